@@ -1,4 +1,4 @@
-//! Two cores in one process, connected over the fabric, in virtual time: minutes pass in no time at all.
+//! Two cores in one process, connected over the fabric in virtual time, so that minutes pass at once.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use cmid_proto::{
 };
 use cmid_sim::{Config, Fabric, Host, SimDevice};
 
-/// Two cores, each on a host of its own, with a channel each.
+/// Two cores, each with a host and a channel of its own.
 struct Pair {
     fabric: Fabric,
     hosts: [Host; 2],
@@ -29,9 +29,9 @@ impl Pair {
         Pair { fabric, hosts, sides, channels }
     }
 
-    /// Lets the cores and the fabric run until a core has an event; time jumps to whatever is due next.
+    /// Runs the cores and the fabric until a core has an event. Time jumps to whatever is due next.
     fn next(&mut self) -> (usize, Event) {
-        // A bound, so that a livelock is a failure and not a hang.
+        // The bound makes a livelock fail instead of hang.
         for _ in 0..1000 {
             for (at, drive) in self.sides.iter_mut().enumerate() {
                 drive.set_now(self.fabric.now());
@@ -56,7 +56,7 @@ impl Pair {
         event.id
     }
 
-    /// A client id that is ready to connect.
+    /// A client id with a route.
     fn resolved(&mut self, port_space: PortSpace) -> IdKey {
         let there: SocketAddr = "10.0.0.2:7471".parse().unwrap();
         let id = self.sides[CLIENT].create_id(Some(self.channels[CLIENT]), port_space).unwrap();
@@ -178,7 +178,7 @@ fn a_device_that_goes_leaves_nothing_to_do_but_to_destroy() {
     let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
     pair.hosts[SERVER].remove_device();
     assert_eq!(pair.expect(SERVER, CmEvent::DeviceRemoval, 0), listener);
-    // The core does not know yet, as no event told: the device does.
+    // No event has reported the removal of this id to the core, so it is the device that refuses.
     assert!(pair.sides[SERVER].accept(server, param(2), &[], Time::NEVER).is_err());
     for id in [listener, server] {
         pair.sides[SERVER].destroy(id, Time::NEVER).unwrap();

@@ -1,4 +1,4 @@
-//! The background thread of a real clock; alone in its process, so that it can be counted.
+//! The background thread of a real clock. It runs alone in its process, so that threads can be counted.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;

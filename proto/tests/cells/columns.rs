@@ -1,4 +1,4 @@
-//! The tables once more, by column and from the rules of the kernel: a cell that is wrong in one of the two is noticed.
+//! The tables, stated a second time by column and from the rules of the kernel: an error in one of the two is found.
 
 use cmid_proto::State::{
     Accepting, AddrResolved, AddrResolving, Bound, Closed, Closing, Connected, Connecting, Destroying, Disconnecting,
@@ -10,26 +10,26 @@ use cmid_proto::{RefuseReason, RequestKind, State};
 
 use crate::kinds::{asks, tells};
 
-/// Some states, and what is so in them.
+/// Some states, and what holds in them.
 type In<T> = (&'static [State], T);
 type Requests = [[RequestRule; RequestKind::COUNT]; State::COUNT];
 type Events = [[EventRule; EventColumn::COUNT]; State::COUNT];
-/// Where it goes: to a state, or stays (`None`).
+/// The next state; `None` if the state stays.
 type Goes = Vec<In<Option<State>>>;
 
-/// Before a connection is asked for, on the active side.
+/// Before a connect, on the active side.
 const EARLY: [State; 5] = [Bound, AddrResolving, AddrResolved, RouteResolving, RouteResolved];
-/// From its end on.
+/// From the end of a connection on.
 const ENDING: [State; 5] = [Disconnecting, Closing, PeerClosed, TimeWait, Closed];
 const LOOKUPS: [State; 3] = [SidrReqSent, SidrReqReceived, SidrResolved];
 
-/// Where a request goes; where it is refused, and why; why it is refused everywhere else.
+/// The states from which a request leads on; the states that refuse it, and why; the reason in all other states.
 fn request(request_kind: RequestKind) -> (Goes, Vec<In<RefuseReason>>, RefuseReason) {
     use RefuseReason::{
         AlreadySent, Breaks, IsConnected, IsOver, NoDevice, NotConnected, NotForDatagrams, NumberSent, Stalls,
         WrongState,
     };
-    /// One's own request or answer is under way.
+    /// The request or answer of this side is under way.
     const OPEN: &[State] = &[Connecting, Accepting];
     match request_kind {
         RequestKind::Bind => (vec![(&[Idle], Some(Bound))], vec![], WrongState),
@@ -100,7 +100,7 @@ fn find<T: Copy>(ids: &[In<T>], state: State) -> Option<T> {
     found.first().map(|(_, what)| *what)
 }
 
-/// The table of requests as its columns say it.
+/// The table of requests, built from its columns.
 fn requests() -> Requests {
     let mut stated = table::REQUESTS;
     for request_kind in RequestKind::ALL {
@@ -122,9 +122,9 @@ fn requests() -> Requests {
     stated
 }
 
-/// Where an event goes; where it is late. Everywhere else the device cannot mean it.
+/// The states from which an event leads on; the states in which it is late. In all other living states it is a fault.
 fn event(column: EventColumn) -> (Goes, Vec<In<()>>) {
-    /// No address was resolved on this side, or not yet.
+    /// This side has resolved no address, or not yet.
     const NEVER_RESOLVED: &[State] = &[Idle, Bound, AddrResolving, Requested, Accepting, SidrReqReceived, Listening];
     /// The answer to a request may still be under way.
     const ASKED_FOR: &[State] = &[Connecting, Accepting];
@@ -144,7 +144,7 @@ fn event(column: EventColumn) -> (Goes, Vec<In<()>>) {
         EventColumn::RouteError => {
             (vec![(&[RouteResolving], Some(AddrResolved))], vec![(resolved(), ()), (&[AddrResolved], ())])
         }
-        // It may come before a listen fails late.
+        // It may precede a late failure of the listen.
         EventColumn::ConnectRequest => (vec![(&[Listening], None)], vec![(&[Idle, Bound, Failed], ())]),
         EventColumn::ConnectResponse => {
             (vec![(&[Connecting], Some(Responded))], vec![(&[Responded, Connected], ()), (&ENDING, ()), (OVER, ())])
@@ -153,7 +153,7 @@ fn event(column: EventColumn) -> (Goes, Vec<In<()>>) {
             let goes = vec![(ASKED_FOR, Some(Failed)), (&[Responded, Connected][..], Some(Failed))];
             (goes, vec![(&[Requested], ()), (&ENDING, ()), (OVER, ())])
         }
-        // Where no answer is waited for it tells of a changed link address.
+        // Without an open request it reports a changed link address.
         EventColumn::Unreachable => {
             let stays = vec![
                 (&[AddrResolved, RouteResolving, RouteResolved, Responded, Connected, SidrResolved, Failed][..], None),
@@ -210,7 +210,7 @@ fn event(column: EventColumn) -> (Goes, Vec<In<()>>) {
     }
 }
 
-/// The table of events as its columns say it.
+/// The table of events, built from its columns.
 fn events() -> Events {
     let mut stated = table::EVENTS;
     for column in EventColumn::ALL {
@@ -219,7 +219,7 @@ fn events() -> Events {
             stated[state.index()][column.index()] = match (find(&goes, state), find(&late, state)) {
                 (Some(next), None) => EventRule::Go(next.unwrap_or(state)),
                 (None, Some(())) => EventRule::Late,
-                // Nothing more is told of these.
+                // Ids in these states deliver no further event.
                 (None, None) if matches!(state, Removed | Destroying) => EventRule::Late,
                 (None, None) => EventRule::Fault,
                 (Some(_), Some(())) => panic!("{column} while {state} goes and is late"),
@@ -229,7 +229,7 @@ fn events() -> Events {
     stated
 }
 
-/// The cells in which a table is not what its columns say.
+/// The cells in which a table differs from its columns.
 fn differences<C: PartialEq, F: Copy, const WIDTH: usize, const HEIGHT: usize>(
     table: &[[C; WIDTH]; HEIGHT],
     stated: &[[C; WIDTH]; HEIGHT],

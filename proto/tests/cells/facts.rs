@@ -31,8 +31,8 @@ fn event_of(column: EventColumn) -> Option<CmEvent> {
     })
 }
 
-/// Tells the fact to an id in the state. Whether the cell itself was met: an event of a membership that the id does not have
-/// is late whatever the cell says.
+/// Reports the event to an id in `state`. Returns whether the cell was met: an event of a membership that the id does
+/// not have is late, whatever the cell.
 fn meet(state: State, kind: CmEvent, service: Service) -> bool {
     let Some(mut id_in_state) = id_in_state(state, service) else { return false };
     let cell = table::event_rule(state, EventColumn::of(kind));
@@ -99,7 +99,7 @@ fn every_cell_of_events_is_met() {
     assert_eq!(met, State::COUNT * (EventColumn::COUNT - 1));
 }
 
-/// Begins what the state waits for, with a deadline.
+/// Begins the operation that the state waits for, with a deadline.
 fn waiting(state: State) -> Option<IdInState> {
     let (from, service, request) = match table::operation(state)? {
         RequestKind::ResolveAddr => (State::Idle, Service::Connected, RESOLVE),
@@ -123,7 +123,8 @@ fn every_cell_of_the_deadline_is_met_where_one_can_pass() {
     for state in State::ALL {
         let cell = table::event_rule(state, EventColumn::Deadline);
         match table::operation(state) {
-            // No state that waits for nothing has a deadline: `Core::check` looks at that after every step of every test.
+            // A state without an operation has no deadline: `Core::check` asserts this after every step of every
+            // test.
             None => assert_eq!(cell, EventRule::Late, "{state}"),
             Some(RequestKind::Destroy) => {
                 destruction(cell);
@@ -145,7 +146,7 @@ fn every_cell_of_the_deadline_is_met_where_one_can_pass() {
     assert_eq!(met, State::ALL.iter().filter(|state| table::operation(**state).is_some()).count());
 }
 
-/// Its deadline counts while acks are owed.
+/// The deadline of a destroy passes while an ack is owed.
 fn destruction(cell: EventRule) {
     let mut fixture = CoreFixture::new();
     let on = fixture.channel(cmid_proto::Acks::Explicit);

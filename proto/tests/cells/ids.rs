@@ -4,7 +4,7 @@ use cmid_proto::{Acks, ChannelKey, CmEvent, GroupKey, IdKey, PortSpace, RawEvent
 
 use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, accept, addr, cm, connect, raw};
 
-/// An id in a state, and two channels: it is on the first.
+/// An id in a state, on channel `here`, and a second channel.
 pub(crate) struct IdInState {
     pub(crate) fixture: CoreFixture,
     pub(crate) id: IdKey,
@@ -18,7 +18,7 @@ pub(crate) const SERVICES: [Service; 2] = [Service::Connected, Service::Datagram
 /// The group that ids for datagrams are members of.
 pub(crate) const GROUP: u8 = 77;
 
-/// `None` where no id of the service gets.
+/// An id in `state`; `None` if no id of the service reaches it.
 pub(crate) fn id_in_state(state: State, service: Service) -> Option<IdInState> {
     match service {
         Service::Connected if matches!(state, State::SidrReqSent | State::SidrReqReceived | State::SidrResolved) => {
@@ -34,7 +34,7 @@ pub(crate) fn id_in_state(state: State, service: Service) -> Option<IdInState> {
     }
 }
 
-/// For datagrams, `in_a_group` wherever it can be: the join is not answered.
+/// An id for datagrams in `state`. With `in_a_group` it is a member if possible, and the join is not answered.
 pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
@@ -97,7 +97,7 @@ pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
     Some(id_in_state)
 }
 
-/// To be destroyed as soon as an event is acked, with a QP.
+/// An id with a QP, to be destroyed as soon as its event is acked.
 pub(crate) fn destroying_with_qp() -> IdInState {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::OnDelivery);
@@ -110,7 +110,7 @@ pub(crate) fn destroying_with_qp() -> IdInState {
     IdInState { fixture, id, here, there, group: None }
 }
 
-/// An id in a state, with a QP; `None` where it cannot have one.
+/// An id in `state` with a QP; `None` if it cannot have one there.
 pub(crate) fn with_qp(state: State) -> Option<IdInState> {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
@@ -128,13 +128,13 @@ pub(crate) fn with_qp(state: State) -> Option<IdInState> {
     Some(id_in_state)
 }
 
-/// The way of a connection from *bound* on.
+/// The steps of a connection from *bound* on.
 const WAY: [(State, Result<Request<'static>, CmEvent>); 9] = [
     (State::AddrResolving, Ok(RESOLVE)),
     (State::AddrResolved, Err(CmEvent::AddrResolved)),
     (State::RouteResolving, Ok(Request::ResolveRoute)),
     (State::RouteResolved, Err(CmEvent::RouteResolved)),
-    // The request for it borrows.
+    // A placeholder: `walks_to` makes a connect, which is no constant.
     (State::Connecting, Ok(Request::Establish)),
     (State::Connected, Err(CmEvent::Established)),
     (State::PeerClosed, Err(CmEvent::Disconnected)),
@@ -148,7 +148,7 @@ impl IdInState {
         self.fixture.sees(self.here, self.id, cm(kind));
     }
 
-    /// From *bound*, or from where a lookup or a request is.
+    /// Leads the id to `state` from *bound*, or from the state of a lookup or a request.
     fn leads_to(&mut self, state: State) {
         let fixture = &mut self.fixture;
         match state {

@@ -1,7 +1,7 @@
-//! Every cell of both tables is met by a core, and counted: one that is not fails the test.
+//! A core meets every cell of both tables. A cell that is not met fails the test.
 //!
-//! What a cell leads to is compared with the table and with every other kind of cell: it fits the table's alone. Whether the
-//! table is right is for `columns` to say, which states it a second time, and for the other tests.
+//! The effect of a cell is compared with the table and with every other kind of cell; only the table's may fit.
+//! `columns`, a second statement of the tables, and the other tests show that the table is right.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 

@@ -11,16 +11,16 @@ use crate::ids::{IdInState, SERVICES, datagram, destroying_with_qp, id_in_state,
 /// How a cell was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Met {
-    /// It refuses, and so did the core.
+    /// The cell refuses the request, and so did the core.
     Refused,
-    /// It goes, and so did the core.
+    /// The cell allows the request, and the core carried it out.
     Gone,
-    /// It goes, and there was nothing to do it with.
+    /// The cell allows the request, but the id lacks what the request needs.
     LetThrough,
 }
 
-/// What a cell lets through and no id can have: a QP before there is a device; a membership in a state of connections, or
-/// of the side that was asked.
+/// Cells that allow a request which no id can make: to detach a QP before there is a device; to leave a group in a
+/// state of connections, or on the passive side.
 fn cannot_have(state: State, request_kind: RequestKind) -> bool {
     match request_kind {
         RequestKind::DetachQp => state == State::Idle,
@@ -31,7 +31,7 @@ fn cannot_have(state: State, request_kind: RequestKind) -> bool {
     }
 }
 
-/// `None` for a release, which is no request of `submit`.
+/// A request of this kind; `None` for a release, which `submit` does not take.
 fn request_of(request_kind: RequestKind, there: ChannelKey, group: Option<GroupKey>) -> Option<Request<'static>> {
     Some(match request_kind {
         RequestKind::Bind => BIND,
@@ -63,7 +63,7 @@ fn request_of(request_kind: RequestKind, there: ChannelKey, group: Option<GroupK
     })
 }
 
-/// The place where a cell can be met, with what its guard wants.
+/// An id that meets the cell and fulfils its guard.
 fn place_for(state: State, request_kind: RequestKind, service: Service) -> Option<IdInState> {
     match request_kind {
         RequestKind::DetachQp | RequestKind::DestroyNow if state == State::Destroying => Some(destroying_with_qp()),
@@ -72,7 +72,7 @@ fn place_for(state: State, request_kind: RequestKind, service: Service) -> Optio
         }
         // A member of a group is not released.
         RequestKind::Release if service == Service::Datagram => datagram(state, false),
-        // Resolving an address gives a device, but binding to one does before.
+        // During address resolution an id has a device only from an earlier bind.
         RequestKind::AttachQp if state == State::AddrResolving && service == Service::Connected => {
             let mut id_in_state = id_in_state(State::Bound, service)?;
             id_in_state.fixture.does(id_in_state.id, RESOLVE);
@@ -151,7 +151,7 @@ fn every_cell_of_requests_is_met() {
         for request_kind in RequestKind::ALL {
             let met = SERVICES.map(|service| meet(state, request_kind, service));
             let one = |wanted| met.iter().flatten().any(|met| *met == wanted);
-            // One that depends on the service is met by both.
+            // A cell that depends on the service must be met by both.
             if let RequestRule::By { .. } = table::REQUESTS[state.index()][request_kind.index()] {
                 assert_eq!(met, [Some(Met::Gone); 2], "{request_kind} while {state}");
             }

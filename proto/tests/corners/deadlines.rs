@@ -1,4 +1,4 @@
-//! Deadlines: what the kernel is told of them, and when they end.
+//! Deadlines: which timeout the kernel gets, and when they end.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn an_id_that_was_never_created_leaves_no_deadline() {
     fixture.ends(&[], &[here]);
 }
 
-/// A stage with room for many, and an id whose deadline is nearer than all others: what is behind it is not looked at.
+/// A core with high limits, and an id with the nearest deadline. The core does not look at later deadlines meanwhile.
 fn behind_a_near_deadline() -> (CoreFixture, ChannelKey, IdKey) {
     let mut fixture = CoreFixture::with(Limits { ids: 256, channels: 4, events: 256, groups: 4, ..Limits::SINGLE });
     let here = fixture.channel(Acks::OnDelivery);
@@ -54,7 +54,7 @@ fn behind_a_near_deadline() -> (CoreFixture, ChannelKey, IdKey) {
     (fixture, here, near)
 }
 
-/// Ids come and go, and each leaves a deadline behind.
+/// Creates and destroys ids. Each leaves a deadline behind.
 fn leaves_deadlines_behind(fixture: &mut CoreFixture, here: ChannelKey, ids: usize) {
     let deadline = fixture.within(Duration::from_secs(1));
     for _ in 0..ids {
@@ -67,7 +67,7 @@ fn leaves_deadlines_behind(fixture: &mut CoreFixture, here: ChannelKey, ids: usi
 #[test]
 fn deadlines_that_are_left_behind_do_not_pile_up() {
     let (mut fixture, here, near) = behind_a_near_deadline();
-    // All that a core holds is in there.
+    // The debug text contains everything that a core holds.
     let held = |fixture: &CoreFixture| format!("{:?}", fixture.core).len();
     let mut most = 0;
     for _ in 0..150 {
@@ -82,7 +82,7 @@ fn deadlines_that_are_left_behind_do_not_pile_up() {
 #[test]
 fn deadlines_that_count_outlive_those_that_are_left_behind() {
     let (mut fixture, here, near) = behind_a_near_deadline();
-    // Each had an earlier deadline, which no longer counts.
+    // Each id had an earlier deadline that no longer counts.
     let put_off: Vec<_> = (0..100)
         .map(|ms| {
             let id = fixture.id(Some(here));

@@ -11,7 +11,7 @@ use crate::fixture::{BIND, CoreFixture, OK, cm, raw, to};
 const JOINED: CmEvent = CmEvent::MulticastJoin;
 const LOST: CmEvent = CmEvent::MulticastError;
 
-/// An id that has asked to join.
+/// An id with a join under way.
 fn joining() -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(here));
@@ -73,7 +73,7 @@ fn events_that_moved_go_out_of_the_middle_of_a_channel() {
     fixture.says_on(here, of(group, id, JOINED, 0));
     fixture.does(id, to(there));
     fixture.says_status(other, CmEvent::AddrChange, 2);
-    // The second of those that moved, and then the first.
+    // Discards the second of the migrated events, then the first.
     fixture.does(id, Request::Leave { group });
     fixture.does(id, Request::Destroy);
     assert_eq!(fixture.core.counters().discarded, 2);

@@ -1,4 +1,4 @@
-//! Corner cases, each by itself: what the dialogues do not come past.
+//! Corner cases that the dialogues do not reach.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -79,7 +79,7 @@ fn a_request_is_not_delivered_while_the_device_moves_its_listener() {
     let listener = fixture.id(Some(here));
     fixture.does(listener, LISTEN);
     let child = fixture.says_request(listener);
-    // A listener that has lost its device is moved as any other id.
+    // A listener without its device migrates like any other id.
     let device_channel = fixture.core.device_channel(listener).unwrap();
     fixture.says_on(device_channel, fixture::raw(listener, CmEvent::DeviceRemoval, 0));
     fixture.asks(listener, to(there)).unwrap();
@@ -101,7 +101,7 @@ fn an_id_with_a_qp_is_established_by_the_library_alone() {
     fixture.does(id, Request::ResolveRoute);
     fixture.tells(id, CmEvent::RouteResolved);
     fixture.does(id, connect());
-    // No library says so, but the core does not depend on that.
+    // No library reports this event here, but the core does not depend on that.
     fixture.tells(id, CmEvent::ConnectResponse);
     fixture.refuses(id, Request::Establish, RefuseReason::HasQp);
 }
@@ -136,7 +136,7 @@ fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
     fixture.asks(listener, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", OK);
     let (token, _) = fixture.takes_call("destroy_event_channel");
-    // The core wants none, so the key is that of any other channel.
+    // The core accepts no event on this channel, so the key is from another channel.
     assert_eq!(fixture.core.wants_event(device_channel), None);
     let child = fixture.core.wants_event(here).unwrap();
     let request = RawEvent { listener: Some(listener), ..fixture::raw(child, CmEvent::ConnectRequest, 0) };
@@ -168,7 +168,7 @@ fn an_idle_id_that_found_no_route_is_bound() {
     fixture.asks(id, RESOLVE).unwrap();
     fixture.expect_call("resolve_addr", Err(Errno::ENETUNREACH));
     assert_eq!(fixture.state(id), State::Bound);
-    // With another errno nothing has happened.
+    // After another errno the state is unchanged.
     let id = fixture.id(Some(here));
     fixture.asks(id, RESOLVE).unwrap();
     fixture.expect_call("resolve_addr", Err(Errno::EINVAL));

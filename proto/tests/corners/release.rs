@@ -1,4 +1,4 @@
-//! Ids that leave a core, and channels that go with theirs.
+//! Ids that leave a core, and the channels that go with them.
 
 use cmid_proto::{Acks, CmEvent, Errno, Fault, Limits, RawEvent, RefuseReason, Request, RequestKind, State};
 
@@ -56,7 +56,7 @@ fn synchronous_mode_needs_room_for_a_channel_unless_a_listener_has_its_own() {
     let here = fixture.channel(Acks::OnDelivery);
     let [listener, id] = [(); 2].map(|()| fixture.id(Some(here)));
     fixture.does(listener, LISTEN);
-    // Both channels are there: the shared one, and the listener's own.
+    // Both channels are in use: the shared one and the listener's own.
     fixture.does(listener, TO_SYNC);
     fixture.refuses(id, TO_SYNC, RefuseReason::NoChannelLeft);
     fixture.does(listener, Request::Destroy);

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! Corner cases of requests.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn an_id_that_was_moved_before_its_request_was_taken_stays_when_its_listener_mov
     fixture.asks(listener, to(beyond)).unwrap();
     fixture.no_call();
     assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(there), Some(there)));
-    // The request itself is the listener's event.
+    // The CONNECT_REQUEST is the listener's event.
     fixture.sees(beyond, child, cm(CmEvent::ConnectRequest));
     fixture.says(child, CmEvent::AddrChange);
     fixture.sees(there, child, cm(CmEvent::AddrChange));
@@ -188,7 +188,7 @@ fn an_ack_that_nobody_owes_is_refused_although_there_is_such_an_id() {
     let id = one.id(Some(here));
     one.says(id, CmEvent::AddrChange);
     let ack_token = one.expect_event(here, id, cm(CmEvent::AddrChange)).ack_token.unwrap();
-    // Another core of the same number.
+    // Another core with the same number.
     let (mut two, there) = CoreFixture::on(Acks::Explicit);
     assert_eq!(two.id(Some(there)), id);
     let before = two.core.clone();

@@ -1,4 +1,4 @@
-//! Values that say something: names, statuses, whether two cores are equal.
+//! Corner cases of values: names, statuses, equality of cores.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -99,7 +99,7 @@ fn a_connection_that_ends_otherwise_is_disconnected_no_second_time() {
     let id = fixture.in_state(here, State::Connected);
     fixture.asks(id, Request::Teardown).unwrap();
     let (token, _) = fixture.takes_call("disconnect");
-    // The peer disconnects as well: that is to be answered, if the device does not go first.
+    // The core would answer the peer's disconnect, but the device is removed first.
     fixture.says(id, CmEvent::Disconnected);
     fixture.says(id, CmEvent::DeviceRemoval);
     fixture.answers(token, Ok(()));

@@ -11,7 +11,7 @@ use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, TO_SYNC, accept, cm, raw, 
 
 const SOON: Duration = Duration::from_millis(2);
 
-/// A listener, its channel at the device, and a request that was taken and acked; no channel is to be read.
+/// A listener, its channel at the device, and the id of a request that was taken and acked. No channel is to be read.
 fn asked(fixture: &mut CoreFixture, space: PortSpace, here: ChannelKey) -> (IdKey, ChannelKey, IdKey) {
     let listener = fixture.id_for(space, Some(here));
     fixture.does(listener, LISTEN);
@@ -119,7 +119,7 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
     }
 }
 
-/// What was accepted may have events pending when it is migrated.
+/// An accepted id may have undelivered events when it is migrated.
 #[test]
 fn an_accepted_id_that_is_migrated_has_its_new_channel_read() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
@@ -172,7 +172,7 @@ fn a_deadline_or_a_destroy_in_the_middle_of_an_accept_makes_no_second_call() {
         fixture.passes(SOON);
         assert_eq!(fixture.state(child), State::Failed);
         fixture.no_event(here);
-        // The deadline is the end of it, as of an accept that the device makes.
+        // The deadline ends the request, as it does while the device makes the accept itself.
         assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()));
         fixture.no_call();
         fixture.sees(here, child, EventKind::DeadlinePassed(RequestKind::Accept));
@@ -188,7 +188,7 @@ fn a_deadline_or_a_destroy_in_the_middle_of_an_accept_makes_no_second_call() {
     }
 }
 
-/// The kernel reports nothing of an id that is not accepted; a device may. It has not been asked to accept yet.
+/// The kernel reports no event of an id before its accept; a device may. The accept call is not yet made here.
 #[test]
 fn an_event_in_the_middle_of_an_accept_is_taken_as_before_it() {
     for (space, before, accepted) in SPACES {
@@ -209,7 +209,7 @@ fn an_event_in_the_middle_of_an_accept_is_taken_as_before_it() {
         assert_eq!(gone.says_on(device_channel, raw(child, CmEvent::DeviceRemoval, 0)), Admission::Known);
         let ended = gone.answers(token, Err(Errno::ENXIO)).unwrap();
         match ended.result {
-            // The removal is the end of it.
+            // The removal ends the accept.
             Ok(()) => assert_eq!(before, State::Requested),
             Err(failure) => {
                 assert_eq!((before, failure.call, failure.errno), (State::SidrReqReceived, "migrate_id", Errno::ENXIO))
@@ -235,7 +235,8 @@ fn a_lookup_whose_device_goes_in_the_middle_of_its_answer_fails_although_it_was_
     fixture.ends(&[child, listener], &[here]);
 }
 
-/// The ack of a CONNECT_REQUEST is owed for the listener; an event of the id's own holds the accept up.
+/// The ack of a CONNECT_REQUEST counts for the listener. An unacked event of the id itself makes the core refuse the
+/// accept.
 #[test]
 fn an_accept_does_not_wait_for_the_ack_of_the_request() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
@@ -278,11 +279,11 @@ fn an_accept_is_refused_where_the_id_would_be_on_a_channel_that_failed() {
     let mut other = fixture.clone();
     while fixture.core.handle_unreadable(here) {}
     fixture.refuses(child, accept(), RefuseReason::ChannelFailed(here));
-    // That of the listener does not matter.
+    // A failed channel of the listener does not matter.
     while other.core.handle_unreadable(device_channel) {}
     other.does(child, accept());
     other.tells(child, CmEvent::Established);
-    // It fails in the middle.
+    // The channel fails during the accept.
     fixture.core.resume_channel(here).unwrap();
     fixture.asks(child, accept()).unwrap();
     while fixture.core.handle_unreadable(here) {}

@@ -1,4 +1,4 @@
-//! Who says that an event has been dealt with, and what waits for it.
+//! How events are acked, and which requests wait for acks.
 
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, Request, State};
 
@@ -138,7 +138,7 @@ fn a_destroy_overtakes_a_migration_at_every_point() {
 
 #[test]
 fn nothing_can_be_taken_of_an_id_that_is_being_moved() {
-    // Taken between the request and the call it would be owed when the kernel moves the id.
+    // An event taken between the request and the call would owe an ack when the kernel moves the id.
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);

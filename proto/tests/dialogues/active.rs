@@ -138,7 +138,7 @@ fn two_ids_on_one_channel_keep_the_order_of_the_device() {
     fixture.sees(channel, one, cm(CmEvent::AddrResolved));
     fixture.says(two, CmEvent::RouteResolved);
     fixture.sees(channel, two, cm(CmEvent::AddrChange));
-    // What waits of an id that is destroyed vanishes; the other's stays.
+    // A destroy discards the undelivered events of its id and no others.
     fixture.says(one, CmEvent::AddrChange);
     fixture.does(two, Request::Destroy);
     fixture.sees(channel, one, cm(CmEvent::AddrChange));
@@ -170,7 +170,7 @@ fn a_bind_to_the_wildcard_gives_no_device() {
     fixture.ends(&[id], &[channel]);
 }
 
-/// The peer learns the number with the request, its answer or the confirmation.
+/// The peer receives the QP number with the request, the reply or the confirmation.
 #[test]
 fn a_qp_comes_too_late_once_the_peer_has_a_number() {
     for state in [State::Connecting, State::Responded, State::Accepting, State::Connected] {

@@ -1,4 +1,4 @@
-//! Event channels that open, fail to, and close.
+//! Event channels: opening, a failed opening, closing.
 
 use cmid_proto::{Acks, CmEvent, Errno, PortSpace, Refused, Request, State};
 

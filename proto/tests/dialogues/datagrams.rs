@@ -1,4 +1,4 @@
-//! Services for datagrams: a lookup and its answer (SIDR), and no connection.
+//! Datagram services: a lookup and its answer (SIDR), without a connection.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn each_port_space_has_its_number_and_its_service() {
 fn a_lookup_is_answered_and_the_id_is_of_no_more_use() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = routed(&mut fixture, channel);
-    // A lookup carries no QP number, so none has to be given.
+    // A lookup carries no QP number, so none is required.
     fixture.asks(id, Request::Connect { param: ConnParam::default(), private_data: b"who" }).unwrap();
     let (token, call) = fixture.takes_call("connect");
     assert_eq!(call, Call::Connect { id, param: ConnParam::default() });
@@ -65,7 +65,7 @@ fn a_lookup_is_answered_and_the_id_is_of_no_more_use() {
     ] {
         fixture.refuses(id, request, reason);
     }
-    // The peer's link address may change at any time; it does not concern what has been looked up.
+    // A change of the peer's link address does not affect a lookup that was answered.
     fixture.says_status(id, CmEvent::Unreachable, -110);
     fixture.sees(channel, id, cm(CmEvent::Unreachable));
     assert_eq!(fixture.state(id), State::SidrResolved);
@@ -205,7 +205,7 @@ fn a_call_that_fails_leaves_a_lookup_to_be_tried_again_and_an_answer_lost() {
     assert_eq!(fixture.state(passive), State::SidrReqReceived);
     fixture.asks(passive, accept()).unwrap();
     fixture.expect_call("migrate_id", OK);
-    // The kernel has turned the peer down.
+    // The kernel has rejected the peer.
     let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!(failure.state, State::Failed);
 }
@@ -253,7 +253,7 @@ fn a_qp_may_be_put_on_the_id_before_during_and_after_a_lookup_and_before_the_ans
     fixture.ends(&[id], &[channel]);
 }
 
-/// The answer to a lookup carries the number of the QP that the peer is to send to.
+/// The answer to a lookup carries the number of the QP that the peer sends to.
 #[test]
 fn a_qp_comes_too_late_for_a_lookup_that_was_accepted() {
     for with_qp in [false, true] {
@@ -269,7 +269,7 @@ fn a_qp_comes_too_late_for_a_lookup_that_was_accepted() {
             fixture.does(id, Request::DetachQp);
         }
         assert_eq!(fixture.refuses(id, Request::AttachQp, RefuseReason::NumberSent).errno(), cmid_proto::Errno::EINVAL);
-        // It goes along to another channel, and to another core.
+        // The core keeps this across a migration and a release to another core.
         fixture.does(id, TO_SYNC);
         let (released, _) = fixture.core.release(id).unwrap();
         let (id, _) = fixture.core.adopt(released).unwrap();

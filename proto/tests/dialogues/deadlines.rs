@@ -1,4 +1,4 @@
-//! A deadline on every operation, and what comes late.
+//! Deadlines of every operation, and events that arrive after them.
 
 use std::time::Duration;
 

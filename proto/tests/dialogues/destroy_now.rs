@@ -1,4 +1,4 @@
-//! An id whose ack tokens are lost is destroyed all the same.
+//! Destruction of ids with lost ack tokens.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::fixture::{BIND, CoreFixture, LISTEN, OK, TO_SYNC, addr, cm, raw, to};
 
 const NOW: Request<'static> = Request::DestroyNow;
 
-/// An id in a state that owes an ack, whose ack token the application has mislaid.
+/// An id in `state` that owes an ack, and the ack token, which the tests treat as lost.
 fn owing(state: State) -> (CoreFixture, ChannelKey, IdKey, AckToken) {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, state);
@@ -25,7 +25,7 @@ fn owes(fixture: &mut CoreFixture, channel: ChannelKey, id: IdKey) -> AckToken {
     fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token.unwrap()
 }
 
-/// It comes too late, is given back, and changes nothing.
+/// Asserts that the core refuses the token, returns it, and does not change.
 fn is_refused(fixture: &mut CoreFixture, ack_token: AckToken) {
     let (before, owner) = (fixture.core.clone(), ack_token.owner());
     assert_eq!(fixture.core.ack(ack_token).unwrap_err().ack_token.owner(), owner);
@@ -43,7 +43,7 @@ fn a_lost_receipt_does_not_make_an_id_immortal() {
         assert_eq!(fixture.core.state(id), None);
         assert_eq!(fixture.core.ids_with_owed_acks().count(), 0);
         is_refused(&mut fixture, lost);
-        // The next tenant of its slot has nothing to do with it.
+        // The token has no effect on the next id in the slot.
         let next = fixture.id(Some(channel));
         assert_eq!(next.slot(), id.slot());
         let held = owes(&mut fixture, channel, next);
@@ -160,7 +160,7 @@ fn an_id_in_synchronous_mode_goes_with_its_open_request_and_its_channel() {
     let private = fixture.core.device_channel(listener).unwrap();
     let child = fixture.says_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
-    // Its migration waits for the ack; the deadline of that passes, so nothing but the ack token is open.
+    // The migration waits for the ack until its deadline. Then nothing is open except the ack.
     fixture.asks_until(listener, TO_SYNC, fixture.within(Duration::from_secs(1))).unwrap();
     fixture.passes(Duration::from_secs(1));
     assert_eq!(fixture.sees(channel, listener, EventKind::Migrated).result(), Err(Errno::ETIMEDOUT));
@@ -169,7 +169,7 @@ fn an_id_in_synchronous_mode_goes_with_its_open_request_and_its_channel() {
     fixture.asks(listener, Request::GetRequest).unwrap();
     fixture.asks(listener, NOW).unwrap();
     fixture.all_well();
-    // The id of the request that was taken is on it still.
+    // The id of the taken request is still on the channel.
     assert_eq!((fixture.core.state(listener), fixture.core.device_channel(child)), (None, Some(private)));
     fixture.does(child, Request::Destroy);
     assert!(!fixture.core.has_channel(private));
@@ -214,7 +214,7 @@ fn an_old_receipt_is_refused_also_where_the_device_could_not_destroy_the_id() {
     fixture.asks(id, NOW).unwrap();
     let failure = fixture.expect_call("destroy_id", Err(Errno::ENOMEM)).unwrap().result.unwrap_err();
     assert_eq!((failure.errno, fixture.state(id)), (Errno::ENOMEM, State::Failed));
-    // What it reports from now on is delivered, and owes nothing.
+    // Later events of the id are delivered and owe no ack.
     fixture.says(id, CmEvent::AddrChange);
     assert_eq!(fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token, None);
     is_refused(&mut fixture, lost);

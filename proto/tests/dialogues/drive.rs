@@ -1,4 +1,4 @@
-//! The loop that drivers share, on a device that only keeps a diary.
+//! The drive loop, on a device that records its calls.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use cmid_proto::{
 
 use crate::fixture::{addr, cm, raw};
 
-/// Does what it is told, remembers the names of the calls, and reports what the test has put in.
+/// Records the names of the calls, and reports the events that the test queues. A call fails if `fails` names it.
 #[derive(Default)]
 struct Diary {
     calls: Vec<&'static str>,
@@ -53,7 +53,7 @@ impl Device for Diary {
     }
 }
 
-/// The device has something to say, and a turn reads it.
+/// Queues an event at the device and reads it in a turn.
 fn says(drive: &mut Drive<Diary>, id: IdKey, group: Option<GroupKey>, kind: CmEvent) {
     let device_channel = drive.core().device_channel(id).unwrap();
     drive.device_mut().events.push_back((device_channel, RawEvent { group, ..raw(id, kind, 0) }));

@@ -1,4 +1,4 @@
-//! A destroy ends every other request of its id, once and for all: also when it gives up at its deadline while a call of
+//! A destroy ends all other requests of its id. This includes a destroy that gives up at its deadline while a call of
 //! such a request is under way.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::fixture::{BIND, CoreFixture, LISTEN, OK, REJECT, RESOLVE, TO_SYNC, ac
 
 const SOON: Duration = Duration::from_millis(2);
 
-/// Every request that a call of the device carries out, and a state to make it in.
+/// Every request that a device call carries out, and a state in which it is legal.
 fn calls(there: ChannelKey) -> Vec<(State, Request<'static>)> {
     vec![
         (State::Idle, BIND),
@@ -39,7 +39,7 @@ fn calls(there: ChannelKey) -> Vec<(State, Request<'static>)> {
     ]
 }
 
-/// The destroy of an id gives up while a call is under way.
+/// The deadline of a destroy passes while a call of the id is under way.
 fn gives_up(fixture: &mut CoreFixture, id: IdKey) {
     let soon = fixture.within(SOON);
     fixture.asks_until(id, Request::Destroy, soon).unwrap();
@@ -48,7 +48,7 @@ fn gives_up(fixture: &mut CoreFixture, id: IdKey) {
     assert_eq!(fixture.state(id), State::Failed);
 }
 
-/// The call that is under way returns, and those that follow it: no end but the destroy's is reported.
+/// Completes the call that is under way and the calls that follow it. Only the end of the destroy is reported.
 fn ends_unreported(fixture: &mut CoreFixture, id: IdKey, token: cmid_proto::Token, outcome: cmid_proto::Outcome) {
     assert_eq!(fixture.answers(token, outcome), None);
     while let Some((token, call)) = fixture.core.poll_call() {
@@ -73,7 +73,8 @@ fn no_request_of_an_id_whose_destroy_gave_up_is_said_to_end_when_its_call_return
             let (token, _) = fixture.core.poll_call().unwrap();
             gives_up(&mut fixture, id);
             ends_unreported(&mut fixture, id, token, outcome);
-            // A rejection leaves the id of a request on its listener's channel, and so does an accept that could not move it.
+            // After a rejection, and after an accept that could not migrate it, the id is still on the listener's
+            // channel.
             let stays =
                 matches!(state, State::Requested | State::SidrReqReceived) && (request == REJECT || outcome.is_err());
             assert_eq!(fixture.core.device_channel(id) != fixture.core.channel(id), stays, "{request:?}");
@@ -114,7 +115,7 @@ fn a_listen_that_a_destroy_has_ended_listens_all_the_same_if_the_device_says_so(
         let (token, _) = fixture.takes_call("listen");
         gives_up(&mut fixture, id);
         ends_unreported(&mut fixture, id, token, outcome);
-        // The device moves no id that listens.
+        // The device does not migrate a listening id.
         fixture.asks(id, to(there)).unwrap();
         let call = fixture.core.poll_call();
         assert_eq!(call.is_none(), outcome.is_ok());
@@ -203,7 +204,7 @@ fn an_id_that_could_not_be_created_is_gone_after_a_destroy_that_gave_up() {
             while let Some((token, _)) = fixture.core.poll_call() {
                 assert_eq!(fixture.answers(token, OK), None);
             }
-            // The destroy ends once. Nobody can read the channel of a synchronous id that is gone.
+            // The destroy ends once. The channel of a synchronous id that is gone cannot be read.
             assert_eq!(ended.is_some(), !taken && sync && outcome.is_err());
             if !taken && ended.is_none() {
                 fixture.sees(home, id, EventKind::Destroyed);
@@ -231,7 +232,8 @@ fn a_destroy_that_is_asked_for_again_while_the_call_is_under_way_ends_once() {
     fixture.ends(&[], &[here, there]);
 }
 
-/// A destroy gives up while the id of a request is moved to be accepted: it is where it was to go, if the device says so.
+/// A destroy gives up while the id of a request is migrated for its accept. The outcome decides which channel the id
+/// is on.
 #[test]
 fn an_accept_whose_destroy_gave_up_makes_no_second_call() {
     for outcome in [OK, Err(Errno::ENOMEM)] {

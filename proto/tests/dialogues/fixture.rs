@@ -1,4 +1,4 @@
-//! The stage: a core, and the test that plays everybody else.
+//! A core and the steps of a dialogue; the test acts as the application, the device and the peer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use cmid_proto::{
 
 pub(crate) const OK: Outcome = Ok(());
 
-/// A core whose invariants are checked after every line of the dialogue.
+/// A core; most steps check its invariants.
 #[derive(Clone)]
 pub(crate) struct CoreFixture {
     pub(crate) core: Core,
@@ -54,12 +54,12 @@ pub(crate) fn cm(kind: CmEvent) -> EventKind {
     EventKind::Cm(kind)
 }
 
-/// A raw event that carries nothing.
+/// A raw event without data.
 pub(crate) fn raw(id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&'static [u8]> {
     RawEvent { status, ..RawEvent::new(id, kind) }
 }
 
-/// An event that is acked already.
+/// An event that was taken and acked.
 pub(crate) struct Seen(Event);
 
 impl std::ops::Deref for Seen {
@@ -78,12 +78,12 @@ impl CoreFixture {
         CoreFixture { core: Core::new(limits), now: Time(1_000), limits }
     }
 
-    /// A new stage whose limits reserve so many ids and events.
+    /// A new core with limits that reserve `ids` ids and `events` events.
     pub(crate) fn reserving(self, ids: u32, events: u32) -> Self {
         Self::with(Limits { reserved_ids: ids, reserved_events: events, ..self.limits })
     }
 
-    /// A stage with one channel.
+    /// A core with one channel.
     pub(crate) fn on(acks: Acks) -> (Self, ChannelKey) {
         let mut fixture = Self::new();
         let channel = fixture.channel(acks);
@@ -107,7 +107,7 @@ impl CoreFixture {
         id
     }
 
-    /// The request is refused for this reason, and nothing has changed.
+    /// Asserts that the request is refused for `reason` and that the core does not change.
     pub(crate) fn refuses(&mut self, id: IdKey, request: Request<'_>, reason: RefuseReason) -> Refused {
         let (before, state) = (self.core.clone(), self.state(id));
         let refused = self.asks(id, request).unwrap_err();
@@ -126,7 +126,7 @@ impl CoreFixture {
         result
     }
 
-    /// The request is accepted and the device does what it is told.
+    /// Makes a request. All its calls succeed.
     pub(crate) fn does(&mut self, id: IdKey, request: Request<'_>) {
         self.does_until(id, request, Time::NEVER);
     }
@@ -136,7 +136,7 @@ impl CoreFixture {
         self.all_well();
     }
 
-    /// The device takes the next call, which must be this one, and has not answered yet.
+    /// Takes the next call, which must be `name`, without an outcome.
     pub(crate) fn takes_call(&mut self, name: &str) -> (Token, Call) {
         let (token, call) = self.core.poll_call().unwrap_or_else(|| panic!("no call, expected {name}"));
         assert_eq!(call.name(), name, "{call:?}");
@@ -150,7 +150,7 @@ impl CoreFixture {
         ended
     }
 
-    /// The device takes the next call and answers at once.
+    /// Takes the next call, which must be `name`, and reports its outcome.
     pub(crate) fn expect_call(&mut self, name: &str, outcome: Outcome) -> Option<Ended> {
         let (token, _) = self.takes_call(name);
         self.answers(token, outcome)
@@ -160,9 +160,9 @@ impl CoreFixture {
         assert_eq!(self.core.poll_call(), None);
     }
 
-    /// The device makes every call that waits, successfully.
+    /// Makes every call that waits, with success.
     pub(crate) fn all_well(&mut self) {
-        // Nothing that a test asks for leads to so many.
+        // No test leads to so many calls.
         for _ in 0..100_000 {
             let Some((token, _)) = self.core.poll_call() else { return };
             self.answers(token, OK);
@@ -170,7 +170,7 @@ impl CoreFixture {
         panic!("there is no end of calls");
     }
 
-    /// The device reports something on the channel that the id is on.
+    /// The device reports an event on the id's channel.
     pub(crate) fn says(&mut self, id: IdKey, kind: CmEvent) -> Admission {
         self.says_status(id, kind, 0)
     }
@@ -186,7 +186,7 @@ impl CoreFixture {
         admission
     }
 
-    /// The device reports a connection request for a listener.
+    /// The device reports a connection request for a listener. Returns the id of the request.
     pub(crate) fn says_request(&mut self, listener: IdKey) -> IdKey {
         let device_channel = self.core.device_channel(listener).unwrap();
         let child = self.core.wants_event(device_channel).unwrap();
@@ -197,7 +197,7 @@ impl CoreFixture {
         child
     }
 
-    /// The application takes the next event of a channel, which must be this one.
+    /// Takes the next event of a channel, which must be this one.
     pub(crate) fn expect_event(&mut self, on: ChannelKey, id: IdKey, kind: EventKind) -> Event {
         let event = self.core.poll_event(on).unwrap_or_else(|| panic!("no event, expected {kind}"));
         self.core.check();
@@ -205,7 +205,7 @@ impl CoreFixture {
         event
     }
 
-    /// Takes the next event and acks it, if it is to be acked.
+    /// Takes the next event, and acks it if it owes an ack.
     pub(crate) fn sees(&mut self, on: ChannelKey, id: IdKey, kind: EventKind) -> Seen {
         let mut event = self.expect_event(on, id, kind);
         if let Some(ack_token) = event.ack_token.take() {
@@ -219,7 +219,7 @@ impl CoreFixture {
         assert_eq!(self.core.poll_event(on), None);
     }
 
-    /// What the device says, the application sees at once and acks.
+    /// The device reports an event; the application takes and acks it.
     pub(crate) fn tells(&mut self, id: IdKey, kind: CmEvent) {
         let home = self.core.channel(id).unwrap();
         assert_eq!(self.says(id, kind), Admission::Known);
@@ -245,7 +245,7 @@ impl CoreFixture {
         self.core.state(id).unwrap()
     }
 
-    /// A listener and a request that the application has seen; the listener stays.
+    /// A listener and the id of a request that was taken.
     pub(crate) fn requested(&mut self, on: ChannelKey) -> (IdKey, IdKey) {
         let listener = self.id(Some(on));
         self.does(listener, LISTEN);
@@ -254,7 +254,7 @@ impl CoreFixture {
         (listener, child)
     }
 
-    /// A new id that has been led into a state, with nothing undelivered and nothing owed.
+    /// A new id in `state`, with no undelivered event and no ack owed.
     pub(crate) fn in_state(&mut self, on: ChannelKey, state: State) -> IdKey {
         let lead = |fixture: &mut Self, from: State| fixture.in_state(on, from);
         let after = |fixture: &mut Self, from: State, request: Request<'_>| {
@@ -314,7 +314,7 @@ impl CoreFixture {
         id
     }
 
-    /// Every id is destroyed and every channel closed, and nothing is left anywhere.
+    /// Destroys every id, closes every channel, and asserts that nothing is left.
     pub(crate) fn ends(mut self, ids: &[IdKey], channels: &[ChannelKey]) {
         for &id in ids {
             if self.core.state(id).is_some_and(|state| state != State::Destroying) {

@@ -1,4 +1,4 @@
-//! More requests, or more events, than the application takes: what is read, and what stays in the kernel.
+//! More requests or events than the application takes: which are read, and which stay in the kernel.
 
 use cmid_proto::{
     Acks, BACKLOG_MAX, ChannelKey, CmEvent, Errno, Fault, IdKey, Limits, PortSpace, RawEvent, RefuseReason, Refused,
@@ -7,14 +7,15 @@ use cmid_proto::{
 
 use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC, accept, cm, raw, to};
 
-/// An id that listens with this backlog, and its channel at the device.
+/// A listening id with this backlog, and its channel at the device.
 fn listening(fixture: &mut CoreFixture, on: ChannelKey, backlog: i32) -> (IdKey, ChannelKey) {
     let id = fixture.id(Some(on));
     fixture.does(id, Request::Listen { backlog });
     (id, fixture.core.device_channel(id).unwrap())
 }
 
-/// Requests are read until the core wants no more. The invariants are checked once: they are many.
+/// Reports requests until the core accepts no more. The invariants are checked once, at the end, because there are
+/// many requests.
 fn flood(fixture: &mut CoreFixture, listener: IdKey) -> Vec<IdKey> {
     let device_channel = fixture.core.device_channel(listener).unwrap();
     let mut children = Vec::new();
@@ -44,7 +45,7 @@ fn no_more_requests_are_read_than_the_backlog_allows() {
         let children = flood(&mut fixture, listener);
         assert_eq!(children.len(), expected, "backlog {backlog}");
         assert_eq!(fixture.core.ids(), expected + 1);
-        // One that is delivered counts no longer, answered or not.
+        // A delivered request no longer counts against the backlog, answered or not.
         fixture.core.wait_for_room(device_channel);
         while fixture.core.poll_readable().is_some_and(|read| read != device_channel) {}
         assert!(!fixture.core.has_work());
@@ -131,7 +132,7 @@ fn requests_leave_the_ids_and_events_that_are_reserved() {
     fixture.sees(channel, id, cm(CmEvent::AddrChange));
     assert!(fixture.core.wants_event(device_channel).is_some());
 
-    // A reserve of all leaves half to requests.
+    // A reserve of everything leaves half to requests.
     let mut fixture = CoreFixture::with(Limits { ids: 8, events: 64, channels: 8, ..Limits::SINGLE }).reserving(99, 99);
     let channel = fixture.channel(Acks::OnDelivery);
     let (listener, _) = listening(&mut fixture, channel, 100);
@@ -155,12 +156,12 @@ fn a_full_channel_stops_only_its_own_reads() {
     assert_eq!(fills(&mut fixture, 0), 4, "its own limit");
     assert_eq!(fills(&mut fixture, 1), 2, "the limit on all");
     assert_eq!(fills(&mut fixture, 2), 1, "one is always read");
-    // One after the other.
+    // One event is read at a time.
     for _ in 0..3 {
         fixture.sees(channels[2], ids[2], cm(CmEvent::AddrChange));
         assert_eq!(fills(&mut fixture, 2), 1);
     }
-    // What moves away with its id makes room on the channel.
+    // Events that migrate with their id make room on the old channel.
     fixture.does(ids[0], to(channels[1]));
     assert!(fixture.core.wants_event(channels[0]).is_some());
     assert_eq!(fixture.core.wants_event(channels[1]), None);
@@ -176,7 +177,7 @@ fn a_paused_channel_is_not_read_until_it_is_resumed() {
         fixture.core.check();
         assert_eq!((fixture.core.wants_event(channel), fixture.core.is_paused(channel)), (None, true));
     }
-    // What was read is delivered; it does not wait for room, and is no work.
+    // An event that was read is delivered. A paused channel does not wait for room and is no work.
     fixture.sees(channel, id, cm(CmEvent::AddrChange));
     fixture.core.handle_readable(channel);
     assert_eq!(fixture.core.poll_readable(), Some(channel));
@@ -185,7 +186,7 @@ fn a_paused_channel_is_not_read_until_it_is_resumed() {
     fixture.core.resume_channel(channel).unwrap();
     assert!(!fixture.core.is_paused(channel) && fixture.core.wants_event(channel).is_some());
     assert_eq!(fixture.core.poll_readable(), Some(channel), "what came meanwhile makes no new edge");
-    // A listener's own.
+    // The same for a listener's own channel.
     let (listener, device_channel) = listening(&mut fixture, channel, 4);
     fixture.core.pause_channel(device_channel).unwrap();
     assert_eq!(fixture.core.wants_event(device_channel), None);
@@ -255,7 +256,7 @@ fn a_listener_that_goes_takes_the_ids_of_many_requests_along_a_few_at_a_time() {
     }
 }
 
-/// The listener's channel is full and not read; what its children do is reported elsewhere.
+/// The listener's channel is full and not read. Events of its children are reported on another channel.
 #[test]
 fn events_of_accepted_ids_do_not_wait_for_requests() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
@@ -273,7 +274,8 @@ fn events_of_accepted_ids_do_not_wait_for_requests() {
     assert_eq!(fixture.state(child), State::PeerClosed);
 }
 
-/// In synchronous mode, and in another core that adopted the listener, requests are delivered on its own channel.
+/// In synchronous mode, and in a core that adopted the listener, requests are delivered on the listener's own
+/// channel.
 #[test]
 fn an_id_leaves_its_listeners_channel_before_it_is_accepted() {
     let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
@@ -294,7 +296,7 @@ fn an_id_leaves_its_listeners_channel_before_it_is_accepted() {
         two.does(child, accept());
         assert_ne!(two.core.device_channel(child), Some(device_channel));
     }
-    // A rejection is reported by no event.
+    // A rejection needs no migration, because no event follows it.
     let other = two.says_request(listener);
     two.asks(listener, Request::GetRequest).unwrap();
     two.does(other, crate::fixture::REJECT);
@@ -312,7 +314,7 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
         assert_eq!(fixture.core.poll_readable(), Some(channel), "it is tried again");
         fixture.core.check();
     }
-    // An event in between ends the row.
+    // An event between two failed reads resets the count.
     let mut other = fixture.clone();
     other.tells(busy, CmEvent::AddrChange);
     assert!(other.core.handle_unreadable(channel));
@@ -322,7 +324,7 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     assert!(fixture.core.activity() > activity && fixture.core.has_failed(channel));
     assert_eq!((fixture.core.wants_event(channel), fixture.core.poll_readable()), (None, None));
     assert!(!fixture.core.handle_unreadable(channel), "it stays so");
-    // What waits for an event that cannot come ends; what would wait for one is refused.
+    // A request that waits for an event of the channel ends. A new one is refused.
     assert_eq!(fixture.core.poll_timeout(), Some((Time::ZERO, busy)));
     fixture.passes(std::time::Duration::ZERO);
     fixture.sees(channel, busy, cmid_proto::EventKind::DeadlinePassed(cmid_proto::RequestKind::ResolveAddr));
@@ -332,12 +334,12 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     let spare = fixture.channel(Acks::OnDelivery);
     let id = fixture.id(Some(spare));
     fixture.refuses(id, to(channel), RefuseReason::ChannelFailed(channel));
-    // They can be destroyed, or moved to where they are heard of again.
+    // The ids can be destroyed, or migrated to a channel that is read.
     fixture.does(busy, Request::Destroy);
     fixture.does(idle, to(spare));
     fixture.does(idle, RESOLVE);
     fixture.tells(idle, CmEvent::AddrResolved);
-    // And the channel can be tried again.
+    // The channel can be read again.
     fixture.core.resume_channel(channel).unwrap();
     assert!(std::iter::from_fn(|| fixture.core.poll_readable()).any(|read| read == channel));
     assert!(fixture.core.wants_event(channel).is_some());

@@ -1,4 +1,4 @@
-//! What a device or a driver says that makes no sense.
+//! Invalid input from a device or a driver.
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, Fault, RawEvent, Request, State};
 

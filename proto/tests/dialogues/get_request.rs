@@ -18,7 +18,7 @@ fn listener(fixture: &mut CoreFixture) -> (IdKey, ChannelKey) {
     (id, fixture.core.channel(id).unwrap())
 }
 
-/// The request that the last wait ended with.
+/// The request that ended the last wait.
 fn got(fixture: &CoreFixture, listener: IdKey) -> IdKey {
     assert_eq!(fixture.core.sync_result(listener), Some(Ok(())));
     let event = fixture.core.sync_event(listener).unwrap();
@@ -132,7 +132,7 @@ fn a_listener_that_goes_leaves_the_request_that_was_waited_for() {
     let (id, device_channel) = listener(&mut fixture);
     fixture.does(id, NEXT);
     let (child, unread) = (fixture.says_request(id), fixture.says_request(id));
-    // Nobody has to have looked: it was told, as one that was taken off a channel.
+    // The request that ended the wait counts as delivered, whether or not the application has read it.
     fixture.does(id, Request::Destroy);
     assert_eq!((fixture.core.state(unread), fixture.state(child)), (None, State::Requested));
     assert!(fixture.core.has_channel(device_channel), "its events are reported there");
@@ -249,7 +249,7 @@ fn a_listener_takes_no_event_of_another_id_to_another_core() {
     let (id, device_channel) = two.core.adopt(released).unwrap();
     two.core.check();
     assert_eq!((two.core.sync_result(id), two.core.sync_event(id)), (None, None));
-    // One that is undelivered keeps it here, whatever has become of the listener.
+    // An undelivered request keeps the listener in this core, even without its device.
     let other = two.says_request(id);
     two.says_on(device_channel, raw(id, CmEvent::DeviceRemoval, 0));
     let door = two.channel(Acks::OnDelivery);

@@ -1,4 +1,4 @@
-//! What happens when it is full.
+//! Behaviour at the limits of a core.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn an_application_that_takes_no_events_does_not_fill_the_core_with_ends_of_migra
     assert_eq!(fixture.sees(here, id, EventKind::Migrated).status, -Errno::ETIMEDOUT.0);
     fixture.asks_until(id, to(there), fixture.within(Duration::from_secs(1))).unwrap();
     fixture.passes(Duration::from_secs(1));
-    // One that waits for nothing ends by its call.
+    // A migration that waits for no ack ends with its call. The event below is the end of the one before.
     fixture.acks(held);
     fixture.does(id, to(there));
     assert_eq!(fixture.sees(there, id, EventKind::Migrated).status, -Errno::ETIMEDOUT.0);
@@ -86,7 +86,7 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
     let (listener, id) = (fixture.in_state(channel, State::Listening), fixture.id(Some(channel)));
     let device_channel = fixture.core.device_channel(listener).unwrap();
     while fixture.core.poll_readable().is_some() {}
-    // For want of ids: only the listener's.
+    // Short of ids: only the listener's channel waits.
     for _ in 0..2 {
         assert_eq!(fixture.core.wants_event(device_channel), None);
         fixture.core.wait_for_room(device_channel);
@@ -98,7 +98,7 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
     fixture.does(id, Request::Destroy);
     assert!(fixture.core.has_work());
     assert_eq!((fixture.core.poll_readable(), fixture.core.poll_readable()), (Some(device_channel), None));
-    // For want of events: any on which some are untaken.
+    // Short of events: each channel with untaken events waits.
     let child = fixture.says_request(listener);
     assert!(fixture.core.wants_event(channel).is_some(), "requests of others do not stop it");
     fixture.says_on(device_channel, raw(listener, CmEvent::AddrChange, 0));
@@ -115,7 +115,7 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
     );
     fixture.does(child, Request::Destroy);
     assert_eq!(fixture.core.poll_readable(), Some(device_channel));
-    // What waits goes with its channel.
+    // A channel that is closed no longer waits.
     let other = fixture.id(Some(channel));
     fixture.core.wait_for_room(device_channel);
     fixture.does(listener, Request::Destroy);

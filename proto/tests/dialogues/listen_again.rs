@@ -1,10 +1,10 @@
-//! A listen that fails, and an id that listens again: which channel it has at the device, and which ids may share it.
+//! Failed listens and repeated listens: the id's channel at the device, and which ids may share it.
 
 use cmid_proto::{Acks, Call, CmEvent, Errno, RawEvent, RefuseReason, Request, State};
 
 use crate::fixture::{CoreFixture, LISTEN, OK, accept, cm, raw, to};
 
-/// A request that is reported before a listen fails leaves an id on the channel of the one that was to listen.
+/// A request that is reported before the listen fails leaves its id on the channel of the failed listener.
 #[test]
 fn an_id_does_not_listen_again_while_accepted_ids_are_on_its_channel() {
     let (mut fixture, _) = CoreFixture::on(Acks::OnDelivery);
@@ -16,7 +16,7 @@ fn an_id_does_not_listen_again_while_accepted_ids_are_on_its_channel() {
     let request = RawEvent { listener: Some(id), ..raw(child, CmEvent::ConnectRequest, 0) };
     fixture.core.handle_event(device_channel, request).unwrap();
     fixture.answers(token, Err(Errno::ENODEV));
-    // Of one that is not accepted there are no events.
+    // An id that is not accepted has no events, so it may stay on the channel.
     let mut other = fixture.clone();
     other.does(id, LISTEN);
     other.refuses(child, accept(), RefuseReason::OnListenersChannel);
@@ -41,7 +41,7 @@ fn an_id_does_not_listen_again_with_more_untaken_requests_than_the_backlog_allow
     fixture.does(id, again);
 }
 
-/// The channel on which a listen failed is no listener's when the id listens on another one.
+/// The channel of a failed listen has no listener once the id listens on another one.
 #[test]
 fn the_channel_of_a_listen_that_failed_has_no_listener() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
@@ -61,7 +61,7 @@ fn the_channel_of_a_listen_that_failed_has_no_listener() {
     fixture.tells(child, CmEvent::Established);
 }
 
-/// The id of a request that is reported before the device listens is answered on another channel, as that of any request.
+/// The id of a request that is reported before the device listens is migrated before its accept, as with any request.
 #[test]
 fn a_channel_has_a_listener_from_when_it_is_opened_for_one() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);

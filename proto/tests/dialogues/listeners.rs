@@ -1,4 +1,4 @@
-//! A listener has a channel of its own at the device, and moves without the device.
+//! A listener has its own channel at the device, and migrates without a call to the device.
 
 use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Limits, RawEvent, Request, RequestKind, State};
 
@@ -20,12 +20,12 @@ fn a_listen_opens_a_channel_moves_the_id_there_and_listens() {
     assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
     assert_eq!((fixture.core.device_channel(id), fixture.core.channel(id)), (Some(device_channel), Some(here)));
     assert!(!fixture.core.is_sync(id));
-    // What was pending when it moved waits there, and the kernel wakes no one.
+    // Events that were pending at the migration are on the new channel. The kernel does not wake its readers.
     assert_eq!(fixture.core.poll_readable(), Some(device_channel));
     fixture.ends(&[id], &[here]);
 }
 
-/// Nothing that comes on the channel before the id is there is a request: what is reserved is no reason to leave it in the kernel.
+/// Until the id is on the channel, no event there is a request. The reserve of ids does not stop reads.
 #[test]
 fn the_channel_of_a_listener_is_read_like_any_other_until_the_id_is_moved_there() {
     let mut fixture = CoreFixture::with(Limits { ids: 8, channels: 8, ..Limits::SINGLE }).reserving(4, 0);
@@ -181,7 +181,7 @@ fn a_listener_that_lost_its_device_can_only_go() {
 
 #[test]
 fn an_event_of_an_id_that_nobody_has_heard_of_moves_along_too() {
-    // The kernel reports none before the id is accepted; a device may.
+    // The kernel reports no event of an id before its accept; a device may.
     for kind in [CmEvent::AddrChange, CmEvent::DeviceRemoval] {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
         let there = fixture.channel(Acks::OnDelivery);
@@ -220,7 +220,7 @@ fn a_listener_without_a_device_that_the_device_moved_is_migrated_by_the_device_f
     fixture.says(id, CmEvent::DeviceRemoval);
     fixture.does(id, to(channel));
     assert_eq!((fixture.core.device_channel(id), fixture.core.has_channel(device_channel)), (Some(channel), false));
-    // It lives on, and not as a listener: it is on a channel that others may be on.
+    // The id lives on, but no longer as a listener: it is on a channel that other ids may use.
     fixture.asks(id, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", Err(Errno::EBUSY));
     assert_eq!(fixture.state(id), State::Failed);
@@ -231,8 +231,8 @@ fn a_listener_without_a_device_that_the_device_moved_is_migrated_by_the_device_f
     fixture.ends(&[id], &[channel]);
 }
 
-/// The id of an untaken request may have been moved away and owe an ack for an event of its own: with its listener it is destroyed
-/// once that is in, however many others are.
+/// The id of an untaken request may have been migrated and owe an ack for an event of its own. It is destroyed with
+/// its listener once it is acked, however many other ids there are.
 #[test]
 fn a_child_that_owes_an_ack_is_destroyed_after_its_listener() {
     let mut fixture = CoreFixture::new();

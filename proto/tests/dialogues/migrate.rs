@@ -1,13 +1,13 @@
-//! Migration in every state, with and without events under way.
+//! Migration in every state, with and without undelivered events.
 
 use cmid_proto::{Acks, Admission, Call, CmEvent, Errno, EventKind, RefuseReason, Request, RequestKind, State};
 
 use crate::fixture::{CoreFixture, OK, RESOLVE, TO_SYNC, accept, cm, connect, raw, to};
 
-/// An event that every living state but *removed* delivers and that changes none.
+/// An event that every living state except *removed* delivers, and that changes no state.
 const ANY: CmEvent = CmEvent::Unknown(1000);
 
-/// A listener moves without the device: `listeners.rs`.
+/// The states that migrate at the device. A listener migrates without it: see `listeners.rs`.
 fn moving_states() -> impl Iterator<Item = State> {
     State::ALL.into_iter().filter(|&state| !matches!(state, State::Destroying | State::Listening))
 }
@@ -124,7 +124,7 @@ fn an_id_may_migrate_to_where_it_is_and_its_events_go_to_the_end() {
     assert!(fixture.expect_call("migrate_id", OK).unwrap().result.is_ok());
     fixture.sees(channel, two, cm(ANY));
     fixture.sees(channel, one, cm(ANY));
-    // An event that comes before the outcome proves nothing here.
+    // Between equal channels, an event before the outcome does not prove that the migration succeeded.
     fixture.asks(one, to(channel)).unwrap();
     fixture.says(one, ANY);
     assert!(fixture.expect_call("migrate_id", Err(Errno::EBADF)).unwrap().result.is_err());
@@ -212,7 +212,7 @@ fn the_new_channel_is_to_be_read_after_a_migration() {
     assert_eq!(fixture.core.poll_readable(), None);
     fixture.does(id, to(there));
     assert_eq!(fixture.core.poll_readable(), Some(there), "the kernel wakes no one");
-    // An event that was read off the old channel just before arrives where the id is.
+    // An event that was read from the old channel before the migration is delivered on the new one.
     fixture.says_on(here, raw(id, ANY, 0));
     fixture.sees(there, id, cm(ANY));
     fixture.ends(&[id], &[here, there]);
@@ -234,7 +234,7 @@ fn a_private_channel_that_cannot_be_opened_leaves_the_id_where_it_is() {
     fixture.ends(&[id], &[here]);
 }
 
-/// What leads into every state that waits for an event, and the event.
+/// Each operation that ends by an event: the state before, the request, the event, the state after.
 fn operations() -> [(State, Request<'static>, CmEvent, State); 7] {
     [
         (State::Bound, RESOLVE, CmEvent::AddrResolved, State::AddrResolved),
@@ -258,7 +258,7 @@ fn an_operation_goes_on_where_its_id_has_moved_to() {
         if request.request_kind() == RequestKind::Accept {
             fixture.expect_call("migrate_id", OK);
         }
-        // Not while the device is at the operation's own call: one call at a time.
+        // No migration during the operation's own call: an id has at most one call under way.
         let (token, _) = fixture.core.poll_call().unwrap();
         assert_eq!(fixture.refuses(id, to(there), RefuseReason::Busy(request.request_kind())).errno(), Errno::EBUSY);
         fixture.answers(token, OK);
@@ -285,7 +285,7 @@ fn two_migrations_in_a_row_keep_the_order_and_tell_of_each() {
     fixture.acks(held);
     fixture.all_well();
     fixture.says_status(id, ANY, 3);
-    // The second one before the end of the first was taken: it is the core's own event and owes nothing.
+    // The second migration precedes the taking of the first one's end. That event is the core's own and owes no ack.
     fixture.asks(id, to(three)).unwrap();
     fixture.expect_call("migrate_id", OK);
     fixture.no_event(two);
@@ -294,7 +294,7 @@ fn two_migrations_in_a_row_keep_the_order_and_tell_of_each() {
     for status in 2..5 {
         assert_eq!(fixture.sees(three, id, cm(ANY)).status, status);
     }
-    // There and back at once.
+    // Several migrations in a row, the last back to the first channel.
     fixture.says_status(id, ANY, 5);
     for channel in [one, two, one] {
         fixture.does(id, to(channel));
@@ -313,7 +313,7 @@ fn an_event_that_was_not_read_before_synchronous_mode_ends_no_later_request() {
     fixture.says(id, CmEvent::RouteResolved);
     fixture.does(id, TO_SYNC);
     let private = fixture.core.channel(id).unwrap();
-    // librdmacm takes the old event for the answer of each request, one behind for ever.
+    // librdmacm would take the old event for the answer to the connect, and stay one event behind for ever.
     fixture.does(id, connect());
     assert_eq!(fixture.core.sync_result(id), None);
     fixture.says_status(id, CmEvent::Rejected, 28);
@@ -329,7 +329,7 @@ fn an_address_that_was_not_read_before_synchronous_mode_has_given_the_id_its_dev
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(here, State::AddrResolving);
     fixture.does(id, TO_SYNC);
-    // It was in the kernel when the id moved, and is read off the new channel.
+    // The event was in the kernel when the id migrated. It is read from the new channel.
     fixture.says(id, CmEvent::AddrResolved);
     fixture.does(id, Request::AttachQp);
     fixture.does(id, Request::ResolveRoute);

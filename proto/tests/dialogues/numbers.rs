@@ -1,4 +1,4 @@
-//! Cores of one program have different numbers, and none takes the key or the ack token of another.
+//! Cores of one program have different numbers. A core refuses keys and ack tokens of other cores.
 
 use cmid_proto::{
     Acks, Admission, ChannelKey, CmEvent, Core, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent, RefuseReason,
@@ -11,7 +11,7 @@ fn numbered(core: u16) -> CoreFixture {
     CoreFixture::with(Limits { core: Some(core), ..Limits::SINGLE })
 }
 
-/// A core with a channel, an id, and a membership of that: with the same slots and generations in each core.
+/// A core with a channel, an id and its membership. Their slots and generations are the same in each core.
 fn filled(core: u16) -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
     let mut fixture = numbered(core);
     let channel = fixture.channel(Acks::Explicit);

@@ -1,4 +1,4 @@
-//! The life of a listener and of the ids that its requests bring.
+//! The life of a listener and of the ids of its requests.
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, RawEvent, Request, State};
 
@@ -77,7 +77,7 @@ fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
     assert_eq!((fixture.core.owed(listener), fixture.core.owed(child)), (1, 0), "it counts on the listener");
     fixture.does(listener, Request::Destroy);
     assert_eq!(fixture.state(listener), State::Destroying);
-    // A request that comes meanwhile is nobody's.
+    // A request that arrives meanwhile is destroyed.
     let late = fixture.core.wants_event(channel).unwrap();
     let request = RawEvent { listener: Some(listener), ..raw(late, CmEvent::ConnectRequest, 0) };
     assert_eq!(fixture.says_on(channel, request), Admission::Late);

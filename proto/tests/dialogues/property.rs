@@ -1,4 +1,4 @@
-//! Random runs: whatever the application asks and the device says, the laws hold.
+//! Property tests: random requests and random events, checked against the invariants.
 
 use cmid_proto::{Acks, CmEvent, CmOption, Ece, Errno, IdKey, Limits, Request, State};
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn ask(world: &mut World, a: u8, b: u8, c: u8) {
     world.submit(id, request, wait);
 }
 
-/// Leads an id onward, as far as it gets in some steps: chance would take a run nowhere.
+/// Leads an id through `steps` operations. Random requests alone would rarely get far.
 fn onward(world: &mut World, a: u8, steps: u8, c: u8) {
     let Some(id) = world.id(a) else { return };
     for _ in 0..steps {
@@ -102,7 +102,7 @@ fn one_onward(world: &mut World, id: IdKey, c: u8) {
     }
 }
 
-/// Joins, answers, loses, reads of or leaves groups.
+/// Makes random steps of memberships: joins, leaves, their events, and the taking of events.
 fn multicast(world: &mut World, a: u8, b: u8, c: u8) {
     let Some(id) = world.datagrams(a) else { return };
     let wait = (c < 128).then_some(u64::from(c));
@@ -178,7 +178,7 @@ fn step(world: &mut World, (what, a, b, c): Step) {
 }
 
 proptest! {
-    // The same cases every time: a failure belongs to the change that causes it. Another seed or more cases: here.
+    // A fixed seed: a failure is due to a change. Change the seed or the number of cases here.
     #![proptest_config(ProptestConfig {
         cases: 600,
         rng_seed: RngSeed::Fixed(1),

@@ -1,4 +1,4 @@
-//! The races of the protocol: what comes late, twice, early or not at all.
+//! Races of the protocol: events that are late, repeated, early or missing.
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, RefuseReason, Request, State};
 
@@ -12,7 +12,7 @@ fn a_crossing_disconnect_is_over_for_both_and_has_a_time_wait_only_if_one_answer
         fixture.tells(id, CmEvent::Disconnected);
         assert_eq!(fixture.state(id), State::TimeWait);
     }
-    // TIMEWAIT_EXIT may never come; a second disconnect brings it about.
+    // TIMEWAIT_EXIT may not arrive by itself; a second disconnect causes it.
     for id in sides {
         fixture.asks(id, Request::Disconnect).unwrap();
         assert!(fixture.expect_call("disconnect", OK).unwrap().result.is_ok());
@@ -26,7 +26,7 @@ fn a_crossing_disconnect_is_over_for_both_and_has_a_time_wait_only_if_one_answer
 
 #[test]
 fn a_disconnect_may_turn_out_to_be_the_answer() {
-    // The peer's DISCONNECTED is processed while this side's call is under way: one exchange, not two.
+    // The peer's DISCONNECTED is processed during this side's call: one exchange, not two.
     for outcome in [OK, Err(Errno::EINVAL)] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, State::Connected);
@@ -106,7 +106,7 @@ fn the_passive_side_may_disconnect_before_the_active_has_finished() {
     fixture.does(passive, Request::Notify);
     fixture.tells(passive, CmEvent::Established);
     fixture.does(passive, Request::Disconnect);
-    // The request to disconnect is dropped until the active side has established, and comes again then.
+    // The DREQ is dropped until the active side has established, and is then repeated.
     fixture.does(active, Request::Establish);
     fixture.tells(active, CmEvent::Disconnected);
     fixture.does(active, Request::Disconnect);
@@ -147,7 +147,7 @@ fn with_a_qp_a_failed_answer_is_one_event_and_the_rest_is_late() {
     for late in [CmEvent::Rejected, CmEvent::Disconnected, CmEvent::ConnectError, CmEvent::TimewaitExit] {
         assert_eq!(fixture.says(id, late), Admission::Late);
     }
-    // What the neighbour table has to say is told to whoever is there.
+    // UNREACHABLE from the neighbour table is delivered to a failed id too.
     fixture.tells(id, CmEvent::Unreachable);
     assert_eq!(fixture.state(id), State::Failed);
     fixture.does(id, Request::DetachQp);

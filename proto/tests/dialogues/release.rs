@@ -1,4 +1,4 @@
-//! Ids that go from one core to another.
+//! Moving ids from one core to another.
 
 use std::time::Duration;
 

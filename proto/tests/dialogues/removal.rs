@@ -1,4 +1,4 @@
-//! A device that goes away, in every state and in the middle of everything.
+//! Device removal in every state and during every operation.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn living() -> impl Iterator<Item = State> {
     State::ALL.into_iter().filter(|state| !matches!(state, State::Removed | State::Destroying))
 }
 
-/// Where an id is from that is about to be in the middle of an operation, and what it asks for.
+/// Each operation, and the state in which it starts.
 fn operations() -> [(State, Request<'static>); 6] {
     [
         (State::Bound, RESOLVE),
@@ -27,7 +27,7 @@ fn operations() -> [(State, Request<'static>); 6] {
     ]
 }
 
-/// Nothing but a destroy is left to do.
+/// Asserts that the id can only be destroyed, and destroys it.
 fn is_over(fixture: &mut CoreFixture, id: IdKey, on: ChannelKey) {
     assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Removed, None));
     for kind in [CmEvent::Established, CmEvent::Disconnected, CmEvent::TimewaitExit, GONE] {
@@ -169,7 +169,7 @@ fn a_listener_that_is_removed_still_has_the_requests_that_came_before() {
     fixture.expect_call("migrate_id", OK);
     fixture.expect_call("accept", Err(Errno::ENXIO));
     assert_eq!(fixture.state(child), State::Failed);
-    // One that comes later is of a listener that is none any more.
+    // A request after the removal has no listener.
     let late = fixture.core.wants_event(channel).unwrap();
     let request = cmid_proto::RawEvent { listener: Some(listener), ..raw(late, CmEvent::ConnectRequest, 0) };
     assert_eq!(fixture.says_on(channel, request), Admission::Late);
@@ -182,7 +182,7 @@ fn a_listener_that_is_removed_still_has_the_requests_that_came_before() {
 fn an_address_that_was_not_read_before_the_removal_is_an_error_and_then_the_removal() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::AddrResolving);
-    // The library's query for the device fails, and it turns the event over.
+    // The library's query for the device fails, so it turns ADDR_RESOLVED into ADDR_ERROR.
     fixture.says_status(id, CmEvent::AddrError, -1);
     fixture.says(id, GONE);
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::AddrError)).result(), Err(Errno::EPERM));

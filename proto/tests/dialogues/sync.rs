@@ -6,7 +6,7 @@ use cmid_proto::{Acks, CmEvent, Errno, EventKind, IdKey, Request, State};
 
 use crate::fixture::{CoreFixture, OK, RESOLVE, accept, cm, connect, to};
 
-/// A synchronous id that has a route.
+/// A synchronous id with a route.
 fn routed(fixture: &mut CoreFixture) -> IdKey {
     let id = fixture.id(None);
     fixture.does(id, RESOLVE);
@@ -255,7 +255,7 @@ fn the_requests_of_a_synchronous_listener_live_on_its_channel_until_they_leave()
     fixture.does(first, accept());
     fixture.says(first, CmEvent::Established);
     assert_eq!(fixture.core.sync_result(first), Some(Ok(())));
-    // The listener goes; its channel stays for the one that is still on it.
+    // The listener is destroyed. Its channel stays for the id that is still on it.
     fixture.does(listener, Request::Destroy);
     assert!(fixture.core.has_channel(private));
     fixture.does(second, accept());

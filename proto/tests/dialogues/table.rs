@@ -33,14 +33,14 @@ fn request_of(request_kind: RequestKind, elsewhere: ChannelKey) -> Option<Reques
         RequestKind::SetAckTimeout => Request::SetOption { option: CmOption::AckTimeout(14) },
         RequestKind::SetEce => Request::SetEce { ece: Ece { vendor_id: 1, options: 2 } },
         RequestKind::Migrate => to(elsewhere),
-        // Not a request of `submit`: it has its own tests.
+        // Not a request of `submit`; it has its own tests.
         RequestKind::Release => return None,
         RequestKind::Destroy => Request::Destroy,
         RequestKind::DestroyNow => Request::DestroyNow,
     })
 }
 
-/// These need a membership, or synchronous mode.
+/// Requests that need a membership or synchronous mode.
 fn has_own_tests(request_kind: RequestKind) -> bool {
     matches!(request_kind, RequestKind::Join | RequestKind::Leave | RequestKind::GetRequest)
 }
@@ -52,7 +52,7 @@ fn service_of(state: State) -> Service {
     }
 }
 
-/// Two channels and an id in a state; for a guard that would be in the way, what it wants.
+/// Two channels, and an id in `state` that fulfils the guards of `request_kind`.
 fn set(state: State, request_kind: Option<RequestKind>) -> (CoreFixture, IdKey, ChannelKey, ChannelKey) {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
@@ -63,7 +63,7 @@ fn set(state: State, request_kind: Option<RequestKind>) -> (CoreFixture, IdKey, 
     if request_kind == Some(RequestKind::AttachQp) && state == State::AddrResolving {
         from = State::Bound;
     }
-    // The id of a lookup that was accepted takes no QP any more.
+    // An id that has accepted a lookup takes no QP. This id has made the lookup.
     if request_kind == Some(RequestKind::AttachQp) && state == State::SidrResolved {
         let id = fixture.in_state(here, State::SidrReqSent);
         fixture.tells(id, CmEvent::Established);
@@ -76,7 +76,7 @@ fn set(state: State, request_kind: Option<RequestKind>) -> (CoreFixture, IdKey, 
     (fixture, id, here, there)
 }
 
-/// The id gets a QP where that is allowed, on its way to the state.
+/// Leads an id to `state`, and attaches a QP on the way in a state that allows it.
 fn with_qp(
     mut fixture: CoreFixture,
     here: ChannelKey,
@@ -174,7 +174,7 @@ fn every_cell_that_goes_leads_where_the_table_says() {
             if request_kind == RequestKind::DetachQp && matches!(state, State::Idle | State::Destroying) {
                 continue;
             }
-            // Without acks to wait for it is too late.
+            // No ack is owed here, so it comes too late.
             if (state, request_kind) == (State::Destroying, RequestKind::DestroyNow) {
                 continue;
             }
@@ -209,7 +209,7 @@ fn every_call_that_fails_leaves_the_state_that_the_table_says() {
                 let mut fixture = fixture.clone();
                 fixture.asks(id, request).unwrap();
                 if request_kind == RequestKind::Accept {
-                    // What it begins with; `accepts` has tests of its failure.
+                    // The call that an accept begins with; `accepts` tests its failure.
                     fixture.expect_call("migrate_id", OK);
                 }
                 let (token, call) = fixture.core.poll_call().unwrap();
@@ -240,7 +240,7 @@ fn event_of(column: EventColumn) -> Option<CmEvent> {
         EventColumn::AddrChange => CmEvent::AddrChange,
         EventColumn::TimewaitExit => CmEvent::TimewaitExit,
         EventColumn::Other => CmEvent::Unknown(77),
-        // They have tests of their own.
+        // These have their own tests.
         EventColumn::ConnectRequest
         | EventColumn::MulticastJoin
         | EventColumn::MulticastError

@@ -1,4 +1,4 @@
-//! Teardown: a disconnect that ends when memory may be used again.
+//! Teardown: a disconnect that ends when memory may be reused.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::fixture::{CoreFixture, LISTEN, OK, TO_SYNC, cm, to};
 
 const SOON: Duration = Duration::from_millis(2);
 
-/// The second disconnect, which nobody waits for.
+/// The core makes the second disconnect by itself, and reports no end of it.
 fn answers(fixture: &mut CoreFixture, id: IdKey) {
     let (token, call) = fixture.takes_call("disconnect");
     assert_eq!(call, Call::Disconnect { id });
@@ -40,7 +40,8 @@ fn both_sides_at_once_get_their_time_wait_by_the_second_disconnect() {
     for id in sides {
         fixture.does(id, Request::Teardown);
     }
-    // Each takes the other's request for its answer: no time wait would follow.
+    // Each side takes the other's request for the answer to its own. Without a second disconnect no time wait would
+    // follow.
     for id in sides {
         fixture.tells(id, CmEvent::Disconnected);
         answers(&mut fixture, id);
@@ -68,7 +69,7 @@ fn the_event_of_a_crossing_disconnect_may_precede_the_outcome_of_ones_own() {
             let (token, _) = fixture.takes_call("disconnect");
             fixture.tells(id, ended);
             fixture.no_call();
-            // There is no way back to connected, whatever the call says.
+            // The id does not return to connected, whatever the outcome.
             assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()));
             assert_eq!(fixture.state(id), State::Closing);
             answers(&mut fixture, id);

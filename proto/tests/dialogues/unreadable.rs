@@ -1,4 +1,4 @@
-//! A channel fails while the device makes a call.
+//! A channel that fails while the device makes a call.
 
 use std::time::Duration;
 

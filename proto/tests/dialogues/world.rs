@@ -1,4 +1,4 @@
-//! A careless application on a wilful device, and a list of what must hold all the same.
+//! A random application on a random device, and the invariants that must hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use cmid_proto::{
 
 use crate::fixture::raw;
 
-/// What was asked for and has not ended.
+/// A request that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SidrReqReceived {
     Create,
@@ -29,31 +29,31 @@ pub(crate) const GROUPS: [SocketAddr; 2] = [
 #[derive(Default)]
 struct Known {
     open: Vec<SidrReqReceived>,
-    /// The device has not created it yet.
+    /// The device has not created the id yet.
     creating: bool,
-    /// The numbers of the events that the core has taken and not delivered, in order.
+    /// The numbers of the events that the core has read and not delivered, in order.
     waiting: Vec<i32>,
 }
 
 pub(crate) struct World {
-    /// Fed the same inputs; they must stay equal.
+    /// `core` and `twin` receive the same inputs and must stay equal.
     pub(crate) core: Core,
     twin: Core,
     now: Time,
     known: BTreeMap<IdKey, Known>,
     pub(crate) channels: Vec<ChannelKey>,
     ack_tokens: Vec<Owed>,
-    /// Ack tokens of ids that were destroyed without their acks.
+    /// Ack tokens that were owed when their id was destroyed with `DestroyNow`.
     void: Vec<Owed>,
     calls: Vec<(Token, Call)>,
-    /// Numbers of events that ended a synchronous request.
+    /// Numbers of the events that ended a synchronous request.
     ended: BTreeSet<i32>,
     released: Vec<(Released, Released, Known)>,
-    /// The memberships that numbered events are about.
+    /// The memberships of numbered events.
     of_group: BTreeMap<i32, GroupKey>,
-    /// Joins that an event or a deadline has answered.
+    /// Joins that an event or a deadline has ended.
     answered: BTreeSet<GroupKey>,
-    /// Ids that the application knows to be without a device.
+    /// Ids with a DEVICE_REMOVAL that the application has taken.
     removed: BTreeSet<IdKey>,
     number: i32,
 }
@@ -86,21 +86,21 @@ impl World {
         }
     }
 
-    /// One input to both cores.
+    /// Applies one input to both cores and compares the results.
     fn both<T: PartialEq + std::fmt::Debug>(&mut self, mut input: impl FnMut(&mut Core) -> T) -> T {
         let result = input(&mut self.core);
         assert_eq!(result, input(&mut self.twin), "the twin answers something else");
         result
     }
 
-    /// What must hold after every step.
+    /// Checks what must hold after every step.
     pub(crate) fn look(&mut self) {
         self.core.check();
         assert_eq!(self.core, self.twin, "the twin went another way");
         for id in self.known.keys().copied().collect::<Vec<_>>() {
             if let Some(event) = self.core.sync_event(id) {
                 self.ended.insert(event.status);
-                // A request that was waited for.
+                // The request that ended a wait for one.
                 if event.listener.is_some() && self.core.state(event.id).is_some() {
                     self.known.entry(event.id).or_default();
                 }
@@ -112,7 +112,7 @@ impl World {
         self.known.keys().nth(usize::from(pick) % self.known.len().max(1)).copied()
     }
 
-    /// One of the ids for datagrams.
+    /// Picks one of the ids for datagrams.
     pub(crate) fn datagrams(&self, pick: u8) -> Option<IdKey> {
         let of_them = |id: &&IdKey| self.core.port_space(**id) == Some(PortSpace::Udp);
         let count = self.known.keys().filter(of_them).count();
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// A channel is paused, resumed, or read in vain.
+    /// Pauses or resumes a channel, or fails one or all of its reads.
     pub(crate) fn pause(&mut self, pick: u8, how: u8) {
         let all: Vec<_> = self.core.channel_keys().collect();
         let Some(&channel) = all.get(usize::from(pick) % all.len().max(1)) else { return };
@@ -174,7 +174,7 @@ impl World {
         let known = self.known.entry(id).or_default();
         match request {
             Request::AttachQp | Request::DetachQp | Request::GetRequest => {}
-            // The core's own business.
+            // The core migrates a listener without a call.
             Request::Migrate { .. } if at_once => {}
             Request::Migrate { .. } => known.open.push(SidrReqReceived::Migrate),
             Request::Leave { group } => {
@@ -182,7 +182,7 @@ impl World {
                 known.waiting.retain(|number| self.of_group.get(number) != Some(&group));
             }
             Request::Destroy | Request::DestroyNow => {
-                // All other requests end with it.
+                // A destroy ends all other requests.
                 known.open = vec![SidrReqReceived::Destroy];
                 known.waiting.clear();
             }
@@ -191,7 +191,7 @@ impl World {
         if let Request::DestroyNow = request {
             self.void.extend(self.ack_tokens.extract_if(.., |owed| owed.owner == id));
         }
-        // A request that was there already has ended a wait for one.
+        // A request that was already undelivered ends a wait at once.
         self.look();
     }
 
@@ -214,7 +214,7 @@ impl World {
         self.calls.push((token, call));
     }
 
-    /// The device answers one of the calls that it has taken.
+    /// The device reports the outcome of one of the calls that it has taken.
     pub(crate) fn answer(&mut self, pick: u8, outcome: Outcome) {
         if self.calls.is_empty() {
             return;
@@ -234,13 +234,13 @@ impl World {
         {
             known.creating = false;
         }
-        // A destroy that has given up has ended the creation too, which then fails.
+        // A destroy that gave up has ended the creation too. If the creation then fails, the id is gone.
         let core = &self.core;
         self.known.retain(|&id, known| !known.creating || !known.open.is_empty() || core.state(id).is_some());
         self.both(|core| core.handle_outcome(token, Ok(()))).unwrap_err();
     }
 
-    /// The device makes every call that waits, and all are well.
+    /// Makes every call that waits, with success.
     pub(crate) fn well(&mut self) {
         for _ in 0..8 {
             self.take_call();
@@ -255,7 +255,7 @@ impl World {
         let asked = match call {
             Call::CreateId { .. } => SidrReqReceived::Create,
             Call::OpenChannel { .. } if known.open.contains(&SidrReqReceived::Create) => SidrReqReceived::Create,
-            // A listen opens a channel and moves the id there.
+            // A listen opens a channel and migrates the id to it.
             Call::OpenChannel { .. } | Call::Migrate { .. } if !known.open.contains(&SidrReqReceived::Migrate) => {
                 SidrReqReceived::Call
             }
@@ -267,7 +267,7 @@ impl World {
         let take = |list: &mut Vec<SidrReqReceived>, asked| {
             list.iter().position(|&other| other == asked).map(|at| list.remove(at)).is_some()
         };
-        // A destroy ends with the creation that it overtook, if that fails.
+        // If a creation fails, the destroy that overtook it ends with it.
         let ended = take(&mut known.open, asked) || (gone && take(&mut known.open, SidrReqReceived::Destroy));
         assert!(ended, "{asked:?} on {id} ended twice");
         self.forget_if_gone(id);
@@ -280,7 +280,7 @@ impl World {
         }
     }
 
-    /// The device reports something; of an id that is not created yet it cannot.
+    /// The device reports an event. An id that is not created yet has none.
     pub(crate) fn event(&mut self, id: IdKey, kind: CmEvent, on: Option<ChannelKey>) {
         if self.known.get(&id).is_some_and(|known| known.creating) {
             return;
@@ -314,7 +314,7 @@ impl World {
         }
     }
 
-    /// The application takes an event, in order and once.
+    /// Takes an event; checks that each arrives once and in order.
     pub(crate) fn take_event(&mut self, on: ChannelKey) -> bool {
         let (Some(event), Some(twin)) = (self.core.poll_event(on), self.twin.poll_event(on)) else { return false };
         assert_eq!(event, twin);
@@ -364,7 +364,7 @@ impl World {
             self.core.ack(one).unwrap();
             self.twin.ack(two).unwrap();
         }
-        // These are given back and do nothing, whatever has become of the id.
+        // Tokens of destroyed ids are returned and have no effect.
         if let Some(Owed { ack_tokens: (one, two), owner, .. }) = self.void.pop() {
             let before = self.core.clone();
             assert_eq!(self.core.ack(one).unwrap_err().ack_token.owner(), owner);
@@ -399,7 +399,7 @@ impl World {
         }
     }
 
-    /// Everything comes to rest: all is answered, taken, acked, destroyed and closed.
+    /// Brings both cores to rest: ends all calls, takes and acks all events, destroys all ids, closes all channels.
     pub(crate) fn rest(mut self) {
         for round in 0.. {
             assert!(round < 100, "it does not come to rest");

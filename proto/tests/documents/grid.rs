@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A table: its corner, its columns, and for each row a name and a cell for each column.
+/// Writes a table: a corner, the columns, and for each row a name and a cell per column.
 pub(crate) fn grid(
     text: &mut String,
     corner: &str,

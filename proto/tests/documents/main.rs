@@ -1,4 +1,5 @@
-//! `docs/generated/tables.md` and `docs/generated/memory.md` are what the tables and the machines say. `UPDATE_EXPECT=1` writes them.
+//! Asserts that `docs/generated/tables.md` and `docs/generated/memory.md` match the tables and the machines.
+//! `UPDATE_EXPECT=1` writes them.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 

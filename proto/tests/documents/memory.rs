@@ -1,4 +1,5 @@
-//! `docs/generated/memory.md`: the tables of memory regions and protection domains, their diagrams, and what a re-registration leaves.
+//! `docs/generated/memory.md`: the tables of memory regions and protection domains, their diagrams, and the effects
+//! of a re-registration.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -55,7 +56,7 @@ fn cell<S: PartialEq + ToString>(state: S, cell: Cell<S>) -> String {
     }
 }
 
-/// An arrow for each pair of states, with all inputs that lead from one to the other.
+/// Writes an arrow for each pair of states, with all inputs that lead from one to the other.
 fn diagram<S: Copy + Ord + core::fmt::Debug + Display>(
     text: &mut String,
     states: &[S],

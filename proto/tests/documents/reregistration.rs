@@ -1,4 +1,4 @@
-//! What `ibv_rereg_mr` leaves: every combination of flags with every outcome, found by running the machine.
+//! The effects of `ibv_rereg_mr`: every combination of flags with every outcome, found by running the machine.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use cmid_proto::memory::{
 
 use crate::grid::grid;
 
-/// A PD; who holds a clone uses it.
+/// A PD. Each clone is a use.
 #[derive(Clone)]
 struct Domain(Rc<()>);
 
@@ -31,7 +31,7 @@ impl Buffer for Memory {
 
 type Mr = Region<Domain, Memory, u8>;
 
-/// How the fallback goes.
+/// The course of the fallback.
 #[derive(Clone, Copy, PartialEq)]
 enum Course {
     NotWanted,
@@ -58,7 +58,7 @@ impl Course {
     }
 }
 
-/// An outcome that is to be looked at.
+/// One outcome of a re-registration.
 #[derive(Clone, Copy)]
 struct Trial {
     code: Code,
@@ -67,7 +67,7 @@ struct Trial {
     course: Course,
 }
 
-/// What it leaves: the cells of a row.
+/// The effects of an outcome: the cells of a row.
 #[derive(Clone, PartialEq)]
 struct Left(Vec<String>);
 
@@ -90,7 +90,7 @@ const BEFORE: Keys = Keys { lkey: 1, rkey: 1 };
 const CHANGED: Keys = Keys { lkey: 2, rkey: 2 };
 const ANEW: Keys = Keys { lkey: 3, rkey: 3 };
 
-/// A section for each combination of flags.
+/// Writes a section for each combination of flags.
 pub(crate) fn render(text: &mut String) {
     text.push_str(
         "## What a re-registration leaves\n\nA row for all outcomes that leave the same. *Checks first*: the provider is known to \
@@ -117,7 +117,7 @@ pub(crate) fn render(text: &mut String) {
 
 fn trials() -> impl Iterator<Item = Trial> {
     let documented = Code::ALL.into_iter().flat_map(|code| {
-        // errno tells something after ERR_CMD only; after the others it must not matter.
+        // errno is significant only after ERR_CMD; after the other codes it must have no effect.
         ERRNOS.map(move |errno| (code, errno))
     });
     let undocumented = ERRNOS.map(|errno| (Code::Unknown(-6), errno));
@@ -140,7 +140,7 @@ fn trials() -> impl Iterator<Item = Trial> {
     replies.chain(fallbacks)
 }
 
-/// A region with the old memory in the old PD, and what is asked for.
+/// A region with the old memory in the old PD, and the requested change.
 fn registered(old: &Domain, new: &Domain, flags: Changes) -> (Mr, Change<Domain, Memory>) {
     let made = Region::register(old.clone(), Memory("old"), Access::LOCAL_WRITE);
     let mut region: Mr = made.map_err(|(_, refused)| refused).unwrap();
@@ -162,7 +162,7 @@ fn uses(pd: &Domain) -> String {
     (Rc::strong_count(&pd.0) - 1).to_string()
 }
 
-/// With work requests in flight nothing of it happens, whatever the outcome would have been.
+/// With work requests in flight the change is refused, whatever its outcome would be.
 fn in_flight(flags: Changes) -> (String, Vec<String>) {
     let (old, new) = pds();
     let (mut region, change) = registered(&old, &new, flags);
@@ -205,7 +205,7 @@ fn answer(trial: Trial, call: &Call<'_, Domain, Memory, u8>) -> Outcome<u8> {
     }
 }
 
-/// All columns but two: what is kept, and what is to be deregistered, is seen at the end.
+/// All cells except two: the kept memory and the number of registrations are found by `finish`.
 fn after(region: &Mr, valid: Valid, back: String, old: &Domain, new: &Domain) -> Vec<String> {
     let keys = match region.keys() {
         None => "none",
@@ -227,7 +227,7 @@ fn after(region: &Mr, valid: Valid, back: String, old: &Domain, new: &Domain) ->
     vec![valid.into(), region.state().name().into(), back, uses(old), uses(new), keys.into(), rights.into()]
 }
 
-/// Deregisters it, and says what came back then and how many registrations there were.
+/// Deregisters the region. Adds to the row the memory that it returns and the number of registrations.
 fn finish(mut region: Mr, mut cells: Vec<String>) -> Left {
     region.deregister(Traffic::Quiet).unwrap();
     let mut registrations = 0;
@@ -249,7 +249,8 @@ fn finish(mut region: Mr, mut cells: Vec<String>) -> Left {
     Left(cells)
 }
 
-/// Names trials: all errnos of a code together, without errno if they are all, without the provider if it does not matter.
+/// Names trials. The errnos of a code are listed together, and omitted if all are included; the provider is named
+/// only if it makes a difference.
 fn outcomes(trials: &[Trial]) -> String {
     let mut names = Vec::new();
     for code in Code::ALL.into_iter().chain([Code::Unknown(-6)]) {

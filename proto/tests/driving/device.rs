@@ -1,4 +1,4 @@
-//! A device that does what it is told, and remembers it.
+//! A device that records its calls.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
@@ -30,16 +30,16 @@ pub(crate) fn addr(last: u8) -> SocketAddr {
 pub(crate) struct Script {
     /// The names of the calls so far.
     pub(crate) calls: Vec<&'static str>,
-    /// The next call of this name fails; `release` and `adopt` are such names too.
+    /// The next call of this name fails; `release` and `adopt` count as calls.
     pub(crate) fails: Option<(&'static str, Errno)>,
     pub(crate) events: VecDeque<(ChannelKey, RawEvent<&'static [u8]>)>,
     /// The next read fails.
     pub(crate) unreadable: Option<Errno>,
     /// All reads of this channel fail.
     pub(crate) broken: Option<(ChannelKey, Errno)>,
-    /// How many reads there were.
+    /// The number of reads.
     pub(crate) reads: usize,
-    /// Requests that wait on a channel, for a listener: how many.
+    /// Connection requests that are queued: their channel, their listener, their number.
     pub(crate) requests: Option<(ChannelKey, IdKey, usize)>,
     /// Channels have no descriptor.
     pub(crate) blind: bool,
@@ -63,7 +63,7 @@ impl Script {
         }
     }
 
-    /// Requests that wait.
+    /// The number of queued connection requests.
     pub(crate) fn unread(&self) -> usize {
         self.requests.map_or(0, |(.., left)| left)
     }
@@ -142,7 +142,7 @@ impl Pollable for Script {
     }
 }
 
-/// The channels that are waited for.
+/// Records which channels are registered.
 #[derive(Debug, Default)]
 pub(crate) struct RecordingPoller {
     pub(crate) channels: BTreeSet<ChannelKey>,
@@ -169,14 +169,14 @@ pub(crate) fn driven() -> Driven {
     Drive::new(PolledDevice::new(Script::new(), RecordingPoller::default()), LIMITS)
 }
 
-/// Nothing is left anywhere.
+/// Asserts that the core, the device and the poller hold nothing.
 pub(crate) fn is_empty(drive: &Driven) {
     drive.core().check();
     assert_eq!((drive.core().ids(), drive.core().channels(), drive.core().groups()), (0, 0, 0));
     assert!(drive.device().open.is_empty() && drive.device().poller().channels.is_empty());
 }
 
-/// What was called since this was last asked.
+/// Returns the calls made since the last `calls`.
 pub(crate) fn calls(drive: &mut Driven) -> Vec<&'static str> {
     std::mem::take(&mut drive.device_mut().calls)
 }
@@ -192,7 +192,7 @@ pub(crate) fn channel_and_id(drive: &mut Driven, acks: Acks, space: PortSpace) -
     (channel, id)
 }
 
-/// The device has something to say, and nobody has read it.
+/// Queues an event at the device and reports its channel as readable.
 pub(crate) fn has(drive: &mut Driven, raw: RawEvent<&'static [u8]>) -> ChannelKey {
     let on = drive.core().device_channel(raw.listener.unwrap_or(raw.id)).unwrap();
     drive.device_mut().events.push_back((on, raw));
@@ -200,14 +200,14 @@ pub(crate) fn has(drive: &mut Driven, raw: RawEvent<&'static [u8]>) -> ChannelKe
     on
 }
 
-/// The device says something, and a turn reads it.
+/// Queues an event at the device and reads it in a turn.
 pub(crate) fn says(drive: &mut Driven, id: IdKey, kind: CmEvent) {
     has(drive, RawEvent::new(id, kind));
     assert_eq!(drive.turn(8), Turn::Idle);
     drive.core().check();
 }
 
-/// A request for a listener, read and moved off its channel.
+/// Queues a connection request and reads it in a turn. Returns its id.
 pub(crate) fn requested(drive: &mut Driven, listener: IdKey) -> IdKey {
     let on = drive.core().device_channel(listener).unwrap();
     let child = drive.core().wants_event(on).unwrap();

@@ -1,4 +1,4 @@
-//! A driver whose peers ask more than its application takes.
+//! A driver that receives more requests than its application takes.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use cmid_proto::{
 
 use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, driven, fails, has, says};
 
-/// So many requests wait at the device; each gets the key that the core gives it.
+/// Queues `requests` connection requests at the device. Each gets the key that the core gives it.
 fn asked(drive: &mut Driven, listener: IdKey, requests: usize) -> ChannelKey {
     let device_channel = drive.core().device_channel(listener).unwrap();
     drive.device_mut().requests = Some((device_channel, listener, requests));
@@ -31,7 +31,7 @@ fn requests_beyond_the_backlog_stay_at_the_device_and_nobody_is_kept_awake() {
     assert_eq!(drive.run(256), Next::Deliver);
     while drive.run(256) != Next::Wait(None) {}
     assert_eq!((drive.core().ids(), drive.device().unread()), (5, 2996));
-    // As many as are taken are read.
+    // As many requests are read as are taken.
     let mut seen = BTreeSet::new();
     while let Some(event) = drive.next_event(channel) {
         assert!(seen.insert(event.id));
@@ -47,7 +47,7 @@ fn requests_beyond_the_backlog_stay_at_the_device_and_nobody_is_kept_awake() {
 
 #[test]
 fn a_flood_on_one_channel_does_not_delay_the_events_of_another() {
-    // As many events as there may be, and requests to use them up.
+    // The requests use up the limit on events.
     let mut drive = with(Limits { ids: 200, channels: 8, events: 64, ..Limits::SINGLE });
     let (busy, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     let (calm, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
@@ -91,7 +91,7 @@ fn a_listener_moves_with_its_requests_without_a_call_and_goes_with_them_in_batch
     drive.core().check();
 }
 
-/// While the others are destroyed, events of other channels are read.
+/// Events of other channels are read while the ids of requests are destroyed.
 #[test]
 fn ids_that_go_with_their_listener_do_not_keep_events_waiting() {
     let mut drive = with(ROOMY);
@@ -141,9 +141,9 @@ fn a_request_whose_id_cannot_be_moved_is_accepted_again() {
     let reads = drive.device().reads;
     drive.accept(child, param, &[], Time::NEVER).unwrap();
     assert_eq!(calls(&mut drive), ["migrate_id", "migrate_id", "accept"]);
-    // Nothing is read after it.
+    // Nothing is read after the accept.
     assert_eq!((drive.run(8), drive.device().reads), (Next::Wait(None), reads));
-    // The listener's channel is full; this one is read.
+    // The listener's channel is full; the channel of the accepted id is read.
     assert_eq!(drive.core().wants_event(device_channel), None);
     says(&mut drive, child, CmEvent::Established);
     assert!(std::iter::from_fn(|| drive.next_event(channel)).any(|event| event.id == child));

@@ -1,4 +1,4 @@
-//! When a channel is read again: by a driver whose poller reports it again, and by one whose poller does not.
+//! When a channel is read again, with level-triggered and with edge-triggered pollers.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -47,7 +47,7 @@ fn level() -> (Level, ChannelKey, IdKey) {
     (drive, channel, id)
 }
 
-/// So many events of an id, which nobody has reported yet.
+/// Queues `events` events of an id without a report of its channel.
 fn unread(drive: &mut Level, id: IdKey, events: usize) {
     let device_channel = drive.core().device_channel(id).unwrap();
     for _ in 0..events {
@@ -112,7 +112,7 @@ fn a_paused_channel_is_not_reported_until_it_is_resumed() {
     assert!(drive.next_event(channel).is_some());
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
-    // A channel that is gone is not armed again.
+    // A closed channel is not armed again.
     assert_eq!(done(&drive), [("disarm", channel)]);
 }
 
@@ -143,7 +143,7 @@ fn where_several_ids_have_moved_the_poller_looks_again_at_each_channel() {
     });
     assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!((done(&drive), drive.device().events.len()), (others.map(|other| ("arm", other)).to_vec(), 2));
-    // A channel that is gone is not looked at.
+    // A closed channel is not armed.
     drive.migrate(first, Some(channel), Time::NEVER).unwrap();
     drive.destroy(first, Time::NEVER).unwrap();
     drive.destroy(second, Time::NEVER).unwrap();
@@ -152,7 +152,7 @@ fn where_several_ids_have_moved_the_poller_looks_again_at_each_channel() {
     assert_eq!(done(&drive), []);
 }
 
-/// The id of a request moves to its channel before it is accepted, with no event.
+/// An accept migrates the id of a request to its channel; no event is pending then.
 #[test]
 fn where_an_id_has_moved_to_be_accepted_the_poller_need_not_look_again() {
     let (mut drive, channel, listener) = level();
@@ -188,7 +188,7 @@ fn a_deadline_is_counted_from_the_present_time() {
     assert_eq!(drive.now(), Time(7_000));
 }
 
-/// As poll(2), which is given the channels anew each time.
+/// Like poll(2): the channels are passed anew on each call.
 #[derive(Debug, Default)]
 struct Anew;
 
@@ -217,7 +217,7 @@ fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clo
     assert_eq!((drive.run(8), drive.device().events.len()), (Next::Deliver, 0));
 }
 
-/// As epoll with EPOLLET: it reports a channel again only when an event arrives.
+/// Like epoll with EPOLLET: a channel is reported again only when an event arrives.
 #[derive(Debug, Default)]
 struct Edges;
 
@@ -247,7 +247,7 @@ fn an_edge_triggered_poller_is_not_armed_where_ids_move_to() {
     }
 }
 
-/// Where the poller reports a channel once, it is read on; but the application gets each event first.
+/// A channel that the poller reports once is read on, but only after each event is delivered.
 #[test]
 fn an_event_is_delivered_before_its_channel_is_read_again() {
     let mut drive = driven();
@@ -265,7 +265,7 @@ fn an_event_is_delivered_before_its_channel_is_read_again() {
     assert_eq!(drive.run(8), Next::Wait(None));
 }
 
-/// Events of which the application does not know anything do not end a turn.
+/// Events that are not delivered to the application do not end a turn.
 #[test]
 fn what_is_nothing_to_look_at_is_read_on() {
     let mut drive = driven();

@@ -1,4 +1,4 @@
-//! The loop that drivers share, every request of it, and the device around the device that tells a poller of channels.
+//! The drive loop, each of its requests, and the device layer that registers channels with a poller.
 
 #![cfg(feature = "std")]
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]

@@ -1,5 +1,5 @@
-//! A device that listens hears of everything that goes into the core and comes out of it: a second core that is given the
-//! same says the same.
+//! An observing device receives every input and output of the core. A second core with the same inputs has the same
+//! outputs.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,16 +14,16 @@ use cmid_proto::{
 
 use crate::device::{PARAM, RecordingPoller, Script, addr};
 
-/// Around the device: a second core, and what it was told.
+/// A device layer that repeats the observed steps on a second core.
 #[derive(Debug)]
 struct Twin {
     device: Script,
     core: Core,
     token: Option<Token>,
     ack_tokens: Vec<AckToken>,
-    /// A channel that an event was read from stays readable, which is not told.
+    /// A channel that an event was read from stays readable; no step reports this.
     read_on: Option<ChannelKey>,
-    /// The kinds of steps so far.
+    /// The kinds of steps observed so far.
     told: Rc<RefCell<BTreeSet<&'static str>>>,
 }
 
@@ -50,7 +50,7 @@ impl DeviceLayer for Twin {
     }
 
     fn on_observe(&mut self, observed: &StepRecord<'_>) {
-        // A test that has failed drops its driver, which tells of that: a second panic would hide the first.
+        // A failed test drops its driver, which reports a step. A second panic would hide the first.
         if std::thread::panicking() {
             return;
         }
@@ -60,7 +60,7 @@ impl DeviceLayer for Twin {
         let name = self.follow(observed);
         self.told.borrow_mut().insert(name);
         assert_eq!(self.core, *observed.core, "after {:?}", observed.step);
-        // The one inside may listen too.
+        // The inner device may observe too.
         self.device.observe(observed);
     }
 }
@@ -87,7 +87,7 @@ impl Twin {
         }
     }
 
-    /// Does the same, and looks at what comes of it.
+    /// Makes the same step on the second core and compares the results.
     fn follow(&mut self, observed: &StepRecord<'_>) -> &'static str {
         let core = &mut self.core;
         match observed.step {
@@ -188,14 +188,14 @@ impl Twin {
 
 const LIMITS: Limits = Limits { ids: 3, channels: 8, events: 4, groups: 1, ..Limits::SINGLE };
 
-/// The poller's device is around the one that listens, and passes on what it hears.
+/// The poller's layer is around the observing layer, and forwards the steps.
 type Followed = Drive<PolledDevice<Twin, RecordingPoller>>;
 
 fn followed() -> Followed {
     Drive::new(PolledDevice::new(Twin::new(), RecordingPoller::default()), LIMITS)
 }
 
-/// The device says something, and a turn reads it.
+/// Queues an event at the device and reads it in a turn.
 fn says(drive: &mut Followed, raw: RawEvent<&'static [u8]>) {
     let on = drive.core().device_channel(raw.listener.unwrap_or(raw.id)).unwrap();
     drive.device_mut().device.events.push_back((on, raw));
@@ -203,7 +203,7 @@ fn says(drive: &mut Followed, raw: RawEvent<&'static [u8]>) {
     let _ = drive.turn(8);
 }
 
-/// All events of a channel are taken, and dealt with.
+/// Takes and acks all events of a channel. Returns their number.
 fn takes(drive: &mut Followed, on: ChannelKey) -> usize {
     let mut taken = 0;
     while let Some(event) = drive.next_event(on) {
@@ -252,7 +252,7 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     drive.pause_channel(other).unwrap();
     drive.resume_channel(other).unwrap();
     let _ = drive.run(8);
-    // At the limit on ids a listener's channel waits.
+    // At the limit on ids the channel of a listener waits.
     let listener = drive.create_id(None, PortSpace::Tcp).unwrap();
     drive.listen(listener, 1).unwrap();
     let released_id = drive.create_id(None, PortSpace::Tcp).unwrap();

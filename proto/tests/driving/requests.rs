@@ -1,4 +1,4 @@
-//! A method per request: the call that it makes, and what it returns.
+//! The method of each request: the call that it makes, and what it returns.
 
 use std::cell::Cell;
 
@@ -34,7 +34,7 @@ fn the_active_side() {
     assert_eq!(drive.core().state(id), Some(State::Closing));
 }
 
-/// With a listener goes its channel, and not the ids that are on it.
+/// A released listener takes its channel along, but not the ids on it.
 #[test]
 fn a_listener_is_released_without_the_ids_of_its_requests() {
     let mut drive = driven();

@@ -1,4 +1,4 @@
-//! Turns: what they read, when they say that there is more, and when a driver may sleep.
+//! Turns: what they read, when they report more work, and when a driver may sleep.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
     drive.teardown(id, Time::NEVER).unwrap();
     while drive.next_event(channel).is_some() {}
     calls(&mut drive);
-    // The peer's disconnect is to be answered.
+    // The core answers the peer's disconnect.
     has(&mut drive, RawEvent::new(id, CmEvent::Disconnected));
     has(&mut drive, RawEvent::new(id, CHANGE));
     assert_eq!(drive.turn(1), Turn::More);
@@ -65,7 +65,7 @@ fn a_turn_that_has_used_up_its_budget_and_finds_nothing_left_to_read_looks_once_
     let mut drive = driven();
     let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     has(&mut drive, RawEvent::new(id, CHANGE));
-    // Only a read that finds nothing ends it.
+    // The channel stays to be read until a read finds nothing.
     assert_eq!(drive.turn(1), Turn::More);
     assert_eq!(drive.next_action(), Next::Deliver);
     assert_eq!(drive.run(1), Next::Deliver);
@@ -82,7 +82,7 @@ fn at_the_limit_on_events_a_driver_sleeps_until_the_application_takes_some() {
     }
     assert_eq!(drive.turn(64), Turn::Idle);
     assert_eq!(drive.run(64), Next::Deliver);
-    // Without news there is no reason to look again.
+    // Without a change there is no reason to read again.
     assert_eq!(drive.run(64), Next::Wait(None));
     assert!(drive.next_event(channel).is_some());
     assert_eq!(drive.next_action(), Next::Again);
@@ -102,7 +102,7 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_nobody_spins() {
         ids.push(id);
     }
     assert_eq!(drive.core().ids(), LIMITS.ids as usize);
-    // Not a request, but it might have been one.
+    // The event is not a request, but before the read it could have been one.
     has(&mut drive, RawEvent::new(listener, CHANGE));
     has(&mut drive, RawEvent::new(ids[0], CHANGE));
     assert_eq!(drive.turn(8), Turn::Idle);
@@ -125,7 +125,7 @@ fn a_driver_sleeps_until_the_next_deadline_and_acts_on_it_once() {
     drive.resolve_addr(id, None, addr(2), deadline).unwrap();
     assert_eq!(drive.run(8), Next::Wait(Some(deadline)));
     assert_eq!(drive.next_timeout(), Some(Time(1_500)));
-    // A clock that goes back is not believed.
+    // A time before the last one is ignored.
     drive.set_now(Time(1_500));
     drive.set_now(Time(3));
     assert_eq!(drive.now(), Time(1_500));
@@ -150,7 +150,7 @@ fn what_goes_wrong_with_a_channel_is_told_and_the_loop_goes_on() {
     assert_eq!(drive.turn(8), Turn::Idle);
     let fault = Fault::Event { id, state: State::Idle, event: CmEvent::Established };
     assert_eq!((drive.next_fault(), drive.next_fault()), (Some(fault), None));
-    // One that is gone is not read.
+    // A closed channel is not read.
     drive.destroy(id, Time::NEVER).unwrap();
     drive.readable(channel);
     drive.close_channel(channel).unwrap();
@@ -168,7 +168,7 @@ fn a_channel_that_is_being_closed_is_not_read_and_keeps_nobody_awake() {
     drive.readable(home);
     fails(&mut drive, "destroy_event_channel", Errno::EINTR);
     drive.destroy(id, Time::NEVER).unwrap();
-    // Nobody asked for it to be closed, so it is told as a fault.
+    // The application did not request the close, so its failure is reported as a fault.
     let leak = Fault::Leak { call: "destroy_event_channel", errno: Errno::EINTR };
     assert_eq!((drive.next_fault(), drive.next_fault()), (Some(leak), None));
     assert_eq!(drive.turn(8), Turn::Idle);
@@ -199,7 +199,7 @@ fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
     assert_eq!(calls(&mut drive), ["destroy_id"]);
     assert!(drive.next_event(channel).is_some());
 
-    // A ack token of another driver is refused.
+    // An ack token of another driver is refused.
     let mut other = driven();
     let (channel, id) = channel_and_id(&mut other, Acks::Explicit, PortSpace::Tcp);
     says(&mut other, id, CHANGE);
@@ -216,7 +216,7 @@ fn a_request_returns_its_own_end_and_leaves_no_call_behind() {
     calls(&mut drive);
     let child = requested(&mut drive, listener);
     assert!(calls(&mut drive).is_empty(), "its id stays where it is");
-    // The undelivered request goes with its listener, and fails to.
+    // The undelivered request is destroyed with its listener; its destruction fails.
     fails(&mut drive, "destroy_id", Errno::EINTR);
     assert_eq!(drive.destroy(listener, Time::NEVER).unwrap(), Progress::Done);
     assert_eq!(calls(&mut drive), ["destroy_id", "destroy_id", "destroy_event_channel"]);

@@ -1,4 +1,4 @@
-//! Reads that fail: they are tried again without a wake-up, and not for ever.
+//! Failed reads: they are retried without a wake-up, a limited number of times.
 
 use cmid_proto::{Acks, CmEvent, Errno, Fault, Next, PortSpace, READ_FAILURES_MAX, RawEvent, Time, Turn};
 
@@ -10,7 +10,7 @@ fn an_event_behind_a_read_that_failed_is_delivered_without_another_wake_up() {
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     drive.device_mut().unreadable = Some(Errno::EIO);
-    // The driver must not sleep: no new edge comes. The fault is something to look at.
+    // The driver must not sleep, because no new edge follows. The fault is deliverable.
     assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_fault(), Some(Fault::Read { channel, errno: Errno::EIO }));
     assert_eq!(drive.next_action(), Next::Again);
@@ -31,11 +31,11 @@ fn a_failed_read_is_not_tried_again_in_the_same_turn_and_the_other_channels_are_
     assert_eq!(drive.turn(256), Turn::More);
     assert_eq!(drive.device().reads - before, 2);
     assert_eq!(drive.next_event(good).unwrap().id, id);
-    // It counts against the budget.
+    // A failed read counts against the budget.
     let before = drive.device().reads;
     assert_eq!(drive.turn(1), Turn::More);
     assert_eq!(drive.device().reads - before, 1);
-    // One that finds nothing does not.
+    // A read that finds nothing does not.
     drive.device_mut().broken = None;
     assert_eq!(drive.turn(1), Turn::Idle);
     assert_eq!(drive.device().reads - before, 3);
@@ -59,7 +59,7 @@ fn a_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
     assert_eq!(*last, Fault::Channel { channel, errno: Errno::EBADF });
     assert_eq!(reads.len(), usize::from(READ_FAILURES_MAX));
     assert_eq!(drive.next_event(channel).unwrap().id, id, "its request has ended");
-    // The poller may go on to say that it is readable.
+    // The poller may still report the channel as readable.
     drive.readable(channel);
     let _ = drive.run(8);
     assert_eq!(drive.run(8), Next::Wait(None));

@@ -1,4 +1,4 @@
-//! No descriptor is waited for that is closed or has left, and none is open that nobody waits for.
+//! The descriptors of all open channels are registered with the poller, and no others.
 
 use cmid_proto::{Acks, Call, ChannelKey, CmEvent, Device, Errno, Error, PolledDevice, PortSpace, RawEvent, Time};
 
@@ -29,7 +29,7 @@ fn a_channel_that_cannot_be_waited_for_is_not_opened() {
     assert_eq!(drive.open_channel(Acks::OnDelivery).unwrap_err().errno(), Errno::ENOMEM);
     assert_eq!(calls(&mut drive), ["create_event_channel", "destroy_event_channel"]);
     is_empty(&drive);
-    // One without a descriptor neither.
+    // The same for a channel without a descriptor.
     drive.device_mut().blind = true;
     assert_eq!(drive.open_channel(Acks::OnDelivery).unwrap_err().errno(), Errno::EBADF);
     assert_eq!(calls(&mut drive), ["create_event_channel", "destroy_event_channel"]);

@@ -1,4 +1,4 @@
-//! What errors say and which errno they stand for; and small things that everybody uses.
+//! The texts and errnos of errors, and small shared types.
 
 use std::hash::{BuildHasher, RandomState};
 

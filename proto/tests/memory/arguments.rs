@@ -1,4 +1,4 @@
-//! What is refused before the device is asked.
+//! Requests that are refused without a call to the device.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
@@ -44,7 +44,7 @@ fn of_the_arguments_only_those_count_that_a_flag_names() {
         assert_eq!(change.pd, (bits & 2 != 0).then_some(Use(1)));
         assert_eq!(change.access, (bits & 4 != 0).then_some(LOCAL));
     }
-    // "Local read only" is a right to be asked for.
+    // No access flags, "local read only", is a valid change of rights.
     assert_eq!(of(Changes::ACCESS, None, None, NONE), Ok(Change::default().to_access(NONE)));
 }
 
@@ -93,7 +93,7 @@ fn a_change_that_cannot_be_is_refused_and_comes_back() {
         (ask().to_pd(ELSEWHERE), RefuseReason::OtherDevice),
         (ask().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
         (ask().to_access(Access::REMOTE_ATOMIC), RefuseReason::RemoteWithoutLocalWrite),
-        // One thing that is right does not make up for another.
+        // A valid part does not make up for an invalid one.
         (ask().to_buffer(Bytes(0)).to_pd(Use(1)).to_access(LOCAL), RefuseReason::Empty),
         (ask().to_buffer(Bytes(2)).to_pd(ELSEWHERE).to_access(LOCAL), RefuseReason::OtherDevice),
         (
@@ -127,7 +127,7 @@ fn a_vector_is_as_long_as_its_bytes() {
     }
 }
 
-/// ibv_bind_mw(3): the MR lends the window what it may do.
+/// ibv_bind_mw(3): a window may have only rights that the MR allows.
 #[test]
 fn a_window_that_peers_write_through_needs_memory_that_can_be_written() {
     let (bind, write) = (Access::MW_BIND, Access::MW_BIND | LOCAL);

@@ -1,4 +1,4 @@
-//! Every region that can come to be, with everything that can reach it, against the table.
+//! Every reachable region, with every possible input, against the table.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -10,19 +10,20 @@ use cmid_proto::memory::{
 
 use crate::small::{Bytes, Call, KEYS, Region, Use, changes, policies, registering};
 
-/// A region, and what the test knows of it: the device's registrations, the policy, whether the device is gone.
+/// A region and what the test knows about it: the device's registrations, the policy, whether the device is removed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct RegionInState {
     region: Region,
     handles: Vec<u8>,
     policy: Policy,
     removed: bool,
-    /// Whether other memory is asked for, and whether such memory is kept since the device may know it.
+    /// Whether the current change has a new buffer, and whether such a buffer is kept because the device may refer to
+    /// it.
     moves: bool,
     doubt: bool,
 }
 
-/// What can reach a region.
+/// An input of a region.
 #[derive(Clone, Debug)]
 enum Step {
     Reregister(Change<Use, Bytes>, Policy),
@@ -31,7 +32,7 @@ enum Step {
     Outcome(Outcome<u8>),
 }
 
-/// What `ibv_rereg_mr` may say: one of each kind.
+/// Results of `ibv_rereg_mr`, one of each kind.
 const REPLIES: [(i32, Errno); 6] = [
     (0, Errno(0)),
     (-1, Errno::EINVAL),
@@ -58,7 +59,7 @@ impl RegionInState {
         for change in changes(&self.region) {
             steps.extend(policies().map(|policy| Step::Reregister(change.clone(), policy)));
         }
-        // The device gives a handle that it does not have yet.
+        // A handle that is not in use.
         let handle = (0..3).find(|handle| !self.handles.contains(handle)).unwrap();
         let mut outcomes = vec![Outcome::Registered(Ok((handle, KEYS))), Outcome::Registered(Err(Errno::ENOMEM))];
         outcomes.extend(REPLIES.map(|(code, errno)| Outcome::Reregistered(Reply { code, errno, keys: KEYS })));
@@ -68,7 +69,7 @@ impl RegionInState {
         steps
     }
 
-    /// Which column of the table a step is.
+    /// The table column of a step.
     fn input(&self, step: &Step) -> Input {
         let checks = self.policy.provider == Provider::ChecksFirst;
         let falls_back = self.policy.fallback == Fallback::Anew && !self.removed;
@@ -93,7 +94,8 @@ impl RegionInState {
         }
     }
 
-    /// Takes the step; whether the region took it. What it refuses comes back as it was.
+    /// Makes the step. Returns the reason if the region refuses it, or `None` for a fault; a refused change comes
+    /// back unchanged.
     fn take(&mut self, step: Step) -> Result<(), Option<RefuseReason>> {
         let state = self.region.state();
         let refused = |refused: Refused| {
@@ -125,7 +127,7 @@ impl RegionInState {
                     None
                 })?;
                 match outcome {
-                    // The library has asked the provider, and it has the operation.
+                    // The library has called the provider, which has the operation.
                     Outcome::Reregistered(Reply { code: -4 | -5, errno, .. }) if errno != Errno::EOPNOTSUPP => {
                         self.doubt |= self.moves && input == Input::Old;
                     }
@@ -138,7 +140,7 @@ impl RegionInState {
         Ok(())
     }
 
-    /// What is true of every region.
+    /// Asserts what holds for every region.
     fn check(&self) {
         let (region, state) = (&self.region, self.region.state());
         let at_rest = matches!(state, MrState::Registered | MrState::Unusable | MrState::Gone);
@@ -154,13 +156,13 @@ impl RegionInState {
         if let Some(Call::Deregister { handle } | Call::Reregister { handle, .. }) = region.call() {
             assert!(self.handles.contains(handle), "{region:?} names a registration that the device does not have");
         }
-        // No deadlock: what is at rest can be ended.
+        // No deadlock: a region at rest can be deregistered.
         if at_rest && state != MrState::Gone {
             region.clone().deregister(Traffic::Quiet).unwrap();
         }
     }
 
-    /// With a device that does what it is asked, it is gone within two requests, and so are the device's registrations.
+    /// Asserts that, if the device's calls succeed, the region and its registrations are gone within two requests.
     fn ends(&self) {
         let mut region_in_state = self.clone();
         for _ in 0..2 {
@@ -184,7 +186,7 @@ impl RegionInState {
     }
 }
 
-/// Takes the step from a place and compares with the table. Where it leads, and which cell it was.
+/// Makes the step and compares the result with the table. Returns the region afterwards and the cell.
 fn compare(region_in_state: &RegionInState, step: Step) -> (RegionInState, (MrState, Input)) {
     let (state, input) = (region_in_state.region.state(), region_in_state.input(&step));
     let mut after = region_in_state.clone();
@@ -214,8 +216,8 @@ fn compare(region_in_state: &RegionInState, step: Step) -> (RegionInState, (MrSt
     (after, (state, input))
 }
 
-/// Cells that nothing can reach: an outcome is only the first of two where there are two; only a region that was to be
-/// re-registered has a policy with a fallback.
+/// Cells that are not reachable. `OneEnded` needs two registrations; a fallback needs the policy of a
+/// re-registration.
 fn unreachable() -> BTreeSet<(MrState, Input)> {
     let one_of_two = MrState::ALL.into_iter().filter(|&state| state != MrState::Discarding);
     one_of_two.map(|state| (state, Input::OneEnded)).chain([(MrState::Registering, Input::Unsupported)]).collect()

@@ -1,4 +1,5 @@
-//! The tables of MRs and of PDs once more, from the man pages and the kernel: a cell that is wrong in one of the two is noticed.
+//! The tables of MRs and PDs, stated a second time from the man pages and the kernel: an error in one of the two is
+//! found.
 
 use cmid_proto::memory::table::{Cell, Input, MR, PD, PdInput};
 use cmid_proto::memory::{MrState, PdState, RefuseReason};
@@ -17,7 +18,7 @@ fn region(state: MrState, input: Input) -> Cell<MrState> {
         (Input::Reregister | Input::Deregister, Gone) => Cell::Refuse(RefuseReason::Gone),
         // A call is under way.
         (Input::Reregister | Input::Deregister, _) => Cell::Refuse(RefuseReason::Busy),
-        // The call that is under way returns all the same.
+        // A call that is under way still returns.
         (Input::Removal, Registered) => Cell::Go(Unusable),
         (Input::Removal, same) => Cell::Go(same),
         (Input::Made, Registering) => Cell::Go(Registered),
@@ -54,7 +55,7 @@ fn domain(state: PdState, input: PdInput) -> Cell<PdState> {
     }
 }
 
-/// The cells in which a table is not what is stated here.
+/// The cells in which a table differs from this statement.
 fn differences<S: Copy + PartialEq, I: Copy, const WIDTH: usize, const HEIGHT: usize>(
     table: &Table<S, WIDTH, HEIGHT>,
     rows: [S; HEIGHT],
@@ -71,7 +72,8 @@ fn differences<S: Copy + PartialEq, I: Copy, const WIDTH: usize, const HEIGHT: u
         .collect()
 }
 
-/// Puts every other kind of cell in the place of each: the tables that differ in that cell alone, of all.
+/// Replaces each cell by every other kind of cell. Returns the number of tables found to differ in exactly that cell,
+/// and the number of all.
 fn changes<S: Copy + PartialEq, I: Copy + PartialEq, const WIDTH: usize, const HEIGHT: usize>(
     mut table: Table<S, WIDTH, HEIGHT>,
     rows: [S; HEIGHT],

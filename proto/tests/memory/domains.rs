@@ -1,4 +1,4 @@
-//! Every PD that can come to be, with everything that can reach it, against the table.
+//! Every reachable PD, with every possible input, against the table.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -6,10 +6,10 @@ use cmid_proto::Errno;
 use cmid_proto::memory::table::{Cell, PD, PdInput};
 use cmid_proto::memory::{Domain, Fault, PdState, RefuseReason, Refused, RequestKind, Target};
 
-/// More than that many uses are no different.
+/// The number of uses to try; more behave the same.
 const USES: u32 = 2;
 
-/// `None` for a fault.
+/// Applies an input. Returns `Err(None)` for a fault.
 fn take(domain: &mut Domain, input: PdInput) -> Result<(), Option<Refused>> {
     let fault = |fault: Fault| {
         assert!(matches!(fault.target, Target::Pd(_)));
@@ -53,7 +53,7 @@ fn compare(domain: &Domain, removed: bool, input: PdInput) -> Domain {
     after
 }
 
-/// With a device that does what it is asked, and no more users, it can be ended.
+/// Asserts that the domain can be deallocated without users if the device's calls succeed.
 fn ends(mut domain: Domain) {
     for _ in 0..domain.users() {
         domain.release();

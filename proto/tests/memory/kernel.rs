@@ -1,4 +1,4 @@
-//! A device that keeps books of its own: which registration belongs to which PD and refers to which memory.
+//! A device with its own records: the PD and the memory of each registration.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use cmid_proto::memory::{Call, Keys, Outcome, Provider, Reply};
 
 use crate::world::{Memory, Use};
 
-/// A registration, as the device knows it.
+/// A registration in the device's records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) pd: usize,
     pub(crate) memory: u32,
-    /// Other memory that it knows, after a failure.
+    /// Other memory that the device may refer to after a failure.
     pub(crate) knows: Option<u32>,
     pub(crate) keys: Keys,
     owner: usize,
@@ -24,12 +24,12 @@ pub(crate) struct Kernel {
     next: u32,
 }
 
-/// What `ibv_rereg_mr` really did.
+/// What `ibv_rereg_mr` did.
 #[derive(Clone, Copy, PartialEq)]
 enum Did {
     All,
     Nothing,
-    /// What it says does not tell.
+    /// Not known from its result.
     Something,
 }
 
@@ -49,12 +49,12 @@ const REPLIES: [(i32, Errno, Did); 12] = [
 ];
 
 impl Kernel {
-    /// How many registrations belong to a PD.
+    /// The number of registrations of a PD.
     pub(crate) fn uses(&self, pd: usize) -> usize {
         self.entries.values().filter(|entry| entry.pd == pd).count()
     }
 
-    /// The registrations that a region has asked for.
+    /// The registrations of a region.
     pub(crate) fn of(&self, owner: usize) -> Vec<Entry> {
         self.entries.values().filter(|entry| entry.owner == owner).copied().collect()
     }
@@ -68,7 +68,7 @@ impl Kernel {
         Keys { lkey: self.next, rkey: self.next + 1_000_000 }
     }
 
-    /// Makes the call of a region. With luck 0 it succeeds.
+    /// Makes the call of a region. With `luck` 0 it succeeds.
     pub(crate) fn answer(
         &mut self,
         owner: usize,
@@ -90,14 +90,14 @@ impl Kernel {
                 let (code, errno, did) = REPLIES[usize::from(luck) % REPLIES.len()];
                 let keys = self.keys();
                 let entry = self.entries.get_mut(handle).unwrap();
-                // One that checks first has done nothing, unless it says what nobody knows.
+                // A provider that checks first has done nothing, unless the code is undocumented.
                 let checked = provider == Provider::ChecksFirst && matches!(code, -4 | -5);
                 if did == Did::All || (did == Did::Something && luck % 2 == 1 && !checked) {
                     entry.keys = keys;
                     entry.pd = change.pd.as_ref().map_or(entry.pd, |pd| pd.0.number);
                     entry.memory = change.buffer.as_ref().map_or(entry.memory, |buffer| buffer.number);
                 }
-                // A provider that has the operation may have told the device of the memory before it failed.
+                // A provider that has the operation may have passed the memory to the device before it failed.
                 if matches!(code, -4 | -5) && errno != Errno::EOPNOTSUPP && did != Did::All {
                     let asked = change.buffer.as_ref().map(|buffer| buffer.number);
                     entry.knows = asked.filter(|&asked| asked != entry.memory).or(entry.knows);

@@ -1,4 +1,4 @@
-//! PDs that count their uses, and memory that tells when it is freed.
+//! PDs that count their uses, and memory that records when it is freed.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use cmid_proto::memory::{Buffer, Pd};
 
-/// A PD as the kernel sees it: of a device, with a count.
+/// A PD as the kernel has it: its device and its number of uses.
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) name: &'static str,
@@ -65,7 +65,7 @@ impl Pd for Use {
 /// Names of the memory that has been freed, in order.
 pub(crate) type Freed = Rc<RefCell<Vec<&'static str>>>;
 
-/// Memory whose end is written down.
+/// Memory that adds its name to `freed` when it is dropped.
 pub(crate) struct Memory {
     pub(crate) name: &'static str,
     len: usize,

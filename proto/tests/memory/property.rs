@@ -1,4 +1,4 @@
-//! Whatever happens to regions that share PDs, the device's books and theirs agree.
+//! Random inputs to regions that share PDs. The records of the device and of the regions must agree.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Fallback, Keys, Outcome, Policy, Provider, Reply, Traffic};
@@ -45,7 +45,7 @@ fn step(world: &mut World, (what, a, b, c): Step) {
 }
 
 proptest! {
-    // The same cases every time: a failure belongs to the change that causes it. Another seed or more cases: here.
+    // A fixed seed: a failure is due to a change. Change the seed or the number of cases here.
     #![proptest_config(ProptestConfig {
         cases: 1500,
         rng_seed: RngSeed::Fixed(1),

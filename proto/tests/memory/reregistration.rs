@@ -1,5 +1,5 @@
-//! The table: every combination of flags, every outcome, in flight or not, every way through the fallback, every moment of a
-//! removal; against the rules written down in `rules.rs`.
+//! Re-registrations against the rules in `rules.rs`: every combination of flags, every outcome, with and without work
+//! requests in flight, every course of the fallback, every moment of a removal.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use crate::rules::{
 
 type Call<'a> = memory::Call<'a, Use, Memory, u8>;
 
-/// A registered region, and what is watched of it.
+/// A registered region, and the PDs and memory to observe.
 struct RegionFixture {
     a: Rc<Counted>,
     b: Rc<Counted>,
@@ -25,7 +25,7 @@ struct RegionFixture {
     region: Region<Use, Memory, u8>,
 }
 
-/// What the device does with the calls of one case; checks each.
+/// The device's outcomes for the calls of one case; checks each call.
 struct Device {
     case: Case,
     calls: usize,
@@ -50,7 +50,7 @@ impl RegionFixture {
         }
     }
 
-    /// All that a region consists of.
+    /// The whole content of the region as text.
     fn snapshot(&self) -> String {
         format!("{:?}", self.region)
     }
@@ -59,7 +59,7 @@ impl RegionFixture {
         [self.a.uses(), self.b.uses()]
     }
 
-    /// It is refused, everything comes back, nothing has changed.
+    /// Asserts that the change is refused and returned, and that the region is unchanged.
     fn refuses_change(&mut self, flags: u32, traffic: Traffic, reason: RefuseReason) {
         let (before, uses) = (self.snapshot(), self.uses());
         let change = self.change(flags);
@@ -119,7 +119,7 @@ impl Device {
     }
 }
 
-/// Makes the calls of the request one by one, with the removal in between.
+/// Makes the calls of the request one by one. The removal of the case happens in between.
 fn settle(fixture: &mut RegionFixture, device: &mut Device) -> Settled<Memory> {
     loop {
         if device.case.removal == Removal::During(device.calls) {
@@ -148,13 +148,13 @@ fn seen(fixture: &RegionFixture, settled: &Settled<Memory>, expected: &Expected)
         uses: fixture.uses(),
         usable,
         way: region.way(),
-        // Seen at the end.
+        // Checked by `end`.
         other: expected.other,
         handles: expected.handles,
     }
 }
 
-/// Deregisters, each handle once, and sees that everything comes back. With `errno` each attempt fails once before.
+/// Deregisters each handle once and asserts that all memory is returned. With `errno`, each attempt first fails once.
 fn end(mut fixture: RegionFixture, mut device: Device, expected: &Expected, errno: Option<Errno>) {
     let (mut ended, mut tries) = (Vec::new(), 0);
     let mut fails = errno;
@@ -215,7 +215,7 @@ fn run(case: Case, errno: Option<Errno>) {
     let settled = settle(&mut fixture, &mut device);
     match case.removal {
         Removal::After => fixture.region.handle_removal(),
-        // During a call that there was not: after it.
+        // There was no such call: the removal follows the last one.
         Removal::During(call) if call >= device.calls => fixture.region.handle_removal(),
         Removal::During(_) | Removal::Never => {}
     }
@@ -223,7 +223,7 @@ fn run(case: Case, errno: Option<Errno>) {
     assert_eq!(seen(&fixture, &settled, &expected), expected, "{case:?}");
     assert!(fixture.freed.borrow().is_empty(), "{case:?} freed memory");
 
-    // What is legal next.
+    // The next legal requests.
     let removed = case.removal != Removal::Never;
     match (expected.state, removed) {
         (MrState::Registered, _) if expected.other.is_some() => {
@@ -237,7 +237,7 @@ fn run(case: Case, errno: Option<Errno>) {
                 fixture.region.reregister(change, Policy::default(), Traffic::Quiet).unwrap();
                 fixture.snapshot()
             });
-            // The library refuses it: all is as before.
+            // The library refuses the change, so nothing changes.
             let reply = Reply { code: -1, errno: Errno::EINVAL, keys: Keys::default() };
             let ended = fixture.region.handle_outcome(Outcome::Reregistered(reply)).unwrap();
             assert!(matches!(ended, Some(Ended::Reregistered(_))));
@@ -250,7 +250,7 @@ fn run(case: Case, errno: Option<Errno>) {
     }
     fixture.refuses_end(Traffic::InFlight, RefuseReason::InFlight);
     end(fixture, device, &expected, errno);
-    // Freed by the one who got it back.
+    // The owner frees the returned memory.
     drop(settled);
 }
 
@@ -277,7 +277,7 @@ fn every_change_with_every_outcome_leaves_what_the_rules_say() {
 #[test]
 fn after_every_outcome_a_deregistration_that_fails_can_be_tried_again() {
     for errno in [Errno::EBUSY, Errno::EINVAL, Errno::EIO] {
-        // Whether the provider is known makes no difference to what comes after.
+        // The kind of provider makes no difference to a deregistration.
         for case in cases().filter(|case| !case.checks_first) {
             run(case, Some(errno));
         }
@@ -306,7 +306,7 @@ fn in_flight_or_without_a_device_every_change_is_refused_and_comes_back() {
     }
 }
 
-/// Asks for other rights; the device answers so, and a fallback succeeds.
+/// Requests other rights. The device returns `code` and `errno`; a fallback succeeds.
 fn fence(fixture: &mut RegionFixture, fallback: memory::Fallback, code: i32, errno: Errno) {
     let policy = Policy { fallback, provider: Provider::Unknown };
     fixture.region.reregister(fixture.change(FLAG_ACCESS), policy, Traffic::Quiet).unwrap();

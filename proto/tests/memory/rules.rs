@@ -1,12 +1,12 @@
-//! What must come of a re-registration, written down by hand from ibv_rereg_mr(3), the stages of libibverbs and the checks of
-//! the kernel. Nothing here asks the library under test.
+//! The expected results of a re-registration, written by hand from ibv_rereg_mr(3), the stages of libibverbs and the
+//! checks of the kernel. This file calls nothing of the library under test.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Code, Keys, MrState, Step, Valid, Way};
 
 use Left::{Neither, New, Old};
 
-/// Which registration is there afterwards.
+/// The registration that remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     Old,
@@ -14,8 +14,8 @@ pub(crate) enum Left {
     Neither,
 }
 
-/// What `ibv_rereg_mr` can return, with errno; what that leaves if nothing is known of the provider, and if it is known to
-/// check before it changes anything.
+/// The results of `ibv_rereg_mr` with errno, and which registration each leaves: with an unknown provider, and with a
+/// provider that checks before it changes anything.
 pub(crate) const REPLIES: [(i32, Errno, Left, Left); 16] = [
     (0, Errno::EIO, New, New), // errno is left over from something else
     (-1, Errno::EINVAL, Old, Old),
@@ -39,7 +39,7 @@ pub(crate) const FLAG_TRANSLATION: u32 = 1;
 pub(crate) const FLAG_PD: u32 = 2;
 pub(crate) const FLAG_ACCESS: u32 = 4;
 
-/// What becomes of the fallback's calls: `ibv_reg_mr`, `ibv_dereg_mr` of the old one, `ibv_dereg_mr` of the new one.
+/// The outcomes of the fallback's calls: `ibv_reg_mr`, `ibv_dereg_mr` of the old one, `ibv_dereg_mr` of the new one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fallback {
     NotWanted,
@@ -62,13 +62,13 @@ pub(crate) const FALLBACKS: [Fallback; 9] = [
     Fallback::OldKeptNewStuck(Errno::EBUSY, Errno::EIO),
 ];
 
-/// When the device goes, if not before the request: then there is none.
+/// When the device is removed. A removal before the request is no case, because the request is then refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     Never,
-    /// While the call with this number is under way; later than that if there are not so many.
+    /// While the call with this number is under way; after the last call if there are fewer.
     During(usize),
-    /// When all is settled.
+    /// After the request has ended.
     After,
 }
 
@@ -91,20 +91,20 @@ pub(crate) const ANEW: Keys = Keys { lkey: 31, rkey: 32 };
 pub(crate) const ACCESS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE);
 pub(crate) const FENCED: Access = Access::LOCAL_WRITE;
 
-/// What must be there when the request has ended. PDs are "A" (before) and "B" (asked for), memory "old" and "new".
+/// What must hold when the request has ended. PDs are "A" (before) and "B" (requested), memory is "old" and "new".
 #[derive(Debug, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) state: MrState,
     pub(crate) result: Result<Way, (Step, Errno, Valid)>,
     pub(crate) returned: Option<&'static str>,
     pub(crate) kept: &'static str,
-    /// What else comes back at the end.
+    /// The other memory that the deregistration returns.
     pub(crate) other: Option<&'static str>,
     pub(crate) uses: [u32; 2],
-    /// Keys, PD and rights, if it can be used.
+    /// Keys, PD and rights of a usable region.
     pub(crate) usable: Option<(Keys, &'static str, Access)>,
     pub(crate) way: Way,
-    /// The device's handles, in the order in which they are deregistered: 1 is the first, 2 the fallback's.
+    /// The device's handles in the order of their deregistration: 1 is the first one, 2 the fallback's.
     pub(crate) handles: &'static [u8],
 }
 
@@ -113,7 +113,8 @@ impl Case {
         self.flags & flag != 0
     }
 
-    /// Whether the fallback is begun: only after ERR_CMD with EOPNOTSUPP, if it is wanted, on a device that is there.
+    /// Whether the fallback begins: only after ERR_CMD with EOPNOTSUPP, if it is enabled, and if the device is not
+    /// removed.
     pub(crate) fn falls_back(self) -> bool {
         let wanted = !matches!(self.fallback, Fallback::NotWanted);
         let there = !matches!(self.removal, Removal::During(0));
@@ -144,7 +145,7 @@ impl Case {
         }
     }
 
-    /// `registrations`: how many the device has.
+    /// `registrations` is the number that the device has.
     fn after(self, left: Left, result: Result<Way, (Step, Errno, Valid)>, keys: Keys, registrations: u32) -> Expected {
         let (moves, repd, reaccess) = (self.has(FLAG_TRANSLATION), self.has(FLAG_PD), self.has(FLAG_ACCESS));
         let removed = self.removal != Removal::Never;
@@ -174,7 +175,7 @@ impl Case {
                 Old => [1, 0],
                 New if repd => [0, 1],
                 New => [1, 0],
-                // One registration that may belong to either, or two that belong to both or one of them.
+                // One registration that may belong to either PD, or two that belong to one or both.
                 Neither if repd => [1, 1],
                 Neither => [registrations, 0],
             },

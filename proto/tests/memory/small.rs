@@ -1,8 +1,8 @@
-//! Regions of numbers, so that all of them can be visited.
+//! Regions of small values, so that all regions can be visited.
 
 use cmid_proto::memory::{self, Access, Buffer, Change, Fallback, Keys, Pd, Policy, Provider, Region as Any};
 
-/// A PD. All are of one device, but for [`ELSEWHERE`].
+/// A PD. All are of one device, except [`ELSEWHERE`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Use(pub(crate) u8);
 
@@ -15,7 +15,7 @@ impl Pd for Use {
     }
 }
 
-/// Memory of so many bytes.
+/// Memory of this many bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bytes(pub(crate) u8);
 
@@ -30,12 +30,12 @@ pub(crate) type Call<'a> = memory::Call<'a, Use, Bytes, u8>;
 
 pub(crate) const KEYS: Keys = Keys { lkey: 1, rkey: 2 };
 
-/// Memory 1 in PD 0, `ibv_reg_mr` under way.
+/// A region with memory 1 in PD 0 and `ibv_reg_mr` under way.
 pub(crate) fn registering() -> Region {
     Region::register(Use(0), Bytes(1), Access::LOCAL_WRITE).unwrap()
 }
 
-/// All that can be asked for of valid changes: the other memory, the other PD, the other rights.
+/// All valid changes: each combination of the other memory, the other PD and the other rights.
 pub(crate) fn changes(region: &Region) -> impl Iterator<Item = Change<Use, Bytes>> {
     let buffer = region.buffer().map_or(1, |buffer| buffer.0);
     let pd = region.pd().map_or(0, |pd| pd.0);

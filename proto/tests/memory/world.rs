@@ -1,4 +1,4 @@
-//! Regions that share PDs, and a device that keeps books of its own.
+//! Regions that share PDs, and a device with its own records.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ impl Pd for Use {
     }
 }
 
-/// Memory with a number. That it comes back twice is impossible; that it is freed is counted.
+/// Memory with a number. Its type prevents a second return; `freed` counts the drops.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) number: u32,
@@ -72,12 +72,12 @@ impl Buffer for Memory {
     }
 }
 
-/// A region, and what the test says that it holds.
+/// A region, and the PDs that the test expects it to use.
 struct Member {
     region: Region<Use, Memory, u32>,
     device: usize,
     policy: Policy,
-    /// Numbers of PDs: that of the old registration first.
+    /// Numbers of PDs; the old registration's is first.
     holds: Vec<usize>,
     /// Whether memory of a failed re-registration is kept.
     doubt: bool,
@@ -125,7 +125,7 @@ impl World {
         self.outside.extend(memory.into_iter().map(|memory| (memory.number, memory)));
     }
 
-    /// Another region, if there are fewer than six: there is to be much that happens to each.
+    /// Registers a region if there are fewer than six, so that each has many steps.
     pub(crate) fn register(&mut self, pd: u8) {
         if self.members.iter().filter(|member| member.region.state() != MrState::Gone).count() >= 6 {
             return;
@@ -140,7 +140,7 @@ impl World {
         self.members.push(Member { region, device: slot.device, policy: Policy::default(), holds, doubt: false });
     }
 
-    /// Asks a region for a change. It is taken exactly if all is as it must be.
+    /// Requests a change of a region. It must be accepted exactly if it is legal.
     pub(crate) fn reregister(&mut self, at: u8, flags: u8, pd: u8, policy: Policy, traffic: Traffic) {
         let Some(at) = self.member(at) else { return };
         let slot = Rc::clone(&self.pds[usize::from(pd) % self.pds.len()]);
@@ -178,7 +178,7 @@ impl World {
         assert_eq!(member.region.deregister(traffic).is_ok(), rests && !pinned);
     }
 
-    /// The call of a region is made.
+    /// Makes the call of a region.
     pub(crate) fn call(&mut self, at: u8, luck: u8) {
         let Some(at) = self.member(at) else { return };
         let Some(call) = self.members[at].region.call() else { return };
@@ -192,7 +192,7 @@ impl World {
         let from = member.region.state();
         match member.region.handle_outcome(outcome).unwrap() {
             None => match outcome {
-                // The fallback's registration belongs to the PD that was asked for, or once more to the same.
+                // The fallback's registration uses the requested PD, or the same PD once more.
                 Outcome::Registered(_) if member.holds.len() == 1 => member.holds.push(member.holds[0]),
                 Outcome::Deregistered(Ok(())) => {
                     assert_eq!(from, MrState::Discarding);
@@ -228,7 +228,7 @@ impl World {
         self.back(settled.buffer);
     }
 
-    /// The outcome of a call that is not under way.
+    /// Reports the outcome of a call that is not under way.
     pub(crate) fn confuse(&mut self, at: u8, outcome: Outcome<u32>) {
         let Some(at) = self.member(at) else { return };
         let region = &mut self.members[at].region;
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// A PD is deallocated if it can be, and there is another one in its place.
+    /// Deallocates a PD if possible, and replaces it by a new one.
     pub(crate) fn dealloc(&mut self, pd: u8) {
         let slot = &self.pds[usize::from(pd) % self.pds.len()];
         let mut domain = slot.domain.borrow_mut();
@@ -269,7 +269,7 @@ impl World {
         usize::from(at).checked_rem(self.members.len())
     }
 
-    /// The books agree.
+    /// Asserts that the records of the device and of the test agree.
     pub(crate) fn check(&self) {
         assert_eq!(self.freed.get(), 0, "memory was freed");
         for (at, member) in self.members.iter().enumerate() {
@@ -297,7 +297,7 @@ impl World {
         }
     }
 
-    /// All calls are made, by a device that does what it is asked; all is deregistered and deallocated.
+    /// Makes all calls, which succeed; deregisters and deallocates everything.
     pub(crate) fn rest(mut self) {
         for at in 0..self.members.len() {
             for _ in 0..8 {

@@ -1,4 +1,5 @@
-//! Two cores on two hosts, each under a driver that takes its steps one by one in any order that the contract allows.
+//! Two cores on two hosts, each under a driver that makes its steps one by one, in any order that the contract
+//! allows.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ struct Stepwise {
     now: Time,
     ends: Vec<IdKey>,
     fault: Option<Fault>,
-    /// Whether requests are performed where that is possible: half of the programs do so.
+    /// Whether requests use `Core::perform` if possible. Half of the programs do.
     performs: bool,
 }
 

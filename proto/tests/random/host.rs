@@ -8,7 +8,7 @@ use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, RawEvent}
 
 use crate::kernel::Network;
 
-/// One host as a core's device.
+/// One host as the device of a core.
 #[derive(Debug)]
 pub(crate) struct HostDevice {
     pub(crate) network: Rc<RefCell<Network>>,
@@ -23,7 +23,7 @@ impl HostDevice {
     }
 }
 
-/// The serial number that an event carries in its private data; `None` for events that the core made.
+/// The serial number in the private data of an event; `None` for events of the core itself.
 pub(crate) fn serial(private_data: &[u8]) -> Option<u64> {
     private_data.get(..8)?.try_into().ok().map(u64::from_le_bytes)
 }

@@ -1,7 +1,7 @@
-//! What a kernel does with ids, channels and connections, as far as a core can see it: two hosts on one network.
+//! A model of the kernel as a core sees it: ids, channels and connections of two hosts on one network.
 //!
-//! It keeps its contract: each id's events come in an order that a real connection has, a channel is a queue, and
-//! `rdma_migrate_id` moves what is unread. Which of the things that may happen next does happen is chosen at random.
+//! Each id's events come in an order that is possible for a real connection, a channel is a queue, and
+//! `rdma_migrate_id` moves unread events. The next step is chosen at random.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,14 +17,14 @@ enum Phase {
     Resolved,
     Routing,
     Routed,
-    /// The request is sent, or the answer is here and `rdma_establish` is due.
+    /// The request is sent, or the answer has arrived and `rdma_establish` is due.
     Connecting,
     Responded,
-    /// A child whose request has been read.
+    /// The id of a request that was read.
     Requested,
     Accepted,
     Connected,
-    /// `rdma_disconnect` was called, the peer has not answered.
+    /// `rdma_disconnect` was called; the peer has not answered.
     Leaving,
     /// The peer has disconnected.
     Left,
@@ -33,15 +33,15 @@ enum Phase {
     Listening,
 }
 
-/// Something unread on a channel.
+/// An unread event of a channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Unread {
-    /// The id that it is for; for a request the listener.
+    /// The id of the event; for a request, the listener.
     pub(crate) id: IdKey,
     pub(crate) kind: CmEvent,
     pub(crate) status: i32,
     pub(crate) group: Option<GroupKey>,
-    /// For a request, who connects.
+    /// For a request, the connecting id.
     pub(crate) from: Option<Name>,
     pub(crate) serial: u64,
 }
@@ -70,14 +70,14 @@ struct Host {
 pub(crate) struct Network {
     hosts: [Host; 2],
     serial: u64,
-    /// One call in so many fails; 0 for none.
+    /// One call in this many fails; 0 disables failures.
     pub(crate) failing: u32,
-    /// Ids whose destruction has failed once: the application may have no key to try again with.
+    /// Ids with one failed destruction. The application may have no key to destroy them again.
     kept: BTreeSet<Name>,
-    /// The calls that were made, for the laws.
+    /// The calls made, for the ledger.
     pub(crate) log: Vec<(usize, Call, Outcome)>,
-    /// For each host, the numbers of the events that were read, and the ids that they are for; without those of groups,
-    /// which a leave discards.
+    /// For each host, the numbers of the events that were read, with their ids. Events of groups are left out,
+    /// because a leave discards them.
     pub(crate) read: [BTreeMap<u64, IdKey>; 2],
 }
 
@@ -106,7 +106,7 @@ impl Network {
         }
     }
 
-    /// Channels of a host that have something unread.
+    /// Channels of a host with unread events.
     pub(crate) fn readable(&self, host: usize) -> Vec<ChannelKey> {
         let unread = self.hosts[host].channels.iter().filter(|(_, queue)| !queue.is_empty());
         unread.map(|(&channel, _)| channel).collect()
@@ -116,7 +116,7 @@ impl Network {
         self.hosts[host].ids.is_empty() && self.hosts[host].channels.is_empty()
     }
 
-    /// Something happens to an id of either host, if anything can.
+    /// Makes a random step of an id of either host, if one is possible.
     pub(crate) fn happen(&mut self, rng: &mut fastrand::Rng) {
         let names = self.hosts.iter().enumerate().flat_map(|(at, host)| host.ids.keys().map(move |&id| (at, id)));
         let names: Vec<Name> = names.collect();
@@ -167,7 +167,7 @@ impl Network {
         self.post(name, kind, status);
     }
 
-    /// The request reaches a listener of the other host, or nobody.
+    /// The request reaches a listener of the other host, or fails without one.
     fn send_request(&mut self, name: Name, rng: &mut fastrand::Rng) {
         let other = 1 - name.0;
         let Some(service) = self.id(name).map(|id| id.service) else { return };
@@ -178,7 +178,7 @@ impl Network {
         match rng.choice(&listeners) {
             None => self.go(name, Phase::Over, nobody, 8),
             Some(&listener) => {
-                // Until the request is read, the peer of the one who sent it is the listener.
+                // Until the request is read, the listener is the peer of the connecting id.
                 if let Some(id) = self.id(name) {
                     id.peer = Some((other, listener));
                 }
@@ -187,7 +187,7 @@ impl Network {
         }
     }
 
-    /// What the peer of an id learns when the id goes.
+    /// Reports the end of an id to its peer.
     fn abandon(&mut self, name: Name) {
         let Some(id) = self.id(name) else { return };
         let (phase, peer) = (id.phase, id.peer.take());
@@ -313,7 +313,7 @@ impl Network {
         Ok(())
     }
 
-    /// A call that an application asks for on an id; `EINVAL` in the wrong phase, as the kernel.
+    /// Makes a call on an id; `EINVAL` in the wrong phase, as in the kernel.
     fn ask(&mut self, name: Name, call: &Call) -> Outcome {
         let id = self.id(name).ok_or(Errno::ENOENT)?;
         let (phase, is_datagram) = (id.phase, id.service == Service::Datagram);
@@ -392,7 +392,7 @@ impl Network {
         Ok(())
     }
 
-    /// The confirmation of an id that connected reaches the one who accepted.
+    /// The confirmation of the connecting id reaches the accepting id.
     fn confirm(&mut self, name: Name) {
         let Some(peer) = self.id(name).and_then(|id| id.peer) else { return };
         if self.id(peer).is_some_and(|theirs| theirs.phase == Phase::Accepted && !theirs.removed) {
@@ -428,7 +428,7 @@ impl Network {
         }
     }
 
-    /// An id changes hosts' keys: it is released and adopted.
+    /// Gives an id and its channel new keys, as a release and an adopt do.
     pub(crate) fn rename(&mut self, (host, old): Name, new: IdKey, channels: (ChannelKey, ChannelKey)) {
         let it = &mut self.hosts[host];
         let mut id = it.ids.remove(&old).expect("a released id is there");

@@ -1,4 +1,4 @@
-//! What an application knows of one side, from what it asked for and what it saw.
+//! The expected state of one side, derived from its requests and its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ struct Known {
     home: Option<ChannelKey>,
     /// Requests that have not ended.
     open: u32,
-    /// Where migrations go that have not ended.
+    /// The targets of migrations that have not ended.
     moving: Vec<Option<ChannelKey>>,
     /// Acks that are owed.
     owed: u32,
@@ -22,14 +22,14 @@ struct Known {
     last: u64,
     destroying: bool,
     listens: bool,
-    /// A destruction was asked for: undelivered events are gone, even if it fails.
+    /// A destroy was requested: undelivered events are discarded, even if it fails.
     discarded: bool,
-    /// Its acks were given up: its ack tokens are refused.
+    /// The acks were given up, and the ack tokens are refused.
     waived: bool,
 }
 
 pub(crate) struct Ledger {
-    /// Whether no call of the device fails unless the kernel has a reason.
+    /// Whether device calls fail only for a reason of the kernel.
     pub(crate) strict: bool,
     pub(crate) channels: Vec<ChannelKey>,
     known: BTreeMap<IdKey, Known>,
@@ -62,17 +62,17 @@ impl Ledger {
         self.known.keys().copied()
     }
 
-    /// `counted`: its end is still to be counted.
+    /// `counted`: the end of the creation is still to be counted.
     pub(crate) fn created(&mut self, id: IdKey, home: Option<ChannelKey>, counted: bool) {
         self.sync |= home.is_none();
         let known = Known { home, open: u32::from(counted), ..Known::default() };
         assert!(self.known.insert(id, known).is_none() && !self.gone.contains(&id), "{id} is a key used twice");
     }
 
-    /// A request was taken. `ended`: and has ended at once.
+    /// A request was accepted; `ended` if it has already ended.
     pub(crate) fn requested(&mut self, id: IdKey, request: &Request<'_>, ended: bool, before: &Core) {
         assert!(!self.gone.contains(&id), "a request on {id}, which is gone, is taken");
-        // The id of a request that nobody has taken is known to the core only.
+        // Only the core knows the id of an untaken request.
         let known = self.known.entry(id).or_default();
         match *request {
             Request::Destroy | Request::DestroyNow => {
@@ -86,7 +86,7 @@ impl Ledger {
                 self.sync |= to.is_none();
                 known.open += 1;
                 known.moving.push(to);
-                // The device has no part in moving what has listened.
+                // A listener migrates without the device.
                 let is_bookkeeping = known.listens && before.state(id) != Some(State::Removed);
                 if !ended && is_bookkeeping && known.owed == 0 {
                     return self.ended(id);
@@ -144,7 +144,7 @@ impl Ledger {
         if event.cm() == Some(CmEvent::ConnectRequest) {
             self.created(event.id, Some(on), false);
         }
-        // The request of a listener in synchronous mode comes without an event.
+        // In synchronous mode a listener's request comes without an event.
         assert!(!self.gone.contains(&owner), "{} for {owner}, which is gone", event.kind);
         assert!(self.sync || self.known.contains_key(&owner), "{} for {owner}, which nobody knows", event.kind);
         let known = self.known.entry(owner).or_default();
@@ -187,7 +187,7 @@ impl Ledger {
         Some(ack_token)
     }
 
-    /// Whether an ack for this id, whose ack token the application had, is still owed.
+    /// Whether the ack of a token of this id is still owed.
     pub(crate) fn owes(&self, owner: IdKey) -> bool {
         self.known.get(&owner).is_some_and(|known| !known.waived)
     }
@@ -199,7 +199,7 @@ impl Ledger {
         }
     }
 
-    /// What the core and this ledger know agrees. Ids that have gone are forgotten.
+    /// Asserts that the core and the ledger agree. Forgets ids that are gone.
     pub(crate) fn compare(&mut self, core: &Core) {
         let gone: Vec<_> = self.known.keys().copied().filter(|&id| core.state(id).is_none()).collect();
         for id in gone {
@@ -211,7 +211,7 @@ impl Ledger {
             }
         }
         for (&id, known) in &mut self.known {
-            // A destruction that failed, or gave up at its deadline, leaves the id.
+            // An id stays after a destroy that failed or gave up at its deadline.
             known.destroying &= core.state(id).is_none_or(|state| state == State::Destroying);
             if core.state(id).is_some() {
                 assert_eq!(core.owed(id), known.owed, "the acks that {id} owes");
@@ -225,7 +225,7 @@ impl Ledger {
         }
     }
 
-    /// Nothing is under way: every request has ended, and what was read is delivered, or late.
+    /// Asserts that every request has ended, and that every event that was read was delivered or late.
     pub(crate) fn at_rest(&self, core: &Core, read: &BTreeMap<u64, IdKey>, fault: Option<Fault>) {
         for (id, known) in &self.known {
             assert_eq!(known.open, 0, "a request of {id} has not ended");
@@ -239,7 +239,7 @@ impl Ledger {
         assert!(self.sync || lost.len() as u64 <= late, "events are lost: {lost:?}, of which {late} are late");
     }
 
-    /// Whether the kernel has a reason of its own to fail it.
+    /// Whether the kernel may fail the request for a reason of its own.
     pub(crate) fn may_fail(request: &Request<'_>) -> bool {
         matches!(
             request.request_kind(),

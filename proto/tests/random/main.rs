@@ -1,9 +1,9 @@
 //! Random programs against a model of the kernel, written from the man pages and from what the kernel does, without
 //! the tables: of the bare core, of two drives that are connected to each other, and of memory regions.
 //!
-//! A failure prints its seed. `CMID_RANDOM=first..end` runs these seeds instead of the few of every day.
+//! A failure prints its seed. `CMID_RANDOM=first..end` replaces the default seeds.
 
-// The model of the kernel names what it does something about; everything else is one case.
+// The model of the kernel names the cases that it handles; all others are one case.
 #![allow(clippy::wildcard_enum_match_arm)]
 
 mod core_alone;
@@ -21,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use cmid_proto::State;
 
-/// Runs `program` for each seed; a failure names the seed. Whether these are the seeds of every day.
+/// Runs `program` for each seed; a failure prints the seed. Returns whether the seeds are the default ones.
 fn for_seeds(few: u64, mut program: impl FnMut(&mut fastrand::Rng)) -> bool {
     for seed in seeds(few) {
         let run = AssertUnwindSafe(|| program(&mut fastrand::Rng::with_seed(seed)));
@@ -33,7 +33,7 @@ fn for_seeds(few: u64, mut program: impl FnMut(&mut fastrand::Rng)) -> bool {
     seeds(few) == (0..few)
 }
 
-/// The states that no program has been in.
+/// The states that no program has reached.
 fn unseen(seen: &BTreeSet<State>) -> Vec<State> {
     State::ALL.into_iter().filter(|state| !seen.contains(state)).collect()
 }

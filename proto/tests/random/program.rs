@@ -1,4 +1,4 @@
-//! A random program for both sides, and the laws that must hold after each of its steps and at its end.
+//! A random program for both sides, and the checks after each of its steps and at its end.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::kernel::Network;
 use crate::ledger::Ledger;
 
-/// Runs one program and notes the states that its ids are in; `make` builds the engine of a host.
+/// Runs one program and adds the states of its ids to `seen`. `make` builds the engine of a host.
 pub(crate) fn run<E: Engine>(
     rng: &mut fastrand::Rng,
     seen: &mut BTreeSet<State>,
@@ -80,7 +80,7 @@ impl<E: Engine> Program<E> {
         }
     }
 
-    /// Keys and ack tokens of the other side are refused, and come back.
+    /// Asserts that keys and ack tokens of the other side are refused, and that the tokens come back.
     fn foreign(&mut self, at: usize, rng: &mut fastrand::Rng) {
         let [one, two] = &mut self.sides;
         let (mine, theirs) = if at == 0 { (one, two) } else { (two, one) };
@@ -114,7 +114,7 @@ impl<E: Engine> Program<E> {
         }
     }
 
-    /// With no more failures and every event taken and acked, everything ends, and nothing is left.
+    /// Brings everything to rest without further failures; asserts that every request ends and nothing is left.
     fn come_to_rest(&mut self, rng: &mut fastrand::Rng) {
         self.network.borrow_mut().failing = 0;
         self.quiet(rng);
@@ -190,7 +190,7 @@ impl<E: Engine> Side<E> {
         }
     }
 
-    /// Makes a request; a refused one has changed nothing.
+    /// Makes a request. A refused one must not change the core.
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) {
         let before = self.engine.core().clone();
         match self.engine.request(id, request, deadline) {
@@ -208,7 +208,7 @@ impl<E: Engine> Side<E> {
         }
     }
 
-    /// The request that leads an id on.
+    /// Makes the request that leads an id onward.
     fn onward(&mut self, now: Time, sync: bool, rng: &mut fastrand::Rng) {
         let Some(id) = self.some_id(rng) else { return };
         let Some(state) = self.engine.core().state(id) else { return };
@@ -242,7 +242,7 @@ impl<E: Engine> Side<E> {
         self.request(id, request, deadline(now, rng));
     }
 
-    /// Any request, whatever the state.
+    /// Makes any request in any state.
     fn anything(&mut self, now: Time, sync: bool, rng: &mut fastrand::Rng) {
         let Some(id) = self.some_id(rng) else { return };
         let param = ConnParam { qp_num: 18, ..ConnParam::default() };
@@ -284,7 +284,7 @@ impl<E: Engine> Side<E> {
         self.request(id, request, deadline(now, rng));
     }
 
-    /// Takes events; whether there was one.
+    /// Takes events; returns whether there was one.
     fn take_events(&mut self, most: usize, rng: &mut fastrand::Rng) -> bool {
         let mut channels = self.ledger.channels.clone();
         rng.shuffle(&mut channels);

@@ -1,7 +1,7 @@
 //! Memory regions and protection domains on a NIC that fails in every way that ibv_rereg_mr(3) describes.
 //!
-//! The NIC knows for each registration which memory it may write to. Memory that comes back to the application must not be
-//! among it, and a PD that is deallocated must have no registration.
+//! The NIC records which memory each registration may write to. It must not include memory that was returned to the
+//! application, and a deallocated PD must have no registration.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ impl Pd for Use {
     }
 }
 
-/// What the NIC has of one registration. Several entries where nobody can know which holds.
+/// The NIC's record of one registration; several entries if it is unknown which one is valid.
 #[derive(Debug)]
 struct Registered {
     pds: BTreeSet<usize>,
@@ -152,7 +152,7 @@ struct Program {
     nic: Nic,
     domains: Rc<RefCell<Vec<Domain>>>,
     regions: Vec<(Region<Use, Memory, u32>, bool)>,
-    /// Memory that the application has.
+    /// The application's memory.
     mine: BTreeSet<Memory>,
     made: u32,
     removed: bool,
@@ -275,7 +275,7 @@ impl Program {
         }
     }
 
-    /// Everything is deregistered and deallocated in the end, and all memory has come back.
+    /// Deregisters and deallocates everything; asserts that all memory comes back.
     fn come_to_rest(&mut self, rng: &mut fastrand::Rng) {
         self.nic.failing = false;
         for at in 0..self.regions.len() {

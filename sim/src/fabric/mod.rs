@@ -27,7 +27,7 @@ pub struct Fabric {
     owner: Arc<Owner>,
 }
 
-/// Ends the background thread when the last handle goes.
+/// Ends the background thread when the last clone, host and device are gone.
 struct Owner {
     shared: Arc<Shared>,
 }

@@ -166,7 +166,7 @@ fn behaviour_42_nobody_has_the_address() {
     let (event, waited) = side.next_timed(on);
     event.is(id, CmEvent::AddrError, -110);
     assert!(waited < Duration::from_millis(1));
-    // Tried again, and found.
+    // The id then resolves another address.
     assert_eq!(side.resolve_addr(id, None, "10.0.0.2:7", 100), Ok(()));
     side.next(on).is(id, CmEvent::AddrResolved, 0);
 }
@@ -229,7 +229,7 @@ fn the_own_address_is_known_when_the_event_is_read() {
     assert_eq!(side.device.peer_addr(id), Ok("10.0.0.3:7".parse().unwrap()));
     side.next(on).is(id, CmEvent::AddrResolved, 0);
     assert_eq!(side.local(id).ip(), ip("10.0.0.1"));
-    // A neighbour that was found once is found again, even with its link down.
+    // A neighbour that was resolved once is resolved again, even with its link down.
     far.set_link(false);
     let id = side.id(on);
     side.resolve_addr(id, None, "10.0.0.3:7", 1).unwrap();

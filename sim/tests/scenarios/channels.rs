@@ -26,13 +26,13 @@ fn behaviour_47_closing_a_channel_ends_what_is_on_it() {
     let cp = env.cp();
     env.client.connect(again, cp, &[]).unwrap();
     env.client.next(env.cc).is(again, CmEvent::Rejected, 8);
-    // Their channel was closed under them.
+    // The channel of these ids is closed.
     assert_eq!(env.server.disconnect(s), Err(Errno::EBADF));
     assert_eq!(env.server.destroy(l), Err(Errno::EBADF));
     assert_eq!(env.server.call(Call::CloseChannel { channel: env.cs }), Err(Errno::EBADF));
 }
 
-/// A client on its way, which changes its channel at each step.
+/// A client that migrates at each step of a connection.
 #[test]
 fn behaviour_50_migrate_in_every_state() {
     let mut env = Env::new();
@@ -75,7 +75,7 @@ fn behaviour_50_migrate_in_every_state() {
     env.client.next(on).is(c, CmEvent::Disconnected, 0);
     moved(&mut env, &mut on, c); // in time wait
     env.client.next(on).is(c, CmEvent::TimewaitExit, 0);
-    // A listener: what comes after the move comes on the new channel.
+    // A listener: events that follow the migration arrive on the new channel.
     let other = env.server.channel();
     env.server.next(env.cs).is(s, CmEvent::TimewaitExit, 0);
     env.server.migrate(listener, env.cs, other).unwrap();
@@ -99,7 +99,7 @@ fn an_unread_event_moves(wake_on_migrate: bool) {
     env.client.migrate(id, env.cc, to).unwrap();
     assert!(!readable(&env.client, env.cc));
     assert_eq!(readable(&env.client, to), wake_on_migrate);
-    // The next event, of whatever id, wakes; both are there.
+    // The next event of any id wakes the reader; both events are there.
     let other = env.client.id(to);
     env.client.resolve_addr(other, None, "10.0.0.2:7", 100).unwrap();
     env.fabric.advance_by(SECOND);
@@ -140,7 +140,7 @@ fn every_event_is_an_edge_except_a_moved_one() {
     env.fabric.advance_by(SECOND);
     assert_eq!(edges(()), 1);
     assert_eq!(edges(()), 0);
-    // Still unread, and yet a second event is a second edge.
+    // The first event is still unread, but a second event is a second edge.
     resolve(&mut env.client, to);
     env.fabric.advance_by(SECOND);
     assert_eq!(edges(()), 1);
@@ -200,7 +200,7 @@ fn behaviour_56_a_channel_that_ends_with_the_migration() {
     let cp = env.cp();
     env.client.connect(c, cp, &[]).unwrap();
     env.fabric.advance_by(SECOND);
-    // Out of synchronous mode: the private channel is closed within the call, and the new id with it.
+    // Leaving synchronous mode: the private channel is closed within the call, and the new id with it.
     env.server.migrate(listener, env.cs, to).unwrap();
     env.server.call(Call::CloseChannel { channel: env.cs }).unwrap();
     let (seen, waited) = env.client.next_timed(env.cc);

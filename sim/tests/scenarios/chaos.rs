@@ -1,4 +1,4 @@
-//! Calls without sense or order: nothing panics, and when everything is gone the fabric comes to rest.
+//! Random calls in random order: nothing panics, and the fabric comes to rest when everything is gone.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, Remote, To};
 
 use crate::common::{Env, Side, ip};
 
-/// A generator that is good enough to make nonsense.
+/// A pseudo-random generator, good enough for random calls.
 struct Dice(u64);
 
 impl Dice {
@@ -22,7 +22,7 @@ impl Dice {
     }
 }
 
-/// A QP that may be any, and where an event has said that datagrams go.
+/// A QP in any state, and the destination of datagrams from an event.
 struct Peer {
     pd: Pd,
     _cq: Cq,
@@ -65,7 +65,7 @@ impl Actor {
             self.side.call(Call::CloseChannel { channel }).unwrap();
             return self.channels.retain(|&open| open != channel);
         }
-        // The latest few: an id is to get somewhere in its life.
+        // One of the newest ids, so that ids make progress.
         let id = dice.of(&self.ids[self.ids.len().saturating_sub(4)..]);
         let (Some(id), 3..) = (id, choice) else {
             let id = self.side.fresh_id();
@@ -129,7 +129,7 @@ impl Actor {
         Ok(())
     }
 
-    /// A QP that is used at once, sensibly or not.
+    /// Creates a QP and posts to it at once, in any state.
     fn attach(&mut self, id: IdKey) -> Result<(), cmid_proto::Errno> {
         let device = &self.side.device;
         let pd = device.alloc_pd(id)?;
@@ -143,7 +143,7 @@ impl Actor {
         posted
     }
 
-    /// A datagram to wherever an event has said, from whatever QP.
+    /// Sends a datagram from a random QP to the destination of an event.
     fn talk(&mut self, dice: &mut Dice) -> Result<(), cmid_proto::Errno> {
         let Some(at) = dice.of(&(0..self.stations.len()).collect::<Vec<_>>()) else { return Ok(()) };
         let Peer { pd, qp, mr, to, .. } = &mut self.stations[at];

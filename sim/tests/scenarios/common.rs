@@ -1,4 +1,5 @@
-//! A fixture for dialogues on the Device seam: sides that call and fetch, on one host, under a virtual clock.
+//! A fixture for dialogues at the `Device` seam: sides that make calls and fetch events, on one host, under a virtual
+//! clock.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
@@ -10,7 +11,7 @@ use cmid_proto::{
 };
 use cmid_sim::{Caps, Config, Cq, Fabric, Host, Pd, Qp, SimDevice};
 
-/// A test that has not come to an end by then never will.
+/// The time limit for an event.
 const AGES: Duration = Duration::from_secs(3000);
 
 /// An event with a copy of its private data.
@@ -31,7 +32,7 @@ impl Seen {
         self
     }
 
-    /// Checks the length of the private data, and its beginning: the rest is zero.
+    /// Checks the length of the private data and its first bytes; the rest must be zero.
     #[track_caller]
     pub(crate) fn carries(self, len: usize, begins: &[u8]) -> Seen {
         assert_eq!(self.private_data.len(), len);
@@ -154,13 +155,13 @@ impl Side {
         self.device.local_addr(id).unwrap()
     }
 
-    /// What is there now.
+    /// Fetches an event without waiting.
     pub(crate) fn fetch(&mut self, on: ChannelKey) -> Option<Seen> {
         let child = self.fresh_id();
         self.device.fetch(on, child).unwrap().map(|raw| Seen(raw.map_private_data(<[u8]>::to_vec)))
     }
 
-    /// The next event, however long it takes.
+    /// Advances time until the next event.
     #[track_caller]
     pub(crate) fn next(&mut self, on: ChannelKey) -> Seen {
         let fabric = self.fabric();
@@ -175,7 +176,7 @@ impl Side {
         }
     }
 
-    /// The next event, and how long it took.
+    /// The next event, and the time until it.
     #[track_caller]
     pub(crate) fn next_timed(&mut self, on: ChannelKey) -> (Seen, Duration) {
         let start = self.fabric().now();
@@ -183,7 +184,7 @@ impl Side {
         (seen, self.fabric().now().since(start))
     }
 
-    /// Nothing comes for that long.
+    /// Asserts that no event arrives for `span`.
     #[track_caller]
     pub(crate) fn quiet(&mut self, on: ChannelKey, span: Duration) {
         let fabric = self.fabric();
@@ -199,7 +200,7 @@ impl Side {
         assert_eq!(self.fetch(on), None);
     }
 
-    /// A listener, as "L" of the scenarios.
+    /// A listener: "L" of the scenarios.
     #[track_caller]
     pub(crate) fn listener(&mut self, on: ChannelKey, addr: &str) -> IdKey {
         self.listener_in(PortSpace::Tcp, on, addr)
@@ -213,7 +214,7 @@ impl Side {
         id
     }
 
-    /// A client with a route, as "C resolved" of the scenarios.
+    /// A client with a route: "C resolved" of the scenarios.
     #[track_caller]
     pub(crate) fn resolved(&mut self, on: ChannelKey, dst: &str) -> IdKey {
         self.resolved_in(PortSpace::Tcp, on, dst)
@@ -230,7 +231,7 @@ impl Side {
         id
     }
 
-    /// A CONNECT_REQUEST's new id.
+    /// Takes a CONNECT_REQUEST and returns its new id.
     #[track_caller]
     pub(crate) fn requested(&mut self, on: ChannelKey, listener: IdKey) -> IdKey {
         let seen = self.next(on);
@@ -238,7 +239,7 @@ impl Side {
         seen.carries(56, &[]).id
     }
 
-    /// A QP on an id, with everything that it needs.
+    /// A QP on an id, with its PD and CQs.
     #[track_caller]
     pub(crate) fn qp(&mut self, id: IdKey) -> Equipment {
         self.qp_with(id, Caps::default())
@@ -306,7 +307,7 @@ impl Env {
         }
     }
 
-    /// A listener on 10.0.0.2:7, a client that has connected to it, and the new id, not answered.
+    /// A listener on 10.0.0.2:7, a client with a request to it, and the new id, not answered.
     #[track_caller]
     pub(crate) fn requested(&mut self) -> (IdKey, IdKey, IdKey) {
         let listener = self.server.listener(self.cs, "10.0.0.2:7");

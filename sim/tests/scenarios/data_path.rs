@@ -7,7 +7,7 @@ use rustix::time::Timespec;
 
 use crate::common::{Env, Pair, SECOND};
 
-/// Takes everything that is there.
+/// Polls up to eight completions.
 fn drain(cq: &mut Cq) -> Vec<Completion> {
     let mut buffer = [Completion::default(); 8];
     let count = cq.poll(&mut buffer).unwrap();
@@ -36,7 +36,7 @@ fn send_read_and_write() {
     let there = s.pd.register(vec![0; 64], BOTH).unwrap();
     s.qp.post_recv(1, &there, 8..24).unwrap();
     c.qp.post_send(2, &here, 0..10).unwrap();
-    // Nothing happens before its time.
+    // Nothing completes before time advances.
     ended(&mut s.recv_cq, &[]);
     env.fabric.advance_by(SECOND);
     ended(&mut s.recv_cq, &[(1, WcStatus::SUCCESS, 128, 10)]);
@@ -113,7 +113,7 @@ fn the_error_state_flushes() {
     c.qp.post_send(4, &here, 0..8).unwrap();
     ended(&mut c.recv_cq, &[(3, WcStatus::WR_FLUSH_ERR, 128, 0)]);
     ended(&mut c.send_cq, &[(4, WcStatus::WR_FLUSH_ERR, 0, 0)]);
-    // The other side does not know yet, and nobody answers it.
+    // The server has not read the event yet, and its peer does not answer.
     env.server.next(env.cs).is(pair.new, CmEvent::Disconnected, 0);
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
     s.qp.post_send(5, &there, 0..8).unwrap();
@@ -202,14 +202,14 @@ fn the_wrong_domain_is_refused() {
     let foreign = other.register(vec![0; 8], BOTH).unwrap();
     let mine = s.pd.register(vec![0; 8], BOTH).unwrap();
     let remote = Remote { addr: mine.addr(), rkey: mine.rkey() };
-    // Also where the device would ask for no key.
+    // Also for an empty range, for which the device would check no key.
     for range in [0..8, 3..3] {
         assert_eq!(c.qp.post_recv(1, &foreign, range.clone()), Err(Errno::EINVAL));
         assert_eq!(c.qp.post_send(2, &foreign, range.clone()), Err(Errno::EINVAL));
         assert_eq!(c.qp.post_write(3, &foreign, range.clone(), remote), Err(Errno::EINVAL));
         assert_eq!(c.qp.post_read(4, &foreign, range, remote), Err(Errno::EINVAL));
     }
-    // Nor of a domain with the same number on another fabric.
+    // Memory of a domain with the same number on another fabric is refused too.
     let (_far, other) = connected();
     assert_eq!(c.qp.post_recv(1, &other.client_qp.pd.register([0; 8], BOTH).unwrap(), 0..8), Err(Errno::EINVAL));
     assert_eq!(c.qp.state(), Ok(QpState::Rts));

@@ -10,7 +10,7 @@ use crate::common::{EINVAL, Env, SECOND, Seen};
 const QKEY: u32 = 0x0123_4567;
 
 impl Env {
-    /// A client of a datagram service that has looked it up, and the request at the listener.
+    /// A client that has looked up a datagram service, and the id of the request at the listener.
     #[track_caller]
     pub(crate) fn looked_up(&mut self, listener: IdKey) -> (IdKey, IdKey) {
         let client = self.client.resolved_in(PortSpace::Udp, self.cc, "10.0.0.2:7");
@@ -27,7 +27,7 @@ impl Env {
 }
 
 impl Seen {
-    /// A lookup that found nothing: the status of the answer.
+    /// Asserts that a lookup ended without a result, with this status.
     #[track_caller]
     fn refused(self, id: IdKey, status: i32, begins: &[u8]) {
         let seen = self.is(id, CmEvent::Unreachable, status).carries(136, begins);
@@ -38,7 +38,7 @@ impl Seen {
 #[test]
 fn behaviour_70_nobody_listens() {
     let mut env = Env::new();
-    // A listener of another port space is none.
+    // A listener of another port space does not count.
     env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
     let qp = env.client.qp(c);
@@ -49,7 +49,7 @@ fn behaviour_70_nobody_listens() {
     seen.refused(c, 1, &[]);
     assert!(waited < Duration::from_millis(1));
     assert_eq!(qp.qp.state(), Ok(QpState::Rts));
-    // Failed is failed.
+    // A failed id stays failed.
     assert_eq!(env.client.connect(c, cp, &[]), EINVAL);
     env.client.quiet(env.cc, SECOND * 100);
     env.client.destroy(c).unwrap();
@@ -148,16 +148,16 @@ fn behaviour_73_a_full_backlog_and_the_ends_of_either_side() {
     let (seen, waited) = env.client.next_timed(env.cc);
     seen.refused(second, 2, &[]);
     assert!(waited < Duration::from_millis(1));
-    // The listener goes with its unread request.
+    // The listener is destroyed with its unread request.
     env.server.destroy(listener).unwrap();
     env.client.next(env.cc).refused(first, 2, &[]);
     env.server.quiet(env.cs, SECOND);
-    // The new id goes.
+    // The new id is destroyed.
     let listener = env.udp_listener();
     let (c, s) = env.looked_up(listener);
     env.server.destroy(s).unwrap();
     env.client.next(env.cc).refused(c, 2, &[]);
-    // The listener goes, the request that was read stays.
+    // The listener is destroyed; the request that was read stays.
     let (c, s) = env.looked_up(listener);
     env.server.destroy(listener).unwrap();
     env.server.accept(s, cp, &[]).unwrap();
@@ -172,7 +172,7 @@ fn behaviour_74_a_silent_server() {
     let (seen, waited) = env.client.next_timed(env.cc);
     seen.is(c, CmEvent::Unreachable, -110).carries(0, &[]);
     assert!((Duration::from_secs(62)..Duration::from_secs(75)).contains(&waited), "{waited:?}");
-    // The duplicates were none of the application's business.
+    // The application gets no event of the duplicates.
     env.server.quiet(env.cs, SECOND);
     let cp = env.cp();
     assert_eq!(env.server.accept(s, cp, &[]), Ok(()));
@@ -190,7 +190,7 @@ fn establish_answers_without_a_qp() {
     assert_eq!(seen.datagram.map(|found| (found.qp_num, found.qkey)), Some((0, QKEY)));
     let cp = env.cp();
     assert_eq!(env.server.accept(s, cp, &[]), EINVAL);
-    // It was not accepted, so nothing is delivered for it.
+    // The id was not accepted, so it gets no event.
     env.host.fail_over();
     env.server.next(env.cs).is(listener, CmEvent::AddrChange, 0);
     env.server.quiet(env.cs, SECOND);
@@ -209,7 +209,7 @@ fn a_client_that_waits_can_do_nothing_but_go() {
     assert_eq!(env.client.disconnect(c), Ok(()));
     assert_eq!(env.server.notify(s), EINVAL);
     assert_eq!(env.server.disconnect(s), Ok(()));
-    // Nobody is told that it goes.
+    // The server gets no event of the client's destruction.
     env.client.destroy(c).unwrap();
     env.server.accept(s, cp, &[]).unwrap();
     env.server.quiet(env.cs, SECOND * 100);
@@ -229,7 +229,7 @@ fn a_lookup_survives_losses() {
     let (seen, waited) = env.server.next_timed(env.cs);
     assert_eq!(seen.listener, Some(listener));
     assert!(waited > SECOND * 3 && waited < SECOND * 4, "4096 ms after the first try: {waited:?}");
-    // The answer is lost: the next try is a request of its own.
+    // The answer is lost; the next attempt is a new request.
     env.fabric.set_loss(1.0);
     env.server.accept(seen.id, cp, &[]).unwrap();
     env.server.quiet(env.cs, SECOND);

@@ -7,7 +7,7 @@ use cmid_sim::Config;
 
 use crate::common::{Env, SECOND};
 
-/// Several connections made and ended, everything written down.
+/// Makes and ends several connections; returns a record of everything.
 fn trace(seed: u64, loss: f64) -> String {
     let mut env = Env::with(Config { seed, loss, ..Config::default() });
     let mut trace = String::new();
@@ -31,7 +31,7 @@ fn trace(seed: u64, loss: f64) -> String {
             writeln!(trace, "{} server {} {} {}", due.0, event.id, event.kind, event.status).unwrap();
             if event.listener == Some(listener) {
                 let cp = env.cp();
-                // A lost REJ or a late duplicate may have left it without a peer.
+                // A lost REJ or a late duplicate may have left the id without a peer.
                 let _ = env.server.accept(event.id, cp, &[]);
             } else if event.kind == CmEvent::Established {
                 env.server.disconnect(event.id).unwrap();

@@ -1,4 +1,4 @@
-//! Ids between devices, and the ends of devices and fabrics.
+//! Moving ids between devices, and the ends of handles, devices and fabrics.
 
 use cmid_proto::{CmEvent, Device, Errno, Pollable};
 use cmid_sim::Fabric;

@@ -1,4 +1,5 @@
-//! Lookups and binds at the borders: broadcasts, groups, links, loopback, interfaces without a device or without ARP.
+//! Address resolution and binds in special cases: broadcasts, groups, links, loopback, interfaces without a device or
+//! without ARP.
 
 use std::net::SocketAddr;
 
@@ -7,7 +8,7 @@ use cmid_sim::{Caps, Config, Fabric};
 
 use crate::common::{EINVAL, Env, Side, ip};
 
-/// How a lookup ends: the own address, or the status of its ADDR_ERROR.
+/// The result of a lookup: the own address, or the status of its ADDR_ERROR.
 #[track_caller]
 fn found(side: &mut Side, on: cmid_proto::ChannelKey, id: IdKey) -> Result<SocketAddr, i32> {
     let seen = side.next(on);
@@ -51,7 +52,7 @@ fn a_broadcast_address_is_found() {
     assert_eq!(side.resolve_addr(id, None, "255.255.255.255:7", 2000), Err(Errno::ENETUNREACH));
 }
 
-/// `cma_check_port` compares with the address that an id has now.
+/// `cma_check_port` compares with the current address of an id.
 #[test]
 fn a_lookup_frees_the_port_of_a_wildcard_on_the_other_addresses() {
     let mut env = Env::new();
@@ -145,7 +146,7 @@ fn there_is_no_way_to_a_mapped_address_whatever_an_id_is_bound_to() {
     }
     let id = side.id(on);
     assert_eq!(side.bind(id, "[::ffff:10.0.0.2]:7"), Err(Errno::EADDRNOTAVAIL));
-    // With IPv6 an interface alone is no way either.
+    // Over IPv6 an interface alone gives no route either.
     let mut env = Env::new();
     let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
@@ -166,7 +167,7 @@ fn a_destination_of_another_family_is_misread_by_an_id_that_is_bound_on_the_way(
         assert_eq!(side.resolve_addr(id, src, "[fd99::1]:7", 2000), EINVAL);
         side.listen(id, 1).unwrap();
         assert_eq!(side.device.peer_addr(id), Ok(peer.parse().unwrap()));
-        // It has a device, as every listener on an address.
+        // The id has a device, like every listener on an address.
         assert_eq!(side.disconnect(id), Ok(()));
     }
 }
@@ -179,7 +180,7 @@ fn the_destination_is_kept_though_there_is_no_port() {
     side.bind(taken, "10.0.0.2:9").unwrap();
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, Some("0.0.0.0:9"), "10.0.0.1:7", 2000), Err(Errno::EADDRNOTAVAIL));
-    // In the family of who is bound then.
+    // The same with a source address of IPv6.
     let of_ipv6 = side.id(on);
     assert_eq!(side.resolve_addr(of_ipv6, Some("[::]:9"), "10.0.0.1:7", 2000), Err(Errno::EADDRNOTAVAIL));
     for id in [id, of_ipv6] {
@@ -198,7 +199,7 @@ fn a_lookup_from_the_loopback_address_confines_as_others_do() {
     assert_eq!(side.resolve_addr(id, None, "8.8.8.8:7", 2000), EINVAL);
 }
 
-/// A host with two addresses of each kind of IPv6, and a process there.
+/// A host with two global and one link-local address of IPv6, and a process on it.
 fn host_of_ipv6() -> (Fabric, Side) {
     let fabric = Fabric::new(Config::default());
     let host = fabric.host(&["fd99::1", "fd99::2", "fe80::1"].map(ip));
@@ -217,7 +218,7 @@ fn to_an_ipv6_group_a_host_goes_from_its_last_address_of_that_scope() {
     }
 }
 
-/// The interface is known although the port was another's (seed 1642587).
+/// The failed bind has set the interface, although the port was taken (seed 1642587).
 #[test]
 fn an_id_that_is_confined_by_one_family_reaches_groups_of_the_other() {
     let fabric = Fabric::new(Config::default());
@@ -243,8 +244,8 @@ fn an_id_that_is_confined_by_one_family_reaches_groups_of_the_other() {
     }
 }
 
-/// A link-local destination names the interface, whatever one an earlier bind has found (`cma_bind_addr`; seed
-/// 2703082).
+/// A link-local destination names the interface. It takes precedence over the interface that an earlier bind has
+/// found (`cma_bind_addr`; seed 2703082).
 #[test]
 fn a_link_that_a_destination_names_counts_more_than_an_interface_that_was_found_before() {
     let fabric = Fabric::new(Config::default());
@@ -283,7 +284,7 @@ fn nobody_is_connected_from_the_loopback_address() {
         env.server.bind(taken, "10.0.0.2:9").unwrap();
         let (side, on) = (&mut env.client, env.cc);
         let id = side.id_in(space, on);
-        // It has an interface, as no other id without an address has.
+        // The failed bind gives the id an interface; no other id without an address has one.
         assert_eq!(side.bind(id, "10.0.0.2:9"), Err(Errno::EADDRINUSE));
         side.resolve_addr(id, None, &format!("0.0.0.0:{port}"), 2000).unwrap();
         assert_eq!(found(side, on, id).map(|addr| addr.ip()), Ok(ip("127.0.0.1")));
@@ -306,6 +307,6 @@ fn a_queue_has_a_million_work_requests_at_most() {
     assert_eq!(attach(Caps { max_recv_wr: (1 << 20) + 1, ..Caps::default() }), EINVAL);
     let most = Caps { max_send_wr: 1 << 20, max_recv_wr: 1 << 20, ..Caps::default() };
     assert_eq!(attach(most), Ok(()));
-    // What a CQ has no room for is refused before that.
+    // A CQ without enough room is refused before this check.
     assert_eq!(attach(Caps { max_send_wr: 1 << 23, ..most }), Err(Errno::EOVERFLOW));
 }

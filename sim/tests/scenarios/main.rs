@@ -1,5 +1,5 @@
-//! The conformance scenarios on the Device seam, under the virtual clock, each named after its behaviour. What a behaviour says of
-//! synchronous mode, of acks and of arguments that the seam cannot carry is left out.
+//! The conformance scenarios at the `Device` seam, under the virtual clock. Each test is named after its behaviour.
+//! Parts of a behaviour that concern synchronous mode, acks, or arguments that the seam cannot carry are left out.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod addresses;

@@ -43,7 +43,7 @@ fn behaviour_75_join_and_leave() {
     assert_eq!((to.qp_num, to.qkey), (0x00ff_ffff, QKEY));
     let mgid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
     assert_eq!(to.path.grh.map(|grh| grh.dgid), Some(mgid));
-    // Once more: a membership of its own.
+    // A second join makes a second membership.
     let again = env.client.join(id, GROUP, true).unwrap();
     env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, again);
     assert_eq!(env.client.leave(id, again, OTHER), Err(Errno::EADDRNOTAVAIL));
@@ -66,7 +66,7 @@ fn behaviour_75_leaving_drops_what_was_not_read_and_cancels_what_was_not_done() 
     let early = env.client.join(id, GROUP, false).unwrap();
     env.client.leave(id, early, GROUP).unwrap();
     env.client.quiet(env.cc, SECOND);
-    // The end of the id is the end of all of it.
+    // The destruction of the id ends all its memberships.
     env.client.join(id, GROUP, false).unwrap();
     env.client.destroy(id).unwrap();
     env.client.quiet(env.cc, SECOND);
@@ -87,7 +87,7 @@ fn behaviour_75_addresses_and_states() {
     let connected = env.client.id(env.cc);
     env.client.bind(connected, "10.0.0.1:0").unwrap();
     assert_eq!(env.client.join(connected, GROUP, false).map(drop), EINVAL);
-    // An id may have resolved the group itself; with a route it is too late.
+    // An id may have resolved the group itself. After the route is resolved a join is too late.
     let id = env.client.id_in(PortSpace::Udp, env.cc);
     env.client.resolve_addr(id, Some("10.0.0.1:0"), GROUP, 100).unwrap();
     env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
@@ -124,7 +124,7 @@ fn a_failing_join_and_a_lost_group() {
     let seen = env.client.next(env.cc).of_group(id, CmEvent::MulticastError, -110, group);
     assert_eq!(seen.datagram, None);
     env.client.leave(id, group, GROUP).unwrap();
-    // Only the next one.
+    // The fault struck only that join.
     let group = env.client.join(id, GROUP, false).unwrap();
     env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
     env.host.lose_group(ip("239.1.2.4"));
@@ -146,7 +146,7 @@ fn what_is_no_group_cannot_be_attached_to() {
     env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
 }
 
-/// A process of its own host with a datagram QP.
+/// A process on its own host, with a datagram QP.
 struct Peer {
     side: Side,
     on: cmid_proto::ChannelKey,
@@ -191,7 +191,7 @@ fn a_datagram_to_a_group_reaches_its_members() {
         station.listens();
         group
     });
-    // The last one only sends.
+    // The last member only sends.
     let [_, _, _, sender] = &mut stations;
     sender.side.leave(sender.id, joins[3], GROUP).unwrap();
     joins[3] = sender.side.join(sender.id, GROUP, true).unwrap();
@@ -203,7 +203,7 @@ fn a_datagram_to_a_group_reaches_its_members() {
         fabric.advance_by(SECOND);
         assert!(sent(&mut station.tools.send_cq));
     };
-    // Nobody is attached before the event is read.
+    // No QP is attached before the event is read.
     send(sender);
     assert_eq!(stations.each_mut().map(Peer::record), [0, 0, 0, 0]);
     let [first, second, third, sender] = &mut stations;
@@ -215,7 +215,7 @@ fn a_datagram_to_a_group_reaches_its_members() {
     first.mr.read(GRH_LEN - 1, &mut payload).unwrap();
     assert_eq!(payload[1..11], [7; 10]);
     assert_eq!(stations.each_mut().map(Peer::record), [1, 1, 1, 0]);
-    // One leaves, one has no receive posted.
+    // One member has left, and one has no receive posted.
     let [first, second, _, sender] = &mut stations;
     first.listens();
     second.listens();
@@ -262,7 +262,7 @@ fn a_member_hears_itself() {
     let mut done = [Completion::default()];
     assert_eq!(station.tools.recv_cq.poll(&mut done), Ok(1));
     assert_eq!((done[0].byte_len as usize, done[0].src_qp), (GRH_LEN + 10, station.tools.qp.num()));
-    // The group is no address to answer from.
+    // A group is no address to answer from.
     assert_eq!(station.tools.pd.create_ah_from(&done[0], &station.mr, 0).map(drop), Err(Errno::EINVAL));
     assert_eq!(station.side.set(station.id, CmOption::AckTimeout(14)), EINVAL);
 }

@@ -5,7 +5,7 @@ use cmid_sim::{Config, Fabric};
 
 use crate::common::{Env, SECOND, Seen, Side, ip};
 
-/// Which ids got an event of that kind and status, in the order of their creation.
+/// The ids that got an event of this kind and status, in the order of their creation.
 fn told(mut side: impl FnMut() -> Option<Seen>, kind: CmEvent, status: i32) -> Vec<IdKey> {
     let mut told = Vec::new();
     while let Some(seen) = side() {

@@ -51,7 +51,7 @@ fn a_disconnect_waits_for_the_peers_confirmation() {
     let mut env = Env::new();
     let (c, s) = notified(&mut env);
     env.server.disconnect(s).unwrap();
-    // The client has not confirmed: it takes no notice.
+    // The client has not confirmed, so it ignores the disconnect.
     env.client.quiet(env.cc, SECOND);
     assert_eq!(env.client.establish(c), Ok(()));
     let (seen, waited) = env.client.next_timed(env.cc);

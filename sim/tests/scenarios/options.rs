@@ -18,12 +18,12 @@ fn behaviour_40_a_shared_address_is_for_one_listener() {
     });
     assert_eq!(env.server.listen(a, 1), Err(Errno::EADDRINUSE));
     assert_eq!(env.server.listen(b, 1), Err(Errno::EADDRINUSE));
-    // Both are as they were: one may connect, and alone the other may listen.
+    // Both ids are unchanged: one can connect, and without it the other can listen.
     assert_eq!(env.server.resolve_addr(b, None, "10.0.0.1:7", 100), Ok(()));
     env.server.next(env.cs).is(b, CmEvent::AddrResolved, 0);
     env.server.destroy(b).unwrap();
     assert_eq!(env.server.listen(a, 1), Ok(()));
-    // Who listens shares no more.
+    // A listener does not share its address.
     let c = env.server.id(env.cs);
     env.server.set(c, CmOption::ReuseAddr(true)).unwrap();
     assert_eq!(env.server.bind(c, "10.0.0.2:7"), Err(Errno::EADDRINUSE));
@@ -37,7 +37,7 @@ fn both_must_share() {
     env.server.bind(a, "10.0.0.2:7").unwrap();
     env.server.set(b, CmOption::ReuseAddr(true)).unwrap();
     assert_eq!(env.server.bind(b, "10.0.0.2:7"), Err(Errno::EADDRINUSE));
-    // Switched on late it counts too; off it goes only while idle.
+    // The option counts when it is set late, too. It can be unset only in an idle id.
     assert_eq!(env.server.set(a, CmOption::ReuseAddr(true)), Ok(()));
     assert_eq!(env.server.set(a, CmOption::ReuseAddr(false)), EINVAL);
     assert_eq!(env.server.bind(b, "10.0.0.2:7"), Ok(()));
@@ -58,7 +58,7 @@ fn families_share_a_port_if_both_keep_to_themselves() {
     assert_eq!(env.server.set(v6, CmOption::AfOnly(true)), Ok(()));
     env.server.listen(v6, 1).unwrap();
     assert_eq!(env.server.set(v6, CmOption::AfOnly(true)), EINVAL);
-    // So the requests over IPv4 are not for it.
+    // The listener gets no requests over IPv4.
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
     let cp = env.cp();
     env.client.connect(c, cp, &[]).unwrap();
@@ -89,7 +89,7 @@ fn options_are_for_their_states_and_types() {
     assert_eq!(env.server.set(pair.listener, CmOption::ReuseAddr(true)), EINVAL);
 }
 
-/// How long a client's disconnect takes that nobody answers, and then its time wait and the server's.
+/// The time of a client's unanswered disconnect, of its time wait, and of the server's time wait.
 fn spans(flavour: Flavour, ack_timeout: Option<u8>) -> (Duration, Duration, Duration) {
     let mut env = Env::with(Config { flavour, ..Config::default() });
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
@@ -101,7 +101,7 @@ fn spans(flavour: Flavour, ack_timeout: Option<u8>) -> (Duration, Duration, Dura
     env.client.next(env.cc).is(c, CmEvent::AddrResolved, 0);
     env.client.resolve_route(c).unwrap();
     env.client.next(env.cc).is(c, CmEvent::RouteResolved, 0);
-    // Too late: the path has its life time from the route.
+    // Too late: the path has got its life time from the route.
     env.client.set(c, CmOption::AckTimeout(1)).unwrap();
     let (cp, param) = (env.cp(), env.cp());
     env.client.connect(c, cp, &[]).unwrap();
@@ -127,7 +127,7 @@ fn an_ack_timeout_changes_both_sides_timers() {
     let ms = Duration::from_millis;
     assert_eq!(spans(Flavour::Linux6_12, None), (ms(16 * 4608), ms(512), ms(512)));
     assert_eq!(spans(Flavour::Linux6_1, None), (ms(16 * 6144), ms(2048), ms(2048)));
-    // 0 is as if it had not been set.
+    // 0 is the same as unset.
     assert_eq!(spans(Flavour::Linux6_1, Some(0)), (ms(16 * 6144), ms(2048), ms(2048)));
     for flavour in [Flavour::Linux6_1, Flavour::Linux6_12] {
         assert_eq!(spans(flavour, Some(14)), (ms(16 * (4096 + 64)), ms(64), ms(64)));

@@ -1,4 +1,4 @@
-//! The fabric under the system's clock, waited for with poll, as a driver does.
+//! The fabric under the system's clock. The tests wait with poll(2), as a driver does.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use rustix::time::Timespec;
 
 use crate::common::{Seen, Side, ip};
 
-/// Nothing here takes a hundredth of it.
+/// More than a hundred times what a test takes.
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 fn wait(side: &mut Side, on: ChannelKey) -> Seen {

@@ -183,7 +183,7 @@ fn calls_that_crash_librdmacm_are_invalid() {
         assert_eq!(env.client.establish(id), EINVAL);
         assert_eq!(env.client.reject(id, &[]), EINVAL);
     }
-    // The library learns the device when the event is read, not when it is queued.
+    // The library sets the device when the event is read, not when it is queued.
     env.client.resolve_addr(bare, None, "10.0.0.2:7", 100).unwrap();
     env.fabric.advance_by(SECOND);
     assert_eq!(env.client.resolve_route(bare), EINVAL);

@@ -1,4 +1,4 @@
-//! A device that goes, and one that comes.
+//! Removal and addition of devices.
 
 use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey, Outcome, PortSpace};
 use cmid_sim::{Access, Completion, Config, Fabric, Host, Remote, WcStatus};
@@ -12,7 +12,7 @@ fn behaviour_78_the_device_goes() {
     let mut env = Env::new();
     let pair = env.established_with_qps();
     let (l, c, s) = (pair.listener, pair.client, pair.new);
-    // The one that waits for an answer, and the id of its request, which is not accepted.
+    // A client that waits for an answer, and the id of its request, which is not accepted.
     let (u, n) = env.requested_on(l);
     let b = env.client.id(env.cc);
     env.client.bind(b, "10.0.0.1:9").unwrap();
@@ -76,7 +76,7 @@ fn unread_events_of_a_removed_device() {
         env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
     }
     env.fabric.advance_by(SECOND);
-    // One address is read, and then a route is there and not read.
+    // The address event of one id is read, and its route event is unread.
     env.client.next(env.cc).is(a, CmEvent::AddrResolved, 0);
     env.client.resolve_route(a).unwrap();
     env.fabric.advance_by(SECOND);
@@ -117,7 +117,7 @@ fn lookups_in_progress_end_with_the_device() {
     env.client.resolve_addr(bound, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
     env.host.remove_device();
     env.client.next(env.cc).is(bound, CmEvent::DeviceRemoval, 0);
-    // It had no device that it could lose, and finds none.
+    // The id had no device to lose, and finds none.
     env.client.next(env.cc).is(wild, CmEvent::AddrError, -19);
     env.client.quiet(env.cc, SECOND);
 }
@@ -165,7 +165,7 @@ fn qps_are_flushed_and_gone() {
     assert_eq!(c.qp.post_write(5, &mr, 0..8, remote), gone);
     assert_eq!(env.client.device.alloc_pd(pair.client).map(drop), Err(Errno::ENODEV));
     assert_eq!(env.client.device.destroy_qp(pair.client), Ok(()));
-    // What the library knows by itself it still tells.
+    // Functions that need only the library still work.
     assert!(env.client.device.local_addr(pair.client).is_ok());
     let ece = Ece { vendor_id: 1, options: 2 };
     assert_eq!(env.client.call(Call::SetEce { id: pair.client, ece }), Ok(()));
@@ -213,11 +213,11 @@ fn a_wildcard_listener_takes_to_the_device_that_comes() {
     client.quiet(cc, SECOND);
     server.quiet(cs, SECOND);
     far.add_device();
-    // The next of the client's tries.
+    // The client's next attempt.
     let new = server.requested(cs, l);
     server.accept(new, cmid_proto::ConnParam { qp_num: 8, ..Default::default() }, &[]).unwrap();
     client.next(cc).is(again, CmEvent::ConnectResponse, 0);
-    // The dead stay dead, and what they held is free.
+    // The ids of the removed device stay unusable, and their addresses are free.
     assert_eq!(server.disconnect(s), ENXIO);
     let id = server.id(cs);
     assert_eq!(server.bind(id, "10.0.0.2:0"), Ok(()));
@@ -230,7 +230,7 @@ fn a_wildcard_listener_takes_to_the_device_that_comes() {
         server.next(cs).is(id, CmEvent::DeviceRemoval, 0);
     }
     server.quiet(cs, SECOND);
-    // A process that has known a device can still open channels; one that begins now cannot.
+    // A process that has had a device can still open channels; a process that starts now cannot.
     let _ = server.channel();
     let mut late = Side::new(&far);
     let channel = late.fresh_channel();

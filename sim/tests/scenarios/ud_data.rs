@@ -42,7 +42,7 @@ impl Talk {
         self.client.qp.post_send_to(1, &self.here, 0..len, To { ah: &ah, qp_num, qkey })
     }
 
-    /// Sends to the server, which does not get it.
+    /// Sends a datagram that does not reach the server.
     #[track_caller]
     fn is_dropped(&mut self, qp_num: u32, qkey: u32) {
         let before = self.env.fabric.counters().datagrams_dropped;
@@ -91,7 +91,7 @@ fn what_nobody_wants_is_lost() {
     talk.env.host.set_link(true);
     talk.is_dropped(qp_num, qkey + 1);
     talk.is_dropped(qp_num + 100, qkey);
-    // One that fits is still taken.
+    // A datagram that fits is still received.
     talk.send(9, qp_num, qkey).unwrap();
     talk.env.fabric.advance_by(SECOND);
     assert_eq!(one(&mut talk.server.recv_cq).map(|done| done.wr_id), Some(1));
@@ -125,7 +125,7 @@ fn posts_are_checked() {
         assert_eq!(talk.send(1, qp_num, qkey), Ok(()), "{sent}");
     }
     assert_eq!(talk.send(1, qp_num, qkey), Err(Errno::ENOMEM));
-    // In its error state it flushes; without its QP there is nothing to post to.
+    // In the error state work requests are flushed. A destroyed QP takes none.
     talk.env.server.disconnect(talk.server_id).unwrap();
     talk.server.qp.post_recv(4, &talk.there, 0..100).unwrap();
     assert_eq!(one(&mut talk.server.recv_cq).map(|done| done.status), Some(WcStatus::WR_FLUSH_ERR));
@@ -155,7 +155,7 @@ fn address_handles_are_checked() {
     assert_eq!(create(AhAttr { port_num: 2, ..path }), Err(Errno::EINVAL));
     let grh = path.grh.map(|grh| GlobalRoute { sgid_index: 2, ..grh });
     assert_eq!(create(AhAttr { grh, ..path }), Err(Errno::EINVAL));
-    // No header is there, and no datagram was.
+    // The memory holds no header, and no datagram was received.
     let from = |src_qp, offset| {
         let completion = Completion { src_qp, ..Completion::default() };
         talk.server.pd.create_ah_from(&completion, &talk.there, offset).map(drop)

@@ -89,7 +89,7 @@ fn behaviour_27_the_server_goes_before_the_client_reads() {
     env.fabric.advance_by(SECOND);
     env.client.next(env.cc).is(c, CmEvent::ConnectError, -1).carries(196, &[]);
     assert_eq!(c_qp.qp.state(), Ok(QpState::Err));
-    // The REJECTED makes the channel readable, and is swallowed.
+    // The REJECTED makes the channel readable, but is swallowed.
     let before = env.fabric.counters().swallowed;
     assert_eq!(env.client.fetch(env.cc), None);
     assert_eq!(env.fabric.counters().swallowed, before + 1);
@@ -107,7 +107,7 @@ fn lab_of(flavour: Flavour) -> Env {
 
 fn nobody_there(flavour: Flavour, interval: Duration) {
     let mut env = lab_of(flavour);
-    // Its link address is known, and no RDMA device is behind it.
+    // The link address is known, but there is no RDMA device behind it.
     let other = env.fabric.host(&[]);
     other.add_plain_addr(ip("10.0.0.99"));
     let c = env.client.resolved(env.cc, "10.0.0.99:7");
@@ -160,7 +160,7 @@ fn never_read(flavour: Flavour, _interval: Duration) {
     env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
     env.client.establish(c).unwrap();
     env.server.quiet(env.cs, SECOND * 100);
-    // Half open: only the client thinks that it is connected.
+    // Half open: only the client is connected.
     env.client.disconnect(c).unwrap();
     env.client.next(env.cc).is(c, CmEvent::Disconnected, -110);
 }
@@ -224,7 +224,8 @@ fn full_backlog(flavour: Flavour, interval: Duration) {
     let (second, waited) = env.server.next_timed(env.cs);
     assert_eq!(second.kind, CmEvent::ConnectRequest);
     assert_eq!(waited.as_millis(), (interval - SECOND).as_millis());
-    // It was read at once, so the third, which tried right after it, found room too or waits for its next try.
+    // The request was read at once. So the third, which was sent again right after it, found room or waits for its
+    // next attempt.
     let (third, waited) = env.server.next_timed(env.cs);
     assert_eq!(third.kind, CmEvent::ConnectRequest);
     assert!(waited <= interval, "{waited:?}");
@@ -367,7 +368,7 @@ fn a_server_uses_a_qp_number_again() {
     env.client.next(env.cc).is(c1, CmEvent::ConnectResponse, 0);
     env.client.establish(c1).unwrap();
     server.next(cs).is(s1, CmEvent::Established, 0);
-    // The second answer is stale at the client, which tells both connections of the server.
+    // The second answer is stale at the client, which causes an event for both connections of the server.
     let (_, s2) = connected(&mut env, &mut server, 9);
     let mut seen = [server.next(cs), server.next(cs)];
     seen.sort_by_key(|event| event.kind.code());
@@ -383,7 +384,7 @@ fn a_qp_number_is_free_once_its_connection_is_over() {
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let param = env.cp();
     let answer = env.cp();
-    // Refused, and its id still there.
+    // Rejected; the id still exists.
     let refused = env.client.resolved(env.cc, "10.0.0.2:7");
     env.client.connect(refused, param, &[]).unwrap();
     let s = env.server.requested(env.cs, listener);
@@ -397,7 +398,7 @@ fn a_qp_number_is_free_once_its_connection_is_over() {
         env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
         env.client.establish(c).unwrap();
         env.server.next(env.cs).is(s, CmEvent::Established, 0);
-        // In time wait on both sides, and their ids still there.
+        // In time wait on both sides; the ids still exist.
         env.client.disconnect(c).unwrap();
         env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
         env.server.disconnect(s).unwrap();

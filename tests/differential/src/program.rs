@@ -419,7 +419,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The steps in groups: within one nothing is waited for.
+    /// The steps in groups. The steps of a group are made without waiting in between.
     #[must_use]
     pub fn groups(&self) -> Vec<&[Step]> {
         self.steps.chunk_by(|_, next| next.races).collect()

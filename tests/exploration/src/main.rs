@@ -7,7 +7,7 @@ use cmid_exploration::connections::{self, Connections};
 use cmid_exploration::memory::{self, Memory};
 use cmid_exploration::{Report, search};
 
-/// Visits every state of small worlds around the real core, and says how many there are and what was found.
+/// Visits every state of small worlds around the real core. Prints their number and the findings.
 #[derive(Parser)]
 struct Args {
     /// Worlds with wider bounds too.

@@ -44,7 +44,7 @@ struct World {
     ids: Vec<IdKey>,
     channels: Vec<ChannelKey>,
     groups: Vec<GroupKey>,
-    /// Calls that are to be answered, once or more often, by either core.
+    /// Calls for either core to answer, once or more often.
     tokens: Vec<Token>,
     released: Vec<Released>,
 }
@@ -205,13 +205,13 @@ impl World {
         say(|| format!("core {at}: {raw:?} on {on}: {admission:?}"));
         remember(&mut self.ids, id);
         if !matches!(admission, Ok(cmid_proto::Admission::Known | cmid_proto::Admission::Child(_))) {
-            // A late one may tell that a migration is done.
+            // A late event may show that a migration is done.
             let moved = admission == Ok(cmid_proto::Admission::Late) && side.core.device_channel(id) == Some(on);
             assert!(
                 side.core.activity() == activity || (moved && line != Some(on)),
                 "{raw:?} was not admitted, and is news"
             );
-            // A request that nobody can answer brings an id, which is destroyed.
+            // A request that cannot be answered brings an id, which is destroyed.
             let more = side.core.ids() - before;
             assert!(more == 0 || side.core.state(id) == Some(State::Destroying), "{raw:?} was not admitted");
         }
@@ -238,7 +238,7 @@ impl World {
         let (owner, ack_token) = self.sides[at].ack_tokens.remove(which);
         let ack_token = self.given_to_the_other(at, ack_token);
         let side = &mut self.sides[at];
-        // An id of which the device had told something may turn out never to have been made.
+        // An id with events may turn out never to have been created.
         let is_owed = side.core.state(owner).is_some() && !side.waived.contains(&owner);
         let before = (!is_owed).then(|| side.core.clone());
         assert_eq!(side.core.ack(ack_token).is_ok(), is_owed, "an ack token of {owner}");

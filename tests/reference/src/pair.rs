@@ -222,7 +222,7 @@ impl Pair {
         }
     }
 
-    /// Time passes: to what is due next, or some of it, and both cores look.
+    /// Advances time by some span or to the next timer. Both drives then make a turn.
     fn pass(&mut self, input: &mut Input<'_>) {
         match input.below(4) {
             0 => self.fabric.advance_by(Duration::from_micros(5)),

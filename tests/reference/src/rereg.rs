@@ -53,7 +53,7 @@ struct Member {
 struct Flight {
     /// The key that it names.
     lkey: u32,
-    /// Where the poll copies what has arrived.
+    /// The memory that the poll copies received data to.
     memory: u32,
 }
 
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// Copies what has arrived for the oldest work request, wherever that is.
+    /// Copies the data received for the oldest work request to its memory.
     fn poll(&mut self) {
         let Some(Flight { memory, lkey }) = self.flights.pop_front() else { return };
         say(|| format!("a poll writes to memory {memory}"));

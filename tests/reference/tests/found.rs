@@ -45,8 +45,8 @@ fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_m
     assert_eq!(core.channel(listener), Some(channel));
 }
 
-/// `ops`: a listener whose device had gone and that was moved, and that then could not be destroyed, was put into
-/// synchronous mode on the shared channel that it had been moved to.
+/// `ops`: a listener without its device was migrated and could not be destroyed. It was then put into synchronous
+/// mode on the shared channel that it had been migrated to.
 #[test]
 fn a_listener_that_was_moved_after_its_device_had_gone_has_no_channel_of_its_own() {
     let mut core = Core::new(Limits::SINGLE);

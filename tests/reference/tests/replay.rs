@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use cmid_reference::TARGETS;
 
-/// Committed corpora are minimised: `cargo xtask fuzz` says how.
+/// Committed corpora are minimised: see `cargo xtask fuzz`.
 const MOST_FILES: usize = 300;
 const LARGEST_FILE: u64 = 4096;
 

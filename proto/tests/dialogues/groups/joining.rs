@@ -121,7 +121,7 @@ fn an_event_of_no_membership_of_the_id_is_late() {
         assert_eq!(fixture.says_on(channel, event), Admission::Late);
     }
     fixture.no_event(channel);
-    // Nothing else is about a membership.
+    // A group is ignored on an event of any other type.
     let event = RawEvent { group: Some(group), ..raw(two, CmEvent::AddrChange, 0) };
     assert_eq!(fixture.says_on(channel, event), Admission::Known);
     assert_eq!(fixture.sees(channel, two, cm(CmEvent::AddrChange)).group, None);

@@ -1,4 +1,4 @@
-//! Leaving a group: whose acks are waited for, and what else may be in the way.
+//! Leaving a group: which acks a leave waits for, and which other requests conflict with it.
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, Request, RequestKind, State, Time};
 
@@ -44,7 +44,7 @@ fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
         fixture.asks(id, leave(one)).unwrap();
         assert!(fixture.core.waits_for_acks(id, RequestKind::Leave));
         fixture.no_call();
-        // Until then it is a membership still, and cannot be left twice.
+        // Until then the membership exists, but cannot be left again.
         fixture.refuses(id, leave(one), RefuseReason::NoSuchGroup(one));
         fixture.refuses(id, join(1), RefuseReason::AlreadyMember(at(1)));
         fixture.acks(lost);
@@ -158,7 +158,7 @@ fn a_leave_that_waits_for_acks_does_not_wait_for_those_of_a_migration() {
         fixture.acks(joined);
         let (token, _) = fixture.takes_call("leave_multicast");
         if moves {
-            // They come while the leave is under way.
+            // The acks for the migration arrive while the leave is under way.
             fixture.acks(own);
             fixture.no_call();
             assert_eq!(fixture.answers(token, OK), None);

@@ -28,7 +28,7 @@ fn leave(group: GroupKey) -> Request<'static> {
     Request::Leave { group }
 }
 
-/// An id for datagrams that has a device.
+/// An id for datagrams that is bound to a device.
 fn bound(fixture: &mut CoreFixture, on: Option<ChannelKey>) -> IdKey {
     let id = fixture.id_for(PortSpace::Udp, on);
     fixture.does(id, BIND);
@@ -46,7 +46,7 @@ fn says(fixture: &mut CoreFixture, id: IdKey, group: GroupKey, kind: CmEvent, st
     fixture.says_on(device_channel, RawEvent { group: Some(group), ..raw(id, kind, status) })
 }
 
-/// A member, told so, with nothing owed.
+/// Joins a group. The join event is taken and acked.
 fn member(fixture: &mut CoreFixture, on: ChannelKey, id: IdKey, last: u8) -> GroupKey {
     let group = begins(fixture, id, last, Time::NEVER);
     assert_eq!(says(fixture, id, group, JOINED, 0), Admission::Known);

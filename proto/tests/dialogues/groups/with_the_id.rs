@@ -1,4 +1,4 @@
-//! What becomes of memberships when their id moves, is destroyed, or loses its device.
+//! Memberships of an id that is migrated, is destroyed, or loses its device.
 
 use cmid_proto::{
     Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, Refused, Request, RequestKind, State, Time,
@@ -45,7 +45,7 @@ fn a_destroy_waits_for_the_acks_of_groups_too_and_takes_them_along() {
         says(&mut fixture, id, group, JOINED, 0);
     }
     let [first, second] = [(); 2].map(|()| fixture.expect_event(channel, id, cm(JOINED)));
-    // A leave that waits has no end of its own any more.
+    // The end of a waiting leave is not reported after a destroy.
     fixture.asks(id, leave(one)).unwrap();
     fixture.asks(id, Request::Destroy).unwrap();
     assert_eq!(fixture.core.poll_timeout(), None, "no join will be answered");
@@ -76,7 +76,7 @@ fn a_removed_device_ends_every_join_and_only_a_destroy_helps() {
         assert_eq!(says(&mut fixture, id, group, JOINED, 0), Admission::Late);
         fixture.refuses(id, leave(group), RefuseReason::DeviceGone);
     }
-    // The leave that waited goes on, and says what the device says.
+    // The waiting leave continues, and ends with the result of the device.
     fixture.acks(first);
     fixture.expect_call("leave_multicast", Err(Errno::ENXIO));
     fixture.sees(channel, id, cm(CmEvent::DeviceRemoval));
@@ -118,7 +118,7 @@ fn a_listener_and_an_id_that_has_failed_are_members_still() {
     fixture.asks(id, TO_SYNC).unwrap();
     fixture.no_call();
     fixture.acks(held);
-    // The listener moves without the device; the leave is not held up by it.
+    // The listener migrates without a call to the device, so its migration does not delay the leave.
     fixture.expect_call("leave_multicast", OK);
     let device_channel = fixture.core.channel(id).unwrap();
     fixture.sees(device_channel, id, EventKind::Migrated);

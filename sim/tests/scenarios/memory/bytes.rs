@@ -44,7 +44,7 @@ fn slices_are_there_while_nothing_else_can_write() {
     assert_eq!((s.recv_cq.poll(&mut one), c.send_cq.poll(&mut one)), (Ok(1), Ok(1)));
     assert_eq!(to.slice().unwrap()[..], [5; 8]);
     assert_eq!(from.slice_mut().unwrap()[..], [5; 8]);
-    // What a peer may write to, or may be lent so that it may, is not.
+    // No slice is given of memory that a peer may write to, directly or through a window.
     let bindable = Access::LOCAL_WRITE | Access::MW_BIND;
     for (access, expected) in [
         (RW, Err(Errno::EACCES)),

@@ -1,4 +1,4 @@
-//! What calls are made and refused, without faults (`semantics` 10.2, 10.3, 10.5; behaviours 80 to 82).
+//! Which calls are made and which are refused, without faults (`semantics` 10.2, 10.3, 10.5; behaviours 80 to 82).
 
 use cmid_sim::memory::Step;
 
@@ -57,7 +57,7 @@ fn a_domain_is_busy_while_something_belongs_to_it() {
     drop((mr, window));
     fixture.one.dealloc().unwrap();
     assert_eq!((fixture.one.state(), fixture.one.users_at_device()), (cmid_sim::PdState::Gone, None));
-    // Handles of it are stale.
+    // Other handles of the domain are stale.
     let stale = fixture.one.clone();
     refused(stale.dealloc().unwrap_err(), RefuseReason::Gone);
     let (buffer, error) = stale.register([5], RW).unwrap_err();
@@ -75,7 +75,7 @@ fn qps_and_address_handles_belong_to_a_domain() {
     let ah = c.pd.create_ah(&path).unwrap();
     assert_eq!((c.pd.users(), c.pd.users_at_device()), (2, Some(2)));
     drop(ah);
-    // The handle of a QP is not the QP.
+    // To drop the handle of a QP does not destroy the QP.
     drop(c.qp);
     assert_eq!((c.pd.users(), c.pd.users_at_device()), (1, Some(1)));
     refused(c.pd.dealloc().unwrap_err(), RefuseReason::InUse(1));
@@ -226,7 +226,7 @@ fn the_lock_limit_is_a_typed_error_and_leaks_nothing() {
     let (buffer, error) = fixture.one.register(vec![0; 4097], RW).unwrap_err();
     assert_eq!((buffer.len(), error), (4097, Error::Register(Errno::ENOMEM)));
     fixture.users([1, 0]);
-    // The fallback needs both at the same time.
+    // The fallback needs both registrations at the same time.
     let mut mr = mr;
     let ended = mr.reregister(Change::default().to_buffer(vec![0; 8192]), ANEW);
     let text = "registering anew, ibv_reg_mr: ENOMEM; the old registration is valid";

@@ -1,4 +1,5 @@
-//! Random calls, faults and traffic: the books agree at every step, and nothing is freed under the device's hands.
+//! Random calls, faults and traffic: the counts of the device and of the machines agree at every step, and no memory
+//! is freed while the device uses it.
 
 use cmid_sim::{Change, Completion, Left, Mw, Remote, ReregFault};
 
@@ -131,7 +132,7 @@ impl Chaos {
     fn fault(&mut self) {
         let host = &self.env.host;
         let errno = self.dice.of(&[Errno::EIO, Errno::ENOMEM, Errno::EINTR, Errno::EINVAL, Errno::EOPNOTSUPP]);
-        // Whatever a driver says, it may have done the worst. But one that cannot do a thing has not done it.
+        // After any error the driver may have done anything, except that EOPNOTSUPP means that nothing was done.
         let left = match errno {
             Errno::EOPNOTSUPP => Left::Old,
             _ => self.dice.of(&[Left::Old, Left::New, Left::Neither]),
@@ -148,7 +149,7 @@ impl Chaos {
         }
     }
 
-    /// Now and then a QP is destroyed, and seldom the device goes.
+    /// Destroys a QP from time to time, and rarely removes the device.
     fn lose(&mut self) -> String {
         match self.dice.roll(40) {
             0 => {
@@ -173,7 +174,7 @@ impl Chaos {
         log
     }
 
-    /// Polls until nothing is left.
+    /// Polls until no completion is left.
     fn drain(&mut self) {
         while !self.poll().is_empty() {}
     }
@@ -193,8 +194,8 @@ impl Chaos {
         format!("{posted:?}")
     }
 
-    /// The device counts what the machines count. Where a region is unusable that was to move to another domain, they
-    /// may count that one too.
+    /// Asserts that the counts of the device and of the machines agree. The machines may count one more for each
+    /// unusable region that was to move to another domain.
     #[track_caller]
     fn check(&self) {
         let counters = self.env.fabric.counters();
@@ -209,19 +210,19 @@ impl Chaos {
         assert!(surplus <= unusable + self.dropped_unusable, "{:?}", self.log);
     }
 
-    /// Everything goes, and nothing is left.
+    /// Ends everything and asserts that nothing is left.
     fn end(mut self) -> Vec<String> {
         self.mrs.clear();
         let windows_first = self.dice.roll(2) == 0;
         if windows_first {
             self.mws.clear();
         }
-        // They may be off their ids already.
+        // The QPs may be detached from their ids already.
         let _: Result<(), Errno> = self.env.client.device.destroy_qp(self.pair.client);
         let _: Result<(), Errno> = self.env.server.device.destroy_qp(self.pair.new);
         self.mws.clear();
         self.drain();
-        // Faults that still wait find their calls.
+        // These calls use up the remaining faults.
         for _ in 0..200 {
             drop(self.pds[0].register(vec![0], RW));
             drop(self.pds[0].alloc_mw());
@@ -249,7 +250,7 @@ fn run(seed: u64) -> Vec<String> {
 #[test]
 fn the_books_agree_whatever_happens() {
     let logs: Vec<String> = (0..200).flat_map(run).collect();
-    // It went through everything that matters.
+    // The runs covered each case that matters.
     for seen in [
         "Ok(InPlace)",
         "Ok(Anew)",

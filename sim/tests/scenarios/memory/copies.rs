@@ -5,7 +5,7 @@ use cmid_sim::{Completion, Cq, Remote, WcStatus};
 use super::*;
 use crate::common::{Pair, SECOND};
 
-/// The completions stay whatever happens to the QP, and the memory of a device that is gone can be deregistered.
+/// Completions outlive their QP, and the memory of a removed device can be deregistered.
 fn connected() -> (Env, Pair) {
     let config = Config {
         copy_at_poll: true,
@@ -32,7 +32,7 @@ fn bytes(mr: &Mr) -> [u8; 8] {
     bytes
 }
 
-/// A message to the server, which has arrived and is not polled.
+/// A message to the server that has arrived and is not polled.
 fn received(env: &Env, pair: &mut Pair) -> Mr {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let from = c.pd.register([7; 8], RW).unwrap();
@@ -50,7 +50,7 @@ fn what_has_arrived_is_in_memory_when_it_is_polled() {
     assert_eq!(bytes(&to), [0; 8]);
     assert_eq!(poll(&mut pair.server_qp.recv_cq).byte_len, 8);
     assert_eq!(bytes(&to), [7; 8]);
-    // A read likewise; a write of the peer is the device's own.
+    // The same for a read. A write of the peer is done by the device, without a poll.
     let c = &mut pair.client_qp;
     let into = c.pd.register([0; 8], RW).unwrap();
     let remote = Remote { addr: to.addr(), rkey: to.rkey() };
@@ -110,7 +110,7 @@ fn memory_is_not_given_back_before_the_poll_when_the_qp_is_destroyed() {
     assert_eq!(returned(to).buffer, [7; 8]);
 }
 
-/// One that is dropped is freed when it can be, with its device gone too.
+/// Dropped memory is freed as soon as possible, also after the removal of its device.
 #[test]
 fn dropped_memory_is_freed_after_the_poll() {
     let (env, mut pair) = connected();

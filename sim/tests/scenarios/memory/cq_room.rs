@@ -28,12 +28,12 @@ fn a_cq_that_would_overrun_is_refused() {
     let pd = env.client.device.alloc_pd(first).unwrap();
     let [mut shared, large] = [8, 14].map(|depth| env.client.device.create_cq(first, depth).unwrap());
     let small = env.client.device.create_cq(first, 5).unwrap();
-    // Each half counts.
+    // The send queue and the receive queue each count.
     assert_eq!(create(&env, first, &pd, [&small, &large]).map(drop), Err(Errno::EOVERFLOW));
     assert_eq!(create(&env, first, &pd, [&large, &small]).map(drop), Ok(()));
     assert_eq!(large.room().check(9).unwrap_err().to_string(), OVERRUN);
     env.client.device.destroy_qp(first).unwrap();
-    // Both halves together, and several QPs; what is refused reserves nothing.
+    // Both queues on one CQ, and several QPs. A refused QP reserves nothing.
     let qp = create(&env, first, &pd, [&shared, &shared]).unwrap();
     assert_eq!(create(&env, second, &pd, [&large, &shared]).map(drop), Err(Errno::EOVERFLOW));
     reserved(&large, 0);

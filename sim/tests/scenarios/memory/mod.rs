@@ -18,7 +18,7 @@ use cmid_sim::{Access, Config, Mr, Pd, Rereg, Reregistered};
 
 use crate::common::Env;
 
-/// What a peer may do, too.
+/// Rights that include those of a peer.
 const RW: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
@@ -40,7 +40,7 @@ impl MemoryFixture {
         MemoryFixture { env, id, one, two }
     }
 
-    /// With a device that can re-register everything.
+    /// A device that can re-register everything.
     fn able() -> MemoryFixture {
         MemoryFixture::new(Config { rereg: Rereg::All, ..Config::default() })
     }
@@ -49,7 +49,7 @@ impl MemoryFixture {
         self.one.register(vec![1; 100], RW).unwrap()
     }
 
-    /// What the machines count for both domains is this, and the device says the same.
+    /// Asserts the number of users of both domains, in the machines and at the device.
     #[track_caller]
     fn users(&self, expected: [u32; 2]) {
         let pds = [&self.one, &self.two];
@@ -65,14 +65,14 @@ fn refused(error: Error, reason: RefuseReason) {
     assert_eq!(refused.reason, reason);
 }
 
-/// The re-registration failed; returns what came back.
+/// Asserts that the re-registration failed; returns the buffer that came back.
 #[track_caller]
 fn failed(ended: Reregistered, text: &str) -> Option<Vec<u8>> {
     assert_eq!(ended.result.unwrap_err().to_string(), text);
     ended.buffer
 }
 
-/// Takes an MR down that may be in whatever state.
+/// Deregisters an MR in any state.
 #[track_caller]
 fn returned(mr: Mr) -> memory::Returned<Vec<u8>> {
     mr.deregister().map_err(|(mr, error)| (mr.state(), error)).unwrap()

@@ -1,4 +1,4 @@
-//! What each outcome of a re-registration leaves (`semantics` 10.4 and 10.6), and of the fallback.
+//! The effects of each outcome of a re-registration (`semantics` 10.4 and 10.6), and of the fallback.
 
 use cmid_sim::memory::{Code, Failure, Step};
 use cmid_sim::{Change, Left, ReregFault, Way};
@@ -15,7 +15,7 @@ fn all(fixture: &MemoryFixture) -> Change {
     Change::default().to_buffer(vec![2; 50]).to_pd(fixture.two.clone()).to_access(Access::LOCAL_WRITE)
 }
 
-/// Re-registers everything while that fault waits; returns what came back.
+/// Re-registers everything with this fault; returns the buffer that came back.
 #[track_caller]
 fn struck(
     fixture: &MemoryFixture,
@@ -44,13 +44,14 @@ fn where_no_driver_was_asked_the_new_buffer_comes_back() {
         assert_eq!((mr.addr(), mr.lkey(), mr.access()), before);
         fixture.users([1, 0]);
         assert_eq!(fixture.env.fabric.pages_kept_from_fork(), 1);
-        // It was the fault of that one call.
+        // The fault struck only that call.
         assert_eq!(mr.reregister(all(&fixture), Policy::default()).result, Ok(Way::InPlace));
         fixture.users([0, 1]);
     }
 }
 
-/// What the driver has made of the new buffer nobody knows, whatever it says: it is kept until nothing is registered.
+/// After a call of the driver it is unknown, whatever the result, how the new buffer is used. It is kept until
+/// nothing is registered.
 #[test]
 fn where_a_driver_was_asked_the_new_buffer_is_kept() {
     let believed = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
@@ -66,18 +67,18 @@ fn where_a_driver_was_asked_the_new_buffer_is_kept() {
             assert_eq!((mr.addr(), mr.len(), mr.lkey(), mr.access()), before);
             assert_eq!(mr.state(), MrState::Registered);
             fixture.users([1, 0]);
-            // There is room for one.
+            // Only one such buffer is kept.
             for policy in [policy, ANEW] {
                 let again = mr.reregister(Change::default().to_buffer([3; 30]), policy);
                 assert_eq!(again.buffer, Some(vec![3; 30]));
                 refused(again.result.unwrap_err(), RefuseReason::InDoubt);
             }
-            // What does not move it can be had, where something is left of it.
+            // A change without a buffer is possible if a registration is left.
             let change = Change::default().to_access(Access::LOCAL_WRITE).to_pd(fixture.two.clone());
             let moved = mr.reregister(change, policy);
             assert_eq!((moved.result.is_ok(), moved.buffer), (left != Left::Neither, None));
             fixture.users(if left == Left::Neither { [1, 0] } else { [0, 1] });
-            // Ending that fails keeps both.
+            // A deregistration that fails keeps both.
             fixture.env.host.fail_next_deregistration(Errno::EBUSY);
             let (mr, _) = mr.deregister().unwrap_err();
             assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
@@ -86,7 +87,7 @@ fn where_a_driver_was_asked_the_new_buffer_is_kept() {
     }
 }
 
-/// The fallback moves a region with a buffer in doubt, and keeps that one.
+/// The fallback moves a region with a buffer in doubt and keeps that buffer.
 #[test]
 fn a_region_in_doubt_that_is_registered_anew_keeps_the_other_buffer() {
     let fixture = forked();
@@ -109,7 +110,7 @@ fn after_do_fork_old_the_new_one_is_valid() {
     assert_eq!(struck(&fixture, &mut mr, fault, Code::DoForkOld, IO, Valid::New), Some(vec![1; 100]));
     assert_eq!((mr.state(), mr.len(), mr.access()), (MrState::Registered, 50, Some(Access::LOCAL_WRITE)));
     fixture.users([0, 1]);
-    // The old page stays kept from children, for nobody.
+    // The old page is still kept from children, without a use.
     assert_eq!(fixture.env.fabric.pages_kept_from_fork(), 2);
     assert_eq!(returned(mr).buffer, [2; 50]);
     assert_eq!(fixture.env.fabric.pages_kept_from_fork(), 1);
@@ -128,7 +129,7 @@ fn where_neither_is_valid_both_buffers_and_domains_are_kept() {
             assert_eq!(struck(&fixture, &mut mr, fault, code, IO, Valid::Neither), None);
             assert_eq!((mr.state(), mr.access()), (MrState::Unusable, None));
             assert_eq!((mr.lkey(), mr.rkey(), mr.pd().is_none()), (0, 0, true));
-            // The machines cannot know which domain it is, and keep both.
+            // The machines cannot know the domain of the registration, and keep both.
             let pds = [&fixture.one, &fixture.two];
             assert_eq!(pds.map(Pd::users), [1, 1]);
             assert_eq!(pds.map(Pd::users_at_device), [Some(1), Some(0)]);
@@ -150,14 +151,14 @@ fn a_driver_that_mixes_up_domains_leaves_one_busy() {
     let fault = ReregFault::Cmd { errno: IO, left: Left::NeitherAndPdSwitched };
     struck(&fixture, &mut mr, fault, Code::Cmd, IO, Valid::Neither);
     returned(mr);
-    // What the machines count is right; the device counts on.
+    // The machines count correctly; the device still counts a user.
     assert_eq!((fixture.one.users(), fixture.one.users_at_device()), (0, Some(1)));
     assert_eq!(fixture.one.dealloc(), Err(Error::Dealloc(Errno::EBUSY)));
     assert_eq!(fixture.one.state(), cmid_sim::PdState::Live);
     fixture.two.dealloc().unwrap();
 }
 
-/// But not where it costs memory: see `where_a_driver_was_asked_the_new_buffer_is_kept`.
+/// Except where memory is at stake: see `where_a_driver_was_asked_the_new_buffer_is_kept`.
 #[test]
 fn a_driver_that_checks_first_is_believed() {
     let policy = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
@@ -166,7 +167,7 @@ fn a_driver_that_checks_first_is_believed() {
         let mut mr = fixture.mr();
         fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno: IO, left });
         let ended = mr.reregister(all(&fixture), policy);
-        // If it does not check first, the region is taken for what it is not, and nothing worse.
+        // If the driver does not check first, the state of the region is wrong, but no memory is at risk.
         assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EIO; the old registration is valid"), None);
         assert_eq!((mr.state(), mr.access()), (MrState::Registered, Some(RW)));
         let moved = mr.reregister(Change::default().to_access(Access::empty()), policy).result;
@@ -209,7 +210,7 @@ fn a_fallback_that_fails_leaves_the_old_one() {
     let text = "registering anew, ibv_reg_mr: ENOMEM; the old registration is valid";
     assert_eq!(failed(ended, text), Some(vec![2; 50]));
     fixture.users([1, 0]);
-    // The old one does not go: the new one is undone.
+    // The deregistration of the old one is refused, so the new one is undone.
     fixture.env.host.fail_next_deregistration(Errno::EBUSY);
     let ended = mr.reregister(all(&fixture), ANEW);
     let text = "registered anew, ibv_dereg_mr of the old one: EBUSY; the old registration is valid";
@@ -229,7 +230,7 @@ fn a_fallback_that_gets_stuck_keeps_both_until_both_are_gone() {
         assert!(ended.result.is_err());
         assert_eq!((ended.buffer, mr.state()), (None, MrState::Unusable));
         fixture.users([1, 1]);
-        // The end needs two calls, and each may fail.
+        // The deregistration needs two calls, and each may fail.
         fixture.env.host.fail_next_deregistration(Errno::EBUSY);
         let (mr, _) = mr.deregister().unwrap_err();
         fixture.users([1, 1]);

@@ -15,7 +15,7 @@ fn smaller(mr: &mut Mr) -> Reregistered {
     mr.reregister(Change::default().to_buffer([9]).to_access(RW), ANEW)
 }
 
-/// Refused both ways, with everything given back.
+/// Asserts that a change and a deregistration are refused and that everything comes back.
 #[track_caller]
 fn pinned(mut mr: Mr) -> Mr {
     let ended = smaller(&mut mr);
@@ -38,7 +38,7 @@ fn poll(cq: &mut Cq, count: usize) {
     assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(count));
 }
 
-/// As many users at the device as in the machine.
+/// Asserts that the machine and the device count this many users.
 #[track_caller]
 fn users(pd: &Pd, expected: u32) {
     assert_eq!((pd.users(), pd.users_at_device()), (expected, Some(expected)));
@@ -79,7 +79,7 @@ fn each_work_request_by_itself() {
     let here = pinned(here);
     assert_eq!(c.send_cq.poll(&mut one), Ok(1));
     free(here);
-    // The peer's memory is not pinned by it.
+    // The work requests do not pin the peer's memory.
     free(there);
 }
 
@@ -129,7 +129,7 @@ fn what_is_copied_or_empty_does_not_pin() {
     there.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [[1; 8], [2; 8], [1; 8], [0; 8]].concat()[..]);
 
-    // One byte more is fetched, and what is read has to arrive somewhere.
+    // More than the inline limit is fetched from the region, and a read writes to it: both pin.
     let (sent, read) = (c.pd.register([3; 9], RW).unwrap(), c.pd.register([3; 8], RW).unwrap());
     c.qp.post_write(9, &sent, 0..9, remote).unwrap();
     c.qp.post_read(10, &read, 0..8, Remote { addr: there.addr(), rkey: there.rkey() }).unwrap();
@@ -185,7 +185,7 @@ fn the_completions_of_a_destroyed_qp_pin_while_they_are_there() {
         c.qp.post_send(3, &from, 0..8).unwrap();
         env.fabric.advance_by(SECOND);
         env.server.device.destroy_qp(pair.new).unwrap();
-        // What has not completed never will.
+        // A work request that has not completed never will.
         free(never);
         if outlive {
             to = pinned(to);
@@ -232,7 +232,7 @@ fn a_dropped_region_is_deregistered_when_its_last_pin_goes() {
     drop((here, there));
     users(&c.pd, 2);
     users(&s.pd, 2);
-    // It is as good as before for the device, which may be in the middle of it.
+    // The device may be using the region, which is still registered.
     env.fabric.advance_by(SECOND);
     poll(&mut c.send_cq, 1);
     users(&c.pd, 1);
@@ -257,7 +257,7 @@ fn a_dropped_region_that_the_device_keeps_is_tried_again() {
     env.host.fail_next_deregistration(Errno::EBUSY);
     drop(here);
     users(&c.pd, 2);
-    // Whatever ends gives it another chance.
+    // The next end of an object retries the deregistration.
     drop(c.pd.alloc_mw().unwrap());
     users(&c.pd, 1);
 }
@@ -293,7 +293,7 @@ fn whoever_comes_by_ends_what_only_a_passing_failure_has_left() {
     users(&pd, 0);
 }
 
-/// Beside a region that lives.
+/// The same beside a live region.
 fn park_again(pd: &cmid_sim::Pd, host: &cmid_sim::Host) {
     let here = pd.register([1; 8], RW).unwrap();
     host.fail_next_deregistration(Errno::EBUSY);

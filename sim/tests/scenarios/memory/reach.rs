@@ -1,4 +1,4 @@
-//! What a re-registration does to who reaches the memory: checked when a work request is carried out.
+//! Effects of a re-registration on access to memory. Rights are checked when a work request is carried out.
 
 use cmid_sim::{Change, Completion, Cq, QpState, Remote, Way, WcStatus};
 
@@ -37,7 +37,7 @@ impl Link {
         assert!(ended.result.is_ok(), "{ended:?}");
     }
 
-    /// An RDMA read, and how it ends.
+    /// Makes an RDMA read; returns its status.
     fn reads(&mut self, remote: Remote) -> WcStatus {
         self.pair.client_qp.qp.post_read(1, &self.here, 0..16, remote).unwrap();
         self.env.fabric.advance_by(SECOND);
@@ -50,7 +50,7 @@ impl Link {
         status(&mut self.pair.client_qp.send_cq)
     }
 
-    /// A send to a receive in the server's region: how it ends for the sender and for the receiver.
+    /// Sends into the server's region; returns the status of the sender and of the receiver.
     fn sends(&mut self) -> [WcStatus; 2] {
         let Pair { client_qp, server_qp, .. } = &mut self.pair;
         server_qp.qp.post_recv(3, &self.there, 0..16).unwrap();
@@ -104,11 +104,11 @@ fn in_another_domain_it_is_out_of_reach_of_the_qp() {
     let mut link = Link::new(Rereg::PdAccess);
     link.change(Change::default().to_pd(another(&link)));
     assert_eq!(link.reads(link.remote()), WcStatus::REM_ACCESS_ERR);
-    // Nor can it be posted.
+    // The region cannot be posted either.
     let mut link = Link::new(Rereg::PdAccess);
     link.change(Change::default().to_pd(another(&link)));
     assert_eq!(link.pair.server_qp.qp.post_recv(3, &link.there, 0..16), Err(Errno::EINVAL));
-    // And back again.
+    // Back in its own domain it can be reached.
     let mut link = Link::new(Rereg::PdAccess);
     let own = link.there.pd().unwrap();
     link.change(Change::default().to_pd(another(&link)));
@@ -133,7 +133,7 @@ fn a_read_needs_local_write_where_it_puts_its_bytes() {
     let remote = link.remote();
     link.here = link.pair.client_qp.pd.register([1; 16], Access::REMOTE_READ).unwrap();
     assert_eq!(link.pair.client_qp.qp.post_read(1, &link.here, 0..16, remote), Err(Errno::EINVAL));
-    // A write only takes from it.
+    // A write only reads from the region.
     assert_eq!(link.writes(remote), WcStatus::SUCCESS);
 }
 

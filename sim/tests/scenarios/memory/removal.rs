@@ -1,4 +1,4 @@
-//! What is left of memory when its device is removed.
+//! Effects of a device removal on memory.
 
 use cmid_sim::{Change, PdState};
 
@@ -15,7 +15,7 @@ fn a_region_without_its_device_is_of_no_use_and_cannot_be_deregistered() {
     refused(ended.result.unwrap_err(), RefuseReason::DeviceGone);
     let (mr, error) = mr.deregister().unwrap_err();
     assert_eq!(error.to_string(), "ibv_dereg_mr: EIO; the MR can only be deregistered");
-    // The bytes are the program's own all the time.
+    // The program can access the bytes all the time.
     let mut bytes = [0; 2];
     mr.write(0, &[4]).unwrap();
     mr.read(0, &mut bytes).unwrap();
@@ -80,7 +80,7 @@ fn another_device_knows_nothing_of_the_one_before() {
     assert_eq!(stale.map(drop), Err(Errno::ENODEV));
 }
 
-/// A poll may write to it.
+/// A poll may write to the memory.
 #[test]
 fn traffic_pins_after_the_device_is_gone_too() {
     for destroyed in [false, true] {

@@ -1,4 +1,4 @@
-//! The QP that a window was bound through: only its peer may use the window, and the window keeps it.
+//! The QP that a window was bound through: only its peer may use the window, and the QP exists as long as the window.
 
 use cmid_proto::CmEvent;
 use cmid_sim::{Caps, QpState, Remote, WcStatus};
@@ -23,7 +23,7 @@ fn only_the_peer_of_the_qp_that_it_was_bound_through_may_use_it() {
     }
 }
 
-/// Another connection to the listener, whose server has its QP in the same domain as that of the first.
+/// A second connection to the listener. Its server QP is in the same domain as that of the first.
 fn second_of(env: &mut Env, first: &Pair) -> (Equipment, Equipment, IdKey) {
     let client = env.client.resolved(env.cc, "10.0.0.2:7");
     let c = env.client.qp(client);
@@ -60,7 +60,7 @@ fn a_window_keeps_the_qp_that_it_was_bound_through() {
         s.qp.post_recv(3, &posted, 0..8).unwrap();
         env.server.device.destroy_qp(pair.new).unwrap();
         assert_eq!(env.server.device.destroy_qp(pair.new), Err(Errno::EINVAL), "it is off its id");
-        // In the error state, with everything flushed, but there.
+        // The QP is in the error state, with everything flushed, but it still exists.
         assert_eq!((s.qp.state(), s.pd.users(), s.pd.users_at_device()), (Ok(QpState::Err), 4, Some(4)));
         assert_eq!(ended(&env, &mut s.recv_cq), (WcStatus::WR_FLUSH_ERR, 128));
         drop(posted);
@@ -122,7 +122,7 @@ fn a_qp_without_id_and_handle_goes_with_its_window() {
     env.server.destroy(pair.new).unwrap();
     drop(s.qp);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
-    // Its peer gets at nothing any more.
+    // The peer of the QP can no longer reach any memory.
     let c = &mut pair.client_qp;
     let here = c.pd.register([0; 8], RW).unwrap();
     c.qp.post_read(3, &here, 0..8, Remote { addr: mr.addr(), rkey: mw.rkey() }).unwrap();

@@ -38,11 +38,11 @@ fn behaviour_83_a_bound_window_holds_region_and_domain() {
     let mut mw = s.pd.alloc_mw().unwrap();
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
     s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
-    // In flight, it pins the region.
+    // A bind in flight pins the region.
     let (mr, error) = mr.deregister().unwrap_err();
     refused(error, RefuseReason::InFlight);
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
-    // Bound, it makes the device keep it.
+    // A bound window makes the device keep the region.
     let (mr, error) = mr.deregister().unwrap_err();
     assert_eq!(error.to_string(), "ibv_dereg_mr: EINVAL; the old registration is valid");
     assert_eq!(mr.state(), MrState::Registered);
@@ -67,14 +67,15 @@ fn a_peer_reaches_what_the_window_shows() {
     let mut bytes = [0; 8];
     here.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [8, 9, 10, 11, 12, 13, 14, 15]);
-    // Rights are its own.
+    // The window has its own rights.
     c.qp.post_write(3, &here, 0..8, Remote { addr: mr.addr() + 8, rkey: mw.rkey() }).unwrap();
     assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
 }
 
 #[test]
 fn a_peer_reaches_nothing_else() {
-    // Beyond the window; by the key of before; through a window that is bound to nothing any more, or is gone.
+    // Cases: beyond the window; with the key from before the bind; through an invalidated window; through a
+    // deallocated one.
     for case in 0..4 {
         let (env, mut pair, mr) = connected(Rereg::None);
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
@@ -123,11 +124,11 @@ fn a_window_is_bound_again_after_it_was_invalidated() {
         assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
         assert_eq!(Some(&mw.rkey()), keys.last());
     }
-    // Bound to nothing, it holds nothing.
+    // An invalidated window does not hold the region.
     returned(mr);
 }
 
-/// How binding ends, and what it does to the QP.
+/// Asserts that a bind fails and that its QP enters the error state.
 #[track_caller]
 fn objects(env: &Env, s: &mut Equipment) {
     assert_eq!(ended(env, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
@@ -150,7 +151,7 @@ fn a_bind_needs_the_rights_that_it_lends() {
         assert_eq!(s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted), Err(Errno::EINVAL), "{access:?} {wanted:?}");
         returned(mr);
     }
-    // The rights that it has now count.
+    // The current rights of the region count.
     let mut mr = s.pd.register([0; 8], RW).unwrap();
     let ended_well = mr.reregister(cmid_sim::Change::default().to_access(RW | Access::MW_BIND), Policy::default());
     assert_eq!(ended_well.result, Ok(cmid_sim::Way::InPlace));
@@ -160,7 +161,7 @@ fn a_bind_needs_the_rights_that_it_lends() {
 
 #[test]
 fn the_device_checks_binds() {
-    // To nothing; and one that is bound.
+    // A bind of no bytes, and a bind of a window that is bound.
     for bound in [false, true] {
         let (env, mut pair, mr) = connected(Rereg::None);
         let s = &mut pair.server_qp;
@@ -171,7 +172,7 @@ fn the_device_checks_binds() {
         }
         s.qp.post_bind(2, &mut mw, &mr, 0..if bound { 8 } else { 0 }, Access::REMOTE_READ).unwrap();
         objects(&env, s);
-        // It is as it was before.
+        // The window is unchanged.
         let mr = mr.deregister();
         assert_eq!(mr.is_err(), bound);
     }
@@ -233,7 +234,7 @@ fn a_re_registration_does_not_look_at_windows() {
     let ended_well = mr.reregister(Change::default().to_buffer([0; 64]), Policy::default());
     assert_eq!(ended_well.result, Ok(cmid_sim::Way::InPlace));
     assert_eq!(env.fabric.counters().freed_in_use, 0);
-    // The window does not show memory that is the program's again.
+    // The window gives no access to memory that was returned to the program.
     let here = c.pd.register([0; 8], RW).unwrap();
     c.qp.post_read(2, &here, 0..8, Remote { addr, rkey: mw.rkey() }).unwrap();
     assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);

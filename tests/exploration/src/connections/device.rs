@@ -184,7 +184,7 @@ impl Device {
         self.channels.iter().map(|channel| channel.unread.len()).sum()
     }
 
-    /// Whether nothing is left.
+    /// Whether no id and no channel is left.
     pub(super) fn is_empty(&self) -> bool {
         self.ids.is_empty() && self.channels.is_empty()
     }

@@ -26,7 +26,7 @@ enum Word {
     Tag(i32),
 }
 
-/// Takes down what is hashed.
+/// Records the values that are hashed.
 #[derive(Default)]
 struct Words(Vec<Word>);
 
@@ -80,7 +80,7 @@ impl Hasher for Words {
     }
 }
 
-/// Hashes a core and what is around it.
+/// Hashes a core and its environment.
 pub(super) fn hash<H: Hasher>(core: &Core, environment: &impl Hash, into: &mut H) {
     let mut words = Words(Vec::with_capacity(1024));
     core.hash(&mut words);

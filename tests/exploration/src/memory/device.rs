@@ -86,7 +86,7 @@ impl Answer {
 }
 
 impl Device {
-    /// Makes a call, with the answer that is to be given.
+    /// Makes a call that returns `answer`.
     pub(super) fn call(
         &mut self,
         call: &Call<'_, Use, Memory, Handle>,

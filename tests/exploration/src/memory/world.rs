@@ -272,7 +272,7 @@ impl World {
         !self.device.all().flat_map(|it| &it.buffers).any(|&buffer| self.app.iter().any(|it| it.0 == buffer))
     }
 
-    /// Whether the domains count what the device has: never less; and no more where nothing is under way or uncertain.
+    /// Whether the domains count at least the uses at the device, and exactly these if every region is registered.
     pub(super) fn counts_agree(&self) -> bool {
         let settled = |region: &Option<Mr>| region.as_ref().is_none_or(|it| it.state() == MrState::Registered);
         let exact = self.regions.iter().all(settled);

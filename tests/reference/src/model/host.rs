@@ -190,8 +190,8 @@ impl Host {
             Call::OpenChannel { channel } => self.opening.remove(&channel),
             _ => call.id(),
         };
-        // Unless an event has told before, it moves now: at the end of its new channel even if it was to be delivered
-        // there.
+        // Unless an event has shown it before, the id moves now. It goes to the end of its new channel, even if it
+        // was to be delivered there.
         let arrives = match call {
             Call::Migrate { id, from, to } => {
                 let stays = self.core.channel(id) == Some(to) && self.core.device_channel(id) == Some(from);
@@ -294,9 +294,8 @@ impl Host {
             Err(fault) => panic!("{raw:?} on {on}, and that is called a fault: {fault}"),
         };
         say(|| format!("  {number}: {} of {id} on {on}: {admission:?}", event.kind));
-        // By the contract the outcome of a call comes before all else. A core that was promised that takes an event
-        // that is first for the newer word, and may be wrong. It is not so with a migration, of which an event can
-        // tell.
+        // By the contract, the outcome of a call comes before all else. A core that relies on this takes an earlier
+        // event as the newer information, and may be wrong. A migration is different: an event can show it.
         let is_early = |call: &Call| call.id() == Some(id) && !matches!(call, Call::Migrate { .. });
         if self.outstanding().any(is_early) {
             self.excused.insert(id);
@@ -322,7 +321,7 @@ impl Host {
                     status: event.status,
                     group: event.group,
                 });
-                // The same event tells that the peer does not answer and that its link address has changed.
+                // The same event type reports that the peer does not answer and that its link address has changed.
                 let connecting = matches!(
                     before,
                     Some(State::Connecting | State::Accepting | State::SidrReqSent | State::Responded)
@@ -345,8 +344,8 @@ impl Host {
         self.look();
     }
 
-    /// A migration has ended that took no call: of a listener, whose events may only have changed their order. It has
-    /// failed if the channel could not be opened meanwhile.
+    /// Handles the end of a migration without a call: that of a listener. The order of its events may have changed.
+    /// It has failed if the channel could not be opened meanwhile.
     pub(crate) fn moved_without_device(&mut self, id: IdKey) {
         if let Some((Request::Migrate { to: Some(to) }, _)) = self.asked.get(&id)
             && self.open.contains(to)

@@ -184,8 +184,8 @@ impl Requests {
         self.deadlines.iter().filter(open).copied().collect()
     }
 
-    /// An id was to be moved. If it was, what was open in synchronous mode ends by event; if not, what has passed
-    /// meanwhile has ended by result.
+    /// Handles the end of an id's migration. If it succeeded, requests of synchronous mode end by event. If it
+    /// failed, those with a deadline that passed meanwhile have ended by result.
     pub(crate) fn moved(&mut self, id: IdKey, done: bool) {
         if done {
             let all = self.deadlines.iter_mut().chain(&mut self.passed);
@@ -202,7 +202,7 @@ impl Requests {
         at.map(|at| self.passed.swap_remove(at));
     }
 
-    /// Takes what is open of an id that goes to another core, and what is said of it in events that go along.
+    /// Takes out the open requests of an id that is released, and its passed deadlines with undelivered events.
     pub(crate) fn release(&mut self, id: IdKey) -> Travelling {
         assert!(!self.called.contains_key(&id), "{id} is released while a call is under way");
         let (deadlines, left) = self.deadlines.drain(..).partition(|deadline| deadline.id == id);

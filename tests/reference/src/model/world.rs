@@ -51,7 +51,7 @@ impl World {
             host.wake(&self.kernel);
             host.compare(&self.kernel);
         }
-        // Whoever was not there to hear it has to look for itself.
+        // A host that was not woken has to look for itself.
         self.kernel.wakes.clear();
     }
 
@@ -194,7 +194,8 @@ impl World {
                 assert!(unread == 0 || !wanted, "{unread} events on {channel} and no read is requested");
             }
             for id in host.core.id_keys() {
-                // Only what listens has a channel of its own at the device; requests to it are on it too.
+                // Only an id that has listened has its own channel at the device. The ids of its requests are on it
+                // too.
                 let (home, line) = (host.core.channel(id), host.core.device_channel(id));
                 let apart = line.is_some_and(|line| host.core.is_private(line)) || host.unmoved.contains(&id);
                 assert!(home == line || apart, "{id} is at {home:?} and the device has it at {line:?}");

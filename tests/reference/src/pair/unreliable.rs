@@ -1,4 +1,4 @@
-//! A layer over the simulator's device that may deliver an event twice, and out of order, and whose reads may fail.
+//! A layer over the simulator's device. It may deliver an event twice or out of order, and its reads may fail.
 
 use std::collections::VecDeque;
 
