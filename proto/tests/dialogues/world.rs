@@ -12,7 +12,7 @@ use crate::fixture::raw;
 
 /// A request that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SidrReqReceived {
+enum OpenRequest {
     Create,
     Call,
     Migrate,
@@ -28,7 +28,7 @@ pub(crate) const GROUPS: [SocketAddr; 2] = [
 
 #[derive(Default)]
 struct Known {
-    open: Vec<SidrReqReceived>,
+    open: Vec<OpenRequest>,
     /// The device has not created the id yet.
     creating: bool,
     /// The numbers of the events that the core has read and not delivered, in order.
@@ -154,7 +154,7 @@ impl World {
         let space = if self.number % 3 == 0 { PortSpace::Udp } else { PortSpace::Tcp };
         self.number += 1;
         if let Ok(id) = self.both(|core| core.create_id(on, space)) {
-            self.known.insert(id, Known { open: vec![SidrReqReceived::Create], creating: true, ..Known::default() });
+            self.known.insert(id, Known { open: vec![OpenRequest::Create], creating: true, ..Known::default() });
         }
     }
 
@@ -176,17 +176,17 @@ impl World {
             Request::AttachQp | Request::DetachQp | Request::GetRequest => {}
             // The core migrates a listener without a call.
             Request::Migrate { .. } if at_once => {}
-            Request::Migrate { .. } => known.open.push(SidrReqReceived::Migrate),
+            Request::Migrate { .. } => known.open.push(OpenRequest::Migrate),
             Request::Leave { group } => {
-                known.open.push(SidrReqReceived::Leave);
+                known.open.push(OpenRequest::Leave);
                 known.waiting.retain(|number| self.of_group.get(number) != Some(&group));
             }
             Request::Destroy | Request::DestroyNow => {
                 // A destroy ends all other requests.
-                known.open = vec![SidrReqReceived::Destroy];
+                known.open = vec![OpenRequest::Destroy];
                 known.waiting.clear();
             }
-            _ => known.open.push(SidrReqReceived::Call),
+            _ => known.open.push(OpenRequest::Call),
         }
         if let Request::DestroyNow = request {
             self.void.extend(self.ack_tokens.extract_if(.., |owed| owed.owner == id));
@@ -253,22 +253,22 @@ impl World {
         let gone = self.core.state(id).is_none();
         let known = self.known.get_mut(&id).unwrap_or_else(|| panic!("{id} ended and nobody knows it"));
         let asked = match call {
-            Call::CreateId { .. } => SidrReqReceived::Create,
-            Call::OpenChannel { .. } if known.open.contains(&SidrReqReceived::Create) => SidrReqReceived::Create,
+            Call::CreateId { .. } => OpenRequest::Create,
+            Call::OpenChannel { .. } if known.open.contains(&OpenRequest::Create) => OpenRequest::Create,
             // A listen opens a channel and migrates the id to it.
-            Call::OpenChannel { .. } | Call::Migrate { .. } if !known.open.contains(&SidrReqReceived::Migrate) => {
-                SidrReqReceived::Call
+            Call::OpenChannel { .. } | Call::Migrate { .. } if !known.open.contains(&OpenRequest::Migrate) => {
+                OpenRequest::Call
             }
-            Call::OpenChannel { .. } | Call::Migrate { .. } => SidrReqReceived::Migrate,
-            Call::Leave { .. } => SidrReqReceived::Leave,
-            Call::Destroy { .. } => SidrReqReceived::Destroy,
-            _ => SidrReqReceived::Call,
+            Call::OpenChannel { .. } | Call::Migrate { .. } => OpenRequest::Migrate,
+            Call::Leave { .. } => OpenRequest::Leave,
+            Call::Destroy { .. } => OpenRequest::Destroy,
+            _ => OpenRequest::Call,
         };
-        let take = |list: &mut Vec<SidrReqReceived>, asked| {
+        let take = |list: &mut Vec<OpenRequest>, asked| {
             list.iter().position(|&other| other == asked).map(|at| list.remove(at)).is_some()
         };
         // If a creation fails, the destroy that overtook it ends with it.
-        let ended = take(&mut known.open, asked) || (gone && take(&mut known.open, SidrReqReceived::Destroy));
+        let ended = take(&mut known.open, asked) || (gone && take(&mut known.open, OpenRequest::Destroy));
         assert!(ended, "{asked:?} on {id} ended twice");
         self.forget_if_gone(id);
     }
@@ -320,14 +320,14 @@ impl World {
         assert_eq!(event, twin);
         let owner = event.listener.unwrap_or(event.id);
         let known = self.known.get_mut(&owner).unwrap_or_else(|| panic!("{event:?} of an id that is gone"));
-        let take = |list: &mut Vec<SidrReqReceived>, asked| {
+        let take = |list: &mut Vec<OpenRequest>, asked| {
             let at = list.iter().position(|&other| other == asked);
             at.map(|at| list.remove(at)).unwrap_or_else(|| panic!("{asked:?} on {owner} ended twice"));
         };
         match event.kind {
-            EventKind::Migrated => take(&mut known.open, SidrReqReceived::Migrate),
-            EventKind::Destroyed => take(&mut known.open, SidrReqReceived::Destroy),
-            EventKind::Left => take(&mut known.open, SidrReqReceived::Leave),
+            EventKind::Migrated => take(&mut known.open, OpenRequest::Migrate),
+            EventKind::Destroyed => take(&mut known.open, OpenRequest::Destroy),
+            EventKind::Left => take(&mut known.open, OpenRequest::Leave),
             EventKind::DeadlinePassed(request_kind) => {
                 assert!(!self.removed.contains(&event.id), "{event:?} after the removal");
                 assert_eq!(event.group.is_some(), request_kind == RequestKind::Join);

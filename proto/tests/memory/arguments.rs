@@ -7,12 +7,12 @@ use cmid_proto::memory::{
 
 use crate::small::{Bytes, ELSEWHERE, KEYS, Region, Use, registering};
 
-type SidrReqReceived = Change<Use, Bytes>;
+type SmallChange = Change<Use, Bytes>;
 
 const LOCAL: Access = Access::LOCAL_WRITE;
 const NONE: Access = Access::empty();
 
-fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) -> Result<SidrReqReceived, RefuseReason> {
+fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) -> Result<SmallChange, RefuseReason> {
     let given = Change { buffer: buffer.clone(), pd: pd.clone(), access: Some(access) };
     Change::from_arguments(flags, buffer, pd, access).map_err(|(back, reason)| {
         assert_eq!(back, given);
@@ -50,13 +50,13 @@ fn of_the_arguments_only_those_count_that_a_flag_names() {
 
 #[test]
 fn a_change_takes_another_type_of_pd_or_comes_back() {
-    let change: SidrReqReceived = Change::default().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(LOCAL);
+    let change: SmallChange = Change::default().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(LOCAL);
     let (back, reason) = change.clone().try_map_pd(|_| Err::<u8, _>(RefuseReason::Gone)).unwrap_err();
     assert_eq!((back, reason), (change.clone(), RefuseReason::Gone));
     let mapped = change.try_map_pd(|pd| Ok::<_, RefuseReason>(pd.0)).unwrap();
     assert_eq!(mapped, Change { buffer: Some(Bytes(2)), pd: Some(1), access: Some(LOCAL) });
     // Without a PD there is nothing to convert.
-    let nothing: Change<u8, Bytes> = SidrReqReceived::default().try_map_pd(|_| Err(RefuseReason::Gone)).unwrap();
+    let nothing: Change<u8, Bytes> = SmallChange::default().try_map_pd(|_| Err(RefuseReason::Gone)).unwrap();
     assert_eq!(nothing, Change::default());
 }
 
@@ -86,7 +86,7 @@ fn a_registration_that_cannot_be_is_refused_and_the_memory_comes_back() {
 
 #[test]
 fn a_change_that_cannot_be_is_refused_and_comes_back() {
-    let ask = SidrReqReceived::default;
+    let ask = SmallChange::default;
     let cases = [
         (ask(), RefuseReason::NothingToChange),
         (ask().to_buffer(Bytes(0)), RefuseReason::Empty),
