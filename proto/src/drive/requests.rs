@@ -108,8 +108,8 @@ impl<D: Device> Drive<D> {
     /// CONNECT_RESPONSE (without one), REJECTED, UNREACHABLE or CONNECT_ERROR.
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 56 bytes of private data (180 for datagrams); failed with the device's
-    /// errno.
+    /// Refused in a wrong state or with more than 56 bytes of private data (180 for datagrams); failed with the
+    /// device's errno.
     pub fn connect(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
     }
@@ -127,7 +127,8 @@ impl<D: Device> Drive<D> {
     /// Rejects a connection request, or the reply to one (rdma_reject(3)). The id must then be destroyed.
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with the device's
+    /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with the
+    /// device's errno.
     /// errno.
     pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
         self.request(id, Request::Reject { reason: RejectReason::Consumer, private_data }, Time::NEVER).map(drop)

@@ -88,9 +88,8 @@ impl Core {
         is_short.then_some((*next, from, to))
     }
 
-    /// Handles the return of the migration that an accept begins with. If it has failed, the id returns to its state
-    /// before the accept, which can be tried again. If an event has ended the accept meanwhile, the accept call is
-    /// not made.
+    /// Handles the return of the migration that an accept begins with. If it has failed, the id returns to its previous
+    /// state, and the accept can be repeated. If an event has ended the accept meanwhile, the accept call is not made.
     pub(super) fn moved_to_accept(
         &mut self,
         key: IdKey,

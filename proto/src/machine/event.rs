@@ -175,7 +175,7 @@ impl Core {
         if is_over || self.wants_event(on) != Some(raw.id) {
             return Err(Fault::WrongChild { id: raw.id });
         }
-        // Its events will be delivered on the listener's channel.
+        // The child's events will be delivered on the same channel as the listener's.
         let (port_space, channel, verdict) = match self.ids.get(listener) {
             Some(id) => (id.port_space, id.channel, table::event_rule(id.state, EventColumn::ConnectRequest)),
             None => (crate::PortSpace::Tcp, on, EventRule::Late),

@@ -87,8 +87,8 @@ impl Core {
     }
 
     pub(super) fn join_begun(&mut self, key: IdKey, group: GroupKey, outcome: Outcome) -> Result<(), Failure> {
-        // An event before the outcome, or the deadline, has precedence over the outcome. Such a membership is kept
-        // until the application leaves it; librdmacm returns EADDRNOTAVAIL for that if it has no record of it.
+        // An event or a deadline before the outcome has precedence over it. Such a membership is kept until the
+        // application leaves it; that leave fails with EADDRNOTAVAIL if librdmacm has no record of the membership.
         let open = self.groups.get(group).is_some_and(|group| group.phase == GroupPhase::Joining);
         match outcome {
             Err(errno) if open => {

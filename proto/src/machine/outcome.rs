@@ -14,10 +14,10 @@ use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// Reports the outcome of a call. It must be reported before any event that came after the call was made. An
-    /// event or a deadline before the outcome has precedence over it. An event that is late because the call was made
-    /// stays late even if the call turns out to have failed. Returns `Some` if the outcome has ended a request; a
-    /// request that had to wait for acks ends by event instead.
+    /// Reports the outcome of a call. It must be reported before any event that came after the call was made. An event
+    /// or a deadline that the core got before the outcome has precedence over it. An event that is late because the
+    /// call was made stays late even if the call turns out to have failed. Returns `Some` if the outcome has ended a
+    /// request; a request that had to wait for acks ends by event instead.
     ///
     /// # Errors
     /// [`Fault`] if no such call is under way, or if the device could not close something.

@@ -108,9 +108,11 @@ impl Core {
         ended.map_or(Ok(()), |ended| ended.result)
     }
 
-    /// Creates an id on a channel and makes its call at once, see [`perform`](Core::perform) and [`create_id`](Core::create_id).
+    /// Creates an id on a channel and makes its call at once, see [`perform`](Core::perform) and
+    /// [`create_id`](Core::create_id).
     ///
-    /// `None`: there is another call to make, or the request would be refused. Nothing has changed and no call was made.
+    /// `None`: there is another call to make, or the request would be refused. Nothing has changed and no call was
+    /// made.
     ///
     /// # Errors
     /// The call was made and has failed.

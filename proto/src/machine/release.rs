@@ -1,4 +1,4 @@
-//! Release of an id from one core, and its adoption by another one on another thread.
+//! Release of an id from one core, and its adoption by another one, which may be on another thread.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -18,7 +18,8 @@ impl Core {
     /// Creates an id on a channel (rdma_create_id(3)); with `None`, in synchronous mode.
     ///
     /// # Errors
-    /// [`Refused::NoSuchChannel`], [`Refused::ChannelFailed`]; [`Refused::Full`] at the limit on ids or, in synchronous mode, on channels.
+    /// [`Refused::NoSuchChannel`], [`Refused::ChannelFailed`]; [`Refused::Full`] at the limit on ids or, in
+    /// synchronous mode, on channels.
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Refused> {
         if !self.has_room() {
             return Err(Refused::Full("ids"));
@@ -351,7 +352,7 @@ pub(super) fn one_call<'a>(now: Time, id: IdKey, request: &Request<'a>, deadline
     })
 }
 
-/// Whether a request gives the id a device when it succeeds.
+/// Whether a request gives the id a device when its call succeeds.
 #[inline(always)]
 pub(super) fn binds(request: &Request<'_>) -> bool {
     matches!(*request, Request::Bind { addr } if guard::names_a_device(addr))

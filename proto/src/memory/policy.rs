@@ -27,9 +27,9 @@ pub enum Fallback {
     /// No fallback: the request fails with EOPNOTSUPP, and the old registration is valid.
     #[default]
     None,
-    /// Makes a new registration with the change, then deregisters the old one. The keys change. If a step fails, it
-    /// is undone and the old registration stays. If undoing fails too, or if the state of the old registration is
-    /// unknown after its deregistration, both are kept and the region can only be deregistered.
+    /// Makes a new registration with the change, then deregisters the old one. The keys change. If a step fails, the
+    /// previous ones are undone and the old registration stays. If undoing fails too, or if the state of the old
+    /// registration is unknown after its deregistration, both are kept and the region can only be deregistered.
     Anew,
 }
 
