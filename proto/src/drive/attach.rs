@@ -1,4 +1,5 @@
-//! A QP is put on an id, or taken off it, with the device's data path, which the core does not know.
+//! Attaches and detaches a QP of an id. The device's data path, which the core does not know, creates and destroys
+//! the QP.
 
 use core::marker::PhantomData;
 
@@ -10,8 +11,8 @@ use crate::key::IdKey;
 use crate::request::Request;
 use crate::time::Time;
 
-/// The permission to create one QP for an id. A data path creates none without it, so that there is no QP on an id of which
-/// the core does not know. Only [`Drive::attach_qp`] has one to give, for as long as its closure runs:
+/// The permission to create one QP for an id. A data path requires it, so the core knows of every QP on an id. Only
+/// [`Drive::attach_qp`] creates one, valid while its closure runs:
 ///
 /// ```compile_fail
 /// # use cmid_proto::{Device, Drive, Error, IdKey};
@@ -21,7 +22,7 @@ use crate::time::Time;
 /// }
 /// ```
 ///
-/// Nobody else can make one:
+/// No other code can create one:
 ///
 /// ```compile_fail
 /// # use cmid_proto::{Attaching, IdKey};
@@ -40,14 +41,15 @@ impl Attaching<'_> {
         Attaching { id, during: PhantomData }
     }
 
-    /// For programs that use a device without a [`Drive`], as its tests do: where there is a core, it does not know of the QP.
+    /// Creates one for programs that use a device without a [`Drive`], such as its tests. A core, if there is one,
+    /// does not know of the QP.
     #[cfg(feature = "bare-device")]
     #[must_use]
     pub fn bare(id: IdKey) -> Self {
         Attaching::to(id)
     }
 
-    /// The id that the QP is for.
+    /// Returns the id that the QP is for.
     #[must_use]
     pub fn id(&self) -> IdKey {
         self.id
@@ -55,12 +57,12 @@ impl Attaching<'_> {
 }
 
 impl<D: Device> Drive<D> {
-    /// Puts a QP on an id: `create` makes it with the device's data path.
+    /// Attaches a QP to an id. `create` creates it with the device's data path.
     ///
     /// # Errors
-    /// Refused in a wrong state, without a device, if there is one, and with
-    /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once the peer knows a QP number of this id; failed with what `create` failed
-    /// with.
+    /// Refused in a wrong state, without a device, if the id has a QP already, and with
+    /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once the peer knows a QP number of this id;
+    /// failed with the errno of `create`.
     pub fn attach_qp<Q>(
         &mut self,
         id: IdKey,
@@ -73,13 +75,13 @@ impl<D: Device> Drive<D> {
         Ok(qp)
     }
 
-    /// Takes the QP off an id: `destroy` does so in the device's data path.
+    /// Detaches the QP of an id. `destroy` destroys it with the device's data path.
     ///
-    /// Drain the QP's CQs first: some providers remove the completions of a QP that is destroyed (`__mlx5_cq_clean`), others leave
-    /// them in the CQ, where they pin memory and take room until the CQ is polled empty.
+    /// Drain the QP's CQs first. Some providers remove the completions of a destroyed QP (`__mlx5_cq_clean`). Others
+    /// leave them in the CQ, where they pin memory and take room until the CQ is polled empty.
     ///
     /// # Errors
-    /// Refused if there is none; failed with what `destroy` failed with.
+    /// Refused if the id has no QP; failed with the errno of `destroy`.
     pub fn detach_qp(
         &mut self,
         id: IdKey,
@@ -90,7 +92,7 @@ impl<D: Device> Drive<D> {
         self.note_qp(id, false)
     }
 
-    /// Makes the request, which was found to be allowed. An observing device sees it as every request.
+    /// Makes the request, which was checked before. An observing device gets it as a step.
     fn note_qp(&mut self, id: IdKey, has_qp: bool) -> Result<(), Error> {
         if !D::OBSERVES {
             self.core.note_qp(id, has_qp);

@@ -1,4 +1,4 @@
-//! The loop that all drivers share, and a method per request. A driver adds only the waiting.
+//! The loop that all drivers share, with one method per request. A driver adds only the waiting.
 
 mod attach;
 mod requests;
@@ -26,19 +26,19 @@ pub use attach::Attaching;
 pub use step::{Step, StepRecord};
 pub use turn::{Next, Turn};
 
-/// How many faults are kept for [`Drive::next_fault`]; the core's counter counts on.
+/// The number of faults that are kept for [`Drive::next_fault`]. The core's counter counts all faults.
 const FAULTS_KEPT: usize = 64;
 
 /// A core and its device.
 ///
-/// Every method returns at once. Methods that make a request also make its device call; what the device reports of it
-/// later comes as an event.
+/// No method blocks. Methods that make a request also make its device call. What the device reports later is
+/// delivered as an event.
 #[derive(Debug)]
 pub struct Drive<D: Device> {
     core: Core,
     device: D,
     now: Cell<Time>,
-    /// The core's news that the application was told of.
+    /// The value of [`Core::activity`] that the application has seen.
     activity_seen: u64,
     faults: VecDeque<Fault>,
 }
@@ -49,16 +49,16 @@ impl<D: Device> Drop for Drive<D> {
     }
 }
 
-/// How a migration, a destruction or a leave goes on.
+/// The progress of a migration, a destruction or a leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {
-    /// It is done.
+    /// The request is done.
     Done,
-    /// Acks are owed; an event will tell when it is done.
+    /// Acks are owed; an event reports the end of the request.
     WhenAcked,
 }
 
-/// An id and its private channel between two drivers. To be given to [`Drive::adopt`]; dropping it destroys both.
+/// An id and its private channel between two drivers, for [`Drive::adopt`]. Dropping it destroys both.
 #[derive(Debug)]
 #[must_use = "dropping it destroys the id"]
 pub struct ReleasedId<H> {
@@ -67,25 +67,25 @@ pub struct ReleasedId<H> {
 }
 
 impl<H> ReleasedId<H> {
-    /// The state that the id is in.
+    /// Returns the state of the id.
     #[must_use]
     pub fn state(&self) -> State {
         self.released.state()
     }
 }
 
-/// Why an id was not taken in.
+/// The error of [`Drive::adopt`].
 #[derive(Debug, thiserror::Error)]
 #[error("not adopted: {error}")]
 pub struct AdoptError<H> {
-    /// What was wrong.
+    /// The reason.
     pub error: Error,
-    /// The id, if there was no room for it. `None`: the device failed, and the id is destroyed.
+    /// The id, if there was no room for it. `None` if the device failed; then the id is destroyed.
     pub released_id: Option<ReleasedId<H>>,
 }
 
 impl<D: Device> Drive<D> {
-    /// Nothing on a device.
+    /// Creates a driver with no ids or channels on `device`.
     #[must_use]
     pub fn new(device: D, limits: Limits) -> Self {
         let faults = VecDeque::with_capacity(FAULTS_KEPT);
@@ -94,36 +94,36 @@ impl<D: Device> Drive<D> {
         drive
     }
 
-    /// The core: states, counters, results of synchronous mode.
+    /// Returns the core: states, counters, results of synchronous mode.
     #[must_use]
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// The device: its data path, addresses, descriptors.
+    /// Returns the device: its data path, addresses, descriptors.
     #[must_use]
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// The device, for what changes it but is no business of the core (CQs, memory).
+    /// Returns the device, for changes that do not concern the core (CQs, memory).
     pub fn device_mut(&mut self) -> &mut D {
         &mut self.device
     }
 
-    /// Sets the time. Deadlines that have passed are acted on by the next [`turn`](Drive::turn).
+    /// Sets the time. The next [`turn`](Drive::turn) handles the deadlines that have passed.
     pub fn set_now(&mut self, now: Time) {
         self.advance(now);
     }
 
-    /// The time as it was set last, or as [`within`](Drive::within) has read it since.
+    /// Returns the time that was last set, or that [`within`](Drive::within) has read since.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now.get()
     }
 
-    /// The deadline that is `span` from the present time. A driver that waits has a clock, and reads it here; without one the
-    /// present time is [`now`](Drive::now).
+    /// Returns the deadline that is `span` from the present time. It reads the clock of the device first; if the device
+    /// has none, the present time is [`now`](Drive::now).
     #[must_use]
     pub fn within(&self, span: Duration) -> Time {
         if let Some(now) = self.device.clock() {
@@ -136,7 +136,7 @@ impl<D: Device> Drive<D> {
         self.now.set(self.now.get().max(now));
     }
 
-    /// The next event of a channel.
+    /// Returns the next event of a channel.
     #[inline(always)]
     pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
         let event = self.core.poll_event(on);
@@ -148,10 +148,10 @@ impl<D: Device> Drive<D> {
         event
     }
 
-    /// The application is done with an event; a migration, destruction or leave that waited for it is carried out.
+    /// Acknowledges an event. A migration, destruction or leave that waited for this ack is carried out.
     ///
     /// # Errors
-    /// [`AckError`] with the ack token again, if it is of another driver or its id is gone. Nothing has changed.
+    /// [`AckError`] with the ack token, if the token is of another driver or its id is gone. Nothing has changed.
     #[inline(always)]
     pub fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
         let (owner, group) = (ack_token.owner(), ack_token.group());
@@ -166,19 +166,19 @@ impl<D: Device> Drive<D> {
         Ok(())
     }
 
-    /// The next thing that the device did wrong, oldest first; the program can go on.
+    /// Returns the oldest fault of the device that is not returned yet. The program can go on after a fault.
     pub fn next_fault(&mut self) -> Option<Fault> {
         self.faults.pop_front()
     }
 
-    /// Says that a channel may have something to read. It stays so until a read finds nothing.
+    /// Reports that a channel may have something to read. It stays readable until a read finds nothing.
     pub fn readable(&mut self, channel: ChannelKey) {
         self.core.handle_readable(channel);
         self.record(Step::Readable { channel });
     }
 
-    /// Stops the reading of a channel, see [`Core::pause_channel`]. To stop new connections, pause the channel of their listener at the
-    /// device, [`Core::device_channel`].
+    /// Stops reading a channel, see [`Core::pause_channel`]. To stop new connections, pause the channel of their
+    /// listener at the device, [`Core::device_channel`].
     ///
     /// # Errors
     /// Refused if there is no such channel.
@@ -188,7 +188,7 @@ impl<D: Device> Drive<D> {
         Ok(result?)
     }
 
-    /// Reads a channel again, see [`Core::resume_channel`].
+    /// Resumes reading a channel, see [`Core::resume_channel`].
     ///
     /// # Errors
     /// Refused if there is no such channel.
@@ -221,7 +221,7 @@ impl<D: Device> Drive<D> {
 
     fn submit(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
         if !D::OBSERVES {
-            // Without a copy of the request.
+            // Avoids a copy of the request.
             return self.core.submit(self.now.get(), id, request, deadline);
         }
         let result = self.core.submit(self.now.get(), id, request, deadline);
@@ -229,7 +229,8 @@ impl<D: Device> Drive<D> {
         result
     }
 
-    /// Makes calls until the request about this has ended. Without a call it has ended already, or waits for an ack.
+    /// Makes calls until the request on `target` has ended. If there is no call, the request has ended already, or
+    /// waits for an ack.
     fn finish(&mut self, target: Target) -> Result<(), Error> {
         while let Some(ended) = self.make_call() {
             if let Some(ended) = ended
@@ -249,7 +250,8 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// Makes one call; `None` if there is none to make. Inside: the request that ended by it, if one did.
+    /// Makes one call; `None` if there is none to make. The inner value is the request that has ended with the call,
+    /// if one has.
     #[inline(never)]
     fn make_call(&mut self) -> Option<Option<Ended>> {
         let (token, call) = self.core.poll_call()?;
@@ -271,7 +273,7 @@ impl<D: Device> Drive<D> {
         Error::Failed(Failure { call, state: self.core.state(id).unwrap_or(State::Destroying), errno })
     }
 
-    /// Nothing at all for a device that does not listen.
+    /// Reports a step to an observing device. Compiles to nothing for other devices.
     #[inline(always)]
     fn record(&mut self, step: Step<'_>) {
         if D::OBSERVES {

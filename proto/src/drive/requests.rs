@@ -1,4 +1,4 @@
-//! A method per request: submits it, makes its call, and returns what the device said at once.
+//! One method per request. It submits the request, makes its call, and returns the result of the call.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -39,7 +39,7 @@ impl<D: Device> Drive<D> {
     /// Creates an id on a channel, or in synchronous mode (`None`).
     ///
     /// # Errors
-    /// Refused at the limits and for a channel that is not there; failed with the device's errno.
+    /// Refused at the limits and for a channel that does not exist; failed with the device's errno.
     #[inline]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
         if !D::OBSERVES
@@ -70,8 +70,9 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::Bind { addr }, Time::NEVER).map(drop)
     }
 
-    /// Starts to resolve an address; ADDR_RESOLVED or ADDR_ERROR follows (rdma_resolve_addr(3)). The kernel is given seven
-    /// eighths of the time until the deadline: its ADDR_ERROR allows another try, the core's own deadline does not.
+    /// Starts to resolve an address; ADDR_RESOLVED or ADDR_ERROR follows (rdma_resolve_addr(3)). The kernel's timeout
+    /// is seven eighths of the time until the deadline: after its ADDR_ERROR the request can be repeated, after the
+    /// core's own deadline it cannot.
     ///
     /// # Errors
     /// Refused in a wrong state; failed with `ENETUNREACH`, `EADDRNOTAVAIL`, `ENODEV`, ...
@@ -96,37 +97,38 @@ impl<D: Device> Drive<D> {
     /// Listens for connection requests; CONNECT_REQUEST follows for each (rdma_listen(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state, and where the id has no channel of its own yet: at the limit on channels, and while events of
-    /// the id are not acked. Failed with `EADDRINUSE`, ...; or, where that channel could not be opened or the id not moved
-    /// there, with `EMFILE`, ...
+    /// Refused in a wrong state. An id without a channel of its own is also refused at the limit on channels, and
+    /// while its events are not acked. Failed with `EADDRINUSE`, ...; with `EMFILE`, ..., if the id's own channel
+    /// cannot be opened or the id cannot be migrated to it.
     pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
         self.request(id, Request::Listen { backlog }, Time::NEVER).map(drop)
     }
 
-    /// Sends a connection request; ESTABLISHED (with a QP on the id), CONNECT_RESPONSE (without), REJECTED, UNREACHABLE
-    /// or CONNECT_ERROR follows (rdma_connect(3)).
+    /// Sends a connection request (rdma_connect(3)). One of these events follows: ESTABLISHED (with a QP on the id),
+    /// CONNECT_RESPONSE (without one), REJECTED, UNREACHABLE or CONNECT_ERROR.
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 56 bytes of private data (180 for datagrams); failed with the device's
-    /// errno.
+    /// Refused in a wrong state or with more than 56 bytes of private data (180 for datagrams); failed with the
+    /// device's errno.
     pub fn connect(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
     }
 
-    /// Accepts a connection request; ESTABLISHED follows, for datagrams nothing (rdma_accept(3)). An id on its listener's channel is
-    /// migrated off it first.
+    /// Accepts a connection request; ESTABLISHED follows, except for datagrams (rdma_accept(3)). An id on its
+    /// listener's channel is first migrated off it.
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL` if the
-    /// peer has gone. If it is the migration that failed, the request can be accepted again.
+    /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL`
+    /// if the peer has gone. If the migration failed, the accept can be repeated.
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
     }
 
-    /// Turns a connection request, or the answer to one, down (rdma_reject(3)). The id is then to be destroyed.
+    /// Rejects a connection request, or the reply to one (rdma_reject(3)). The id must then be destroyed.
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with the device's
+    /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with the
+    /// device's errno.
     /// errno.
     pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
         self.request(id, Request::Reject { reason: RejectReason::Consumer, private_data }, Time::NEVER).map(drop)
@@ -148,28 +150,29 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::Establish, Time::NEVER).map(drop)
     }
 
-    /// Ends a connection, or answers its end; DISCONNECTED follows unless the peer was first (rdma_disconnect(3)).
+    /// Ends a connection, or confirms its end by the peer; DISCONNECTED follows unless the peer disconnected first
+    /// (rdma_disconnect(3)).
     ///
     /// # Errors
-    /// Refused where there is nothing to end; failed with the device's errno.
+    /// Refused if there is no connection to end; failed with the device's errno.
     pub fn disconnect(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Disconnect, deadline).map(drop)
     }
 
-    /// Ends a connection and goes on until no packet of it can arrive any more: DISCONNECTED, then TIMEWAIT_EXIT and
-    /// [`State::Closed`](crate::State::Closed); or at the deadline, which is told by event. What the connection used may
-    /// then be used again, whatever the peer does.
+    /// Ends a connection so that no packet of it can arrive any more: DISCONNECTED, then TIMEWAIT_EXIT and
+    /// [`State::Closed`](crate::State::Closed); or an event at the deadline. The memory of the connection may then be
+    /// reused, whatever the peer does.
     ///
-    /// Where both sides disconnect at the same moment the kernel reports no TIMEWAIT_EXIT unless one of them does it once
-    /// more (`cm_dreq_handler`); this does.
+    /// If both sides disconnect at the same moment, the kernel reports no TIMEWAIT_EXIT unless one of them
+    /// disconnects once more (`cm_dreq_handler`). A teardown does so.
     ///
     /// # Errors
-    /// Refused where there is nothing to end, and with `IsOver` for what is over already.
+    /// Refused if there is no connection to end; refused with `IsOver` if it has ended already.
     pub fn teardown(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Teardown, deadline).map(drop)
     }
 
-    /// Says that a message has come on the QP of an accepted id; ESTABLISHED follows (rdma_notify(3)).
+    /// Reports that a message has come on the QP of an accepted id; ESTABLISHED follows (rdma_notify(3)).
     ///
     /// # Errors
     /// Refused in a wrong state; failed with `EISCONN` if the peer's confirmation came meanwhile.
@@ -177,10 +180,10 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::Notify, Time::NEVER).map(drop)
     }
 
-    /// Synchronous mode: waits for the next request of a listener (rdma_get_request(3)).
-    /// [`Core::sync_event`](crate::Core::sync_event) then tells of it. The new id reports on the listener's channel until
-    /// it is migrated; with `None` it becomes synchronous itself, as in librdmacm. Until then what it reports is not read at
-    /// the limit on ids.
+    /// Synchronous mode: waits for the next request of a listener (rdma_get_request(3));
+    /// [`Core::sync_event`](crate::Core::sync_event) then returns the request. The events of the new id come on the
+    /// listener's channel until it is migrated; with `None` it becomes synchronous itself, as in librdmacm. Until
+    /// then its events are not read while the core is at the limit on ids.
     ///
     /// # Errors
     /// Refused in a wrong state or if the listener is not in synchronous mode.
@@ -188,12 +191,12 @@ impl<D: Device> Drive<D> {
         self.request(listener, Request::GetRequest, deadline).map(drop)
     }
 
-    /// Joins a multicast group; MULTICAST_JOIN or MULTICAST_ERROR follows with the key (rdma_join_multicast_ex(3)). With
-    /// `send_only` the QP is not attached.
+    /// Joins a multicast group; MULTICAST_JOIN or MULTICAST_ERROR with the returned key follows
+    /// (rdma_join_multicast_ex(3)). With `send_only` the QP is not attached.
     ///
     /// # Errors
-    /// Refused in a wrong state, for connected services, without a device, or for an address that the id is a member of;
-    /// failed with the device's errno.
+    /// Refused in a wrong state, for connected services, without a device, or if the id is a member of this address
+    /// already; failed with the device's errno.
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
         let result = self.core.join(self.now.get(), id, addr, send_only, deadline);
         self.record(Step::Join { id, addr, send_only, deadline, result });
@@ -202,11 +205,11 @@ impl<D: Device> Drive<D> {
         Ok(group)
     }
 
-    /// Leaves a multicast group (rdma_leave_multicast(3)). [`Progress::WhenAcked`]: events of it are not acked; a `Left`
-    /// event will tell.
+    /// Leaves a multicast group (rdma_leave_multicast(3)). [`Progress::WhenAcked`]: events of the group are not
+    /// acked, and a `Left` event follows.
     ///
     /// # Errors
-    /// Refused if there is no such membership; failed with the device's errno, and the membership is gone even so.
+    /// Refused if there is no such membership. Failed with the device's errno; the membership is gone nevertheless.
     pub fn leave(&mut self, id: IdKey, group: GroupKey) -> Result<Progress, Error> {
         self.request(id, Request::Leave { group }, Time::NEVER)?;
         // Another leave of the id may wait for acks.
@@ -216,13 +219,14 @@ impl<D: Device> Drive<D> {
     /// Sets an option (rdma_set_option(3)).
     ///
     /// # Errors
-    /// Refused in a state or for a service that the option is not for; failed with the device's errno.
+    /// Refused in a state or for a service that the option does not apply to; failed with the device's errno.
     pub fn set_option(&mut self, id: IdKey, option: CmOption) -> Result<(), Error> {
         self.request(id, Request::SetOption { option }, Time::NEVER).map(drop)
     }
 
-    /// Sets the options of enhanced connection establishment that the next connect or accept sends (rdma_set_local_ece(3)).
-    /// With a QP on the id, a connect sends the QP's own instead (`rdma_connect`, `ibv_query_ece`).
+    /// Sets the options of enhanced connection establishment that the next connect or accept sends
+    /// (rdma_set_local_ece(3)). With a QP on the id, a connect sends the options of the QP instead (`rdma_connect`,
+    /// `ibv_query_ece`).
     ///
     /// # Errors
     /// Refused in a wrong state, with a QP on the id, or for vendor 0; failed with the device's errno.
@@ -230,35 +234,35 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::SetEce { ece }, Time::NEVER).map(drop)
     }
 
-    /// What the peer told of enhanced connection establishment (rdma_get_remote_ece(3)).
+    /// Returns the peer's options of enhanced connection establishment (rdma_get_remote_ece(3)).
     ///
     /// # Errors
-    /// The device's.
+    /// The errno of the device.
     pub fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
         self.device.remote_ece(id)
     }
 
-    /// Moves an id, with its undelivered events, to another channel, or with `None` into synchronous mode
-    /// (rdma_migrate_id(3)). [`Progress::WhenAcked`]: a `Migrated` event will tell; until then the id is as it was.
+    /// Migrates an id, with its undelivered events, to another channel, or with `None` into synchronous mode
+    /// (rdma_migrate_id(3)). [`Progress::WhenAcked`]: a `Migrated` event follows; until then the id is unchanged.
     ///
     /// # Errors
-    /// Refused if the channel is not there; failed with the device's errno, and nothing has changed. A listener's migration
-    /// does not fail: the device has no part in it.
+    /// Refused if the channel does not exist. Failed with the device's errno; nothing has changed. The migration of a
+    /// listener does not fail, because it makes no device call.
     pub fn migrate(&mut self, id: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<Progress, Error> {
         self.request(id, Request::Migrate { to }, deadline)
     }
 
-    /// Destroys an id (rdma_destroy_id(3)). [`Progress::WhenAcked`]: a `Destroyed` event will tell.
+    /// Destroys an id (rdma_destroy_id(3)). [`Progress::WhenAcked`]: a `Destroyed` event follows.
     ///
     /// # Errors
-    /// Refused for an id that is gone or going; failed with the device's errno.
+    /// Refused for an id that is gone or being destroyed; failed with the device's errno.
     pub fn destroy(&mut self, id: IdKey, deadline: Time) -> Result<Progress, Error> {
         self.request(id, Request::Destroy, deadline)
     }
 
-    /// Destroys an id without the acks that are owed for it: one whose ack tokens are lost, as
-    /// [`Core::ids_with_owed_acks`](crate::Core::ids_with_owed_acks) shows. A destroy that waits for acks ends by it. Ack tokens
-    /// of the id that come later are refused.
+    /// Destroys an id without the acks that are owed for it, for example if its ack tokens are lost
+    /// ([`Core::ids_with_owed_acks`](crate::Core::ids_with_owed_acks)). It ends a destroy that waits for acks. Later
+    /// acks of the id are refused.
     ///
     /// # Errors
     /// Refused for an id that is gone; failed with the device's errno.
@@ -266,13 +270,13 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::DestroyNow, Time::NEVER).map(drop)
     }
 
-    /// Takes an id in synchronous mode out of this driver, to be adopted by another one, also on another thread. With a
-    /// listener goes its channel: ids of requests that are [on it](crate::Core::ids_awaiting_migrate) are migrated off it first, to where
-    /// their events are delivered.
+    /// Takes an id in synchronous mode out of this driver; another driver, also on another thread, can adopt it. A
+    /// listener's channel goes along. Ids of requests that are [on that channel](crate::Core::ids_awaiting_migrate)
+    /// are first migrated to the channels that deliver their events.
     ///
     /// # Errors
-    /// Refused if the id is not in synchronous mode or busy, or shares its channel. Of a listener also as the migration of such
-    /// an id.
+    /// Refused if the id is not in synchronous mode, is busy, or shares its channel. For a listener, also with the
+    /// errors of these migrations.
     pub fn release(&mut self, id: IdKey) -> Result<ReleasedId<D::Handle>, Error> {
         if let Err(Refused::Request { reason: RefuseReason::SharesChannel, .. }) = self.core.would_release(id) {
             self.migrate_off_channel_of(id)?;
@@ -290,7 +294,7 @@ impl<D: Device> Drive<D> {
         Ok(ReleasedId { released, handle: handle? })
     }
 
-    /// Migrates the ids of requests that are on a listener's channel to where their events are delivered.
+    /// Migrates the ids of requests off a listener's channel, to the channels that deliver their events.
     fn migrate_off_channel_of(&mut self, listener: IdKey) -> Result<(), Error> {
         let device_channel = self.core.device_channel(listener);
         let away: Vec<_> = device_channel
@@ -303,11 +307,12 @@ impl<D: Device> Drive<D> {
         Ok(())
     }
 
-    /// Takes in an id that another driver released: in synchronous mode, under a new key. Both drivers must count time
-    /// from the same epoch.
+    /// Takes in an id that another driver released: in synchronous mode, under a new key. Both drivers must count
+    /// time from the same epoch.
     ///
     /// # Errors
-    /// Refused at the limits, with the id again; failed, and the id destroyed, if its channel cannot be waited for.
+    /// Refused at the limits; the error contains the id. Failed if the driver cannot wait for the id's channel; the
+    /// id is destroyed.
     pub fn adopt(&mut self, released_id: ReleasedId<D::Handle>) -> Result<IdKey, AdoptError<D::Handle>> {
         let ReleasedId { released, handle } = released_id;
         let (id, channel) = match self.core.adopt(released) {
@@ -320,7 +325,7 @@ impl<D: Device> Drive<D> {
         self.record(Step::Adopt { id, channel, outcome });
         if let Err(errno) = outcome {
             let error = self.data_failure("adopt", id, errno);
-            // The device has nothing of it, so the core must not either: what it hands out here is dropped.
+            // The device has dropped the id, so the core removes it too.
             drop(self.core.release(id));
             return Err(AdoptError { error, released_id: None });
         }

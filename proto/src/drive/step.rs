@@ -1,4 +1,4 @@
-//! What a drive tells a device that listens: all that goes into the core, and what comes out.
+//! The steps that a drive reports to an observing device: all inputs of the core, and its results.
 
 use core::net::SocketAddr;
 
@@ -12,73 +12,73 @@ use crate::machine::{Admission, Core};
 use crate::request::{Acks, PortSpace, Request};
 use crate::time::Time;
 
-/// A step, as [`Device::observe`](crate::Device::observe) is told of it right after it was taken.
+/// A step, passed to [`Device::observe`](crate::Device::observe) right after it was made.
 #[derive(Debug)]
 pub struct StepRecord<'a> {
-    /// The time as the drive was last told.
+    /// The time of the drive.
     pub now: Time,
     /// The core after the step.
     pub core: &'a Core,
-    /// What was done.
+    /// The step.
     pub step: Step<'a>,
 }
 
-/// One call of a method of [`Core`] that changes it, and what it answered. A core that is given the same
-/// steps gives the same answers and comes to the same state.
+/// One call of a method of [`Core`] that changes it, and its result. A core that gets the same steps returns the same
+/// results and reaches the same state.
 ///
-/// What finds nothing (a poll that says `None`, a time-out when no deadline has passed) changes nothing and is not told.
+/// A call without effect is not reported: a poll that returns `None`, or a timeout when no deadline has passed.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// [`Core::new`]: the first step.
     Begin {
-        /// What the core may hold.
+        /// The limits of the core.
         limits: Limits,
     },
     /// [`Core::open_channel`].
     OpenChannel {
-        /// Who says that an event has been dealt with.
+        /// How events of the channel are acked.
         acks: Acks,
-        /// The answer.
+        /// The result.
         result: Result<ChannelKey, Refused>,
     },
     /// [`Core::close_channel`].
     CloseChannel {
-        /// Which.
+        /// The channel.
         channel: ChannelKey,
-        /// The answer.
+        /// The result.
         result: Result<(), Refused>,
     },
     /// [`Core::create_id`].
     CreateId {
-        /// Where its events are to go.
+        /// The channel that delivers its events; `None` for synchronous mode.
         channel: Option<ChannelKey>,
         /// Its port space.
         port_space: PortSpace,
-        /// The answer.
+        /// The result.
         result: Result<IdKey, Refused>,
     },
     /// [`Core::submit`], at [`StepRecord::now`].
     Submit {
-        /// On which id.
+        /// The id.
         id: IdKey,
-        /// What was asked.
+        /// The request.
         request: Request<'a>,
-        /// When it is to end.
+        /// The deadline of the request.
         deadline: Time,
-        /// The answer.
+        /// The result.
         result: Result<(), Refused>,
     },
     /// [`Core::join`], at [`StepRecord::now`].
     Join {
-        /// Which id.
+        /// The id.
         id: IdKey,
         /// The group's address.
         addr: SocketAddr,
-        /// Only to send.
+        /// Whether the membership is only for sending.
         send_only: bool,
-        /// When it is to end.
+        /// The deadline of the join.
         deadline: Time,
-        /// The answer.
+        /// The result.
         result: Result<GroupKey, Refused>,
     },
     /// [`Core::ack`].
@@ -87,108 +87,108 @@ pub enum Step<'a> {
         owner: IdKey,
         /// The ack token's [group](crate::AckToken::group).
         group: Option<GroupKey>,
-        /// The answer.
+        /// The result.
         result: Result<(), Refused>,
     },
     /// [`Core::poll_call`]. The call has not been made yet.
     Call {
-        /// What is to be done.
+        /// The call.
         call: &'a Call,
-        /// What goes with it.
+        /// The private data of the call.
         private_data: &'a [u8],
     },
-    /// [`Core::handle_outcome`], of the call that was told last.
+    /// [`Core::handle_outcome`], for the last [`Step::Call`].
     Outcome {
         /// The call.
         call: &'a Call,
-        /// What it returned.
+        /// The outcome.
         outcome: Outcome,
-        /// What the core takes for a fault.
+        /// The fault that the core returned, if any.
         fault: Option<Fault>,
     },
     /// [`Core::handle_readable`].
     Readable {
-        /// Which channel.
+        /// The channel.
         channel: ChannelKey,
     },
-    /// [`Core::poll_readable`], and [`Core::wants_event`] for the channel that it named.
+    /// [`Core::poll_readable`], and [`Core::wants_event`] for the channel that it returned.
     Look {
-        /// Which channel.
+        /// The channel.
         channel: ChannelKey,
-        /// The key for a child; `None` if no event is wanted.
+        /// The key for a child; `None` if the core takes no event.
         child: Option<IdKey>,
     },
     /// [`Core::handle_event`].
     Event {
         /// The channel that it was read from.
         channel: ChannelKey,
-        /// What was read; of private data at most [`PRIVATE_DATA_MAX`](crate::PRIVATE_DATA_MAX) bytes.
+        /// The event, with at most [`PRIVATE_DATA_MAX`](crate::PRIVATE_DATA_MAX) bytes of private data.
         event: RawEvent<&'a [u8]>,
-        /// The answer.
+        /// The result.
         result: Result<Admission, Fault>,
-        /// Whether [`Core::handle_readable`] for the same channel follows, which is no step of its own: the channel is read
-        /// on. Not where what is left makes it [readable again](crate::Device::LEVEL_TRIGGERED).
+        /// Whether [`Core::handle_readable`] for the same channel follows, which has no step of its own. False if
+        /// unread events make the channel [readable again](crate::Device::LEVEL_TRIGGERED).
         reads_on: bool,
     },
     /// [`Core::poll_child`].
     Child {
-        /// The id that gets its turn.
+        /// The id that is to be destroyed.
         id: IdKey,
     },
     /// [`Core::pause_channel`].
     PauseChannel {
-        /// Which channel.
+        /// The channel.
         channel: ChannelKey,
-        /// The answer.
+        /// The result.
         result: Result<(), Refused>,
     },
     /// [`Core::resume_channel`].
     ResumeChannel {
-        /// Which channel.
+        /// The channel.
         channel: ChannelKey,
-        /// The answer.
+        /// The result.
         result: Result<(), Refused>,
     },
-    /// Reading a channel failed: [`Core::handle_unreadable`].
+    /// [`Core::handle_unreadable`], after a failed read.
     Unreadable {
-        /// Which channel.
+        /// The channel.
         channel: ChannelKey,
-        /// Why.
+        /// The errno of the read.
         errno: Errno,
     },
     /// [`Core::wait_for_room`].
     WaitForRoom {
-        /// Which channel.
+        /// The channel.
         channel: ChannelKey,
     },
     /// [`Core::handle_timeout`], at [`StepRecord::now`].
     Timeout,
     /// [`Core::poll_event`].
     Deliver {
-        /// Of which channel.
+        /// The channel.
         channel: ChannelKey,
-        /// What the application sees.
+        /// The event as delivered to the application.
         event: &'a Event,
     },
-    /// [`Core::release`], and what the device said to it.
+    /// [`Core::release`], and the result of the device.
     Release {
-        /// Which id.
+        /// The id.
         id: IdKey,
-        /// Whether it is out of this drive; after [`Error::Fault`] it is, and is lost.
+        /// `Ok` if the id is out of this drive. After [`Error::Fault`] it is out too, and lost.
         result: Result<(), Error>,
     },
-    /// [`Core::adopt`], and what the device said to it. The core is told next to release it where the device failed. One that
-    /// the core refused is not told.
+    /// [`Core::adopt`], and the outcome of the device. If the device failed, [`Core::release`] of the id follows, which
+    /// has no step of its own. An adoption that the core refuses is not reported.
     Adopt {
         /// The id's new key.
         id: IdKey,
-        /// Its channel's.
+        /// The key of its channel.
         channel: ChannelKey,
-        /// What the device said.
+        /// The outcome of the device.
         outcome: Outcome,
     },
-    /// A turn is over, and the application has its turn.
+    /// The end of a turn; the application runs next.
     Yield,
-    /// The drive goes, with all that it has.
+    /// The end of the drive and of all its ids and channels.
     End,
 }

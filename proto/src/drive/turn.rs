@@ -9,50 +9,52 @@ use crate::machine::Read;
 use crate::private_data::PrivateData;
 use crate::time::Time;
 
-/// What is left to do after a turn.
+/// The work left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Turn {
-    /// Nothing: wait for a channel or for the next deadline.
+    /// No work: wait for a channel or for the next deadline.
     Idle,
-    /// The budget is used up, or a read failed and is to be tried again: turn again.
+    /// The budget is used up, or a read failed and is to be repeated: make another turn.
     More,
 }
 
-/// What a driver may do after [`Drive::run`].
+/// The next action of a driver after [`Drive::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Next {
-    /// The application has something to look at that it was not told of before: an event, the end of a synchronous request, or
-    /// a read that failed ([`Drive::next_fault`]). Do not sleep. Events that it leaves untaken are no reason to look again.
+    /// There is news for the application: a deliverable event, the end of a synchronous request, or a failed read
+    /// ([`Drive::next_fault`]). Do not block before the application has run. Untaken events alone are not reported
+    /// again.
     Deliver,
-    /// The budget is used up, or a read is to be tried again: let others run, then settle again.
+    /// The budget is used up, or a read is to be repeated: let other tasks run, then call [`Drive::run`] again.
     Again,
-    /// Sleep until a channel is readable or this deadline has come.
+    /// Block until a channel is readable or this deadline has come.
     Wait(Option<Time>),
 }
 
 impl<D: Device> Drive<D> {
-    /// Whether a turn would do something without waiting for anything.
+    /// Whether a turn has work now.
     #[must_use]
     #[inline]
     pub fn has_work(&self) -> bool {
         self.core.has_work() || self.is_due()
     }
 
-    /// The nearest deadline.
+    /// Returns the nearest deadline.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.core.poll_timeout().map(|(due, _)| due)
     }
 
-    /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable. A read that
-    /// fails counts against the budget as well, and so does an id that is destroyed after its listener.
+    /// Makes one turn of the loop: deadlines, calls, and at most `budget` events of the readable channels. A failed
+    /// read counts against the budget, and so does the destruction of a listener's child.
     pub fn turn(&mut self, budget: usize) -> Turn {
         if self.take_turn(budget, false) && self.core.has_work() { Turn::More } else { Turn::Idle }
     }
 
-    /// Returns false if nothing is left to do. `to_look`: ends once each channel was read, if an event can be delivered.
+    /// Makes a turn. Returns false if no work is left. With `to_look`, the turn ends when each channel was read once
+    /// and an event can be delivered.
     #[inline]
     pub(super) fn take_turn(&mut self, budget: usize, to_look: bool) -> bool {
         if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
@@ -66,7 +68,7 @@ impl<D: Device> Drive<D> {
         self.take_any_turn(budget, to_look)
     }
 
-    /// What the long path does after a read.
+    /// Does the rest of a long turn after a read.
     #[inline(never)]
     fn go_on(&mut self, read: Read, left: usize, to_look: bool) -> bool {
         let unreadable = match read {
@@ -95,7 +97,7 @@ impl<D: Device> Drive<D> {
         self.serve(budget, to_look, unread, None)
     }
 
-    /// The reads and the children of a turn.
+    /// Does the reads and the child destructions of a turn.
     #[inline(never)]
     fn serve(&mut self, mut left: usize, to_look: bool, mut unread: usize, mut unreadable: Option<ChannelKey>) -> bool {
         while left > 0 {
@@ -121,7 +123,7 @@ impl<D: Device> Drive<D> {
         true
     }
 
-    /// Makes the call for one of the ids that are to be destroyed after their listener; false if there is none.
+    /// Makes the call for one of the ids that are destroyed after their listener. Returns false if there is none.
     fn serve_child(&mut self) -> bool {
         let Some(id) = self.core.poll_child() else { return false };
         self.record(Step::Child { id });
@@ -129,13 +131,13 @@ impl<D: Device> Drive<D> {
         true
     }
 
-    /// One turn, and what to do next: the part of every driver's loop that is not waiting. Other than [`turn`](Drive::turn) it
-    /// ends as soon as the application has something to look at and each readable channel was read once: events are
-    /// delivered before a channel is read again.
+    /// Makes one turn and returns the next action: the part of every driver's loop that does not wait. Unlike
+    /// [`turn`](Drive::turn), it ends as soon as there is news for the application and each readable channel was read
+    /// once: events are delivered before a channel is read again.
     #[inline]
     pub fn run(&mut self, budget: usize) -> Next {
         let has_work = self.has_work();
-        // An observing device gets the end of each turn.
+        // An observing device gets a step at the end of each turn.
         if !D::OBSERVES && !has_work && self.activity_seen == self.core.activity() {
             return Next::Wait(self.next_timeout());
         }
@@ -157,7 +159,7 @@ impl<D: Device> Drive<D> {
         rest
     }
 
-    /// What to do now, without a turn.
+    /// Returns the next action without a turn.
     pub fn next_action(&self) -> Next {
         if self.activity_seen != self.core.activity() {
             Next::Deliver
@@ -168,9 +170,10 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// Reads a channel: one event. Where what is left there does not make it readable again, it is to be read on: now, as long
-    /// as no other channel is to be read, there is no call to make and `to_look` does not give the application its turn.
-    /// True: a read failed, and the channel is to be read again in the next turn.
+    /// Reads one event of a channel. If the rest would not make the channel readable again, the channel is read on:
+    /// at once if no other channel is to be read, no call is to be made, and the turn does not end because of
+    /// `to_look`; later otherwise. Returns true if a read failed and the channel is to be read again in the next
+    /// turn.
     #[inline]
     fn read(&mut self, channel: ChannelKey, left: &mut usize, to_look: bool) -> bool {
         loop {
@@ -182,7 +185,7 @@ impl<D: Device> Drive<D> {
             };
             match self.device.fetch(channel, child) {
                 Ok(Some(raw)) => {
-                    // It is borrowed from the device, which cannot hear of it then.
+                    // The event borrows from the device, so `observe` needs a copy.
                     let copied = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
                     let result = self.core.take_event(channel, &raw);
                     if let Some(copied) = copied {
@@ -199,7 +202,7 @@ impl<D: Device> Drive<D> {
                     }
                     let is_to_look = to_look && self.activity_seen != self.core.activity();
                     if *left == 0 || is_to_look || !self.core.is_next(channel) {
-                        // Behind the others, so that a busy channel does not keep them waiting.
+                        // Queued behind the other channels, so that a busy channel does not delay them.
                         self.core.handle_readable(channel);
                         self.make_calls();
                         return false;
@@ -214,7 +217,7 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// A channel that has been closed wants nothing either, but is no reason to wait for the application.
+    /// Handles a channel that takes no event. A closed channel is ignored: it does not wait for the application.
     #[inline(never)]
     fn is_not_wanted(&mut self, channel: ChannelKey) {
         if self.core.has_channel(channel) {
@@ -224,7 +227,7 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// A read failed. Whether the channel is to be read again.
+    /// Handles a failed read. Returns whether the channel is to be read again.
     #[cold]
     #[inline(never)]
     fn is_unreadable(&mut self, channel: ChannelKey, errno: Errno) -> bool {

@@ -1,4 +1,4 @@
-//! The short path of a turn against the long one.
+//! Compares the short path of a turn with the long one.
 
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::time::Time;
 
 type Fetched = Result<Option<RawEvent<&'static [u8]>>, Errno>;
 
-/// What its reads return.
+/// A device with given results of its reads.
 #[derive(Debug, Default)]
 struct Script {
     next: VecDeque<Fetched>,
@@ -57,7 +57,7 @@ impl Device for Script {
     }
 }
 
-/// What is the case before the turn.
+/// Prepares a drive before the turn.
 type Before = fn(&mut Drive<Script>, ChannelKey, ChannelKey, IdKey);
 
 const BEFORE: [Before; 7] = [
@@ -98,7 +98,7 @@ const READS: [fn(IdKey) -> [Fetched; 2]; 6] = [
     |_| [Err(Errno::EIO), Ok(None)],
     |id| [Ok(Some(RawEvent::new(id, CmEvent::AddrChange))), Ok(Some(RawEvent::new(id, CmEvent::Unknown(77))))],
     |id| [Ok(Some(RawEvent::new(id, CmEvent::DeviceRemoval))), Err(Errno::EIO)],
-    // The device cannot mean these.
+    // Impossible events.
     |id| [Ok(Some(RawEvent::new(id, CmEvent::Established))), Ok(None)],
     |id| [Ok(Some(RawEvent::new(id, CmEvent::ConnectRequest))), Err(Errno::EIO)],
 ];

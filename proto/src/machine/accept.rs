@@ -1,5 +1,5 @@
-//! The id of a request is on its listener's channel at the device until it is accepted, see `listen`. An accept migrates it to
-//! its home first: a call after the other, as one request.
+//! Accepts. At the device, the id of a request is on its listener's channel until it is accepted, see `listen`. An
+//! accept first migrates the id to the channel that delivers its events: one request, two calls.
 
 use super::submit::one_call;
 use super::{Core, count_call};
@@ -17,9 +17,9 @@ use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// Returns the ids of requests that are still on their listener's channel `device_channel` at the device, each with the channel that
-    /// delivers its events. An accept or a migration moves such an id away from `device_channel`; until all are moved, the listener
-    /// cannot be [released](Core::release). O(ids).
+    /// Returns the ids of requests that are still on their listener's channel `device_channel` at the device, each
+    /// with the channel that delivers its events. An accept or a migration moves such an id away from
+    /// `device_channel`. Until all are moved, the listener cannot be [released](Core::release). O(ids).
     pub fn ids_awaiting_migrate(&self, device_channel: ChannelKey) -> impl Iterator<Item = (IdKey, ChannelKey)> + '_ {
         let listener = self.channels.get(device_channel).and_then(|channel| channel.listener);
         let is_away = move |&(key, id): &(IdKey, &Id)| {
@@ -28,7 +28,7 @@ impl Core {
         self.ids.iter().filter(is_away).map(|(key, id)| (key, id.channel))
     }
 
-    /// The short path of an accept, where the id of the request is on its listener's channel: both calls.
+    /// The short path of an accept of an id on its listener's channel. Makes both calls.
     #[inline(always)]
     pub(super) fn accept_short(
         &mut self,
@@ -62,7 +62,8 @@ impl Core {
         Some(Ok(()))
     }
 
-    /// What the accept leads to, and from and to where the id is moved, if there is nothing else to do.
+    /// Returns the cell of the accept, and the channels that the migration is from and to. `None` if there is no
+    /// short path.
     #[inline(always)]
     fn short_accept(
         &self,
@@ -81,14 +82,14 @@ impl Core {
             && now < deadline
             && self.calls.is_empty()
             && guard::check(id, RequestKind::Accept, request).is_ok()
-            // With the last id on it the channel closes.
+            // The channel closes when its last id leaves.
             && self.channels.get(from).is_some_and(|device_channel| device_channel.ids > 1)
             && self.channels.get(to).is_some_and(|channel| channel.listener.is_none() && !channel.has_failed());
         is_short.then_some((*next, from, to))
     }
 
-    /// The migration that an accept begins with has returned. If it has failed the id is as before, to be accepted again. If the
-    /// id has come to an end meanwhile no accept follows.
+    /// Handles the return of the migration that an accept begins with. If it has failed, the id returns to its previous
+    /// state, and the accept can be repeated. If an event has ended the accept meanwhile, the accept call is not made.
     pub(super) fn moved_to_accept(
         &mut self,
         key: IdKey,
@@ -119,7 +120,7 @@ impl Core {
         if goes_on {
             self.set_state(key, before);
         } else if table::operation(begun) == Some(RequestKind::Accept) {
-            // An event has reported its end.
+            // An event has reported the end of the accept.
             return Some(Ok(()));
         }
         Some(Err(match outcome {

@@ -1,4 +1,4 @@
-//! Event channels: opened and closed by the application, or of one id: in synchronous mode, or a listener.
+//! Event channels: opened and closed by the application, or private to an id in synchronous mode or to a listener.
 
 use alloc::vec::Vec;
 
@@ -23,12 +23,12 @@ impl Core {
         Ok(channel)
     }
 
-    /// Closes an event channel (rdma_destroy_event_channel(3)). The real one would destroy the ids that are on it in
-    /// the kernel and leave the library's halves dangling; here ids have to leave first.
+    /// Closes an event channel (rdma_destroy_event_channel(3)). The real function destroys the ids on the channel in
+    /// the kernel and leaves the library's halves dangling. Here all ids must leave the channel first.
     ///
     /// # Errors
-    /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while it is being opened, ids are on it, events wait to be
-    /// taken, or it belongs to an id in synchronous mode or to a listener.
+    /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while the channel is being opened, has ids or untaken
+    /// events, or belongs to an id in synchronous mode or to a listener.
     pub fn close_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
         self.usable_channel(key)?;
         match self.channels.get(key) {
@@ -40,11 +40,11 @@ impl Core {
         }
     }
 
-    /// Stops the reading of a channel: its events stay in the kernel until [`resume_channel`](Core::resume_channel). Events that were read
-    /// already are delivered all the same, and calls are made. A request of an id on it that waits for an event waits until
-    /// then, or until its deadline. Any open channel can be paused, those of listeners and of ids in synchronous mode
-    /// ([`Core::device_channel`]) included; to pause it twice is to pause it once. The pause ends with the channel: after
-    /// [`release`](Core::release) the next core reads it.
+    /// Stops reading a channel: its events stay in the kernel until [`resume_channel`](Core::resume_channel). Events
+    /// that were read before are still delivered, and calls are still made. A request that waits for an event on the
+    /// channel waits until then, or until its deadline. Any open channel can be paused, including those of listeners
+    /// and of ids in synchronous mode ([`Core::device_channel`]). A second pause has no effect. The pause ends with
+    /// the channel: after [`release`](Core::release) the next core reads it.
     ///
     /// # Errors
     /// [`Refused::NoSuchChannel`].
@@ -53,8 +53,8 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a [pause](Core::pause_channel), and lets a channel that has [failed](Core::handle_unreadable) be read again. The channel
-    /// is to be read at once: what came meanwhile makes no new edge for an edge-triggered poller.
+    /// Ends a [pause](Core::pause_channel), or the failure of a channel that has [failed](Core::handle_unreadable).
+    /// The channel is read at once: events that came meanwhile make no new edge for an edge-triggered poller.
     ///
     /// # Errors
     /// [`Refused::NoSuchChannel`].
@@ -65,13 +65,15 @@ impl Core {
         Ok(())
     }
 
-    /// Says that a read of a channel failed. It is to be read again: [`poll_readable`](Core::poll_readable) names it once more,
-    /// after all others. True: so it is. False: it is gone, or it has failed so often without an event in between
-    /// ([`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) times) that it counts as failed and is not read any more.
+    /// Reports that a read of a channel failed. Returns true if the channel is to be read again:
+    /// [`poll_readable`](Core::poll_readable) returns it once more, after all others. Returns false if the channel is
+    /// gone or counts as failed. It counts as failed after [`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) failures
+    /// without an event in between, and is not read any more.
     ///
-    /// The ids whose events the device reports on a failed channel live on. Their requests that wait for an event end now, as
-    /// at a deadline; [`submit`](Core::submit) refuses others that would wait for one ([`RefuseReason::ChannelFailed`](crate::RefuseReason)). They
-    /// can be destroyed, and migrated to another channel, where what waited in the kernel is read. [`resume_channel`](Core::resume_channel)
+    /// The ids on a failed channel stay alive. Their requests that wait for an event end now, as at a deadline.
+    /// [`submit`](Core::submit) refuses new requests that would wait for an event
+    /// ([`RefuseReason::ChannelFailed`](crate::RefuseReason)). The ids can be destroyed. They can also be migrated to
+    /// another channel, where their unread events are read from the kernel. [`resume_channel`](Core::resume_channel)
     /// tries the channel again.
     pub fn handle_unreadable(&mut self, key: ChannelKey) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return false };
@@ -94,13 +96,15 @@ impl Core {
         self.channels.get(key).is_some_and(Channel::has_failed)
     }
 
-    /// What waits for an event of this channel is due at once. A destruction waits for acks.
+    /// Makes all requests that wait for an event of this channel due at once. Destructions are excluded, because they
+    /// wait for acks.
     fn end_waits_on(&mut self, key: ChannelKey) {
         let on_it: Vec<_> = self.ids.iter().filter(|(_, id)| id.device_channel == key).map(|(key, _)| key).collect();
         on_it.into_iter().for_each(|key| self.end_waits_of(key));
     }
 
-    /// An id has come to this channel, or waits again: if the channel has failed, what it waits for is due at once.
+    /// Called when an id has come to this channel or waits again: if the channel has failed, the id's waiting
+    /// requests are due at once.
     pub(super) fn end_waits_on_failed(&mut self, key: IdKey, on: ChannelKey) {
         if self.has_failed(on) {
             self.end_waits_of(key);
@@ -128,7 +132,7 @@ impl Core {
         self.channels.get_mut(key).filter(is_there).ok_or(Refused::NoSuchChannel { channel: key })
     }
 
-    /// The key again, if ids may be put on that channel.
+    /// Returns the key if ids may be put on that channel.
     pub(super) fn usable_channel(&self, key: ChannelKey) -> Result<ChannelKey, Refused> {
         match self.channels.get(key) {
             Some(channel) if channel.private => Err(Refused::ChannelInUse { channel: key }),
@@ -137,7 +141,7 @@ impl Core {
         }
     }
 
-    /// The same, if their events would be read.
+    /// As `usable_channel`, and refuses a channel that has failed.
     pub(super) fn target_channel(&self, key: ChannelKey) -> Result<ChannelKey, Refused> {
         let key = self.usable_channel(key)?;
         match self.channels.get(key) {
@@ -156,7 +160,7 @@ impl Core {
         }
     }
 
-    /// An id leaves; a private channel closes with its last.
+    /// Removes an id from a channel's count; a private channel closes with its last id.
     pub(super) fn leave_channel(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;
@@ -165,18 +169,18 @@ impl Core {
         }
         match (channel.phase, channel.private) {
             (Phase::Open, true) => self.close(key),
-            // It never came to be at the device.
+            // It was never open at the device.
             (Phase::Opening, true) | (Phase::Broken, _) => self.remove_channel(key),
             (Phase::Open | Phase::Opening, false) | (Phase::Closing, _) => {}
         }
     }
 
-    /// Notes where an id's events are delivered and where the device reports them.
+    /// Sets the channel that an id's events are delivered on, and the channel that the device reports the id on.
     pub(super) fn set_channels(&mut self, key: IdKey, channel: ChannelKey, device_channel: ChannelKey) {
         let Some(id) = self.ids.get_mut(key) else { return };
         let (old_channel, old_device_channel) =
             (core::mem::replace(&mut id.channel, channel), core::mem::replace(&mut id.device_channel, device_channel));
-        // The new ones first, or a channel that is both would close in between.
+        // Join the new channels first, or a channel that is old and new would close in between.
         self.join_both(channel, device_channel);
         self.leave_both(old_channel, old_device_channel);
     }
@@ -195,7 +199,7 @@ impl Core {
         }
     }
 
-    /// A channel is gone, or never came to be.
+    /// Removes a channel that is gone, or that could not be opened.
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
         self.discard_left(key);
         let gone = self.channels.remove(key).map(|gone| (gone.readable, gone.parked));
@@ -208,7 +212,8 @@ impl Core {
         }
     }
 
-    /// Nobody can take what is left on a channel that closes; there is something only on a private one.
+    /// Closes a channel and discards its events, which cannot be taken any more. Only a private channel can have
+    /// some.
     fn close(&mut self, key: ChannelKey) {
         self.discard_left(key);
         if let Some(channel) = self.channels.get_mut(key) {

@@ -1,4 +1,4 @@
-//! The invariants, for tests, fuzzers and model checkers.
+//! Checks of the invariants, for tests, fuzzers and model checkers.
 
 use super::Core;
 use crate::channel::{Channel, Phase};
@@ -13,11 +13,11 @@ impl Core {
     /// Panics if an invariant does not hold. For tests; no other function panics.
     ///
     /// # Panics
-    /// With what is wrong.
+    /// The message names the violated invariant.
     pub fn check(&self) {
         if let Some(single) = &self.single {
             let Some(id) = self.ids.get(single.id) else { panic!("an event of {} and on no list", single.id) };
-            // Whatever lists are looked at, or changed, for such an id is done by a request, which links the event first.
+            // A plain id's lists are read and changed only by requests, which link the event first.
             assert!(id.channel == single.on && id.is_plain_but_for_a_call(), "{}: an event on no list", single.id);
             assert!(
                 matches!(id.pending_call, PendingCall::Nothing | PendingCall::Request { .. }),
@@ -68,7 +68,7 @@ impl Core {
             panic!("{key} is reported on no channel")
         };
         assert_ne!(device_channel.phase, Phase::Closing, "{key} is reported on a channel that closes");
-        // An event of a listener that is being destroyed is late, so it may still be where it was.
+        // An event of a listener that is being destroyed is late, so the listener may still be on its old channel.
         let alone = device_channel.private
             || matches!(id.pending_call, PendingCall::OpenToListen { .. } | PendingCall::MigrateToListen { .. });
         assert!(id.state != State::Listening || alone, "{key} listens on a shared channel");
@@ -147,7 +147,7 @@ impl Core {
             id.state != State::Listening || is_known || begins,
             "{key} listens and its channel is not a listener's"
         );
-        // Its events must not depend on whether the listener takes requests.
+        // The id's events must not depend on whether the application takes the listener's requests.
         let apart = device_channel.is_none_or(|device_channel| {
             device_channel.listener == Some(key) || self.listener_on(device_channel).is_none()
         });
@@ -201,7 +201,7 @@ impl Core {
             PendingCall::OpenToListen { device_channel, .. } | PendingCall::MigrateToListen { device_channel, .. } => {
                 device_channel == key
             }
-            // One that is moved to be accepted counts at its home already.
+            // An id that is moved to be accepted is counted on its new channel already.
             PendingCall::MigrateToAccept { .. }
             | PendingCall::Nothing
             | PendingCall::OpenToCreate

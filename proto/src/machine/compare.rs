@@ -1,4 +1,4 @@
-//! The short paths against the long ones, from where a core is: for tests, fuzzers and model checkers.
+//! Compares the short paths with the long ones in the state of a given core. For tests, fuzzers and model checkers.
 
 use alloc::vec::Vec;
 
@@ -10,16 +10,17 @@ use crate::key::{ChannelKey, IdKey};
 use crate::request::Request;
 use crate::time::Time;
 
-/// What the calls of a request may return: one has a second only where the first succeeds.
+/// The outcomes of the calls of a request. The second call is made only if the first succeeds.
 const OUTCOMES: [[Outcome; 2]; 4] =
     [[Ok(()), Ok(())], [Err(Errno::EINVAL), Ok(())], [Err(Errno::ENETUNREACH), Ok(())], [Ok(()), Err(Errno::EINVAL)]];
 
 impl Core {
-    /// Whether there is a short path for a request: to submit it, or to [perform](Core::perform) it. This core does not change.
-    /// For tests.
+    /// Returns whether there is a short path for a request: to submit it, or to [perform](Core::perform) it. Does not
+    /// change this core. For tests.
     ///
     /// # Panics
-    /// A short path leads elsewhere than the long one, or changes something although there is none.
+    /// If a short path leads to another core than the long one, or if there is no short path and something has
+    /// changed.
     pub fn compare_request(&self, now: Time, id: IdKey, request: &Request<'_>, deadline: Time) -> bool {
         let in_steps = self.compare_submit(now, id, request, deadline);
         let at_once = OUTCOMES.map(|outcomes| self.compare_perform(now, id, request, deadline, outcomes));
@@ -79,7 +80,8 @@ impl Core {
         true
     }
 
-    /// Whether there is a short path for an event: in, and out. This core does not change. For tests.
+    /// Returns whether there is a short path for an event: to take it in, and to deliver it. Does not change this
+    /// core. For tests.
     ///
     /// # Panics
     /// As [`compare_request`](Core::compare_request).
@@ -102,8 +104,8 @@ impl Core {
         true
     }
 
-    /// Whether there is a short path for a turn that reads this channel, where the device answers so. This core does not
-    /// change. For tests.
+    /// Returns whether there is a short path for a turn that reads this channel and gets `fetched` from the device.
+    /// Does not change this core. For tests.
     ///
     /// # Panics
     /// As [`compare_request`](Core::compare_request).
@@ -121,7 +123,7 @@ impl Core {
             before.assert_same(&short, "not read");
             return false;
         };
-        // Where there is no such channel, it is another that was readable before.
+        // Without such a channel, the turn reads another one that was readable before.
         let on = asked.map_or(on, |(channel, _)| channel);
         long.handle_timeout(Time::ZERO);
         assert!(!long.has_calls() && long.poll_child().is_none(), "{on}: something else is to be done");
@@ -145,7 +147,7 @@ impl Core {
         true
     }
 
-    /// The same in every respect, the deadlines included.
+    /// Panics if two cores differ in any respect, including the deadlines.
     fn assert_same(&self, other: &Core, what: &str) {
         assert_eq!(self, other, "{what}");
         assert_eq!(self.poll_timeout(), other.poll_timeout(), "{what}: the nearest deadline");

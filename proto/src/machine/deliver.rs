@@ -1,4 +1,4 @@
-//! Events out, and the acks that come back.
+//! Delivery of events, and their acks.
 
 use super::Core;
 use crate::error::AckError;
@@ -10,8 +10,8 @@ use crate::slab_index::EventRef;
 use crate::stored::Stored;
 
 impl Core {
-    /// The next event of a channel, in the order in which the device reported them; `None` when there is none, or while
-    /// a call that migrates its id is under way.
+    /// Returns the next event of a channel, in the order of the device. `None` if there is none, or while a call that
+    /// migrates its id is under way.
     #[inline]
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
         if self.single.as_ref().is_some_and(|single| single.on == on) {
@@ -28,7 +28,7 @@ impl Core {
         let (key, group, is_request) = (first.owner(), first.group(), first.is_request());
         let is_owed = channel.acks == Acks::Explicit && first.of_device();
         let mut ack_token = None;
-        // Neither its list nor what it owes says anything of whether it is plain.
+        // Neither its list nor its owed acks affect whether an id is plain.
         match self.ids.get_untouched(key) {
             Some(owner) if owner.is_moving() => return None,
             Some(owner) => {
@@ -53,7 +53,7 @@ impl Core {
         event
     }
 
-    /// An event with what is enclosed, which is kept no longer.
+    /// Takes an event from the store, with its private data.
     #[inline(never)]
     fn open(&mut self, event_ref: EventRef, ack_token: Option<AckToken>) -> Event {
         let stored = self.pending.take(event_ref);
@@ -63,11 +63,11 @@ impl Core {
         event
     }
 
-    /// The application is done with an event (rdma_ack_cm_event(3)). A migration or destruction that waited for the
-    /// last ack of its id goes on, or a leave that waited for the last one of its group.
+    /// Acknowledges an event (rdma_ack_cm_event(3)). The last ack of an id continues a migration or destruction that
+    /// waited for it; the last ack of a group continues a leave.
     ///
     /// # Errors
-    /// [`AckError`] with the ack token again, if it is of another core or its id is gone. Nothing has changed.
+    /// [`AckError`] with the ack token, if the token is of another core or its id is gone. Nothing has changed.
     #[inline(always)]
     pub fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
         let Some(owner) = self.ids.get_untouched(ack_token.owner) else { return Err(AckError { ack_token }) };
@@ -80,7 +80,7 @@ impl Core {
         Ok(())
     }
 
-    /// What an ack was waited for.
+    /// Continues the requests that waited for an ack.
     #[inline(never)]
     pub(super) fn acked(&mut self, ack_token: AckToken) {
         if let Some(group) = ack_token.group.and_then(|group| self.groups.get_mut(group)) {
@@ -91,14 +91,14 @@ impl Core {
         self.continue_destroy(ack_token.owner);
     }
 
-    /// An event that stays where it is.
+    /// Returns a copy of an event that stays stored.
     pub(super) fn to_event(&self, stored: &Stored) -> Event {
         let mut event = stored.bare(None);
         self.pending.fill_private_data(stored.private_data_ref, &mut event);
         event
     }
 
-    /// Puts an event at the end of a channel, in the name of its owner if that still lives.
+    /// Puts an event at the end of a channel's list, and of its owner's list if the owner still exists.
     #[inline]
     pub(super) fn post(&mut self, stored: Stored, on: ChannelKey) -> EventRef {
         self.activity += 1;
@@ -107,13 +107,13 @@ impl Core {
     }
 
     pub(super) fn link(&mut self, stored: Stored, on: ChannelKey) -> EventRef {
-        // Its list says nothing of whether it is plain.
+        // Its list does not affect whether an id is plain.
         let owner = self.ids.get_untouched(stored.owner()).map(|id| &mut id.pending);
         let channel = self.channels.get_mut(on).map(|channel| &mut channel.pending);
         self.pending.push(stored, channel, owner)
     }
 
-    /// Takes an event off both of its lists, wherever it stands.
+    /// Takes an event off both of its lists, at any position.
     pub(super) fn detach(&mut self, event_ref: EventRef, from: ChannelKey) {
         let (owner, is_request) = (self.pending.get(event_ref).owner(), self.pending.get(event_ref).is_request());
         if let Some(channel) = self.channels.get_mut(from) {
@@ -125,19 +125,19 @@ impl Core {
         }
     }
 
-    /// Whether an event of this kind of an id is undelivered.
+    /// Whether an id has an undelivered event of this kind.
     pub(super) fn has_undelivered(&self, id: &Id, kind: EventKind) -> bool {
         self.pending.events_of_owner(&id.pending).any(|event_ref| self.pending.get(event_ref).kind == kind)
     }
 
-    /// The first undelivered event of an id that is of this kind.
+    /// Returns the first undelivered event of this kind of an id.
     pub(super) fn first_of(&self, id: &Id, kind: CmEvent) -> Option<EventRef> {
         self.pending
             .events_of_owner(&id.pending)
             .find(|&event_ref| self.pending.get(event_ref).kind == EventKind::Cm(kind))
     }
 
-    /// Takes an event away for good.
+    /// Removes an undelivered event and its private data.
     pub(super) fn withdraw(&mut self, event_ref: EventRef, from: ChannelKey) -> Stored {
         self.detach(event_ref, from);
         let stored = self.pending.take(event_ref);

@@ -1,5 +1,5 @@
-//! Destruction: at once, or when the application's last ack is in. It never waits for anything else, and with
-//! [`Request::DestroyNow`](crate::Request::DestroyNow) for nothing.
+//! Destruction: at once, or after the application's last ack. A destruction waits for nothing else, and for nothing
+//! at all with [`Request::DestroyNow`](crate::Request::DestroyNow).
 
 use super::{Core, Ended};
 use crate::call::{Call, Outcome};
@@ -14,8 +14,8 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// Every other request of the id ends with it: nothing more is told of them, not even if this destroy gives up at its
-    /// deadline.
+    /// Begins a destruction. It ends all other requests of the id, and their ends are not reported, even if this
+    /// destruction ends at its deadline.
     pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, destroy_waiter: DestroyWaiter) {
         self.end_all(key, destroy_waiter);
         let Some(id) = self.ids.get_mut(key) else { return };
@@ -29,7 +29,7 @@ impl Core {
         }
     }
 
-    /// The id is to be destroyed, and nothing of it is delivered any more.
+    /// Ends the requests of an id that is to be destroyed, and discards its undelivered events.
     fn end_all(&mut self, key: IdKey, destroy_waiter: DestroyWaiter) {
         self.clear_waiting(key, SyncState::Never);
         self.discard_mail(key);
@@ -42,11 +42,12 @@ impl Core {
         }
     }
 
-    /// The same without the acks that are owed; a destroy that waits for them ends by it, and nothing more is told of that.
+    /// As `begin_destroy`, and gives up the acks that are owed. A destruction that waits for them ends by this one;
+    /// its end is not reported.
     pub(super) fn begin_destroy_now(&mut self, key: IdKey, deadline: Time) {
         let Some(id) = self.ids.get_mut(key) else { return };
         (id.owed, id.waived) = (0, true);
-        // A deadline is the older destroy's.
+        // An id in state `Destroying` has the deadline of the earlier destruction.
         let was_waiting = id.state == State::Destroying;
         let mut at = id.groups;
         while let Some(group) = at.and_then(|group| self.groups.get_mut(group)) {
@@ -59,7 +60,7 @@ impl Core {
         self.begin_destroy(key, deadline, DestroyWaiter::Caller);
     }
 
-    /// The last ack is in, or the call that was under way has returned.
+    /// Continues a destruction after the last ack, or after the return of the call that was under way.
     pub(super) fn continue_destroy(&mut self, key: IdKey) {
         if self
             .ids
@@ -83,7 +84,7 @@ impl Core {
                 self.forget(key);
                 Ok(self.tell_gone(key, channel, destroy_waiter))
             }
-            // The application has no key to try again with.
+            // The application has no key for another attempt.
             Err(errno) if destroy_waiter == DestroyWaiter::Nobody => {
                 self.forget(key);
                 Err(Fault::Leak { call: RequestKind::Destroy.name(), errno })
@@ -103,7 +104,7 @@ impl Core {
         }
     }
 
-    /// Tells that an id is gone, to the one who asked.
+    /// Reports the end of a destruction to where the request came from: by event, or as the end of a call.
     pub(super) fn tell_gone(
         &mut self,
         key: IdKey,
@@ -112,7 +113,7 @@ impl Core {
     ) -> Option<Ended> {
         match destroy_waiter {
             DestroyWaiter::Nobody => None,
-            // Nobody reads the private channel of an id that is gone, or one that is not open.
+            // The private channel of an id that is gone is not read, and neither is one that is not open.
             DestroyWaiter::Channel
                 if self
                     .channels
@@ -126,7 +127,7 @@ impl Core {
         }
     }
 
-    /// The id is gone, or never came to be.
+    /// Removes an id that is destroyed, or could not be created.
     pub(super) fn forget(&mut self, key: IdKey) {
         self.clear_waiting(key, SyncState::Never);
         self.discard_mail(key);
@@ -140,8 +141,8 @@ impl Core {
         }
     }
 
-    /// Undelivered events vanish with their id, as in the kernel (`ucma_destroy_private_ctx`); a listener's requests
-    /// take their ids with them, which the device then rejects.
+    /// Discards an id's undelivered events, as the kernel does (`ucma_destroy_private_ctx`). The ids of a listener's
+    /// undelivered requests are destroyed too; the device then rejects the peers.
     fn discard_mail(&mut self, key: IdKey) {
         let mut begun = 0;
         while let Some((event_ref, channel)) = self.ids.get(key).and_then(|id| Some((id.pending.head()?, id.channel))) {

@@ -1,4 +1,4 @@
-//! Raw events in.
+//! Admission of raw events.
 
 use super::Core;
 use super::single::Single;
@@ -14,35 +14,37 @@ use crate::stored::Stored;
 use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
-/// What became of a raw event.
+/// The result of taking in a raw event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Admission {
-    /// It will be delivered, or it completed a request of synchronous mode.
+    /// The event will be delivered, or has completed a request of synchronous mode.
     Known,
-    /// A connection request: the new id's events will be delivered under this key.
+    /// The event is a connection request. The events of the new id are delivered under this key.
     Child(IdKey),
-    /// What it belongs to is over; counted.
+    /// The operation of the event is over. Counted in [`Counters`](crate::Counters).
     Late,
-    /// Its id is not of this core; counted.
+    /// The id of the event is not of this core. Counted in [`Counters`](crate::Counters).
     Stray,
 }
 
 impl Core {
-    /// Whether the core takes another event of this channel now, and under which key a child would be filed. `None`
-    /// means: leave it in the kernel, which keeps it. That is so
+    /// Returns whether the core takes another event of this channel now, and the key for a child. `None`: the event
+    /// must be left in the kernel, which keeps it. The result is `None`
     ///
-    /// - on the channel of a listener, as the next event may be a request: while as many of its requests are untaken as its
-    ///   backlog allows ([`BACKLOG_MAX`](crate::BACKLOG_MAX)), or while no more ids or events are free than the
+    /// - for the channel of a listener, as the next event may be a request: while the number of its untaken requests
+    ///   is at its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)), or while no more ids or events are free than the
     ///   [`Limits`](crate::Limits) reserve;
-    /// - on any other channel at its limit on events, and at the limit on all events unless none of its own is untaken;
-    /// - on one that is [paused](Core::pause_channel), that has [failed](Core::handle_unreadable), or that is not open.
+    /// - for any other channel at its own limit on events; at the limit on all events, unless the channel has no
+    ///   untaken event;
+    /// - for a channel that is [paused](Core::pause_channel), that has [failed](Core::handle_unreadable), or that is
+    ///   not open.
     ///
-    /// The key is for the very next [`handle_event`](Core::handle_event); any request in between may take it.
+    /// The key is valid for the very next [`handle_event`](Core::handle_event); any request in between may use it.
     #[must_use]
     #[inline]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
-        // No requests come on the channel of an id that is still to be moved there.
+        // A listener that is not moved to this channel yet gets no requests on it.
         let has_room = match self.listener_on(channel).filter(|listener| listener.device_channel == on) {
             Some(listener) => self.has_room_for_request(listener),
             None => self.has_room_for_event(on, channel),
@@ -50,10 +52,10 @@ impl Core {
         if has_room { self.ids.next_key() } else { None }
     }
 
-    /// The id that listens, if requests come on this channel.
+    /// Returns the id that this channel is private to, if that id listens.
     #[inline]
     pub(super) fn listener_on(&self, channel: &Channel) -> Option<&Id> {
-        // Most channels are no listener's.
+        // Most channels are not a listener's.
         let listener = channel.listener?;
         self.ids.get(listener).filter(|id| id.state == State::Listening)
     }
@@ -70,17 +72,17 @@ impl Core {
         has_room(on, channel, self.single.as_ref(), self.pending.of_device(), &self.limits)
     }
 
-    /// Takes one event that the device reported on a channel.
+    /// Takes in one event that the device reported on a channel.
     ///
     /// # Errors
-    /// [`Fault`]: the device cannot mean it; counted, and nothing else has changed. Only the new id of a request that has
-    /// no listener is taken in even so, to be destroyed: nobody else would.
+    /// [`Fault`]: the event is not possible now. It is counted, and nothing else has changed. One exception: the new
+    /// id of a request without a listener is taken in and destroyed.
     #[inline]
     pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Result<Admission, Fault> {
         self.take_event(on, &raw)
     }
 
-    /// The same, without a copy of the event.
+    /// As `handle_event`, without a copy of the event.
     #[inline]
     pub(crate) fn take_event(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
         if self.admit_short(on, raw) { Ok(Admission::Known) } else { self.take_any_event(on, raw) }
@@ -115,12 +117,12 @@ impl Core {
         if told == EventRule::Fault {
             return Err(Fault::Event { id: raw.id, state, event: raw.kind });
         }
-        // A late one tells of this too.
+        // A late event, too, shows that the id is on its new channel.
         if id.arrives_on(on) {
             self.arrive_by_event(raw.id, on);
         }
         let EventRule::Go(next) = told else { return Ok(Admission::Late) };
-        // Nothing else is about a membership.
+        // No other event type belongs to a membership.
         let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
         if of_group && !self.admit_to_group(raw) {
             return Ok(Admission::Late);
@@ -130,9 +132,9 @@ impl Core {
         // No event makes an id less plain.
         let Some(id) = self.ids.get_untouched(raw.id) else { return Ok(Admission::Stray) };
         id.has_device |= raw.kind == CmEvent::AddrResolved;
-        // An accept whose call has not been made goes on where the event changes nothing.
+        // If the event changes no state, an accept that has not made its call yet goes on.
         let more = id.enter(if next == state { id.state } else { next });
-        // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
+        // A synchronous join waits for the newest membership: until the join ends there is no newer one.
         let answers_join = of_group && group == id.groups;
         let ended = id.waits_for().filter(|&request_kind| ends(request_kind, state, next, answers_join));
         let channel = id.channel;
@@ -150,7 +152,7 @@ impl Core {
         Ok(Admission::Known)
     }
 
-    /// Synchronous mode: an event ends the request that is open.
+    /// Synchronous mode: ends the open request with an event.
     #[inline(never)]
     fn end_waiting(&mut self, key: IdKey, request_kind: RequestKind, stored: Stored) {
         let Some(id) = self.ids.get(key) else { return };
@@ -173,7 +175,7 @@ impl Core {
         if is_over || self.wants_event(on) != Some(raw.id) {
             return Err(Fault::WrongChild { id: raw.id });
         }
-        // Its events will be delivered where the listener's are.
+        // The child's events will be delivered on the same channel as the listener's.
         let (port_space, channel, verdict) = match self.ids.get(listener) {
             Some(id) => (id.port_space, id.channel, table::event_rule(id.state, EventColumn::ConnectRequest)),
             None => (crate::PortSpace::Tcp, on, EventRule::Late),
@@ -197,7 +199,8 @@ impl Core {
                 }
                 Ok(Admission::Child(child))
             }
-            // Nobody will ever answer it: the device rejects the peer when the id goes.
+            // It will never be accepted or rejected by the application. The device rejects the peer when the id is
+            // destroyed.
             EventRule::Late | EventRule::Fault => {
                 self.begin_destroy(child, Time::NEVER, DestroyWaiter::Nobody);
                 match self.state(listener) {
@@ -222,7 +225,7 @@ impl Core {
     }
 }
 
-/// Whether an event of this channel keeps the limits; `linked` events of the device are on the lists.
+/// Whether one more event of this channel is within the limits. `linked` is the number of device events on the lists.
 #[inline(always)]
 pub(super) fn has_room(
     on: ChannelKey,
@@ -235,12 +238,12 @@ pub(super) fn has_room(
     on_channel == 0 || (on_channel < limits.channel_events && linked + u32::from(single.is_some()) < limits.events)
 }
 
-/// Whether an event ends a request of synchronous mode: it takes the id out of the request's own state, or answers a join.
+/// Whether an event ends a request of synchronous mode: it ends the state of the request, or answers a join.
 fn ends(request_kind: RequestKind, before: State, next: State, answers_join: bool) -> bool {
     if request_kind == RequestKind::Join {
         answers_join || next == State::Removed
     } else {
-        // Listening is no state that waits.
+        // The listening state waits for no event.
         next != before && (request_kind == RequestKind::GetRequest || table::operation(before) == Some(request_kind))
     }
 }

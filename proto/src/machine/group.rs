@@ -1,4 +1,5 @@
-//! Memberships in multicast groups, each with a count of acks of its own (rdma_join_multicast(3), rdma_leave_multicast(3)).
+//! Memberships in multicast groups, each with its own count of owed acks (rdma_join_multicast(3),
+//! rdma_leave_multicast(3)).
 
 use core::net::SocketAddr;
 
@@ -15,8 +16,8 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// [`Request::Join`], with the key of the membership. The deadline ends a join that the device does not answer; the
-    /// membership has to be left even so.
+    /// Submits a [`Request::Join`] and returns the key of the membership. The deadline ends a join that the device
+    /// does not answer. The application must leave such a membership too.
     ///
     /// # Errors
     /// [`Refused`]: nothing has changed.
@@ -32,7 +33,7 @@ impl Core {
         self.group_at(id, addr).ok_or(Refused::NoSuchId { id, request: RequestKind::Join })
     }
 
-    /// The membership of an id in the group at an address.
+    /// Returns the membership of an id in the group at an address.
     #[must_use]
     pub fn group_at(&self, id: IdKey, addr: SocketAddr) -> Option<GroupKey> {
         self.find_group(id, |group| group.addr == addr)
@@ -49,7 +50,7 @@ impl Core {
         })
     }
 
-    /// What only the list of memberships can tell of a request.
+    /// Checks a join or leave against the memberships.
     pub(super) fn check_group(&self, id: IdKey, request: &Request<'_>) -> Result<(), RefuseReason> {
         if let Request::Join { addr, .. } = *request {
             if self.group_at(id, addr).is_some() {
@@ -67,7 +68,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a membership is there.
+    /// Whether a membership exists.
     pub(crate) fn has_group(&self, group: GroupKey) -> bool {
         self.groups.contains(group)
     }
@@ -86,8 +87,8 @@ impl Core {
     }
 
     pub(super) fn join_begun(&mut self, key: IdKey, group: GroupKey, outcome: Outcome) -> Result<(), Failure> {
-        // An event that came before the outcome, or the deadline, is the newer word. Such a membership is kept until it is left,
-        // which librdmacm answers with EADDRNOTAVAIL if it has no record of it.
+        // An event or a deadline before the outcome has precedence over it. Such a membership is kept until the
+        // application leaves it; that leave fails with EADDRNOTAVAIL if librdmacm has no record of the membership.
         let open = self.groups.get(group).is_some_and(|group| group.phase == GroupPhase::Joining);
         match outcome {
             Err(errno) if open => {
@@ -99,7 +100,7 @@ impl Core {
         }
     }
 
-    /// Whether an event of a membership means anything, and what it does to it.
+    /// Applies an event to its membership. Returns false if the event is late.
     pub(super) fn admit_to_group(&mut self, raw: &RawEvent<&[u8]>) -> bool {
         let Some(group) = raw.group.and_then(|key| self.groups.get_mut(key)).filter(|group| group.id == raw.id) else {
             return false;
@@ -121,7 +122,7 @@ impl Core {
     }
 
     pub(super) fn begin_leave(&mut self, key: IdKey, group: GroupKey) {
-        // As every request, it gives up the event that completed the one before.
+        // Like every request, it gives up the event that completed the previous request.
         self.clear_waiting(key, SyncState::Never);
         let Some(record) = self.groups.get_mut(group) else { return };
         record.leaving = true;
@@ -134,7 +135,7 @@ impl Core {
         }
     }
 
-    /// Acks have come in, or the id's call has returned: leaves that waited for either go on, one at a time.
+    /// Continues a leave after acks or after the return of the id's call; one leave at a time.
     pub(super) fn continue_leave(&mut self, key: IdKey) {
         let idle = self.ids.get(key).is_some_and(|id| id.pending_call == PendingCall::Nothing);
         let ready = self.find_group(key, |group| group.leaving && group.owed == 0);
@@ -145,7 +146,8 @@ impl Core {
         }
     }
 
-    /// A destroy ends the leaves that wait for acks: if it gives up or fails, these memberships can be left again.
+    /// Ends the leaves that wait for acks, because of a destruction. If it ends at its deadline or fails, these
+    /// memberships can be left again.
     pub(super) fn end_leaves(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
         let (pending_call, mut at) = (id.pending_call, id.groups);
@@ -162,7 +164,8 @@ impl Core {
         }
     }
 
-    /// librdmacm frees the record whatever the kernel says (`rdma_leave_multicast`).
+    /// Handles the return of a leave. librdmacm frees the record whatever the kernel returns
+    /// (`rdma_leave_multicast`).
     pub(super) fn left(
         &mut self,
         key: IdKey,
@@ -193,7 +196,7 @@ impl Core {
                 record.deadline = Time::NEVER;
             }
             let Some(id) = self.ids.get(key) else { return };
-            // As where an event answers it: a synchronous join is the newest.
+            // As for an event: a synchronous join waits for the newest membership.
             let open =
                 id.waits_for().filter(|&request_kind| request_kind == RequestKind::Join && id.groups == Some(group));
             let made = Stored::made(key, EventKind::DeadlinePassed(RequestKind::Join), 0);
@@ -202,7 +205,7 @@ impl Core {
         self.set_join_alarm(key);
     }
 
-    /// The joins that are open end as at a deadline that has passed.
+    /// Makes the open joins due at once, as at a deadline.
     pub(super) fn make_joins_due(&mut self, key: IdKey) {
         let waits = |group: &Group| group.phase == GroupPhase::Joining && !group.leaving && group.deadline > Time::ZERO;
         while let Some(group) = self.find_group(key, waits).and_then(|group| self.groups.get_mut(group)) {
@@ -211,7 +214,7 @@ impl Core {
         self.set_join_alarm(key);
     }
 
-    /// The id is removed or is to be destroyed: no join of it will be answered any more.
+    /// Ends the open joins of an id that is removed or to be destroyed: no event will answer them any more.
     #[inline(never)]
     pub(super) fn end_joins(&mut self, key: IdKey) {
         let mut at = self.ids.get(key).and_then(|id| id.groups);
@@ -228,7 +231,7 @@ impl Core {
         self.set_join_alarm(key);
     }
 
-    /// The memberships of an id that is gone.
+    /// Removes the memberships of an id that is gone.
     pub(super) fn forget_groups(&mut self, key: IdKey) {
         while let Some(group) = self.ids.get(key).and_then(|id| id.groups) {
             self.forget_group(key, group);
@@ -250,7 +253,8 @@ impl Core {
         self.set_join_alarm(key);
     }
 
-    /// The kernel discards unread events of a group that is left (`ucma_cleanup_mc_events`).
+    /// Discards the undelivered events of a group, as the kernel does for a group that is left
+    /// (`ucma_cleanup_mc_events`).
     fn discard_group_mail(&mut self, key: IdKey, group: GroupKey) {
         let Some(id) = self.ids.get(key) else { return };
         let (channel, mut at) = (id.channel, id.pending.head());

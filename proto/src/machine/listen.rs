@@ -1,17 +1,18 @@
-//! A listener has an event channel of its own at the device. Only the ids of its requests that are neither accepted nor migrated
-//! share it.
+//! Listening. At the device, a listener has an event channel of its own. Only the ids of its requests share it, until
+//! they are accepted or migrated.
 //!
-//! The kernel cannot move a listener without losing requests: those that are unread keep the old channel although their
-//! events move (`ucma_migrate_id`), and more may come at any moment. So it is never asked to. An id is moved to a channel
-//! of its own before it listens, when nothing can be pending; from then on only the core knows where its events are
-//! delivered, and to move it changes nothing at the device. To another thread the channel goes whole, unread requests
-//! included ([`Core::release`]).
+//! The kernel cannot migrate a listener without losing requests: unread requests keep the old channel although their
+//! events move (`ucma_migrate_id`), and more requests may come at any moment. Therefore the core never migrates a
+//! listener at the device. It migrates an id to a channel of its own before the listen, when no event can be pending.
+//! From then on only the core knows the channel that delivers the listener's events, and a migration changes nothing
+//! at the device. A release to another thread moves the whole channel, including unread requests ([`Core::release`]).
 //!
-//! The id of a request is born on the listener's channel and stays there, at the device, until it is accepted, migrated or
-//! destroyed: until it is accepted the kernel reports nothing about it (`ucma_event_handler`), and many a request never is. An
-//! accept migrates it to its own channel first (`accept`): while the listener has as many untaken requests as its backlog allows, its
-//! channel is not read. Where the requests are delivered on the listener's channel itself, in synchronous mode, the application
-//! migrates the id before it accepts it. A listener that moves takes the ids of its undelivered requests along without a call.
+//! The id of a request starts on the listener's channel. At the device it stays there until it is accepted, migrated
+//! or destroyed. Before the accept the kernel reports nothing about it (`ucma_event_handler`), and many requests are
+//! never accepted. An accept first migrates the id to the channel that delivers its events (`accept`), because the
+//! listener's channel is not read while the number of its untaken requests is at the backlog. In synchronous mode
+//! requests are delivered on the listener's channel itself: the application migrates the id before it accepts it. A
+//! migrated listener takes the ids of its undelivered requests along without a call.
 
 use super::Core;
 use crate::call::{Call, Outcome};
@@ -24,11 +25,12 @@ use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::time::Time;
 
-/// The ids of so many undelivered requests are destroyed with their listener at once; the others in later turns.
+/// The number of ids of undelivered requests that are destroyed at once with their listener. The others follow in
+/// later turns.
 const CHILDREN_AT_ONCE: usize = 4;
 
 impl Core {
-    /// Whether a listen has to open a channel first.
+    /// Whether a listen must first open a channel.
     pub(super) fn needs_own_channel(&self, id: &Id) -> bool {
         !self.is_private(id.device_channel)
     }
@@ -39,14 +41,14 @@ impl Core {
         if let Some(id) = self.ids.get_mut(key) {
             id.backlog = requests_of(backlog);
         }
-        // As every request, it gives up the event that completed the one before.
+        // Like every request, it gives up the event that completed the previous request.
         self.clear_waiting(key, SyncState::Never);
         let Some(id) = self.ids.get(key) else { return };
         if !self.needs_own_channel(id) {
             self.set_state(key, next);
             return self.call_listen(key, backlog, before);
         }
-        // That there is room was asked before.
+        // `lacks_channel` has checked that a channel is free.
         let Ok(device_channel) = self.insert_channel(Acks::OnDelivery, true) else { return };
         self.join_channel(device_channel);
         self.set_listener(device_channel, Some(key));
@@ -71,7 +73,8 @@ impl Core {
         }
     }
 
-    /// The device does not listen: nothing that comes on its channel depends on untaken requests.
+    /// Clears the listener of its channel after a failed listen: reading the channel no longer depends on untaken
+    /// requests.
     pub(super) fn listen_failed(&mut self, key: IdKey) {
         self.device_channel(key).into_iter().for_each(|device_channel| self.set_listener(device_channel, None));
     }
@@ -124,7 +127,7 @@ impl Core {
                     self.call_listen(key, backlog, before);
                     return None;
                 }
-                // An event has made an end of it.
+                // An event has ended the listening state.
                 self.set_listener(device_channel, None);
                 Some(Err(self.not_listening(key, before, RequestKind::Listen.name(), crate::Errno::ENODEV)))
             }
@@ -143,14 +146,14 @@ impl Core {
         Failure { call, ..self.failure(key, RequestKind::Listen, errno) }
     }
 
-    /// Whether a migration of an id is the core's own business: also of one that listens on because it could not be
-    /// destroyed.
+    /// Whether a migration of an id makes no device call. This is so for a listener, and for one that still listens
+    /// after a failed destruction.
     pub(super) fn moves_without_device(&self, id: &Id) -> bool {
         id.listens && id.state != State::Removed
     }
 
-    /// Where a listener's events are delivered changes; its requests that are undelivered go along, and so do their ids: these
-    /// are on the listener's channel at the device and stay there.
+    /// Changes the channel that delivers a listener's events. Its undelivered requests and their ids follow. At the
+    /// device these ids are on the listener's channel and stay there.
     pub(super) fn redirect(&mut self, key: IdKey, to: Option<ChannelKey>, by_event: bool) {
         let Some(id) = self.ids.get(key) else { return };
         let (from, device_channel) = (id.channel, id.device_channel);
@@ -163,7 +166,7 @@ impl Core {
         while let Some(event_ref) = at {
             at = self.pending.next_of_owner(event_ref);
             let (is_request, child) = (self.pending.get(event_ref).is_request(), self.pending.get(event_ref).id);
-            // One that was moved before its request was taken stays where it was put.
+            // An id that was migrated before its request was taken stays on its channel.
             let follows =
                 |child: &Id| child.channel == from && child.device_channel == device_channel && !child.is_moving();
             if is_request && self.ids.get(child).is_some_and(follows) {
@@ -172,7 +175,7 @@ impl Core {
         }
     }
 
-    /// Destroys the id of an undelivered request at once, if it is one of the first few of many; the others wait for their turn.
+    /// Destroys the id of an undelivered request: at once if it is one of the first few, in a later turn otherwise.
     pub(super) fn destroy_or_queue(&mut self, child: IdKey, begun: &mut usize) {
         *begun += 1;
         if *begun <= CHILDREN_AT_ONCE {
@@ -180,7 +183,7 @@ impl Core {
         }
         if let Some(id) = self.ids.get_mut(child)
             && id.pending_call == PendingCall::Nothing
-            // With the last of them it goes on by itself.
+            // If acks are owed, the last ack continues the destruction.
             && id.owed == 0
         {
             id.pending_call = PendingCall::Queued;
@@ -188,9 +191,10 @@ impl Core {
         }
     }
 
-    /// The next of the ids of undelivered requests that are to be destroyed with their listener and have waited for their turn;
-    /// its destruction follows as a call. A listener may have as many of them as its backlog allows
-    /// ([`BACKLOG_MAX`](crate::BACKLOG_MAX)): a driver takes some in each turn, beside what else there is to do.
+    /// Begins the destruction of the next queued id and returns its key; the call follows from
+    /// [`poll_call`](Core::poll_call). The queued ids are those of undelivered requests to a listener that is
+    /// destroyed. Their number is limited by its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)). A driver takes some
+    /// in each turn, along with its other work.
     #[inline]
     pub fn poll_child(&mut self) -> Option<IdKey> {
         if self.children.is_empty() { None } else { self.next_child() }

@@ -1,4 +1,5 @@
-//! Migration: settled, quiescing (the application owes acks), moving (the device is at it), settled.
+//! Migration. Its phases: settled, quiescing (the application owes acks), moving (the device call is under way),
+//! settled.
 
 use super::Core;
 use crate::call::{Call, Outcome};
@@ -14,8 +15,9 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// Whether a migration has ended of which the application does not know. One that would wait for acks is refused until
-    /// it does: with a deadline each, they would fill the core with events that no limit counts.
+    /// Whether the end of a migration is undelivered. Until it is delivered, a migration that would wait for acks is
+    /// refused. Otherwise migrations that end at their deadlines would fill the core with events that no limit
+    /// counts.
     pub(super) fn has_untold_end(&self, id: &Id) -> bool {
         self.has_undelivered(id, EventKind::Migrated)
     }
@@ -25,7 +27,7 @@ impl Core {
         let (owed, sync_state) = (id.owed, id.sync_state);
         if owed == 0 {
             self.call_migrate(key, to, false)?;
-            // As every request, it gives up the event that completed the one before.
+            // Like every request, it gives up the event that completed the previous request.
             if !matches!(sync_state, SyncState::For(_)) {
                 self.clear_waiting(key, SyncState::Never);
             }
@@ -39,7 +41,7 @@ impl Core {
         Ok(())
     }
 
-    /// The last ack is in, or the call that was under way has returned.
+    /// Continues a migration after the last ack, or after the return of the call that was under way.
     pub(super) fn continue_migrate(&mut self, key: IdKey) {
         let free = self.ids.get(key).filter(|id| id.owed == 0 && id.pending_call == PendingCall::Nothing);
         let Some(PendingMigrate { to }) = free.and_then(|id| id.pending_migrate) else { return };
@@ -96,7 +98,7 @@ impl Core {
         match outcome {
             Ok(()) => {
                 self.now_open(to);
-                // A destroy overtook the migration: the channel that was opened for it goes again.
+                // A destruction has overtaken the migration: the new channel closes again.
                 if orphaned {
                     self.leave_channel(to);
                     return None;
@@ -122,8 +124,8 @@ impl Core {
     ) -> Option<Result<(), Failure>> {
         let state = self.ids.get(key)?.state;
         match outcome {
-            // An event on the new channel has told already; against that an errno proves nothing (`ucma_migrate_id`
-            // may say EFAULT after it has moved the id).
+            // An event on the new channel has shown already that the id has moved. An errno does not disprove it:
+            // `ucma_migrate_id` may return EFAULT after it has moved the id.
             _ if arrived => (!by_event).then_some(Ok(())),
             Ok(()) => {
                 self.complete_migrate(key, to, by_event);
@@ -137,7 +139,7 @@ impl Core {
         }
     }
 
-    /// An event on the new channel, before the device has told that the migration succeeded: it has.
+    /// Completes a migration because an event came on the new channel before the device reported success.
     pub(super) fn arrive_by_event(&mut self, key: IdKey, on: ChannelKey) {
         if let Some(id) = self.ids.get_mut(key)
             && let PendingCall::Migrate { by_event, ref mut arrived, .. } = id.pending_call
@@ -147,7 +149,7 @@ impl Core {
         }
     }
 
-    /// It stays in synchronous mode: a request that ended meanwhile keeps its event.
+    /// Keeps an id in synchronous mode after a failed migration: a request that ended meanwhile keeps its event.
     fn stay(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
         if let (SyncState::Posted(request_kind, event_ref), channel) = (id.sync_state, id.channel) {
@@ -169,17 +171,17 @@ impl Core {
         Some(result)
     }
 
-    /// The id is on its new channel.
+    /// Completes a migration: the id is on its new channel.
     fn complete_migrate(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
         let private = self.is_private(to);
         let is_request = self.ids.get(key).is_some_and(Id::is_request);
         self.apply_migrate(key, to, to, by_event);
         if let Some(id) = self.ids.get_mut(key) {
             id.sync = private;
-            // The device is asked to move no listener; of one that has lost its device nothing is left that listens.
+            // No device call migrates a listener. An id with a removed device does not listen any more.
             id.listens = false;
         }
-        // It counted as on its way.
+        // The channel also counted the id as on its way.
         self.leave_channel(to);
         if !is_request {
             self.handle_readable(to);
@@ -187,7 +189,7 @@ impl Core {
         self.end_waits_on_failed(key, to);
     }
 
-    /// The id's events are delivered elsewhere: the undelivered ones follow, in order, ahead of any later ones.
+    /// Changes an id's channels. Its undelivered events follow, in order, ahead of any later ones.
     pub(super) fn apply_migrate(
         &mut self,
         key: IdKey,
@@ -195,7 +197,7 @@ impl Core {
         device_channel: ChannelKey,
         by_event: bool,
     ) {
-        // A request of synchronous mode that is still open ends by an ordinary event.
+        // An open request of synchronous mode will end by an ordinary event.
         self.clear_waiting(key, SyncState::Never);
         self.link_single();
         let Some(id) = self.ids.get_mut(key) else { return };
@@ -213,7 +215,8 @@ impl Core {
         self.activity += 1;
     }
 
-    /// Moves an id's events, from this one on, from wherever they stand on one channel to the end of another, or of the same.
+    /// Moves an id's events, from `first` on, from any positions on one channel to the end of another or of the same
+    /// one.
     fn move_events(&mut self, first: Option<EventRef>, from: ChannelKey, to: ChannelKey) {
         if first.is_none() || !self.channels.contains(to) {
             return;

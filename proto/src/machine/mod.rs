@@ -1,4 +1,4 @@
-//! The machine: facts in, calls and events out.
+//! The state machine. Inputs: requests, outcomes, raw events, time. Outputs: calls and events.
 
 mod accept;
 mod channel;
@@ -59,11 +59,11 @@ pub struct Core {
     pending: PendingEvents,
     /// An undelivered event that is not on the lists of `pending` yet.
     single: Option<Single>,
-    /// Calls to be made, in order.
+    /// Calls to make, in order.
     calls: Queue<(Token, Call)>,
-    /// Channels to be read, each once.
+    /// Channels to read, each at most once.
     readable: Queue<ChannelKey>,
-    /// Channels to be read once there is room, each once.
+    /// Channels to read when there is room, each at most once.
     parked: Vec<ChannelKey>,
     /// Ids of undelivered requests that are to be destroyed, see `poll_child`.
     children: Queue<IdKey>,
@@ -74,8 +74,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// All that makes a difference, if there is no single event, but for which of several vacant slots is used after the next.
-    /// Deadlines are in the ids.
+    /// Returns the fields that equality and hash compare, for a core without a single event. Not compared: the order
+    /// in which vacant slots after the next one are used. The deadlines are compared as part of the ids.
     #[rustfmt::skip]
     #[allow(clippy::type_complexity, reason = "the fields")]
     fn fields(&self) -> (impl Eq + Hash + '_, impl Eq + Hash + '_, impl Eq + Hash + '_) {
@@ -87,7 +87,7 @@ impl Core {
     }
 }
 
-// Whether the newest event is on the lists yet makes no difference.
+// Two cores are equal if they differ only in whether the newest event is on the lists.
 impl PartialEq for Core {
     fn eq(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.linked(), other.linked());
@@ -103,42 +103,42 @@ impl Hash for Core {
     }
 }
 
-// A model checker, a differential fuzzer and a replayer drive the real code.
+// Model checkers, a differential fuzzer and a replayer drive this type directly.
 static_assertions::assert_impl_all!(Core: Clone, Eq, core::hash::Hash, Send, Sync);
 
-/// What happened and led to nothing. All of them only grow.
+/// Counters of events and outcomes that had no effect. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Events that came after what they belong to was over.
+    /// Events that came after the operation they belong to was over.
     pub late: u64,
-    /// Events for ids that this core does not have.
+    /// Events of ids that are not of this core.
     pub stray: u64,
-    /// Events and outcomes that cannot be.
+    /// Impossible events and outcomes.
     pub faults: u64,
-    /// Undelivered events that went with a destroyed id.
+    /// Undelivered events that were discarded with a destroyed id.
     pub discarded: u64,
 }
 
-/// A request on which a call was made has come to its end. [`Core::submit`] says which requests have one.
+/// The end of a request that made a call. [`Core::submit`] lists the requests that have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// What the request was about.
+    /// The id or channel of the request.
     pub target: Target,
-    /// How it ended. A request that an event, or its deadline, completes has only begun when this is `Ok`, or is completed
+    /// The result. A request that an event or a deadline completes has only begun when this is `Ok`, or is completed
     /// already.
     pub result: Result<(), Failure>,
 }
 
 impl Core {
-    /// A core with no ids and no channels.
+    /// Creates a core with no ids and no channels.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let limits = limits.clamped();
         let number = limits.core.unwrap_or(0);
         Core {
             limits,
-            // One more than the limit: the key for a request that no listener of the channel can bring.
+            // One more than the limit: `wants_event` needs a free key even for a channel that gets no requests.
             ids: Arena::new(limits.ids.saturating_add(1), number),
             channels: Arena::new(limits.channels, number),
             groups: Arena::new(limits.groups, number),
@@ -155,7 +155,7 @@ impl Core {
         }
     }
 
-    /// The next call to make and the token to report its outcome under. `None` when there is none.
+    /// Returns the next call to make, and the token to report its outcome with. `None` if there is none.
     #[inline]
     pub fn poll_call(&mut self) -> Option<(Token, Call)> {
         if self.calls.is_empty() { None } else { self.calls.pop_front() }
@@ -168,7 +168,7 @@ impl Core {
         !self.calls.is_empty()
     }
 
-    /// The private data to send with the call of this token; empty for most.
+    /// Returns the private data to send with the call of this token; empty for most calls.
     #[must_use]
     #[inline]
     pub fn call_data(&self, token: Token) -> &[u8] {
@@ -183,7 +183,8 @@ impl Core {
         self.pending.private_data_of(private_data_ref).map_or(&[], |private_data_of| &private_data_of.private_data)
     }
 
-    /// Says that a channel may have something to read. Once noted, it is asked for once.
+    /// Reports that a channel may have something to read. [`poll_readable`](Core::poll_readable) returns it once;
+    /// further reports before that have no effect.
     #[inline]
     pub fn handle_readable(&mut self, key: ChannelKey) {
         if let Some(channel) = self.channels.get_mut(key)
@@ -193,9 +194,10 @@ impl Core {
         }
     }
 
-    /// The next channel to be read. Besides those of [`handle_readable`](Core::handle_readable) there is the one that an
-    /// id was just migrated to: the kernel moves pending events there and wakes no one (`ucma_migrate_id`). The id of a request
-    /// that is not accepted has none (`ucma_event_handler`).
+    /// Returns the next channel to read: one that was reported by [`handle_readable`](Core::handle_readable), or the
+    /// new channel of a migrated id. The kernel moves pending events to that channel and makes no wakeup
+    /// (`ucma_migrate_id`). The id of a request that is not accepted has no pending events (`ucma_event_handler`), so
+    /// its new channel is not read.
     #[inline]
     pub fn poll_readable(&mut self) -> Option<ChannelKey> {
         if self.readable.is_empty() && self.parked.is_empty() { None } else { self.next_readable() }
@@ -216,7 +218,7 @@ impl Core {
         None
     }
 
-    /// Channels that waited for room, and have it, are to be read.
+    /// Marks channels as readable that waited for room and have it now.
     #[inline(never)]
     fn unpark(&mut self) {
         let mut at = 0;
@@ -233,7 +235,8 @@ impl Core {
         }
     }
 
-    /// Whether this channel, once noted as readable, would be the next to be read, with no call to be made before.
+    /// Whether this channel would be the next one to read if it were reported as readable, with no call to make
+    /// before.
     #[inline]
     pub(crate) fn is_next(&self, key: ChannelKey) -> bool {
         self.calls.is_empty()
@@ -243,20 +246,21 @@ impl Core {
             && self.channels.contains(key)
     }
 
-    /// How many channels are noted as readable.
+    /// Returns the number of channels that are marked as readable.
     #[inline]
     pub(crate) fn readable_channels(&self) -> usize {
         self.readable.len()
     }
 
-    /// Whether this channel stands first among those that were noted as readable.
+    /// Whether this channel is the first of those that are marked as readable.
     pub(crate) fn is_first(&self, key: ChannelKey) -> bool {
         self.readable.front() == Some(&key)
     }
 
-    /// Says that a channel may have something to read for which there is no room: [`wants_event`](Core::wants_event) said so.
-    /// It is to be read again as soon as there is: when an event was taken, or an id has gone. One that is paused or has
-    /// failed waits for its [`resume_channel`](Core::resume_channel) instead.
+    /// Reports that a channel may have something to read and that there is no room for it:
+    /// [`wants_event`](Core::wants_event) returned `None`. The channel is to be read again as soon as there is room,
+    /// that is after an event is taken or an id is gone. A channel that is paused or has failed waits for its
+    /// [`resume_channel`](Core::resume_channel) instead.
     pub fn wait_for_room(&mut self, key: ChannelKey) {
         if self.wants_event(key).is_none()
             && let Some(channel) = self.channels.get_mut(key)
@@ -268,7 +272,7 @@ impl Core {
         }
     }
 
-    /// The nearest deadline and whose it is. `None` if no operation has one.
+    /// Returns the nearest deadline and its id. `None` if no operation has a deadline.
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<(Time, IdKey)> {
@@ -283,7 +287,7 @@ impl Core {
         }
     }
 
-    /// What [`Id::enter`] leaves to be done.
+    /// Completes a change of state when [`Id::enter`] returns true.
     #[inline(never)]
     fn entered(&mut self, key: IdKey) {
         self.arm_deadline(key);
@@ -292,7 +296,7 @@ impl Core {
         }
     }
 
-    /// Whether one more id keeps the limit.
+    /// Whether one more id is within the limit.
     fn has_room(&self) -> bool {
         self.ids.len() < self.limits.ids as usize && self.ids.next_key().is_some()
     }
@@ -301,13 +305,13 @@ impl Core {
         Token { number: count_call(&mut self.last_token), target }
     }
 
-    /// Queues a call about an id and notes what for.
+    /// Queues a call for an id and records its purpose.
     #[inline]
     fn call_for_id(&mut self, key: IdKey, pending_call: PendingCall, call: Call) {
         self.call_with(key, pending_call, None, call);
     }
 
-    /// The same, with private data.
+    /// As `call_for_id`, with private data.
     #[inline]
     fn call_with(&mut self, key: IdKey, pending_call: PendingCall, call_data: Option<PrivateDataRef>, call: Call) {
         let token = self.token(Target::Id(key));
@@ -328,10 +332,10 @@ impl Core {
     }
 }
 
-/// The number of the next call.
+/// Returns the number of the next call.
 #[inline]
 fn count_call(last: &mut NonZeroU64) -> NonZeroU64 {
-    // After a call in each nanosecond of 584 years one could come back; no call takes that long.
+    // With one call per nanosecond a number repeats after 584 years; no call takes that long.
     *last = last.checked_add(1).unwrap_or(NonZeroU64::MIN);
     *last
 }

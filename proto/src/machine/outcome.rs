@@ -1,4 +1,4 @@
-//! What the device's calls returned.
+//! Outcomes of the device's calls.
 
 use super::{Core, Ended};
 use crate::call::{Call, Outcome};
@@ -14,9 +14,10 @@ use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// Takes what a call returned, before any event that came after the call was made: what comes first is the newer
-    /// word, and an event that is late once the call has been made stays so if it turns out to have failed. `Some` if a
-    /// request has ended by it; a request that had to wait for acks ends by event instead.
+    /// Reports the outcome of a call. It must be reported before any event that came after the call was made. An event
+    /// or a deadline that the core got before the outcome has precedence over it. An event that is late because the
+    /// call was made stays late even if the call turns out to have failed. Returns `Some` if the outcome has ended a
+    /// request; a request that had to wait for acks ends by event instead.
     ///
     /// # Errors
     /// [`Fault`] if no such call is under way, or if the device could not close something.
@@ -96,7 +97,7 @@ impl Core {
             PendingCall::MigrateToAccept { param } => self.moved_to_accept(key, param, outcome),
             PendingCall::Join { group } => Some(self.join_begun(key, group, outcome)),
             PendingCall::Leave { group, by_event } => self.left(key, group, by_event, outcome),
-            // Whatever it said, the teardown goes on to its deadline.
+            // The teardown goes on to its deadline, whatever the outcome.
             PendingCall::Answer => None,
             PendingCall::Destroy => return self.destroyed(key, outcome),
         };
@@ -107,7 +108,8 @@ impl Core {
         Ok(ended.map(|result| Ended { target: Target::Id(key), result }))
     }
 
-    /// Where the end of the destroy goes that has ended a request whose call is under way, if it is not delivered yet.
+    /// Returns the channel and the waiter of the destruction that has ended a request with a call under way. `None`
+    /// if the end of that destruction is delivered already.
     fn overtaking_destroy(&self, key: IdKey) -> Option<(ChannelKey, DestroyWaiter)> {
         let id = self.ids.get(key)?;
         let gave_up = id.state != State::Destroying;
@@ -115,10 +117,11 @@ impl Core {
         (!gave_up || self.has_undelivered(id, EventKind::Destroyed)).then_some((id.channel, destroy_waiter))
     }
 
-    /// A call has returned whose request a destroy had ended: the destroy goes on, unless it has given up meanwhile.
+    /// Handles the return of a call after a destruction has ended its request. The destruction goes on, unless it has
+    /// ended at its deadline meanwhile.
     fn orphan_ended(&mut self, key: IdKey, destroy: Option<(ChannelKey, DestroyWaiter)>) -> Option<Ended> {
         let Some(id) = self.ids.get_mut(key) else {
-            // An id that could not be created is gone without a call.
+            // An id that could not be created is gone without a destroy call.
             return destroy.and_then(|(channel, destroy_waiter)| self.tell_gone(key, channel, destroy_waiter));
         };
         id.orphaned = id.pending_call != PendingCall::Nothing;
@@ -126,7 +129,7 @@ impl Core {
         None
     }
 
-    /// Nothing is done for the id any more, perhaps: what was held up by it goes on.
+    /// Continues the requests that may have waited for the id's call to return.
     fn resume(&mut self, key: IdKey) {
         if self.ids.get(key).is_some_and(|id| id.answer_due || id.groups.is_some() || id.pending_migrate.is_some()) {
             self.continue_teardown(key);
@@ -135,7 +138,7 @@ impl Core {
         }
     }
 
-    /// The private channel of a new synchronous id.
+    /// Handles the opening of the private channel of a new synchronous id.
     fn opened_to_create(&mut self, key: IdKey, outcome: Outcome) -> Option<Result<(), Failure>> {
         let id = self.ids.get(key)?;
         let (channel, port_space) = (id.device_channel, id.port_space);
@@ -180,7 +183,7 @@ impl Core {
                 }
                 Ok(())
             }
-            // The id is as the destroy has left it.
+            // The destruction has set the state of the id.
             Err(_) if self.ids.get(key).is_none_or(|id| id.orphaned) => Ok(()),
             Err(_) if request_kind == RequestKind::Teardown && self.is_past_recall(key) => Ok(()),
             Err(errno) => {
@@ -189,11 +192,11 @@ impl Core {
                 }
                 let service = self.ids.get(key).map_or(Service::Connected, |id| id.port_space.service());
                 let begun = table::request_rule(before, request_kind, service).unwrap_or(before);
-                // An event that came before the outcome, or the deadline, has moved the id on: that is the newer word,
-                // and the end of a request that ends so.
+                // An event or a deadline before the outcome has changed the state and has precedence. It has also
+                // ended a request that ends by event.
                 if self.state(key) == Some(begun) {
                     self.set_state(key, table::after_failure(before, request_kind, errno));
-                    // An operation that was under way before goes on.
+                    // An operation that was under way before the request goes on.
                     if self.state(key) == Some(before) && table::operation(before).is_some() {
                         self.set_deadline(key, until);
                         self.device_channel(key)
@@ -211,8 +214,8 @@ impl Core {
         }
     }
 
-    /// Synchronous mode: a disconnect that waits for nothing, because the peer was first or there is no connection any
-    /// more. If the peer's DISCONNECTED is still to be taken it is this request's event.
+    /// Synchronous mode: ends a disconnect that waits for no event, because the peer disconnected first or there is
+    /// no connection any more. If the peer's DISCONNECTED is undelivered, it becomes this request's event.
     fn disconnect_at_once(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
         if !id.sync || id.orphaned || id.sync_state != SyncState::Never {

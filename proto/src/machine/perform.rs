@@ -1,9 +1,10 @@
-//! Short paths of requests: a request of a [plain](crate::id::Id::is_plain) id, its call and the call's outcome. A short path
-//! does exactly what the long path does, which `submit_any`, `poll_call` and `take_outcome` are together, and leaves out what
-//! that would look for in vain. `short_tests` runs both on every cell and compares.
+//! Short paths of requests: a request of a [plain](crate::id::Id::is_plain) id, its call and the call's outcome. A
+//! short path has exactly the effect of the long path, which consists of `submit_any`, `poll_call` and
+//! `take_outcome`. It omits the work that a plain id does not need. `short_tests` compares both on every cell.
 //!
-//! [`Core::perform`] makes the call between the decision and the change: nothing can come in between, so that nothing has to be
-//! stored for it. For devices that observe each step, `submit_short` and `end_short` do the same in steps.
+//! [`Core::perform`] makes the call between the decision and the change. Nothing else can happen in between, so no
+//! state is stored for the call. For devices that observe each step, `submit_short` and `end_short` do the same in
+//! steps.
 
 use super::submit::{binds, one_call};
 use super::{Core, count_call};
@@ -22,15 +23,15 @@ use crate::state::State;
 use crate::time::Time;
 
 impl Core {
-    /// [Submits](Core::submit) a request and makes its call at once, if that is the only call that there is to make and
-    /// nothing else is under way for the id. An accept makes two where the id is on its listener's channel: it is migrated first.
-    /// The other calls that follow from a call that failed, or from a destruction or a migration, are to be
+    /// [Submits](Core::submit) a request and makes its call at once. This requires that no other call is to be made
+    /// and that nothing else is under way for the id. An accept of an id on its listener's channel makes two calls:
+    /// the first migrates the id. Other calls, which follow from a failed call, a destruction or a migration, must be
     /// [polled](Core::poll_call).
     ///
-    /// `None`: it is no such request; nothing has changed and no call was made. Submit it.
+    /// `None`: the request has no short path. Nothing has changed and no call was made; submit the request instead.
     ///
     /// # Errors
-    /// The call was made and has failed, as [`Ended::result`](crate::Ended::result).
+    /// The call was made and has failed; the failure is that of [`Ended::result`](crate::Ended::result).
     #[inline(always)]
     pub fn perform(
         &mut self,
@@ -57,7 +58,7 @@ impl Core {
         }
     }
 
-    /// Makes the call of a plain request.
+    /// Makes the call of a plain request. `None` if there is no short path.
     #[inline(always)]
     fn call_short(
         &mut self,
@@ -86,7 +87,7 @@ impl Core {
         Some(outcome)
     }
 
-    /// The calls of a request were made and the last has failed.
+    /// Applies the outcomes of a request on the long path after its last call has failed.
     #[cold]
     #[inline(never)]
     pub(super) fn performed_in_vain(
@@ -97,7 +98,7 @@ impl Core {
         deadline: Time,
         outcomes: &[Outcome],
     ) -> Result<(), Failure> {
-        // It was found to be allowed, and has as many calls.
+        // The short path has found the request legal, and the long path makes the same calls.
         let mut ended = None;
         if self.submit_any(now, key, request, deadline).is_ok() {
             for &outcome in outcomes {
@@ -107,9 +108,11 @@ impl Core {
         ended.map_or(Ok(()), |ended| ended.result)
     }
 
-    /// Creates an id on a channel and makes its call at once, see [`perform`](Core::perform) and [`create_id`](Core::create_id).
+    /// Creates an id on a channel and makes its call at once, see [`perform`](Core::perform) and
+    /// [`create_id`](Core::create_id).
     ///
-    /// `None`: there is another call to make, or the request would be refused. Nothing has changed and no call was made.
+    /// `None`: there is another call to make, or the request would be refused. Nothing has changed and no call was
+    /// made.
     ///
     /// # Errors
     /// The call was made and has failed.
@@ -137,7 +140,7 @@ impl Core {
         }
     }
 
-    /// The key is used up, as that of an id that was there.
+    /// Uses up the key of an id that could not be created, as the long path does.
     #[cold]
     #[inline(never)]
     fn created_in_vain(&mut self, channel: ChannelKey, port_space: PortSpace) {
@@ -147,7 +150,7 @@ impl Core {
         }
     }
 
-    /// Destroys an id of which nothing is left but itself.
+    /// Destroys a plain id that has no owed acks, undelivered events or deadlines.
     #[inline(always)]
     fn destroy_short(&mut self, key: IdKey, make: impl FnOnce(&Call, &[u8]) -> Outcome) -> Option<Outcome> {
         let id = self.ids.get_untouched(key)?;
@@ -170,7 +173,7 @@ impl Core {
         Some(outcome)
     }
 
-    /// Moves an id to another channel, with its undelivered events.
+    /// Migrates a plain id to another channel, with its undelivered events.
     #[inline(always)]
     fn migrate_short(
         &mut self,
@@ -213,7 +216,7 @@ impl Core {
                 list = self.pending.extract(&mut source.pending, first);
             }
             was_last = source.ids == 1;
-            // The last one may close the channel.
+            // The channel may close with its last id; `leave_channel` below counts that one.
             source.ids -= u32::from(!was_last);
         }
         if let Some(target) = self.channels.get_mut(to) {
@@ -228,7 +231,7 @@ impl Core {
         }
     }
 
-    /// The short path of [`submit`](Core::submit). `false`: it is none for this request, and nothing has changed.
+    /// The short path of [`submit`](Core::submit). Returns false if the request has none; then nothing has changed.
     #[inline(always)]
     pub(super) fn submit_short(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> bool {
         if !self.calls.is_empty() || deadline <= now {
@@ -255,8 +258,9 @@ impl Core {
         true
     }
 
-    /// The short path of [`handle_outcome`](Core::handle_outcome), for success. `false`: it is none for this call, and nothing
-    /// has changed. The call of a listen has none: its id has a line of its own, or is synchronous.
+    /// The short path of [`handle_outcome`](Core::handle_outcome) for success. Returns false if the call has none;
+    /// then nothing has changed. The call of a listen has none: its id has a device channel of its own, or is
+    /// synchronous.
     #[inline]
     pub(super) fn end_short(&mut self, token: Token) -> bool {
         let Target::Id(key) = token.target else { return false };
@@ -275,7 +279,7 @@ impl Core {
     }
 }
 
-/// What a plain request leads to, if it is one and is allowed.
+/// Returns the cell of a request, if the request is plain and legal.
 #[inline(always)]
 fn allowed(id: &mut Id, channels: &Arena<ChannelKey, Channel>, request: &Request<'_>) -> Option<&'static PlainCell> {
     let request_kind = request.request_kind();

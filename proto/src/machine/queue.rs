@@ -1,11 +1,12 @@
-//! A queue that mostly holds one entry, which is stored outside the ring: to add and take it costs a few instructions.
+//! A queue that usually holds one entry. The first entry is stored outside the ring, so adding and taking it costs a
+//! few instructions.
 
 use alloc::collections::VecDeque;
 use core::hash::{Hash, Hasher};
 
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
-    /// `None` only where `others` is empty.
+    /// `None` only if `others` is empty.
     first: Option<T>,
     others: VecDeque<T>,
 }
@@ -30,13 +31,13 @@ impl<T> Queue<T> {
         self.first.as_ref()
     }
 
-    /// The entry of a queue of one.
+    /// Returns the entry of a queue with one entry.
     #[inline]
     pub(super) fn only(&self) -> Option<&T> {
         if self.others.is_empty() { self.first.as_ref() } else { None }
     }
 
-    /// Empties a queue of one.
+    /// Empties a queue with one entry.
     #[inline]
     pub(super) fn take_only(&mut self) {
         self.first = None;

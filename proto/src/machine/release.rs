@@ -1,4 +1,4 @@
-//! An id goes from one core, and one thread, to another.
+//! Release of an id from one core, and its adoption by another one, which may be on another thread.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use crate::stored::Stored;
 use crate::table;
 use crate::time::Time;
 
-/// An id between two cores, with its undelivered events. It is to be [adopted](Core::adopt), together with the
+/// An id between two cores, with its undelivered events. It must be [adopted](Core::adopt), together with the
 /// device's half.
 #[derive(Debug)]
 #[must_use = "the id lives on in the device"]
@@ -29,12 +29,12 @@ pub struct Released(Box<Parts>);
 struct Parts {
     id: Id,
     pending: Vec<(Stored, Option<StoredPrivateData>)>,
-    /// The event that completed its last synchronous request, if that has one.
+    /// The event that completed the last synchronous request, if there is one.
     ended: Option<(RequestKind, Stored, Option<StoredPrivateData>)>,
 }
 
 impl Released {
-    /// The state that the id is in.
+    /// Returns the state of the id.
     #[must_use]
     pub fn state(&self) -> State {
         self.0.id.state
@@ -43,14 +43,14 @@ impl Released {
 
 impl Core {
     /// Takes an id in synchronous mode out of this core, with its undelivered events. Its key is stale from now on.
-    /// Returns the private channel's key too, for [`Device::release`](crate::Device::release).
+    /// Also returns the key of the private channel, for [`Device::release`](crate::Device::release).
     ///
     /// An open request goes along, with its deadline: both cores must count time from the same epoch.
     ///
     /// # Errors
-    /// [`Refused`] if the id is not in synchronous mode, shares its channel (a listener and the [ids of its
-    /// requests](Core::ids_awaiting_migrate), which can be migrated), a call is under way, it is a member of multicast groups, acks are
-    /// owed, or requests for it wait to be taken.
+    /// [`Refused`] if the id is not in synchronous mode; if it shares its channel (a listener and the [ids of its
+    /// requests](Core::ids_awaiting_migrate), which can be migrated); if a call is under way; if it is a member of
+    /// multicast groups; if acks are owed; or if requests for it are untaken.
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
         let id = self.would_release(key)?;
         let (channel, sync_state) = (id.channel, id.sync_state);
@@ -62,7 +62,7 @@ impl Core {
         let ended = match sync_state {
             SyncState::Ended(request_kind, event_ref) => {
                 let (stored, private_data_of) = self.take_whole(event_ref);
-                // An event about an id that stays here is of no use there.
+                // An event about an id that stays in this core is useless in another one.
                 (request_kind != RequestKind::GetRequest || stored.listener().is_none()).then_some((
                     request_kind,
                     stored,
@@ -72,7 +72,7 @@ impl Core {
             SyncState::Never | SyncState::For(_) | SyncState::Posted(..) | SyncState::Without { .. } => None,
         };
         let sync_state = if matches!(sync_state, SyncState::Ended(..)) { SyncState::Never } else { sync_state };
-        // The deadline goes along; only its place in this core's heap does not.
+        // The deadline goes along with the id; only its entry in this core's heap is removed.
         let deadline = self.ids.get(key).map_or(Time::NEVER, |id| id.deadline);
         self.set_deadline(key, Time::NEVER);
         self.remove_channel(channel);
@@ -84,7 +84,7 @@ impl Core {
         }
     }
 
-    /// The id, if nothing keeps it in this core.
+    /// Returns the id if it can be released.
     pub(crate) fn would_release(&self, key: IdKey) -> Result<&Id, Refused> {
         let id = self.get(key, RequestKind::Release)?;
         let cell = table::request_rule(id.state, RequestKind::Release, id.port_space.service());
@@ -93,13 +93,14 @@ impl Core {
     }
 
     /// Takes in an id that another core released: in synchronous mode, in the state it was in, on a new private
-    /// channel. The device's half is adopted under the same two keys before anything else is done with it.
+    /// channel. The device's half must be adopted under the two returned keys before anything else is done with the
+    /// id.
     ///
-    /// The deadline of a request that is still open is taken as it is: this core must count [`Time`] from the same epoch
-    /// as the one that released the id.
+    /// The deadline of an open request is not converted: this core must count [`Time`] from the same epoch as the
+    /// core that released the id.
     ///
     /// # Errors
-    /// [`Refused::Full`] and the id again, at the limit on ids or channels.
+    /// [`Refused::Full`] and the id, at the limit on ids or channels.
     pub fn adopt(&mut self, released: Released) -> Result<(IdKey, ChannelKey), (Refused, Released)> {
         if !self.has_room() {
             return Err((Refused::Full("ids"), released));
@@ -141,7 +142,7 @@ impl Core {
         Ok((key, channel))
     }
 
-    /// What keeps an id in this core.
+    /// Returns the reason why an id cannot be released, if there is one.
     fn held_here(&self, id: &Id) -> Option<RefuseReason> {
         if !id.sync {
             Some(RefuseReason::NotSync)
@@ -152,7 +153,7 @@ impl Core {
         } else if id.owed > 0 {
             Some(RefuseReason::OwesAcks)
         } else {
-            // Undelivered requests are about ids that stay.
+            // Undelivered requests belong to ids that stay in this core.
             self.first_of(id, CmEvent::ConnectRequest).map(|_| RefuseReason::Busy(RequestKind::Listen))
         }
     }

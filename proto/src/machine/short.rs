@@ -1,11 +1,11 @@
-//! Short paths of events: in, out, and acked. A short path does exactly what the long path of the same name does, for the
-//! case that is by far the most frequent: an id for which nothing else is under way ([`Id::is_plain`](crate::id::Id)), and a
-//! plain cell of the event table (`plain`). It leaves out what the long path would look for in vain. `short_tests` runs both
-//! on every cell and compares.
+//! Short paths of events: taken in, delivered, and acked. A short path has exactly the effect of the long path of the
+//! same name. It handles by far the most frequent case: an id for which nothing else is under way
+//! ([`Id::is_plain`](crate::id::Id)), and a plain cell of the event table (`plain`). It omits the work that this case
+//! does not need. `short_tests` compares both on every cell.
 //!
-//! An event that is the only undelivered one of its channel is kept beside the lists of `pending`, in `Core::single`. It is
-//! linked into them before any other event is put on a list, and before a request begins on the long path. Nothing else looks
-//! at the list of a plain id, or makes an id less plain.
+//! The only undelivered event of a channel can be stored outside the lists of `pending`, in `Core::single`. It is
+//! linked into the lists before any other event is, and before a request begins on the long path. No other code reads
+//! the list of a plain id, or makes an id less plain.
 
 use super::Core;
 use super::event::{Admission, has_room};
@@ -22,19 +22,19 @@ use crate::request::Acks;
 use crate::table::EventColumn;
 use crate::time::Time;
 
-/// What became of a channel that was read on the short path.
+/// The result of a read on the short path.
 #[derive(Debug)]
 pub(crate) enum Read {
     /// The core has no work left.
     Done,
-    /// Its event took the long path.
+    /// The event took the long path.
     Taken(Result<Admission, Fault>),
     /// The read failed.
     Failed(ChannelKey, Errno),
 }
 
-/// What a plain event does to its id and to its channel, on which no event is undelivered; and whether a deadline ends with
-/// it. `None`: it is not plain, and nothing has changed.
+/// Applies a plain event to its id and to its channel, which has no undelivered event. Returns the event, and whether
+/// a deadline ends with it. `None` if the event is not plain; then nothing has changed.
 #[inline(always)]
 fn admit_to(
     channel: &mut Channel,
@@ -50,7 +50,7 @@ fn admit_to(
     channel.failures = 0;
     id.state = next.state;
     if next.ends {
-        // It is plain only where it is waited for.
+        // An ADDR_RESOLVED is plain only in the state that waits for it.
         id.has_device |= raw.kind == CmEvent::AddrResolved;
     }
     let ends = next.ends && id.deadline != Time::NEVER;
@@ -59,7 +59,7 @@ fn admit_to(
 }
 
 impl Core {
-    /// The short path of [`admit`](Core::admit). `false`: it is none for this event, and nothing has changed.
+    /// The short path of [`admit`](Core::admit). Returns false if the event has none; then nothing has changed.
     #[inline(always)]
     pub(super) fn admit_short(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> bool {
         if self.single.is_some() {
@@ -85,8 +85,9 @@ impl Core {
         }
     }
 
-    /// The short path of a turn: reads the only channel that is to be read, where nothing else is to be done, and the
-    /// channel is no listener's. One look-up of the channel serves all that the long path looks it up for. `None`: it is none, and nothing has changed.
+    /// The short path of a turn. Reads the only channel to be read, if there is no other work and the channel is not
+    /// a listener's. It looks the channel up once; the long path does so several times. `None` if there is no short
+    /// path; then nothing has changed.
     #[inline(always)]
     pub(crate) fn read_short<'d>(
         &mut self,
@@ -131,7 +132,7 @@ impl Core {
         }
     }
 
-    /// The short path of [`poll_event`](Core::poll_event), if there is a single event on this channel.
+    /// The short path of [`poll_event`](Core::poll_event). `None` if this channel has no single event.
     #[inline]
     pub(super) fn poll_short(&mut self, on: ChannelKey) -> Option<Event> {
         let single = self.single.as_ref().filter(|single| single.on == on)?;
@@ -154,7 +155,7 @@ impl Core {
     #[inline(never)]
     fn open_single(&mut self, single: &Single, ack_token: Option<AckToken>) -> Option<Event> {
         self.single = None;
-        // Filled in where it is returned.
+        // Filled in where it is returned, to avoid a copy.
         let mut opened = Some(single.bare(ack_token));
         if let Some(event) = &mut opened {
             self.pending.fill_private_data(single.private_data_ref, event);
@@ -163,7 +164,7 @@ impl Core {
         opened
     }
 
-    /// Puts the single event, if there is one, on the lists.
+    /// Puts the single event on the lists, if there is one.
     #[inline]
     pub(super) fn link_single(&mut self) {
         if self.single.is_some() {
@@ -178,13 +179,13 @@ impl Core {
         }
     }
 
-    /// Undelivered events of the device, the single one included.
+    /// Returns the number of undelivered events of the device, including the single one.
     #[inline]
     pub(super) fn undelivered(&self) -> u32 {
         self.pending.of_device() + u32::from(self.single.is_some())
     }
 
-    /// As it is with the single event on the lists, if it has one.
+    /// Returns a copy with the single event on the lists; `None` if there is no single event.
     pub(super) fn linked(&self) -> Option<Core> {
         self.single.is_some().then(|| {
             let mut core = self.clone();

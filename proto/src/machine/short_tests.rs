@@ -1,4 +1,4 @@
-//! Each short path against its long path: on every cell, and on ids for which there is no short path.
+//! Compares each short path with its long path: on every cell, and on ids that have no short path.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ const NOW: Time = Time(1000);
 const DUE: Time = Time(5000);
 const LATER: Time = Time(9000);
 
-/// Two channels, and on the first an id of which nothing is known but its state. Another id has a deadline after `DUE`.
+/// Two channels; on the first one an id in a chosen state. Another id has a deadline after `DUE`.
 struct ShortFixture {
     core: Core,
     on: ChannelKey,
@@ -47,12 +47,12 @@ impl ShortFixture {
         ShortFixture { core, on, to, id }
     }
 
-    /// With the id in this state, and with a deadline where it waits for something.
+    /// Puts the id in this state, with a deadline if the state waits for an event.
     fn in_state(state: State, port_space: PortSpace, acks: Acks) -> Self {
         let mut fixture = ShortFixture::new(acks);
         let id = fixture.core.ids.get_mut(fixture.id).unwrap();
         (id.state, id.port_space) = (state, port_space);
-        // An ACK that was owed before is none of the next event's.
+        // An ack that was owed before must not count for the next event.
         id.owed = 1;
         if table::operation(state).is_some() {
             fixture.core.set_deadline(fixture.id, DUE);
@@ -80,7 +80,7 @@ fn peer() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 7471)
 }
 
-/// Every known event type and an unknown one.
+/// Returns every known event type and an unknown one.
 fn every_event() -> impl Iterator<Item = CmEvent> {
     CmEvent::ALL.iter().copied().chain([CmEvent::Unknown(99)])
 }
@@ -92,7 +92,7 @@ fn an_event_in_and_out() {
         for (kind, private_data) in every_event().flat_map(|kind| [(kind, &[][..]), (kind, &[7; 56][..])]) {
             let fixture = ShortFixture::in_state(state, space, acks);
             let raw = RawEvent { status: -1, private_data, ..RawEvent::new(fixture.id, kind) };
-            // A read is short on this channel, whatever it finds.
+            // A read on this channel is short, whatever the event.
             assert!(fixture.core.compare_read(fixture.on, Ok(Some(raw))), "{kind} while {state}");
             let is_short = fixture.core.compare_event(fixture.on, &raw);
             assert_eq!(is_short, plain::event(state, EventColumn::of(kind)).is_some(), "{kind} while {state}");
@@ -102,7 +102,7 @@ fn an_event_in_and_out() {
     assert!(short > 800, "{short} of them");
 }
 
-/// A request for a QP that was found to be allowed is only noted.
+/// An allowed `AttachQp` or `DetachQp` makes no call and changes only `has_qp`.
 #[test]
 fn a_qp() {
     let mut allowed = 0;
@@ -139,7 +139,7 @@ fn an_ack() {
     }
 }
 
-/// One of each kind, and some that a guard refuses.
+/// Returns one request of each kind, and some that a guard refuses.
 fn requests() -> Vec<Request<'static>> {
     let param = ConnParam { qp_num: 17, ..ConnParam::default() };
     let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -183,7 +183,7 @@ fn a_request_its_call_and_its_outcome() {
     for (state, space, acks) in ShortFixture::every_state() {
         for request in &requests() {
             let mut fixture = ShortFixture::in_state(state, space, acks);
-            // A destruction would wait for it.
+            // A destruction would wait for this ack.
             fixture.core.ids.get_mut(fixture.id).unwrap().owed = 0;
             short += usize::from(fixture.core.compare_request(NOW, fixture.id, request, DUE));
         }
@@ -212,7 +212,7 @@ fn an_event_between_a_request_and_its_outcome() {
     }
 }
 
-/// A property that takes the short paths from an id, and what it is called.
+/// The name of a property that excludes short paths, and a function that gives it to an id.
 type Unusual = (&'static str, fn(&mut Id, ChannelKey));
 
 const UNUSUAL: [Unusual; 10] = [
@@ -233,7 +233,7 @@ fn there_is_no_short_path_for_an_id_that_is_not_plain() {
     for (name, make) in UNUSUAL {
         for state in State::ALL {
             let mut fixture = ShortFixture::in_state(state, PortSpace::Tcp, Acks::Explicit);
-            // It is known as plain before.
+            // The id is marked as plain before the change.
             fixture.core.ids.get_untouched(fixture.id).unwrap().is_plain();
             make(fixture.core.ids.get_mut(fixture.id).unwrap(), fixture.to);
             for kind in every_event() {
@@ -255,7 +255,7 @@ fn a_migration_or_a_destruction_with_events() {
         let mut fixture = ShortFixture::in_state(State::Connected, PortSpace::Tcp, Acks::Explicit);
         fixture.core.ids.get_mut(fixture.id).unwrap().owed = 0;
         let other = fixture.core.id_keys().find(|&id| id != fixture.id).unwrap();
-        // Alone, next to each other, and with events of another id between them.
+        // Events of the id alone, adjacent ones, and ones with events of another id between them.
         for at in 0..events {
             for target in [fixture.id, other].into_iter().take(1 + at % 2) {
                 fixture.core.handle_event(fixture.on, RawEvent::new(target, CmEvent::AddrChange)).unwrap();
@@ -296,7 +296,7 @@ fn the_single_event_counts_against_the_limit_on_all_events() {
     for (on, id) in [(fixture.to, there), (fixture.to, there), (fixture.on, fixture.id)] {
         fixture.core.handle_event(on, RawEvent::new(id, CmEvent::AddrChange)).unwrap();
         if on == fixture.to && fixture.core.single.is_none() {
-            // One of two: the other is on the lists.
+            // One of two events is taken: the other one is on the lists.
             assert!(fixture.core.poll_event(on).is_some());
         }
     }
@@ -340,7 +340,7 @@ fn a_new_id() {
     }
 }
 
-/// A listener, its channel at the device, and the id of a request to it that was taken.
+/// Returns a fixture with a taken request as its id, its listener, and the listener's device channel.
 fn asked(space: PortSpace, acks: Acks) -> (ShortFixture, IdKey, ChannelKey) {
     let mut fixture = ShortFixture::new(acks);
     let listener = fixture.core.create_id(Some(fixture.on), space).unwrap();
@@ -365,12 +365,12 @@ fn an_accept_that_migrates_the_id_first() {
         for acks in [Acks::Explicit, Acks::OnDelivery] {
             let (mut fixture, listener, device_channel) = asked(space, acks);
             assert!(fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");
-            // With an event beside the lists.
+            // With a single event outside the lists.
             let other = fixture.core.id_keys().next().unwrap();
             fixture.core.handle_event(fixture.on, RawEvent::new(other, CmEvent::AddrChange)).unwrap();
             assert!(fixture.core.single.is_some());
             assert!(fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");
-            // With events of its own.
+            // With events of the id.
             fixture.core.handle_event(device_channel, RawEvent::new(fixture.id, CmEvent::Unknown(77))).unwrap();
             assert!(fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");
             let mut made = Vec::new();
@@ -386,7 +386,7 @@ fn an_accept_that_migrates_the_id_first() {
             );
             assert_eq!(done.poll_readable(), None);
             done.check();
-            // The last one on a channel closes it.
+            // The channel closes when its last id leaves.
             fixture.core.submit(NOW, listener, Request::DestroyNow, Time::NEVER).unwrap();
             finish(&mut fixture.core);
             assert!(!fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");

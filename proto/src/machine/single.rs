@@ -1,4 +1,4 @@
-//! The only undelivered event of a channel, beside the lists.
+//! The only undelivered event of a channel, stored outside the lists.
 
 use crate::event::{AckToken, CmEvent, Event, EventKind, ReceivedParam};
 use crate::key::{ChannelKey, IdKey};
@@ -7,12 +7,12 @@ use crate::request::Acks;
 use crate::slab_index::PrivateDataRef;
 use crate::stored::Stored;
 
-/// An undelivered event that is on no list: the only one of its channel. It is of the device, of no group and no request, and
-/// its id was plain when it came.
+/// An undelivered event that is on no list: the only one of its channel. It came from the device, belongs to no
+/// group, and is no connection request. Its id was plain when it came.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Single {
     pub(super) on: ChannelKey,
-    /// The acks of the channel.
+    /// The ack mode of the channel.
     pub(super) acks: Acks,
     pub(super) id: IdKey,
     pub(super) kind: CmEvent,
@@ -37,7 +37,7 @@ impl Single {
         }
     }
 
-    /// As it is stored on the lists.
+    /// Returns the event as it is stored on the lists.
     pub(super) fn stored(&self) -> Stored {
         Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.private_data_ref)
     }

@@ -1,4 +1,4 @@
-//! Requests in: the table decides, then the guards; only then does anything change.
+//! Submission of requests: first the table decides, then the guards. Nothing changes before both allow the request.
 
 use super::Core;
 use crate::call::Call;
@@ -15,10 +15,11 @@ use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// Creates an id on a channel, or with `None` in synchronous mode (rdma_create_id(3)).
+    /// Creates an id on a channel (rdma_create_id(3)); with `None`, in synchronous mode.
     ///
     /// # Errors
-    /// [`Refused::NoSuchChannel`], [`Refused::ChannelFailed`]; [`Refused::Full`] at the limit on ids or, in synchronous mode, on channels.
+    /// [`Refused::NoSuchChannel`], [`Refused::ChannelFailed`]; [`Refused::Full`] at the limit on ids or, in
+    /// synchronous mode, on channels.
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Refused> {
         if !self.has_room() {
             return Err(Refused::Full("ids"));
@@ -43,18 +44,19 @@ impl Core {
         Some(id)
     }
 
-    /// Asks for something on an id. `deadline` is for requests that a later event completes: if it passes first, the
-    /// request ends with [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed), in synchronous mode with
-    /// `ETIMEDOUT`. It is for a migration and a destruction too, as long as they wait for acks. To all other requests it
-    /// means nothing, except that one which has passed already is refused, unless for a destruction.
+    /// Submits a request on an id. `deadline` applies to requests that a later event completes. If it passes first,
+    /// the request ends with [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed), in synchronous mode
+    /// with `ETIMEDOUT`. It also applies to a migration and a destruction while they wait for acks. It has no effect
+    /// on other requests. A deadline that has passed already is refused, except for a destruction.
     ///
-    /// A request for which a call is made has one [`Ended`](crate::Ended), from
-    /// [`handle_outcome`](Core::handle_outcome). There are three exceptions:
-    /// - `AttachQp`, `DetachQp`, `GetRequest`, and the migration of a listener, make no call: on return they are done, or
-    ///   a `GetRequest` is begun.
-    /// - What [waits for acks](Core::waits_for_acks) ends by event instead.
-    /// - A destroy ends all other requests of its id: nothing more is told of them, not even if it gives up at its deadline.
-    ///   An id that has not been created by then is gone if that fails. A leave that waited for acks is not made.
+    /// A request that makes a call has one [`Ended`](crate::Ended), from [`handle_outcome`](Core::handle_outcome).
+    /// There are three exceptions:
+    /// - `AttachQp`, `DetachQp`, `GetRequest`, and the migration of a listener, make no call: on return they are
+    ///   done, or a `GetRequest` is begun.
+    /// - A request that [waits for acks](Core::waits_for_acks) ends by event instead.
+    /// - A destroy ends all other requests of its id. Their ends are not reported, even if the destroy itself ends at
+    ///   its deadline. If the id's creation is under way and fails, the id is gone. A leave that waited for acks is
+    ///   not made.
     ///
     /// # Errors
     /// [`Refused`]: nothing has changed.
@@ -107,14 +109,14 @@ impl Core {
         Ok(())
     }
 
-    /// Notes that an id has a QP, or has none any more. A QP does not matter to whether an id is plain.
+    /// Records whether an id has a QP. This does not affect whether the id is plain.
     pub(crate) fn note_qp(&mut self, key: IdKey, has_qp: bool) {
         if let Some(id) = self.ids.get_untouched(key) {
             id.has_qp = has_qp;
         }
     }
 
-    /// Whether a request would be refused, without making it.
+    /// Checks whether a request would be refused, without making it.
     ///
     /// # Errors
     /// The refusal.
@@ -122,7 +124,7 @@ impl Core {
         self.decide(now, key, request.request_kind(), request, deadline).map(drop)
     }
 
-    /// The table, then what it leaves open: the id's next state, or why not.
+    /// Checks the table, then the other rules. Returns the id's next state, or the refusal.
     fn decide(
         &self,
         now: Time,
@@ -135,11 +137,11 @@ impl Core {
         let refused = |reason| self.refusal(key, request_kind, reason);
         let next = table::request_rule(id.state, request_kind, id.port_space.service()).map_err(refused)?;
         if matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
-            // One that waits for no ack cannot be hastened.
+            // A destruction that waits for no ack cannot be sped up.
             let is_late = id.state == State::Destroying && id.owed == 0;
             return if is_late { Err(refused(RefuseReason::Busy(RequestKind::Destroy))) } else { Ok(next) };
         }
-        // What is open in synchronous mode stays so while the id moves, and a notify is for an open accept.
+        // An open synchronous request allows a migration, and an open accept allows a notify.
         let open = id
             .waits_for()
             .filter(|_| !matches!(request_kind, RequestKind::Migrate | RequestKind::Notify))
@@ -168,13 +170,14 @@ impl Core {
         Ok(next)
     }
 
-    /// Whether what a request leads to would not be reported, or only when a listener's application takes requests.
+    /// Returns a reason if the result of a request would not be reported, or only after a listener's requests are
+    /// taken.
     #[inline]
     fn lacks_events(&self, id: &Id, request_kind: RequestKind, next: State) -> Option<RefuseReason> {
         let waits = table::operation(next) == Some(request_kind)
             || matches!(request_kind, RequestKind::Join | RequestKind::GetRequest);
         let answers = request_kind == RequestKind::Accept;
-        // An accept moves the id off its listener's channel first.
+        // An accept first moves the id off its listener's channel.
         let on = if answers { id.channel } else { id.device_channel };
         let channel = self.channels.get(on).filter(|_| waits || answers)?;
         if waits && channel.has_failed() {
@@ -186,7 +189,7 @@ impl Core {
         }
     }
 
-    /// What only the channels can tell of a migration or a listen.
+    /// Checks a migration or a listen against the channels.
     fn lacks_channel(&self, id: &Id, request: &Request<'_>) -> Option<RefuseReason> {
         let full = || self.channels.next_key().is_none();
         if let Request::Migrate { to: Some(to) } = *request {
@@ -200,19 +203,20 @@ impl Core {
         } else if let Request::Listen { backlog } = *request
             && id.requests > requests_of(backlog)
         {
-            // Untaken ones that came although the listen before failed.
+            // Untaken requests that came although the previous listen failed.
             Some(RefuseReason::Busy(RequestKind::Listen))
         } else if self.needs_own_channel(id) {
             if full() { Some(RefuseReason::NoChannelLeft) } else { (id.owed > 0).then_some(RefuseReason::OwesAcks) }
         } else {
-            // Ids of requests that came in the same way.
+            // The channel may have ids of requests that came although the previous listen failed.
             let is_shared = self.channels.get(id.device_channel).is_some_and(|device_channel| device_channel.ids > 1)
                 && self.must_leave(id);
             is_shared.then_some(RefuseReason::SharesChannel)
         }
     }
 
-    /// Whether there are ids on the channel of this one whose events must not wait behind the requests to a listener.
+    /// Whether the channel of this id has, or is about to get, other ids with events that must not wait behind the
+    /// requests to a listener.
     fn must_leave(&self, id: &Id) -> bool {
         let is_coming = |other: &Id| {
             matches!(other.pending_call, PendingCall::MigrateToAccept { .. }) && other.channel == id.device_channel
@@ -229,7 +233,7 @@ impl Core {
         }
     }
 
-    /// A request that is one call of the device.
+    /// Begins a request that is one device call.
     fn begin_call(
         &mut self,
         key: IdKey,
@@ -242,7 +246,7 @@ impl Core {
         let Some(id) = self.ids.get(key) else { return };
         let request_kind = request.request_kind();
         let waits = table::operation(next) == Some(request_kind);
-        // A notify is part of the accept that is open.
+        // A notify belongs to the open accept.
         if request_kind != RequestKind::Notify {
             let open = if id.sync && waits { SyncState::For(request_kind) } else { SyncState::Never };
             self.clear_waiting(key, open);
@@ -251,7 +255,7 @@ impl Core {
         let (before, until) = (id.state, id.deadline);
         let (from, to) = (id.device_channel, id.channel);
         let mut more = id.enter(next);
-        // Any other request leaves the deadline of the operation that is under way as it is.
+        // Other requests keep the deadline of the operation that is under way.
         if waits {
             more |= id.deadline != deadline;
             id.deadline = deadline;
@@ -274,7 +278,7 @@ impl Core {
         self.call_with(key, PendingCall::Request { request_kind, before, until, bound }, private_data_ref, call);
     }
 
-    /// A wait for an event, without a call: the request may be there already.
+    /// Begins a wait for a connection request, without a call. The request may have come already.
     fn begin_get_request(&mut self, key: IdKey, deadline: Time) {
         let Some(id) = self.ids.get(key) else { return };
         match self.first_of(id, CmEvent::ConnectRequest) {
@@ -289,7 +293,7 @@ impl Core {
         }
     }
 
-    /// Synchronous mode: forgets how the last request ended.
+    /// Synchronous mode: drops the result of the last request and sets the next state.
     #[inline]
     pub(super) fn clear_waiting(&mut self, key: IdKey, next: SyncState) {
         let is_clear = |id: &Id| id.sync_state == SyncState::Never && next == SyncState::Never;
@@ -310,16 +314,16 @@ impl Core {
                     let stored = self.pending.take(event_ref);
                     self.pending.discard(stored.private_data_ref);
                 }
-                // The listener's state waits for nothing, so the deadline does not end with it.
+                // The deadline does not belong to the listener's state, so it is ended here.
                 SyncState::For(RequestKind::GetRequest) => self.set_deadline(key, Time::NEVER),
-                // Still on the lists.
+                // A posted event is still on the lists.
                 SyncState::Posted(..) | SyncState::Never | SyncState::For(_) | SyncState::Without { .. } => {}
             }
         }
     }
 }
 
-/// The call of a request that is one call, and its private data; `None` for any other request.
+/// Returns the call of a request that is one call, and its private data; `None` for any other request.
 #[inline(always)]
 pub(super) fn one_call<'a>(now: Time, id: IdKey, request: &Request<'a>, deadline: Time) -> Option<(Call, &'a [u8])> {
     Some(match *request {
@@ -348,14 +352,15 @@ pub(super) fn one_call<'a>(now: Time, id: IdKey, request: &Request<'a>, deadline
     })
 }
 
-/// Whether a request that succeeds at once gives the id a device.
+/// Whether a request gives the id a device when its call succeeds.
 #[inline(always)]
 pub(super) fn binds(request: &Request<'_>) -> bool {
     matches!(*request, Request::Bind { addr } if guard::names_a_device(addr))
 }
 
-/// The kernel's own time-out for a resolve: with an eighth of the time to spare. Its answer leaves the id as it was, to be
-/// asked again; after the core's deadline, for which nobody knows what the kernel is still doing, only a destroy helps.
+/// Returns the kernel's own timeout for a resolve: seven eighths of the time until the deadline. When the kernel's
+/// timeout passes, the id returns to its previous state, and the request can be repeated. When the core's deadline
+/// passes first, the state in the kernel is unknown, and the id can only be destroyed.
 fn kernel_timeout(now: Time, deadline: Time) -> i32 {
     let left = deadline.0.saturating_sub(now.0);
     if deadline == Time::NEVER { i32::MAX } else { Time(left - left / 8).millis_from(Time::ZERO) }

@@ -1,4 +1,4 @@
-//! The end of a connection after which memory may be used again.
+//! Teardown: the end of a connection after which its memory may be reused.
 
 use super::Core;
 use crate::call::Call;
@@ -7,9 +7,9 @@ use crate::key::IdKey;
 use crate::state::State;
 
 impl Core {
-    /// A DISCONNECTED or REJECTED has reached an id. Where both sides disconnect at the same moment each takes the other's request for the
-    /// answer, and the kernel begins no time wait, unless one of them answers as well (`cm_dreq_handler`,
-    /// `cm_send_drep_locked`). Where it was no such crossing the second disconnect does nothing.
+    /// Called when a DISCONNECTED or REJECTED has reached an id. If both sides disconnect at the same moment, each
+    /// takes the other's request for the reply, and the kernel begins no time wait unless one of them also replies
+    /// (`cm_dreq_handler`, `cm_send_drep_locked`). In all other cases the second disconnect has no effect.
     pub(super) fn note_teardown(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_mut(key)
             && id.state == State::Closing
@@ -19,13 +19,13 @@ impl Core {
         }
     }
 
-    /// Whether the connection has come to its end while the first disconnect of a teardown was under way. Then there is no
-    /// way back, whatever that disconnect returns.
+    /// Whether the connection has ended while the first disconnect of a teardown was under way. Then the teardown
+    /// goes on, whatever that disconnect returns.
     pub(super) fn is_past_recall(&self, key: IdKey) -> bool {
         self.ids.get(key).is_some_and(|id| id.state == State::Closing && id.answer_due)
     }
 
-    /// Makes the second disconnect as soon as nothing else is done for the id.
+    /// Makes the second disconnect as soon as no other call of the id is under way.
     pub(super) fn continue_teardown(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_mut(key)
             && id.pending_call == PendingCall::Nothing

@@ -1,4 +1,4 @@
-//! Deadlines that pass.
+//! Expiry of deadlines.
 
 use super::Core;
 use crate::errno::Errno;
@@ -12,7 +12,8 @@ use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
 impl Core {
-    /// Ends every request whose deadline is not after `now`. What the device says of them later is late.
+    /// Ends every request with a deadline that is not after `now`. Later events of the device for these requests are
+    /// late.
     #[inline]
     pub fn handle_timeout(&mut self, now: Time) {
         if self.deadlines.first().is_some_and(|(due, _)| due <= now) {
@@ -46,7 +47,7 @@ impl Core {
         }
     }
 
-    /// Brings the nearest deadline in line with those of an id.
+    /// Updates the heap of deadlines for an id.
     pub(super) fn arm_deadline(&mut self, key: IdKey) {
         let Some(id) = self.ids.get_untouched(key) else { return };
         let due = id.due();
@@ -57,7 +58,7 @@ impl Core {
         self.sweep_if_littered();
     }
 
-    /// The short path of [`set_deadline`](Core::set_deadline), for an id that has no other deadlines: a plain one.
+    /// The short path of [`set_deadline`](Core::set_deadline) for a plain id, which has no other deadlines.
     #[inline(always)]
     pub(super) fn set_deadline_short(&mut self, key: IdKey, due: Time) {
         let Some(id) = self.ids.get_untouched(key) else { return };
@@ -83,7 +84,7 @@ impl Core {
         self.deadlines.compact(|time, key| ids.get(key).is_some_and(|id| id.armed.at() == time));
     }
 
-    /// The nearest entry, of this id, is not its deadline any more.
+    /// Finds the nearest deadline after the nearest entry, which is of this id, has become stale.
     #[inline]
     fn find_nearest(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_untouched(key)
@@ -95,7 +96,7 @@ impl Core {
         self.drop_stale();
     }
 
-    /// Takes away what is left behind at the top of the heap.
+    /// Removes stale entries from the top of the heap.
     #[inline(never)]
     fn drop_stale(&mut self) {
         while let Some((time, key)) = self.deadlines.first() {
@@ -130,13 +131,13 @@ impl Core {
         self.tell_expired(key, stored, open);
     }
 
-    /// Tells that a deadline has passed: by event, or as the end of the synchronous request that is `open`.
+    /// Reports that a deadline has passed: by event, or as the end of the open synchronous request.
     pub(super) fn tell_expired(&mut self, key: IdKey, stored: Stored, open: Option<RequestKind>) {
         let Some(id) = self.ids.get(key) else { return };
         let (channel, moving) = (id.channel, id.is_moving());
         match open {
             Some(_) if !moving => self.clear_waiting(key, SyncState::Without { timed_out: true }),
-            // It may be on its way out of synchronous mode.
+            // The id may be leaving synchronous mode.
             Some(request_kind) => {
                 let event_ref = self.post(stored, channel);
                 self.clear_waiting(key, SyncState::Posted(request_kind, event_ref));

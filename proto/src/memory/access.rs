@@ -1,41 +1,41 @@
-//! What may be done with registered memory.
+//! Access rights of registered memory.
 
 use crate::memory::RefuseReason;
 
 bitflags::bitflags! {
-    /// What may be done with registered memory, besides being read by its own side (ibv_reg_mr(3), `enum
-    /// ibv_access_flags`). None is legal.
+    /// Access rights of registered memory, besides local reads (ibv_reg_mr(3), `enum ibv_access_flags`). The empty
+    /// set is legal.
     ///
-    /// `IBV_ACCESS_ZERO_BASED` is not among them, because a region names its memory by address. Further bits are passed
+    /// `IBV_ACCESS_ZERO_BASED` is not offered, because a region names its memory by address. Unknown bits are passed
     /// on; the kernel refuses those that it does not know.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
-        /// Receives and RDMA reads of this side may write to it.
+        /// Local receives and RDMA reads may write to the memory.
         const LOCAL_WRITE = 1;
-        /// Peers may write to it. Needs [`Access::LOCAL_WRITE`].
+        /// Peers may write to the memory. Needs [`Access::LOCAL_WRITE`].
         const REMOTE_WRITE = 1 << 1;
-        /// Peers may read it.
+        /// Peers may read the memory.
         const REMOTE_READ = 1 << 2;
-        /// Peers may do atomic operations on it. Needs [`Access::LOCAL_WRITE`].
+        /// Peers may do atomic operations on the memory. Needs [`Access::LOCAL_WRITE`].
         const REMOTE_ATOMIC = 1 << 3;
-        /// Memory windows may be bound to it.
+        /// Memory windows may be bound to the MR.
         const MW_BIND = 1 << 4;
-        /// Its pages are not pinned, but fetched when the device asks for them. Few devices can.
+        /// The pages are not pinned; the device fetches them on demand. Few devices support it.
         const ON_DEMAND = 1 << 6;
-        /// It consists of huge pages. Few devices look at it.
+        /// The memory consists of huge pages. Few devices use this flag.
         const HUGETLB = 1 << 7;
-        /// Peers may flush writes until they can be seen. Few devices can.
+        /// Peers may flush writes until they are visible. Few devices support it.
         const FLUSH_GLOBAL = 1 << 8;
-        /// Peers may flush writes until they would survive a loss of power. Few devices can.
+        /// Peers may flush writes until they would survive a loss of power. Few devices support it.
         const FLUSH_PERSISTENT = 1 << 9;
-        /// The device may write in any order. Ignored where the kernel or the device does not know it.
+        /// The device may write in any order. Ignored by kernels and devices that do not know the flag.
         const RELAXED_ORDERING = 1 << 20;
     }
 }
 
 impl Access {
-    /// What a registration needs for a window with these rights to be bound to it (`rxe_check_bind_mw`, `mlx5_bind_mw`): a peer
-    /// that writes through a window writes to memory that this side must be able to write to.
+    /// Returns the rights that an MR needs before a window with these rights can be bound to it (`rxe_check_bind_mw`,
+    /// `mlx5_bind_mw`). Remote writes through a window need local write.
     #[must_use]
     pub const fn needed_to_bind(self) -> Access {
         let written = self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC));
@@ -49,7 +49,7 @@ impl Access {
             || self.contains(Access::REMOTE_WRITE.needed_to_bind())
     }
 
-    /// The rule of `ib_check_mr_access`: what a peer may write, this side must be able to write.
+    /// The rule of `ib_check_mr_access`: remote write and remote atomic need local write.
     pub(crate) const fn check(self) -> Result<(), RefuseReason> {
         if self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC)) && !self.contains(Access::LOCAL_WRITE) {
             return Err(RefuseReason::RemoteWithoutLocalWrite);

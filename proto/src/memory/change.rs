@@ -1,4 +1,4 @@
-//! What is to be re-registered.
+//! The arguments of a re-registration.
 
 use crate::memory::{Access, Buffer, Pd, RefuseReason};
 
@@ -6,24 +6,24 @@ bitflags::bitflags! {
     /// The flags of `ibv_rereg_mr`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Changes: u32 {
-        /// Where the memory is, and how much.
+        /// The address and length of the memory.
         const TRANSLATION = 1;
         /// The PD.
         const PD = 2;
-        /// What may be done with it.
+        /// The access rights.
         const ACCESS = 4;
     }
 }
 
-/// What is to be different: what is `None` stays. The flags of the call follow from it, so that no flag can be set
-/// without its argument or the other way round.
+/// What a re-registration changes. A field that is `None` stays as it is. The flags of the call are derived from the
+/// fields, so a flag is never set without its argument, nor an argument given without its flag.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change<P, B> {
-    /// Other memory (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    /// The new memory (`IBV_REREG_MR_CHANGE_TRANSLATION`).
     pub buffer: Option<B>,
-    /// Another PD (`IBV_REREG_MR_CHANGE_PD`).
+    /// The new PD (`IBV_REREG_MR_CHANGE_PD`).
     pub pd: Option<P>,
-    /// Other rights (`IBV_REREG_MR_CHANGE_ACCESS`).
+    /// The new access rights (`IBV_REREG_MR_CHANGE_ACCESS`).
     pub access: Option<Access>,
 }
 
@@ -34,30 +34,32 @@ impl<P, B> Default for Change<P, B> {
 }
 
 impl<P, B> Change<P, B> {
-    /// With other memory.
+    /// Sets the new memory.
     #[must_use]
     pub fn to_buffer(self, buffer: impl Into<B>) -> Self {
         Change { buffer: Some(buffer.into()), ..self }
     }
 
-    /// With another PD.
+    /// Sets the new PD.
     #[must_use]
     pub fn to_pd(self, pd: P) -> Self {
         Change { pd: Some(pd), ..self }
     }
 
-    /// With other rights.
+    /// Sets the new access rights.
     #[must_use]
     pub fn to_access(self, access: Access) -> Self {
         Change { access: Some(access), ..self }
     }
 
-    /// From arguments as `ibv_rereg_mr` has them. A buffer or PD that no flag names is dropped, as the library ignores it.
+    /// Converts arguments in the form of `ibv_rereg_mr`. A buffer or PD without its flag is dropped, as the library
+    /// ignores it.
     ///
     /// # Errors
-    /// With everything that was given: [`RefuseReason::UnknownFlags`]; [`RefuseReason::NoBuffer`] and [`RefuseReason::NoPd`] for a flag without its
-    /// argument; [`RefuseReason::AccessWithoutFlag`]. The library answers all of them with `IBV_REREG_MR_ERR_INPUT`, but for the
-    /// missing PD: there a provider follows the null pointer.
+    /// Each error returns all arguments. [`RefuseReason::UnknownFlags`]; [`RefuseReason::NoBuffer`] and
+    /// [`RefuseReason::NoPd`] for a flag without its argument; [`RefuseReason::AccessWithoutFlag`]. The library
+    /// answers all of them with `IBV_REREG_MR_ERR_INPUT`, except for the missing PD: there a provider follows the
+    /// null pointer.
     pub fn from_arguments(
         flags: Changes,
         buffer: Option<B>,
@@ -85,10 +87,10 @@ impl<P, B> Change<P, B> {
         })
     }
 
-    /// The same with another type for PDs: a handle becomes a use of the PD.
+    /// Converts the PD to another type. Example: a handle becomes a use of the PD.
     ///
     /// # Errors
-    /// What `convert` fails with, and the change as it was.
+    /// The error of `convert`, and the unchanged change.
     pub fn try_map_pd<Q, E>(self, convert: impl FnOnce(&P) -> Result<Q, E>) -> Result<Change<Q, B>, (Self, E)> {
         match self.pd.as_ref().map(convert).transpose() {
             Ok(pd) => Ok(Change { buffer: self.buffer, pd, access: self.access }),
@@ -108,7 +110,7 @@ impl<P, B> Change<P, B> {
 }
 
 impl<P: Pd, B: Buffer> Change<P, B> {
-    /// What can be seen to be wrong before the device is asked.
+    /// Checks what can be checked without a device call.
     pub(crate) fn check(&self, old: &P) -> Result<(), RefuseReason> {
         if self.flags().is_empty() {
             return Err(RefuseReason::NothingToChange);

@@ -1,18 +1,17 @@
-//! The calls to the device, and what names its things.
+//! Device calls of a region, and the keys of a registration.
 
 use crate::memory::{Access, Change};
 
 /// The keys of a registration. A re-registration may change them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Keys {
-    /// For work requests of this side.
+    /// For local work requests.
     pub lkey: u32,
     /// For RDMA reads and writes of the peer.
     pub rkey: u32,
 }
 
-/// A device call to be made. Report what it returned to
-/// [`Region::handle_outcome`](crate::memory::Region::handle_outcome).
+/// A device call to make. Report its result to [`Region::handle_outcome`](crate::memory::Region::handle_outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call<'a, P, B, H> {
     /// `ibv_reg_mr`.
@@ -21,19 +20,19 @@ pub enum Call<'a, P, B, H> {
         pd: &'a P,
         /// The memory.
         buffer: &'a B,
-        /// What may be done with it.
+        /// The access rights.
         access: Access,
     },
     /// `ibv_rereg_mr`.
     Reregister {
         /// The registration.
         handle: &'a H,
-        /// What is to be different.
+        /// What changes.
         change: &'a Change<P, B>,
     },
     /// `ibv_dereg_mr`.
     Deregister {
-        /// The registration, which is gone if the call succeeds.
+        /// The registration; it is gone if the call succeeds.
         handle: &'a H,
     },
 }

@@ -4,9 +4,10 @@ use crate::errno::Errno;
 use crate::memory::table::{self, Cell, PdInput};
 use crate::memory::{Fault, PdState, RefuseReason, Refused, RequestKind, Target};
 
-/// The life of a PD, and how many things belong to it: MRs, QPs, address handles, memory windows.
+/// The state of a PD, and the number of objects that belong to it: MRs, QPs, address handles, memory windows.
 ///
-/// Its two calls are `ibv_alloc_pd`, under way when it is made, and `ibv_dealloc_pd`, after [`Domain::dealloc`].
+/// Its two calls are `ibv_alloc_pd`, which is under way from the start, and `ibv_dealloc_pd`, after
+/// [`Domain::dealloc`].
 ///
 /// ```
 /// use cmid_proto::memory::{Domain, PdState, RefuseReason};
@@ -29,25 +30,26 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// One whose `ibv_alloc_pd` is under way.
+    /// Creates a PD; its `ibv_alloc_pd` is under way.
     #[must_use]
     pub const fn alloc() -> Self {
         Domain { state: PdState::Allocating, removed: false, users: 0 }
     }
 
-    /// Where it is in its life.
+    /// Returns the current state.
     #[must_use]
     pub const fn state(&self) -> PdState {
         self.state
     }
 
-    /// How many things belong to it, those included that are being made or taken away.
+    /// Returns how many objects belong to it, including those that are being created or destroyed.
     #[must_use]
     pub const fn users(&self) -> u32 {
         self.users
     }
 
-    /// Something is about to be made that belongs to it. [`Domain::release`] when that is gone, or did not come to be.
+    /// Counts an object that is about to be created. Call [`Domain::release`] when the object is gone or could not be
+    /// created.
     ///
     /// # Errors
     /// [`RefuseReason::Busy`], [`RefuseReason::DeviceGone`], [`RefuseReason::Gone`].
@@ -58,18 +60,18 @@ impl Domain {
         Ok(())
     }
 
-    /// What uses it has one use more: for the clone of a use. In every state, because nothing begins to use it that did not: a
-    /// fallback that is under way when the device goes still has its second registration.
+    /// Counts one more use by an object that uses the PD already: for the clone of a use. It is legal in every state.
+    /// Example: a fallback that is under way when the device is removed still has its second registration.
     pub const fn share(&mut self) {
         self.users = self.users.saturating_add(1);
     }
 
-    /// Something that belonged to it is gone.
+    /// Ends the count of an object that is gone.
     pub const fn release(&mut self) {
         self.users = self.users.saturating_sub(1);
     }
 
-    /// To be deallocated: make the call and report its outcome.
+    /// Starts the deallocation. Make the call and report its outcome.
     ///
     /// # Errors
     /// [`RefuseReason::InUse`], [`RefuseReason::Busy`], [`RefuseReason::Gone`].
@@ -82,7 +84,8 @@ impl Domain {
         Ok(())
     }
 
-    /// What the call that is under way returned. A PD that could not be deallocated lives on, and it can be tried again.
+    /// Reports what the call returned. If `ibv_dealloc_pd` failed, the PD stays allocated, and the deallocation can
+    /// be tried again.
     ///
     /// # Errors
     /// If no call is under way.
@@ -99,7 +102,8 @@ impl Domain {
         }
     }
 
-    /// Its device is gone: nothing more can be made with it. A call that is under way still has its outcome.
+    /// Reports the removal of the device: no object can be created any more. A call that is under way still has an
+    /// outcome.
     pub fn handle_removal(&mut self) {
         self.removed = true;
         if let Cell::Go(state) = table::PD[self.state.index()][PdInput::Removal.index()] {
@@ -119,7 +123,7 @@ impl Domain {
         Refused { request, target: Target::Pd(self.state), reason }
     }
 
-    /// The one place where its state changes.
+    /// The only place where its state changes.
     fn set_state(&mut self, state: PdState) {
         self.state = if self.removed && state == PdState::Live { PdState::Stranded } else { state };
     }

@@ -1,43 +1,43 @@
-//! What comes of requests.
+//! The results of requests.
 
 use crate::errno::Errno;
 use crate::memory::{Failure, Keys, Way};
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Ended<B> {
-    /// It is registered, with these keys.
+    /// The memory is registered, with these keys.
     Registered(Keys),
-    /// It could not be registered; the buffer is the caller's again.
+    /// The registration failed; the buffer is returned.
     NotRegistered(Errno, B),
-    /// The re-registration has ended, one way or the other.
+    /// The re-registration has ended, with success or failure.
     Reregistered(Settled<B>),
-    /// It is deregistered, and the device refers to its buffers no more.
+    /// The MR is deregistered, and the device no longer refers to its buffers.
     Deregistered(Returned<B>),
-    /// It could not be deregistered. It can be tried again.
+    /// The deregistration failed. It can be tried again.
     NotDeregistered(Failure),
 }
 
-/// What came of a re-registration.
+/// The result of a re-registration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Settled<B> {
-    /// How it went, or why not. [`Failure::valid`] says what can be used; after `ERR_DO_FORK_OLD` that is the new
-    /// registration.
+    /// How the re-registration was done, or why it failed. [`Failure::valid`] is the registration that can be used;
+    /// after `ERR_DO_FORK_OLD` that is the new one.
     pub result: Result<Way, Failure>,
-    /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one if the old is
-    /// and the device has never heard of the new. `None` if there was only one, if neither registration is valid, and if the
-    /// provider failed at other memory otherwise than with EOPNOTSUPP: then the region keeps both until it is
-    /// deregistered.
+    /// The buffer that the device does not refer to: the old one if the new registration is valid; the new one if the
+    /// old registration is valid and the device does not know the new buffer. `None` if there was only one buffer, if
+    /// neither registration is valid, and if the provider failed at new memory with an errno other than EOPNOTSUPP.
+    /// In the last two cases the region keeps both buffers until it is deregistered.
     pub buffer: Option<B>,
 }
 
 /// The buffers of a region that is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Returned<B> {
-    /// Its buffer.
+    /// The region's buffer.
     pub buffer: B,
-    /// The one that it was to have had, if a re-registration failed after which the device may have known it.
+    /// The new buffer of a failed re-registration, if the device may have known it.
     pub other: Option<B>,
 }

@@ -1,26 +1,26 @@
-//! Who was wrong: the caller (`Refused`), the world (`Failure`), or the device and its driver (`Fault`).
+//! Errors by origin: the caller (`Refused`), the environment (`Failure`), the device or its driver (`Fault`).
 
 use core::fmt;
 
 use crate::errno::Errno;
 use crate::memory::{Code, MrState, PdState, RefuseReason, RequestKind, Valid};
 
-/// The caller asked for something that makes no sense now. Nothing has changed and the device was not asked.
+/// The request is not legal now. Nothing has changed and no call was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{request} {target}: {reason}")]
 pub struct Refused {
-    /// What was asked.
+    /// The refused request.
     pub request: RequestKind,
-    /// Of what, and its state, which has not changed.
+    /// The object of the request, and its state, which has not changed.
     pub target: Target,
-    /// Why not.
+    /// The rule that the request breaks.
     pub reason: RefuseReason,
 }
 
-/// What a request was about.
+/// The object of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// A memory region in this state; `None` for one that is not there yet.
+    /// A memory region in this state; `None` for one that does not exist yet.
     Mr(Option<MrState>),
     /// A protection domain in this state.
     Pd(PdState),
@@ -37,7 +37,7 @@ impl fmt::Display for Target {
 }
 
 impl Refused {
-    /// The errno that the real library answers, or would if it did not crash or lie.
+    /// The errno that the real library returns, or would return if it did not crash or report a wrong result.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self.reason {
@@ -59,16 +59,16 @@ impl Refused {
     }
 }
 
-/// The request made sense, and the device could not do it.
+/// The request was legal, and a device call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{step}{errno}; {valid}")]
 pub struct Failure {
-    /// What failed.
+    /// The call that failed.
     pub step: Step,
-    /// What it left in errno, or returned.
+    /// The errno that the call set or returned.
     pub errno: Errno,
-    /// Which registration the device was left with. If the device has been removed, that one too can only be deregistered:
-    /// the state says so.
+    /// Which registration is valid at the device. After the removal of the device this one too can only be
+    /// deregistered; see the region's state.
     pub valid: Valid,
 }
 
@@ -77,11 +77,11 @@ pub struct Failure {
 pub enum Step {
     /// `ibv_rereg_mr`.
     Reregister(Code),
-    /// The fallback: `ibv_reg_mr` with what was to be.
+    /// The fallback: `ibv_reg_mr` of the new registration.
     RegisterAnew,
-    /// The fallback, when the new registration stood: `ibv_dereg_mr` of the old one.
+    /// The fallback, after the new registration succeeded: `ibv_dereg_mr` of the old one.
     DeregisterOld,
-    /// `ibv_dereg_mr`, as asked.
+    /// `ibv_dereg_mr` of a requested deregistration.
     Deregister,
 }
 
@@ -96,10 +96,10 @@ impl fmt::Display for Step {
     }
 }
 
-/// All that can come between a request and its success, for methods that make the calls too.
+/// All errors of a request, for methods that also make the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
-    /// The caller was wrong. Nothing has changed and the device was not asked.
+    /// The caller's mistake. Nothing has changed and no call was made.
     #[error("refused: {0}")]
     Refused(#[from] Refused),
     /// `ibv_reg_mr` failed: nothing is registered.
@@ -108,7 +108,7 @@ pub enum Error {
     /// A re-registration or deregistration failed.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// `ibv_dealloc_pd` failed; the PD lives on. EBUSY: something uses it that this library does not know of.
+    /// `ibv_dealloc_pd` failed; the PD stays allocated. EBUSY: something that this library does not know of uses it.
     #[error("ibv_dealloc_pd: {0}")]
     Dealloc(Errno),
     /// The driver reported something impossible.
@@ -117,7 +117,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno that the real library answers in this case.
+    /// The errno that the real library returns in this case.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {
@@ -133,8 +133,8 @@ impl Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("an outcome of {outcome} for {target}")]
 pub struct Fault {
-    /// Of which call.
+    /// The call.
     pub outcome: RequestKind,
-    /// For what.
+    /// The object of the call.
     pub target: Target,
 }

@@ -1,4 +1,4 @@
-//! Numbers by which two sides signal through memory.
+//! Numbers that two peers exchange through memory as signals.
 
 mod sealed {
     pub trait Sealed {}
@@ -6,22 +6,22 @@ mod sealed {
     impl Sealed for u64 {}
 }
 
-/// A number that a peer and this side exchange through registered memory, as an atomic: `u32` or `u64`, in the byte order of
-/// this machine.
+/// A number that a peer and this side exchange through registered memory, read and written atomically: `u32` or
+/// `u64`, in the byte order of this machine.
 pub trait Flag: Copy + sealed::Sealed {
-    /// How many bytes it has. Its address is a multiple of that.
+    /// The length in bytes. The address is a multiple of it.
     const LEN: usize;
 
-    /// From the lower bits.
+    /// Converts the lower bits.
     fn from_bits(bits: u64) -> Self;
 
-    /// Its bits, and zeros above.
+    /// Returns the bits; the upper ones are zero.
     fn bits(self) -> u64;
 
-    /// From as many bytes in memory; `None` if they are more or less.
+    /// Reads the number from a slice; `None` if the slice does not have [`Flag::LEN`] bytes.
     fn from_slice(bytes: &[u8]) -> Option<Self>;
 
-    /// To as many bytes in memory; `None` if they are more or less.
+    /// Writes the number to a slice; `None` if the slice does not have [`Flag::LEN`] bytes.
     fn copy_to(self, bytes: &mut [u8]) -> Option<()>;
 }
 

@@ -1,22 +1,22 @@
 //! Memory regions (MR) and protection domains (PD) as pure state machines.
 //!
-//! A [`Region`] is one MR: registered, re-registered (`ibv_rereg_mr`), deregistered. A [`Domain`] is one PD and counts who
-//! uses it. Both are apart from the [`Core`](crate::Core), and every one is on its own, because memory is not tied to an
-//! event loop: any thread may register it, and its `Region` goes along.
+//! A [`Region`] is one MR: registered, re-registered (`ibv_rereg_mr`), deregistered. A [`Domain`] is one PD and
+//! counts the objects that use it. Both are separate from the [`Core`](crate::Core) and from each other, because
+//! memory is not tied to an event loop: any thread may register it, and its `Region` goes along.
 //!
-//! The concepts are the core's: a request, the [`Call`]s that it takes, their [`Outcome`]s. A region owns what the device
-//! may refer to: the buffer, and the use of a PD. After each outcome it knows which registration is valid, gives back the
-//! buffers that the device has let go of, and keeps those of which that is not known.
+//! The concepts are the core's: a request, its [`Call`]s, their [`Outcome`]s. A region owns what the device may refer
+//! to: the buffer, and the use of a PD. After each outcome the region knows which registration is valid. It returns
+//! the buffers that the device no longer refers to, and keeps those that the device may refer to.
 //!
 //! | concept | here |
 //! | --- | --- |
 //! | request | [`Region::register`], [`Region::reregister`], [`Region::deregister`], [`Domain::dealloc`] |
 //! | call | [`Region::call`], one at a time; [`Region::run`] makes them |
-//! | outcome | [`Region::handle_outcome`], which says what came of the request when it has ended |
+//! | outcome | [`Region::handle_outcome`], which returns the result of the request when it has ended |
 //! | device removal | [`Region::handle_removal`], [`Domain::handle_removal`] |
 //!
-//! What each does in each state stands in [`table`]; what a return code and errno of `ibv_rereg_mr` leave behind is
-//! [`valid_after`], and nowhere else.
+//! [`table`] defines what each input does in each state. [`valid_after`] alone defines what a return code and errno
+//! of `ibv_rereg_mr` leave behind.
 //!
 //! ```
 //! use cmid_proto::memory::{Access, Call, Change, Ended, Fallback, Keys, Outcome, Pd, Policy, Region, Reply, Traffic};

@@ -1,4 +1,4 @@
-//! What calls return, and what that says about a registration.
+//! What calls return, and which registration is valid afterwards.
 
 use core::fmt;
 
@@ -16,12 +16,12 @@ pub enum Outcome<H> {
     Deregistered(Result<(), Errno>),
 }
 
-/// What `ibv_rereg_mr` returned.
+/// The result of `ibv_rereg_mr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
-    /// Its value (`enum ibv_rereg_mr_err_code`).
+    /// The return value (`enum ibv_rereg_mr_err_code`).
     pub code: i32,
-    /// errno, right after the call; without meaning if the code is 0.
+    /// errno, read right after the call; without meaning if the code is 0.
     pub errno: Errno,
     /// The keys that the MR has now.
     pub keys: Keys,
@@ -32,26 +32,27 @@ pub struct Reply {
 pub enum Code {
     /// 0.
     Done,
-    /// `IBV_REREG_MR_ERR_INPUT`: the library did not like the arguments.
+    /// `IBV_REREG_MR_ERR_INPUT`: the library rejected the arguments.
     Input,
     /// `IBV_REREG_MR_ERR_DONT_FORK_NEW`: the new memory could not be kept from children of a fork.
     DontForkNew,
-    /// `IBV_REREG_MR_ERR_DO_FORK_OLD`: it was done, but the old memory could not be given back to children of a fork.
+    /// `IBV_REREG_MR_ERR_DO_FORK_OLD`: the change was made, but the old memory could not be given back to children of
+    /// a fork.
     DoForkOld,
     /// `IBV_REREG_MR_ERR_CMD`: the provider, the kernel or the device failed.
     Cmd,
-    /// `IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW`: as before, and the new memory stays kept from children of a fork.
+    /// `IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW`: as `Cmd`, and the new memory stays kept from children of a fork.
     CmdAndDoForkNew,
     /// A value that is not documented.
     Unknown(i32),
 }
 
 impl Code {
-    /// The documented ones.
+    /// All documented values.
     pub const ALL: [Code; 6] =
         [Code::Done, Code::Input, Code::DontForkNew, Code::DoForkOld, Code::Cmd, Code::CmdAndDoForkNew];
 
-    /// From the return value.
+    /// Converts the return value.
     #[must_use]
     pub const fn from_raw(value: i32) -> Code {
         match value {
@@ -65,7 +66,7 @@ impl Code {
         }
     }
 
-    /// The return value.
+    /// Returns the return value.
     #[must_use]
     pub const fn as_raw(self) -> i32 {
         match self {
@@ -97,22 +98,22 @@ impl fmt::Display for Code {
 /// What is known of the provider and the kernel's driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Provider {
-    /// Nothing. Drivers of mlx4, hns and irdma take the MR out of the hardware first; one that fails after that has lost
-    /// it.
+    /// Nothing is known. The drivers of mlx4, hns and irdma first take the MR out of the hardware; if they fail after
+    /// that, the MR is lost.
     #[default]
     Unknown,
-    /// It checks everything before it changes anything: a failure leaves the old registration valid. rxe's does.
+    /// It checks everything before it changes anything: a failure leaves the old registration valid. Example: rxe.
     ChecksFirst,
 }
 
 /// Which registration can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Valid {
-    /// The one from before.
+    /// The one from before the call.
     Old,
-    /// The one that was asked for.
+    /// The requested one.
     New,
-    /// Neither can be relied on: deregistering is all that may be done. The device may refer to either.
+    /// Neither: the MR can only be deregistered. The device may refer to either.
     Neither,
 }
 
@@ -126,12 +127,12 @@ impl fmt::Display for Valid {
     }
 }
 
-/// Which registration a return value of `ibv_rereg_mr` leaves, with the errno that came with it (ibv_rereg_mr(3), RETURN
-/// VALUE; `ib_uverbs_rereg_mr`).
+/// Returns which registration is valid after `ibv_rereg_mr`, from its return value and its errno (ibv_rereg_mr(3),
+/// RETURN VALUE; `ib_uverbs_rereg_mr`).
 ///
-/// The manual gives the MR up after every ERR_CMD. But that code stands for all that comes back from below, also for what
-/// was refused before anything was touched: by a provider without the operation (EOPNOTSUPP), or by the kernel (EINVAL).
-/// After ERR_CMD_AND_DO_FORK_NEW errno may be that of the failed advice, and tells nothing.
+/// By the manual the MR is unusable after every ERR_CMD. But that code covers all errors of the provider and the
+/// kernel, including refusals before any change: by a provider without the operation (EOPNOTSUPP), or by the kernel
+/// (EINVAL). After ERR_CMD_AND_DO_FORK_NEW errno may be that of the failed `madvise`, so it is not used.
 #[must_use]
 pub const fn valid_after(code: Code, errno: Errno, provider: Provider) -> Valid {
     match (code, provider) {
@@ -142,10 +143,10 @@ pub const fn valid_after(code: Code, errno: Errno, provider: Provider) -> Valid 
     }
 }
 
-/// Whether the device can know the memory that was asked for, although the old registration is taken to be valid: if the
-/// call got as far as a provider that has the operation. mlx4 answers EINVAL when the hardware has the new pages and does not take
-/// the rest (`mlx4_SYNC_TPT`). What the program says of its provider does not count here: memory that a device
-/// may write to must not be freed on somebody's word.
+/// Whether the device may know the new memory although the old registration is taken to be valid. It may if the call
+/// reached a provider that has the operation. mlx4 returns EINVAL when the hardware has the new pages and rejects the
+/// rest (`mlx4_SYNC_TPT`). [`Provider`] does not count here: memory that a device may write to must not be freed
+/// because of an application's claim.
 pub(crate) const fn may_know_new(code: Code, errno: Errno) -> bool {
     match code {
         Code::Input | Code::DontForkNew => false,
@@ -154,8 +155,8 @@ pub(crate) const fn may_know_new(code: Code, errno: Errno) -> bool {
     }
 }
 
-/// Whether a registration is as good as before after `ibv_dereg_mr` failed so: another command uses it (EBUSY), or a memory
-/// window is bound to it (EINVAL; `rxe_dereg_mr`).
+/// Whether a registration is still valid after `ibv_dereg_mr` failed with this errno: another command uses it
+/// (EBUSY), or a memory window is bound to it (EINVAL; `rxe_dereg_mr`).
 pub(crate) const fn survives(errno: Errno) -> bool {
     matches!(errno, Errno::EBUSY | Errno::EINVAL)
 }

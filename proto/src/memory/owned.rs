@@ -1,18 +1,18 @@
-//! What a region owns as long as the device may refer to it.
+//! The objects that a region owns while the device may refer to them.
 
-/// The use of a PD by one registration. A clone is one more use ([`Domain::share`](crate::memory::Domain::share)), a drop one
-/// less.
+/// The use of a PD by one registration. A clone counts one more use
+/// ([`Domain::share`](crate::memory::Domain::share)); a drop ends one.
 pub trait Pd: Clone {
-    /// Whether both are of the same device.
+    /// Whether both PDs are of the same device.
     fn same_device(&self, other: &Self) -> bool;
 }
 
-/// What a region keeps alive for the device.
+/// The memory that a region keeps alive for the device.
 pub trait Buffer {
-    /// How many bytes it has.
+    /// The length in bytes.
     fn len(&self) -> usize;
 
-    /// Whether it has none: then it cannot be registered.
+    /// Whether the length is 0. Such a buffer cannot be registered.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

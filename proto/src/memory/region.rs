@@ -19,36 +19,37 @@ struct Registration<P, H> {
     access: Access,
 }
 
-/// The life of an MR, and what it keeps alive: the use `P` of a PD, the buffer `B`, and the device's handle `H`.
+/// The state of an MR, and what it keeps alive: the use `P` of a PD, the buffer `B`, and the device's handle `H`.
 ///
-/// One request is under way at a time; [`Region::call`] says which call is to be made. The region owns what the device may
-/// refer to: dropping one that is not gone must not free the buffer, which is why a buffer type should leak rather than
-/// free itself when it is dropped in here. See [the module](crate::memory) for an example.
+/// At most one request is under way. [`Region::call`] returns the call to make. The region owns everything that the
+/// device may refer to. If a region is dropped before it is gone, its buffer must not be freed: a buffer type should
+/// leak its memory when it is dropped inside a region. See [the module](crate::memory) for an example.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Region<P, B, H> {
     state: MrState,
     removed: bool,
     policy: Policy,
     way: Way,
-    /// The registration that is valid, or was before things went wrong.
+    /// The valid registration. If none is valid, the last valid one.
     old: Option<Registration<P, H>>,
     buffer: Option<B>,
-    /// What was asked for and has not come to be.
+    /// The part of the current request that is not in effect yet.
     change: Change<P, B>,
-    /// The fallback's registration, while the old one is there too.
+    /// The registration that the fallback made, while the old one exists too.
     new: Option<Registration<P, H>>,
-    /// Memory of a re-registration that failed, which the device may know although it does not use it: kept until nothing is
-    /// registered any more.
+    /// The memory of a failed re-registration. The device does not use it, but may know it. It is kept until nothing
+    /// is registered any more.
     in_doubt: Option<B>,
-    /// Why a fallback is being undone.
+    /// The errno that made a fallback fail, while the fallback is undone.
     undone_for: Option<Errno>,
 }
 
 impl<P: Pd, B: Buffer, H> Region<P, B, H> {
-    /// A region whose `ibv_reg_mr` is to be made.
+    /// Creates a region; its `ibv_reg_mr` is the next call.
     ///
     /// # Errors
-    /// [`RefuseReason::Empty`], [`RefuseReason::RemoteWithoutLocalWrite`]; the buffer comes back, and the use of the PD ends.
+    /// [`RefuseReason::Empty`], [`RefuseReason::RemoteWithoutLocalWrite`]. The buffer is returned, and the use of the
+    /// PD ends.
     pub fn register(pd: P, buffer: B, access: Access) -> Result<Self, (B, Refused)> {
         let empty = if buffer.is_empty() { Err(RefuseReason::Empty) } else { Ok(()) };
         if let Err(reason) = empty.and_then(|()| access.check()) {
@@ -68,11 +69,13 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         })
     }
 
-    /// To be re-registered: the call is to be made.
+    /// Starts a re-registration; [`Region::call`] returns the call to make.
     ///
     /// # Errors
-    /// [`RefuseReason::NothingToChange`], [`RefuseReason::Empty`], [`RefuseReason::OtherDevice`], [`RefuseReason::RemoteWithoutLocalWrite`]; [`RefuseReason::InDoubt`] for
-    /// other memory; [`RefuseReason::InFlight`] if there is traffic; and what the [table](table::MR) says. The change comes back.
+    /// [`RefuseReason::NothingToChange`], [`RefuseReason::Empty`], [`RefuseReason::OtherDevice`],
+    /// [`RefuseReason::RemoteWithoutLocalWrite`]; [`RefuseReason::InDoubt`] for new memory;
+    /// [`RefuseReason::InFlight`] if there is traffic; and the refusals of the [table](table::MR). The change is
+    /// returned.
     pub fn reregister(
         &mut self,
         change: Change<P, B>,
@@ -95,10 +98,11 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// To be deregistered: the call is to be made.
+    /// Starts a deregistration; [`Region::call`] returns the call to make.
     ///
     /// # Errors
-    /// [`RefuseReason::InFlight`] if there is traffic, also when the device is gone; and what the [table](table::MR) says.
+    /// [`RefuseReason::InFlight`] if there is traffic, even if the device is gone; and the refusals of the
+    /// [table](table::MR).
     pub fn deregister(&mut self, traffic: Traffic) -> Result<(), Refused> {
         let next = self.asked(Input::Deregister).and_then(|next| Self::quiet(traffic).map(|()| next));
         let next = next.map_err(|reason| self.refused(RequestKind::Deregister, reason))?;
@@ -106,7 +110,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Ok(())
     }
 
-    /// The call to be made now. It stays the same until its outcome is reported.
+    /// Returns the call to make now. It stays the same until its outcome is reported.
     #[must_use]
     pub fn call(&self) -> Option<Call<'_, P, B, H>> {
         match self.state {
@@ -124,10 +128,11 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Makes the calls, one after the other, until the request has ended. `None` if there was none to make.
+    /// Makes the calls, one after the other, until the request has ended. Returns `None` if there was no call to
+    /// make.
     ///
     /// # Errors
-    /// As [`Region::handle_outcome`]; then nothing has changed since the last call.
+    /// As [`Region::handle_outcome`]. After an error, nothing has changed since the last call.
     pub fn run(&mut self, mut device: impl FnMut(Call<'_, P, B, H>) -> Outcome<H>) -> Result<Option<Ended<B>>, Fault> {
         while let Some(call) = self.call() {
             let outcome = device(call);
@@ -138,7 +143,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Ok(None)
     }
 
-    /// What the call returned. Says what came of the request, if it has ended; otherwise there is another call.
+    /// Reports what the call returned. Returns the result of the request if it has ended; otherwise another call
+    /// follows.
     ///
     /// # Errors
     /// If no such call is under way.
@@ -166,8 +172,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Its device is gone: only a deregistration is legal from now on. A call that is under way still has its outcome, and what
-    /// has been begun is tidied up; a fallback is not begun any more.
+    /// Reports the removal of the device: only a deregistration is legal from now on. A call that is under way still
+    /// has an outcome. A fallback that has begun is completed or undone; no fallback begins any more.
     pub fn handle_removal(&mut self) {
         self.removed = true;
         if let Cell::Go(state) = table::MR[self.state.index()][Input::Removal.index()] {
@@ -175,58 +181,61 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Where it is in its life.
+    /// Returns the current state.
     #[must_use]
     pub const fn state(&self) -> MrState {
         self.state
     }
 
-    /// How the present registration came to be.
+    /// Returns how the present registration was made.
     #[must_use]
     pub const fn way(&self) -> Way {
         self.way
     }
 
-    /// The keys of the valid registration; `None` if none is, and while a request is under way.
+    /// Returns the keys of the valid registration; `None` if none is valid, and while a request is under way.
     #[must_use]
     pub fn keys(&self) -> Option<Keys> {
         self.valid().map(|registration| registration.keys)
     }
 
-    /// The PD of the valid registration; `None` if none is, and while a request is under way.
+    /// Returns the PD of the valid registration; `None` if none is valid, and while a request is under way.
     #[must_use]
     pub fn pd(&self) -> Option<&P> {
         self.valid().map(|registration| &registration.pd)
     }
 
-    /// The rights of the valid registration; `None` if none is, and while a request is under way.
+    /// Returns the access rights of the valid registration; `None` if none is valid, and while a request is under
+    /// way.
     #[must_use]
     pub fn access(&self) -> Option<Access> {
         self.valid().map(|registration| registration.access)
     }
 
-    /// The PD and the keys that work requests in flight may name: those of the registration that is valid, or was the last to
-    /// be valid. Unlike [`Region::keys`] it stays after a removal of the device, where work requests may be in flight still.
+    /// Returns the PD and the keys that work requests in flight may name: those of the valid registration, or of the
+    /// last valid one. Unlike [`Region::keys`] they remain after a removal of the device, because work requests may
+    /// still be in flight.
     #[must_use]
     pub fn named(&self) -> Option<(&P, Keys)> {
         self.old.as_ref().map(|old| (&old.pd, old.keys))
     }
 
-    /// The buffer of the valid registration. Where none is valid, that of the last one that was; `None` before the first, and
-    /// when the region is gone.
+    /// Returns the buffer of the valid registration, or of the last valid one; `None` before the first registration
+    /// and when the region is gone.
     #[must_use]
     pub const fn buffer(&self) -> Option<&B> {
         self.buffer.as_ref()
     }
 
-    /// Memory that was to replace the region's, and that the device may still know after a failure: kept until the region is
-    /// deregistered. Other memory than this cannot be asked for meanwhile.
+    /// Returns the memory of a failed re-registration that the device may still know. It is kept until the region is
+    /// deregistered. Until then a re-registration cannot change the memory.
     #[must_use]
     pub const fn in_doubt(&self) -> Option<&B> {
         self.in_doubt.as_ref()
     }
 
-    /// Nothing while a request is under way: what is posted with these keys meanwhile would pin the region too late.
+    /// `None` while a request is under way: a work request that is posted with these keys meanwhile would not be
+    /// counted as traffic of that request.
     fn valid(&self) -> Option<&Registration<P, H>> {
         self.old.as_ref().filter(|_| self.state == MrState::Registered)
     }
@@ -236,8 +245,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.change.access.or(old).unwrap_or(Access::empty())
     }
 
-    /// Traffic pins an MR, also after the removal of its device: some providers copy received data to the memory when the
-    /// completion is polled, and check no key (`mlx5_copy_to_recv_wqe`).
+    /// Refuses while traffic names the MR, even after the removal of its device: some providers copy received data to
+    /// the memory when the completion is polled, and check no key (`mlx5_copy_to_recv_wqe`).
     const fn quiet(traffic: Traffic) -> Result<(), RefuseReason> {
         match traffic {
             Traffic::InFlight => Err(RefuseReason::InFlight),
@@ -245,7 +254,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// There is room for one buffer in doubt.
+    /// Refuses new memory while a buffer is in doubt: there is room for one.
     const fn sure(&self, change: &Change<P, B>) -> Result<(), RefuseReason> {
         if change.buffer.is_some() && self.in_doubt.is_some() { Err(RefuseReason::InDoubt) } else { Ok(()) }
     }
@@ -259,7 +268,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Goes where the table says. Returns where it was, and what the table says, which a removal does not change.
+    /// Changes the state as the table defines. Returns the previous state and the state of the table's cell, which a
+    /// removal does not change.
     fn told(&mut self, input: Input, outcome: RequestKind) -> Result<(MrState, MrState), Fault> {
         let from = self.state;
         match table::MR[from.index()][input.index()] {
@@ -275,7 +285,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Refused { request, target: Target::Mr(Some(self.state)), reason }
     }
 
-    /// The one place where a region's state changes.
+    /// The only place where a region's state changes.
     fn set_state(&mut self, state: MrState) {
         self.state = if self.removed && state == MrState::Registered { MrState::Unusable } else { state };
     }

@@ -1,13 +1,13 @@
-//! The life of an MR and of a PD as data.
+//! State tables of an MR and of a PD.
 //!
-//! The arrays are as wide as [`Input`] and as long as [`MrState`] (for a PD: [`PdInput`] and [`PdState`]): a new variant
-//! does not compile until each row has decided it.
+//! A row has one cell for each [`Input`], and there is one row for each [`MrState`] (for a PD: [`PdInput`] and
+//! [`PdState`]). A new variant does not compile until the table has a cell for it.
 
 use crate::columns::columns;
 use crate::memory::RefuseReason;
 
 columns! {
-    /// What is asked for.
+    /// The kind of a request.
     pub enum RequestKind {
         /// `ibv_reg_mr`.
         Register = "register",
@@ -15,7 +15,7 @@ columns! {
         Reregister = "re-register",
         /// `ibv_dereg_mr`.
         Deregister = "deregister",
-        /// Making something that belongs to a PD.
+        /// Creation of an object that belongs to a PD.
         Use = "use",
         /// `ibv_dealloc_pd`.
         Dealloc = "deallocate",
@@ -23,7 +23,7 @@ columns! {
 }
 
 columns! {
-    /// Where an MR is in its life.
+    /// The state of an MR.
     pub enum MrState {
         /// `ibv_reg_mr` is under way.
         Registering = "registering",
@@ -33,77 +33,78 @@ columns! {
         Changing = "re-registering",
         /// The fallback: `ibv_reg_mr` of the new registration is under way; the old one is valid.
         Replacing = "registering anew",
-        /// The fallback: both are there, and `ibv_dereg_mr` of the old one is under way.
+        /// The fallback: both registrations exist, and `ibv_dereg_mr` of the old one is under way.
         Retiring = "deregistering the old one",
-        /// The fallback has failed: both are there, and `ibv_dereg_mr` of the new one is under way.
+        /// The fallback has failed: both registrations exist, and `ibv_dereg_mr` of the new one is under way.
         Undoing = "deregistering the new one",
-        /// Neither registration can be relied on, or the device is gone. Only a deregistration helps.
+        /// Neither registration is known to be valid, or the device is gone. Only a deregistration is legal.
         Unusable = "unusable",
         /// `ibv_dereg_mr` is under way.
         Deregistering = "deregistering",
-        /// `ibv_dereg_mr` of an unusable one is under way; where a fallback got stuck, of both, one after the other.
+        /// `ibv_dereg_mr` of an unusable MR is under way. If a failed fallback left both registrations, they are
+        /// deregistered one after the other.
         Discarding = "discarding",
-        /// Deregistered, or never registered.
+        /// Deregistered, or the registration failed.
         Gone = "gone",
     }
 }
 
 columns! {
-    /// What reaches an MR.
+    /// The inputs of an MR.
     pub enum Input {
-        /// The application wants it re-registered.
+        /// The application requests a re-registration.
         Reregister = "re-register",
-        /// The application wants it deregistered.
+        /// The application requests a deregistration.
         Deregister = "deregister",
-        /// Its device is gone.
+        /// The device is removed.
         Removal = "device removal",
         /// `ibv_reg_mr` succeeded.
         Made = "registered",
         /// `ibv_reg_mr` failed.
         NotMade = "not registered",
-        /// `ibv_rereg_mr` left the new registration ([`valid_after`](crate::memory::valid_after)).
+        /// `ibv_rereg_mr` left the new registration valid ([`valid_after`](crate::memory::valid_after)).
         New = "new is valid",
-        /// `ibv_rereg_mr` left the old registration.
+        /// `ibv_rereg_mr` left the old registration valid.
         Old = "old is valid",
-        /// `ibv_rereg_mr` left neither.
+        /// `ibv_rereg_mr` left neither valid.
         Neither = "neither is valid",
-        /// `ibv_rereg_mr` is not supported, and the fallback is wanted.
+        /// `ibv_rereg_mr` is not supported, and the policy has a fallback.
         Unsupported = "not supported, fallback",
         /// `ibv_dereg_mr` succeeded.
         Ended = "deregistered",
-        /// `ibv_dereg_mr` succeeded for the new one of two; the old one is next.
+        /// `ibv_dereg_mr` of the new one of two registrations succeeded; the old one is next.
         OneEnded = "one of two deregistered",
         /// `ibv_dereg_mr` failed and has changed nothing.
         Kept = "deregistration refused",
-        /// `ibv_dereg_mr` failed and may have left anything.
+        /// `ibv_dereg_mr` failed, and the state of the registration is unknown.
         Lost = "deregistration failed",
     }
 }
 
 columns! {
-    /// Where a PD is in its life.
+    /// The state of a PD.
     pub enum PdState {
         /// `ibv_alloc_pd` is under way.
         Allocating = "allocating",
-        /// Things can be made that belong to it.
+        /// Objects that belong to it can be created.
         Live = "live",
         /// `ibv_dealloc_pd` is under way.
         Deallocating = "deallocating",
-        /// Its device is gone. Nothing more can be made with it.
+        /// The device is gone. No object can be created any more.
         Stranded = "without its device",
-        /// Deallocated, or never allocated.
+        /// Deallocated, or the allocation failed.
         Gone = "gone",
     }
 }
 
 columns! {
-    /// What reaches a PD.
+    /// The inputs of a PD.
     pub enum PdInput {
-        /// Something is to be made that belongs to it.
+        /// An object that belongs to the PD is about to be created.
         Use = "use",
-        /// The application wants it deallocated, and nothing belongs to it.
+        /// The application requests the deallocation, and no object belongs to the PD.
         Dealloc = "deallocate",
-        /// Its device is gone.
+        /// The device is removed.
         Removal = "device removal",
         /// The call succeeded.
         Done = "done",
@@ -115,15 +116,15 @@ columns! {
 /// What an input does in a state of type `S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cell<S> {
-    /// It is in this state now.
+    /// The next state.
     Go(S),
-    /// The caller's mistake: nothing changes.
+    /// The caller's mistake: the request is refused, and nothing changes.
     Refuse(RefuseReason),
     /// No call with such an outcome is under way: nothing changes.
     Fault,
 }
 
-/// Short names for the cells, so that a row is a line.
+/// Short names for the cells, so that a row fits on one line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod mr {
     use super::{Cell, MrState, RefuseReason};
@@ -143,9 +144,9 @@ mod mr {
     pub(super) const ___: Cell<MrState> = Cell::Fault;
 }
 
-/// What each input does to an MR: a row per [`MrState`], a column per [`Input`], both in the order of `ALL`. Where it goes to
-/// *registered* after its device was removed, it goes to *unusable* instead; what is refused there is refused because the device
-/// is gone ([`RefuseReason::DeviceGone`]).
+/// The state table of an MR: one row per [`MrState`], one column per [`Input`], both in the order of `ALL`. After a
+/// removal of the device, *unusable* replaces *registered* as the next state. In that state a refusal has the reason
+/// [`RefuseReason::DeviceGone`].
 ///
 /// Sources: ibv_rereg_mr(3); `ibv_rereg_mr` of libibverbs and `ib_uverbs_rereg_mr` of the kernel.
 #[rustfmt::skip]
@@ -166,7 +167,7 @@ pub static MR: [[Cell<MrState>; Input::COUNT]; MrState::COUNT] = {
     ]
 };
 
-/// Short names for the cells, so that a row is a line.
+/// Short names for the cells, so that a row fits on one line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod pd {
     use super::{Cell, PdState, RefuseReason};
@@ -181,8 +182,8 @@ mod pd {
     pub(super) const ___: Cell<PdState> = Cell::Fault;
 }
 
-/// What each input does to a PD: a row per [`PdState`], a column per [`PdInput`], both in the order of `ALL`. Where it goes to
-/// *live* after its device was removed, it goes to *without its device* instead.
+/// The state table of a PD: one row per [`PdState`], one column per [`PdInput`], both in the order of `ALL`. After a
+/// removal of the device, *without its device* replaces *live* as the next state.
 ///
 /// Sources: ibv_alloc_pd(3); `uverbs_free_pd` of the kernel.
 #[rustfmt::skip]

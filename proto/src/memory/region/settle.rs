@@ -1,4 +1,4 @@
-//! What an outcome does to what the region keeps, once the table has said where it goes.
+//! What an outcome changes in a region besides its state.
 
 use crate::errno::Errno;
 use crate::memory::outcome::may_know_new;
@@ -10,7 +10,7 @@ use crate::memory::{
 };
 
 impl<P: Pd, B: Buffer, H> Region<P, B, H> {
-    /// `ibv_reg_mr` succeeded, in state `from`.
+    /// Handles a successful `ibv_reg_mr`, called in state `from`.
     pub(super) fn made(&mut self, from: MrState, handle: H, keys: Keys) -> Option<Ended<B>> {
         let access = self.wanted_access();
         let pd = self.change.pd.take().or_else(|| self.old.as_ref().map(|old| old.pd.clone()))?;
@@ -24,7 +24,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Some(Ended::Registered(keys))
     }
 
-    /// `ibv_reg_mr` failed, in state `from`.
+    /// Handles a failed `ibv_reg_mr`, called in state `from`.
     pub(super) fn not_made(&mut self, from: MrState, errno: Errno) -> Option<Ended<B>> {
         let buffer = self.drop_change();
         if from == MrState::Replacing {
@@ -34,7 +34,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Some(Ended::NotRegistered(errno, buffer?))
     }
 
-    /// `ibv_rereg_mr` returned.
+    /// Handles the return of `ibv_rereg_mr`.
     pub(super) fn replied(&mut self, reply: Reply) -> Result<Option<Ended<B>>, Fault> {
         let code = Code::from_raw(reply.code);
         let valid = valid_after(code, reply.errno, self.policy.provider);
@@ -60,7 +60,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
                 self.way = Way::InPlace;
                 self.apply(reply.keys)
             }
-            // Which of the two PDs and buffers the device refers to is not known: both are kept.
+            // It is unknown which of the two PDs and buffers the device refers to: both are kept.
             Valid::Neither => None,
         };
         let result = match code {
@@ -75,7 +75,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Ok(Some(Ended::Reregistered(Settled { result, buffer })))
     }
 
-    /// `ibv_dereg_mr` succeeded, in state `from`.
+    /// Handles a successful `ibv_dereg_mr`, called in state `from`.
     pub(super) fn ended(&mut self, from: MrState) -> Option<Ended<B>> {
         match from {
             MrState::Retiring => {
@@ -91,7 +91,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
                 let buffer = self.drop_change();
                 Some(Ended::Reregistered(Settled { result: Err(failure), buffer }))
             }
-            // The first of two; the other one is next.
+            // The new one of two is deregistered; the old one is next.
             MrState::Discarding if self.new.take().is_some() => None,
             MrState::Deregistering | MrState::Discarding => {
                 self.old = None;
@@ -107,7 +107,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// `ibv_dereg_mr` failed, in state `from`; the table says that it is `to`.
+    /// Handles a failed `ibv_dereg_mr`, called in state `from`; the next state of the table is `to`.
     pub(super) fn not_ended(&mut self, from: MrState, to: MrState, errno: Errno) -> Option<Ended<B>> {
         let valid = if to == MrState::Registered { Valid::Old } else { Valid::Neither };
         let first = self.undone_for.take();
@@ -124,7 +124,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// The new registration is the old one, changed: as stage 7 of `ibv_rereg_mr`.
+    /// Applies the change to the old registration, as stage 7 of `ibv_rereg_mr` does. Returns the old buffer.
     fn apply(&mut self, keys: Keys) -> Option<B> {
         if let Some(old) = &mut self.old {
             old.keys = keys;
@@ -138,13 +138,13 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.take_over()
     }
 
-    /// The buffer that was asked for is the region's now; the one before it is let go.
+    /// Makes the new buffer the region's. Returns the previous buffer, if there was a new one.
     fn take_over(&mut self) -> Option<B> {
         let wanted = self.drop_change()?;
         self.buffer.replace(wanted)
     }
 
-    /// What was asked for is given up, or has come to be: the use of its PD ends here, its buffer is returned.
+    /// Drops the pending change: the use of its PD ends, and its buffer is returned.
     fn drop_change(&mut self) -> Option<B> {
         core::mem::take(&mut self.change).buffer
     }
