@@ -208,7 +208,7 @@ pub(crate) struct Raw {
     data: Bytes,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 fn is_zero(status: &i32) -> bool {
     *status == 0
 }

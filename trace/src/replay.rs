@@ -145,7 +145,7 @@ impl<'a> Replay<'a> {
             }
             Line::Ack { owner, group, refused } => self.ack(owner.0, group.map(|As(group)| group), refused),
             Line::Call { call, data } => {
-                let (token, next) = self.core.poll_call().ok_or("the core asks for no call")?;
+                let (token, next) = self.core.poll_call().ok_or("the core has no call")?;
                 same("the call", &format!("{next:?}"), call)?;
                 same("its private data", &crate::values::Bytes::from(self.core.call_data(token)), data)?;
                 self.call = Some((token, next));

@@ -94,13 +94,13 @@ pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Re
     let (node, service) = (c_string(node)?, c_string(service)?);
     let as_ptr = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
     let (mut src, mut dst) = (hints.src.map(CAddr::new), hints.dst.map(CAddr::new));
-    let asked = hints.to_c(src.as_mut(), dst.as_mut());
+    let c_hints = hints.to_c(src.as_mut(), dst.as_mut());
     // The resolver does more without hints than with empty ones.
-    let asked: *const _ = if *hints == Hints::default() { ptr::null() } else { &raw const asked };
+    let c_hints: *const _ = if *hints == Hints::default() { ptr::null() } else { &raw const c_hints };
     let mut found = ptr::null_mut();
     // SAFETY: texts and hints may be null; the texts end with a zero, the hints point at addresses of the lengths that they
     // tell, and the result has a place. All of them are only read, and only during the call.
-    let returned = unsafe { ffi::rdma_getaddrinfo(as_ptr(&node), as_ptr(&service), asked, &raw mut found) };
+    let returned = unsafe { ffi::rdma_getaddrinfo(as_ptr(&node), as_ptr(&service), c_hints, &raw mut found) };
     match returned {
         0 => {}
         -1 | macros::EAI_SYSTEM => return Err(AddrInfoError::System(errno::last())),

@@ -75,8 +75,11 @@ fn serve<D: DataPath>(
         port.post_recv(RECV, 0..LaneAddr::LEN)?;
         Ok(port)
     })?;
-    let told = port.completion(&mut connection, PATIENCE)?;
-    ensure!((told.wr_id, told.status) == (RECV, WcStatus::SUCCESS), "no word of the lane: {told:?}");
+    let completion = port.completion(&mut connection, PATIENCE)?;
+    ensure!(
+        (completion.wr_id, completion.status) == (RECV, WcStatus::SUCCESS),
+        "the message about the lane has not arrived: {completion:?}"
+    );
     let mut bytes = [0; LaneAddr::LEN];
     port.read(&mut bytes)?;
     let mut free = LaneAddr::decode(bytes);

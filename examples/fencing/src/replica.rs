@@ -51,8 +51,11 @@ impl<D: DataPath> Replica<D> {
         let lane_addr = LaneAddr::of(&lane);
         port.write(&lane_addr.encode())?;
         port.post_send(SEND, 0..LaneAddr::LEN)?;
-        let told = port.completion(&mut connection, PATIENCE)?;
-        ensure!((told.wr_id, told.status) == (SEND, WcStatus::SUCCESS), "candidate {name} was not told: {told:?}");
+        let completion = port.completion(&mut connection, PATIENCE)?;
+        ensure!(
+            (completion.wr_id, completion.status) == (SEND, WcStatus::SUCCESS),
+            "candidate {name} was not completion: {completion:?}"
+        );
         println!("replica      gives {name} a lane: rkey {:#x}, {}", lane_addr.rkey, rights(&lane));
         self.members.push(Member { name, _port: port, lane, connection });
         Ok(())

@@ -60,11 +60,11 @@ impl<D: DataPath> Agent<D> {
             agent.listener = Some(id);
             // It need not concern anyone.
             let _ = listens.send(());
-            agent.log.says(drive, id, &format!("listens on {address}"));
+            agent.log.note(drive, id, &format!("listens on {address}"));
         } else {
             drive.resolve_addr(id, None, address, drive.within(PATIENCE))?;
             agent.id = Some(id);
-            agent.log.says(drive, id, &format!("looks for {address}"));
+            agent.log.note(drive, id, &format!("looks for {address}"));
         }
         Ok(agent)
     }
@@ -96,14 +96,14 @@ impl<D: DataPath> Agent<D> {
 
     fn handle<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, event: &Event) -> Result<()> {
         let id = event.id;
-        self.log.hears(drive, event);
+        self.log.note_event(drive, event);
         let Some(kind) = event.cm() else { bail!("{}", event.kind) };
         match kind {
             CmEvent::AddrResolved => drive.resolve_route(id, drive.within(PATIENCE))?,
             CmEvent::RouteResolved => {
                 self.attach(drive, id)?;
                 drive.connect(id, PARAM, &[], drive.within(PATIENCE))?;
-                self.log.says(drive, id, "connects");
+                self.log.note(drive, id, "connects");
             }
             // One connection at a time: whoever else comes is turned down.
             CmEvent::ConnectRequest if self.id.is_some() => {
@@ -115,7 +115,7 @@ impl<D: DataPath> Agent<D> {
                 self.id = Some(id);
                 self.attach(drive, id)?;
                 drive.accept(id, PARAM, &[], drive.within(PATIENCE))?;
-                self.log.says(drive, id, "accepts");
+                self.log.note(drive, id, "accepts");
             }
             CmEvent::Established => {
                 if let Some(session) = &mut self.session {
@@ -149,7 +149,7 @@ impl<D: DataPath> Agent<D> {
         let progress = session.run()?;
         if progress == Progress::Finished {
             let pings = session.pings();
-            self.log.says(drive, id, &format!("has had its {pings} pings and disconnects"));
+            self.log.note(drive, id, &format!("has had its {pings} pings and disconnects"));
             drive.disconnect(id, drive.within(PATIENCE))?;
         }
         Ok(progress)

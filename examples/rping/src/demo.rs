@@ -92,22 +92,22 @@ fn migrate() -> Result<()> {
     let id = driver.drive().create_id(Some(old), PortSpace::Tcp)?;
     let deadline = driver.drive().within(PATIENCE);
     driver.drive().resolve_addr(id, None, SocketAddr::new(SERVER, 7174), deadline)?;
-    log.says(driver.drive(), id, &format!("is on {old} and looks for an address"));
+    log.note(driver.drive(), id, &format!("is on {old} and looks for an address"));
     let mut first = None;
     while first.is_none() {
         driver.wait(limit)?;
         first = driver.drive().next_event(old);
     }
     let Some(first) = first else { bail!("no event") };
-    log.hears(driver.drive(), &first);
+    log.note_event(driver.drive(), &first);
     driver.drive().resolve_route(id, deadline)?;
     thread::sleep(Duration::from_millis(20));
-    log.says(driver.drive(), id, &format!("has ROUTE_RESOLVED pending on {old}"));
+    log.note(driver.drive(), id, &format!("has ROUTE_RESOLVED pending on {old}"));
     let progress = driver.drive().migrate(id, Some(new), deadline)?;
     ensure!(progress == Progress::WhenAcked, "the migration did not wait for the ack that is owed");
-    log.says(driver.drive(), id, &format!("is to migrate to {new}; one ack is owed, so nothing moves yet"));
+    log.note(driver.drive(), id, &format!("is to migrate to {new}; one ack is owed, so nothing moves yet"));
     driver.drive().ack(first.ack_token.context("an event without an ack token")?)?;
-    log.says(driver.drive(), id, "the ack is in");
+    log.note(driver.drive(), id, "the ack is in");
     for expected in [EventKind::Migrated, EventKind::Cm(CmEvent::RouteResolved)] {
         let event = loop {
             if let Some(event) = driver.drive().next_event(new) {
@@ -116,13 +116,13 @@ fn migrate() -> Result<()> {
             driver.wait(limit)?;
         };
         ensure!(event.kind == expected, "{} where {expected} was due", event.kind);
-        log.hears(driver.drive(), &event);
+        log.note_event(driver.drive(), &event);
         if let Some(ack_token) = event.ack_token {
             driver.drive().ack(ack_token)?;
         }
     }
     ensure!(driver.drive().next_event(old).is_none(), "an event on the old channel");
-    log.says(driver.drive(), id, &format!("is on {new}; {old} is empty"));
+    log.note(driver.drive(), id, &format!("is on {new}; {old} is empty"));
     driver.drive().destroy(id, deadline)?;
     log.ends(id);
     Ok(())

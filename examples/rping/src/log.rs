@@ -12,17 +12,17 @@ impl Log {
     pub(crate) const SILENT: Log = Log(None);
 
     /// The side does something with an id.
-    pub(crate) fn says<D: Device>(self, drive: &Drive<D>, id: IdKey, what: &str) {
+    pub(crate) fn note<D: Device>(self, drive: &Drive<D>, id: IdKey, what: &str) {
         self.line(drive.core(), id, what);
     }
 
     /// The side gets an event.
-    pub(crate) fn hears<D: Device>(self, drive: &Drive<D>, event: &Event) {
+    pub(crate) fn note_event<D: Device>(self, drive: &Drive<D>, event: &Event) {
         self.line(drive.core(), event.id, &format!("<- {}", describe(event.kind, event.status)));
     }
 
     /// The side does something for which there is no id to show.
-    pub(crate) fn tells(self, what: &str) {
+    pub(crate) fn print(self, what: &str) {
         if let Some(name) = self.0 {
             say!("  {name:<7} {what}");
         }

@@ -28,7 +28,7 @@ pub(crate) fn ping<D: DataPath>(
         let mut listener = Listener::bind(device, address)?;
         // It need not concern anyone.
         let _ = listens.send(());
-        log.tells(&format!("listens on {}", listener.local_addr()?));
+        log.print(&format!("listens on {}", listener.local_addr()?));
         let incoming = loop {
             match listener.accept(Duration::from_secs(3600)) {
                 // A server waits for its client for as long as it takes.
@@ -39,7 +39,7 @@ pub(crate) fn ping<D: DataPath>(
         let (connection, session) = incoming.accept(&options, |device, id| Session::new(device, id, plan))?;
         converse(connection, session, plan, log)
     } else {
-        log.tells(&format!("connects to {address}"));
+        log.print(&format!("connects to {address}"));
         let (connection, session) =
             Connection::connect(device, address, &options, |device, id| Session::new(device, id, plan))?;
         converse(connection, session, plan, log)
@@ -47,11 +47,11 @@ pub(crate) fn ping<D: DataPath>(
 }
 
 fn converse<D: DataPath>(mut connection: Connection<D>, mut session: Session<D>, plan: Plan, log: Log) -> Result<()> {
-    let tell = |connection: &mut Connection<D>, what: &str| {
+    let note = |connection: &mut Connection<D>, what: &str| {
         let (id, driver) = connection.parts();
-        log.says(driver.drive(), id, what);
+        log.note(driver.drive(), id, what);
     };
-    tell(&mut connection, if plan.server { "has accepted a connection" } else { "has connected" });
+    note(&mut connection, if plan.server { "has accepted a connection" } else { "has connected" });
     session.start()?;
     loop {
         match connection.wait_for(Some(session.cq_fd()), STILL)? {
@@ -63,13 +63,13 @@ fn converse<D: DataPath>(mut connection: Connection<D>, mut session: Session<D>,
             Ready::Event(event) => match event.cm() {
                 Some(CmEvent::Disconnected) if plan.server => break,
                 Some(CmEvent::Disconnected) => bail!("the server ended the connection after {} pings", session.pings()),
-                Some(_) | None => tell(&mut connection, &format!("<- {}", event.kind)),
+                Some(_) | None => note(&mut connection, &format!("<- {}", event.kind)),
             },
         }
     }
-    tell(&mut connection, &format!("disconnects after {} pings", session.pings()));
+    note(&mut connection, &format!("disconnects after {} pings", session.pings()));
     connection.disconnect(PATIENCE)?;
-    tell(&mut connection, "is disconnected");
+    note(&mut connection, "is disconnected");
     ensure!(plan.server || session.pings() == plan.count, "{} of {} pings", session.pings(), plan.count);
     Ok(())
 }

@@ -27,12 +27,12 @@ pub(crate) fn ping<D: DataPath>(
     let mut stall = Stall::new();
     let mut wants_turn = true;
     loop {
-        let mut told = false;
+        let mut events = false;
         // The driver has nothing to do for a completion.
         while wants_turn {
             let _look = driver.turn()?;
             wants_turn = agent.take_events(driver.drive())?;
-            told |= wants_turn;
+            events |= wants_turn;
         }
         if agent.is_done() {
             return Ok(());
@@ -51,6 +51,6 @@ pub(crate) fn ping<D: DataPath>(
         if completions {
             wants_turn |= agent.run(driver.drive())? == Progress::Finished;
         }
-        stall.check(told || completions || agent.cq_fd().is_none())?;
+        stall.check(events || completions || agent.cq_fd().is_none())?;
     }
 }

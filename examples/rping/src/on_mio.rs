@@ -42,7 +42,7 @@ pub(crate) fn ping<D: DataPath>(
             completions |= !driver.handle(event);
         }
         let _look = driver.turn();
-        let told = agent.take_events(driver.drive())?;
+        let events = agent.take_events(driver.drive())?;
         if let (false, Some(fd)) = (registered, agent.cq_fd()) {
             poll.registry().register(&mut SourceFd(&fd.as_raw_fd()), CQ, Interest::READABLE)?;
             registered = true;
@@ -50,7 +50,7 @@ pub(crate) fn ping<D: DataPath>(
         if completions {
             agent.run(driver.drive())?;
         }
-        stall.check(told || completions || agent.cq_fd().is_none())?;
+        stall.check(events || completions || agent.cq_fd().is_none())?;
     }
     Ok(())
 }

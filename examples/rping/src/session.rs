@@ -143,7 +143,7 @@ impl<D: DataPath> Session<D> {
                 let mut bytes = [0; Message::LEN];
                 self.recv.read(0, &mut bytes)?;
                 self.receive()?;
-                return if self.plan.server { self.told(Message::decode(bytes)) } else { self.go_ahead() };
+                return if self.plan.server { self.received(Message::decode(bytes)) } else { self.go_ahead() };
             }
             RDMA => self.transferred()?,
             other => bail!("a completion of work request {other}, which was never posted"),
@@ -152,7 +152,7 @@ impl<D: DataPath> Session<D> {
     }
 
     /// Server: the client told where to read or write.
-    fn told(&mut self, message: Message) -> Result<Progress> {
+    fn received(&mut self, message: Message) -> Result<Progress> {
         let len = message.len as usize;
         ensure!(
             len <= self.plan.size,

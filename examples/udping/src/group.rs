@@ -34,7 +34,7 @@ fn join<S: Driver>(
     let key = peer.drive().join(id, address, send_only, deadline)?;
     let event = peer.expect(id, CmEvent::MulticastJoin)?;
     ensure!(event.group == Some(key), "joined {:?}, not {key}", event.group);
-    let at = event.datagram.context("a membership that says not where to send")?;
+    let at = event.datagram.context("a membership without a destination")?;
     Ok(Member { id, group: key, port, at })
 }
 

@@ -159,15 +159,16 @@ fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
     for pair in
         [[Role::Serve(flow), Role::Ping(flow)], [Role::Receive(group), Role::Send(Group { bind: server, ..group })]]
     {
-        let [waits, asks] = pair;
+        let [waits, looks_up] = pair;
         let (ready, is_ready) = channel();
         let device: SimDevice = host.device();
         let files = trace.cloned();
         let waiting = std::thread::spawn(move || on(driver, files.as_ref(), waits, device, &ready));
         // If it never is, it says why.
-        let asked = if is_ready.recv().is_ok() { on(driver, trace, asks, host.device(), &channel().0) } else { Ok(()) };
+        let looked_up =
+            if is_ready.recv().is_ok() { on(driver, trace, looks_up, host.device(), &channel().0) } else { Ok(()) };
         let waited = waiting.join().map_err(|_| anyhow::anyhow!("a side panicked")).context("the demo")?;
-        asked?;
+        looked_up?;
         waited?;
     }
     Ok(())

@@ -26,7 +26,7 @@ pub(crate) fn run<S: Driver>(driver: S, address: SocketAddr, count: u32, size: u
     let mut port = peer.open_port(id, size)?;
     peer.drive().connect(id, ConnParam::default(), &[], deadline)?;
     let Datagram { qp_num, qkey, path } =
-        peer.expect(id, CmEvent::Established)?.datagram.context("an answer that says not where to send")?;
+        peer.expect(id, CmEvent::Established)?.datagram.context("an answer without a destination")?;
     let way = port.way(&path)?;
     let (began, mut repeated) = (Instant::now(), 0);
     for number in 0..count {

@@ -42,11 +42,11 @@ impl Core {
         let (call, private_data) = one_call(now, key, request, deadline)?;
         let moved = make(&Call::Migrate { id: key, from, to }, &[]);
         if moved.is_err() {
-            return Some(self.performed_in_vain(now, key, request, deadline, &[moved]));
+            return Some(self.perform_failed(now, key, request, deadline, &[moved]));
         }
         let accepted = make(&call, private_data);
         if accepted.is_err() {
-            return Some(self.performed_in_vain(now, key, request, deadline, &[moved, accepted]));
+            return Some(self.perform_failed(now, key, request, deadline, &[moved, accepted]));
         }
         count_call(&mut self.last_token);
         count_call(&mut self.last_token);

@@ -42,7 +42,7 @@ impl Core {
             self.check_channel(key, channel);
         }
         for (key, group) in self.groups.iter() {
-            assert!(self.memberships(group.id).any(|(at, _)| at == key), "{key} is nobody's");
+            assert!(self.memberships(group.id).any(|(at, _)| at == key), "{key} has no owner");
             self.check_group_of(key, group);
         }
         self.check_totals();
@@ -175,7 +175,7 @@ impl Core {
                 assert!(id.sync, "{key} has kept an event although it is not synchronous");
                 assert!(
                     self.pending.events_of_owner(&id.pending).all(|at| at != event_ref),
-                    "{key} will be told twice of the end of its request"
+                    "{key} would report the end of its request twice"
                 );
             }
             SyncState::Never | SyncState::Without { .. } => {}
@@ -216,8 +216,8 @@ impl Core {
         };
         let ids: u32 = self.ids.iter().map(|(_, id)| u32::from(on_it(id)) + u32::from(coming(id))).sum();
         assert_eq!(channel.ids, ids, "{key}: the ids on it");
-        assert!(!channel.private || ids > 0 || channel.phase == Phase::Closing, "{key} is nobody's");
-        assert!(ids > 0 || channel.phase != Phase::Broken, "{key} could not be opened and is nobody's");
+        assert!(!channel.private || ids > 0 || channel.phase == Phase::Closing, "{key} has no owner");
+        assert!(ids > 0 || channel.phase != Phase::Broken, "{key} could not be opened and has no owner");
         assert_eq!(
             self.pending.events_of_channel(&channel.pending).last(),
             channel.pending.tail(),

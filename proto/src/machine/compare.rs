@@ -42,7 +42,7 @@ impl Core {
             outcomes[made.len() - 1]
         });
         let Some(result) = performed else {
-            assert!(made.is_empty(), "{request:?} on {id}: a call was made and is not told of");
+            assert!(made.is_empty(), "{request:?} on {id}: a call was made and is not reported");
             self.assert_same(&short, "not performed");
             return false;
         };
@@ -113,22 +113,22 @@ impl Core {
         let mut before = self.clone();
         before.handle_readable(on);
         let (mut short, mut long) = (before.clone(), before.clone());
-        let mut asked = None;
+        let mut wanted = None;
         let read = short.read_short(Time::ZERO, |channel, child| {
-            asked = Some((channel, child));
+            wanted = Some((channel, child));
             fetched
         });
         let Some(read) = read else {
-            assert_eq!(asked, None, "{on}: it was read");
+            assert_eq!(wanted, None, "{on}: it was read");
             before.assert_same(&short, "not read");
             return false;
         };
         // Without such a channel, the turn reads another one that was readable before.
-        let on = asked.map_or(on, |(channel, _)| channel);
+        let on = wanted.map_or(on, |(channel, _)| channel);
         long.handle_timeout(Time::ZERO);
         assert!(!long.has_calls() && long.poll_child().is_none(), "{on}: something else is to be done");
         let looked = long.poll_readable().and_then(|channel| Some((channel, long.wants_event(channel)?)));
-        assert_eq!((asked, long.poll_readable()), (looked, None), "{on}: what is read");
+        assert_eq!((wanted, long.poll_readable()), (looked, None), "{on}: what is read");
         match (read, fetched) {
             (Read::Done, Ok(Some(raw))) => {
                 assert_eq!(long.take_any_event(on, &raw), Ok(super::Admission::Known), "{raw:?} on {on}");

@@ -82,7 +82,7 @@ impl Core {
         match outcome {
             Ok(()) => {
                 self.forget(key);
-                Ok(self.tell_gone(key, channel, destroy_waiter))
+                Ok(self.report_gone(key, channel, destroy_waiter))
             }
             // The application has no key for another attempt.
             Err(errno) if destroy_waiter == DestroyWaiter::Nobody => {
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Reports the end of a destruction to where the request came from: by event, or as the end of a call.
-    pub(super) fn tell_gone(
+    pub(super) fn report_gone(
         &mut self,
         key: IdKey,
         channel: ChannelKey,

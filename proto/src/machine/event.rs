@@ -113,15 +113,15 @@ impl Core {
     pub(super) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
         let state = id.state_at_device();
-        let told = table::event_rule(state, EventColumn::of(raw.kind));
-        if told == EventRule::Fault {
+        let rule = table::event_rule(state, EventColumn::of(raw.kind));
+        if rule == EventRule::Fault {
             return Err(Fault::Event { id: raw.id, state, event: raw.kind });
         }
         // A late event, too, shows that the id is on its new channel.
         if id.arrives_on(on) {
             self.arrive_by_event(raw.id, on);
         }
-        let EventRule::Go(next) = told else { return Ok(Admission::Late) };
+        let EventRule::Go(next) = rule else { return Ok(Admission::Late) };
         // No other event type belongs to a membership.
         let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
         if of_group && !self.admit_to_group(raw) {

@@ -200,7 +200,7 @@ impl Core {
             let open =
                 id.waits_for().filter(|&request_kind| request_kind == RequestKind::Join && id.groups == Some(group));
             let made = Stored::made(key, EventKind::DeadlinePassed(RequestKind::Join), 0);
-            self.tell_expired(key, made.of_group(group), open);
+            self.report_expired(key, made.of_group(group), open);
         }
         self.set_join_alarm(key);
     }

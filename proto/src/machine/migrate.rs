@@ -52,7 +52,7 @@ impl Core {
             to => self.call_migrate(key, to, true).map_err(|refused| refused.errno()),
         };
         if let Err(errno) = started {
-            self.tell_migrated(key, Err(errno));
+            self.report_migrated(key, Err(errno));
         }
     }
 
@@ -165,7 +165,7 @@ impl Core {
 
     fn end_migrate(&mut self, key: IdKey, by_event: bool, result: Result<(), Failure>) -> Option<Result<(), Failure>> {
         if by_event {
-            self.tell_migrated(key, result.map_err(|failure| failure.errno));
+            self.report_migrated(key, result.map_err(|failure| failure.errno));
             return None;
         }
         Some(result)
@@ -228,7 +228,7 @@ impl Core {
         }
     }
 
-    pub(super) fn tell_migrated(&mut self, key: IdKey, result: Result<(), Errno>) {
+    pub(super) fn report_migrated(&mut self, key: IdKey, result: Result<(), Errno>) {
         if let Some(id) = self.ids.get(key)
             && !id.orphaned
         {

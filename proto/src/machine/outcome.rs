@@ -48,7 +48,7 @@ impl Core {
             .filter(|channel| channel.call == Some(token.number))
             .ok_or(Fault::NoSuchCall { token })?;
         channel.call = None;
-        let (call, asked) = (
+        let (call, is_requested) = (
             if channel.phase == Phase::Opening { "create_event_channel" } else { "destroy_event_channel" },
             !channel.private,
         );
@@ -59,8 +59,8 @@ impl Core {
             (Phase::Open | Phase::Broken, _) => return Err(Fault::NoSuchCall { token }),
         }
         match outcome {
-            Err(errno) if !asked => Err(Fault::Leak { call, errno }),
-            _ if !asked => Ok(None),
+            Err(errno) if !is_requested => Err(Fault::Leak { call, errno }),
+            _ if !is_requested => Ok(None),
             outcome => Ok(Some(Ended {
                 target: Target::Channel(key),
                 result: outcome.map_err(|errno| Failure { call, state: State::Idle, errno }),
@@ -122,7 +122,7 @@ impl Core {
     fn orphan_ended(&mut self, key: IdKey, destroy: Option<(ChannelKey, DestroyWaiter)>) -> Option<Ended> {
         let Some(id) = self.ids.get_mut(key) else {
             // An id that could not be created is gone without a destroy call.
-            return destroy.and_then(|(channel, destroy_waiter)| self.tell_gone(key, channel, destroy_waiter));
+            return destroy.and_then(|(channel, destroy_waiter)| self.report_gone(key, channel, destroy_waiter));
         };
         id.orphaned = id.pending_call != PendingCall::Nothing;
         self.continue_destroy(key);

@@ -54,7 +54,7 @@ impl Core {
         };
         match outcome {
             Ok(()) => Some(Ok(())),
-            Err(_) => Some(self.performed_in_vain(now, key, request, deadline, &[outcome])),
+            Err(_) => Some(self.perform_failed(now, key, request, deadline, &[outcome])),
         }
     }
 
@@ -90,7 +90,7 @@ impl Core {
     /// Applies the outcomes of a request on the long path after its last call has failed.
     #[cold]
     #[inline(never)]
-    pub(super) fn performed_in_vain(
+    pub(super) fn perform_failed(
         &mut self,
         now: Time,
         key: IdKey,
@@ -134,7 +134,7 @@ impl Core {
                 Some(Ok(id))
             }
             Err(errno) => {
-                self.created_in_vain(channel, port_space);
+                self.create_failed(channel, port_space);
                 Some(Err(Failure { call: "create_id", state: State::Idle, errno }))
             }
         }
@@ -143,7 +143,7 @@ impl Core {
     /// Uses up the key of an id that could not be created, as the long path does.
     #[cold]
     #[inline(never)]
-    fn created_in_vain(&mut self, channel: ChannelKey, port_space: PortSpace) {
+    fn create_failed(&mut self, channel: ChannelKey, port_space: PortSpace) {
         count_call(&mut self.last_token);
         if let Some(id) = self.insert_id(channel, port_space, false) {
             self.forget(id);

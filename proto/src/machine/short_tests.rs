@@ -341,7 +341,7 @@ fn a_new_id() {
 }
 
 /// Returns a fixture with a taken request as its id, its listener, and the listener's device channel.
-fn asked(space: PortSpace, acks: Acks) -> (ShortFixture, IdKey, ChannelKey) {
+fn requested(space: PortSpace, acks: Acks) -> (ShortFixture, IdKey, ChannelKey) {
     let mut fixture = ShortFixture::new(acks);
     let listener = fixture.core.create_id(Some(fixture.on), space).unwrap();
     finish(&mut fixture.core);
@@ -363,7 +363,7 @@ fn an_accept_that_migrates_the_id_first() {
     let accept = Request::Accept { param, private_data: &[3; 40] };
     for space in [PortSpace::Tcp, PortSpace::Udp] {
         for acks in [Acks::Explicit, Acks::OnDelivery] {
-            let (mut fixture, listener, device_channel) = asked(space, acks);
+            let (mut fixture, listener, device_channel) = requested(space, acks);
             assert!(fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");
             // With a single event outside the lists.
             let other = fixture.core.id_keys().next().unwrap();
@@ -411,11 +411,11 @@ fn there_is_no_short_path_for_an_accept_that_is_refused_or_whose_id_is_not_plain
         },
     ];
     for (at, make) in unusual.into_iter().enumerate() {
-        let (mut fixture, ..) = asked(PortSpace::Tcp, Acks::Explicit);
+        let (mut fixture, ..) = requested(PortSpace::Tcp, Acks::Explicit);
         make(&mut fixture.core, fixture.id, fixture.to);
         assert!(!fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{at}");
     }
-    let (mut fixture, ..) = asked(PortSpace::Tcp, Acks::Explicit);
+    let (mut fixture, ..) = requested(PortSpace::Tcp, Acks::Explicit);
     assert!(!fixture.core.compare_request(NOW, fixture.id, &accept, NOW), "too late");
     let unnumbered = Request::Accept { param: ConnParam::default(), private_data: &[] };
     assert!(!fixture.core.compare_request(NOW, fixture.id, &unnumbered, DUE), "without a QP");

@@ -29,7 +29,7 @@ impl Core {
             let Some(id) = self.ids.get(key) else { return };
             if id.move_deadline == due {
                 self.stop_quiescing(key);
-                self.tell_migrated(key, Err(Errno::ETIMEDOUT));
+                self.report_migrated(key, Err(Errno::ETIMEDOUT));
             } else if id.join_deadline == due {
                 self.expire_joins(key, now);
             } else {
@@ -128,11 +128,11 @@ impl Core {
             Stored::made(key, EventKind::DeadlinePassed(request_kind), 0)
         };
         self.set_state(key, next);
-        self.tell_expired(key, stored, open);
+        self.report_expired(key, stored, open);
     }
 
     /// Reports that a deadline has passed: by event, or as the end of the open synchronous request.
-    pub(super) fn tell_expired(&mut self, key: IdKey, stored: Stored, open: Option<RequestKind>) {
+    pub(super) fn report_expired(&mut self, key: IdKey, stored: Stored, open: Option<RequestKind>) {
         let Some(id) = self.ids.get(key) else { return };
         let (channel, moving) = (id.channel, id.is_moving());
         match open {

@@ -54,7 +54,7 @@ impl Domain {
     /// # Errors
     /// [`RefuseReason::Busy`], [`RefuseReason::DeviceGone`], [`RefuseReason::Gone`].
     pub fn acquire(&mut self) -> Result<(), Refused> {
-        let next = self.asked(PdInput::Use, RequestKind::Use)?;
+        let next = self.request_rule(PdInput::Use, RequestKind::Use)?;
         self.set_state(next);
         self.users = self.users.saturating_add(1);
         Ok(())
@@ -76,7 +76,7 @@ impl Domain {
     /// # Errors
     /// [`RefuseReason::InUse`], [`RefuseReason::Busy`], [`RefuseReason::Gone`].
     pub fn dealloc(&mut self) -> Result<(), Refused> {
-        let next = self.asked(PdInput::Dealloc, RequestKind::Dealloc)?;
+        let next = self.request_rule(PdInput::Dealloc, RequestKind::Dealloc)?;
         if self.users > 0 {
             return Err(self.refused(RequestKind::Dealloc, RefuseReason::InUse(self.users)));
         }
@@ -111,7 +111,7 @@ impl Domain {
         }
     }
 
-    fn asked(&self, input: PdInput, request_kind: RequestKind) -> Result<PdState, Refused> {
+    fn request_rule(&self, input: PdInput, request_kind: RequestKind) -> Result<PdState, Refused> {
         match table::PD[self.state.index()][input.index()] {
             Cell::Go(next) => Ok(next),
             Cell::Refuse(reason) => Err(self.refused(request_kind, reason)),

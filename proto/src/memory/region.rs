@@ -83,7 +83,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         traffic: Traffic,
     ) -> Result<(), (Change<P, B>, Refused)> {
         let next = self
-            .asked(Input::Reregister)
+            .request_rule(Input::Reregister)
             .and_then(|next| self.old.as_ref().map_or(Ok(()), |old| change.check(&old.pd)).map(|()| next))
             .and_then(|next| self.sure(&change).map(|()| next))
             .and_then(|next| Self::quiet(traffic).map(|()| next));
@@ -104,7 +104,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// [`RefuseReason::InFlight`] if there is traffic, even if the device is gone; and the refusals of the
     /// [table](table::MR).
     pub fn deregister(&mut self, traffic: Traffic) -> Result<(), Refused> {
-        let next = self.asked(Input::Deregister).and_then(|next| Self::quiet(traffic).map(|()| next));
+        let next = self.request_rule(Input::Deregister).and_then(|next| Self::quiet(traffic).map(|()| next));
         let next = next.map_err(|reason| self.refused(RequestKind::Deregister, reason))?;
         self.set_state(next);
         Ok(())
@@ -151,22 +151,23 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     pub fn handle_outcome(&mut self, outcome: Outcome<H>) -> Result<Option<Ended<B>>, Fault> {
         match outcome {
             Outcome::Registered(Ok((handle, keys))) => {
-                let (from, _) = self.told(Input::Made, RequestKind::Register)?;
+                let (from, _) = self.outcome_rule(Input::Made, RequestKind::Register)?;
                 Ok(self.made(from, handle, keys))
             }
             Outcome::Registered(Err(errno)) => {
-                let (from, _) = self.told(Input::NotMade, RequestKind::Register)?;
+                let (from, _) = self.outcome_rule(Input::NotMade, RequestKind::Register)?;
                 Ok(self.not_made(from, errno))
             }
             Outcome::Reregistered(reply) => self.replied(reply),
             Outcome::Deregistered(Ok(())) => {
                 let two = self.state == MrState::Discarding && self.new.is_some();
-                let (from, _) = self.told(if two { Input::OneEnded } else { Input::Ended }, RequestKind::Deregister)?;
+                let (from, _) =
+                    self.outcome_rule(if two { Input::OneEnded } else { Input::Ended }, RequestKind::Deregister)?;
                 Ok(self.ended(from))
             }
             Outcome::Deregistered(Err(errno)) => {
                 let input = if survives(errno) { Input::Kept } else { Input::Lost };
-                let (from, to) = self.told(input, RequestKind::Deregister)?;
+                let (from, to) = self.outcome_rule(input, RequestKind::Deregister)?;
                 Ok(self.not_ended(from, to, errno))
             }
         }
@@ -259,7 +260,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         if change.buffer.is_some() && self.in_doubt.is_some() { Err(RefuseReason::InDoubt) } else { Ok(()) }
     }
 
-    fn asked(&self, input: Input) -> Result<MrState, RefuseReason> {
+    fn request_rule(&self, input: Input) -> Result<MrState, RefuseReason> {
         match table::MR[self.state.index()][input.index()] {
             Cell::Go(next) => Ok(next),
             Cell::Refuse(_) if self.removed && self.state == MrState::Unusable => Err(RefuseReason::DeviceGone),
@@ -270,7 +271,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
 
     /// Changes the state as the table defines. Returns the previous state and the state of the table's cell, which a
     /// removal does not change.
-    fn told(&mut self, input: Input, outcome: RequestKind) -> Result<(MrState, MrState), Fault> {
+    fn outcome_rule(&mut self, input: Input, outcome: RequestKind) -> Result<(MrState, MrState), Fault> {
         let from = self.state;
         match table::MR[from.index()][input.index()] {
             Cell::Go(next) => {

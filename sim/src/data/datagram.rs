@@ -32,8 +32,8 @@ impl World {
         let receivers: Vec<QpNo> = if !up(&datagram.from) {
             Vec::new()
         } else if target.is_multicast() && datagram.to_qp == MULTICAST_QP {
-            let hears = |pair: &Pair| pair.groups.contains(&datagram.route.dgid);
-            self.queues.pairs.keys_of(|qp, pair| up(qp) && hears(pair))
+            let is_attached = |pair: &Pair| pair.groups.contains(&datagram.route.dgid);
+            self.queues.pairs.keys_of(|qp, pair| up(qp) && is_attached(pair))
         } else {
             let host = self.rdma_host_of(target);
             host.map(|host| QpNo { host, num: datagram.to_qp }).filter(up).into_iter().collect()

@@ -59,7 +59,7 @@ impl World {
     pub(crate) fn listen(&mut self, no: IdNo, backlog: i32) -> Result<(), Errno> {
         let most = self.config.max_backlog;
         let id = self.id(no)?;
-        id.backlog = u32::try_from(backlog).ok().filter(|asked| (1..=most).contains(asked)).unwrap_or(most);
+        id.backlog = u32::try_from(backlog).ok().filter(|requested| (1..=most).contains(requested)).unwrap_or(most);
         match id.state {
             CmState::Idle => self.bind_kernel(no, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), None)?,
             CmState::AddrBound => {}
@@ -91,7 +91,7 @@ impl World {
             host.ports.check(id.port_space, port, alone)?;
         }
         id.options.reuse_addr = false;
-        self.tell_ports(no);
+        self.update_ports(no);
         Ok(())
     }
 

@@ -43,7 +43,7 @@ impl Depths {
 
     /// Whether the device supports the parameters (`ucma_valid_param`).
     pub(crate) fn allow(self, param: &ConnParam) -> bool {
-        let fits = |asked, can| asked == ConnParam::DEVICE_MAX || asked <= can;
+        let fits = |requested, can| requested == ConnParam::DEVICE_MAX || requested <= can;
         fits(param.responder_resources, self.responder_resources) && fits(param.initiator_depth, self.initiator_depth)
     }
 
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn accept_lowers_what_connect_takes_from_the_device() {
         let device = Depths::of_device(&Config::default());
-        let asked = ConnParam { responder_resources: 255, initiator_depth: 9, ..ConnParam::default() };
-        let given = device.unless_given(&asked);
+        let requested = ConnParam { responder_resources: 255, initiator_depth: 9, ..ConnParam::default() };
+        let given = device.unless_given(&requested);
         assert_eq!((given.responder_resources, given.initiator_depth), (128, 9));
         let request = Depths { responder_resources: 3, initiator_depth: 200 };
         let lowered = request.lowered(device, &ConnParam::default());

@@ -26,12 +26,12 @@ impl World {
                 id.options.ack_timeout = value;
             }
         }
-        self.tell_ports(no);
+        self.update_ports(no);
         Ok(())
     }
 
     /// Updates the port table after a change of a bound id.
-    pub(crate) fn tell_ports(&mut self, no: IdNo) {
+    pub(crate) fn update_ports(&mut self, no: IdNo) {
         let Some(id) = self.ids.get(&no) else { return };
         if let (Some(port), Some(src), Some(host)) = (id.port, id.src, self.hosts.get_mut(id.host.0)) {
             host.ports.update(id.port_space, port, id.options.owner(no, src.ip()));

@@ -203,7 +203,7 @@ impl World {
             }
         };
         // An id that was bound to a wildcard now shares its port with this address (`cma_check_port`).
-        self.tell_ports(no);
+        self.update_ports(no);
         self.report_plain(no, kind, status);
     }
 

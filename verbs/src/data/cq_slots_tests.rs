@@ -70,7 +70,7 @@ fn a_completion_that_cannot_be_is_told_from_one_of_nobody() {
     assert_eq!(slot_cache.retire(&cq_slots, &mut mixed), 2);
     assert_eq!(numbers(&mixed[..2]), [21, 22]);
     assert!(slot_cache.take_doubt());
-    assert!(!slot_cache.take_doubt(), "told once");
+    assert!(!slot_cache.take_doubt(), "reported once");
 }
 
 #[test]

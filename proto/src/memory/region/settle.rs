@@ -46,7 +46,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             Valid::New => Input::New,
             Valid::Neither => Input::Neither,
         };
-        self.told(input, RequestKind::Reregister)?;
+        self.outcome_rule(input, RequestKind::Reregister)?;
         if input == Input::Unsupported {
             return Ok(None);
         }

@@ -108,18 +108,18 @@ fn rej_ends_what_is_not_ended() {
     let rej = |reason| arrives(Body::Rej { reason, private_data: vec![0; REJ_DATA] });
     let early = [ReqSent, MraReqRcvd, RepSent, MraRepRcvd, MraReqSent];
     let late = [MraRepSent, DreqSent, Established];
-    let told = |reason| Some((Kind::Rejected, reason));
-    table(rej(28), &[(&early, Idle, told(28)), (&late, Timewait, told(28))]);
-    table(rej(10), &[(&early, Timewait, told(10)), (&late, Timewait, told(10))]);
+    let reported = |reason| Some((Kind::Rejected, reason));
+    table(rej(28), &[(&early, Idle, reported(28)), (&late, Timewait, reported(28))]);
+    table(rej(10), &[(&early, Timewait, reported(10)), (&late, Timewait, reported(10))]);
 }
 
 #[test]
 fn dreq_and_drep() {
-    let told = Some((Kind::Disconnected, 0));
+    let reported = Some((Kind::Disconnected, 0));
     let open = [RepSent, MraRepRcvd, Established, DreqSent];
-    table(arrives(Body::Dreq { qp_num: 7 }), &[(&open, DreqRcvd, told)]);
+    table(arrives(Body::Dreq { qp_num: 7 }), &[(&open, DreqRcvd, reported)]);
     table(arrives(Body::Dreq { qp_num: 8 }), &[]);
-    table(arrives(Body::Drep), &[(&[DreqSent, DreqRcvd], Timewait, told)]);
+    table(arrives(Body::Drep), &[(&[DreqSent, DreqRcvd], Timewait, reported)]);
 }
 
 #[test]
