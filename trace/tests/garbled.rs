@@ -47,12 +47,12 @@ fn what_is_wrong_is_said_with_its_line() {
 }
 
 #[test]
-fn a_core_that_does_otherwise_is_told_of_with_its_line() {
+fn a_core_that_does_otherwise_is_reported_with_its_line() {
     let open = "{\"open_channel\":{\"acks\":\"explicit\",\"is\":\"ch0\"}}\n";
     let call = "{\"call\":{\"call\":\"OpenChannel { channel: ch0 }\"}}\n";
     let other_key = open.replace("ch0", "ch1");
     assert_eq!(after_begin(&other_key), "line 2: the key is Some(\"ch0\"); recorded was Some(\"ch1\")");
-    assert_eq!(after_begin(call), "line 2: the core asks for no call");
+    assert_eq!(after_begin(call), "line 2: the core has no call");
     let other_call = call.replace("ch0", "ch3");
     assert!(
         after_begin(&format!("{open}{other_call}")).starts_with("line 3: the call is \"OpenChannel { channel: ch0")
