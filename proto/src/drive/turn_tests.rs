@@ -60,7 +60,7 @@ impl Device for Script {
 /// Prepares a drive before the turn.
 type Before = fn(&mut Drive<Script>, ChannelKey, ChannelKey, IdKey);
 
-const BEFORE: [Before; 7] = [
+const BEFORE: [Before; 8] = [
     |_, _, _, _| {},
     |drive, on, _, _| drive.readable(on),
     |drive, on, other, _| [on, other].into_iter().for_each(|channel| drive.readable(channel)),
@@ -82,10 +82,18 @@ const BEFORE: [Before; 7] = [
         drive.readable(on);
         drive.set_now(Time(6));
     },
+    |drive, on, other, _| {
+        // The other channel was full, and has room again.
+        let full = drive.create_id(Some(other), PortSpace::Tcp).unwrap();
+        drive.core.handle_event(other, RawEvent::new(full, CmEvent::AddrChange)).unwrap();
+        drive.core.wait_for_room(other);
+        assert!(drive.next_event(other).is_some());
+        drive.readable(on);
+    },
 ];
 
 fn prepared(before: Before, fetched: impl Fn(IdKey) -> [Fetched; 2]) -> Drive<Script> {
-    let mut drive = Drive::new(Script::default(), Limits::LARGE);
+    let mut drive = Drive::new(Script::default(), Limits { channel_events: 1, ..Limits::LARGE });
     let [on, other] = [(); 2].map(|()| drive.open_channel(Acks::Explicit).unwrap());
     let id = drive.create_id(Some(on), PortSpace::Tcp).unwrap();
     drive.device.next.extend(fetched(id));

@@ -247,6 +247,20 @@ fn an_edge_triggered_poller_is_not_armed_where_ids_move_to() {
     }
 }
 
+#[test]
+fn an_event_of_the_only_channel_is_delivered_before_it_is_read_again() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    for _ in 0..2 {
+        has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+    }
+    for left in [1, 0] {
+        assert_eq!(drive.run(8), Next::Deliver);
+        assert_eq!(drive.device().events.len(), left);
+        assert!(drive.next_event(channel).is_some());
+    }
+}
+
 /// A channel that the poller reports once is read on, but only after each event is delivered.
 #[test]
 fn an_event_is_delivered_before_its_channel_is_read_again() {
