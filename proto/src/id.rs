@@ -264,8 +264,8 @@ impl Id {
         }
     }
 
-    /// The one place where the state changes. A deadline ends with the operation that it was for. Tells whether that is to be
-    /// known elsewhere: in the heap of deadlines, by its memberships, or on the channel of a listener.
+    /// The one function that changes the state. A deadline ends with the operation that it belongs to. Returns whether the heap of
+    /// deadlines or the memberships of the id have to follow.
     #[inline]
     pub(crate) fn enter(&mut self, next: State) -> bool {
         let before = core::mem::replace(&mut self.state, next);
@@ -277,9 +277,7 @@ impl Id {
         if table::operation(before).is_some() {
             self.deadline = Time::NEVER;
         }
-        due != self.deadline
-            || (self.groups.is_some() && matches!(next, State::Removed | State::Destroying))
-            || (before == State::Listening || next == State::Listening)
+        due != self.deadline || (self.groups.is_some() && matches!(next, State::Removed | State::Destroying))
     }
 
     /// Whether nothing is under way or kept for it besides the operation that its state waits for: the short paths take such

@@ -116,6 +116,10 @@ mod tests {
                 plain.clear();
             }
             assert_eq!(queue.iter().collect::<Vec<_>>(), plain.iter().collect::<Vec<_>>());
+            let mut longer = queue.clone();
+            assert!(longer == queue);
+            longer.push_back(step);
+            assert!(longer != queue);
         }
     }
 }

@@ -228,6 +228,7 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     drive.resolve_route(id, Time::NEVER).unwrap();
     says(&mut drive, RawEvent::new(id, CmEvent::RouteResolved));
     drive.attach_qp(id, |_, _| Ok(())).unwrap();
+    says(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     drive.detach_qp(id, |_, _| Ok(())).unwrap();
     drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
     drive.destroy(id, Time::NEVER).unwrap();
