@@ -25,6 +25,8 @@ struct Run {
 /// The phases that both programs have, in their order.
 const PHASES: [&str; 7] =
     ["create id", "resolve addr", "resolve route", "create qp", "connect", "disconnect", "destroy"];
+/// The ratio of connections per second of the first version.
+const BEFORE: &str = "0.77 to 0.87";
 /// The number of these phases until the connection is established.
 const UNTIL_CONNECTED: usize = 5;
 
@@ -125,6 +127,7 @@ pub(crate) fn section(
             pairs(&|run| Some(run.connected_per_second))?,
         ),
     ];
+    rows[0]["before"] = json!(BEFORE);
     for phase in PHASES {
         let each = pairs(&|run| run.phases.get(phase).map(|total| total * 1e3 / connections as f64))?;
         rows.push(compared(format!("the phase \"{phase}\", per connection"), "µs", Value::Null, each));

@@ -52,6 +52,9 @@ pub struct Row {
     pub what: String,
     /// The unit of each figure.
     pub unit: String,
+    /// The ratio of the first version.
+    #[serde(default)]
+    pub before: Option<String>,
     /// The target for the ratio of cmid's figure to the other's; without a comparison, for the figure.
     pub target: Option<Target>,
     /// Whether the figure is the same on every run, as for instructions, wake-ups and allocations.

@@ -13,8 +13,8 @@ pub(super) fn render(section: &Section) -> Result<String> {
     }
     let (compared, alone): (Vec<_>, Vec<_>) = section.rows.iter().partition(|row| row.figures.is_empty());
     if !compared.is_empty() {
-        page += "\n\n| what | unit | cmid | C | ratio (quartiles) | pairs | target | |\n";
-        page += "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+        page += "\n\n| what | unit | cmid | C | before | ratio (quartiles) | pairs | target | |\n";
+        page += "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
         for row in &compared {
             pair_row(&mut page, row)?;
         }
@@ -55,11 +55,12 @@ fn pair_row(page: &mut String, row: &Row) -> Result<()> {
     let [target, verdict] = verdict(row, ratios);
     writeln!(
         page,
-        "| {} | {} | {} | {} | {} | {} | {target} | {verdict} |",
+        "| {} | {} | {} | {} | {} | {} | {} | {target} | {verdict} |",
         row.what,
         row.unit,
         short(side(0)?[1]),
         short(side(1)?[1]),
+        row.before.as_deref().unwrap_or_default(),
         spread(&each, ratios, |ratio| format!("{ratio:.3}")),
         row.pairs.len()
     )?;
@@ -132,7 +133,16 @@ mod tests {
 
     fn row(target: Target, exact: bool) -> Row {
         let (what, unit) = (String::new(), String::new());
-        Row { what, unit, target: Some(target), exact, pairs: Vec::new(), figures: Vec::new(), note: None }
+        Row {
+            what,
+            unit,
+            before: None,
+            target: Some(target),
+            exact,
+            pairs: Vec::new(),
+            figures: Vec::new(),
+            note: None,
+        }
     }
 
     #[test]
@@ -165,11 +175,11 @@ mod tests {
     #[test]
     fn a_section_renders_both_tables() {
         let text = r#"{"title": "T", "about": "How.", "kernel": "6.12", "rows": [
-            {"what": "a", "unit": "µs", "target": {"at_most": 1.02}, "exact": false,
+            {"what": "a", "unit": "µs", "before": "1.50", "target": {"at_most": 1.02}, "exact": false,
              "pairs": [[1, 2], [3, 3], [2, 1]], "note": "why"},
             {"what": "b", "unit": "n", "target": null, "exact": true, "figures": [0], "note": null}]}"#;
         let page = render(&serde_json::from_str(text).unwrap()).unwrap();
-        assert!(page.contains("| a | µs | 2 | 2 | 1.000 (0.750–1.500) | 3 | ≤ 1.02 | not shown |"), "{page}");
+        assert!(page.contains("| a | µs | 2 | 2 | 1.50 | 1.000 (0.750–1.500) | 3 | ≤ 1.02 | not shown |"), "{page}");
         assert!(page.contains("| b | n | 0 | 1 |  |  |"), "{page}");
         assert!(page.contains("- *a*: why"), "{page}");
     }

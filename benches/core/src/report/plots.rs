@@ -87,7 +87,7 @@ fn migrations(verdicts: &[Verdict]) -> Vec<Line> {
         .enumerate()
         .map(|(level, name)| Line { name: name.to_owned(), points: counted(level) })
         .collect();
-    let target = of(0).filter_map(|(x, verdict)| Some((x, verdict.row.target? as f64)));
+    let target = of(0).filter_map(|(x, verdict)| Some((x, verdict.row.targets[0]? as f64)));
     lines.push(Line { name: "target: 300 + 40 for each event".to_owned(), points: target.collect() });
     lines
 }

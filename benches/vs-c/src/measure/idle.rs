@@ -29,5 +29,14 @@ fn row<W: Make<Verbs>>(driver: &str, port: &mut u16) -> Result<Row> {
     let woken = wakeups::<W, _>([Verbs::open()?, Verbs::open()?], at, FAR, SPAN)?;
     let what = format!("idle cmid-{driver}, connected, with deadlines armed: wake-ups per second");
     let figures = Figures::Alone(vec![woken as f64 / SPAN.as_secs_f64()]);
-    Ok(Row { what, unit: "wake-ups/s", target: Some(0.0), exact: true, figures, note: None, limit: Some(0.0) })
+    Ok(Row {
+        what,
+        unit: "wake-ups/s",
+        before: None,
+        target: Some(0.0),
+        exact: true,
+        figures,
+        note: None,
+        limit: Some(0.0),
+    })
 }

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) unit: &'static str,
+    /// The ratio of the first version.
+    pub(crate) before: Option<&'static str>,
     /// The target of the ratio; without a comparison, of the figures.
     pub(crate) target: Option<f64>,
     /// Whether the figure is the same on every run, or nearly so.
@@ -66,6 +68,7 @@ impl Row {
         let mut row = json!({
             "what": self.what,
             "unit": self.unit,
+            "before": self.before,
             "target": self.target.map(|target| json!({ "at_most": target })),
             "exact": self.exact,
             "note": self.note,
@@ -93,7 +96,7 @@ mod tests {
 
     fn row(pairs: &[[f64; 2]], limit: f64) -> Row {
         let (what, figures) = (String::new(), Figures::Pairs(pairs.to_vec()));
-        Row { what, unit: "", target: None, exact: true, figures, note: None, limit: Some(limit) }
+        Row { what, unit: "", before: None, target: None, exact: true, figures, note: None, limit: Some(limit) }
     }
 
     #[test]
