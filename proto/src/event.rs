@@ -1,4 +1,4 @@
-//! What an event channel says (`RawEvent`), and what the application sees (`Event`).
+//! Events as the device reports them (`RawEvent`) and as the application gets them (`Event`).
 
 use core::fmt;
 use core::ops::Deref;
@@ -14,7 +14,7 @@ macro_rules! cm_events {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum CmEvent {
             $( $(#[$doc])* $name, )+
-            /// A code that this version does not know; delivered as it is, never a panic.
+            /// A code that this version does not know. It is delivered as it is.
             Unknown(u32),
         }
 
@@ -55,23 +55,23 @@ macro_rules! cm_events {
 cm_events! {
     /// The address is found and the id has a device.
     AddrResolved = 0, "ADDR_RESOLVED";
-    /// The address was not found; `rdma_resolve_addr` may be tried again.
+    /// The address was not found; `rdma_resolve_addr` may be called again.
     AddrError = 1, "ADDR_ERROR";
     /// A route is known.
     RouteResolved = 2, "ROUTE_RESOLVED";
-    /// No route (InfiniBand only); `rdma_resolve_route` may be tried again.
+    /// No route was found (InfiniBand only); `rdma_resolve_route` may be called again.
     RouteError = 3, "ROUTE_ERROR";
-    /// A peer wants to connect; the event names a new id and its listener.
+    /// A peer requests a connection; the event names a new id and its listener.
     ConnectRequest = 4, "CONNECT_REQUEST";
     /// The peer accepted and the id has no QP: `rdma_establish` is due.
     ConnectResponse = 5, "CONNECT_RESPONSE";
-    /// The library could not finish a connection that the peer accepted.
+    /// librdmacm could not complete a connection that the peer accepted.
     ConnectError = 6, "CONNECT_ERROR";
-    /// No answer; or, at any time, the peer's link address changed.
+    /// No answer arrived; or, in any state, the peer's link address changed.
     Unreachable = 7, "UNREACHABLE";
-    /// The peer said no; the status is the IB CM's reason.
+    /// The peer rejected the request; the status is the IB CM's reason.
     Rejected = 8, "REJECTED";
-    /// The connection stands.
+    /// The connection is established.
     Established = 9, "ESTABLISHED";
     /// The connection ended; status −110 if the peer never answered.
     Disconnected = 10, "DISCONNECTED";
@@ -91,7 +91,7 @@ cm_events! {
     AddrinfoError = 17, "ADDRINFO_ERROR";
     /// Written by `rdma_write_cm_event` (librdmacm 60 and newer).
     User = 18, "USER";
-    /// librdmacm's own (60 and newer); it should never come out.
+    /// librdmacm's own (60 and newer); it should never be delivered.
     Internal = 19, "INTERNAL";
 }
 
@@ -103,8 +103,8 @@ impl fmt::Display for CmEvent {
 }
 
 /// Connection parameters (`struct rdma_conn_param`), as sent by connect and accept and as received with
-/// CONNECT_REQUEST and CONNECT_RESPONSE or ESTABLISHED. Depths arrive mirrored: what the peer gave as
-/// `initiator_depth` is this side's `responder_resources` (rdma_get_cm_event(3)).
+/// CONNECT_REQUEST and CONNECT_RESPONSE or ESTABLISHED. Received depths are mirrored: the peer's `initiator_depth` is
+/// this side's `responder_resources` (rdma_get_cm_event(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnParam {
     /// RDMA reads and atomics that this side serves at once; [`ConnParam::DEVICE_MAX`] for what the device can.
@@ -115,12 +115,13 @@ pub struct ConnParam {
     pub flow_control: bool,
     /// Retransmissions before a send fails, 0 to 7.
     pub retry_count: u8,
-    /// Retransmissions after "receiver not ready", 0 to 7; 7 means without end.
+    /// Retransmissions after "receiver not ready", 0 to 7; 7 means no limit.
     pub rnr_retry_count: u8,
-    /// The QP uses a shared receive queue. Ignored where the id has a QP: librdmacm takes it from there.
+    /// The QP uses a shared receive queue. Ignored if the id has a QP: librdmacm then uses the QP's property.
     pub srq: bool,
-    /// The QP number, for ids without a QP; otherwise librdmacm takes the QP's. Must differ from that of every
-    /// live connection of the host, or the kernel calls the new one stale and drops the old one (reason 10).
+    /// The QP number, for ids without a QP; otherwise librdmacm uses the QP's number. It must differ from that of
+    /// every live connection of the host. If not, the kernel treats the new connection as stale and drops the old one
+    /// (reason 10).
     pub qp_num: u32,
 }
 
@@ -144,10 +145,10 @@ impl Default for ConnParam {
     }
 }
 
-/// What both sides say of enhanced connection establishment (`struct ibv_ece`): options of the vendor's own.
+/// The options of one side for enhanced connection establishment (`struct ibv_ece`); they are specific to a vendor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ece {
-    /// Whose options; 0 means none.
+    /// The vendor; 0 means no options.
     pub vendor_id: u32,
     /// The options.
     pub options: u32,
@@ -158,13 +159,13 @@ pub struct Ece {
 pub struct Datagram {
     /// The QP to send to; 0xFFFFFF for a multicast group.
     pub qp_num: u32,
-    /// The key that it wants to see.
+    /// The Q_Key that the QP requires.
     pub qkey: u32,
-    /// The way there.
+    /// The address vector.
     pub path: AhAttr,
 }
 
-/// What an address handle is made of (`struct ibv_ah_attr`).
+/// The attributes of an address handle (`struct ibv_ah_attr`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AhAttr {
     /// The global route, if there is one; always on RoCE.
@@ -217,12 +218,12 @@ pub struct RawEvent<B> {
     pub datagram: Option<Datagram>,
     /// For MULTICAST_JOIN and MULTICAST_ERROR: the membership, under the key of its [`Call::Join`](crate::Call::Join).
     pub group: Option<GroupKey>,
-    /// The whole private data field of the message, zero padded: its length says nothing about what was sent.
+    /// The whole private data field of the message, zero padded. Its length is not that of the data sent.
     pub private_data: B,
 }
 
 impl RawEvent<&[u8]> {
-    /// An event with nothing but its type: the other fields are to be filled in where the type has them.
+    /// Creates an event with only a type. Set the other fields where the type has them.
     #[must_use]
     pub fn new(id: IdKey, kind: CmEvent) -> Self {
         RawEvent {
@@ -239,7 +240,7 @@ impl RawEvent<&[u8]> {
 }
 
 impl<B> RawEvent<B> {
-    /// The same event with its private data converted by `convert`, for example copied.
+    /// Returns the event with its private data converted by `convert`, for example copied.
     #[must_use]
     pub fn map_private_data<C>(self, convert: impl FnOnce(B) -> C) -> RawEvent<C> {
         let RawEvent { id, listener, kind, status, param, datagram, group, private_data } = self;
@@ -248,7 +249,7 @@ impl<B> RawEvent<B> {
 }
 
 impl<B: Deref<Target = [u8]>> RawEvent<B> {
-    /// The same event with its private data borrowed.
+    /// Returns the event with its private data borrowed.
     #[must_use]
     pub fn as_deref(&self) -> RawEvent<&[u8]> {
         let RawEvent { id, listener, kind, status, param, datagram, group, ref private_data } = *self;
@@ -281,20 +282,22 @@ impl Deref for ReceivedParam {
     }
 }
 
-/// What an [`Event`] tells.
+/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// The connection manager said so.
+    /// An event of the connection manager.
     Cm(CmEvent),
-    /// A migration that had to wait for acks has ended; status 0, or the negative errno of why not.
-    /// Arrives on the new channel, ahead of the events that moved; on the old one if it failed.
+    /// A migration that waited for acks has ended; status 0, or a negative errno if it failed. Delivered on the new
+    /// channel, before the events that moved; on the old channel if it failed.
     Migrated,
-    /// A destroy that had to wait for acks has ended; status 0, or the negative errno of why not (the id then lives).
+    /// A destroy that waited for acks has ended; status 0, or a negative errno if it failed (the id then still
+    /// exists).
     Destroyed,
-    /// A leave that had to wait for acks has ended; status 0, or the negative errno of why not (the group is gone even so).
+    /// A leave that waited for acks has ended; status 0, or a negative errno if it failed (the membership is gone in
+    /// both cases).
     Left,
-    /// The request's deadline has passed; what comes for it later is counted as late and not delivered. For a join
-    /// [`Event::group`] says which: it has to be left even so.
+    /// The request's deadline has passed. Later events of the request are counted as late and not delivered. For a
+    /// join, [`Event::group`] names the membership: it still has to be left.
     DeadlinePassed(RequestKind),
 }
 
@@ -326,7 +329,7 @@ pub struct Event {
     pub param: ReceivedParam,
     /// For ESTABLISHED of a lookup and for MULTICAST_JOIN: where datagrams go.
     pub datagram: Option<Datagram>,
-    /// For events of a multicast membership: which.
+    /// For events of a multicast membership: the membership.
     pub group: Option<GroupKey>,
     /// Private data, zero padded by the transport.
     pub private_data: PrivateData,
@@ -336,8 +339,9 @@ pub struct Event {
 }
 
 impl Event {
-    /// What it says of a request of this kind that it has ended, as librdmacm's synchronous mode does; but DISCONNECTED is no
-    /// success unless a disconnect was asked for (`ECONNRESET`), and neither is a device removal (`ENODEV`).
+    /// The result of a request of this kind that this event ends, as in librdmacm's synchronous mode. Two events are
+    /// failures although their status is 0: DISCONNECTED, unless the request is a disconnect (`ECONNRESET`), and
+    /// DEVICE_REMOVAL (`ENODEV`).
     ///
     /// # Errors
     /// The request has failed.
@@ -367,7 +371,7 @@ impl Event {
             EventKind::Cm(CmEvent::Rejected) => Err(Errno::ECONNREFUSED),
             EventKind::Cm(_) | EventKind::Migrated | EventKind::Destroyed | EventKind::Left => match self.status {
                 0 => Ok(()),
-                // The one i32 without a positive counterpart is no errno of anybody's.
+                // `i32::MIN` has no positive counterpart and is no errno.
                 i32::MIN => Err(Errno::EINVAL),
                 status => Err(Errno(status.abs())),
             },
@@ -380,9 +384,9 @@ impl Event {
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "an event that is never acked holds up the migration and the destruction of its id, or the leave of its group"]
 pub struct AckToken {
-    /// Whose ack count it is: for CONNECT_REQUEST the listener's, as in the kernel.
+    /// The id whose ack count it belongs to: for CONNECT_REQUEST the listener, as in the kernel.
     pub(crate) owner: IdKey,
-    /// For events of a multicast membership, whose count it is too.
+    /// For events of a multicast membership: the membership, whose ack count it belongs to as well.
     pub(crate) group: Option<GroupKey>,
 }
 
@@ -393,14 +397,14 @@ impl AckToken {
         self.owner
     }
 
-    /// The membership that it is owed for too.
+    /// The membership that the ack is owed for as well.
     #[must_use]
     pub const fn group(&self) -> Option<GroupKey> {
         self.group
     }
 }
 
-/// The errno of an event that ends an operation although it is not the operation's own and says status 0.
+/// The errno of an event that ends a request although the event is not the request's own and has status 0.
 const fn foreign_end(request_kind: RequestKind, event: CmEvent) -> Option<Errno> {
     match event {
         CmEvent::Disconnected if !matches!(request_kind, RequestKind::Disconnect | RequestKind::Teardown) => {

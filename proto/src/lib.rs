@@ -1,39 +1,39 @@
 //! The pure core of cmid: RDMA connection management as state machines, without I/O.
 //!
-//! A [`Core`] holds the state of `rdma_cm_id`s and their event channels. It reads no clock, draws no random number and
-//! touches no device: it is told what the application asks and what the device reports, and answers with the device
-//! calls to make and the events to deliver. Six concepts are all there is:
+//! A [`Core`] holds the state of `rdma_cm_id`s and their event channels. It reads no clock, draws no random number
+//! and touches no device. Its inputs are the requests of the application and the reports of the device. Its outputs
+//! are the device calls to make and the events to deliver. There are six concepts:
 //!
-//! | concept | who makes it | what it is |
+//! | concept | from | what it is |
 //! | --- | --- | --- |
-//! | [`Request`] | application | something asked for on an id |
-//! | [`Call`] | core | a device call to be made |
-//! | [`Outcome`] | driver | what that call returned |
-//! | [`RawEvent`] | driver | what an event channel said |
-//! | [`Event`] | core | what the application sees |
-//! | deadline ([`Time`]) | application | when a request is to end at the latest |
+//! | [`Request`] | application | an operation on an id |
+//! | [`Call`] | core | a device call to make |
+//! | [`Outcome`] | driver | the result of that call |
+//! | [`RawEvent`] | driver | an event read from an event channel |
+//! | [`Event`] | core | an event for the application |
+//! | deadline ([`Time`]) | application | the latest time at which a request ends |
 //!
-//! What every request and event does in every state stands in two [tables](table).
+//! Two [tables](table) contain the effect of every request and event in every state.
 //!
 //! # The contract
 //!
-//! What a driver does, in a loop, for a [`Device`]:
+//! The loop of a driver, for a [`Device`]:
 //!
-//! 1. **Tell the time.** Pass `now` wherever it is asked for; it never runs backwards.
+//! 1. **Set the time.** Pass `now` to the functions that take it; it never runs backwards.
 //! 2. **Take requests** from the application: [`Core::open_channel`], [`Core::create_id`], [`Core::submit`],
 //!    [`Core::ack`]. A refused one has changed nothing.
 //! 3. **Make the calls.** Poll [`Core::poll_call`] until it is `None`; make each call, in that order, with the private
 //!    data of [`Core::call_data`]; report what it returned to [`Core::handle_outcome`] before anything else.
-//! 4. **Read the channels** that are readable, and those that [`Core::poll_readable`] names: after a migration the
-//!    kernel does not wake the new channel. Before each read ask [`Core::wants_event`]; on `None` leave the event in the
-//!    kernel and tell [`Core::wait_for_room`]. With an edge-triggered poller, which reports a channel once,
-//!    read until the channel is empty.
-//! 5. **Feed each event** to [`Core::handle_event`], acked to the device already, and go to step 3.
+//! 4. **Read the channels** that are readable, and those that [`Core::poll_readable`] returns: after a migration the
+//!    kernel does not wake the new channel. Call [`Core::wants_event`] before each read. On `None` leave the event in
+//!    the kernel and call [`Core::wait_for_room`]. With an edge-triggered poller, which reports a channel once, read
+//!    until the channel is empty.
+//! 5. **Feed each event** to [`Core::handle_event`]. The device has acked it already. Go to step 3.
 //! 6. **Deliver.** Poll [`Core::poll_event`] per channel. On a channel with explicit acks give each ack token back.
 //! 7. **Let time pass.** When [`Core::poll_timeout`] is due, call [`Core::handle_timeout`]. Then wait for a channel, a
 //!    request, or the next deadline, whichever is first.
 //!
-//! No step may be left half way: no `?` inside the loop. [`Drive`] is this loop, and what the drivers share.
+//! No step may be left half way: no `?` inside the loop. [`Drive`] is this loop; all drivers share it.
 //!
 //! ```
 //! use cmid_proto::{Acks, Call, ChannelKey, Core, Device, Errno, IdKey, Limits, Outcome, PortSpace, RawEvent, Request, Time};
@@ -50,7 +50,7 @@
 //! #     fn adopt(&mut self, _: IdKey, _: ChannelKey, _: ()) -> Outcome { Ok(()) }
 //! # }
 //!
-//! /// One turn: steps 3 to 7 without the sync_state.
+//! /// One turn: steps 3 to 7 without the waiting.
 //! fn turn(core: &mut Core, device: &mut impl Device, readable: &[ChannelKey], now: Time) {
 //!     core.handle_timeout(now);
 //!     readable.iter().for_each(|&channel| core.handle_readable(channel));
@@ -63,7 +63,7 @@
 //!         }
 //!         let Some(channel) = core.poll_readable() else { break };
 //!         let Some(child) = core.wants_event(channel) else {
-//!             core.wait_for_room(channel); // it is named again when there is
+//!             core.wait_for_room(channel); // poll_readable returns it again when there is room
 //!             continue;
 //!         };
 //!         match device.fetch(channel, child) {
@@ -87,19 +87,22 @@
 //! turn(&mut core, &mut device, &[], now);
 //! assert_eq!(core.state(id), Some(cmid_proto::State::Bound));
 //!
-//! // A call in the wrong state is refused: it says which, and nothing has changed.
+//! // A request in the wrong state is refused. The error names the state, and nothing has changed.
 //! let refused = core.submit(now, id, Request::Establish, Time::NEVER).unwrap_err();
 //! assert_eq!(refused.to_string(), "establish on id0 while bound: not in this state");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it never does
+//! # Guarantees
 //!
-//! It makes no call while the application owes an ack for what that call takes away: an id for a migration or a
-//! destruction, a membership for a leave; [`Request::DestroyNow`] is the exception, for ack tokens that are lost. It never makes more than one call per id at a time. It drops no event for want
-//! of room: at the limit it wants none. (What is undelivered of an id that is destroyed, or of a group that is left, goes
-//! with it, as in the kernel.) It does not allocate once its tables have grown to what the program needs, but for
-//! [`Core::release`]. It does not panic, whatever it is fed ([`Core::check`] does, for tests).
+//! - It makes no call while the application owes an ack that the call would invalidate: of an id for a migration or a
+//!   destruction, of a membership for a leave. The exception is [`Request::DestroyNow`], for ack tokens that are
+//!   lost.
+//! - It makes at most one call per id at a time.
+//! - It drops no event for lack of room: at the limit it reads none. Undelivered events of an id that is destroyed,
+//!   or of a group that is left, are discarded, as the kernel does.
+//! - It does not allocate once its tables have grown to the program's needs, except in [`Core::release`].
+//! - It does not panic on any input. (Only [`Core::check`] panics, for tests.)
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What the application asks for.
+//! Requests of the application.
 
 use core::net::SocketAddr;
 
@@ -21,7 +21,7 @@ columns! {
     }
 }
 
-/// What kind of communication a port space is for: it decides what connect and accept mean.
+/// The kind of communication of a port space. It decides what connect and accept do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
     /// A connection of two reliable QPs (REQ, REP, RTU).
@@ -42,7 +42,7 @@ impl PortSpace {
         }
     }
 
-    /// What connect and accept mean (`rdma_create_id` of librdmacm: the type of the id's QP).
+    /// The kind of communication (`rdma_create_id` of librdmacm: the type of the id's QP).
     #[must_use]
     pub const fn service(self) -> Service {
         match self {
@@ -57,9 +57,10 @@ impl PortSpace {
 pub enum CmOption {
     /// The type of service of the packets; in any state.
     Tos(u8),
-    /// Several ids may bind to the address, one may listen. On: unless it listens. Off: only while idle.
+    /// Several ids may bind to the address, one may listen. Can be switched on unless the id listens, off only while
+    /// it is idle.
     ReuseAddr(bool),
-    /// An IPv6 wildcard does not take IPv4; while idle or bound.
+    /// An IPv6 wildcard address does not accept IPv4; while idle or bound.
     AfOnly(bool),
     /// The time after which an unacknowledged packet is sent again: 4.096 µs times two to this power. Connected
     /// services only; in any state. On RoCE it changes the timers of the connection manager too.
@@ -67,7 +68,7 @@ pub enum CmOption {
 }
 
 impl CmOption {
-    /// The column of the request table that decides it.
+    /// The column of the request table for this option.
     #[must_use]
     pub const fn request_kind(self) -> RequestKind {
         match self {
@@ -80,19 +81,19 @@ impl CmOption {
     }
 }
 
-/// The reason that a rejection gives.
+/// The reason code of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RejectReason {
-    /// 28: the application says no (rdma_reject(3)).
+    /// 28: rejected by the application (rdma_reject(3)).
     Consumer,
-    /// 35: it says no to the peer's enhanced connection establishment (`rdma_reject_ece`).
+    /// 35: rejected because of the peer's enhanced connection establishment (`rdma_reject_ece`).
     Ece,
 }
 
-/// Who says that an event has been dealt with (rdma_ack_cm_event(3)).
+/// How events are acknowledged (rdma_ack_cm_event(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acks {
-    /// Each event carries a [`AckToken`](crate::AckToken); migrate and destroy wait for the ack tokens of their id.
+    /// Each event carries an [`AckToken`](crate::AckToken). Migrate and destroy wait for the ack tokens of their id.
     Explicit,
     /// An event counts as acked when the application takes it.
     OnDelivery,
@@ -101,7 +102,7 @@ pub enum Acks {
 /// A request on an id that exists. Refused requests change nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Bind to a local address; port 0 asks for a free one (rdma_bind_addr(3)).
+    /// Bind to a local address; port 0 selects a free one (rdma_bind_addr(3)).
     Bind {
         /// The local address.
         addr: SocketAddr,
@@ -115,34 +116,35 @@ pub enum Request<'a> {
     },
     /// Find the path (rdma_resolve_route(3)).
     ResolveRoute,
-    /// Take connection requests (rdma_listen(3)). Requests that the device reports before a listen fails stay to be taken: a
-    /// later listen is refused while they are more than its backlog allows.
+    /// Accept connection requests (rdma_listen(3)). Requests that arrive before a listen fails remain available. A
+    /// later listen is refused while there are more of them than its backlog.
     Listen {
-        /// Unread requests that the kernel holds; 0 or too many mean its maximum.
+        /// The maximum number of unread requests in the kernel; 0, or more than the kernel's maximum, selects that
+        /// maximum.
         backlog: i32,
     },
-    /// Note that the application has put a QP on the id. No device call: the data path makes it.
+    /// Note that the application has created a QP for the id. Makes no device call: the data path creates the QP.
     AttachQp,
-    /// Note that the QP is off the id again.
+    /// Note that the id has no QP any more.
     DetachQp,
-    /// Ask the peer to connect (rdma_connect(3)).
+    /// Send a connection request to the peer (rdma_connect(3)).
     Connect {
-        /// Parameters; the default is what NULL means to librdmacm.
+        /// Parameters; the default is that of a NULL pointer in librdmacm.
         param: ConnParam,
         /// At most 56 bytes; 180 for datagrams.
         private_data: &'a [u8],
     },
-    /// Accept a request (rdma_accept(3)). An id on its listener's channel is migrated to its home first (rdma_migrate_id(3)); if that
-    /// fails the request is as before.
+    /// Accept a request (rdma_accept(3)). An id on its listener's channel is first migrated to its own `channel`
+    /// (rdma_migrate_id(3)). If that fails, the request is still open.
     Accept {
-        /// Parameters; the default lowers the peer's to what the device can.
+        /// Parameters; the default lowers the peer's parameters to the limits of the device.
         param: ConnParam,
         /// At most 196 bytes; 136 for datagrams.
         private_data: &'a [u8],
     },
-    /// Turn a request, or an answer that came, down (rdma_reject(3)).
+    /// Reject a connection request or the answer to one (rdma_reject(3)).
     Reject {
-        /// What the peer is told.
+        /// The reason that the peer receives.
         reason: RejectReason,
         /// At most 148 bytes; 136 for datagrams.
         private_data: &'a [u8],
@@ -151,60 +153,61 @@ pub enum Request<'a> {
     Establish,
     /// End the connection, or answer its end (rdma_disconnect(3)).
     Disconnect,
-    /// End the connection, and go on until no packet of it can arrive any more: TIMEWAIT_EXIT, or the deadline. Then the
-    /// memory that it used may be used again.
+    /// End the connection, and wait until no packet of it can arrive any more: until TIMEWAIT_EXIT, or the deadline.
+    /// Then the memory of the connection may be reused.
     Teardown,
-    /// Say that a message has come on the QP although the peer's confirmation has not (rdma_notify(3) with
-    /// `IBV_EVENT_COMM_EST`). Of the other events one breaks the connection and the rest are errors; they cannot be asked
-    /// for.
+    /// Report that a message has arrived on the QP before the peer's confirmation (rdma_notify(3) with
+    /// `IBV_EVENT_COMM_EST`). Other event codes are not offered: one breaks the connection, the rest are errors.
     Notify,
-    /// Wait for the next request (rdma_get_request(3)); for a listener in synchronous mode. The new id is the application's
-    /// from the moment that this ends, as if its event had been taken off a channel: it outlives the listener, also if
-    /// nobody has looked.
-    /// When the listener leaves that mode the wait is over, and nothing is told of it: requests come as events then.
+    /// Wait for the next request (rdma_get_request(3)); for a listener in synchronous mode. From the end of this
+    /// request on, the new id belongs to the application, as if its event had been taken off a channel. It outlives
+    /// the listener.
+    /// When the listener leaves synchronous mode, the wait ends without an event: requests are delivered as events
+    /// then.
     GetRequest,
     /// Join a multicast group (rdma_join_multicast_ex(3)); MULTICAST_JOIN or MULTICAST_ERROR follows.
     Join {
         /// The group's address. One membership per address.
         addr: SocketAddr,
-        /// Only to send to it: the QP is not attached.
+        /// Only send to the group: the QP is not attached to it.
         send_only: bool,
     },
-    /// Leave a multicast group (rdma_leave_multicast(3)). Undelivered events of it are discarded, and a join that is still
-    /// open ends. It waits for the acks of the group's events, without a deadline, and then ends by event.
+    /// Leave a multicast group (rdma_leave_multicast(3)). Discards the group's undelivered events and ends an open
+    /// join. Waits for the acks of the group's events, without a deadline, and then ends with an event.
     Leave {
-        /// Which.
+        /// The membership.
         group: GroupKey,
     },
     /// Set an option (rdma_set_option(3)).
     SetOption {
-        /// Which, and to what.
+        /// The option and its value.
         option: CmOption,
     },
-    /// Set what the next connect or accept tells of enhanced connection establishment (rdma_set_local_ece(3)).
+    /// Set the options for enhanced connection establishment that the next connect or accept sends
+    /// (rdma_set_local_ece(3)).
     SetEce {
-        /// What to tell.
+        /// The options to send.
         ece: Ece,
     },
-    /// Report events on another channel from now on; `None` puts the id into synchronous mode (rdma_migrate_id(3)). It waits
-    /// for the acks of the id's events; if it has to, the end of the one before must have been taken. A
-    /// listener moves without the device.
+    /// Report events on another channel from now on; `None` puts the id into synchronous mode (rdma_migrate_id(3)).
+    /// Waits for the acks of the id's events. If it has to wait, the end of the previous migration must have been
+    /// taken. Migrating a listener makes no device call.
     Migrate {
         /// The new channel.
         to: Option<ChannelKey>,
     },
-    /// Free the id (rdma_destroy_id(3)). Undelivered events of the id are discarded, as the kernel does. It waits for the acks
+    /// Free the id (rdma_destroy_id(3)). Discards the id's undelivered events, as the kernel does. Waits for the acks
     /// of the id's events.
     Destroy,
-    /// Free the id without the acks that are owed for it: for an id whose ack tokens are lost. As [`Destroy`](Request::Destroy)
-    /// otherwise, which it also takes over: one that waits for acks ends by it, without an event of its own. Ack tokens of the id
-    /// that come later are [refused](crate::AckError). Should the device fail to destroy it, its events have no ack tokens from then
-    /// on.
+    /// Free the id without the acks that are owed for it: for an id whose ack tokens are lost. Otherwise as
+    /// [`Destroy`](Request::Destroy). It also ends a destroy that waits for acks, which then has no event of its own.
+    /// Later acks with the id's tokens are [refused](crate::AckError). If the device fails to destroy the id, its
+    /// later events have no ack tokens.
     DestroyNow,
 }
 
 impl<'a> Request<'a> {
-    /// The column of the request table that decides it.
+    /// The column of the request table for this request.
     #[must_use]
     #[inline(always)]
     pub const fn request_kind(&self) -> RequestKind {
