@@ -1,4 +1,4 @@
-//! Who was wrong: the caller (`Refused`), the world (`Failure`), or the device and its driver (`Fault`).
+//! Errors: of the caller (`Refused`), of the environment (`Failure`), and of the device or its driver (`Fault`).
 
 use crate::errno::Errno;
 use crate::event::{AckToken, CmEvent};
@@ -6,7 +6,7 @@ use crate::key::{ChannelKey, IdKey, Token};
 use crate::request_kind::RequestKind;
 use crate::state::State;
 
-/// The caller asked for something that makes no sense now. Nothing has changed and nothing was sent.
+/// The request is not possible now. Nothing has changed and no call was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refused {
     /// A request on an id.
@@ -14,11 +14,11 @@ pub enum Refused {
     Request {
         /// The id.
         id: IdKey,
-        /// What was asked.
+        /// The request.
         request: RequestKind,
         /// The id's state, which has not changed.
         state: State,
-        /// Why not.
+        /// The reason.
         reason: RefuseReason,
     },
     /// No such id: destroyed, released, or of another core.
@@ -26,7 +26,7 @@ pub enum Refused {
     NoSuchId {
         /// The key that was given.
         id: IdKey,
-        /// What was asked.
+        /// The request.
         request: RequestKind,
     },
     /// No such channel: closed, or of another core.
@@ -35,7 +35,7 @@ pub enum Refused {
         /// The key that was given.
         channel: ChannelKey,
     },
-    /// The channel still has ids on it, events to be taken, or belongs to an id in synchronous mode or to a listener.
+    /// The channel still has ids or untaken events, or belongs to an id in synchronous mode or to a listener.
     #[error("channel {channel} is in use")]
     ChannelInUse {
         /// The key that was given.
@@ -50,12 +50,12 @@ pub enum Refused {
     /// The ack token is of another core, or its id is gone.
     #[error("nothing is owed for this ack token")]
     NothingOwed,
-    /// As many as [`Limits`](crate::Limits) allow are there already.
+    /// The number of objects is at its [`Limits`](crate::Limits).
     #[error("the limit on {0} is reached")]
     Full(&'static str),
 }
 
-/// Why a request on an id is refused.
+/// The reason why a request on an id is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum RefuseReason {
     /// The kernel would answer EINVAL.
@@ -67,7 +67,7 @@ pub enum RefuseReason {
     /// librdmacm would follow a null pointer.
     #[error("the id is not bound to a device")]
     NoDevice,
-    /// rdma_disconnect would return 0 and nothing would happen, ever; with a QP it would break the QP.
+    /// rdma_disconnect would return 0 and do nothing; with a QP it would break the QP.
     #[error("there is no connection to end")]
     NotConnected,
     /// The kernel would make a later destroy wait for about 70 seconds.
@@ -79,48 +79,48 @@ pub enum RefuseReason {
     /// The peer has confirmed already.
     #[error("the connection stands already")]
     IsConnected,
-    /// It is for a message that has been sent.
+    /// Its parameter is part of a message that has been sent.
     #[error("the message that it is for has been sent")]
     AlreadySent,
-    /// A teardown has nothing to wait for.
+    /// The connection has ended: a teardown has nothing to wait for.
     #[error("the connection is over: what it used may be used again")]
     IsOver,
-    /// Multicast groups are for datagrams.
+    /// Multicast groups are only for datagrams.
     #[error("not for a connected service")]
     NotDatagram,
-    /// An option of connections.
+    /// The option is only for connections.
     #[error("not for a datagram service")]
     NotForDatagrams,
-    /// `rdma_leave_multicast` could not tell two memberships by the same address apart.
+    /// `rdma_leave_multicast` cannot distinguish two memberships of one address.
     #[error("the id is a member of {0} already")]
     AlreadyMember(core::net::SocketAddr),
-    /// No such membership on this id, or it is being left.
+    /// The id has no such membership, or it is being left.
     #[error("the id has no membership {0}")]
     NoSuchGroup(crate::key::GroupKey),
     /// The memberships of an id stay with its core.
     #[error("the id is a member of multicast groups")]
     HasGroups,
-    /// As many memberships as [`Limits`](crate::Limits) allow are there already.
+    /// The number of memberships is at its [`Limits`](crate::Limits).
     #[error("no room for another membership")]
     NoGroupLeft,
     /// Enhanced connection establishment needs a vendor.
     #[error("vendor 0 has no options")]
     NoVendor,
-    /// Neither a QP on the id nor a QP number.
+    /// The id has no QP, and the request no QP number.
     #[error("the id has no QP and no QP number was given")]
     NoQp,
-    /// With a QP on the id, librdmacm does this by itself.
+    /// The id has a QP: librdmacm then does this by itself.
     #[error("the id has a QP")]
     HasQp,
-    /// The message that carries the QP number has been sent: the peer would not use this QP.
+    /// The message with the QP number has been sent: the peer would not use this QP.
     #[error("the peer has been sent a QP number already")]
     NumberSent,
     /// More private data than the message holds.
     #[error("{len} bytes of private data where {max} fit")]
     PrivateDataTooLong {
-        /// What was given.
+        /// The given length.
         len: usize,
-        /// What fits.
+        /// The maximum.
         max: usize,
     },
     /// The source and the destination are of different address families.
@@ -135,11 +135,11 @@ pub enum RefuseReason {
     /// The request is for ids in synchronous mode.
     #[error("the id is not in synchronous mode")]
     NotSync,
-    /// Its private channel has other ids on it: those of requests that are neither accepted nor migrated, if it is to be released;
-    /// accepted ones, if it is to listen.
+    /// Its private channel has other ids on it. For a release: ids of requests that are neither accepted nor
+    /// migrated. For a listen: accepted ids.
     #[error("other ids are on its channel")]
     SharesChannel,
-    /// The id is not there yet: creating it is under way.
+    /// The device has not created the id yet.
     #[error("the id is still being created")]
     BeingCreated,
     /// The application has not acked every event of the id.
@@ -151,21 +151,21 @@ pub enum RefuseReason {
     /// The deadline has passed already.
     #[error("the deadline has passed")]
     TooLate,
-    /// As many channels as [`Limits`](crate::Limits) allow are there already.
+    /// The number of channels is at its [`Limits`](crate::Limits).
     #[error("no channel is left for the id alone")]
     NoChannelLeft,
     /// The channel cannot be read ([`Core::handle_unreadable`](crate::Core::handle_unreadable)): the event that the request
     /// waits for would not come.
     #[error("channel {0} has failed")]
     ChannelFailed(ChannelKey),
-    /// The id's events are delivered on the channel of a listener in synchronous mode, which is not read while the listener has as
-    /// many untaken requests as it may have. The id is to be migrated first.
+    /// The id's events are delivered on the channel of a listener in synchronous mode. That channel is not read while
+    /// the listener's backlog of requests is full. Migrate the id first.
     #[error("the id is on the channel of its listener: migrate it first")]
     OnListenersChannel,
 }
 
-/// A ack token that the core does not take: it is of another core, or its id is gone. The ack token of another core is to be
-/// given to that one.
+/// An ack token that the core does not accept: it is of another core, or its id is gone. Give the token of another
+/// core to that core.
 #[derive(Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("nothing is owed here for an ack token of {}", .ack_token.owner())]
 #[must_use = "the core that the ack token is of waits for it"]
@@ -187,7 +187,7 @@ impl From<AckError> for Refused {
 }
 
 impl Refused {
-    /// The errno that the real library answers, or would if it did not crash, hang or lie.
+    /// The errno that librdmacm or the kernel would return.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {
@@ -240,19 +240,19 @@ impl RefuseReason {
     }
 }
 
-/// The request made sense, and the device could not do it.
+/// The device failed to carry out a permitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{call} while {state}: {errno}")]
 pub struct Failure {
-    /// What failed: the name of the request's [`RequestKind`], or of the device call that it began with.
+    /// The name of the request's [`RequestKind`], or of the device call that it began with.
     pub call: &'static str,
     /// The id's state after the failure; [`State::Idle`] for calls that have no id.
     pub state: State,
-    /// What it left in errno.
+    /// The errno.
     pub errno: Errno,
 }
 
-/// The device or its driver did something impossible. What it said is not believed; the core goes on.
+/// The device or its driver did something impossible. The core ignores the input and goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
     /// An event that cannot happen in this state.
@@ -283,12 +283,12 @@ pub enum Fault {
         /// The token.
         token: Token,
     },
-    /// The device could not close something; it may have leaked.
+    /// The device failed to close something, which may have leaked.
     #[error("{call} failed: {errno}")]
     Leak {
         /// The function that failed.
         call: &'static str,
-        /// What it left in errno.
+        /// The errno.
         errno: Errno,
     },
     /// Reading a channel failed. It is read again in the next turn.
@@ -296,30 +296,31 @@ pub enum Fault {
     Read {
         /// The channel.
         channel: ChannelKey,
-        /// What it left in errno.
+        /// The errno.
         errno: Errno,
     },
-    /// Reading a channel failed [`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) times without an event in between. It is not
-    /// read any more; [`Core::handle_unreadable`](crate::Core::handle_unreadable) says what becomes of its ids.
+    /// Reading a channel failed [`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) times without an event in between. It
+    /// is not read any more. [`Core::handle_unreadable`](crate::Core::handle_unreadable) describes the effect on its
+    /// ids.
     #[error("channel {channel} has failed, it is not read any more: {errno}")]
     Channel {
         /// The channel.
         channel: ChannelKey,
-        /// What the last read left in errno.
+        /// The errno of the last read.
         errno: Errno,
     },
 }
 
-/// All three, for methods that submit a request and make its call.
+/// The errors of methods that submit a request and make its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
-    /// The caller was wrong.
+    /// The request is not possible now.
     #[error("refused: {0}")]
     Refused(#[from] Refused),
-    /// The world was.
+    /// The device failed to carry it out.
     #[error("failed: {0}")]
     Failed(#[from] Failure),
-    /// The device or its driver was.
+    /// The device or its driver did something impossible.
     #[error("fault: {0}")]
     Fault(#[from] Fault),
 }
@@ -331,7 +332,7 @@ impl From<AckError> for Error {
 }
 
 impl Error {
-    /// The errno that the real library answers in this case.
+    /// The errno that librdmacm or the kernel would return.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {

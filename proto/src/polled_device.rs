@@ -39,25 +39,25 @@ pub trait Poller {
     }
 }
 
-/// A device whose open channels are all registered with a poller. Derefs to the device, for its data path.
+/// A device whose open channels are registered with a poller. Derefs to the device, for its data path.
 #[derive(Debug)]
 pub struct PolledDevice<D, P> {
     device: D,
     poller: P,
     /// Channels that are disarmed until they are read.
     disarmed: Vec<ChannelKey>,
-    /// The id that was migrated last, and the channel that it has moved to: events may have come there that woke nobody. Until
-    /// the channel is read, which shows whether there are any, or the id is accepted, which shows that there were none.
+    /// The id that was migrated last, and its new channel, which may have events without a wake-up. Cleared when that
+    /// channel is read, or when the id is accepted, which shows that there were none.
     moved: Option<(IdKey, ChannelKey)>,
 }
 
 impl<D: Pollable, P: Poller> PolledDevice<D, P> {
-    /// A device without channels.
+    /// Creates a device without channels.
     pub fn new(device: D, poller: P) -> Self {
         PolledDevice { device, poller, disarmed: Vec::new(), moved: None }
     }
 
-    /// The poller.
+    /// Returns the poller.
     pub fn poller(&self) -> &P {
         &self.poller
     }
@@ -71,7 +71,7 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
     fn open(&mut self, channel: ChannelKey, private_data: &[u8]) -> Outcome {
         self.device.call(&Call::OpenChannel { channel }, private_data)?;
         if let Err(errno) = self.add(channel) {
-            // A channel that the poller does not know is never read. It was just opened and is empty.
+            // A channel that is not registered is never read. It was just opened and is empty.
             self.device.call(&Call::CloseChannel { channel }, &[])?;
             return Err(errno);
         }
@@ -93,7 +93,8 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
         Ok(())
     }
 
-    /// The id of a request has no events before it is accepted (`ucma_event_handler`), so none have moved with it.
+    /// The id of a request has no events before it is accepted (`ucma_event_handler`), so no events have moved with
+    /// it.
     fn accept(&mut self, call: &Call, id: IdKey, private_data: &[u8]) -> Outcome {
         if self.moved.is_some_and(|(moved, _)| moved == id) {
             self.moved = None;
@@ -117,7 +118,8 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
         }
     }
 
-    /// A channel is read that events may have moved to: what is left there after this read is to be reported.
+    /// Called when a channel is read that events may have moved to: arms it, so that further events there are
+    /// reported.
     #[cold]
     fn arm_moved(&mut self, channel: ChannelKey) {
         if self.moved.is_some_and(|(_, to)| to == channel) {
@@ -222,7 +224,7 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)?;
         self.add(channel).inspect_err(|_| {
-            // The id must not stay at the device. An error of the destroy leaves nothing else to try.
+            // The id must not stay in the device. There is no further remedy if the destroy fails.
             let _ = self.device.call(&Call::Destroy { id }, &[]);
             let _ = self.device.call(&Call::CloseChannel { channel }, &[]);
         })

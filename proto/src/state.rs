@@ -1,10 +1,10 @@
-//! The states of an id, as its application can tell them apart.
+//! The states of an id.
 
 use crate::columns::columns;
 
 columns! {
-    /// Where an id is in its life. The kernel's own states are fewer (all of *connecting* to *failed* are its `CONNECT`)
-    /// and librdmacm keeps none; this is the view that decides which call makes sense.
+    /// The state of an id. The kernel distinguishes fewer states (all of *connecting* to *failed* are its `CONNECT`),
+    /// and librdmacm none. These states decide which request is possible.
     pub enum State {
         /// Created; bound to nothing.
         Idle = "idle",
@@ -28,11 +28,11 @@ columns! {
         Accepting = "accepting",
         /// Both sides may send.
         Connected = "connected",
-        /// This side asked to disconnect; the peer has not answered.
+        /// This side has requested a disconnect; the peer has not answered.
         Disconnecting = "disconnecting",
         /// A teardown is under way: until no packet of the connection can arrive any more, or until its deadline.
         Closing = "closing",
-        /// The peer asked to disconnect; this side has not answered.
+        /// The peer has requested a disconnect; this side has not answered.
         PeerClosed = "closed by peer",
         /// Disconnected on both sides; packets may still be under way.
         TimeWait = "time wait",
@@ -46,11 +46,11 @@ columns! {
         SidrResolved = "SIDR resolved",
         /// Rejected by either side, unreachable, in error, or given up at a deadline. Only a destroy helps.
         Failed = "failed",
-        /// Takes connection requests.
+        /// Accepts connection requests.
         Listening = "listening",
         /// Its device is gone. Only a destroy helps.
         Removed = "device removed",
-        /// A destroy has been asked for and waits for the application's acks or for the device.
+        /// A destroy waits for the application's acks or for the device.
         Destroying = "destroying",
     }
 }

@@ -1,4 +1,4 @@
-//! The life of an id as data: what every request and every event does in every state.
+//! The states of an id as data: the effect of every request and event in every state.
 //!
 //! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]; a new variant of one of these
 //! does not compile until each row has a cell for it. A new event type needs no cell if [`EventColumn::of`] maps it to
@@ -13,35 +13,36 @@ use crate::request::Service;
 use crate::request_kind::RequestKind;
 use crate::state::State;
 
-/// What a request does in a state.
+/// The effect of a request in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestRule {
-    /// It is carried out; the id is in this state at once, and in that of [`after_failure`] if the device refuses.
+    /// It is carried out. The id is in this state at once, and in that of [`after_failure`] if the device refuses the
+    /// call.
     Go(State),
-    /// It is carried out, and what it means depends on the [`Service`] of the id's port space.
+    /// It is carried out. The new state depends on the [`Service`] of the id's port space.
     By {
         /// The state of an id for connections.
         connected: State,
         /// The state of an id for datagrams.
         datagram: State,
     },
-    /// The caller's mistake: nothing changes.
+    /// It is refused: nothing changes.
     Refuse(RefuseReason),
 }
 
-/// What an event does in a state.
+/// The effect of an event in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventRule {
-    /// It is delivered and the id is in this state.
+    /// It is delivered, and the id is in this state.
     Go(State),
-    /// It comes too late to mean anything: counted, not delivered.
+    /// It comes after the operation it belongs to: counted, not delivered.
     Late,
-    /// The device cannot mean it: reported as a [`Fault`](crate::Fault), not delivered.
+    /// It is impossible in this state: reported as a [`Fault`](crate::Fault), not delivered.
     Fault,
 }
 
 columns! {
-    /// The kind of a fact that reaches an id: a column of the [event table](EVENTS).
+    /// A column of the [event table](EVENTS).
     pub enum EventColumn {
         /// ADDR_RESOLVED.
         AddrResolved = "ADDR_RESOLVED",
@@ -146,11 +147,11 @@ mod request_rules {
     pub(super) const ___: RequestRule = RequestRule::Refuse(RefuseReason::WrongState);
     /// A null pointer in librdmacm.
     pub(super) const dev: RequestRule = RequestRule::Refuse(RefuseReason::NoDevice);
-    /// Returns 0 and does nothing on the wire, but breaks an attached QP.
+    /// Returns 0 and sends nothing, but breaks an attached QP.
     pub(super) const nil: RequestRule = RequestRule::Refuse(RefuseReason::NotConnected);
-    /// A destroy of 70 seconds (`cm_send_rej` with a request of one's own outstanding).
+    /// A destroy would take 70 seconds (`cm_send_rej` with an own request outstanding).
     pub(super) const sta: RequestRule = RequestRule::Refuse(RefuseReason::Stalls);
-    /// librdmacm keeps it and nobody ever sends it.
+    /// librdmacm stores it, and it is never sent.
     pub(super) const snt: RequestRule = RequestRule::Refuse(RefuseReason::AlreadySent);
     /// ENXIO of the kernel.
     pub(super) const gon: RequestRule = RequestRule::Refuse(RefuseReason::DeviceGone);
@@ -274,7 +275,7 @@ pub static EVENTS: [[EventRule; EventColumn::COUNT]; State::COUNT] = {
     ]
 };
 
-/// What the cell for a request says to an id of this service: the state that it leads to, or why not.
+/// The cell of a request for an id of this service: the new state, or the reason to refuse the request.
 ///
 /// # Errors
 /// The reason to refuse it.
@@ -289,13 +290,13 @@ pub const fn request_rule(state: State, request_kind: RequestKind, service: Serv
     }
 }
 
-/// The cell for a fact.
+/// The cell of an event.
 #[must_use]
 pub const fn event_rule(state: State, column: EventColumn) -> EventRule {
     EVENTS[state.index()][column.index()]
 }
 
-/// The request whose end a state waits for; its deadline counts while the id is in that state.
+/// The request that waits in a state; its deadline counts while the id is in that state.
 #[must_use]
 #[inline]
 pub const fn operation(state: State) -> Option<RequestKind> {
@@ -339,7 +340,7 @@ const fn awaited(state: State) -> Option<RequestKind> {
     }
 }
 
-/// The state after the device refused a call: as before, with two exceptions of the kernel.
+/// The state after the device refused a call: the state before the request, with two exceptions of the kernel.
 ///
 /// `rdma_resolve_addr` on an idle id binds it first and leaves it bound when only the destination was wrong
 /// (`resolve_prepare_src`); `rdma_accept` that fails has rejected the peer (`rdma_accept` of cma.c).
@@ -397,7 +398,7 @@ mod tests {
 
     #[test]
     fn the_rows_stand_in_the_order_of_the_states() {
-        // A release and an unknown event leave every state as it is, so they tell whose row it is.
+        // A release and an unknown event leave every state as it is, so they identify the row.
         for state in State::ALL {
             match request_rule(state, RequestKind::Release, Service::Connected) {
                 Ok(same) => assert_eq!(same, state),
