@@ -7,7 +7,7 @@ use crate::event::{ConnParam, Ece};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request::{CmOption, PortSpace, RejectReason};
 
-/// One device call. None of them may wait for anything but locks.
+/// One device call. A call may block on locks only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Open a non-blocking event channel (`rdma_create_event_channel`).
@@ -15,16 +15,16 @@ pub enum Call {
         /// Its key from now on.
         channel: ChannelKey,
     },
-    /// Close it (`rdma_destroy_event_channel`). No id is on it.
+    /// Close a channel (`rdma_destroy_event_channel`). No id is on it.
     CloseChannel {
-        /// Which.
+        /// The channel.
         channel: ChannelKey,
     },
     /// `rdma_create_id`, on a channel that is never NULL.
     CreateId {
         /// Its key from now on.
         id: IdKey,
-        /// Where its events go.
+        /// The channel of its events.
         channel: ChannelKey,
         /// Its port space.
         port_space: PortSpace,
@@ -58,7 +58,7 @@ pub enum Call {
     Listen {
         /// Which id.
         id: IdKey,
-        /// Unread requests that the kernel holds.
+        /// The maximum number of unread requests in the kernel.
         backlog: i32,
     },
     /// `rdma_connect`, with the private data that goes with the call.
@@ -79,7 +79,7 @@ pub enum Call {
     Reject {
         /// Which id.
         id: IdKey,
-        /// Which of the two.
+        /// The function: reason 28 or 35.
         reason: RejectReason,
     },
     /// `rdma_establish`.
@@ -105,10 +105,10 @@ pub enum Call {
         group: GroupKey,
         /// The address of the group.
         addr: SocketAddr,
-        /// Only to send.
+        /// Only to send to the group.
         send_only: bool,
     },
-    /// `rdma_leave_multicast`. Unread events of the membership vanish.
+    /// `rdma_leave_multicast`. Discards unread events of the membership.
     Leave {
         /// Which id.
         id: IdKey,
@@ -121,18 +121,18 @@ pub enum Call {
     SetOption {
         /// Which id.
         id: IdKey,
-        /// Which option, and to what.
+        /// The option and its value.
         option: CmOption,
     },
     /// `rdma_set_local_ece`.
     SetEce {
         /// Which id.
         id: IdKey,
-        /// What to tell.
+        /// The options to send.
         ece: Ece,
     },
-    /// `rdma_migrate_id`. Afterwards the driver drains `to`: the kernel does not wake it (semantics of
-    /// `ucma_migrate_id`). After that of the id of a request that is not accepted there is nothing to drain.
+    /// `rdma_migrate_id`. The driver reads `to` afterwards: the kernel moves events there without waking its poller
+    /// (`ucma_migrate_id`). The id of a request that is not accepted has no events to read.
     Migrate {
         /// Which id.
         id: IdKey,
@@ -149,7 +149,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The id that the call is about; `None` for calls on a channel.
+    /// The id of the call; `None` for calls on a channel.
     #[must_use]
     pub const fn id(&self) -> Option<IdKey> {
         match *self {
@@ -174,7 +174,7 @@ impl Call {
         }
     }
 
-    /// The name of the function that it stands for, without its prefix.
+    /// The name of its librdmacm function, without the prefix.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -201,5 +201,5 @@ impl Call {
     }
 }
 
-/// What a call returned: success, or the errno that it left.
+/// The result of a call: success, or its errno.
 pub type Outcome = Result<(), Errno>;

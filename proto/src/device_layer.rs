@@ -1,4 +1,4 @@
-//! Devices around a device: everything is passed on, but for what the one around does in its own way.
+//! Layers over a device: every method is forwarded unless the layer overrides it.
 
 use core::net::SocketAddr;
 
@@ -10,8 +10,8 @@ use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
 use crate::time::Time;
 
-/// A device around a device. Whatever implements this is a [`Device`]; what it does not do itself is passed on to the one
-/// inside.
+/// A layer over a device. Every implementation is a [`Device`]; methods that it does not override are forwarded to
+/// the inner device.
 ///
 /// ```
 /// use cmid_proto::{DeviceLayer, Call, ChannelKey, Device, Errno, IdKey, Outcome};
@@ -45,15 +45,15 @@ use crate::time::Time;
 /// }
 /// ```
 pub trait DeviceLayer {
-    /// The device inside.
+    /// The inner device.
     type Inner: Device;
-    /// What a released id is here: mostly what it is inside.
+    /// The type of a released id: usually that of the inner device.
     type Handle: Send;
 
-    /// The device inside.
+    /// Returns the inner device.
     fn inner(&self) -> &Self::Inner;
 
-    /// The device inside.
+    /// Returns the inner device.
     fn inner_mut(&mut self) -> &mut Self::Inner;
 
     /// As [`Device::fetch`].
@@ -100,7 +100,7 @@ pub trait DeviceLayer {
     /// As [`Device::OBSERVES`].
     const LAYER_OBSERVES: bool = <Self::Inner as Device>::OBSERVES;
 
-    /// As [`Device::observe`]. One that overrides it passes on what it has heard.
+    /// As [`Device::observe`]. An override forwards the record to the inner device.
     fn on_observe(&mut self, record: &StepRecord<'_>) {
         self.inner_mut().observe(record);
     }
