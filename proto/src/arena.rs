@@ -1,36 +1,36 @@
-//! A slab whose keys carry a generation and the number of their core: a key to what is gone, or is elsewhere, finds nothing.
+//! A slab whose keys carry a generation and the number of their core. A stale or foreign key finds nothing.
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
 use crate::key::Key;
 
-/// Slots are reused last in, first out. One whose generations are used up is never used again, and costs its memory; after
-/// that of all slots nothing more can be inserted.
+/// Slots are reused last in, first out. A slot whose generations are used up is never used again, and its memory
+/// stays allocated. When no slot is left, nothing more can be inserted.
 #[derive(Clone, Debug)]
 pub(crate) struct Arena<K, T> {
     slots: Vec<Slot<K, T>>,
-    /// The keys that slots without a tenant give next; the last is the next to be used.
+    /// The next keys of the vacant slots; the last one is used next.
     vacant: Vec<K>,
-    /// What the next insertion gives.
+    /// The key of the next insertion.
     next: Option<K>,
     len: usize,
     limit: usize,
-    /// The number that keys carry.
+    /// The number of the core in the keys.
     core: u16,
 }
 
 #[derive(Clone, Debug)]
 struct Slot<K, T> {
-    /// The tenant's; none without a tenant. So one comparison tells whether a key is good.
+    /// The key of the value; `None` in a vacant slot. One comparison validates a key.
     key: Option<K>,
-    /// Without a key, what the last tenant has left.
+    /// In a vacant slot: the rest of the last value.
     tenant: T,
 }
 
-/// What an arena holds.
+/// The values of an arena.
 pub(crate) trait Tenant {
-    /// Somebody may change it: what was concluded from it is to be concluded anew.
+    /// Called before the value may change: discards what was derived from it.
     #[inline]
     fn touch(&mut self) {}
 }
@@ -57,7 +57,7 @@ impl<K: Key, T> Arena<K, T> {
         self.len
     }
 
-    /// The key that the next insertion gives; `None` at the limit.
+    /// Returns the key of the next insertion; `None` at the limit.
     #[inline]
     pub(crate) fn next_key(&self) -> Option<K> {
         self.next
@@ -71,7 +71,7 @@ impl<K: Key, T> Arena<K, T> {
         };
     }
 
-    /// `None`, and the value dropped, at the limit.
+    /// `None` at the limit; the value is dropped then.
     pub(crate) fn insert(&mut self, value: T) -> Option<K> {
         let key = self.next?;
         self.vacant.pop();
@@ -95,13 +95,14 @@ impl<K: Key, T> Arena<K, T> {
         self.slots.get(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &slot.tenant)
     }
 
-    /// To change it where what was concluded from it stays true, for which the caller answers.
+    /// As `get_mut`, for changes that leave valid what was derived from the value; the caller is responsible for
+    /// this.
     #[inline]
     pub(crate) fn get_untouched(&mut self, key: K) -> Option<&mut T> {
         self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &mut slot.tenant)
     }
 
-    /// What is gone, as it was.
+    /// Removes a value and returns it unchanged.
     pub(crate) fn remove(&mut self, key: K) -> Option<&T> {
         let slot = self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key))?;
         slot.key = None;
@@ -115,7 +116,7 @@ impl<K: Key, T> Arena<K, T> {
         self.tenants().flatten()
     }
 
-    /// By slot.
+    /// In the order of the slots.
     fn tenants(&self) -> impl Iterator<Item = Option<(K, &T)>> {
         self.slots.iter().map(|slot| Some((slot.key?, &slot.tenant)))
     }
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(ours.len(), 1);
     }
 
-    /// As after all the tenants that a slot can have had but one.
+    /// The state after all generations of a slot but one.
     fn worn(slot: u32, limit: u32) -> Arena<IdKey, u8> {
         let mut arena = Arena::new(limit, 3);
         (0..=slot).for_each(|_| assert!(arena.insert(0).is_some()));
@@ -189,12 +190,12 @@ mod tests {
         assert_eq!((arena.get(last), arena.len()), (Some(&7), 1));
         assert_eq!(arena.remove(last), Some(&7));
         assert_eq!((arena.get(last), arena.len()), (None, 0));
-        // The limit is on tenants: a slot that is lost does not count.
+        // The limit is on values: a slot that is used up does not count.
         let others = [arena.insert(8), arena.insert(9)].map(Option::unwrap);
         assert_eq!(others.map(IdKey::slot), [1, 2]);
         assert_eq!(others.map(IdKey::generation), [1, 1]);
         assert_eq!((arena.next_key(), arena.len()), (None, 2));
-        // Slots that live go on as before.
+        // Occupied slots are not affected.
         arena.remove(others[0]);
         assert_eq!(arena.next_key(), IdKey::from_parts(3, 1, 2));
         assert_eq!(arena.iter().map(|(key, _)| key).collect::<Vec<_>>(), [others[1]]);

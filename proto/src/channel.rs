@@ -1,4 +1,4 @@
-//! What the core keeps of one event channel.
+//! The data that the core stores for one event channel.
 
 use core::num::NonZeroU64;
 
@@ -11,36 +11,36 @@ use crate::request::Acks;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Channel {
     pub(crate) acks: Acks,
-    /// Of an id in synchronous mode or a listener: closed with its last id.
+    /// The channel of an id in synchronous mode or of a listener: closed with its last id.
     pub(crate) private: bool,
     pub(crate) phase: Phase,
-    /// The call that opens or closes it, unless it is part of a request on an id.
+    /// The call that opens or closes it, unless that call is part of a request on an id.
     pub(crate) call: Option<NonZeroU64>,
     /// Counts the ids that use this channel: at the device, for delivery, or as the target of a pending migration.
     pub(crate) ids: u32,
-    /// The id that listens here, has listened, or has tried to. It may have been destroyed.
+    /// The id that listens, has listened or has tried to listen on this channel. It may have been destroyed.
     pub(crate) listener: Option<IdKey>,
     /// Undelivered events of all its ids, in order.
     pub(crate) pending: Queue,
-    /// The application has stopped its reading.
+    /// The application has paused the channel.
     pub(crate) paused: bool,
     /// Reads that failed since the last event.
     pub(crate) failures: u8,
-    /// Stands in the queue of channels to be read.
+    /// Whether it is in the queue of channels to read.
     pub(crate) readable: bool,
-    /// Stands among those to be read once there is room.
+    /// Whether it is among the channels to read once there is room.
     pub(crate) parked: bool,
 }
 
 impl Tenant for Channel {}
 
-/// Whether a channel is there.
+/// The phase of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Opening,
     Open,
     Closing,
-    /// It could not be opened, and ids have been put on it meanwhile: gone with the last of them.
+    /// It could not be opened after ids were put on it: removed with the last of them.
     Broken,
 }
 
@@ -61,18 +61,18 @@ impl Channel {
         }
     }
 
-    /// Whether it has failed: too many reads in a row did.
+    /// Whether it has failed: too many consecutive reads failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failures >= READ_FAILURES_MAX
     }
 
-    /// Whether its events are to be read, if there is room for them.
+    /// Whether its events are to be read if there is room for them.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
         self.phase == Phase::Open && !self.paused && !self.has_failed()
     }
 }
 
-/// So many reads of one channel that fail without an event in between make it a failed one
+/// The number of consecutive failed reads of a channel after which it has failed
 /// ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
 pub const READ_FAILURES_MAX: u8 = 32;

@@ -1,8 +1,8 @@
-//! The one macro of the crate: an enum that knows its variants, so that a table over it is checked by the compiler.
+//! The one macro of the crate: an enum with a list of its variants, so that the compiler checks tables over it.
 
 /// Declares a field-less enum with `COUNT`, `ALL`, `name()` and `index()`.
 ///
-/// Tables are arrays of length `COUNT`: a new variant does not compile until every table has decided it.
+/// Tables are arrays of length `COUNT`: a new variant does not compile until every table has a cell for it.
 macro_rules! columns {
     (
         $(#[$outer:meta])*
@@ -15,10 +15,10 @@ macro_rules! columns {
         impl $name {
             /// Every variant, in the order of the tables.
             pub const ALL: [$name; $name::COUNT] = [ $( $name::$variant ),+ ];
-            /// How many variants there are: the width of every table over them.
+            /// The number of variants: the width of every table over them.
             pub const COUNT: usize = [ $( $text ),+ ].len();
 
-            /// The name that messages, diagrams and tables show.
+            /// The name in messages, diagrams and tables.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $( $name::$variant => $text ),+ }

@@ -1,45 +1,45 @@
-//! How many completions a CQ has room for.
+//! The room of a CQ for completions.
 
-/// The depth of a completion queue (CQ), and how many work requests the work queues may have that report to it. Each work request
-/// can leave a completion; one that does not fit overruns the CQ, and is lost (`IBV_EVENT_CQ_ERR`).
+/// The depth of a completion queue (CQ) and the number of work requests of the work queues that report to it. Each
+/// work request can produce a completion. A completion without room overruns the CQ and is lost (`IBV_EVENT_CQ_ERR`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CqRoom {
     depth: u32,
     reserved: u32,
 }
 
-/// A CQ is too small for the work queues that are to report to it.
+/// A CQ is too small for the work queues that report to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("a CQ of depth {depth} has {reserved} work requests that report to it: {wanted} more overrun it")]
 pub struct Overrun {
-    /// How many completions the CQ holds.
+    /// The depth of the CQ, in completions.
     pub depth: u32,
-    /// How many work requests the queues hold that report to it.
+    /// The number of work requests of the queues that report to it.
     pub reserved: u32,
-    /// How many work requests the new queue holds.
+    /// The number of work requests of the new queue.
     pub wanted: u32,
 }
 
 impl CqRoom {
-    /// Of a CQ for so many completions, to which no queue reports.
+    /// Creates the room of a CQ with this depth. No queue reports to it.
     #[must_use]
     pub const fn new(depth: u32) -> Self {
         CqRoom { depth, reserved: 0 }
     }
 
-    /// How many completions the CQ holds.
+    /// The depth of the CQ, in completions.
     #[must_use]
     pub const fn depth(self) -> u32 {
         self.depth
     }
 
-    /// How many work requests the queues hold that report to it.
+    /// The number of work requests of the queues that report to it.
     #[must_use]
     pub const fn reserved(self) -> u32 {
         self.reserved
     }
 
-    /// Whether a queue of so many work requests can report to it as well.
+    /// Checks whether a queue of this many work requests can report to it as well.
     ///
     /// # Errors
     /// [`Overrun`] if not.
@@ -48,10 +48,10 @@ impl CqRoom {
         if wanted > depth.saturating_sub(reserved) { Err(Overrun { depth, reserved, wanted }) } else { Ok(()) }
     }
 
-    /// A queue of so many work requests reports to it from now on.
+    /// Adds a queue of this many work requests.
     ///
     /// # Errors
-    /// [`Overrun`] if its completions do not fit; nothing has changed then.
+    /// [`Overrun`] if its completions do not fit. Nothing has changed then.
     pub const fn reserve(&mut self, wanted: u32) -> Result<(), Overrun> {
         match self.check(wanted) {
             Ok(()) => {
@@ -62,7 +62,7 @@ impl CqRoom {
         }
     }
 
-    /// A queue of so many work requests is destroyed and none of its completions is left.
+    /// Removes a queue of this many work requests, after its last completion was polled.
     pub const fn release(&mut self, reserved: u32) {
         self.reserved = self.reserved.saturating_sub(reserved);
     }

@@ -1,9 +1,9 @@
-//! Deadlines. The nearest is stored by itself, the others in a heap. When an operation ends, its entry stays in the heap and is
-//! swept out later.
+//! Deadlines. The nearest is stored by itself, the others in a heap. When an operation ends, its entry stays in the
+//! heap and is removed by a later sweep.
 //!
-//! Most operations end long before their deadline, and most deadlines are later than those before them. So to arm one is
-//! to append to a heap, and to drop one is to do nothing. The nearest deadline is exact all the same: what is left behind
-//! never stays in its place.
+//! Most operations end long before their deadline, and most deadlines are later than those before them. To arm a
+//! deadline is then to append to a heap, and to drop one is to do nothing. The nearest deadline is exact all the
+//! same: an entry without a deadline is never kept as the nearest.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::{Ordering, Reverse};
@@ -12,7 +12,7 @@ use core::hash::{Hash, Hasher};
 use crate::key::IdKey;
 use crate::time::Time;
 
-/// How many entries may be left behind, however few are not.
+/// The minimum number of stale entries that may stay in the heap.
 const SLACK: usize = 64;
 
 /// A deadline in the heap.
@@ -23,7 +23,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// By deadline, then by key, as one number: a heap does nothing but compare.
+    /// The order, by deadline and then by key, as one number: a heap only compares.
     #[inline]
     fn rank(&self) -> u128 {
         u128::from(self.due.0) << 64 | u128::from(self.id.to_bits())
@@ -58,17 +58,17 @@ impl PartialOrd for Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Deadlines {
-    /// Not after any entry of the heap, which is empty where there is none.
+    /// The nearest entry: not after any entry of the heap, which is empty if this is `None`.
     nearest: Option<Entry>,
     heap: BinaryHeap<Reverse<Entry>>,
-    /// With more entries the heap is to be swept: twice as many as the last sweep left, and some.
+    /// The maximum number of entries before a sweep: twice the number that the last sweep left, plus a constant.
     most: usize,
-    /// Whether an entry may be there twice.
+    /// Whether the heap may contain equal entries.
     twice: bool,
 }
 
-/// The time of the earliest entry of an id: not after its deadline. Where it is before that, the deadline has been moved or
-/// dropped since.
+/// The time of the earliest entry of an id: not after its deadline. If it is before the deadline, the deadline has
+/// been moved or dropped since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Armed(Time);
 
@@ -85,19 +85,19 @@ impl Deadlines {
         Deadlines { nearest: None, heap: BinaryHeap::new(), most: SLACK, twice: false }
     }
 
-    /// The nearest deadline.
+    /// Returns the nearest deadline.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Time, IdKey)> {
         self.nearest.map(|Entry { due, id }| (due, id))
     }
 
-    /// Whether an id's earliest entry is the nearest of all, but not its deadline any more.
+    /// Whether the earliest entry of an id is the nearest of all, but is not its deadline any more.
     #[inline]
     pub(crate) fn is_stale(&self, armed: Armed, due: Time, id: IdKey) -> bool {
         armed.0 != due && self.nearest == Some(Entry { due: armed.0, id })
     }
 
-    /// Sees to it that an id has an entry not after its deadline.
+    /// Ensures that an id has an entry that is not after its deadline.
     #[inline]
     pub(crate) fn arm(&mut self, armed: &mut Armed, due: Time, id: IdKey) {
         if due < armed.0 {
@@ -126,7 +126,7 @@ impl Deadlines {
         self.heap.len() > self.most
     }
 
-    /// Keeps only the entries that are their ids' earliest.
+    /// Removes all entries that are not the earliest of their id.
     #[cold]
     pub(crate) fn compact(&mut self, is_earliest: impl Fn(Time, IdKey) -> bool) {
         let nearest = self.nearest;
@@ -139,7 +139,7 @@ impl Deadlines {
         self.most = 2 * self.heap.len() + SLACK;
     }
 
-    /// Takes the nearest entry away, if it is the only one: that of an id which has no deadline any more.
+    /// Removes the nearest entry if it is the only one: that of an id which has no deadline any more.
     #[inline]
     pub(crate) fn drop_only(&mut self, armed: &mut Armed) -> bool {
         let is_only = self.heap.is_empty();
@@ -150,7 +150,7 @@ impl Deadlines {
         is_only
     }
 
-    /// Takes the first entry away, of this id if it lives. It is armed anew for a deadline that has been moved.
+    /// Removes the first entry. `id`: its id, if that still exists. A deadline that has been moved is armed anew.
     pub(crate) fn drop_first(&mut self, id: Option<(&mut Armed, Time)>) {
         let first = core::mem::replace(&mut self.nearest, self.heap.pop().map(|Reverse(entry)| entry));
         if let Some(Entry { due: time, id: key }) = first
@@ -158,20 +158,21 @@ impl Deadlines {
             && armed.0 == time
         {
             *armed = Armed::NOT;
-            // It may have had a nearer deadline for a while, and stand there already for this one, or for its next.
+            // The id may have had a nearer deadline in the meantime, and already have an entry for this one, or for
+            // its next.
             self.twice = true;
             self.arm(armed, due, key);
         }
     }
 
-    /// Whether an entry is there: for checks.
+    /// Whether an entry exists: for checks.
     pub(crate) fn has(&self, time: Time, id: IdKey) -> bool {
         let wanted = Entry { due: time, id };
         self.nearest == Some(wanted) || self.heap.iter().any(|&Reverse(entry)| entry == wanted)
     }
 }
 
-// It only helps to find what the deadlines of the ids say: cores in the same state are equal whatever is left behind.
+// An entry only helps to find the deadlines of the ids: cores in the same state are equal whatever entries they have.
 impl PartialEq for Armed {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -198,7 +199,7 @@ mod tests {
         for nearer in 1..100_000 {
             deadlines.arm(&mut armed, Time(nearer), id);
             assert_eq!(deadlines.first(), Some((Time(nearer), id)));
-            // Its operation has ended: the other deadline counts again.
+            // Its operation has ended: the other deadline applies again.
             deadlines.drop_first(Some((&mut armed, far)));
             assert_eq!(deadlines.first(), Some((far, id)));
             if deadlines.needs_compaction() {
@@ -208,7 +209,7 @@ mod tests {
         }
     }
 
-    /// An id gives up its deadline for a nearer one and has none then; its next one is the old one again.
+    /// An id replaces its deadline by a nearer one and then has none; its next deadline is the first one again.
     #[test]
     fn a_deadline_that_comes_again_and_again_is_swept_out() {
         let mut deadlines = Deadlines::new();

@@ -1,4 +1,4 @@
-//! The system's error numbers, kept exactly as the device gave them.
+//! The system's error numbers, unchanged as the device returned them.
 
 use core::fmt;
 
@@ -33,7 +33,7 @@ errnos! {
 }
 
 impl Errno {
-    /// As the status of an event: negative, and never the 0 of success, whatever the device left.
+    /// Returns the errno as the status of an event: negative, and never the 0 of success.
     pub(crate) const fn as_status(self) -> i32 {
         match self.0 {
             0 => -Errno::EIO.0,

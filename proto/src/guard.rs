@@ -1,4 +1,4 @@
-//! What a request must satisfy besides the state: the checks that depend on its arguments and on the id.
+//! The conditions of a request besides the state: checks of its arguments and of the id.
 
 use core::net::SocketAddr;
 
@@ -7,8 +7,8 @@ use crate::id::Id;
 use crate::request::{CmOption, Request, Service};
 use crate::request_kind::RequestKind;
 
-/// The private data that each message has room for (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
-/// a request over IP gives 36 bytes, of 92 or for datagrams of 216, to the address header).
+/// The maximum private data of each message (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
+/// the address header takes 36 bytes of a request over IP, which has 92 bytes, or 216 for datagrams).
 #[must_use]
 #[inline(always)]
 pub const fn private_data_max(request_kind: RequestKind, service: Service) -> usize {
@@ -47,7 +47,7 @@ pub const fn private_data_max(request_kind: RequestKind, service: Service) -> us
     }
 }
 
-/// Decides what the table leaves open.
+/// Checks the conditions that the table leaves open.
 #[inline(always)]
 pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -> Result<(), RefuseReason> {
     let service = id.port_space.service();
@@ -62,8 +62,8 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         Request::AttachQp if !id.has_device => Err(RefuseReason::NoDevice),
         Request::DetachQp if !id.has_qp => Err(RefuseReason::NoQp),
         Request::Establish if id.has_qp => Err(RefuseReason::HasQp),
-        // 0 is no QP number of a connection: it would make every second connection of a host stale.
-        // A lookup carries none.
+        // 0 is no QP number of a connection: the kernel would treat every second connection of a host as stale.
+        // A lookup has no QP number.
         Request::Connect { param, .. } if !id.has_qp && param.qp_num == 0 && service == Service::Connected => {
             Err(RefuseReason::NoQp)
         }
@@ -75,7 +75,7 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
             Err(RefuseReason::NotForDatagrams)
         }
         Request::SetEce { .. } if service == Service::Datagram => Err(RefuseReason::NotForDatagrams),
-        // The library takes the options from the QP where there is one.
+        // With a QP, librdmacm uses the QP's options.
         Request::SetEce { .. } if id.has_qp => Err(RefuseReason::HasQp),
         Request::SetEce { ece } if ece.vendor_id == 0 => Err(RefuseReason::NoVendor),
         Request::Migrate { to: None } if id.sync => Err(RefuseReason::AlreadySync),
@@ -103,7 +103,8 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
     }
 }
 
-/// Whether a bind to this address gives the id a device at once: wildcard and loopback do not (`cma_any_addr`).
+/// Whether a bind to this address gives the id a device at once. Wildcard and loopback addresses do not
+/// (`cma_any_addr`).
 pub(crate) fn names_a_device(addr: SocketAddr) -> bool {
     !addr.ip().is_unspecified() && !addr.ip().is_loopback()
 }

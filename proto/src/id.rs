@@ -1,4 +1,4 @@
-//! What the core keeps of one id.
+//! The data that the core stores for one id.
 
 use core::hash::{Hash, Hasher};
 use core::net::SocketAddr;
@@ -22,54 +22,54 @@ use crate::time::Time;
 pub(crate) struct Id {
     pub(crate) state: State,
     pub(crate) port_space: PortSpace,
-    /// The channel that its events are delivered on.
+    /// The channel on which its events are delivered.
     pub(crate) channel: ChannelKey,
-    /// The channel that the device reports them on: another one for a listener, and for the id of a request to it that is not
-    /// accepted, see `machine/listen.rs`.
+    /// The channel on which the device reports its events. It differs from `channel` for a listener, and for the id
+    /// of a request that is not accepted; see `machine/listen.rs`.
     pub(crate) device_channel: ChannelKey,
     /// In synchronous mode: `channel` is private to it.
     pub(crate) sync: bool,
     pub(crate) has_device: bool,
     pub(crate) has_qp: bool,
-    /// A lookup was accepted: the peer has a QP number. For connections the state says so.
+    /// A lookup was accepted: the peer has a QP number. For connections the state contains this.
     pub(crate) number_sent: bool,
-    /// The device takes requests for it, whatever became of it since.
+    /// The device takes requests for it, or has done so.
     pub(crate) listens: bool,
-    /// What the device is doing for it.
+    /// The operation of the device on this id.
     pub(crate) pending_call: PendingCall,
-    /// A migration that waits for the application's acks. Until then a call may be made for something else.
+    /// A migration that waits for the application's acks. Until then another call may be made for the id.
     pub(crate) pending_migrate: Option<PendingMigrate>,
     /// The call that is queued or under way: its token's number.
     pub(crate) call: Option<NonZeroU64>,
     /// The private data of that call, or of the accept that follows it.
     pub(crate) call_data: Option<PrivateDataRef>,
-    /// A destroy has ended the request that the call under way is for: what that call returns is not reported.
+    /// A destroy has ended the request of the call under way: the result of that call is not reported.
     pub(crate) orphaned: bool,
-    /// Events delivered and not acked; for a listener its requests count here.
+    /// The number of events delivered and not acked; for a listener its requests are included.
     pub(crate) owed: u32,
-    /// It was to be destroyed without the acks that were owed: should that have failed, its events have no ack tokens any more,
-    /// so that one of the old ones is never taken for a new one.
+    /// The id was to be destroyed without the acks that were owed. If that failed, its later events have no ack
+    /// tokens, so that an old token is never taken for a new one.
     pub(crate) waived: bool,
     /// Its undelivered events, in order.
     pub(crate) pending: EventList,
-    /// Of a listener: requests among these, and how many there may be.
+    /// For a listener: the number of requests among these, and the maximum.
     pub(crate) requests: u16,
     pub(crate) backlog: u16,
-    /// Of the operation that `state` waits for.
+    /// The deadline of the operation that `state` waits for.
     pub(crate) deadline: Time,
-    /// Of a migration that waits for acks.
+    /// The deadline of a migration that waits for acks.
     pub(crate) move_deadline: Time,
-    /// The nearest of its memberships that are being joined.
+    /// The nearest deadline of its joins.
     pub(crate) join_deadline: Time,
-    /// Its memberships: the first of a list.
+    /// The first of its memberships, which are a list.
     pub(crate) groups: Option<GroupKey>,
-    /// A teardown owes the peer one more disconnect, see `Core::continue_teardown`.
+    /// A teardown owes the peer a second disconnect, see `Core::continue_teardown`.
     pub(crate) answer_due: bool,
-    /// Where it stands in the heap of deadlines.
+    /// Its entry in the heap of deadlines.
     pub(crate) armed: Armed,
     /// Synchronous mode.
     pub(crate) sync_state: SyncState,
-    /// Who learns how the destroy ended.
+    /// How the end of the destroy is reported.
     pub(crate) destroy_waiter: DestroyWaiter,
     pub(crate) plain: Plain,
 }
@@ -84,7 +84,7 @@ impl Plain {
     pub(crate) const YES: Plain = Plain(true);
 }
 
-// It repeats what the other fields say.
+// It is derived from the other fields.
 impl PartialEq for Plain {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -103,26 +103,26 @@ impl Tenant for Id {
 }
 impl Tenant for Group {}
 
-/// Who learns how a destroy ended.
+/// How the end of a destroy is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DestroyWaiter {
-    /// Whoever made the call: it ends with its outcome.
+    /// As the outcome of its call.
     Caller,
-    /// It was asked for while a call was under way, or waited for acks: it ends by event.
+    /// As an event: it was requested while a call was under way, or waited for acks.
     Channel,
-    /// A request that the application never saw: nobody asked.
+    /// Not at all: the id of a request that the application never got.
     Nobody,
 }
 
-/// What the device is doing for an id: a call, or one after the other. At most one thing; what comes in between is refused as
-/// busy.
+/// The operation of the device on an id: one call, or several in sequence. At most one at a time; other requests are
+/// refused as busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PendingCall {
     Nothing,
-    /// Opening the private channel of a new synchronous id.
+    /// Opens the private channel of a new synchronous id.
     OpenToCreate,
     Create,
-    /// The call of a request; `before` is the state to go back to if it fails, `until` the deadline that counted there.
+    /// The call of a request. `before` is the state after a failure, `until` the deadline of that state.
     Request {
         request_kind: RequestKind,
         before: State,
@@ -134,30 +134,30 @@ pub(crate) enum PendingCall {
         to: ChannelKey,
         by_event: bool,
     },
-    /// The device migrates it; `arrived` once an event on the new channel has told so before the outcome.
+    /// The device migrates it. `arrived`: an event on the new channel has shown the success before the outcome.
     Migrate {
         to: ChannelKey,
         by_event: bool,
         arrived: bool,
     },
-    /// A listen opens the channel of its own.
+    /// A listen opens the id's own channel.
     OpenToListen {
         device_channel: ChannelKey,
         backlog: i32,
         before: State,
     },
-    /// The device moves it there, and then it listens.
+    /// The device migrates the id there; then it listens.
     MigrateToListen {
         device_channel: ChannelKey,
         backlog: i32,
         before: State,
     },
-    /// An accept moves the id of a request off its listener's channel, and then it is accepted with `param`. Its private data
-    /// is kept as that of the call.
+    /// An accept migrates the id of a request off its listener's channel; then it is accepted with `param`. Its
+    /// private data is stored as that of the call.
     MigrateToAccept {
         param: ConnParam,
     },
-    /// Nothing yet: a child that is to be destroyed in a later turn (`Core::poll_child`).
+    /// No operation yet: a child that a later turn destroys (`Core::poll_child`).
     Queued,
     /// The device joins a group for it.
     Join {
@@ -168,12 +168,12 @@ pub(crate) enum PendingCall {
         group: GroupKey,
         by_event: bool,
     },
-    /// The second disconnect of a teardown; nobody waits for what it returns.
+    /// The second disconnect of a teardown; its outcome is ignored.
     Answer,
     Destroy,
 }
 
-/// Where a migration is to go that waits for acks: with `None` into synchronous mode.
+/// The target of a migration that waits for acks; `None` is synchronous mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PendingMigrate {
     pub(crate) to: Option<ChannelKey>,
@@ -187,24 +187,24 @@ pub(crate) struct Group {
     pub(crate) phase: GroupPhase,
     /// A leave waits for the application's acks.
     pub(crate) leaving: bool,
-    /// Events delivered and not acked.
+    /// The number of events delivered and not acked.
     pub(crate) owed: u32,
-    /// Of the join.
+    /// The deadline of the join.
     pub(crate) deadline: Time,
     /// The next membership of the id.
     pub(crate) next: Option<GroupKey>,
 }
 
-/// How far a membership is.
+/// The phase of a membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum GroupPhase {
     Joining,
     Joined,
-    /// The join failed or took too long, or the group was lost: only to be left.
+    /// The join failed or timed out, or the group was lost: it can only be left.
     Failed,
 }
 
-/// Synchronous mode: which request waits for its event, and how the last one ended.
+/// Synchronous mode: the open request, and the end of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SyncState {
     /// No request has been made since the id became synchronous.
@@ -213,7 +213,8 @@ pub(crate) enum SyncState {
     For(RequestKind),
     /// It ended with this event, readable until the next request.
     Ended(RequestKind, EventRef),
-    /// It ended with this event while the id moves: undelivered mail if it leaves synchronous mode, else as `Ended`.
+    /// It ended with this event while the id migrates. The event is an undelivered event if the id leaves synchronous
+    /// mode, else as `Ended`.
     Posted(RequestKind, EventRef),
     /// It ended without an event: at once, or at its deadline.
     Without { timed_out: bool },
@@ -253,7 +254,7 @@ impl Id {
         }
     }
 
-    /// A child of a listener, not yet answered.
+    /// Creates the id of a request that is not answered yet.
     pub(crate) fn child(port_space: PortSpace, channel: ChannelKey, device_channel: ChannelKey) -> Self {
         Id {
             state: unanswered(port_space.service()),
@@ -280,8 +281,9 @@ impl Id {
         due != self.deadline || (self.groups.is_some() && matches!(next, State::Removed | State::Destroying))
     }
 
-    /// Whether nothing is under way or kept for it besides the operation that its state waits for: the short paths take such
-    /// ids only, see `machine/short`. It is found out once, and again after a change by anything but a short path.
+    /// Whether nothing is under way or stored for it besides the operation that its state waits for. The short paths
+    /// take only such ids, see `machine/short`. The result is stored until something other than a short path changes
+    /// the id.
     #[inline]
     pub(crate) fn is_plain(&mut self) -> bool {
         self.plain.0 || self.is_found_plain()
@@ -293,13 +295,13 @@ impl Id {
         self.plain.0
     }
 
-    /// Whether it is plain once the call that is under way has returned.
+    /// Whether it will be plain when the call under way has returned.
     #[inline]
     pub(crate) fn is_plain_but_for_a_call(&self) -> bool {
         self.device_channel == self.channel && self.is_plain_but_for_its_device_channel()
     }
 
-    /// The same of an id that is on its listener's channel.
+    /// The same for an id on its listener's channel.
     #[inline]
     pub(crate) fn is_plain_but_for_its_device_channel(&self) -> bool {
         self.sync_state == SyncState::Never
@@ -309,12 +311,13 @@ impl Id {
             && !(self.sync || self.listens || self.waived || self.orphaned || self.answer_due)
     }
 
-    /// Whether what is known of it is so: for checks.
+    /// Whether the stored result of `is_plain` is right: for checks.
     pub(crate) fn is_known_rightly(&self) -> bool {
         !self.plain.0 || (self.pending_call == PendingCall::Nothing && self.is_plain_but_for_a_call())
     }
 
-    /// Whether the device is about to move it. Its events wait meanwhile: taken now, one would be owed when it moves.
+    /// Whether the device is about to migrate it. Its events wait meanwhile: an event taken now would owe an ack when
+    /// the id migrates.
     pub(crate) fn is_moving(&self) -> bool {
         match self.pending_call {
             PendingCall::OpenToMigrate { .. }
@@ -334,24 +337,24 @@ impl Id {
         }
     }
 
-    /// Whether an event on this channel tells that a migration has succeeded of which the device has not told yet.
+    /// Whether an event on this channel shows that a migration has succeeded whose outcome is not reported yet.
     pub(crate) fn arrives_on(&self, on: ChannelKey) -> bool {
         matches!(self.pending_call, PendingCall::Migrate { to, .. } if to == on && self.device_channel != on)
     }
 
-    /// Whether something may wait for the application's last ack: a migration or a destruction.
+    /// Whether a migration or a destruction may wait for the application's last ack.
     pub(crate) fn is_held_up(&self) -> bool {
         self.pending_migrate.is_some() || self.state == State::Destroying
     }
 
-    /// Whether it is the id of a request that is not accepted. The kernel reports nothing about such an id
-    /// (`ucma_event_handler`): where it is moved to, no event of it waits.
+    /// Whether it is the id of a request that is not accepted. The kernel reports no events of such an id
+    /// (`ucma_event_handler`), so none wait on a channel that it is migrated to.
     #[inline]
     pub(crate) fn is_request(&self) -> bool {
         matches!(self.state, State::Requested | State::SidrReqReceived)
     }
 
-    /// The state in which the device has it. An accept that moves it first has not been made yet.
+    /// The id's state at the device. An accept that first migrates the id has not been made yet.
     pub(crate) fn state_at_device(&self) -> State {
         let is_to_accept = matches!(self.pending_call, PendingCall::MigrateToAccept { .. });
         if is_to_accept && matches!(self.state, State::Accepting | State::SidrResolved) {
@@ -361,15 +364,15 @@ impl Id {
         }
     }
 
-    /// Whether its events may wait on the channel of a listener that takes no requests: none come before it is accepted, and
-    /// none that matter after its end.
+    /// Whether its events may wait on the channel of a listener that takes no requests: it has none before it is
+    /// accepted, and none that matter after its end.
     pub(crate) fn may_share(&self) -> bool {
         self.is_request()
             || matches!(self.state, State::Failed | State::Removed | State::Destroying)
             || matches!(self.pending_call, PendingCall::MigrateToAccept { .. })
     }
 
-    /// What is under way for it, as the reason to refuse anything else.
+    /// The operation under way, as the reason to refuse other requests.
     pub(crate) fn busy(&self) -> Option<RefuseReason> {
         let request_kind = match self.pending_call {
             PendingCall::Nothing => return self.pending_migrate.map(|_| RefuseReason::Busy(RequestKind::Migrate)),
@@ -386,7 +389,7 @@ impl Id {
         Some(RefuseReason::Busy(request_kind))
     }
 
-    /// Synchronous mode: the request that is open.
+    /// In synchronous mode: the open request.
     pub(crate) fn waits_for(&self) -> Option<RequestKind> {
         match self.sync_state {
             SyncState::For(request_kind) => Some(request_kind),
@@ -399,7 +402,7 @@ impl Id {
         self.call_data.filter(|_| !matches!(self.pending_call, PendingCall::MigrateToAccept { .. }))
     }
 
-    /// The nearest of its deadlines.
+    /// Returns the nearest of its deadlines.
     pub(crate) fn due(&self) -> Time {
         self.deadline.min(self.move_deadline).min(self.join_deadline)
     }

@@ -1,5 +1,5 @@
-//! Names of things: 8 bytes, typed, with the number of their core and a generation, so that a stale or foreign one is an
-//! error value and never another thing.
+//! Keys: 8 bytes, typed, with the number of their core and a generation, so that a stale or foreign key is an error
+//! and never finds another object.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -13,7 +13,7 @@ static_assertions::const_assert_eq!(SLOT_BITS + CORE_BITS + GENERATION_BITS, u64
 const SLOT_SHIFT: u32 = CORE_BITS + GENERATION_BITS;
 const GENERATION_MAX: u64 = (1 << GENERATION_BITS) - 1;
 
-/// How many slots keys can tell apart.
+/// The number of slots that keys have.
 pub(crate) const SLOTS: u32 = 1 << SLOT_BITS;
 /// The highest number of a core.
 pub(crate) const CORE_MAX: u16 = (1 << CORE_BITS) - 1;
@@ -28,15 +28,15 @@ macro_rules! key {
         pub struct $name(NonZeroU64);
 
         impl $name {
-            /// The key as one integer, for a place that holds nothing else (`rdma_cm_id.context`, an epoll datum). From
-            /// the upper end: 24 bits of slot, 12 of the core's number, 28 of generation.
+            /// Returns the key as one integer, for example for `rdma_cm_id.context` or an epoll datum. From the upper
+            /// end: 24 bits of slot, 12 of the core's number, 28 of generation.
             #[must_use]
             #[inline]
             pub const fn to_bits(self) -> u64 {
                 self.0.get()
             }
 
-            /// The key that `to_bits` made; `None` for an integer that no key has.
+            /// Returns the key with this integer of `to_bits`; `None` if no key has it.
             #[must_use]
             #[inline]
             pub const fn from_bits(bits: u64) -> Option<Self> {
@@ -46,7 +46,7 @@ macro_rules! key {
                 }
             }
 
-            /// The key with these parts: for a device that is driven without a core, and for tests. `None` if one of them
+            /// Returns the key with these parts: for a device without a core, and for tests. `None` if one of them
             /// has too many bits, or the generation is 0.
             #[must_use]
             pub const fn from_parts(core: u16, slot: u32, generation: u32) -> Option<Self> {
@@ -63,14 +63,14 @@ macro_rules! key {
                 (self.0.get() >> GENERATION_BITS) as u16 & CORE_MAX
             }
 
-            /// The slot in the core's table, less than 2^24. Slots are dense, so a table can be indexed by them.
+            /// The slot in the core's table, less than 2^24. Slots are dense, so a key can be an index into a table.
             #[must_use]
             #[inline]
             pub const fn slot(self) -> usize {
                 (self.0.get() >> SLOT_SHIFT) as usize
             }
 
-            /// Which tenant of the slot it is, counted from 1.
+            /// The generation: the number of times that the slot was used, this use included.
             #[must_use]
             pub const fn generation(self) -> u32 {
                 (self.0.get() & GENERATION_MAX) as u32
@@ -87,7 +87,7 @@ macro_rules! key {
             }
             #[inline]
             fn next(self) -> Option<Self> {
-                // The generation is the lower end; behind its last the sum has generation 0.
+                // The generation is the lower end; after its maximum the sum has generation 0.
                 self.0.checked_add(1).and_then(|bits| Self::from_bits(bits.get()))
             }
         }
@@ -115,41 +115,41 @@ macro_rules! key {
     };
 }
 
-/// What the arena needs of a key.
+/// The functions of a key that the arena uses.
 pub(crate) trait Key: Copy + Eq {
-    /// The first key of a slot; `None` for a slot that no key can name.
+    /// The first key of a slot; `None` for a slot beyond those of keys.
     fn first(core: u16, slot: usize) -> Option<Self>;
     fn slot(self) -> usize;
-    /// The key of the slot's next tenant; `None` once the generations are used up.
+    /// The next key of the same slot; `None` once the generations are used up.
     fn next(self) -> Option<Self>;
 }
 
 key! {
-    /// Names one `rdma_cm_id` of one [`Core`](crate::Core).
+    /// The key of one `rdma_cm_id` of one [`Core`](crate::Core).
     IdKey, "id"
 }
 key! {
-    /// Names one event channel of one [`Core`](crate::Core); an id in synchronous mode has one of its own.
+    /// The key of one event channel of one [`Core`](crate::Core); an id in synchronous mode has its own channel.
     ChannelKey, "ch"
 }
 
 key! {
-    /// Names one membership in a multicast group of one id.
+    /// The key of one membership of one id in a multicast group.
     GroupKey, "grp"
 }
 
-/// What a request or a call is about.
+/// The target of a request or a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
     /// An id.
     Id(IdKey),
-    /// A channel that the application opened or closes.
+    /// A channel that the application opens or closes.
     Channel(ChannelKey),
 }
 
-/// Names one device call, from [`Core::poll_call`](crate::Core::poll_call) to
-/// [`Core::handle_outcome`](crate::Core::handle_outcome). Never used twice by one core, and of no use to another one: it
-/// holds the key of what the call is about.
+/// Identifies one device call, from [`Core::poll_call`](crate::Core::poll_call) to
+/// [`Core::handle_outcome`](crate::Core::handle_outcome). A core never uses a token twice. It contains the key of the
+/// call's target, so another core refuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token {
     pub(crate) number: NonZeroU64,

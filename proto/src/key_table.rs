@@ -1,16 +1,16 @@
-//! What a device files under the core's keys.
+//! A table of a device's objects by the core's keys.
 
 use alloc::vec::Vec;
 
 use crate::errno::Errno;
 use crate::key::{ChannelKey, IdKey};
 
-/// A key that a [`KeyTable`] can be indexed by: [`IdKey`] or [`ChannelKey`].
+/// A key that can be an index into a [`KeyTable`]: [`IdKey`] or [`ChannelKey`].
 pub trait TableKey: Copy + Eq + private::Sealed {
     /// The slot in the core's table.
     #[doc(hidden)]
     fn table_slot(self) -> usize;
-    /// Whether it is a later key of the same slot of the same core.
+    /// Whether it is a later key of the same slot and core.
     #[doc(hidden)]
     fn succeeds(self, other: Self) -> bool;
 }
@@ -40,12 +40,12 @@ table_key!(IdKey, ChannelKey);
 /// Entries by key, found in constant time. A key of another generation or of another core finds nothing.
 ///
 /// A core forgets some ids and channels although the device could not destroy them
-/// ([`Fault::Leak`](crate::Fault::Leak)), and uses their slots again. Then the old entry is set aside:
-/// [`KeyTable::reserve`] moves it out of its slot, and its own key still finds it. At most
-/// [`KeyTable::ASIDE_MAX`] entries are set aside.
+/// ([`Fault::Leak`](crate::Fault::Leak)), and uses their slots again. The old entry is then set aside:
+/// [`KeyTable::reserve`] moves it out of its slot, and its own key still finds it. At most [`KeyTable::ASIDE_MAX`]
+/// entries are set aside.
 ///
-/// Memory is in proportion to the highest slot in use; a core numbers its slots densely from 0, and a key tells 2^24 of
-/// them apart.
+/// The memory is proportional to the highest slot in use. A core numbers its slots densely from 0, and keys have 2^24
+/// slots.
 #[derive(Clone, Debug)]
 pub struct KeyTable<K, T> {
     slots: Vec<Option<(K, T)>>,
@@ -59,11 +59,11 @@ impl<K, T> Default for KeyTable<K, T> {
 }
 
 impl<K: TableKey, T> KeyTable<K, T> {
-    /// The most entries that are set aside.
+    /// The maximum number of entries that are set aside.
     pub const ASIDE_MAX: usize = 64;
 
-    /// Makes room for an entry: after this, [`KeyTable::insert`] with this key succeeds. An entry with an earlier key of
-    /// the slot is set aside.
+    /// Makes room for an entry: [`KeyTable::insert`] with this key then succeeds. An entry with an earlier key of the
+    /// slot is set aside.
     ///
     /// # Errors
     /// `EINVAL` if the slot is taken by this key, a later one, or one of another core; `EBUSY` if
@@ -89,7 +89,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
         Ok(())
     }
 
-    /// Files an entry in a slot that [`KeyTable::reserve`] has made room in. Returns the value if it has not.
+    /// Inserts an entry into a slot that [`KeyTable::reserve`] has prepared. Returns the value if it has not.
     pub fn insert(&mut self, key: K, value: T) -> Result<(), T> {
         match self.slots.get_mut(key.table_slot()) {
             Some(slot @ None) => {
@@ -100,21 +100,21 @@ impl<K: TableKey, T> KeyTable<K, T> {
         }
     }
 
-    /// Whether the slot of a key exists and is empty: then [`KeyTable::reserve`] has nothing to do.
+    /// Whether the slot of a key exists and is vacant: then [`KeyTable::reserve`] has nothing to do.
     #[must_use]
     #[inline]
     pub fn has_room(&self, key: K) -> bool {
         matches!(self.slots.get(key.table_slot()), Some(None))
     }
 
-    /// The key whose entry [`KeyTable::reserve`] with this key would set aside.
+    /// Returns the key of the entry that [`KeyTable::reserve`] with this key would set aside.
     #[must_use]
     pub fn occupant(&self, key: K) -> Option<K> {
         let (old, _) = self.slots.get(key.table_slot())?.as_ref()?;
         key.succeeds(*old).then_some(*old)
     }
 
-    /// The entry of a key, set aside or not.
+    /// Returns the entry of a key, set aside or not.
     #[must_use]
     #[inline]
     pub fn get(&self, key: K) -> Option<&T> {
@@ -129,7 +129,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
         self.aside.iter().find(|(link_owner, _)| *link_owner == key).map(|(_, value)| value)
     }
 
-    /// The entry of a key, unless it is set aside.
+    /// Returns the entry of a key, unless it is set aside.
     #[must_use]
     #[inline]
     pub fn get_filed(&self, key: K) -> Option<&T> {
@@ -139,7 +139,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
         }
     }
 
-    /// The entry of a key, set aside or not.
+    /// Returns the entry of a key, set aside or not.
     #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.table_slot()) {
@@ -153,7 +153,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
         aside.iter_mut().find(|(link_owner, _)| *link_owner == key).map(|(_, value)| value)
     }
 
-    /// Takes the entry of a key out, set aside or not.
+    /// Removes and returns the entry of a key, set aside or not.
     pub fn remove(&mut self, key: K) -> Option<T> {
         if let Some(slot) = self.slots.get_mut(key.table_slot())
             && slot.as_ref().is_some_and(|(link_owner, _)| *link_owner == key)
@@ -164,7 +164,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
         Some(self.aside.swap_remove(at).1)
     }
 
-    /// Sets the entry of a key aside although nothing needs its slot yet.
+    /// Sets the entry of a key aside although its slot is not needed yet.
     ///
     /// # Errors
     /// `ENOENT` if there is none in its slot; `EBUSY` and `ENOMEM` as of [`KeyTable::reserve`].
@@ -181,7 +181,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
         Ok(())
     }
 
-    /// The keys whose entries are set aside.
+    /// Returns the keys of the entries that are set aside.
     pub fn aside(&self) -> impl ExactSizeIterator<Item = K> + '_ {
         self.aside.iter().map(|(key, _)| *key)
     }
@@ -192,12 +192,12 @@ impl<K: TableKey, T> KeyTable<K, T> {
         self.aside.iter().any(|(link_owner, _)| *link_owner == key)
     }
 
-    /// All entries, those that are set aside last.
+    /// Returns all entries, those that are set aside last.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         self.slots.iter().flatten().chain(&self.aside).map(|(key, value)| (*key, value))
     }
 
-    /// How many entries there are, those that are set aside included.
+    /// The number of entries, those that are set aside included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().count()

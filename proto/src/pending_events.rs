@@ -1,6 +1,7 @@
-//! Undelivered events: each is on two lists, its channel's (the order of delivery) and its owner's (what moves with the id).
+//! Undelivered events. Each is on two lists: its channel's (the order of delivery) and its owner's (the events that
+//! move with the id).
 //!
-//! Both lists run through one slab, so that moving the k events of an id costs k steps whatever else there is.
+//! Both lists run through one slab, so that moving the k events of an id takes k steps.
 
 use core::hash::{Hash, Hasher};
 
@@ -13,7 +14,7 @@ use crate::slab_index::PrivateDataRef;
 use crate::slab_index::SlabIndex;
 use crate::stored::Stored;
 
-/// A list through the slab: its ends.
+/// A list through the slab: its first and last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EventList {
     first: Option<EventRef>,
@@ -36,7 +37,7 @@ impl EventList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Queue {
     thread: EventList,
-    /// Those of its events that count against the limit of one channel.
+    /// The number of its events that count against the limit of one channel.
     counted: u32,
 }
 
@@ -52,14 +53,15 @@ impl Queue {
         self.thread.last
     }
 
-    /// How many of its events count against the limit of one channel.
+    /// The number of its events that count against the limit of one channel.
     #[inline]
     pub(crate) fn counted(&self) -> u32 {
         self.counted
     }
 }
 
-/// What is kept apart from events and calls because few have any: it is larger than all the rest.
+/// Private data and datagram address, stored apart from events and calls: few have any, and they are larger than the
+/// rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StoredPrivateData {
     pub(crate) private_data: PrivateData,
@@ -67,7 +69,7 @@ pub(crate) struct StoredPrivateData {
 }
 
 impl StoredPrivateData {
-    /// Puts a copy into an event.
+    /// Copies them into an event.
     fn copy_to(&self, event: &mut Event) {
         event.private_data = self.private_data.clone();
         event.datagram = self.datagram;
@@ -77,21 +79,21 @@ impl StoredPrivateData {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Node {
     stored: Stored,
-    /// Neighbours in the channel's list.
+    /// The neighbours in the channel's list.
     before: Option<EventRef>,
     after: Option<EventRef>,
     /// The next in the owner's list.
     next: Option<EventRef>,
 }
 
-/// Events that stand next to each other on both of their lists.
+/// A range of events that are adjacent on both of their lists.
 struct Run {
     last: EventRef,
-    /// Those that count against the limit of their channel.
+    /// The number of those that count against the limit of their channel.
     counted: u32,
 }
 
-/// The slab of events and that of enclosures.
+/// The slab of events and that of private data.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingEvents {
     nodes: Slab<Node>,
@@ -100,19 +102,19 @@ pub(crate) struct PendingEvents {
 }
 
 impl PendingEvents {
-    /// How many events of the device are on channels' lists; the ones kept for synchronous mode, at most one per id, do
-    /// not count.
+    /// The number of events of the device on the channels' lists. Events stored for synchronous mode, at most one per
+    /// id, do not count.
     pub(crate) fn of_device(&self) -> u32 {
         self.of_device
     }
 
-    /// How many enclosures are stored, of events and of calls.
+    /// The number of stored private data, of events and of calls.
     #[inline]
     pub(crate) fn private_data_len(&self) -> usize {
         self.private_data.len()
     }
 
-    /// How many events have an enclosure.
+    /// The number of events with private data.
     pub(crate) fn events_with_private_data(&self) -> usize {
         self.nodes.iter().filter(|(_, node)| node.stored.private_data_ref.is_some()).count()
     }
@@ -127,7 +129,7 @@ impl PendingEvents {
         self.nodes.len()
     }
 
-    /// `None` if there is nothing to keep.
+    /// Stores private data and a datagram address; `None` if there is neither.
     #[inline]
     pub(crate) fn keep(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Option<PrivateDataRef> {
         if private_data.is_empty() && datagram.is_none() { None } else { Some(self.file(private_data, datagram)) }
@@ -136,20 +138,20 @@ impl PendingEvents {
     #[inline(never)]
     fn file(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> PrivateDataRef {
         let at = self.private_data.insert(StoredPrivateData { private_data: PrivateData::empty(), datagram });
-        // Where it stays: it is large.
+        // Built in place: it is large.
         if let Some(private_data_of) = self.private_data.get_mut(at) {
             private_data_of.private_data.set(private_data);
         }
         PrivateDataRef(SlabIndex::new(at))
     }
 
-    /// What is enclosed; `None` if nothing is.
+    /// Returns the private data; empty if there is none.
     #[inline]
     pub(crate) fn private_data_of(&self, private_data_ref: Option<PrivateDataRef>) -> Option<&StoredPrivateData> {
         self.private_data.get(private_data_ref?.0.index())
     }
 
-    /// Completes an event with what is enclosed.
+    /// Completes an event with its private data.
     #[inline]
     pub(crate) fn fill_private_data(&self, private_data_ref: Option<PrivateDataRef>, event: &mut Event) {
         if let Some(private_data_of) = self.private_data_of(private_data_ref) {
@@ -157,7 +159,7 @@ impl PendingEvents {
         }
     }
 
-    /// Forgets it.
+    /// Frees the private data.
     #[inline]
     pub(crate) fn discard(&mut self, private_data_ref: Option<PrivateDataRef>) {
         if let Some(PrivateDataRef(at)) = private_data_ref {
@@ -192,7 +194,7 @@ impl PendingEvents {
         event_ref
     }
 
-    /// Puts a letter at the end of a channel's list and tells what stood there.
+    /// Appends an event to a channel's list and returns the event before it.
     #[inline]
     fn end_with(&mut self, channel: &mut Queue, event_ref: EventRef) -> Option<EventRef> {
         let before = channel.thread.last.replace(event_ref);
@@ -208,7 +210,7 @@ impl PendingEvents {
         &self.nodes[event_ref.0.index()].stored
     }
 
-    /// Takes an event that is on no list.
+    /// Removes an event that is on no list.
     #[inline]
     pub(crate) fn take(&mut self, event_ref: EventRef) -> Stored {
         self.nodes.remove(event_ref.0.index()).stored
@@ -219,12 +221,12 @@ impl PendingEvents {
         &mut self.nodes[event_ref.0.index()]
     }
 
-    /// Appends an event that the core made to a channel's list: it does not count against the limit.
+    /// Appends an event of the core to a channel's list: it does not count against the limit.
     pub(crate) fn append(&mut self, channel: &mut Queue, event_ref: EventRef) {
         self.node(event_ref).before = self.end_with(channel, event_ref);
     }
 
-    /// Takes out of a channel's list, wherever it stands.
+    /// Unlinks an event from its channel's list, wherever it is.
     #[inline]
     pub(crate) fn unlink(&mut self, channel: &mut Queue, event_ref: EventRef) {
         let node = self.node(event_ref);
@@ -247,7 +249,7 @@ impl PendingEvents {
         }
     }
 
-    /// Takes an owner's events, from this one on, out of their channel's list and makes them a list of their own.
+    /// Unlinks an owner's events, from this one on, from their channel's list, and makes them a list of their own.
     pub(crate) fn extract(&mut self, channel: &mut Queue, first: Option<EventRef>) -> Queue {
         let mut list = Queue::EMPTY;
         let mut at = first;
@@ -267,7 +269,8 @@ impl PendingEvents {
         list
     }
 
-    /// The events of an owner that follow each other on the channel too, from this one on; and the owner's next one.
+    /// Returns the events of an owner that are adjacent on the channel too, from this one on, and the owner's next
+    /// event.
     #[inline]
     fn run_from(&self, begin: EventRef) -> (Run, Option<EventRef>) {
         let mut run = Run { last: begin, counted: 0 };
@@ -310,13 +313,13 @@ impl PendingEvents {
         owner.last = owner.last.or(Some(event_ref));
     }
 
-    /// The next event of the same owner.
+    /// Returns the next event of the same owner.
     pub(crate) fn next_of_owner(&self, event_ref: EventRef) -> Option<EventRef> {
         self.nodes[event_ref.0.index()].next
     }
 
-    /// Takes an event out of its owner's list. It is the first, unless it ended a synchronous request or is of a group
-    /// that is left.
+    /// Unlinks an event from its owner's list. It is the first one, unless it ended a synchronous request or belongs
+    /// to a group that is left.
     #[inline]
     pub(crate) fn unlink_owner(&mut self, owner: &mut EventList, event_ref: EventRef) {
         let next = self.node(event_ref).next.take();
@@ -330,23 +333,23 @@ impl PendingEvents {
         }
     }
 
-    /// What stands before a letter of an owner's list; only the first one has nothing there.
+    /// Returns the event before this one in its owner's list; `None` only for the first.
     #[cold]
     fn previous_of_owner(&self, owner: &EventList, event_ref: EventRef) -> Option<EventRef> {
         self.events_of_owner(owner).find(|&before| self.next_of_owner(before) == Some(event_ref))
     }
 
-    /// The letters of an owner's list, in order.
+    /// Returns the events of an owner's list, in order.
     pub(crate) fn events_of_owner<'a>(&'a self, owner: &EventList) -> impl Iterator<Item = EventRef> + use<'a> {
         core::iter::successors(owner.head(), |&event_ref| self.next_of_owner(event_ref))
     }
 
-    /// What stands before a letter of a channel's list: for checks.
+    /// Returns the event before this one in its channel's list: for checks.
     pub(crate) fn before(&self, event_ref: EventRef) -> Option<EventRef> {
         self.nodes[event_ref.0.index()].before
     }
 
-    /// The letters of a channel's list, in order.
+    /// Returns the events of a channel's list, in order.
     pub(crate) fn events_of_channel<'a>(&'a self, channel: &Queue) -> impl Iterator<Item = EventRef> + 'a {
         core::iter::successors(channel.head(), |event_ref| self.nodes[event_ref.0.index()].after)
     }

@@ -1,5 +1,5 @@
-//! Tables of plain cells, made from [`EVENTS`] and [`REQUESTS`] when the crate is compiled: for the short paths of
-//! `machine/short`. A cell is plain if the state that it leads to is all that it changes in the core.
+//! Tables of plain cells, derived from [`EVENTS`] and [`REQUESTS`] when the crate is compiled: for the short paths of
+//! `machine/short`. A cell is plain if the new state is its only effect in the core.
 
 use crate::request::Service;
 use crate::request_kind::RequestKind;
@@ -10,14 +10,14 @@ use crate::table::{self, EVENTS, EventColumn, EventRule};
 const SIDE: usize = 32;
 static_assertions::const_assert!(State::COUNT <= SIDE && EventColumn::COUNT <= SIDE && RequestKind::COUNT <= SIDE);
 
-/// What a plain event or request leads to. Aligned so that a table's index is a shift.
+/// The effect of a plain event or request. Aligned so that an index into the table is a shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(4))]
 pub(crate) struct PlainCell {
     pub(crate) state: State,
-    /// The operation of the state before has ended, and its deadline with it.
+    /// The operation of the previous state has ended, and its deadline with it.
     pub(crate) ends: bool,
-    /// A request that an event completes, or its deadline.
+    /// A request that ends with an event or at its deadline.
     pub(crate) waits: bool,
 }
 
@@ -35,7 +35,7 @@ static PLAIN_EVENTS: [[Option<PlainCell>; SIDE]; SIDE] = {
         while column < EventColumn::COUNT {
             if let EventRule::Go(next) = EVENTS[row][column]
                 && concerns_the_id_alone(EventColumn::ALL[column])
-                // A teardown may answer it with another call.
+                // A teardown may follow it with another call.
                 && !matches!(next, State::Closing)
             {
                 plain[row][column] = Some(PlainCell::new(State::ALL[row], next, false));
@@ -54,7 +54,7 @@ const fn concerns_the_id_alone(column: EventColumn) -> bool {
     )
 }
 
-/// By state, verb, and service.
+/// By state, request kind, and service.
 static PLAIN_REQUESTS: [[[Option<PlainCell>; 2]; SIDE]; SIDE] = {
     let mut plain = [[[None; 2]; SIDE]; SIDE];
     let mut row = 0;
@@ -84,7 +84,7 @@ const fn plain_request(state: State, request_kind: RequestKind, service: Service
     }
 }
 
-/// Whether one call of the device is all that a request of this kind does outside the core.
+/// Whether a request of this kind has no effect outside the core but one device call.
 const fn is_one_call(request_kind: RequestKind) -> bool {
     match request_kind {
         RequestKind::Bind
@@ -116,13 +116,13 @@ const fn is_one_call(request_kind: RequestKind) -> bool {
     }
 }
 
-/// What a plain event leads to. `None`: the event is not plain in this state.
+/// The effect of a plain event. `None`: the event is not plain in this state.
 #[inline]
 pub(crate) fn event(state: State, column: EventColumn) -> Option<&'static PlainCell> {
     PLAIN_EVENTS[state as usize % SIDE][column as usize % SIDE].as_ref()
 }
 
-/// What a plain request leads to. `None`: the request is not plain in this state.
+/// The effect of a plain request. `None`: the request is not plain in this state.
 #[inline]
 pub(crate) fn request(state: State, request_kind: RequestKind, service: Service) -> Option<&'static PlainCell> {
     PLAIN_REQUESTS[state as usize % SIDE][request_kind as usize % SIDE][service as usize % 2].as_ref()

@@ -1,16 +1,16 @@
-//! The bytes that a message of the connection manager carries for the application.
+//! The application's private data in a message of the connection manager.
 
 use core::fmt;
 use core::ops::Deref;
 
-/// The most private data that any event carries: 216 bytes, a UD request over `AF_IB` (rdma_connect(3)).
+/// The maximum private data of an event: 216 bytes, a UD request over `AF_IB` (rdma_connect(3)).
 pub const PRIVATE_DATA_MAX: usize = 216;
 
 /// Private data of a message, stored inline.
 #[derive(Clone)]
 pub struct PrivateData(Content);
 
-/// Most events have none, and are not to pay for it.
+/// Most events have none, and cost no initialisation.
 #[derive(Clone)]
 #[allow(clippy::large_enum_variant, reason = "the core does not allocate")]
 enum Content {
@@ -24,13 +24,13 @@ impl PrivateData {
     /// No private data.
     pub const EMPTY: PrivateData = PrivateData(Content::Nothing);
 
-    /// [`EMPTY`](Self::EMPTY), without the zeros that a constant has where it has no bytes.
+    /// As [`EMPTY`](Self::EMPTY), but does not copy the zeros of a constant.
     #[inline(always)]
     pub(crate) fn empty() -> Self {
         PrivateData(Content::Nothing)
     }
 
-    /// A copy of `data`, cut at [`PRIVATE_DATA_MAX`], which no transport exceeds.
+    /// Copies `data`, cut at [`PRIVATE_DATA_MAX`], which no transport exceeds.
     #[must_use]
     pub fn copy_of(data: &[u8]) -> Self {
         let mut copy = Self::empty();
@@ -38,7 +38,7 @@ impl PrivateData {
         copy
     }
 
-    /// Puts a copy of `data` in the place of what it is, as [`copy_of`](Self::copy_of) does: it is copied once.
+    /// Replaces the content by a copy of `data`, as [`copy_of`](Self::copy_of) does: one copy.
     #[inline]
     pub(crate) fn set(&mut self, data: &[u8]) {
         if data.is_empty() {
@@ -78,7 +78,7 @@ impl core::hash::Hash for PrivateData {
 
 impl fmt::Debug for PrivateData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Zero padding is most of it; what matters is the head and the length.
+        // Most of it is zero padding; the head and the length are enough.
         let used = self.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         write!(f, "{:02x?} of {}", &self[..used], self.len())
     }

@@ -13,9 +13,9 @@ columns! {
         ResolveRoute = "resolve_route",
         /// `rdma_listen`.
         Listen = "listen",
-        /// A QP is put on the id (`rdma_create_qp`).
+        /// The application has created a QP for the id (`rdma_create_qp`).
         AttachQp = "attach_qp",
-        /// The QP is taken off the id (`rdma_destroy_qp`).
+        /// The id has no QP any more (`rdma_destroy_qp`).
         DetachQp = "detach_qp",
         /// `rdma_connect`.
         Connect = "connect",
@@ -51,11 +51,11 @@ columns! {
         SetEce = "set_local_ece",
         /// `rdma_migrate_id`.
         Migrate = "migrate_id",
-        /// Handing the id to another core.
+        /// Moving the id to another core.
         Release = "release",
         /// `rdma_destroy_id`.
         Destroy = "destroy_id",
-        /// `rdma_destroy_id`, whatever acks are owed.
+        /// `rdma_destroy_id` without the acks that are owed.
         DestroyNow = "destroy_now",
     }
 }

@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU32;
 
-/// A place in a slab, such that an `Option` of it takes no more room.
+/// An index into a slab whose `Option` has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlabIndex(NonZeroU32);
 
@@ -16,10 +16,10 @@ impl SlabIndex {
     }
 }
 
-/// The place of an event.
+/// The index of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EventRef(pub(crate) SlabIndex);
 
-/// The place of private data that is kept apart.
+/// The index of private data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PrivateDataRef(pub(crate) SlabIndex);

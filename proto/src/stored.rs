@@ -1,4 +1,4 @@
-//! An undelivered event as the core keeps it.
+//! An undelivered event as the core stores it.
 
 use core::num::NonZeroU64;
 
@@ -20,7 +20,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// An event of no request and no group.
+    /// An event without a listener or a group.
     #[inline]
     pub(crate) fn of(
         id: IdKey,
@@ -37,7 +37,7 @@ impl Stored {
         Stored::of(id, kind, status, ReceivedParam::default(), None)
     }
 
-    /// A request, CONNECT_REQUEST, to this listener.
+    /// A CONNECT_REQUEST of this listener.
     #[inline]
     pub(crate) fn with_listener(self, listener: IdKey) -> Self {
         Stored { other: NonZeroU64::new(listener.to_bits()), ..self }
@@ -49,19 +49,20 @@ impl Stored {
         Stored { other: NonZeroU64::new(group.to_bits()), ..self }
     }
 
-    /// The same about another id, which it belongs to.
+    /// The same event with another id as its owner.
     pub(crate) fn rekeyed(self, id: IdKey, private_data_ref: Option<PrivateDataRef>) -> Self {
         Stored { id, other: None, private_data_ref, ..self }
     }
 
-    /// For CONNECT_REQUEST: the listener. It owns the event: the event moves with it and counts among its owed acks.
+    /// For CONNECT_REQUEST: the listener. It owns the event: the event moves with the listener and counts among its
+    /// owed acks.
     #[inline]
     pub(crate) fn listener(&self) -> Option<IdKey> {
         let bits = self.other.filter(|_| self.kind == EventKind::Cm(CmEvent::ConnectRequest))?;
         IdKey::from_bits(bits.get())
     }
 
-    /// For events of a multicast membership: which.
+    /// For events of a multicast membership: the membership.
     #[inline]
     pub(crate) fn group(&self) -> Option<GroupKey> {
         let bits = self.other.filter(|_| self.kind != EventKind::Cm(CmEvent::ConnectRequest))?;
@@ -73,7 +74,7 @@ impl Stored {
         self.listener().unwrap_or(self.id)
     }
 
-    /// As the application sees it, but for what is enclosed.
+    /// The event for the application, without its private data.
     #[inline]
     pub(crate) fn bare(&self, ack_token: Option<AckToken>) -> Event {
         Event {
@@ -89,7 +90,7 @@ impl Stored {
         }
     }
 
-    /// Whether the device reported it: then it is acked, and counts against the limit.
+    /// Whether the device reported it: then it needs an ack, and counts against the limit.
     pub(crate) fn of_device(&self) -> bool {
         match self.kind {
             EventKind::Cm(_) => true,
@@ -97,7 +98,7 @@ impl Stored {
         }
     }
 
-    /// Whether it is a request: its listener's backlog limits these.
+    /// Whether it is a request, which the backlog of its listener limits.
     pub(crate) fn is_request(&self) -> bool {
         self.listener().is_some()
     }

@@ -2,14 +2,14 @@
 
 use core::time::Duration;
 
-/// A point in time: nanoseconds since an epoch of the driver's choice. The core never asks a clock.
+/// A point in time: nanoseconds since an epoch of the driver's choice. The core reads no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Time(pub u64);
 
 impl Time {
     /// The epoch.
     pub const ZERO: Time = Time(0);
-    /// A deadline that never passes. For requests that are to wait for as long as the kernel does.
+    /// A deadline that never passes: for requests without a limit of their own.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// This time plus `span`; saturates at [`Time::NEVER`].
@@ -18,14 +18,14 @@ impl Time {
         Time(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// How long from `now` until this time; zero if it has passed.
+    /// The time from `now` until this time; zero if it has passed.
     #[must_use]
     pub fn since(self, now: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(now.0))
     }
 
-    /// Milliseconds from `now` until this time, rounded up, at least 1 and at most `i32::MAX`:
-    /// the form of `rdma_resolve_addr`'s `timeout_ms`, for which 0 means "fail at once".
+    /// Milliseconds from `now` until this time, rounded up, at least 1 and at most `i32::MAX`: the form of
+    /// `rdma_resolve_addr`'s `timeout_ms`, for which 0 means "fail at once".
     #[must_use]
     pub fn millis_from(self, now: Time) -> i32 {
         let ms = self.0.saturating_sub(now.0).div_ceil(1_000_000);
