@@ -1,9 +1,9 @@
 //! The data path of both devices, for programs that are to run on either: [`cmid_sim::SimDevice`], and with the feature
 //! `verbs` the real one.
 //!
-//! The two crates have the same types with the same methods, but not the same types. Here is a trait for each, [`DataPath`]
-//! being the device's. A method is named as that of the device, and does what it does; the few differences are said with it.
-//! There is no more here than the examples of this workspace need.
+//! The two crates have the same types with the same methods, but not the same types. Here is a trait for each,
+//! [`DataPath`] being the device's. A method has the name and the effect of the device's method; differences are
+//! documented with it. There is no more here than the examples of this workspace need.
 //!
 //! ```
 //! use cmid_datapath::{Access, DataPath, Mr as _, Pd as _};

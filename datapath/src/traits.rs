@@ -1,5 +1,5 @@
-//! A trait for each type of the data path. What they promise is what the devices' methods of the same name do; the errors
-//! are the devices' too.
+//! A trait for each type of the data path. What they promise is what the devices' methods of the same name do; the
+//! errors are the devices' too.
 
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut, Range};
@@ -18,7 +18,7 @@ pub trait DataPath: Pollable + Send + Sized + 'static {
     type Mr: Mr<Pd = Self::Pd>;
     /// Its completion queues.
     type Cq: Cq<Completion = Self::Completion>;
-    /// What they tell.
+    /// Its completions.
     type Completion: Completion;
     /// Its queue pairs.
     type Qp: Qp<Mr = Self::Mr, Ah = Self::Ah>;
@@ -28,19 +28,19 @@ pub trait DataPath: Pollable + Send + Sized + 'static {
     /// A protection domain on the id's device.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno>;
 
     /// A completion queue on the id's device, with a descriptor of its own.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno>;
 
     /// A queue pair on an id: in the closure of [`Drive::attach_qp`](cmid_proto::Drive::attach_qp).
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn create_qp(
         &mut self,
         attaching: Attaching<'_>,
@@ -53,7 +53,7 @@ pub trait DataPath: Pollable + Send + Sized + 'static {
     /// Takes the queue pair off an id.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno>;
 }
 
@@ -69,19 +69,19 @@ pub trait Pd {
     /// Registers memory. Unlike the devices' method it keeps the memory from coming back after a failure.
     ///
     /// # Errors
-    /// What the machine or the device says, as an errno.
+    /// The errno of the region or the device.
     fn register(&self, buffer: Vec<u8>, access: Access) -> Result<Self::Mr, Errno>;
 
     /// An address handle for a path.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn create_ah(&self, path: &AhAttr) -> Result<Self::Ah, Errno>;
 
-    /// An address handle back to who sent the datagram that lies at this offset, header first.
+    /// An address handle of the sender of the datagram that is stored at this offset, header first.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn create_ah_from(&self, completion: &Self::Completion, mr: &Self::Mr, offset: usize) -> Result<Self::Ah, Errno>;
 }
 
@@ -156,19 +156,19 @@ pub trait Mr {
 
 /// A completion queue.
 pub trait Cq {
-    /// What it tells.
+    /// Its completions.
     type Completion: Completion;
 
     /// Takes the oldest completion. The devices' method takes as many as there is room for.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn poll(&mut self) -> Result<Option<Self::Completion>, Errno>;
 
     /// Asks for one notification, when the next completion comes.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn arm(&self) -> Result<(), Errno>;
 
     /// Readable when there are notifications.
@@ -178,7 +178,7 @@ pub trait Cq {
     /// descriptor readable, and the next call takes it.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn take_notifications(&self) -> Result<u32, Errno>;
 }
 
@@ -213,13 +213,13 @@ pub trait Qp {
     /// Posts a message to be sent.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn post_send(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
 
     /// Posts a datagram to be sent.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn post_send_to(
         &mut self,
         wr_id: u64,
@@ -231,18 +231,18 @@ pub trait Qp {
     /// Posts a place for a message to arrive at.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn post_recv(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
 
     /// Posts an RDMA read of the peer's memory.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn post_read(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>, from: Remote) -> Result<(), Errno>;
 
     /// Posts an RDMA write to the peer's memory.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     fn post_write(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>, to: Remote) -> Result<(), Errno>;
 }

@@ -25,7 +25,7 @@ impl Default for Caps {
     }
 }
 
-/// A peer's memory, as the peer has told.
+/// A peer's memory, as the peer has described it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Remote {
     /// Where in it.
@@ -41,7 +41,7 @@ pub struct To<'a, A> {
     pub ah: &'a A,
     /// The QP there.
     pub qp_num: u32,
-    /// The key that it wants to see.
+    /// The Q_Key that it requires.
     pub qkey: u32,
 }
 

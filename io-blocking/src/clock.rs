@@ -1,4 +1,4 @@
-//! The clock that tells the core the time.
+//! The clock of the core's time.
 
 use cmid_proto::Time;
 use rustix::time::{ClockId, clock_gettime};

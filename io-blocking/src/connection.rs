@@ -17,7 +17,7 @@ use crate::error::Error;
 /// How to connect or accept.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
-    /// The local address to connect from; `None`: what the route says.
+    /// The local address to connect from; `None`: that of the route.
     pub source: Option<SocketAddr>,
     /// Connection parameters.
     pub param: ConnParam,
@@ -25,8 +25,8 @@ pub struct Options<'a> {
     pub private_data: &'a [u8],
     /// Options of the id, such as its type of service: set one after the other before anything else is done.
     pub settings: &'a [CmOption],
-    /// Options of enhanced connection establishment for the peer. Where the provider can query a QP's own (`ibv_query_ece`),
-    /// a connect sends those of the QP instead, as `rdma_connect` does.
+    /// Options of enhanced connection establishment for the peer. Where the provider can query a QP's own
+    /// (`ibv_query_ece`), a connect sends those of the QP instead, as `rdma_connect` does.
     pub ece: Option<Ece>,
     /// How long it may take altogether.
     pub timeout: Duration,
@@ -66,8 +66,9 @@ impl<D: Pollable> Connection<D> {
     /// Connects to a listening peer. `attach` makes the QP, once the id has a device, and puts it on the id.
     ///
     /// # Errors
-    /// [`Error::Core`] if the device could not begin (`ENODEV`, `ENETUNREACH`, ...) or `attach` failed, [`Error::Ended`] if
-    /// it was rejected or not reached, [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left of it then.
+    /// [`Error::Core`] if the device could not begin (`ENODEV`, `ENETUNREACH`, ...) or `attach` failed,
+    /// [`Error::Ended`] if it was rejected or not reached, [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left
+    /// of it then.
     pub fn connect<Q>(
         device: D,
         peer: SocketAddr,
@@ -122,7 +123,7 @@ impl<D: Pollable> Connection<D> {
     /// The local address.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     pub fn local_addr(&self) -> Result<SocketAddr, Errno> {
         cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
     }
@@ -130,7 +131,7 @@ impl<D: Pollable> Connection<D> {
     /// The peer's address.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     pub fn peer_addr(&self) -> Result<SocketAddr, Errno> {
         cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
     }
@@ -176,8 +177,8 @@ impl<D: Pollable> Connection<D> {
     }
 
     /// Waits until the peer has ended the connection, to which [`disconnect`](Connection::disconnect) or
-    /// [`teardown`](Connection::teardown) is the answer, or until the device has gone ([`State::Removed`]). Events before
-    /// that one are dropped. Returns at once if the connection has ended already.
+    /// [`teardown`](Connection::teardown) is the answer, or until the device has gone ([`State::Removed`]). Events
+    /// before that one are dropped. Returns at once if the connection has ended already.
     ///
     /// # Errors
     /// [`Error::TimedOut`] if the peer has not within `timeout`; otherwise as [`next_event`](Connection::next_event).
@@ -193,12 +194,12 @@ impl<D: Pollable> Connection<D> {
         }
     }
 
-    /// Ends the connection, or answers the peer that did, and waits for the end to be confirmed. The connection's packets
-    /// may still be under way: see [`teardown`](Connection::teardown).
+    /// Ends the connection, or answers the peer that did, and waits for the end to be confirmed. The connection's
+    /// packets may still be under way: see [`teardown`](Connection::teardown).
     ///
     /// # Errors
-    /// [`Error::Core`] if there is nothing to end, [`Error::Ended`] when the device goes, [`Error::TimedOut`] if the peer
-    /// does not answer within `timeout`, [`Error::Cancelled`], [`Error::Wait`].
+    /// [`Error::Core`] if there is nothing to end, [`Error::Ended`] when the device goes, [`Error::TimedOut`] if the
+    /// peer does not answer within `timeout`, [`Error::Cancelled`], [`Error::Wait`].
     pub fn disconnect(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         self.driver.finish_cancelled(self.id, deadline)?;
@@ -206,14 +207,14 @@ impl<D: Pollable> Connection<D> {
         self.driver.finish(self.id, RequestKind::Disconnect)
     }
 
-    /// Ends the connection, or answers the peer that did, and waits until no packet of it can arrive any more. What it used
-    /// (memory that the peer may write to, the QP's number) may then be used again, whatever the peer does. It takes the
-    /// time wait of the path: half a second to two on RoCE, and more if the peer does not answer.
+    /// Ends the connection, or answers the peer that did, and waits until no packet of it can arrive any more. What
+    /// it used (memory that the peer may write to, the QP's number) may then be used again, whatever the peer does.
+    /// It takes the time wait of the path: half a second to two on RoCE, and more if the peer does not answer.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]: not within `timeout`; there is nothing more to wait for, now or later (iWARP devices never tell,
-    /// others not always), and destroying the QP is what is left. [`Error::Core`] if there was no connection,
-    /// [`Error::Ended`] when the device goes, [`Error::Cancelled`], [`Error::Wait`].
+    /// [`Error::TimedOut`]: not within `timeout`; there is nothing more to wait for, now or later (iWARP devices
+    /// never tell, others not always), and destroying the QP is what is left. [`Error::Core`] if there was no
+    /// connection, [`Error::Ended`] when the device goes, [`Error::Cancelled`], [`Error::Wait`].
     pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         if self.driver.finish_cancelled(self.id, deadline)? == Some(RequestKind::Teardown) {
@@ -236,7 +237,7 @@ impl<D: Pollable> Connection<D> {
         }
     }
 
-    /// A teardown has ended: to the core it is over even if nothing but the deadline says so.
+    /// A teardown has ended: for the core also when only the deadline has ended it.
     fn note_teardown(&mut self) {
         self.unsure |= self.driver.view().core().sync_result(self.id) == Some(Err(Errno::ETIMEDOUT));
     }

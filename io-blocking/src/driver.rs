@@ -30,7 +30,7 @@ pub struct Blocking<D: Pollable> {
     canceller: Canceller,
     /// Events that were in the way of a call that waited for another one; older than all that the core has.
     aside: VecDeque<Event>,
-    /// The request of synchronous mode whose end was not awaited.
+    /// The request of synchronous mode that is not awaited any more.
     open: Option<RequestKind>,
     /// What the device did wrong and no wait ended for.
     faults: VecDeque<Fault>,
@@ -83,10 +83,10 @@ impl<D: Pollable> Blocking<D> {
         &self.canceller
     }
 
-    /// Does what there is to do and waits until the application has something to look at, for at most `at_most`
+    /// Runs the core and waits until there are events for the application, for at most `at_most`
     /// (`None`: for as long as it takes). May return early, with nothing to look at; after a signal it does.
     ///
-    /// The application is told of an event once: it takes all that there are before it waits again.
+    /// A wait reports an event once: take all events before the next wait.
     ///
     /// # Errors
     /// `ECANCELED` once the canceller has cancelled; what poll(2) failed with.
@@ -94,7 +94,8 @@ impl<D: Pollable> Blocking<D> {
         self.wait_with(None, at_most).map(drop)
     }
 
-    /// As [`wait`](Blocking::wait), and also until a descriptor of the user's own (a CQ's) is readable: then it is true.
+    /// As [`wait`](Blocking::wait), and also until a descriptor of the user's own (a CQ's) is readable: then it is
+    /// true.
     ///
     /// # Errors
     /// `ECANCELED` once the canceller has cancelled; what poll(2) failed with.
@@ -128,10 +129,11 @@ impl<D: Pollable> Blocking<D> {
         self.faults.pop_front().or_else(|| self.drive.next_fault())
     }
 
-    /// The next event on the channel of an id, if there is one: of the id, of a listener's requests, or of another id that
-    /// the channel is shared with.
+    /// The next event on the channel of an id, if there is one: of the id, of a listener's requests, or of another id
+    /// that the channel is shared with.
     ///
-    /// While [`finish`](Blocking::finish) waits for one event it may have to take others; here they come in their order.
+    /// While [`finish`](Blocking::finish) waits for one event it may have to take others; here they come in their
+    /// order.
     pub fn next_event(&mut self, id: IdKey) -> Option<Event> {
         let is_its = |event: &Event| event.id == id || event.listener == Some(id);
         match self.aside.iter().position(is_its) {
@@ -195,12 +197,14 @@ impl<D: Pollable> Blocking<D> {
     /// deadline is the request's own. A request that ends with its call has nothing to be waited for.
     ///
     /// A resolve, connect, accept, disconnect or teardown that was under way when the id came into synchronous mode is
-    /// waited for too. Its end is an ordinary event: where it ended well, [`next_event`](Blocking::next_event) has it still.
+    /// waited for too. Its end is an ordinary event: where it ended well, [`next_event`](Blocking::next_event) has it
+    /// still.
     ///
     /// # Errors
-    /// [`Error::Core`] for an id that is gone or not in synchronous mode; [`Error::NotSynchronous`] if the request was made
-    /// before the id was in synchronous mode, and has ended or is a join; [`Error::Ended`] with the event that ended it badly, [`Error::TimedOut`]; [`Error::Cancelled`], and the request is still
-    /// open; [`Error::Wait`], or [`Error::Core`] if a channel cannot be read.
+    /// [`Error::Core`] for an id that is gone or not in synchronous mode; [`Error::NotSynchronous`] if the request
+    /// was made before the id was in synchronous mode, and has ended or is a join; [`Error::Ended`] with the event
+    /// that ended it badly, [`Error::TimedOut`]; [`Error::Cancelled`], and the request is still open;
+    /// [`Error::Wait`], or [`Error::Core`] if a channel cannot be read.
     pub fn finish(&mut self, id: IdKey, request_kind: RequestKind) -> Result<(), Error> {
         let during = request_kind.name();
         let core = self.drive().core();
@@ -226,8 +230,8 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    /// Synchronous mode: waits until `end` for the end of a request whose wait was cancelled, and says which it was. Until
-    /// then the id takes no other.
+    /// Synchronous mode: waits until `end` for the end of a request whose wait was cancelled, and says which it was.
+    /// Until then the id takes no other.
     pub(crate) fn finish_cancelled(&mut self, id: IdKey, end: Time) -> Result<Option<RequestKind>, Error> {
         let open = self.open;
         if let Some(request_kind) = open {

@@ -13,7 +13,7 @@ use crate::error::Error;
 pub struct Endpoint<'a> {
     /// Its services.
     pub port_space: PortSpace,
-    /// The local address; `None` with a destination: what the route says.
+    /// The local address; `None` with a destination: that of the route.
     pub src: Option<SocketAddr>,
     /// The peer; `None`: the endpoint is to listen.
     pub dst: Option<SocketAddr>,
@@ -24,17 +24,17 @@ pub struct Endpoint<'a> {
 }
 
 impl<D: Pollable> Blocking<D> {
-    /// An id in synchronous mode: with a destination, its route is resolved and what is left is a QP and connect; with only a
-    /// source it is bound and what is left is listen.
+    /// An id in synchronous mode: with a destination, its route is resolved and what is left is a QP and connect;
+    /// with only a source it is bound and what is left is listen.
     ///
     /// # Errors
-    /// [`Error::Core`] if the device could not begin (`EADDRNOTAVAIL`, `ENODEV`, `ENETUNREACH`, ...), [`Error::Ended`] if
-    /// there is no way, [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left of it then.
+    /// [`Error::Core`] if the device could not begin (`EADDRNOTAVAIL`, `ENODEV`, `ENETUNREACH`, ...),
+    /// [`Error::Ended`] if there is no way, [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left of it then.
     pub fn create_endpoint(&mut self, endpoint: &Endpoint<'_>) -> Result<IdKey, Error> {
         let deadline = self.drive().within(endpoint.timeout);
         let id = self.drive().create_id(None, endpoint.port_space)?;
         self.lead(id, endpoint, deadline).inspect_err(|_| {
-            // Of an id that nobody knows nothing is to be told.
+            // The application does not know this id, so there is nothing to report.
             let _ = self.drive().destroy(id, Time::NEVER);
         })?;
         Ok(id)

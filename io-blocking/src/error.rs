@@ -2,16 +2,16 @@
 
 use cmid_proto::{Errno, Event, RefuseReason, Refused};
 
-/// Why a blocking call did not do what was asked.
+/// The reason why a blocking call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request was refused, or the device could not begin it, or its events cannot be read.
     #[error(transparent)]
     Core(cmid_proto::Error),
-    /// It began, and ended with this event: rejected (the private data says more), unreachable, ...
+    /// It ended with this event: rejected (the private data may contain details), unreachable, ...
     #[error("{during}: {errno} ({} with status {})", .event.kind, .event.status)]
     Ended {
-        /// What was asked.
+        /// The request.
         during: &'static str,
         /// The errno that librdmacm's synchronous mode gives.
         errno: Errno,
@@ -21,13 +21,13 @@ pub enum Error {
     /// The deadline passed first.
     #[error("{during}: timed out")]
     TimedOut {
-        /// What was asked.
+        /// The request.
         during: &'static str,
     },
     /// A [`Canceller`](crate::Canceller) ended the wait.
     #[error("{during}: cancelled")]
     Cancelled {
-        /// What was asked.
+        /// The request.
         during: &'static str,
     },
     /// The request was made before the id was in synchronous mode: its end is, or was, an ordinary event.

@@ -1,8 +1,8 @@
 //! cmid with the face of `std::net`.
 //!
 //! [`Listener::bind`], [`Listener::accept`], [`Connection::connect`]: each call waits, with a deadline, in poll(2) and
-//! nowhere else, and a [`Canceller`] ends the wait from another thread. A connection has a driver and a device of its own
-//! and may be used from any one thread.
+//! nowhere else, and a [`Canceller`] ends the wait from another thread. A connection has a driver and a device of its
+//! own and may be used from any one thread.
 //!
 //! ```
 //! use cmid_blocking::{Connection, Listener, Options};
@@ -32,8 +32,9 @@
 //! # In place of rdma_create_ep
 //!
 //! rdma_create_ep(3) makes an endpoint of what rdma_getaddrinfo(3) found. With the feature `verbs` the finding is
-//! `verbs::addr_info`, and the endpoint is made by [`Blocking::create_endpoint`]; or at once a [`Listener`] on the address
-//! `src` of a passive answer, or a [`Connection`] to `dst` of an active one, with `connect` in front of the private data:
+//! `verbs::addr_info`, and the endpoint is made by [`Blocking::create_endpoint`]; or at once a [`Listener`] on the
+//! address `src` of a passive answer, or a [`Connection`] to `dst` of an active one, with `connect` in front of the
+//! private data:
 //!
 #![cfg_attr(feature = "verbs", doc = "```no_run")]
 #![cfg_attr(not(feature = "verbs"), doc = "```ignore")]

@@ -14,7 +14,7 @@ use crate::driver::{Blocking, Ready};
 use crate::endpoint::{Endpoint, set};
 use crate::error::Error;
 
-/// Requests that a listener has taken from the kernel and nobody has asked for yet.
+/// Requests that a listener has read from the kernel and the application has not taken yet.
 const WAITING: u32 = 1024;
 
 /// How to listen.
@@ -28,7 +28,7 @@ pub struct ListenOptions<'a> {
     pub canceller: Option<Canceller>,
 }
 
-/// Takes connection requests on an address. Dropping it turns down those that nobody has accepted.
+/// Accepts connection requests on an address. Dropping it rejects the requests that are not accepted.
 #[derive(Debug)]
 pub struct Listener<D: Pollable> {
     driver: Blocking<D>,
@@ -36,7 +36,7 @@ pub struct Listener<D: Pollable> {
 }
 
 impl<D: Pollable> Listener<D> {
-    /// Binds to an address and listens. Port 0 asks for a free one, see [`local_addr`](Listener::local_addr).
+    /// Binds to an address and listens. Port 0 selects a free one, see [`local_addr`](Listener::local_addr).
     ///
     /// # Errors
     /// [`Error::Core`] with `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
@@ -67,7 +67,7 @@ impl<D: Pollable> Listener<D> {
     /// The address that it listens on.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     pub fn local_addr(&self) -> Result<SocketAddr, Errno> {
         cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
     }
@@ -83,14 +83,14 @@ impl<D: Pollable> Listener<D> {
         self.driver.set_canceller(canceller);
     }
 
-    /// Waits for the next connection request. After a wait that was cancelled or took too long nothing is lost: a request
-    /// that came since is the next one.
+    /// Waits for the next connection request. After a wait that was cancelled or took too long nothing is lost: a
+    /// request that came since is the next one.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if none comes within `timeout`, which may be zero; [`Error::Cancelled`]; [`Error::Ended`] when
-    /// the device goes, and from then on [`Error::Core`] (a listener on a wildcard address has no device and hears of
-    /// none). [`Error::Core`] or [`Error::Wait`] also if the new id cannot have a driver of its own (`EMFILE`); the peer is
-    /// then turned down.
+    /// [`Error::TimedOut`] if none comes within `timeout`, which may be zero; [`Error::Cancelled`]; [`Error::Ended`]
+    /// when the device goes, and from then on [`Error::Core`] (a listener on a wildcard address has no device and
+    /// hears of none). [`Error::Core`] or [`Error::Wait`] also if the new id cannot have a driver of its own
+    /// (`EMFILE`); the peer is then turned down.
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D>, Error> {
         let end = self.driver.drive().within(timeout);
         loop {
@@ -110,7 +110,7 @@ impl<D: Pollable> Listener<D> {
                 Some(CmEvent::DeviceRemoval) => {
                     return Err(Error::Ended { during: "accept", errno: Errno::ENODEV, event: Box::new(event) });
                 }
-                // A change of address does not concern who listens on it.
+                // A change of the link address does not affect a listener.
                 Some(_) | None => {}
             }
         }
@@ -161,7 +161,7 @@ impl<D: Pollable> Incoming<D> {
     /// The peer's address.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     pub fn peer_addr(&self) -> Result<SocketAddr, Errno> {
         cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
     }
@@ -169,23 +169,23 @@ impl<D: Pollable> Incoming<D> {
     /// The local address that the peer connected to.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errno of the device.
     pub fn local_addr(&self) -> Result<SocketAddr, Errno> {
         cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
     }
 
-    /// The id and its driver, for what this face does not show: what the peer told of enhanced connection establishment, a
-    /// rejection because of it.
+    /// The id and its driver, for what this face does not show: what the peer told of enhanced connection
+    /// establishment, a rejection because of it.
     pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
         (self.id, &mut self.driver)
     }
 
-    /// Accepts it and waits until the peer has confirmed. `attach` makes the QP and puts it on the id. The source of the
-    /// options has no meaning here.
+    /// Accepts it and waits until the peer has confirmed. `attach` makes the QP and puts it on the id. The source of
+    /// the options has no meaning here.
     ///
     /// # Errors
-    /// [`Error::Core`] with `EINVAL` if the peer has gone, or if `attach` failed, [`Error::Ended`], [`Error::TimedOut`],
-    /// [`Error::Cancelled`]. Nothing is left of it then.
+    /// [`Error::Core`] with `EINVAL` if the peer has gone, or if `attach` failed, [`Error::Ended`],
+    /// [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left of it then.
     pub fn accept<Q>(
         mut self,
         options: &Options<'_>,

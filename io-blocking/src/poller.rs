@@ -6,7 +6,7 @@ use cmid_proto::{ChannelKey, Errno, Poller, Time};
 
 use crate::clock::now;
 
-/// The channels of one driver; their descriptors are asked of the device for each wait.
+/// The channels of one driver; each wait takes their descriptors from the device.
 #[derive(Debug, Default)]
 pub struct Channels {
     keys: Vec<ChannelKey>,

@@ -90,7 +90,7 @@ fn a_wait_without_time_takes_what_is_in_the_kernel() {
     let ((mut active, _qp), (mut passive, _other_qp)) = connected(&host());
     timed_out(passive.next_event(Duration::ZERO), "next_event");
     timed_out(active.disconnect(Duration::from_secs(2)), "disconnect");
-    // Readable, but nobody has read yet.
+    // Readable, but not read yet.
     let (id, driver) = passive.parts();
     let home = driver.drive().core().channel(id).unwrap();
     let mut fds = [PollFd::from_borrowed_fd(driver.drive().device().fd(home).unwrap(), PollFlags::IN)];
@@ -148,7 +148,7 @@ fn an_accept_is_cancelled() {
         canceller.cancel();
         assert!(matches!(accepting.join().unwrap(), Err(Error::Cancelled { during: "accept" })));
     });
-    // Nothing is left of it, and the client hears so.
+    // Nothing is left of it, and the client is rejected.
     assert!(matches!(client.awaits().cm(), Some(CmEvent::Rejected | CmEvent::Disconnected)));
 }
 

@@ -59,15 +59,16 @@ impl<D: Pollable> Epoll<D> {
         Ok(Epoll { drive, timer_fd, busy_poll, read_on: ReadOn::default() })
     }
 
-    /// The requests, the events and the core. Its time is that of the last wait or turn; [`Drive::within`] reads the clock.
+    /// The requests, the events and the core. Its time is that of the last wait or turn; [`Drive::within`] reads the
+    /// clock.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
         &mut self.drive
     }
 
-    /// Does what there is to do and waits until the application has something to look at, for at most `at_most`
+    /// Runs the core and waits until there are events for the application, for at most `at_most`
     /// (`None`: for as long as it takes). May return early, with nothing to look at; after a signal it does.
     ///
-    /// The application is told of an event once: it takes all that there are before it waits again.
+    /// A wait reports an event once: take all events before the next wait.
     ///
     /// # Errors
     /// What `epoll_wait` or `timerfd_settime` failed with.
@@ -130,11 +131,11 @@ impl<D: Pollable> Epoll<D> {
         }
     }
 
-    /// Does what there is to do, without waiting: for a loop in which the driver's [descriptor](AsFd) is nested. To be
-    /// called when the descriptor is readable, and once more after requests or acks, before the outer loop sleeps: their
-    /// deadlines and events are told by the descriptor from that turn on. [`Next::Deliver`]: take all events that there are.
+    /// Runs the core without waiting: for a loop in which the driver's [descriptor](AsFd) is nested. To be
+    /// called when the descriptor is readable, and once more after requests or acks, before the outer loop sleeps:
+    /// their deadlines and events make the descriptor readable from that turn on. [`Next::Deliver`]: take all events.
     ///
-    /// An outer loop that is edge-triggered turns until it is told [`Next::Wait`]; a level-triggered one need not.
+    /// An edge-triggered outer loop turns until the result is [`Next::Wait`]; a level-triggered one need not.
     ///
     /// # Errors
     /// What `epoll_wait` or `timerfd_settime` failed with.
@@ -169,7 +170,8 @@ impl<D: Pollable> Epoll<D> {
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             Err(error) => return Err(errno(error)),
         };
-        // Without a key it is the alarm, which needs no more than to have woken us, and is reported for as long as it rings.
+        // Without a key it is the alarm, which needs no more than to have woken us, and is reported for as long as it
+        // rings.
         let (mut woken, mut only) = (Woken::Nothing, None);
         for report in reported.iter() {
             let Some(channel) = ChannelKey::from_bits(report.data.u64()) else { continue };

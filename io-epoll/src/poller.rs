@@ -7,8 +7,9 @@ use rustix::event::epoll;
 
 use crate::clock::now;
 
-/// Registers each channel, level-triggered: one event is read per report, or a few where events come in bursts (`ReadOn`), and
-/// what is left is reported again. A channel that cannot be read now, because the core is full or the channel paused, is disarmed, so that it does not wake anyone.
+/// Registers each channel, level-triggered: one event is read per report, or a few where events come in bursts
+/// (`ReadOn`), and what is left is reported again. A channel that cannot be read now, because the core is full or the
+/// channel paused, is disarmed, so that it does not wake anyone.
 #[derive(Debug)]
 pub struct Interest {
     epoll: OwnedFd,

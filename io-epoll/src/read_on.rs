@@ -8,9 +8,10 @@ const IN_A_ROW: u8 = 16;
 /// How many reports are let pass after a read that found nothing, before another one is tried.
 const PAUSE: core::ops::RangeInclusive<u8> = 7..=63;
 
-/// After an event the channel that it came from may have another. To read it at once saves an `epoll_wait` where events come in
-/// bursts; where they come one by one the read finds nothing, and costs more than the `epoll_wait`. What the reads before found
-/// decides: each that finds nothing doubles the pause before the next try, and each that finds an event takes one report off it.
+/// After an event the channel that it came from may have another. To read it at once saves an `epoll_wait` where
+/// events come in bursts; where they come one by one the read finds nothing, and costs more than the `epoll_wait`.
+/// What the reads before found decides: each that finds nothing doubles the pause before the next try, and each that
+/// finds an event takes one report off it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadOn {
     /// The channel that was reported last, if no other was with it.

@@ -75,7 +75,7 @@ fn a_deadline_makes_it_readable() {
     driver.drive().resolve_addr(id, None, there, Time::NEVER).unwrap();
     let mut kinds = Vec::new();
     while !kinds.contains(&EventKind::DeadlinePassed(RequestKind::Connect)) {
-        // A turn that says "look" or "more" has something to show already; only then is there nothing to wait for.
+        // After `Deliver` or `Again` there are events already, and nothing to wait for.
         if let Next::Wait(_) = driver.turn().unwrap() {
             assert!(readable(&driver, SOON), "after {kinds:?}");
         }
@@ -189,7 +189,7 @@ fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
     let (begun, span) = (Instant::now(), Duration::from_millis(50));
     server.wait(Some(span)).unwrap();
     assert!(begun.elapsed() >= span);
-    // An event of another channel is heard of even so, and then there is room.
+    // An event of another channel is delivered all the same, and then there is room.
     assert_eq!(server.drive().next_event(channel), None);
     server.drive().resolve_addr(other, None, there, Time::NEVER).unwrap();
     assert_eq!(awaited(&mut server, channel).cm(), Some(CmEvent::AddrResolved));

@@ -77,7 +77,7 @@ fn resolve(driver: &mut Epoll<Counting>, channel: ChannelKey) {
     driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
 }
 
-/// Waits once, and says how many events there are then.
+/// Waits once and returns the number of events.
 fn taken(driver: &mut Epoll<Counting>, channel: ChannelKey) -> usize {
     let events = std::iter::from_fn(|| driver.drive().next_event(channel));
     events.inspect(|event| assert_eq!(event.cm(), Some(CmEvent::AddrResolved))).count()

@@ -19,16 +19,16 @@ const BUDGET: usize = 256;
 pub struct Config {
     /// What the core may hold.
     pub limits: Limits,
-    /// The tokens that are the driver's, one per channel at a time; the user's own sources use others. Each listener and
-    /// each id in synchronous mode has a channel of its own. There are at most as many channels as tokens, whatever the
-    /// limits say.
+    /// The tokens that are the driver's, one per channel at a time; the user's own sources use others. Each listener
+    /// and each id in synchronous mode has a channel of its own. There are at most as many channels as tokens,
+    /// whatever the limits say.
     pub tokens: Range<usize>,
 }
 
 /// cmid in a `mio::Poll` that the user owns, beside the user's own sources.
 ///
 /// The user's loop: [`timeout`](Mio::before_poll) before the poll, [`handle`](Mio::handle) for each event of it,
-/// [`turn`](Mio::turn) after them, then take all events of the channels: the driver tells of each once.
+/// [`turn`](Mio::turn) after them, then take all events of the channels: the driver reports each once.
 #[derive(Debug)]
 pub struct Mio<D: Pollable> {
     drive: Drive<PolledDevice<D, Tokens>>,
@@ -64,14 +64,14 @@ impl<D: Pollable> Mio<D> {
         is_ours
     }
 
-    /// Does what there is to do, without waiting. [`Next::Deliver`]: there are events to take.
+    /// Runs the core without waiting. [`Next::Deliver`]: there are events to take.
     pub fn turn(&mut self) -> Next {
         self.drive.set_now(now());
         self.drive.run(BUDGET)
     }
 
-    /// Does what requests since the last turn have left to do, and tells how long the next poll may sleep: `at_most` as the
-    /// user wishes, `None` for as long as nothing happens.
+    /// Completes the requests since the last turn and returns the timeout of the next poll: at most `at_most`; `None`
+    /// is no timeout.
     ///
     /// Rounded up to milliseconds, which is all that mio has: a poll that wakes just before a deadline would spin.
     pub fn before_poll(&mut self, at_most: Option<Duration>) -> Option<Duration> {

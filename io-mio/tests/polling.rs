@@ -1,4 +1,4 @@
-//! The driver in a poll that somebody else owns: what wakes it, what does not, and whose tokens are whose.
+//! The driver in the application's own poll: what wakes it, what does not, and the use of tokens.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::time::{Duration, Instant};
@@ -156,7 +156,7 @@ fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
     assert_eq!(server.driver.turn(), Next::Wait(None));
     assert_eq!(server.driver.before_poll(None), None);
     assert!(!server.polls(Duration::from_millis(50)));
-    // An event of another channel is heard of even so, and then there is room.
+    // An event of another channel is delivered all the same, and then there is room.
     server.resolve(other);
     assert_eq!(server.awaits(channel).cm(), Some(CmEvent::AddrResolved));
     server.driver.drive().destroy(other, Time::NEVER).unwrap();

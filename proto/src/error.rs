@@ -154,8 +154,8 @@ pub enum RefuseReason {
     /// The number of channels is at its [`Limits`](crate::Limits).
     #[error("no channel is left for the id alone")]
     NoChannelLeft,
-    /// The channel cannot be read ([`Core::handle_unreadable`](crate::Core::handle_unreadable)): the event that the request
-    /// waits for would not come.
+    /// The channel cannot be read ([`Core::handle_unreadable`](crate::Core::handle_unreadable)): the event that the
+    /// request waits for would not come.
     #[error("channel {0} has failed")]
     ChannelFailed(ChannelKey),
     /// The id's events are delivered on the channel of a listener in synchronous mode. That channel is not read while

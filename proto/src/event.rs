@@ -334,7 +334,8 @@ pub struct Event {
     /// Private data, zero padded by the transport.
     pub private_data: PrivateData,
     /// On a channel with explicit acks: to be given back to [`Core::ack`](crate::Core::ack). `None` on other
-    /// channels, for events that the core itself made, and after a [`DestroyNow`](crate::Request::DestroyNow) that failed.
+    /// channels, for events that the core itself made, and after a [`DestroyNow`](crate::Request::DestroyNow) that
+    /// failed.
     pub ack_token: Option<AckToken>,
 }
 

@@ -27,8 +27,8 @@ pub struct Limits {
     /// The number of [`events`](Limits::events) that requests of peers cannot use. While no more than these are free,
     /// the channels of listeners are not read. More than half of the events count as half of them.
     pub reserved_events: u32,
-    /// Untaken events of one channel. At the limit this channel is not read; 0 counts as 1. Requests do not count here: the
-    /// backlog of their listener limits them, see [`BACKLOG_MAX`].
+    /// Untaken events of one channel. At the limit this channel is not read; 0 counts as 1. Requests do not count
+    /// here: the backlog of their listener limits them, see [`BACKLOG_MAX`].
     pub channel_events: u32,
     /// Memberships in multicast groups at the same time, over all ids.
     pub groups: u32,

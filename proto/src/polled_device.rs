@@ -30,7 +30,8 @@ pub trait Poller {
     /// `ucma_migrate_id` moves events without waking a poller. For level-triggered pollers.
     fn arm(&mut self, _channel: ChannelKey, _fd: BorrowedFd<'_>) {}
 
-    /// Stops reporting a channel until it is armed again: it is readable, but is not read now. For level-triggered pollers.
+    /// Stops reporting a channel until it is armed again: it is readable, but is not read now. For level-triggered
+    /// pollers.
     fn disarm(&mut self, _channel: ChannelKey, _fd: BorrowedFd<'_>) {}
 
     /// As [`Device::clock`](crate::Device::clock).

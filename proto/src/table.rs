@@ -1,8 +1,8 @@
 //! The states of an id as data: the effect of every request and event in every state.
 //!
-//! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]; a new variant of one of these
-//! does not compile until each row has a cell for it. A new event type needs no cell if [`EventColumn::of`] maps it to
-//! [`EventColumn::Other`]. Sources: semantics of librdmacm's `rdma_*` calls and of the kernel's
+//! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]; a new variant of one of
+//! these does not compile until each row has a cell for it. A new event type needs no cell if [`EventColumn::of`]
+//! maps it to [`EventColumn::Other`]. Sources: semantics of librdmacm's `rdma_*` calls and of the kernel's
 //! `cma_ib_handler`, per column in the [requests](REQUESTS) and [events](EVENTS) tables.
 
 use crate::columns::columns;
@@ -167,11 +167,13 @@ mod request_rules {
     pub(super) const brk: RequestRule = RequestRule::Refuse(RefuseReason::Breaks);
 }
 
-/// What each request does in each state: a row per [`State`], a column per [`RequestKind`], both in the order of `ALL`. The headings
-/// are the names of [`RequestKind::ALL`], shortened. If the device refuses the call, [`after_failure`] is the state that is left.
+/// What each request does in each state: a row per [`State`], a column per [`RequestKind`], both in the order of
+/// `ALL`. The headings are the names of [`RequestKind::ALL`], shortened. If the device refuses the call,
+/// [`after_failure`] is the state that is left.
 ///
-/// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and, once
-/// connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of cm.c).
+/// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and,
+/// once connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of
+/// cm.c).
 #[rustfmt::skip]
 pub static REQUESTS: [[RequestRule; RequestKind::COUNT]; State::COUNT] = {
     use request_rules::*;
@@ -236,10 +238,11 @@ mod event_rules {
 
 /// What each fact does in each state: a row per [`State`], a column per [`EventColumn`], both in the order of `ALL`.
 ///
-/// An event of a step that is over is late; one of a step that was never begun is a fault. UNREACHABLE on an id that has
-/// a route and waits for no answer only tells of a changed link address (`cma_netevent_callback`). DISCONNECTED may
-/// overtake ESTABLISHED. A request may come before a listen fails late (`rdma_listen`) or a destroy fails: then it is
-/// late. An event of a membership that the id does not have is late too, where this says *go*.
+/// An event of an operation that has ended is late; an event of an operation that was never begun is a fault.
+/// UNREACHABLE on an id that has a route and waits for no answer only reports a changed link address
+/// (`cma_netevent_callback`). DISCONNECTED may overtake ESTABLISHED. A CONNECT_REQUEST that precedes a failed listen
+/// (`rdma_listen`) or a failed destroy is late. An event of a membership that the id does not have is late, even if
+/// its cell is `Go`.
 ///
 /// Sources: `cma_ib_handler`, `addr_handler`, `cma_work_handler` (drivers/infiniband/core/cma.c), `ucma_event_handler`
 /// (ucma.c), `rdma_get_cm_event` (librdmacm).

@@ -1,10 +1,10 @@
 //! rdma_resolve_route(3) where ibacm(8) is there.
 //!
-//! librdmacm asks ibacm for a path before it asks the kernel, on InfiniBand and RoCE: by a blocking socket, without a time
-//! limit, under a lock of the whole process (`ucma_ib_resolve` of librdmacm 44 to 64). So the call is made by a thread of this
-//! module, one call after the other. It connects to ibacm once, before its first question, and never again if that fails; so
-//! where ibacm is not there when the process opens its first [`Verbs`](crate::Verbs), librdmacm is made to find that out
-//! then, and no call waits for it later.
+//! librdmacm queries ibacm for a path before the kernel, on InfiniBand and RoCE: by a blocking socket, without a time
+//! limit, under a lock of the whole process (`ucma_ib_resolve` of librdmacm 44 to 64). So the call is made by a
+//! thread of this module, one call after the other. It connects to ibacm once, before its first question, and never
+//! again if that fails; so where ibacm is not there when the process opens its first [`Verbs`](crate::Verbs),
+//! librdmacm is made to find that out then, and no call waits for it later.
 
 use core::net::{Ipv4Addr, SocketAddr};
 use core::ptr::NonNull;
@@ -69,8 +69,8 @@ enum Phase {
     Over,
 }
 
-// SAFETY: librdmacm ties an rdma_cm_id to no thread. The thread uses the id only while the phase is one in which its owner
-// neither destroys it nor makes a call that writes what rdma_resolve_route reads: addresses, channel and device.
+// SAFETY: librdmacm ties an rdma_cm_id to no thread. The thread uses the id only while the phase is one in which its
+// owner neither destroys it nor makes a call that writes what rdma_resolve_route reads: addresses, channel and device.
 unsafe impl Send for Query {}
 // SAFETY: through a shared reference only the phase changes, which is behind a lock.
 unsafe impl Sync for Query {}
@@ -82,8 +82,8 @@ impl Query {
     /// `EAGAIN` if there is no thread for it.
     ///
     /// # Safety
-    /// The id is alive and on this channel, and has a device. Until [`Query::end`] succeeds or [`Query::orphan`] takes the id,
-    /// nobody destroys or migrates it, and nobody makes a call that writes its addresses.
+    /// The id is alive and on this channel, and has a device. Until [`Query::end`] succeeds or [`Query::orphan`]
+    /// takes the id, nobody destroys or migrates it, and nobody makes a call that writes its addresses.
     pub(crate) unsafe fn start(
         id: NonNull<rdma_cm_id>,
         key: IdKey,

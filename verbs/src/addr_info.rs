@@ -1,4 +1,4 @@
-//! What rdma_getaddrinfo(3) says of a node and a service.
+//! Address resolution by rdma_getaddrinfo(3).
 
 use core::ffi::CStr;
 use core::fmt;
@@ -14,15 +14,15 @@ use crate::ffi::{self, AF_INET, AF_INET6, c_int, ibv_qp_type, rdma_addrinfo};
 use crate::macros;
 use crate::sockaddr::{self, CAddr};
 
-/// What is asked for (the `hints` of rdma_getaddrinfo(3)). [`Hints::default`] asks for nothing in particular, which makes
-/// an active address of [`PortSpace::Tcp`].
+/// What is asked for (the `hints` of rdma_getaddrinfo(3)). [`Hints::default`] asks for nothing in particular, which
+/// makes an active address of [`PortSpace::Tcp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hints {
     /// The address is to listen on; otherwise it is to connect to (`RAI_PASSIVE`).
     pub passive: bool,
     /// The node is a number: no name is looked up (`RAI_NUMERICHOST`).
     pub numeric_host: bool,
-    /// No route is asked of the ibacm daemon (`RAI_NOROUTE`).
+    /// Do not query the ibacm daemon for a route (`RAI_NOROUTE`).
     pub no_route: bool,
     /// Only addresses of this family.
     pub family: Option<Family>,
@@ -47,10 +47,10 @@ pub enum Family {
 
 /// What is needed to make an endpoint.
 ///
-/// rdma_create_ep(3) makes one of such an answer, but waits inside librdmacm while it does. Here an endpoint is made of the
-/// core's requests, and nothing waits: an id of `port_space`; if it is passive, bind it to `src` and listen; otherwise
-/// resolve the address `dst` (from `src`, where there is one), then the route, put a QP on it, and connect with
-/// `connect` in front of the private data.
+/// rdma_create_ep(3) makes one of such an answer, but waits inside librdmacm while it does. Here an endpoint is made
+/// of the core's requests, and nothing waits: an id of `port_space`; if it is passive, bind it to `src` and listen;
+/// otherwise resolve the address `dst` (from `src`, where there is one), then the route, put a QP on it, and connect
+/// with `connect` in front of the private data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct AddrInfo {
@@ -64,7 +64,7 @@ pub struct AddrInfo {
     pub src: Option<SocketAddr>,
     /// The peer's address; `None` if there is none, or it is of another family than IP.
     pub dst: Option<SocketAddr>,
-    /// The full name of the node, if the resolver told one.
+    /// The full name of the node, if the resolver returned one.
     pub canonical_name: Option<String>,
     /// Path records (`struct ibv_path_data`) that the ibacm daemon knew; on InfiniBand only.
     pub route: Vec<u8>,
@@ -77,19 +77,19 @@ pub struct AddrInfo {
 pub enum AddrInfoError {
     /// The resolver's `EAI_` code (getaddrinfo(3)), below 0: no such name or service, no answer, none of that family.
     Resolver(i32),
-    /// An errno: `EINVAL` if nothing is asked for, or a name has a zero byte; `ENODEV` without RDMA devices; `ENOMEM`;
-    /// what the resolver left where it says that the system failed.
+    /// An errno: `EINVAL` if there is neither a node nor a service, or a name has a zero byte; `ENODEV` without RDMA
+    /// devices; `ENOMEM`; what the resolver left where it says that the system failed.
     System(Errno),
 }
 
 /// Asks what a node and a service are for RDMA (rdma_getaddrinfo(3)). The answer is the first of the resolver's.
 ///
-/// This waits, for name servers and for the ibacm daemon if there is one: an event loop calls it from another thread, or
-/// with [`Hints::numeric_host`].
+/// This waits, for name servers and for the ibacm daemon if there is one: an event loop calls it from another thread,
+/// or with [`Hints::numeric_host`].
 ///
 /// # Errors
-/// [`AddrInfoError`]. librdmacm returns −1 both with an errno and for the resolver's `EAI_BADFLAGS`; it is taken for the
-/// former.
+/// [`AddrInfoError`]. librdmacm returns −1 both with an errno and for the resolver's `EAI_BADFLAGS`; it is taken for
+/// the former.
 pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Result<AddrInfo, AddrInfoError> {
     let (node, service) = (c_string(node)?, c_string(service)?);
     let as_ptr = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
@@ -98,8 +98,8 @@ pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Re
     // The resolver does more without hints than with empty ones.
     let c_hints: *const _ = if *hints == Hints::default() { ptr::null() } else { &raw const c_hints };
     let mut found = ptr::null_mut();
-    // SAFETY: texts and hints may be null; the texts end with a zero, the hints point at addresses of the lengths that they
-    // tell, and the result has a place. All of them are only read, and only during the call.
+    // SAFETY: texts and hints may be null; the texts end with a zero, the hints point at addresses of the lengths
+    // that they tell, and the result has a place. All of them are only read, and only during the call.
     let returned = unsafe { ffi::rdma_getaddrinfo(as_ptr(&node), as_ptr(&service), c_hints, &raw mut found) };
     match returned {
         0 => {}
@@ -164,8 +164,8 @@ fn c_string(text: Option<&str>) -> Result<Option<CString>, AddrInfoError> {
 unsafe fn copy(found: &rdma_addrinfo) -> AddrInfo {
     let passive = found.ai_flags & macros::RAI_PASSIVE != 0;
     let name = if passive { found.ai_src_canonname } else { found.ai_dst_canonname };
-    // SAFETY: as the caller promises, each pointer is null, or is at as many bytes as the length beside it says, and a name
-    // ends with a zero.
+    // SAFETY: as the caller promises, each pointer is null, or is at as many bytes as the length beside it says, and
+    // a name ends with a zero.
     unsafe {
         AddrInfo {
             passive,

@@ -1,7 +1,7 @@
 //! Ids and channels that the core has forgotten although they could not be destroyed or released.
 //!
-//! The core reports each of them once ([`Fault::Leak`](cmid_proto::Fault::Leak)) and uses its slot again. The destruction is
-//! tried again when the slot is needed and when the channel is closed; what fails then is set aside
+//! The core reports each of them once ([`Fault::Leak`](cmid_proto::Fault::Leak)) and uses its slot again. The
+//! destruction is tried again when the slot is needed and when the channel is closed; what fails then is set aside
 //! ([`KeyTable`]), and is destroyed with the device.
 
 use cmid_proto::{ChannelKey, Errno, IdKey, KeyTable, Outcome};
@@ -11,16 +11,16 @@ use crate::channel::Channel;
 use crate::id::Id;
 
 impl Verbs {
-    /// How many ids and channels the core has forgotten that could not be destroyed so far. They are destroyed when that
-    /// succeeds, at the latest when the device is dropped. Of each kind there are at most [`KeyTable::ASIDE_MAX`]; once
-    /// there are as many, calls that need another slot of that kind fail with `EBUSY`.
+    /// How many ids and channels the core has forgotten that could not be destroyed so far. They are destroyed when
+    /// that succeeds, at the latest when the device is dropped. Of each kind there are at most
+    /// [`KeyTable::ASIDE_MAX`]; once there are as many, calls that need another slot of that kind fail with `EBUSY`.
     #[must_use]
     pub fn set_aside(&self) -> (usize, usize) {
         (self.ids.aside().len(), self.channels.aside().len())
     }
 
-    /// Destroys an id. Where librdmacm waits for ibacm on its behalf (acm.rs) it is set aside, and destroyed when that is
-    /// over.
+    /// Destroys an id. Where librdmacm waits for ibacm on its behalf (acm.rs) it is set aside, and destroyed when
+    /// that is over.
     #[inline(never)]
     pub(crate) fn destroy_or_abandon(&mut self, key: IdKey) -> Outcome {
         match self.destroy(key) {
@@ -33,8 +33,8 @@ impl Verbs {
         }
     }
 
-    /// A call of rdma_resolve_route that a thread has made for an id on this channel, and that failed. An id that is only
-    /// kept until its call is over is destroyed.
+    /// A call of rdma_resolve_route that a thread has made for an id on this channel, and that failed. An id that is
+    /// only kept until its call is over is destroyed.
     pub(crate) fn failed_elsewhere(&mut self, on: ChannelKey) -> Option<(IdKey, Errno)> {
         loop {
             let (id, outcome) = self.channels.get(on)?.bell()?.answer()?;

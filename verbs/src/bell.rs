@@ -1,4 +1,4 @@
-//! What wakes whoever waits for a channel, for what did not come from librdmacm.
+//! Wakes the poller of a channel for events that are not from librdmacm.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,10 +9,10 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::lock::lock;
 
-/// What came of a call, for whoever reads the channel.
+/// The result of a call, for the reader of the channel.
 pub(crate) type Answer = (IdKey, Outcome);
 
-/// Wakes whoever waits for a channel, for what did not come from librdmacm.
+/// Wakes the poller of a channel for events that are not from librdmacm.
 pub(crate) struct Bell {
     /// An epoll instance that is readable when the channel or `event` is.
     both: OwnedFd,

@@ -1,7 +1,8 @@
 //! librdmacm's calls on one id.
 //!
 //! They share what makes them sound: an [`Id`] is alive, its channel is open for as long as it is filed, and it is used
-//! by one thread at a time, since only [`Verbs`](crate::Verbs) has it, and these are called by what borrows that mutably.
+//! by one thread at a time, since only [`Verbs`](crate::Verbs) has it, and these are called by what borrows that
+//! mutably.
 //!
 //! None of them is inlined: what picks the call jumps to it, and needs no stack.
 
@@ -53,8 +54,8 @@ pub(crate) fn listen(id: &Id, backlog: i32) -> Outcome {
 pub(crate) fn connect(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
     id.needs_device()?;
     let mut param = conn_param(param, private_data)?;
-    // SAFETY: the id is alive, its channel open, it has a device, which librdmacm follows here, and its QP, if any, is held
-    // by it. The parameters and the private data that they point at are read during the call.
+    // SAFETY: the id is alive, its channel open, it has a device, which librdmacm follows here, and its QP, if any,
+    // is held by it. The parameters and the private data that they point at are read during the call.
     errno::of_rdma(unsafe { ffi::rdma_connect(id.as_ptr(), &raw mut param) })
 }
 

@@ -52,9 +52,9 @@ impl Verbs {
     /// [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
-    /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if there is
-    /// no `/dev/infiniband/rdma_cm` or it may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if library and kernel do
-    /// not fit.
+    /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if
+    /// there is no `/dev/infiniband/rdma_cm` or it may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if library and
+    /// kernel do not fit.
     pub fn open() -> Result<Self, Errno> {
         Ok(Self::empty(Contexts::new(Channel::open()?)))
     }
@@ -194,13 +194,14 @@ impl Verbs {
         }
     }
 
-    /// Files the new id of a request that was read from `on`, and says whose request it is.
+    /// Stores the new id of a request that was read from `on`, and returns its listener.
     ///
     /// # Errors
-    /// The new id, if the request is for nobody: dropping it turns the request down.
+    /// The new id, if the listener is unknown: dropping it rejects the request.
     ///
     /// # Safety
-    /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener; nobody else has seen it.
+    /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener; nobody else has
+    /// seen it.
     #[inline(never)]
     unsafe fn file_child(
         &mut self,
@@ -246,8 +247,8 @@ impl Verbs {
         }
     }
 
-    /// An event that librdmacm did not report, or of which nothing is left there: the end of an id with its device, or a call that
-    /// a thread has made.
+    /// An event that librdmacm did not report, or of which nothing is left there: the end of an id with its device,
+    /// or a call that a thread has made.
     #[cold]
     fn made(&mut self, on: ChannelKey) -> Option<RawEvent<&'static [u8]>> {
         if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
@@ -263,8 +264,8 @@ impl Verbs {
     /// The key of an id that librdmacm named, if it is one of this device's.
     #[inline]
     fn known(&self, raw: NonNull<ffi::rdma_cm_id>) -> Option<IdKey> {
-        // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed, destroys
-        // the ids that report to its channels.
+        // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed,
+        // destroys the ids that report to its channels.
         let key = unsafe { id::key_of(raw) }?;
         // One that is set aside is not the core's any more.
         (self.ids.get_filed(key)?.as_ptr() == raw.as_ptr()).then_some(key)
@@ -344,8 +345,8 @@ impl Device for Verbs {
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
         let id = self.id(id)?.as_ptr();
-        // SAFETY: the id is alive and librdmacm writes its addresses only inside calls that take the device by `&mut`. The
-        // union is storage for any family, and all bit patterns are values of it.
+        // SAFETY: the id is alive and librdmacm writes its addresses only inside calls that take the device by
+        // `&mut`. The union is storage for any family, and all bit patterns are values of it.
         let storage: &sockaddr_storage = unsafe { &(*id).route.addr.src_addr_union.src_storage };
         sockaddr::from_c(storage).ok_or(Errno::EADDRNOTAVAIL)
     }
@@ -359,7 +360,7 @@ impl Device for Verbs {
         sockaddr::from_c(storage).filter(|peer| !none(peer)).ok_or(Errno::EADDRNOTAVAIL)
     }
 
-    /// What the peer told of enhanced connection establishment in its request or answer (`rdma_get_remote_ece`).
+    /// The peer's options for enhanced connection establishment, from its request or answer (`rdma_get_remote_ece`).
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EINVAL` once it has a QP.

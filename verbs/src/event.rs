@@ -12,8 +12,8 @@ use crate::ffi::{self, ibv_qp_type, rdma_cm_event, rdma_cm_id, rdma_conn_param, 
 /// Where the private data of the last event is kept.
 pub(crate) type PrivateBuffer = [u8; PRIVATE_DATA_MAX];
 
-/// An event that librdmacm has handed out. Dropping it acks it, also if it is of no use: a later rdma_destroy_id would wait for
-/// ever.
+/// An event that librdmacm has handed out. Dropping it acks it, also if it is of no use: a later rdma_destroy_id
+/// would wait for ever.
 pub(crate) struct Unacked(NonNull<rdma_cm_event>);
 
 /// What a channel had to say.
@@ -33,8 +33,8 @@ pub(crate) enum Read {
 pub(crate) fn read(channel: &Channel) -> Result<Read, Errno> {
     let mut event = ptr::null_mut();
     // SAFETY: the channel is open and `event` is a place for the result. librdmacm follows the `qp` of the event's id:
-    // `Id` holds the QP for as long as that field is set. And it follows its record of the event's group: the kernel has
-    // no event of a group whose record is freed (see `Id::leave`).
+    // `Id` holds the QP for as long as that field is set. And it follows its record of the event's group: the kernel
+    // has no event of a group whose record is freed (see `Id::leave`).
     let returned = unsafe { ffi::rdma_get_cm_event(channel.as_ptr(), &raw mut event) };
     match errno::of_rdma(returned) {
         Ok(()) => Ok(Read::Event(Unacked(NonNull::new(event).ok_or(Errno::EIO)?))),
@@ -46,7 +46,8 @@ pub(crate) fn read(channel: &Channel) -> Result<Read, Errno> {
 
 impl Unacked {
     fn get(&self) -> &rdma_cm_event {
-        // SAFETY: rdma_get_cm_event has handed it out, and it is not acked yet: until then it is ours, and nobody writes to it.
+        // SAFETY: rdma_get_cm_event has handed it out, and it is not acked yet: until then it is ours, and nobody
+        // writes to it.
         unsafe { self.0.as_ref() }
     }
 
@@ -70,8 +71,8 @@ impl Unacked {
         if kind == CmEvent::ConnectRequest { NonNull::new(self.get().listen_id) } else { None }
     }
 
-    /// The event in the core's keys. Its private data is copied to where `private` is, once and for all: the event is acked
-    /// before the core looks at it.
+    /// The event in the core's keys. Its private data is copied to where `private` is, once and for all: the event is
+    /// acked before the core looks at it.
     #[inline]
     pub(crate) fn raw<'a>(
         &self,
@@ -89,8 +90,8 @@ impl Unacked {
                 set_group(&mut raw, unsafe { &event.param.ud });
             }
             Contents::Parameters if self.is_datagram() => {
-                // SAFETY: librdmacm fills `ud` for ids of this type, and starts from zeros; the private data is of an event
-                // that is not acked yet.
+                // SAFETY: librdmacm fills `ud` for ids of this type, and starts from zeros; the private data is of an
+                // event that is not acked yet.
                 unsafe { set_datagram(&mut raw, &event.param.ud, private) };
             }
             Contents::Parameters => {

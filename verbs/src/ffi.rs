@@ -2,10 +2,11 @@
 //! bindings can be exchanged by editing one file.
 //!
 //! Three habits keep the traps of the bindings out. Nothing of type `ibv_event_type` is ever read (it is a Rust enum
-//! that newer libraries overrun); one constant of it is passed. The bindings' hand-written inline functions are not used
-//! (they return `Option<*mut T>` with null inside, and unwrap on the data path); what C has as an inline function goes
-//! through the operation table of the context here too. And memory is registered by `ibv_reg_mr_iova2`: the symbol
-//! `ibv_reg_mr` is the one behind C's macro, and does not mask optional access bits on kernels that refuse them.
+//! that newer libraries overrun); one constant of it is passed. The bindings' hand-written inline functions are not
+//! used (they return `Option<*mut T>` with null inside, and unwrap on the data path); what C has as an inline
+//! function goes through the operation table of the context here too. And memory is registered by `ibv_reg_mr_iova2`:
+//! the symbol `ibv_reg_mr` is the one behind C's macro, and does not mask optional access bits on kernels that refuse
+//! them.
 
 pub(crate) use libc::{
     __errno_location, EAGAIN, EINTR, EINVAL, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror,

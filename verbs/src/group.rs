@@ -1,8 +1,8 @@
 //! The multicast groups of an id.
 //!
 //! librdmacm keeps a record of each membership, which the kernel names in its events, and finds it by address when the
-//! group is left. This list runs beside its, because two things are left to its caller: the kernel does not destroy a QP
-//! that is attached to a group, and `rdma_destroy_id` does not free the records.
+//! group is left. This list runs beside its, because two things are left to its caller: the kernel does not destroy a
+//! QP that is attached to a group, and `rdma_destroy_id` does not free the records.
 
 use core::net::SocketAddr;
 use core::ptr;
@@ -30,8 +30,8 @@ impl Id {
         let given = rdma_cm_join_mc_attr_mask::RDMA_CM_JOIN_MC_ATTR_ADDRESS
             | rdma_cm_join_mc_attr_mask::RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
         let mut attr = rdma_cm_join_mc_attr_ex { comp_mask: given.0, join_flags: flags.0, addr: c_addr.as_mut_ptr() };
-        // SAFETY: the id is alive and its channel open; attributes and address are read during the call. The context is only
-        // kept, never followed.
+        // SAFETY: the id is alive and its channel open; attributes and address are read during the call. The context
+        // is only kept, never followed.
         errno::of_rdma(unsafe {
             ffi::rdma_join_multicast_ex(self.as_ptr(), &raw mut attr, as_context(key.to_bits()))
         })?;
@@ -46,8 +46,8 @@ impl Id {
     /// # Errors
     /// `EADDRNOTAVAIL` if the id is in no such group, `ENXIO` if its device is gone.
     pub(crate) fn leave(&mut self, addr: SocketAddr) -> Outcome {
-        // librdmacm frees its record of the group even if the kernel refuses to leave it. Then an event that is still unread
-        // would lead it to freed memory. The kernel refuses once it has closed the id because the device went.
+        // librdmacm frees its record of the group even if the kernel refuses to leave it. Then an event that is still
+        // unread would lead it to freed memory. The kernel refuses once it has closed the id because the device went.
         if self.is_closed() {
             return Err(Errno::ENXIO);
         }
@@ -55,8 +55,8 @@ impl Id {
             Ok(()) => Ok(()),
             // There was no record.
             Err(Errno::EADDRNOTAVAIL) => Err(Errno::EADDRNOTAVAIL),
-            // The device went between the two calls, and the record is freed. The id's unread events go with it here, before
-            // any is read: this thread is the one that reads them.
+            // The device went between the two calls, and the record is freed. The id's unread events go with it here,
+            // before any is read: this thread is the one that reads them.
             Err(errno) => {
                 self.destroy()?;
                 Err(errno)
@@ -77,8 +77,8 @@ impl Id {
             self.groups.remove(at);
         }
         let mut addr = CAddr::new(addr);
-        // SAFETY: the id is alive and its channel open, its QP, if any, is held by it, and the address is read during the
-        // call. It does not wait for events of the group to be acked: every event was acked when it was read.
+        // SAFETY: the id is alive and its channel open, its QP, if any, is held by it, and the address is read during
+        // the call. It does not wait for events of the group to be acked: every event was acked when it was read.
         errno::of_rdma(unsafe { ffi::rdma_leave_multicast(self.as_ptr(), addr.as_mut_ptr()) })
     }
 

@@ -1,4 +1,4 @@
-//! One `rdma_cm_id`: who owns it, what it points at, and how it ends.
+//! One `rdma_cm_id`: its owner, its pointers, and its end.
 
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -71,7 +71,8 @@ impl Id {
 
     /// Writes the core's key into the id. A child has its listener's until then.
     pub(crate) fn set_key(&mut self, key: IdKey) {
-        // SAFETY: the id is alive, and nobody else uses it now. `context` is the application's field (rdma_create_id(3)).
+        // SAFETY: the id is alive, and nobody else uses it now. `context` is the application's field
+        // (rdma_create_id(3)).
         unsafe { (*self.raw.as_ptr()).context = as_context(key.to_bits()) };
     }
 
@@ -107,10 +108,11 @@ impl Id {
         // The kernel refuses to destroy a QP that is attached to a group.
         self.detach_groups();
         let qp = self.qp.take().ok_or(Errno::EINVAL)?;
-        // SAFETY: the id is alive and nobody else uses it now. This is what rdma_destroy_qp does to the id; from here on
-        // librdmacm cannot reach the QP, which may go at any time.
+        // SAFETY: the id is alive and nobody else uses it now. This is what rdma_destroy_qp does to the id; from here
+        // on librdmacm cannot reach the QP, which may go at any time.
         unsafe { (*self.raw.as_ptr()).qp = ptr::null_mut() };
-        // Only an owner (the handle, a memory window) makes another: if there is none beside this one, there will be none.
+        // Only an owner (the handle, a memory window) makes another: if there is none beside this one, there will be
+        // none.
         if Arc::strong_count(&qp) > 1 {
             qp.stop();
         }
@@ -126,8 +128,8 @@ impl Id {
         channel: &Arc<RawChannel>,
     ) -> Result<(), Errno> {
         self.idle()?;
-        // SAFETY: the id is alive, on this channel, and has a device (calls.rs). Destroying and migrating it, and the calls
-        // that write its addresses, come after `idle`; `drop` leaves it to the thread.
+        // SAFETY: the id is alive, on this channel, and has a device (calls.rs). Destroying and migrating it, and the
+        // calls that write its addresses, come after `idle`; `drop` leaves it to the thread.
         let query = unsafe { Query::start(self.raw, key, timeout_ms, Arc::clone(bell), Arc::clone(channel)) }?;
         self.query = Some(query);
         Ok(())
@@ -196,8 +198,8 @@ impl Id {
         self.leave_all();
         // No QP is the usual case.
         let _ = self.detach_qp();
-        // SAFETY: the id is alive, and after a success nobody uses it again: `ended` says so, and its owner drops it. Its
-        // channel is open. It does not wait: every event of the id was acked when it was read.
+        // SAFETY: the id is alive, and after a success nobody uses it again: `ended` says so, and its owner drops it.
+        // Its channel is open. It does not wait: every event of the id was acked when it was read.
         errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })?;
         self.ended = true;
         Ok(())

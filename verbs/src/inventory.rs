@@ -9,7 +9,7 @@ use crate::data::Context;
 use crate::errno;
 use crate::ffi::{self, c_int, ibv_device_attr};
 
-/// What a device says of itself (ibv_query_device(3)).
+/// The properties of a device (ibv_query_device(3)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
@@ -37,11 +37,11 @@ pub struct DeviceInfo {
 
 /// The devices that librdmacm can use now (rdma_get_devices(3)).
 ///
-/// librdmacm opens every device of the machine for this and keeps it open for the life of the process: an rxe device can't
-/// be deleted until then. One that it cannot open, for want of a descriptor for example, is missing from the list, and
-/// librdmacm never uses it again: later lookups that lead to it end in ADDR_ERROR with status −1. A device that has been
-/// removed is closed by this once no id, PD, CQ or QP of it is left. A program that uses only the devices of its ids does not
-/// need to call this.
+/// librdmacm opens every device of the machine for this and keeps it open for the life of the process: an rxe device
+/// can't be deleted until then. One that it cannot open, for want of a descriptor for example, is missing from the
+/// list, and librdmacm never uses it again: later lookups that lead to it end in ADDR_ERROR with status −1. A device
+/// that has been removed is closed by this once no id, PD, CQ or QP of it is left. A program that uses only the
+/// devices of its ids does not need to call this.
 ///
 /// # Errors
 /// `ENODEV` if there is none, and otherwise as [`Verbs::open`](crate::Verbs::open); what ibv_query_device(3) answers.

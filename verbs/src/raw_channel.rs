@@ -1,4 +1,4 @@
-//! `rdma_event_channel`, which is open as long as somebody holds it.
+//! `rdma_event_channel`, open as long as a reference to it exists.
 
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
@@ -44,8 +44,8 @@ impl RawChannel {
 impl Drop for RawChannel {
     fn drop(&mut self) {
         // SAFETY: made by rdma_create_event_channel and destroyed only here. `Verbs` and `Handle` drop their ids before
-        // their channels and close no channel that has ids, an anchor and a call that is under way hold its channel; so no
-        // rdma_cm_id points at it any more.
+        // their channels and close no channel that has ids, an anchor and a call that is under way hold its channel;
+        // so no rdma_cm_id points at it any more.
         unsafe { ffi::rdma_destroy_event_channel(self.0.as_ptr()) };
     }
 }

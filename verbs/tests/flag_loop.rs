@@ -1,5 +1,5 @@
-//! Copies out of memory that another thread writes to, as the device does. It says something only when it is compiled with
-//! optimisation: `cargo test --release --package cmid-verbs --test flag_loop`.
+//! Copies out of memory that another thread writes to, as the device does. It says something only when it is compiled
+//! with optimisation: `cargo test --release --package cmid-verbs --test flag_loop`.
 
 #![expect(unsafe_code, reason = "it shares memory as a device does")]
 use std::cell::UnsafeCell;
@@ -34,7 +34,8 @@ impl Memory {
         if offset.checked_add(into.len()).is_none_or(|end| end > LEN) {
             return Err(());
         }
-        // SAFETY: the range is inside the memory, which is alive; `into` is elsewhere. Others access it by atomics of the same size.
+        // SAFETY: the range is inside the memory, which is alive; `into` is elsewhere. Others access it by atomics of
+        // the same size.
         unsafe { words::load(self.0.get().cast::<u8>().add(offset), into) };
         Ok(())
     }

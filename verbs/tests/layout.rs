@@ -99,7 +99,8 @@ fn anonymous() -> Vec<(String, i64)> {
     .into()
 }
 
-/// Structures that the bindings have by hand, not from the headers: size, and where the fields are that this crate uses.
+/// Structures that the bindings have by hand, not from the headers: size, and where the fields are that this crate
+/// uses.
 fn handwritten() -> Vec<(String, i64)> {
     use rdma_sys::{ibv_ah_attr, ibv_gid, ibv_global_route, ibv_send_wr, rdma_cm_event, rdma_ud_param, ud_t};
 

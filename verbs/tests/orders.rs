@@ -1,7 +1,7 @@
 //! What two threads can see of each other through the ring of a work queue: all of it, by loom.
 //!
-//! The device, which hands a token from who posts to who polls, is a number that is released and acquired: a provider has
-//! barriers on both sides, as the data needs them.
+//! The device, which hands a token from who posts to who polls, is a number that is released and acquired: a provider
+//! has barriers on both sides, as the data needs them.
 #![expect(dead_code, reason = "a module of the library, of which this is a part")]
 
 use loom::sync::atomic::AtomicU64 as Line;

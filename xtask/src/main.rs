@@ -68,7 +68,8 @@ enum Task {
     Record,
     /// Inject faults on a real kernel, in the VM, and check events, results, hangs and leaks
     Faults(faults::Arguments),
-    /// Count the core's instructions, measure memory and time, and write docs/generated/performance.md; valgrind is installed if missing
+    /// Count the core's instructions, measure memory and time, and write docs/generated/performance.md; valgrind is
+    /// installed if missing
     Bench(bench::Arguments),
     /// Search for an input that breaks an invariant, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),

@@ -1,4 +1,4 @@
-//! Where a lane is, and how that is told.
+//! The address of a lane, and its message.
 
 use cmid_datapath::{Mr, Remote};
 
@@ -11,7 +11,7 @@ pub(crate) struct LaneAddr {
 }
 
 impl LaneAddr {
-    /// Bytes of the message that tells of it.
+    /// The size of the message in bytes.
     pub(crate) const LEN: usize = 16;
 
     pub(crate) fn of(lane: &impl Mr) -> Self {

@@ -1,9 +1,11 @@
-//! Fencing, as consensus systems over RDMA do it: a replica takes the right to write away from a leader that was deposed.
+//! Fencing, as consensus systems over RDMA do it: a replica takes the right to write away from a leader that was
+//! deposed.
 //!
 //! A replica has a region of memory, a *lane* of its log, for each candidate for leadership. Whoever leads replicates
 //! by RDMA write, past the replica's processor. So that a leader that was deposed, and may not know it, writes nothing
-//! more, the replica re-registers its lane without remote write. From then on the device refuses that candidate's writes,
-//! and nobody else's. If the device or the library fails at that, the candidate is to be taken for *not fenced*.
+//! more, the replica re-registers its lane without remote write. From then on the device refuses that candidate's
+//! writes, and nobody else's. If the device or the library fails at that, the candidate is to be taken for *not
+//! fenced*.
 //!
 //! The replica and both candidates are threads of this program; on a real device what they write goes through it.
 #![forbid(unsafe_code)]
@@ -25,7 +27,7 @@ use cmid_proto::memory;
 /// A replica fences a deposed leader by re-registering its memory without remote write.
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// On which device. On the simulator, `--way` also says what that can do.
+    /// The device. On the simulator, `--way` also selects its capabilities.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     device: DeviceName,
     /// How the replica is to get there; it is an error if it gets there in the other way.

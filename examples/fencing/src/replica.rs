@@ -1,4 +1,4 @@
-//! The replica: it accepts candidates, tells each where its lane is, and deposes.
+//! The replica: it accepts candidates, sends each the address of its lane, and deposes leaders.
 
 use std::net::SocketAddr;
 
@@ -64,10 +64,10 @@ impl<D: DataPath> Replica<D> {
     /// Takes the right to write from a candidate: what comes to the device after this has returned `Ok` is refused.
     ///
     /// # Errors
-    /// The candidate is **not fenced**, as far as anyone knows: after any failure its old key may still be good for writing. It
-    /// surely is if the fallback fails at its last step, `ibv_dereg_mr` of the old registration
-    /// ([`Step::DeregisterOld`](cmid_proto::memory::Step::DeregisterOld)): that stays as it was. A replica must not follow
-    /// another leader then, unless it ends the connection of this one and destroys its QP.
+    /// The candidate is **not fenced**, as far as anyone knows: after any failure its old key may still be good for
+    /// writing. It surely is if the fallback fails at its last step, `ibv_dereg_mr` of the old registration
+    /// ([`Step::DeregisterOld`](cmid_proto::memory::Step::DeregisterOld)): that stays as it was. A replica must not
+    /// follow another leader then, unless it ends the connection of this one and destroys its QP.
     ///
     /// Also if the right was taken, but not in the `expected` way.
     pub(crate) fn depose(&mut self, name: char, expected: Way) -> Result<()> {

@@ -27,7 +27,7 @@ pub(crate) fn run<D: DataPath>(device: impl Fn() -> Result<D>, address: SocketAd
 
     replica.depose('A', way)?;
 
-    // A has not heard of it.
+    // A has not received a message about it.
     let refused = a.replicate("x = 3; ")?;
     ensure!(refused == WcStatus::REM_ACCESS_ERR, "A was deposed, and its write ended with {refused}");
     ensure!(b.replicate("y = 2; ")? == WcStatus::SUCCESS, "B leads and cannot write");

@@ -105,7 +105,7 @@ impl<D: DataPath> Agent<D> {
                 drive.connect(id, PARAM, &[], drive.within(PATIENCE))?;
                 self.log.note(drive, id, "connects");
             }
-            // One connection at a time: whoever else comes is turned down.
+            // One connection at a time: other requests are rejected.
             CmEvent::ConnectRequest if self.id.is_some() => {
                 // It fails if they have gone, which is as well.
                 let _ = drive.reject(id, &[]);
@@ -123,7 +123,7 @@ impl<D: DataPath> Agent<D> {
                 }
             }
             CmEvent::Disconnected => self.end(drive, id)?,
-            // It tells of a change on the way, not of the connection.
+            // A change of the path, not of the connection.
             CmEvent::AddrChange | CmEvent::TimewaitExit => {}
             CmEvent::AddrError
             | CmEvent::RouteError
@@ -143,7 +143,8 @@ impl<D: DataPath> Agent<D> {
         Ok(())
     }
 
-    /// The CQ's descriptor is readable. [`Progress::Finished`]: it has asked something of the drive, which wants a turn.
+    /// The CQ's descriptor is readable. [`Progress::Finished`]: it has asked something of the drive, which wants a
+    /// turn.
     pub(crate) fn run<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<Progress> {
         let (Some(session), Some(id)) = (&mut self.session, self.id) else { return Ok(Progress::Going) };
         let progress = session.run()?;

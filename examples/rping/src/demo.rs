@@ -1,4 +1,4 @@
-//! The demo: everything on the simulated fabric, told as it happens.
+//! The demo: a client and a server on the simulated fabric, with each step printed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -51,8 +51,8 @@ fn both(
     let server = thread::Builder::new()
         .name("server".into())
         .spawn(move || ping(driver, server_trace, server_device, address, server_plan, server_voice, &listens))?;
-    // The listener must be there before the first request: over a fabric without loss there is one try. If there is none
-    // the server says why.
+    // The listener must be there before the first request: over a fabric without loss there is one try. If there is
+    // none the server says why.
     let client = match listening.recv() {
         Ok(()) => {
             let plan = Plan { server: false, ..client };

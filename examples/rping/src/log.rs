@@ -1,4 +1,4 @@
-//! Telling what happens, for the demo: who did what, and in which state the id then is.
+//! Prints the steps of the demo: the actor, the action, and the state of the id after it.
 
 use cmid_proto::{Core, Device, Drive, Event, IdKey};
 

@@ -1,7 +1,7 @@
 //! rdma-core's rping on cmid: `rping -s -a ADDRESS`, `rping -c -a ADDRESS -C 100 -S 4096 -V`.
 //!
-//! The client tells the server where its source buffer is; the server reads it and sends; the client tells where its sink
-//! buffer is; the server writes the data there and sends. It talks to rdma-core's own rping.
+//! The client tells the server where its source buffer is; the server reads it and sends; the client tells where its
+//! sink buffer is; the server writes the data there and sends. It talks to rdma-core's own rping.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
         (None, DeviceName::Sim) => demo::ping_on_sim(&args, trace.clone()),
         (None, DeviceName::Verbs) => on_verbs(&args, trace.clone()),
     };
-    // Pings go on without their trace; but it was asked for.
+    // The pings succeed without a trace, but the user requested one.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
     match (result, traced) {
         (Err(error), Err(lost)) => bail!("{error:#}; and {lost:#}"),

@@ -1,4 +1,4 @@
-//! What rping's two sides tell each other: where to read from, where to write to.
+//! The messages of rping: the buffers to read from and to write to.
 
 use cmid_datapath::Remote;
 

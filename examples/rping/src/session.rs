@@ -151,7 +151,7 @@ impl<D: DataPath> Session<D> {
         Ok(Progress::Going)
     }
 
-    /// Server: the client told where to read or write.
+    /// Server: the client has sent the buffer to read or write.
     fn received(&mut self, message: Message) -> Result<Progress> {
         let len = message.len as usize;
         ensure!(

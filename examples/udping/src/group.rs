@@ -1,4 +1,4 @@
-//! A multicast group: those who receive, and one who sends.
+//! A multicast group: several receivers and one sender.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::Sender;

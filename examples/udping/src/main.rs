@@ -1,7 +1,7 @@
 //! Datagrams and multicast messages between two processes, on each driver of cmid.
 //!
-//! `udping serve` echoes datagrams and `udping ping` sends them; `udping receive` and `udping send` join a multicast group.
-//! The group's messages are those of rdma-core's `mckey`, in both directions: any bytes, counted.
+//! `udping serve` echoes datagrams and `udping ping` sends them; `udping receive` and `udping send` join a multicast
+//! group. The group's messages are those of rdma-core's `mckey`, in both directions: any bytes, counted.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
         Role::Demo => demo(driver, trace.as_ref()),
         Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(driver, trace.as_ref(), role),
     };
-    // Datagrams go on without their trace; but it was asked for.
+    // The datagrams succeed without a trace, but the user requested one.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
     let mut code = ExitCode::SUCCESS;
     for error in [result, traced].into_iter().filter_map(Result::err) {
@@ -117,7 +117,7 @@ fn on_hardware(_: DriverName, _: Option<&Arc<Files>>, _: Role) -> Result<()> {
     anyhow::bail!("this udping was built without the feature `verbs`; `udping demo` runs on the simulator")
 }
 
-/// Plays a role, recorded if that is wanted. The one that waits for the other says when it is `ready`.
+/// Runs a role, recorded if requested. The waiting role reports when it is `ready`.
 fn on<D: DataPath>(
     driver: DriverName,
     trace: Option<&Arc<Files>>,
@@ -164,7 +164,7 @@ fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
         let device: SimDevice = host.device();
         let files = trace.cloned();
         let waiting = std::thread::spawn(move || on(driver, files.as_ref(), waits, device, &ready));
-        // If it never is, it says why.
+        // If it never is, it returns the error.
         let looked_up =
             if is_ready.recv().is_ok() { on(driver, trace, looks_up, host.device(), &channel().0) } else { Ok(()) };
         let waited = waiting.join().map_err(|_| anyhow::anyhow!("a side panicked")).context("the demo")?;

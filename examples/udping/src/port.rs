@@ -64,7 +64,7 @@ impl<D: DataPath> Port<D> {
         self.pd.create_ah(path)
     }
 
-    /// Back to who sent what lies in a slot.
+    /// Sends to the sender of the datagram in a slot.
     pub(crate) fn way_back(&self, arrived: Arrived) -> Result<D::Ah, Errno> {
         let completion = self.last.get(arrived.slot).ok_or(Errno::EINVAL)?;
         self.pd.create_ah_from(completion, &self.mr, slot(arrived.slot, self.size).start)

@@ -46,7 +46,8 @@ pub(crate) fn patient() -> Options<'static> {
 /// The next number of a QP that is none; two connections of a host may not have the same.
 static QP_NUM: AtomicU32 = AtomicU32::new(9);
 
-/// A client that has asked for a connection and will not confirm it: it has no QP, so nobody does it for it.
+/// A client that has requested a connection and will not confirm it: it has no QP, so librdmacm does not confirm it
+/// either.
 #[derive(Debug)]
 pub(crate) struct Silent {
     driver: Blocking<SimDevice>,
@@ -80,7 +81,7 @@ impl Silent {
     }
 }
 
-/// A request whose peer is silent.
+/// A request of a peer that does not answer.
 pub(crate) fn incoming(host: &Host) -> (Silent, Incoming<SimDevice>) {
     let mut listener = Listener::bind(host.device(), server()).unwrap();
     let client = Silent::connecting(host);

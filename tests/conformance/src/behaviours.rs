@@ -4,8 +4,8 @@
 /// An observed behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Its number. Missing numbers were merged into their neighbours. Behaviours from 80 on are about memory. Behaviours from 84
-    /// on are the table lines and rules found about PDs, MRs and `ibv_rereg_mr`, in their order.
+    /// Its number. Missing numbers were merged into their neighbours. Behaviours from 80 on are about memory.
+    /// Behaviours from 84 on are the table lines and rules found about PDs, MRs and `ibv_rereg_mr`, in their order.
     pub number: u8,
     /// Its subject, in a line.
     pub about: &'static str,

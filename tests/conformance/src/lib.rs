@@ -1,8 +1,8 @@
 //! One conformance suite for every driver, on the simulator and on a real kernel.
 //!
 //! [`BEHAVIOURS`] lists the observed behaviour of librdmacm and the kernel, one by one. A [`Scenario`] performs the
-//! steps of a behaviour, or of a part of one, with two drivers. It compares event types, statuses, private data lengths,
-//! parameters, return values of calls and the state of QPs. Drivers, devices and the network are those of
+//! steps of a behaviour, or of a part of one, with two drivers. It compares event types, statuses, private data
+//! lengths, parameters, return values of calls and the state of QPs. Drivers, devices and the network are those of
 //! [`cmid_harness`]: a [`Driver`] is a driver on a device, an [`Env`] makes drivers. [`FailingEnv`] is the
 //! environment of this suite alone: a device call fails in it.
 //!

@@ -147,8 +147,8 @@ impl Scene {
         // SAFETY: zeros are a value of it: integers and a null pointer.
         let mut param: rdma_conn_param = unsafe { mem::zeroed() };
         (param.private_data, param.private_data_len) = (HELLO.as_ptr().cast(), HELLO.len() as u8);
-        // SAFETY: the ids and their channels are alive. Addresses, parameters and private data are read during the calls. The
-        // client has a device when its address is resolved. The request is not acked yet.
+        // SAFETY: the ids and their channels are alive. Addresses, parameters and private data are read during the
+        // calls. The client has a device when its address is resolved. The request is not acked yet.
         unsafe {
             check("rdma_bind_addr", rdma_bind_addr(listener, (&raw mut dst).cast()));
             check("rdma_listen", rdma_listen(listener, 1));

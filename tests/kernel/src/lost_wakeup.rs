@@ -4,8 +4,8 @@
 //! events do. So a thread that already waits there, in `epoll_wait` or `poll`, continues to sleep, while a fresh
 //! `poll` finds the descriptor readable. Therefore the new channel must be drained after a migration.
 //!
-//! Run it by `cargo xtask softroce -- target/release/kernel-lost-wakeup`. It needs a device with the addresses 10.99.0.1
-//! and 10.99.0.2. It ends with status 1 if the kernel behaves otherwise (then the kernel has been fixed).
+//! Run it by `cargo xtask softroce -- target/release/kernel-lost-wakeup`. It needs a device with the addresses
+//! 10.99.0.1 and 10.99.0.2. It ends with status 1 if the kernel behaves otherwise (then the kernel has been fixed).
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 

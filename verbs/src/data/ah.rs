@@ -16,14 +16,14 @@ pub const GRH_LEN: usize = 40;
 
 const _: () = assert!(size_of::<ibv_grh>() == GRH_LEN);
 
-/// A way to send datagrams (ibv_create_ah(3)), made by [`Pd::create_ah`] or [`Pd::create_ah_from`]; dropping it destroys
-/// it.
+/// A way to send datagrams (ibv_create_ah(3)), made by [`Pd::create_ah`] or [`Pd::create_ah_from`]; dropping it
+/// destroys it.
 ///
-/// Keep it until the sends to it have completed. Dropping it sooner endangers no memory: what a device's library needs of
-/// it is copied while posting. But some devices look it up by its number when they come to send, soft-RoCE for one,
-/// and then a send that is still queued fails, or goes where the next handle with that number leads. The calls that post
-/// do not count their handles, because that would cost every datagram two atomic operations; share one as `Arc<Ah>`
-/// where it is not clear who is last.
+/// Keep it until the sends to it have completed. Dropping it sooner endangers no memory: what a device's library
+/// needs of it is copied while posting. But some devices look it up by its number when they come to send, soft-RoCE
+/// for one, and then a send that is still queued fails, or goes where the next handle with that number leads. The
+/// calls that post do not count their handles, because that would cost every datagram two atomic operations; share
+/// one as `Arc<Ah>` where it is not clear who is last.
 pub struct Ah {
     raw: NonNull<ibv_ah>,
     // Dropped after the handle.
@@ -42,17 +42,17 @@ pub struct To<'a> {
     pub ah: &'a Ah,
     /// The QP there ([`Completion::src_qp`] to answer, [`cmid_proto::Datagram::qp_num`] of a lookup or a group).
     pub qp_num: u32,
-    /// The key that it wants to see. If its top bit is set, the sending QP's own is sent.
+    /// The Q_Key that it requires. If its top bit is set, the sending QP's own is sent.
     pub qkey: u32,
 }
 
 impl Pd {
-    /// An address handle for a path that an event told ([`cmid_proto::Datagram::path`]), or one that the application has
-    /// made up (ibv_create_ah(3)).
+    /// An address handle for a path that an event told ([`cmid_proto::Datagram::path`]), or one that the application
+    /// has made up (ibv_create_ah(3)).
     ///
     /// # Errors
-    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; also after
-    /// [`Pd::dealloc`]; `ENOMEM`; `EIO` once the device is gone; else what the provider leaves.
+    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; also
+    /// after [`Pd::dealloc`]; `ENOMEM`; `EIO` once the device is gone; else what the provider leaves.
     pub fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
         let mut attr = path_to_c(path);
         let pd = self.enter().map_err(|refused| refused.errno())?;
@@ -61,25 +61,25 @@ impl Pd {
         own(pd, raw)
     }
 
-    /// An address handle for the way back to whoever sent a datagram (ibv_create_ah_from_wc(3)). `completion` is the
+    /// An address handle of the sender of a datagram (ibv_create_ah_from_wc(3)). `completion` is the
     /// receive's, and `mr` has the datagram, with its [`GRH_LEN`] bytes in front, at `offset`.
     ///
-    /// It looks through the GIDs of a port for the address that the datagram was sent to, which takes some system calls:
-    /// keep the handle for the next answer. The port is that of the id on which the PD was made.
+    /// It looks through the GIDs of a port for the address that the datagram was sent to, which takes some system
+    /// calls: keep the handle for the next answer. The port is that of the id on which the PD was made.
     ///
     /// # Errors
-    /// `EINVAL` if the header is not all inside the memory, if no GID of the port is the destination's, and for a datagram
-    /// that was sent to a multicast group: there the path of MULTICAST_JOIN leads back, with the sender's GID for the
-    /// group's (over IPv4 its address is at byte 32 of the header). `EPROTONOSUPPORT` if there is no such header; else
-    /// as [`Pd::create_ah`].
+    /// `EINVAL` if the header is not all inside the memory, if no GID of the port is the destination's, and for a
+    /// datagram that was sent to a multicast group: there the path of MULTICAST_JOIN leads back, with the sender's
+    /// GID for the group's (over IPv4 its address is at byte 32 of the header). `EPROTONOSUPPORT` if there is no such
+    /// header; else as [`Pd::create_ah`].
     pub fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
         let mut grh = Grh([0; GRH_LEN]);
         mr.read(offset, &mut grh.0)?;
         let mut completion = *completion;
         let pd = self.enter().map_err(|refused| refused.errno())?;
-        // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc and a Grh has the size and
-        // the alignment of an ibv_grh (asserted in completion.rs and below), all of whose bit patterns are values. Both
-        // are read during the call.
+        // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc and a Grh has the size
+        // and the alignment of an ibv_grh (asserted in completion.rs and below), all of whose bit patterns are
+        // values. Both are read during the call.
         let raw = unsafe {
             ffi::ibv_create_ah_from_wc(
                 pd.as_ptr(),
@@ -118,8 +118,8 @@ impl Ah {
 
 impl Drop for Ah {
     fn drop(&mut self) {
-        // SAFETY: made by ibv_create_ah and destroyed only here; its PD is still open. No call that posts to it is under
-        // way: such a call borrows it. If the kernel refuses, it is leaked.
+        // SAFETY: made by ibv_create_ah and destroyed only here; its PD is still open. No call that posts to it is
+        // under way: such a call borrows it. If the kernel refuses, it is leaked.
         let _ = unsafe { ffi::ibv_destroy_ah(self.raw.as_ptr()) };
     }
 }

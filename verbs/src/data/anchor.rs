@@ -22,8 +22,8 @@ impl Home {
 }
 
 /// An `rdma_cm_id` that is bound to an address of a device, which makes librdmacm count it for that device
-/// (rdma_bind_addr(3)). It takes a port of the space `RDMA_PS_IB`, where it is in nobody's way who uses TCP or UDP, and no
-/// descriptor. Dropping it destroys the id; any thread may do that.
+/// (rdma_bind_addr(3)). It takes a port of the space `RDMA_PS_IB`, where it is in nobody's way who uses TCP or UDP,
+/// and no descriptor. Dropping it destroys the id; any thread may do that.
 pub(crate) struct Anchor {
     raw: NonNull<rdma_cm_id>,
     // Dropped after the id.
@@ -36,8 +36,8 @@ unsafe impl Send for Anchor {}
 unsafe impl Sync for Anchor {}
 
 impl Anchor {
-    /// An anchor at the device that has this context, by the first of these addresses that is the device's: `own`, which
-    /// is that of the id that is bound to the device, and those that the device's port has as GIDs.
+    /// An anchor at the device that has this context, by the first of these addresses that is the device's: `own`,
+    /// which is that of the id that is bound to the device, and those that the device's port has as GIDs.
     ///
     /// # Errors
     /// What rdma_create_id(3) leaves; what rdma_bind_addr(3) leaves for `own` if no other address does; `EADDRNOTAVAIL`
@@ -79,8 +79,8 @@ impl Anchor {
 
 impl Drop for Anchor {
     fn drop(&mut self) {
-        // SAFETY: made by rdma_create_id and destroyed only here; its channel is open. It does not wait: no event of it was
-        // ever read. On failure (no known case) it is leaked, and the context stays open.
+        // SAFETY: made by rdma_create_id and destroyed only here; its channel is open. It does not wait: no event of
+        // it was ever read. On failure (no known case) it is leaked, and the context stays open.
         let _ = unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) };
     }
 }

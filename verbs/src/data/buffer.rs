@@ -8,8 +8,8 @@ use cmid_proto::memory;
 
 /// Memory that a device may reach once it is registered: a `Vec`, or memory that came from somewhere else.
 ///
-/// While it is one of these, nobody has a reference into it, and it hands none out: what a device may write to at any time
-/// cannot be behind one. Dropping it frees the memory.
+/// While it is one of these, nobody has a reference into it, and it hands none out: what a device may write to at any
+/// time cannot be behind one. Dropping it frees the memory.
 ///
 /// ```compile_fail,E0608
 /// # use cmid_verbs::Buffer;
@@ -87,14 +87,14 @@ impl Buffer {
         Buffer { start, len, writable: true, owner: Owner::Other { _owner: owner } }
     }
 
-    /// As [`Buffer::from_raw`], but of memory that is only to be read: it cannot be registered with a right to write, nor
-    /// given one later, and [`Mr::write`](crate::Mr::write) refuses (all with `EACCES`).
+    /// As [`Buffer::from_raw`], but of memory that is only to be read: it cannot be registered with a right to write,
+    /// nor given one later, and [`Mr::write`](crate::Mr::write) refuses (all with `EACCES`).
     ///
     /// # Safety
     /// If it is registered with success, then from there until `owner` is dropped:
     /// - all `len` bytes from `start` are mapped, initialised and readable;
-    /// - nothing in this program writes to them, neither through a reference, a pointer nor another `Buffer`; reading them
-    ///   is fine;
+    /// - nothing in this program writes to them, neither through a reference, a pointer nor another `Buffer`; reading
+    ///   them is fine;
     /// - nobody frees them or maps something else there.
     #[must_use]
     pub unsafe fn from_raw_read_only(start: NonNull<u8>, len: usize, owner: Box<dyn Send>) -> Self {
@@ -109,8 +109,8 @@ impl Buffer {
         match self.owner {
             Owner::Vec { capacity } => {
                 let this = ManuallyDrop::new(self);
-                // SAFETY: the parts of the Vec that was taken apart, put together once: `this` is never dropped. A device
-                // may have written to it, and any byte is a u8.
+                // SAFETY: the parts of the Vec that was taken apart, put together once: `this` is never dropped. A
+                // device may have written to it, and any byte is a u8.
                 Ok(unsafe { Vec::from_raw_parts(this.start.as_ptr(), this.len, capacity) })
             }
             Owner::Other { .. } => Err(self),

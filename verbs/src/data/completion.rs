@@ -1,4 +1,4 @@
-//! What a completion queue tells.
+//! Completions.
 
 use core::mem::offset_of;
 

@@ -16,8 +16,8 @@ use crate::lock::lock;
 /// A reference to one of librdmacm's device contexts.
 ///
 /// librdmacm opens one `ibv_context` per device, puts it into every id that is bound to the device, and closes it when
-/// the device is gone and nothing counts on it. Ids count, PDs and QPs do not. So the data path has an id of its own for
-/// each device that it uses.
+/// the device is gone and nothing counts on it. Ids count, PDs and QPs do not. So the data path has an id of its own
+/// for each device that it uses.
 pub(crate) struct Context {
     verbs: NonNull<ibv_context>,
     /// Whether a DEVICE_REMOVAL was read.
@@ -36,7 +36,8 @@ enum Count {
 /// One count that rdma_get_devices(3) has added to a device.
 struct Listed(NonNull<ibv_context>);
 
-/// The contexts that the data path has opened, so that all of a device's objects share one, and hear of its removal.
+/// The contexts that the data path has opened, so that all objects of a device share one, and are marked at its
+/// removal.
 #[derive(Clone)]
 pub(crate) struct Contexts {
     owner: Arc<Home>,
@@ -86,8 +87,8 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Counts on the context that a living id has in its `verbs` field.
     ///
-    /// Where no address leads to the device (an id on the loopback address, or whose address has gone from a device without
-    /// another), rdma_get_devices(3) has to do, which opens all devices.
+    /// Where no address leads to the device (an id on the loopback address, or whose address has gone from a device
+    /// without another), rdma_get_devices(3) has to do, which opens all devices.
     ///
     /// # Errors
     /// `ENODEV` if the device has gone meanwhile, `ENOMEM`.
@@ -123,8 +124,8 @@ impl Context {
             // SAFETY: `entry` was not the last one.
             entry = unsafe { entry.add(1) };
         }
-        // SAFETY: librdmacm allocated the array with malloc, to be freed by rdma_free_devices with free. The counts that
-        // function would take off are taken off one by one.
+        // SAFETY: librdmacm allocated the array with malloc, to be freed by rdma_free_devices with free. The counts
+        // that function would take off are taken off one by one.
         unsafe { ffi::free(list.cast()) };
         Ok(all)
     }
@@ -164,8 +165,8 @@ fn release(device: NonNull<ibv_context>) {
     if list.is_null() {
         return; // A device that stays open is better than an abort.
     }
-    // SAFETY: the list has room for two entries, is null-terminated, and comes from malloc, as rdma_free_devices expects,
-    // which frees it. The count that it takes off is one that rdma_get_devices added for us.
+    // SAFETY: the list has room for two entries, is null-terminated, and comes from malloc, as rdma_free_devices
+    // expects, which frees it. The count that it takes off is one that rdma_get_devices added for us.
     unsafe {
         list.write(device.as_ptr());
         list.add(1).write(ptr::null_mut());

@@ -39,8 +39,8 @@ pub(crate) struct CqInner {
 /// The `ibv_comp_channel` of one CQ.
 struct CompChannel(NonNull<ibv_comp_channel>);
 
-// SAFETY: libibverbs is thread-safe: a CQ may be polled, armed and acked by several threads at a time, and neither it nor
-// its channel is tied to a thread.
+// SAFETY: libibverbs is thread-safe: a CQ may be polled, armed and acked by several threads at a time, and neither it
+// nor its channel is tied to a thread.
 unsafe impl Send for CqInner {}
 // SAFETY: libibverbs is thread-safe: it locks a CQ itself. The seats are behind a lock and an atomic.
 unsafe impl Sync for CqInner {}
@@ -58,7 +58,8 @@ impl Cq {
         // which every device has.
         let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), 0) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
-        // SAFETY: the CQ is alive, and nobody writes the field after its creation. It is what the provider has made of the depth.
+        // SAFETY: the CQ is alive, and nobody writes the field after its creation. It is what the provider has made
+        // of the depth.
         let cq_slots = CqSlots::new(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
         let inner = Arc::new(CqInner { cq_slots, raw, poll, request_notification, channel, context });
         Ok(Cq { inner, slot_cache: SlotCache::default(), pending_notifications: PendingNotifications::default() })
@@ -68,15 +69,17 @@ impl Cq {
         &self.inner
     }
 
-    /// Takes completions off the queue, as many as there are and fit, and says how many (ibv_poll_cq(3)). From then on
-    /// their work requests are not in flight any more.
+    /// Takes completions off the queue, as many as are available and fit, and returns their number (ibv_poll_cq(3)).
+    /// From then on their work requests are not in flight any more.
     ///
-    /// Completions of a QP that has been destroyed are dropped. Some devices take them off the queue themselves. What they pinned
-    /// is no longer pinned when a call returns 0; it also deregisters each [`Mr`](crate::Mr) that was dropped and waited for that.
+    /// Completions of a QP that has been destroyed are dropped. Some devices take them off the queue themselves. What
+    /// they pinned is no longer pinned when a call returns 0; it also deregisters each [`Mr`](crate::Mr) that was
+    /// dropped and waited for that.
     ///
     /// # Errors
-    /// `EIO` if the provider fails, or has completed something that was not posted, for the second time, or after what was
-    /// posted later to the same queue. What came along is not lost: it is returned before, or by the next call.
+    /// `EIO` if the provider fails, or has completed something that was not posted, for the second time, or after
+    /// what was posted later to the same queue. What came along is not lost: it is returned before, or by the next
+    /// call.
     #[inline]
     pub fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
@@ -84,8 +87,8 @@ impl Cq {
             if self.slot_cache.take_doubt() {
                 return Err(Errno::EIO);
             }
-            // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc (asserted
-            // beside it), all of whose bit patterns are values of it. There is room for `room` of them.
+            // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc
+            // (asserted beside it), all of whose bit patterns are values of it. There is room for `room` of them.
             let polled = unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) };
             let polled = usize::try_from(polled).map_err(|_| Errno::EIO)?;
             let kept = self.slot_cache.retire(&self.inner.cq_slots, completions.get_mut(..polled).ok_or(Errno::EIO)?);
@@ -96,8 +99,8 @@ impl Cq {
         }
     }
 
-    /// How many completions it has room for, which the provider may have rounded up, and how many work requests the work queues
-    /// may have that report to it.
+    /// How many completions it has room for, which the provider may have rounded up, and how many work requests the
+    /// work queues may have that report to it.
     #[must_use]
     pub fn room(&self) -> CqRoom {
         self.inner.cq_slots.room()
@@ -110,7 +113,8 @@ impl Cq {
     /// What the provider answers.
     #[inline]
     pub fn arm(&self) -> Result<(), Errno> {
-        // SAFETY: the CQ is alive and the function is its provider's; 0 asks for any completion, not only solicited ones.
+        // SAFETY: the CQ is alive and the function is its provider's; 0 asks for any completion, not only solicited
+        // ones.
         errno::of_ibv(unsafe { (self.inner.request_notification)(self.inner.raw.as_ptr(), 0) })?;
         self.pending_notifications.armed();
         Ok(())
@@ -123,13 +127,13 @@ impl Cq {
         unsafe { BorrowedFd::borrow_raw(self.inner.channel.raw_fd()) }
     }
 
-    /// Takes notifications that are there, one at least if there is any, and says how many; never waits
+    /// Takes available notifications, at least one if there is any, and returns their number; never waits
     /// (ibv_get_cq_event(3)).
     ///
-    /// They are acked at once, so that destroying the CQ has nothing to wait for. It does not look again after as many as
-    /// [`Cq::arm`] was called for. One may so be left, where the CQ was armed again before the last one was taken, or
-    /// where a provider notifies more often than it was asked to: it keeps the descriptor readable, and the next call
-    /// takes it.
+    /// They are acked at once, so that destroying the CQ has nothing to wait for. It does not look again after as
+    /// many as [`Cq::arm`] was called for. One may so be left, where the CQ was armed again before the last one was
+    /// taken, or where a provider notifies more often than it was asked to: it keeps the descriptor readable, and the
+    /// next call takes it.
     ///
     /// # Errors
     /// What reading the channel fails with, `EIO` on a device that is gone; never `EAGAIN`.
@@ -145,8 +149,8 @@ impl Cq {
     fn take_notification(&self) -> Result<bool, Errno> {
         let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
         loop {
-            // SAFETY: the channel is open and the results have places. The CQ that it reports is this one, the only one on
-            // the channel.
+            // SAFETY: the channel is open and the results have places. The CQ that it reports is this one, the only
+            // one on the channel.
             let returned =
                 unsafe { ffi::ibv_get_cq_event(self.inner.channel.0.as_ptr(), &raw mut cq, &raw mut context) };
             match if returned == 0 { Ok(()) } else { Err(errno::last()) } {
@@ -183,9 +187,9 @@ impl Drop for Cq {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        // SAFETY: made by ibv_create_cq and destroyed only here; QPs hold their CQs, so none is left. It does not wait: all
-        // notifications were acked when they were taken. If the kernel refuses, it is leaked, and its channel with it
-        // (ibv_destroy_comp_channel then answers EBUSY).
+        // SAFETY: made by ibv_create_cq and destroyed only here; QPs hold their CQs, so none is left. It does not
+        // wait: all notifications were acked when they were taken. If the kernel refuses, it is leaked, and its
+        // channel with it (ibv_destroy_comp_channel then answers EBUSY).
         let _ = unsafe { ffi::ibv_destroy_cq(self.raw.as_ptr()) };
     }
 }

@@ -1,16 +1,16 @@
 //! Which work queues report to a completion queue, and taking their completions to account.
 //!
-//! Each queue that something was posted to has a seat: the upper half of the tokens that its work requests carry (flight.rs).
-//! Its lower 16 bits are an index, its upper ones say how often a seat was taken before, so that completions that a QP left
-//! behind are not taken for the next one's. A queue that nothing was posted to has a reservation: a share of the CQ's depth, and
-//! the right to a seat.
+//! Each queue that something was posted to has a seat: the upper half of the tokens that its work requests carry
+//! (flight.rs). Its lower 16 bits are an index, its upper ones say how often a seat was taken before, so that
+//! completions that a QP left behind are not taken for the next one's. A queue that nothing was posted to has a
+//! reservation: a share of the CQ's depth, and the right to a seat.
 //!
 //! # When a queue is gone
 //!
-//! A queue whose QP is destroyed may have left completions in the CQ. Until they are gone it keeps its seat, its share of the CQ's
-//! depth, and the memory that its work requests name. They are gone when `ibv_poll_cq` has returned 0 after the QP was destroyed,
-//! or when the handle of the CQ is dropped, after which nobody polls. A queue of which every completion has been polled has left
-//! none.
+//! A queue whose QP is destroyed may have left completions in the CQ. Until they are gone it keeps its seat, its
+//! share of the CQ's depth, and the memory that its work requests name. They are gone when `ibv_poll_cq` has returned
+//! 0 after the QP was destroyed, or when the handle of the CQ is dropped, after which nobody polls. A queue of which
+//! every completion has been polled has left none.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -30,7 +30,7 @@ const INDEX: u32 = (1 << INDEX_BITS) - 1;
 /// Who sits where at one CQ.
 pub(crate) struct CqSlots {
     plan: Mutex<Plan>,
-    /// Counts how often a queue was filled in or has left, so that who polls looks only then.
+    /// Counts the changes of the list of queues, so that the poller reads it only after a change.
     version: AtomicUsize,
 }
 
@@ -40,15 +40,15 @@ struct Plan {
     /// Those that have changed since the one who polls has looked, each once: so it costs him what has changed, and not
     /// what there is.
     changed: Vec<usize>,
-    /// Indices that were given and are free again. Others without a track are of queues that are about to get one, or are gone
-    /// and may have left completions.
+    /// Indices that were given and are free again. Others without a track are of queues that are about to get one, or
+    /// are gone and may have left completions.
     free: Vec<usize>,
     /// How many seats have been given.
     given: u16,
     /// How many queues have a reservation: there is an index for each.
     queues: u32,
     room: CqRoom,
-    /// Queues that may have left completions, and that the one who polls has not seen.
+    /// Destroyed queues that may have left completions, and that the poller has not processed.
     gone: Vec<Gone>,
     /// Nobody can poll any more.
     closed: bool,
@@ -61,7 +61,7 @@ struct Chair {
     changed: bool,
 }
 
-/// The copy of the one who polls; there is one for each CQ.
+/// The poller's copy; there is one for each CQ.
 #[derive(Default)]
 pub(crate) struct SlotCache {
     tracks: Vec<Option<Arc<WrRing>>>,
@@ -96,11 +96,12 @@ impl CqSlots {
         lock(&self.plan).room
     }
 
-    /// A share of the depth for so many queues, of so many work requests together, and for each of them the right to a seat.
+    /// A share of the depth for so many queues, of so many work requests together, and for each of them the right to
+    /// a seat.
     ///
     /// # Errors
-    /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if more queues had a reservation than there
-    /// are seats. Nothing is reserved then.
+    /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if more queues had a reservation than
+    /// there are seats. Nothing is reserved then.
     pub(crate) fn reserve(&self, queues: u32, capacity: u32) -> Result<(), Errno> {
         let mut plan = lock(&self.plan);
         plan.room.check(capacity).map_err(|_| Errno::EOVERFLOW)?;
@@ -154,7 +155,7 @@ impl CqSlots {
         }
     }
 
-    /// No completion of it is left, or nobody polls what is.
+    /// No completion of it is left, or the CQ is not polled any more.
     fn end(&self, gone: Gone) {
         lock(&self.plan).release(&gone);
         gone.end();
@@ -194,8 +195,8 @@ impl Plan {
 }
 
 impl SlotCache {
-    /// Takes completions to account, puts the users' numbers into them, and drops those that are of nobody any more: says
-    /// how many are left.
+    /// Takes completions to account, puts the users' numbers into them, and drops those that are of nobody any more:
+    /// says how many are left.
     #[inline]
     pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion]) -> usize {
         if self.version != cq_slots.version.load(Ordering::Acquire) {
@@ -223,7 +224,7 @@ impl SlotCache {
         core::mem::take(&mut self.doubt)
     }
 
-    /// The user's number; none if the completion is of nobody, or cannot be.
+    /// The user's number; `None` if the completion belongs to no queue or to no work request.
     #[inline]
     fn find(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
         match self.retired(token) {
@@ -266,8 +267,8 @@ impl SlotCache {
         self.version = cq_slots.version.load(Ordering::Relaxed);
     }
 
-    /// A poll has found the CQ empty: those are over that were gone before it. Says whether there are no others, of which
-    /// another poll would tell.
+    /// A poll has found the CQ empty: those are over that were gone before it. Says whether there are no others, of
+    /// which another poll would tell.
     #[inline]
     pub(crate) fn refresh(&mut self, cq_slots: &CqSlots) -> bool {
         (self.gone.is_empty() && self.going.is_empty()) || self.end_gone(cq_slots)

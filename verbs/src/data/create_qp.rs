@@ -12,7 +12,8 @@ use crate::ffi::{self, PostSend, c_int, ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_
 use crate::id::Id;
 
 impl QpInner {
-    /// `rdma_create_qp`, so that librdmacm moves the QP with the connection. The device of the id is the one of this context.
+    /// `rdma_create_qp`, so that librdmacm moves the QP with the connection. The device of the id is the one of this
+    /// context.
     pub(crate) fn create(
         verbs: NonNull<ibv_context>,
         id: &Id,
@@ -49,8 +50,8 @@ impl QpInner {
             qp_type: if datagram { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC },
             sq_sig_all: 0,
         };
-        // SAFETY: the id is alive, has a device (the context is its), and no QP; PD and CQs are of that device, alive, and
-        // outlive the QP, which holds them. Both CQs are given, so librdmacm makes none of its own.
+        // SAFETY: the id is alive, has a device (the context is its), and no QP; PD and CQs are of that device,
+        // alive, and outlive the QP, which holds them. Both CQs are given, so librdmacm makes none of its own.
         errno::of_rdma(unsafe { ffi::rdma_create_qp(id.as_ptr(), pd.as_ptr(), &raw mut attr) })?;
         // SAFETY: the id is alive; rdma_create_qp has just filled the field.
         let raw = NonNull::new(unsafe { (*id.as_ptr()).qp }).ok_or(Errno::EIO)?;
@@ -60,7 +61,8 @@ impl QpInner {
     }
 }
 
-/// Stands for the provider's function in the calls that a QP of the other kind has, so that none has to ask which it is.
+/// Stands for the provider's function in the calls that a QP of the other kind has, so that none has to ask which it
+/// is.
 ///
 /// # Safety
 /// Nothing is asked: it looks at none of its arguments. It has the type of the function that it stands for.

@@ -1,34 +1,37 @@
-//! What the QPs of a PD have in flight: which memory their work requests name that have been posted and whose completions have
-//! not been polled.
+//! What the QPs of a PD have in flight: which memory their work requests name that have been posted and whose
+//! completions have not been polled.
 //!
-//! Counting costs nothing where it must not. Posting is exclusive (`&mut Qp`) and polling is exclusive (`&mut Cq`), so each
-//! number has one writer, and is written by a plain store; no operation of a work request takes a lock or a
-//! read-modify-write instruction, but the first post to a queue: it makes the ring (work_queue.rs), and enlists it here.
+//! Counting costs nothing where it must not. Posting is exclusive (`&mut Qp`) and polling is exclusive (`&mut Cq`),
+//! so each number has one writer, and is written by a plain store; no operation of a work request takes a lock or a
+//! read-modify-write instruction, but the first post to a queue: it makes the ring (work_queue.rs), and enlists it
+//! here.
 //!
 //! # Which work request a completion is of
 //!
-//! Of a completion in error only `wr_id`, `status` and `qp_num` mean something (ibv_poll_cq(3)): the opcode, which would
-//! say whether it was a send or a receive, does not. So the device is not given the user's `wr_id`, but a token: in its
-//! upper half the seat that the queue has at its CQ, in the lower half how many were posted before. The user's is kept in
-//! the ring, and put back when the completion is polled. A token names one work request of one queue, whatever became of
-//! it, with any provider.
+//! Of a completion in error only `wr_id`, `status` and `qp_num` mean something (ibv_poll_cq(3)): the opcode, which
+//! would say whether it was a send or a receive, does not. So the device is not given the user's `wr_id`, but a
+//! token: in its upper half the seat that the queue has at its CQ, in the lower half how many were posted before. The
+//! user's is kept in the ring, and put back when the completion is polled. A token names one work request of one
+//! queue, whatever became of it, with any provider.
 //!
 //! # Why memory safety rests on this
 //!
-//! `ibv_dereg_mr` and `ibv_rereg_mr` withdraw the memory from the device, but not from the provider: `ibv_poll_cq` of mlx5 and
-//! hns copies data of up to 64 bytes that was received or read from the completion to the address in the work request, and checks
-//! no key (`mlx5_copy_to_recv_wqe`, `mlx5_copy_to_send_wqe`, `hns_roce_poll_one`). So the memory that a work request names must
-//! not be given back before its completion is gone. That holds, because
+//! `ibv_dereg_mr` and `ibv_rereg_mr` withdraw the memory from the device, but not from the provider: `ibv_poll_cq` of
+//! mlx5 and hns copies data of up to 64 bytes that was received or read from the completion to the address in the
+//! work request, and checks no key (`mlx5_copy_to_recv_wqe`, `mlx5_copy_to_send_wqe`, `hns_roce_poll_one`). So the
+//! memory that a work request names must not be given back before its completion is gone. That holds, because
 //!
-//! - only an MR of the QP's PD can be posted (post.rs), so whoever gives back the memory of an MR looks at every queue that can
-//!   name it: [`InFlightSet::name`];
+//! - only an MR of the QP's PD can be posted (post.rs), so whoever gives back the memory of an MR looks at every
+//!   queue that can name it: [`InFlightSet::name`];
 //! - a queue is enlisted before the first work request is handed to its provider; one that is not names nothing;
-//! - to post takes `&Mr`, to re-register `&mut Mr`, to deregister the [`Mr`](crate::Mr) itself. So all posts that name it have
-//!   come back, and what they stored, and that their queues are enlisted, can be seen before anybody looks;
-//! - a work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same queue, as
-//!   the work requests of a queue complete in order; a removal of the device changes nothing;
-//! - a queue counts until its QP is destroyed and then all of its completions were polled, its CQ was seen empty, or can be
-//!   polled no more (seats.rs). Some providers remove the completions of a QP that is destroyed, others leave them in the CQ;
+//! - to post takes `&Mr`, to re-register `&mut Mr`, to deregister the [`Mr`](crate::Mr) itself. So all posts that
+//!   name it have come back, and what they stored, and that their queues are enlisted, can be seen before anybody
+//!   looks;
+//! - a work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same
+//!   queue, as the work requests of a queue complete in order; a removal of the device changes nothing;
+//! - a queue counts until its QP is destroyed and then all of its completions were polled, its CQ was seen empty, or
+//!   can be polled no more (seats.rs). Some providers remove the completions of a QP that is destroyed, others leave
+//!   them in the CQ;
 //! - a queue whose QP could not be destroyed counts for ever.
 
 use std::sync::{Arc, Mutex};
@@ -47,7 +50,7 @@ pub(crate) struct InFlightSet {
 
 #[derive(Default)]
 struct Queues {
-    /// Those whose work is in flight until it is polled.
+    /// The queues with work in flight.
     live: Slab<Arc<WrRing>>,
     /// Those of QPs that could not be destroyed, and are leaked.
     leaked: Vec<Arc<WrRing>>,
@@ -79,7 +82,8 @@ impl InFlightSet {
         drop(wr_ring);
     }
 
-    /// The QP of a queue could not be destroyed: what the queue has in flight stays so. In the place of [`InFlightSet::remove`].
+    /// The QP of a queue could not be destroyed: what the queue has in flight stays so. In the place of
+    /// [`InFlightSet::remove`].
     pub(crate) fn leak(&self, place: InFlightIndex) {
         let mut queues = lock(&self.queues);
         let wr_ring = queues.live.try_remove(place.0);

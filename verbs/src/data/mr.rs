@@ -22,40 +22,43 @@ use crate::ffi::{ibv_mr, ibv_sge};
 /// # Work in flight pins it
 ///
 /// From the time that a work request is posted which names it until the completion has been *polled*, or the QP is
-/// destroyed and its CQs have been polled empty after that (or are dropped), [`Mr::reregister`] and [`Mr::deregister`] are refused
-/// with [`memory::RefuseReason::InFlight`], also after a removal of the device. That takes a look at what the QPs of its PD have in flight.
-/// It can be posted on those only. What does not make the device come back for the memory pins nothing:
+/// destroyed and its CQs have been polled empty after that (or are dropped), [`Mr::reregister`] and
+/// [`Mr::deregister`] are refused with [`memory::RefuseReason::InFlight`], also after a removal of the device. That
+/// takes a look at what the QPs of its PD have in flight. It can be posted on those only. What does not make the
+/// device come back for the memory pins nothing:
 /// - what is sent inline (up to [`Caps::max_inline`](crate::Caps::max_inline) bytes), which has been copied;
 /// - an empty range.
 ///
 /// Dropping it meanwhile neither waits nor frees anything: it is deregistered with the next [`Pd::register`],
-/// [`Pd::dealloc`], re-registration or deregistration on the PD that finds it quiet, or when the QP, or a handle of the PD,
-/// goes. The same holds for one that is dropped while a memory window is bound to it, and for that window.
+/// [`Pd::dealloc`], re-registration or deregistration on the PD that finds it quiet, or when the QP, or a handle of
+/// the PD, goes. The same holds for one that is dropped while a memory window is bound to it, and for that window.
 ///
 /// # Why this is memory-safe, although work requests outlive the calls that post them
 ///
-/// A device reaches memory through a registration, named by a key, and only within its range and rights. Its provider, which
-/// runs in this process, does not: `ibv_poll_cq` of mlx5 and hns copies up to 64 bytes that were received or read to the address in
-/// the work request, whatever has become of the registration.
+/// A device reaches memory through a registration, named by a key, and only within its range and rights. Its
+/// provider, which runs in this process, does not: `ibv_poll_cq` of mlx5 and hns copies up to 64 bytes that were
+/// received or read to the address in the work request, whatever has become of the registration.
 ///
-/// 1. *Nothing else is there.* What is registered is memory that this object owns. [`Mr::read`] and its like access it by atomics,
-///    so it does not matter that the device or a provider writes at any time: that can change which bytes a copy has, and every
-///    byte is a valid `u8`. A reference into it exists only as [`Mr::slice`] and [`Mr::slice_mut`] hand it out: while nothing is in
-///    flight and no peer may write, and while the MR is borrowed, so that this stays so.
-/// 2. *It is not freed too early.* The memory is freed, or given back, only when no work request in flight names it, so that no
-///    provider writes to it (the argument is in flight.rs), and only after the device has let go of it: after `ibv_dereg_mr`
-///    succeeded, or after a re-registration that moved the registration away from it. The kernel then has withdrawn the key, or
-///    the range, and the pinned pages from the device; what a peer sends that reaches for it fails with an error completion.
-/// 3. *What may not be written to is not.* Memory without [`Access::LOCAL_WRITE`] cannot be posted as the target of a receive or a
-///    read, nor lent with a right to write by a window: a provider that copies does not check that.
+/// 1. *Nothing else is there.* What is registered is memory that this object owns. [`Mr::read`] and its like access
+///    it by atomics, so it does not matter that the device or a provider writes at any time: that can change which
+///    bytes a copy has, and every byte is a valid `u8`. A reference into it exists only as [`Mr::slice`] and
+///    [`Mr::slice_mut`] hand it out: while nothing is in flight and no peer may write, and while the MR is borrowed,
+///    so that this stays so.
+/// 2. *It is not freed too early.* The memory is freed, or given back, only when no work request in flight names it,
+///    so that no provider writes to it (the argument is in flight.rs), and only after the device has let go of it:
+///    after `ibv_dereg_mr` succeeded, or after a re-registration that moved the registration away from it. The kernel
+///    then has withdrawn the key, or the range, and the pinned pages from the device; what a peer sends that reaches
+///    for it fails with an error completion.
+/// 3. *What may not be written to is not.* Memory without [`Access::LOCAL_WRITE`] cannot be posted as the target of a
+///    receive or a read, nor lent with a right to write by a window: a provider that copies does not check that.
 /// 4. *What is not known is kept.* After a re-registration that failed the device may refer to the old memory or to the
 ///    new, unless it is certain that it was not told of the new: both are kept until `ibv_dereg_mr` has succeeded.
-/// 5. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped it is tried again as above; what it never
-///    succeeds for is leaked on purpose, and so is what it fails for once the device is known to be gone. What a QP names that
-///    could not be destroyed is never freed.
-/// 6. *A key that is used again is harmless.* Should a work request of a peer name a key that the device has given to another
-///    registration, it reaches memory that lives in another `Mr`, where 1 holds as well; one that no peer may write to, no
-///    device writes to for a peer.
+/// 5. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped it is tried again as above; what it
+///    never succeeds for is leaked on purpose, and so is what it fails for once the device is known to be gone. What
+///    a QP names that could not be destroyed is never freed.
+/// 6. *A key that is used again is harmless.* Should a work request of a peer name a key that the device has given to
+///    another registration, it reaches memory that lives in another `Mr`, where 1 holds as well; one that no peer may
+///    write to, no device writes to for a peer.
 ///
 /// The bytes that [`Mr::read`] sees while the device writes to the same place are unspecified: a mix of old and new.
 /// Wait for the completion first, as in C, or for a flag that is written last ([`Mr::load_acquire`]).
@@ -64,11 +67,11 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// # Forks
 ///
-/// A child of a fork should not touch it. `ibv_fork_init` is not called; on kernels before 5.12 a page that is registered
-/// may then end up with the child when the parent writes to it (ibv_fork_init(3)). A program that calls it itself can
-/// get `ERR_DONT_FORK_NEW` and `ERR_DO_FORK_OLD` from a re-registration; after the latter the new one is valid. After the
-/// former libibverbs has lost count of its advice (`ibv_madvise_range`), and later registrations may not be kept from
-/// children.
+/// A child of a fork should not touch it. `ibv_fork_init` is not called; on kernels before 5.12 a page that is
+/// registered may then end up with the child when the parent writes to it (ibv_fork_init(3)). A program that calls it
+/// itself can get `ERR_DONT_FORK_NEW` and `ERR_DO_FORK_OLD` from a re-registration; after the latter the new one is
+/// valid. After the former libibverbs has lost count of its advice (`ibv_madvise_range`), and later registrations may
+/// not be kept from children.
 ///
 /// # What does not compile
 ///
@@ -215,7 +218,8 @@ impl Pd {
     /// The buffer comes back with one of
     /// - [`memory::RefuseReason::Empty`], [`memory::RefuseReason::RemoteWithoutLocalWrite`]: the device was not
     ///   called;
-    /// - [`memory::RefuseReason::Gone`] after [`Pd::dealloc`], [`memory::RefuseReason::DeviceGone`] after a DEVICE_REMOVAL;
+    /// - [`memory::RefuseReason::Gone`] after [`Pd::dealloc`], [`memory::RefuseReason::DeviceGone`] after a
+    ///   DEVICE_REMOVAL;
     /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
     ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was requested, `EOPNOTSUPP` for a right that the
     ///   device cannot give, `EINVAL` for one that the kernel does not know; else the provider's errno. `EACCES`,
@@ -302,12 +306,13 @@ impl Mr {
     /// # Errors
     /// In [`Reregistered::result`], with the buffer that the device does not refer to:
     /// - refused, and nothing has changed: [`memory::RefuseReason::NothingToChange`], [`memory::RefuseReason::Empty`],
-    ///   [`memory::RefuseReason::RemoteWithoutLocalWrite`], [`memory::RefuseReason::OtherDevice`], [`memory::RefuseReason::InFlight`],
-    ///   [`memory::RefuseReason::InDoubt`], [`memory::RefuseReason::OnlyDeregister`], [`memory::RefuseReason::DeviceGone`], and
-    ///   [`memory::RefuseReason::Gone`] of the new PD; also, as `ERR_INPUT` with `EACCES`, a right to write and memory of
-    ///   [`Buffer::from_raw_read_only`];
-    /// - [`memory::Error::Failed`], with what failed and which registration is valid now. If none is, the MR can only be
-    ///   deregistered.
+    ///   [`memory::RefuseReason::RemoteWithoutLocalWrite`], [`memory::RefuseReason::OtherDevice`],
+    ///   [`memory::RefuseReason::InFlight`], [`memory::RefuseReason::InDoubt`],
+    ///   [`memory::RefuseReason::OnlyDeregister`], [`memory::RefuseReason::DeviceGone`], and
+    ///   [`memory::RefuseReason::Gone`] of the new PD; also, as `ERR_INPUT` with `EACCES`, a right to write and
+    ///   memory of [`Buffer::from_raw_read_only`];
+    /// - [`memory::Error::Failed`], with what failed and which registration is valid now. If none is, the MR can only
+    ///   be deregistered.
     pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let Some(registration) = self.registration.as_mut() else {
             return Reregistered { result: Err(gone(RequestKind::Reregister)), buffer: change.buffer };
@@ -318,12 +323,12 @@ impl Mr {
         reregistered
     }
 
-    /// Deregisters the memory (ibv_dereg_mr(3)) and gives the buffer back, and with it the one that a failed re-registration
-    /// may have made known to the device.
+    /// Deregisters the memory (ibv_dereg_mr(3)) and gives the buffer back, and with it the one that a failed
+    /// re-registration may have made known to the device.
     ///
     /// # Errors
-    /// With the MR, which can be tried again: [`memory::RefuseReason::InFlight`], or [`memory::Error::Failed`] with what
-    /// ibv_dereg_mr answers: `EINVAL` for one with a memory window, `EIO` on a device that is gone.
+    /// With the MR, which can be tried again: [`memory::RefuseReason::InFlight`], or [`memory::Error::Failed`] with
+    /// what ibv_dereg_mr answers: `EINVAL` for one with a memory window, `EIO` on a device that is gone.
     pub fn deregister(mut self) -> Result<Returned<Buffer>, (Mr, memory::Error)> {
         let Some(mut registration) = self.registration.take() else {
             return Err((self, gone(RequestKind::Deregister)));
@@ -341,7 +346,8 @@ impl Mr {
         self.registration.as_ref()?.as_ptr()
     }
 
-    /// The scatter element for a part of it, of which a registration is valid. An empty one makes a work request without data.
+    /// The scatter element for a part of it, of which a registration is valid. An empty one makes a work request
+    /// without data.
     #[inline]
     pub(crate) fn sge(&self, range: Range<usize>) -> Result<ibv_sge, Errno> {
         let len = range.end.wrapping_sub(range.start);

@@ -23,16 +23,17 @@ use crate::ffi::{
 /// [`Qp::post_bind`] gives peers a part of an [`Mr`] under [`Mw::rkey`], [`Qp::post_invalidate`] takes it back. As long
 /// as a window is bound to it, an MR cannot be deregistered (`EINVAL`), nor re-registered by
 /// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped is deregistered when the window goes. A
-/// window keeps the QPs that it was bound through: off its id and without its handle such a QP is in the error state, and
-/// destroyed after the window. Soft-RoCE takes a window for a key of the whole MR: it checks the rights of the window, but
-/// not where it ends.
+/// window keeps the QPs that it was bound through: off its id and without its handle such a QP is in the error state,
+/// and destroyed after the window. Soft-RoCE takes a window for a key of the whole MR: it checks the rights of the
+/// window, but not where it ends.
 pub struct Mw {
     raw: NonNull<ibv_mw>,
     /// Until it is deallocated.
     live: bool,
     // Dropped after the window.
-    /// The QPs that it was bound through, each once, the last one last. To destroy a QP with a bound window keeps rxe waiting
-    /// for 50 s, after which it has lost count (`__rxe_cleanup`); which of these it is bound by, only completions tell.
+    /// The QPs that it was bound through, each once, the last one last. To destroy a QP with a bound window keeps rxe
+    /// waiting for 50 s, after which it has lost count (`__rxe_cleanup`); which of these it is bound by, only
+    /// completions tell.
     qps: Vec<Arc<QpInner>>,
     /// Whether it may be bound through the last of them.
     bound: bool,
@@ -51,7 +52,8 @@ impl Pd {
     /// `ENOSYS` or `EOPNOTSUPP` if the device has none; `EINVAL` after [`Pd::dealloc`]; `ENOMEM`.
     pub fn alloc_mw(&self) -> Result<Mw, Errno> {
         let pd = self.enter().map_err(|refused| refused.errno())?;
-        // SAFETY: the PD is allocated, because it has a user, and its context is open; the operation table does not change.
+        // SAFETY: the PD is allocated, because it has a user, and its context is open; the operation table does not
+        // change.
         let raw = unsafe {
             let alloc = (*(*pd.as_ptr()).context).ops.alloc_mw.ok_or(Errno::ENOSYS)?;
             alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2)
@@ -68,7 +70,7 @@ impl Mw {
         unsafe { self.raw.as_ref() }.rkey
     }
 
-    /// Deallocates it now (ibv_dealloc_mw(3)), and says whether that worked.
+    /// Deallocates it now (ibv_dealloc_mw(3)).
     ///
     /// # Errors
     /// What the provider answers, with the window.
@@ -84,8 +86,8 @@ impl Mw {
         if !self.live {
             return Ok(());
         }
-        // SAFETY: made by `alloc_mw`, and live: that ends with a success. Its context is open. No call that posts it is under
-        // way: such a call borrows it.
+        // SAFETY: made by `alloc_mw`, and live: that ends with a success. Its context is open. No call that posts it
+        // is under way: such a call borrows it.
         unsafe {
             let dealloc = (*(*self.pd.as_ptr()).context).ops.dealloc_mw.ok_or(Errno::ENOSYS)?;
             errno::of_ibv(dealloc(self.raw.as_ptr()))?;
@@ -110,8 +112,8 @@ impl Qp {
     /// a right to write. A window that is bound has to be invalidated first, or it completes in error.
     ///
     /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if window or memory are of another PD than the QP, or if the registration
-    /// has not those rights; else as
+    /// `EINVAL` if the range is not inside the memory, if window or memory are of another PD than the QP, or if the
+    /// registration has not those rights; else as
     /// [`Qp::post_send`].
     pub fn post_bind(
         &mut self,
@@ -138,8 +140,8 @@ impl Qp {
         request.bind_mw_tso_union =
             bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
         let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive, and the function is its provider's, or refuses. It looks into window and registration
-        // during the call: both are borrowed, and of the same device, because of the same PD.
+        // SAFETY: the QP is alive, and the function is its provider's, or refuses. It looks into window and
+        // registration during the call: both are borrowed, and of the same device, because of the same PD.
         errno::of_ibv(unsafe { (self.inner.post_send)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.send.advance();
         // SAFETY: the window is there, and borrowed by `&mut`. The application keeps this field (ibv_bind_mw(3)).
@@ -157,8 +159,8 @@ impl Qp {
     /// `EINVAL` unless it was through this QP that the window was bound last, and not invalidated since; else as
     /// [`Qp::post_send`].
     pub fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
-        // rxe follows null pointers when a window is not bound (`rxe_do_invalidate_mw`). Behind its bind on the same QP this
-        // one is not carried out unless that was.
+        // rxe follows null pointers when a window is not bound (`rxe_do_invalidate_mw`). Behind its bind on the same
+        // QP this one is not carried out unless that was.
         if !window.bound || !window.qps.last().is_some_and(|qp| Arc::ptr_eq(qp, &self.inner)) {
             return Err(Errno::EINVAL);
         }

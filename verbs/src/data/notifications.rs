@@ -16,7 +16,7 @@ impl PendingNotifications {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes notifications, by `look`, which takes one if there is one; says how many, whatever came after them.
+    /// Takes notifications with `look`, which takes one if there is one. Returns their number, also after a failure.
     ///
     /// To see that there is none takes a system call, which is saved where no more can be there than were taken.
     #[inline]

@@ -1,16 +1,16 @@
-//! Registrations that nobody has any more, and that could not be ended yet: work in flight names them, a memory window is
-//! bound to them, or the device did not want to.
+//! Registrations that nobody has any more, and that could not be ended yet: work in flight names them, a memory
+//! window is bound to them, or the device did not want to.
 //!
-//! They are kept by their PD, and keep it in turn: a ring, which is broken when the last of them has been ended. All that can
-//! hold one up (a QP, a window) has a use of the PD and comes by when it goes, so what is left in such a ring for good is
-//! what the device will not let go of: then the PD could not be deallocated either, and [`Pd::users`](crate::Pd::users) goes
-//! on counting what the kernel counts.
+//! They are kept by their PD, and keep it in turn: a ring, which is broken when the last of them has been ended. All
+//! that can hold one up (a QP, a window) has a use of the PD and comes by when it goes, so what is left in such a
+//! ring for good is what the device will not let go of: then the PD could not be deallocated either, and
+//! [`Pd::users`](crate::Pd::users) goes on counting what the kernel counts.
 
 use std::sync::Mutex;
 
 use crate::lock::lock;
 
-/// A registration that nobody has any more.
+/// A registration without an owner.
 pub(crate) trait TryDeregister {
     /// Deregisters it. False if that cannot be done now, but perhaps later.
     fn try_deregister(&mut self) -> bool;
@@ -34,8 +34,8 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
     ///
     /// None is forgotten that nothing holds up any more. Something that goes does so first, and calls
     /// [`Parked::released`] then. If that finds the registration here, it tries again. If not, it has counted before
-    /// the registration was put here, which is noticed, and it is tried again, after that thing has gone. So the loop goes
-    /// round once for each thing that goes meanwhile.
+    /// the registration was put here, which is noticed, and it is tried again, after that thing has gone. So the loop
+    /// goes round once for each thing that goes meanwhile.
     pub(crate) fn end(&self, mut registration: Box<R>) {
         let mut released = lock(&self.0).released;
         while !registration.try_deregister() {

@@ -39,7 +39,8 @@ pub(crate) struct PdUse(Arc<PdInner>);
 
 // SAFETY: libibverbs is thread-safe, and a PD is tied to no thread; the other fields are Send by themselves.
 unsafe impl Send for PdInner {}
-// SAFETY: libibverbs is thread-safe, and this crate never writes to the ibv_pd; the other fields are Sync by themselves.
+// SAFETY: libibverbs is thread-safe, and this crate never writes to the ibv_pd; the other fields are Sync by
+// themselves.
 unsafe impl Sync for PdInner {}
 
 impl Pd {
@@ -53,8 +54,8 @@ impl Pd {
         Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, context })))
     }
 
-    /// How many MRs, QPs, address handles and memory windows belong to it. An [`Mr`](crate::Mr) that was dropped while work requests
-    /// were in flight, or a window was bound to it, counts until it is deregistered; see there.
+    /// How many MRs, QPs, address handles and memory windows belong to it. An [`Mr`](crate::Mr) that was dropped
+    /// while work requests were in flight, or a window was bound to it, counts until it is deregistered; see there.
     #[must_use]
     pub fn users(&self) -> u32 {
         self.0.domain().users()
@@ -70,8 +71,8 @@ impl Pd {
     /// user.
     ///
     /// # Errors
-    /// [`memory::RefuseReason::InUse`] as long as something belongs to it, [`memory::RefuseReason::Gone`] the second time;
-    /// [`memory::Error::Dealloc`] with what ibv_dealloc_pd answers, after which the PD is as before.
+    /// [`memory::RefuseReason::InUse`] as long as something belongs to it, [`memory::RefuseReason::Gone`] the second
+    /// time; [`memory::Error::Dealloc`] with what ibv_dealloc_pd answers, after which the PD is as before.
     pub fn dealloc(&self) -> Result<(), memory::Error> {
         self.0.parked.retry();
         self.0.dealloc()
@@ -103,8 +104,8 @@ impl PdInner {
 
     fn dealloc(&self) -> Result<(), memory::Error> {
         self.domain().dealloc()?;
-        // SAFETY: allocated by ibv_alloc_pd, and still so: the domain has just agreed, which it does once, or again after a
-        // failure. It has no users, so none of this crate's objects is on it, and it lets nobody in meanwhile.
+        // SAFETY: allocated by ibv_alloc_pd, and still so: the domain has just agreed, which it does once, or again
+        // after a failure. It has no users, so none of this crate's objects is on it, and it lets nobody in meanwhile.
         let outcome = errno::of_ibv(unsafe { ffi::ibv_dealloc_pd(self.raw.as_ptr()) });
         self.domain().handle_outcome(outcome)?;
         outcome.map_err(memory::Error::Dealloc)
@@ -115,7 +116,7 @@ impl PdInner {
         &self.in_flight
     }
 
-    /// Registrations that nobody has any more.
+    /// Registrations without an owner.
     pub(crate) fn parked(&self) -> &Parked<dyn TryDeregister + Send> {
         &self.parked
     }

@@ -25,7 +25,8 @@ impl Qp {
     ///
     /// # Errors
     /// `EINVAL` if the range is not inside the memory, also for an empty one if the memory is unusable or of another
-    /// [`Pd`](crate::Pd) than the QP, if the QP is in no state for it, or if it is one for datagrams; `ENOMEM` if the queue is full: with work that is not done, or whose completions have not been polled.
+    /// [`Pd`](crate::Pd) than the QP, if the QP is in no state for it, or if it is one for datagrams; `ENOMEM` if the
+    /// queue is full: with work that is not done, or whose completions have not been polled.
     #[inline]
     pub fn post_send(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
         let sge = self.source(memory, range)?;
@@ -33,12 +34,12 @@ impl Qp {
         self.post(wr_id, sge, ibv_wr_opcode::IBV_WR_SEND, flags, Remote { addr: 0, rkey: 0 })
     }
 
-    /// Posts a datagram to be sent (`IBV_WR_SEND`). It should fit into one packet: a longer one is lost, and some devices
-    /// complete it as if it were not.
+    /// Posts a datagram to be sent (`IBV_WR_SEND`). It should fit into one packet: a longer one is lost, and some
+    /// devices complete it as if it were not.
     ///
     /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if memory or address handle are of another [`Pd`](crate::Pd) than the
-    /// QP, if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
+    /// `EINVAL` if the range is not inside the memory, if memory or address handle are of another [`Pd`](crate::Pd)
+    /// than the QP, if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
     #[inline]
     pub fn post_send_to(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
         let sge = self.source(memory, range)?;
@@ -46,10 +47,12 @@ impl Qp {
         self.post_to(wr_id, sge, flags, to)
     }
 
-    /// Posts a place for a message to arrive at (`ibv_post_recv`). A datagram takes [`GRH_LEN`](crate::GRH_LEN) bytes more.
+    /// Posts a place for a message to arrive at (`ibv_post_recv`). A datagram takes [`GRH_LEN`](crate::GRH_LEN) bytes
+    /// more.
     ///
     /// # Errors
-    /// As [`Qp::post_send`]; `EINVAL` also if the registration has not [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
+    /// As [`Qp::post_send`]; `EINVAL` also if the registration has not
+    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
     // Unlike the others it fits into a loop, but the compiler does not see that.
     #[inline(always)]
     pub fn post_recv(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
@@ -96,9 +99,10 @@ impl Qp {
         let peer = wr_t { rdma: rdma_t { remote_addr: remote.addr, rkey: remote.rkey } };
         let mut request = send_request(token, &mut sge, opcode, flags, peer);
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
-        // SAFETY: the QP is alive and connected, and the function is its provider's, which copies the request, and inline
-        // data, before it returns. The memory that it names is of the same PD, alive during the call, and pinned from here on if
-        // the device or the provider comes back for it (see `Mr`). For a datagram QP, whose provider would follow an address handle that is not there, it is `refuse`.
+        // SAFETY: the QP is alive and connected, and the function is its provider's, which copies the request, and
+        // inline data, before it returns. The memory that it names is of the same PD, alive during the call, and
+        // pinned from here on if the device or the provider comes back for it (see `Mr`). For a datagram QP, whose
+        // provider would follow an address handle that is not there, it is `refuse`.
         errno::of_ibv(unsafe { (qp.post_send)(qp.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.send.advance();
         Ok(())
@@ -114,8 +118,8 @@ impl Qp {
         let peer = wr_t { ud: ud_t { ah: to.ah.as_ptr(), remote_qpn: to.qp_num, remote_qkey: to.qkey } };
         let mut request = send_request(token, &mut sge, ibv_wr_opcode::IBV_WR_SEND, flags, peer);
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
-        // SAFETY: as in `post`, but for a connected QP it is `refuse`. The provider follows the address handle during the
-        // call: it is borrowed, and of the same device, because of the same PD.
+        // SAFETY: as in `post`, but for a connected QP it is `refuse`. The provider follows the address handle during
+        // the call: it is borrowed, and of the same device, because of the same PD.
         errno::of_ibv(unsafe { (qp.post_send_to)(qp.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.send.advance();
         Ok(())
@@ -127,8 +131,8 @@ impl Qp {
         if memory.source == self.pd { memory.sge(range) } else { Err(Errno::EINVAL) }
     }
 
-    /// Memory that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every provider
-    /// checks the key.
+    /// Memory that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every
+    /// provider checks the key.
     #[inline]
     fn target(&self, memory: &Mr, range: Range<usize>) -> Result<ibv_sge, Errno> {
         if memory.target == self.pd { memory.sge(range) } else { Err(Errno::EINVAL) }

@@ -16,8 +16,9 @@ use crate::ffi::{self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask
 /// What a QP must be able to hold (`struct ibv_qp_cap`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
-    /// Sends, reads, writes, binds and invalidations that are posted and whose completions have not been polled. Each queue holds
-    /// as many as this says, also where the provider rounds it up, and the CQ must have room for the completions of all of them.
+    /// Sends, reads, writes, binds and invalidations that are posted and whose completions have not been polled. Each
+    /// queue holds as many as this says, also where the provider rounds it up, and the CQ must have room for the
+    /// completions of all of them.
     pub max_send_wr: u32,
     /// Receives likewise.
     pub max_recv_wr: u32,
@@ -59,12 +60,13 @@ impl QpState {
 }
 
 /// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post:
-/// posting takes it by `&mut`, so that what is in flight can be told without a cost (see [`Mr`](crate::Mr)).
+/// posting takes it by `&mut`, so that tracking work in flight costs no atomics (see [`Mr`](crate::Mr)).
 ///
-/// The QP is destroyed when it is off its id and the handle is dropped. What was in flight pins memory until the CQs have been
-/// drained after that; it also deregisters each [`Mr`](crate::Mr) that was dropped meanwhile, which takes as long as it takes. Each
-/// work request has one piece of memory and makes a completion; it is in flight until that is polled. The memory must be of the
-/// PD of the QP, the range inside it, and its access such as the request needs; the rest is checked by the device.
+/// The QP is destroyed when it is off its id and the handle is dropped. What was in flight pins memory until the CQs
+/// have been drained after that; it also deregisters each [`Mr`](crate::Mr) that was dropped meanwhile, which takes
+/// as long as it takes. Each work request has one piece of memory and makes a completion; it is in flight until that
+/// is polled. The memory must be of the PD of the QP, the range inside it, and its access such as the request needs;
+/// the rest is checked by the device.
 pub struct Qp {
     pub(super) inner: Arc<QpInner>,
     /// Names the PD: see [`Mr::source`](crate::Mr::source).
@@ -88,10 +90,11 @@ pub(crate) struct QpInner {
     pub(super) pd: PdUse,
 }
 
-// SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time, and it is tied to none.
+// SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time, and it is tied to
+// none.
 unsafe impl Send for QpInner {}
-// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the rings (`OnceLock`), the seats' and the PD's,
-// are behind locks or atomics.
+// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the rings (`OnceLock`), the seats' and
+// the PD's, are behind locks or atomics.
 unsafe impl Sync for QpInner {}
 
 impl Qp {
@@ -164,8 +167,8 @@ impl QpInner {
     pub(crate) fn stop(&self) {
         let mut attr = MaybeUninit::<ibv_qp_attr>::zeroed();
         let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
-        // SAFETY: the QP is alive, and zeros are a value of the attributes, of which only the state is looked at. A failure
-        // means that the device is gone, and the QP with it.
+        // SAFETY: the QP is alive, and zeros are a value of the attributes, of which only the state is looked at. A
+        // failure means that the device is gone, and the QP with it.
         let _ = unsafe {
             (*attr.as_mut_ptr()).qp_state = ibv_qp_state::IBV_QPS_ERR;
             ffi::ibv_modify_qp(self.raw.as_ptr(), attr.as_mut_ptr(), mask)
@@ -175,10 +178,10 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        // SAFETY: made by rdma_create_qp and destroyed only here. No id points at it: an `Id` that does holds it, and has
-        // detached it from multicast groups when it let go, without which the kernel would refuse. It does not
-        // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked, and the memory
-        // that its work requests name with it.
+        // SAFETY: made by rdma_create_qp and destroyed only here. No id points at it: an `Id` that does holds it, and
+        // has detached it from multicast groups when it let go, without which the kernel would refuse. It does not
+        // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked, and the
+        // memory that its work requests name with it.
         let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
         if destroyed {

@@ -1,4 +1,4 @@
-//! A region of `cmid_proto::memory` with the calls that it asks for.
+//! A region of `cmid_proto::memory`, and its calls.
 
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -42,8 +42,8 @@ unsafe impl Sync for Handle {}
 
 /// One MR: its machine, which owns what the device may refer to, and the calls.
 ///
-/// Dropping it leaks its memory and whatever libibverbs has of it; [`Parked::end`](crate::data::parked::Parked::end) is the
-/// way to end it.
+/// Dropping it leaks its memory and whatever libibverbs has of it; [`Parked::end`](crate::data::parked::Parked::end)
+/// is the way to end it.
 pub(crate) struct Registration {
     region: memory::Region<PdUse, Pinned, Handle>,
     /// What the region has for the valid registration, if there is one.
@@ -152,7 +152,7 @@ impl Registration {
         self.region.keys().and(self.handle).map(|handle| handle.0.as_ptr())
     }
 
-    /// Makes the calls that the region asks for, and notes which handle is the valid one after that.
+    /// Makes the calls of the region, and stores which handle is valid after them.
     fn run(&mut self) -> Result<Option<Ended<Pinned>>, Fault> {
         let mut made = None;
         let ended = self.region.run(|call| {
@@ -209,12 +209,12 @@ impl Registration {
 }
 
 impl TryDeregister for Registration {
-    /// Nobody wants it any more: it is deregistered.
+    /// It has no owner any more: it is deregistered.
     fn try_deregister(&mut self) -> bool {
         let Err(error) = self.deregister() else { return true };
-        // A window is bound to it, work in flight names it, or something else uses it: that passes. Anything else does not
-        // once the device is gone: the memory is leaked. The use of the PD ends, which is gone too, so that librdmacm can close
-        // the device.
+        // A window is bound to it, work in flight names it, or something else uses it: that passes. Anything else
+        // does not once the device is gone: the memory is leaked. The use of the PD ends, which is gone too, so that
+        // librdmacm can close the device.
         let passes = matches!(error.errno(), Errno::EINVAL | Errno::EBUSY) && !self.is_lost();
         !passes && self.pd.is_gone()
     }
@@ -252,12 +252,12 @@ fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
     });
     let access = change.access.unwrap_or(Access::empty());
     let (flags, access) = (change.flags().bits().cast_signed(), access.bits().cast_signed());
-    // Which registration is valid is told by errno, and no provider is known to fail without setting it; one that did would
-    // be judged by what an earlier call has left.
+    // Which registration is valid is told by errno, and no provider is known to fail without setting it; one that did
+    // would be judged by what an earlier call has left.
     errno::clear();
-    // SAFETY: the registration is there, and nobody else uses it now: its region is borrowed by `&mut`. PD and memory are
-    // as in `reg_mr`; the PD is of the same device, which the region has checked. Both old and new buffer are kept until it
-    // is known which one the device refers to.
+    // SAFETY: the registration is there, and nobody else uses it now: its region is borrowed by `&mut`. PD and memory
+    // are as in `reg_mr`; the PD is of the same device, which the region has checked. Both old and new buffer are
+    // kept until it is known which one the device refers to.
     let code = unsafe { ffi::ibv_rereg_mr(handle.0.as_ptr(), flags, pd, start.cast(), len, access) };
     let errno = if code == 0 { Errno(0) } else { errno::last() };
     Reply { code, errno, keys: keys(handle) }

@@ -1,7 +1,8 @@
 //! Copies of memory that something else may write to meanwhile: the device, or its provider while another thread polls.
 //!
-//! By relaxed atomics, word by word and at the ends byte by byte. So a copy is a copy each time: the compiler neither moves it out
-//! of a loop that waits for a change, nor takes two copies for one. `tests/flag_loop.rs` includes this file.
+//! By relaxed atomics, word by word and at the ends byte by byte. So a copy is a copy each time: the compiler neither
+//! moves it out of a loop that waits for a change, nor takes two copies for one. `tests/flag_loop.rs` includes this
+//! file.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, fence};
@@ -11,14 +12,14 @@ const WORD: usize = size_of::<u64>();
 /// Copies bytes out.
 ///
 /// # Safety
-/// From `from` on as many bytes as `into` has are alive, initialised and may be written to, and `into` does not overlap them. While
-/// this runs this program accesses them by loads only.
+/// From `from` on as many bytes as `into` has are alive, initialised and may be written to, and `into` does not
+/// overlap them. While this runs this program accesses them by loads only.
 #[inline]
 pub(crate) unsafe fn load(from: *mut u8, into: &mut [u8]) {
     let (first, rest) = into.split_at_mut(from.align_offset(WORD).min(into.len()));
     let mut at = from;
-    // SAFETY: `at` goes through the bytes that the caller vouches for, one by one, then word by word where it is aligned, then one
-    // by one; it ends one past the last of them.
+    // SAFETY: `at` goes through the bytes that the caller vouches for, one by one, then word by word where it is
+    // aligned, then one by one; it ends one past the last of them.
     unsafe {
         for byte in first {
             *byte = AtomicU8::from_ptr(at).load(Relaxed);

@@ -1,5 +1,5 @@
-//! One work queue of a QP. Its ring is made when something is posted to it for the first time, so that a QP which nothing is
-//! posted to costs neither memory nor a place among those that are looked at.
+//! One work queue of a QP. Its ring is made when something is posted to it for the first time, so that a QP which
+//! nothing is posted to costs neither memory nor a place among those that are looked at.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,13 +11,13 @@ use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
 use crate::data::wr_ring::{Cursor, WrRing};
 
-/// A work queue. It has a reservation at its CQ. Without a ring that is given up when this is dropped; with one, by the CQ's
-/// seats, once its completions are gone.
+/// A work queue. It has a reservation at its CQ. Without a ring that is given up when this is dropped; with one, by
+/// the CQ's seats, once its completions are gone.
 pub(crate) struct WorkQueue {
     cq: Arc<CqInner>,
     /// How many work requests it holds.
     capacity: u32,
-    /// Made by who posts first, and looked at when the QP is destroyed, after the last post.
+    /// Created by the first post, and read when the QP is destroyed, after the last post.
     ring: OnceLock<Ring>,
     /// Whether the reservation is still this one's to give up.
     is_reserved: bool,
@@ -32,8 +32,8 @@ struct Ring {
 }
 
 impl WorkQueue {
-    /// Queues of so many work requests that are to report to these CQs: of sends, and of receives. Mostly it is one CQ, and then
-    /// one reservation.
+    /// Queues of so many work requests that are to report to these CQs: of sends, and of receives. Mostly it is one
+    /// CQ, and then one reservation.
     ///
     /// # Errors
     /// `EOVERFLOW` if a CQ has no room for so many completions more, `ENOMEM` if it has as many queues as it can have.
@@ -57,8 +57,8 @@ impl WorkQueue {
         &self.cq
     }
 
-    /// Files a work request where the cursor has no room, because the queue has no ring yet; see [`Cursor::file`]. `None` if the
-    /// queue is full.
+    /// Files a work request where the cursor has no room, because the queue has no ring yet; see [`Cursor::file`].
+    /// `None` if the queue is full.
     pub(crate) fn file_first(&self, cursor: &mut Cursor, pd: &PdInner, wr_id: u64, lkey: u32) -> Option<u64> {
         if self.ring.get().is_some() {
             return None;

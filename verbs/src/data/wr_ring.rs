@@ -1,12 +1,12 @@
 //! One work queue: what has been posted to it and not been polled, in a ring.
 //!
-//! What it is good for, and why it costs so little, stands in flight.rs. `tests/orders.rs` compiles this file with loom's
-//! atomics in the place of `sync`, and goes through what two threads can see of each other.
+//! What it is good for, and why it costs so little, stands in flight.rs. `tests/orders.rs` compiles this file with
+//! loom's atomics in the place of `sync`, and goes through what two threads can see of each other.
 
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 
-/// A number with a cache line of its own, so that the two who write do not disturb each other: whatever lies beside it is too
-/// far away. Without an alignment, which would make allocating it three times as expensive.
+/// A number with a cache line of its own, so that the two who write do not disturb each other: whatever lies beside
+/// it is too far away. Without an alignment, which would make allocating it three times as expensive.
 #[repr(C)]
 struct Counter {
     _before: [u32; 15],
@@ -26,9 +26,10 @@ pub(crate) struct WrRing {
     /// How many work requests may be posted whose completions have not been polled.
     capacity: u32,
     ring: Box<[Slot]>,
-    /// How many have been posted. Written by who posts.
+    /// The number of posted work requests. Written by the poster.
     posted: Counter,
-    /// How many of them have been completed and polled; work requests of one queue complete in order. Written by who polls.
+    /// The number of them that are completed and polled; work requests of one queue complete in order. Written by the
+    /// poller.
     retired: Counter,
 }
 
@@ -97,15 +98,15 @@ impl WrRing {
             return Retired::Unexpected;
         }
         let Some(slot) = self.slot(number) else { return Retired::Unexpected };
-        // What was stored before the work request was handed to the device can be seen when the device has completed it:
-        // the provider puts barriers on both sides, as the data itself needs them.
+        // What was stored before the work request was handed to the device can be seen when the device has completed
+        // it: the provider puts barriers on both sides, as the data itself needs them.
         let wr_id = slot.wr_id.load(Ordering::Relaxed);
-        // Releases the slot, which has just been read, to who posts.
+        // Releases the slot, which has just been read, to the poster.
         self.retired.number.store(number.wrapping_add(1), Ordering::Release);
         Retired::Done(wr_id)
     }
 
-    /// Whether nothing is in flight, when nobody posts any more.
+    /// Whether nothing is in flight, after the last post.
     pub(crate) fn is_idle(&self) -> bool {
         self.posted.number.load(Ordering::Acquire) == self.retired.number.load(Ordering::Acquire)
     }
@@ -122,7 +123,7 @@ impl WrRing {
     }
 }
 
-/// Where the one who posts is. It belongs to the one handle of the QP, so it needs no atomics.
+/// The position of the poster. It belongs to the one handle of the QP, so it needs no atomics.
 pub(crate) struct Cursor {
     wr_ring: Arc<WrRing>,
     /// The upper half of its tokens.
@@ -139,8 +140,8 @@ impl Cursor {
         Cursor { wr_ring: Arc::clone(wr_ring), seat, next, limit }
     }
 
-    /// Files a work request and says the token to post it with; `None` if the queue is full. Unless [`Cursor::advance`]
-    /// follows, it was not posted.
+    /// Stores a work request and returns the token to post it with; `None` if the queue is full. Unless
+    /// [`Cursor::advance`] follows, it was not posted.
     #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
         if self.next == self.limit {
@@ -159,7 +160,7 @@ impl Cursor {
         self.wr_ring.posted.number.store(self.next, Ordering::Release);
     }
 
-    /// How far has the one who polls come?
+    /// Reads the position of the poller.
     #[cold]
     fn look(&mut self) -> Option<()> {
         self.limit = self.wr_ring.retired.number.load(Ordering::Acquire).wrapping_add(self.wr_ring.capacity);

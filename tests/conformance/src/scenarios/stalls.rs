@@ -1,6 +1,6 @@
-//! Behaviours 17, 19 and 20: three requests after which the kernel cannot destroy the id for about 70 seconds, because it
-//! still retransmits a message of the id (`cm_send_rej_locked`, `cm_destroy_id`). The core refuses them, and the
-//! connection is established all the same. Calls past the core show what the kernel does.
+//! Behaviours 17, 19 and 20: three requests after which the kernel cannot destroy the id for about 70 seconds,
+//! because it still retransmits a message of the id (`cm_send_rej_locked`, `cm_destroy_id`). The core refuses them,
+//! and the connection is established all the same. Calls past the core show what the kernel does.
 
 use std::time::{Duration, Instant};
 

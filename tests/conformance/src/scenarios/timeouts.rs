@@ -1,5 +1,5 @@
-//! Time-outs of the kernel: behaviours 29 to 33. They take minutes on a real kernel; on the simulator virtual time shows
-//! them.
+//! Time-outs of the kernel: behaviours 29 to 33. They take minutes on a real kernel; on the simulator virtual time
+//! shows them.
 //!
 //! Times are bounded, not measured: the kernel's timers are coarse, and the retransmission interval of Linux 6.1 is
 //! longer.

@@ -1,6 +1,6 @@
 //! A self-check of this crate on a real kernel: two devices in one process connect over 10.99.0.1 and 10.99.0.2, which
-//! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine). Multicast goes from 10.98.0.1 to 10.98.0.2,
-//! two devices with a link between them (`rxe1` and `rxe2`).
+//! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine). Multicast goes from 10.98.0.1 to
+//! 10.98.0.2, two devices with a link between them (`rxe1` and `rxe2`).
 //!
 //! Run it by `cargo xtask softroce -- target/release/kernel-device [NAME]`. It needs a device, so it is not a test:
 //! without one it fails. It exits with status 101 and a message at the first unexpected result.
