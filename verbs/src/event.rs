@@ -171,7 +171,7 @@ fn datagram(ud: &rdma_ud_param) -> Datagram {
 }
 
 /// What an event has in its union.
-enum Contents {
+pub(crate) enum Contents {
     /// Nothing that is looked at; USER keeps an integer there.
     Nothing,
     /// Parameters and private data.
@@ -180,7 +180,7 @@ enum Contents {
     Group,
 }
 
-const fn contents(kind: CmEvent) -> Contents {
+pub(crate) const fn contents(kind: CmEvent) -> Contents {
     match kind {
         CmEvent::ConnectRequest
         | CmEvent::ConnectResponse

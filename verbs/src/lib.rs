@@ -81,6 +81,11 @@
 //! DEVICE_REMOVAL. (That does not make the descriptor readable; the kernel's own DEVICE_REMOVAL, which the destruction
 //! removes, has done so before.)
 //!
+//! # Without librdmacm
+//!
+//! [`KernelCm`] manages connections on the kernel's own interface, `/dev/infiniband/rdma_cm`. It is a device of its own,
+//! for ids without a [`Qp`] of this crate, and not complete.
+//!
 //! # Unsafe code
 //!
 //! This is the only crate of the workspace with unsafe code. Each block states why it is sound; [`Mr`] holds the
@@ -103,6 +108,7 @@ mod ffi;
 mod group;
 mod id;
 mod inventory;
+mod kernel;
 mod lock;
 mod macros;
 mod membership;
@@ -120,6 +126,7 @@ pub use data::{
 };
 pub use device::{Handle, Verbs};
 pub use inventory::{DeviceInfo, devices};
+pub use kernel::{KernelCm, KernelHandle, OpenError};
 
 /// What may change threads, and what several may use at a time, is part of the interface.
 const _: () = {

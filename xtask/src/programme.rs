@@ -82,6 +82,7 @@ const STEPS: &[Step] = &[
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "under AddressSanitizer", work: BuildAndRun(On::Selected, sanitize::quick) },
     Step { name: "cmid-verbs by itself", work: Guest(On::Selected, 300, "kernel-device", &[]) },
+    Step { name: "connections on the kernel's own interface", work: Guest(On::Selected, 120, "kernel-cm", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(On::Selected, 300, "kernel-device", &["removal"]) },
     Step {
         name: "cmid-verbs opens the devices that it uses",
@@ -135,6 +136,10 @@ const SLOW: &[Step] = &[
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "cmid-verbs by itself", work: Guest(On::Kernel(Kernel::V6_1), 300, "kernel-device", &[]) },
+    Step {
+        name: "connections on the kernel's own interface",
+        work: Guest(On::Kernel(Kernel::V6_1), 120, "kernel-cm", &[]),
+    },
     Step {
         name: "a device goes from under cmid-verbs",
         work: Guest(On::Kernel(Kernel::V6_1), 300, "kernel-device", &["removal"]),

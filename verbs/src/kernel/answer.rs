@@ -1,0 +1,166 @@
+//! The kernel's answers: safe functions of their bytes.
+
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use cmid_proto::{AhAttr, CmEvent, ConnParam, Datagram, Ece, GlobalRoute};
+
+use crate::ffi::{AF_INET, AF_INET6};
+use crate::kernel::abi::{PRIVATE_DATA, Storage, offset};
+
+/// `struct rdma_ucm_event_resp`, as the kernel has written it.
+pub(crate) struct Answer<'a>(pub(crate) &'a [u8; offset::EVENT_LEN]);
+
+impl<'a> Answer<'a> {
+    /// What create, accept or join has given as `uid`.
+    pub(crate) fn uid(&self) -> u64 {
+        u64::from_ne_bytes(bytes(self.0, 0))
+    }
+
+    /// The kernel's handle of the id, or of the membership.
+    pub(crate) fn handle(&self) -> u32 {
+        word(self.0, offset::EVENT_ID)
+    }
+
+    pub(crate) fn kind(&self) -> CmEvent {
+        CmEvent::from_code(word(self.0, offset::EVENT_KIND))
+    }
+
+    pub(crate) fn status(&self) -> i32 {
+        word(self.0, offset::EVENT_STATUS).cast_signed()
+    }
+
+    /// Zeros where the kernel is older than the field.
+    pub(crate) fn ece(&self) -> Ece {
+        Ece { vendor_id: word(self.0, offset::EVENT_ECE), options: word(self.0, offset::EVENT_ECE + 4) }
+    }
+
+    fn param(&self) -> &'a [u8] {
+        &self.0[offset::EVENT_PARAM..offset::EVENT_LEN_OLD]
+    }
+
+    pub(crate) fn conn(&self) -> ConnParam {
+        let param = self.param();
+        let [_, srq, responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count, _] =
+            bytes(param, offset::CONN_PRIVATE_LEN);
+        ConnParam {
+            responder_resources,
+            initiator_depth,
+            flow_control: flow_control != 0,
+            retry_count,
+            rnr_retry_count,
+            srq: srq != 0,
+            qp_num: word(param, 0),
+        }
+    }
+
+    /// The private data of the event of an id that is not for datagrams.
+    pub(crate) fn conn_private(&self) -> &'a [u8] {
+        private(self.param(), 8, offset::CONN_PRIVATE_LEN)
+    }
+
+    pub(crate) fn datagram(&self) -> Datagram {
+        let param = self.param();
+        Datagram { qp_num: word(param, 0), qkey: word(param, 4), path: path(&param[offset::UD_AH..offset::UD_PRIVATE]) }
+    }
+
+    /// The private data of the event of an id for datagrams.
+    pub(crate) fn ud_private(&self) -> &'a [u8] {
+        private(self.param(), offset::UD_PRIVATE, offset::UD_PRIVATE_LEN)
+    }
+}
+
+/// `struct ib_uverbs_ah_attr`.
+fn path(ah: &[u8]) -> AhAttr {
+    let [sgid_index, hop_limit, traffic_class, _] = bytes(ah, 20);
+    let grh = GlobalRoute { dgid: bytes(ah, 0), flow_label: word(ah, 16), sgid_index, hop_limit, traffic_class };
+    let [sl, src_path_bits, static_rate, is_global, port_num, _] = bytes(ah, 26);
+    let dlid = u16::from_ne_bytes(bytes(ah, 24));
+    AhAttr { grh: (is_global != 0).then_some(grh), dlid, sl, src_path_bits, static_rate, port_num }
+}
+
+/// Private data at `at`, whose length is the byte at `len`; a byte counts to 255, which is less than the field.
+fn private(param: &[u8], at: usize, len: usize) -> &[u8] {
+    &param[at..][..usize::from(param[len]).min(PRIVATE_DATA)]
+}
+
+fn word(from: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes(from, at))
+}
+
+/// `N` bytes at a constant offset inside the answer.
+fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
+    let mut copied = [0; N];
+    copied.copy_from_slice(&from[at..at + N]);
+    copied
+}
+
+/// An address in the kernel's form, and its length.
+pub(crate) fn storage(addr: &SocketAddr) -> (Storage, u16) {
+    let mut raw = [0; 128];
+    raw[2..4].copy_from_slice(&addr.port().to_be_bytes());
+    let (family, len) = match addr {
+        SocketAddr::V4(v4) => {
+            raw[4..8].copy_from_slice(&v4.ip().octets());
+            (AF_INET, 16)
+        }
+        SocketAddr::V6(v6) => {
+            raw[4..8].copy_from_slice(&v6.flowinfo().to_ne_bytes());
+            raw[8..24].copy_from_slice(&v6.ip().octets());
+            raw[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+            (AF_INET6, 28)
+        }
+    };
+    raw[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    (Storage(raw), len)
+}
+
+/// The address at an offset of the answer; `None` for another family.
+pub(crate) fn address(from: &[u8], at: usize) -> Option<SocketAddr> {
+    let raw: [u8; 28] = bytes(from, at);
+    let port = u16::from_be_bytes(bytes(&raw, 2));
+    match i32::from(u16::from_ne_bytes(bytes(&raw, 0))) {
+        AF_INET => Some(SocketAddrV4::new(Ipv4Addr::from(bytes::<4>(&raw, 4)), port).into()),
+        AF_INET6 => {
+            let ip = Ipv6Addr::from(bytes::<16>(&raw, 8));
+            Some(SocketAddrV6::new(ip, port, word(&raw, 4), word(&raw, 24)).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_both_ways() {
+        for text in ["10.99.0.1:4791", "0.0.0.0:0", "[fd99::1]:18515", "[fe80::1%3]:1"] {
+            let addr: SocketAddr = text.parse().unwrap();
+            assert_eq!(address(&storage(&addr).0.0, 0), Some(addr));
+        }
+        assert_eq!(address(&[27; 128], 0), None);
+    }
+
+    /// Bytes of a fixed generator, and the extremes.
+    #[test]
+    fn any_bytes_are_an_answer() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for round in 0..10_000_u32 {
+            let mut raw = [if round % 2 == 0 { 0xff } else { 0 }; offset::EVENT_LEN];
+            if round > 1 {
+                raw.fill_with(|| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 56) as u8
+                });
+            }
+            let answer = Answer(&raw);
+            assert_eq!(answer.kind().code(), word(&raw, 12));
+            assert_eq!(answer.conn_private().len(), usize::from(raw[20 + 264]));
+            assert_eq!(answer.ud_private().len(), usize::from(raw[20 + 296]));
+            assert_eq!(answer.conn().qp_num, answer.datagram().qp_num);
+            assert_eq!(answer.datagram().path.grh.is_some(), raw[20 + 8 + 29] != 0);
+            assert_eq!(answer.ece().options, word(&raw, 332));
+            let _ = (answer.uid(), answer.handle(), answer.status(), address(&raw, 16), address(&raw, 144));
+        }
+    }
+}

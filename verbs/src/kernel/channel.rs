@@ -1,0 +1,187 @@
+//! An open file of the kernel's connection manager, and commands by write(2) on it.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use cmid_proto::{Errno, Outcome};
+
+use crate::errno;
+use crate::kernel::abi::{self, Command, Header};
+use crate::kernel::node::{self, OpenError};
+
+/// The structure of a command.
+///
+/// # Safety
+/// It is `repr(C)` of integers without padding, aligned to at most 8, and is the structure that the kernel reads for
+/// `COMMAND`.
+pub(crate) unsafe trait Body: Copy {
+    const COMMAND: Command;
+}
+
+/// The structure of a command without an answer.
+///
+/// # Safety
+/// It contains no address.
+pub(crate) unsafe trait Unanswered: Body {}
+
+/// The structure of a command with an answer.
+///
+/// # Safety
+/// `response` returns its field of that name. It contains no other address.
+pub(crate) unsafe trait Answered: Body {
+    fn response(&mut self) -> &mut u64;
+}
+
+macro_rules! bodies {
+    ($($body:ident),+ $(,)?) => {$(
+        // SAFETY: `tests/kernel_layout.rs` compares it with the header, whose structures spell out all padding. The
+        // names of command and structure agree (drivers/infiniband/core/ucma.c).
+        unsafe impl Body for abi::$body {
+            const COMMAND: Command = Command::$body;
+        }
+    )+};
+}
+
+macro_rules! unanswered {
+    ($($body:ident),+ $(,)?) => {$(
+        // SAFETY: no field is an address.
+        unsafe impl Unanswered for abi::$body {}
+    )+};
+}
+
+macro_rules! answered {
+    ($($body:ident { $($response:ident).+ }),+ $(,)?) => {$(
+        // SAFETY: no other field is an address.
+        unsafe impl Answered for abi::$body {
+            fn response(&mut self) -> &mut u64 {
+                &mut self.$($response).+
+            }
+        }
+    )+};
+}
+
+bodies!(
+    CreateId,
+    DestroyId,
+    Bind,
+    ResolveAddr,
+    ResolveRoute,
+    Query,
+    Connect,
+    Listen,
+    Accept,
+    Reject,
+    Disconnect,
+    Notify,
+    JoinMcast,
+    GetEvent,
+    SetOption,
+    MigrateId,
+    LeaveMcast,
+);
+unanswered!(Bind, ResolveAddr, ResolveRoute, Connect, Listen, Accept, Reject, Disconnect, Notify);
+answered!(
+    CreateId { response },
+    DestroyId { response },
+    LeaveMcast { destroy.response },
+    Query { response },
+    JoinMcast { response },
+    GetEvent { response },
+    MigrateId { response },
+);
+
+#[repr(C)]
+struct Message<B> {
+    header: Header,
+    body: B,
+}
+
+/// A non-blocking event channel.
+pub(crate) struct Channel {
+    file: File,
+    /// The number of ids on it.
+    pub(crate) ids: usize,
+}
+
+impl Channel {
+    /// Opens the node.
+    ///
+    /// # Errors
+    /// Names the part that is missing.
+    pub(crate) fn open() -> Result<Self, OpenError> {
+        let node = node::find()?;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&node);
+        Ok(Channel { file: file.map_err(|error| node::why(&node, &error))?, ids: 0 })
+    }
+
+    /// Whether write(2) works, by reading an event of a channel that has no ids.
+    pub(crate) fn probe(&self) -> Result<(), OpenError> {
+        match self.event(&mut [0; abi::offset::EVENT_LEN]) {
+            Ok(()) | Err(Errno(libc::EAGAIN)) => Ok(()),
+            Err(errno) => Err(OpenError::WriteRefused(errno)),
+        }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Makes a command without an answer.
+    pub(crate) fn send(&self, body: impl Unanswered) -> Outcome {
+        // SAFETY: the body contains no address.
+        unsafe { self.write(body, 0) }
+    }
+
+    /// Reads the next event (`RDMA_USER_CM_CMD_GET_EVENT`).
+    #[inline]
+    pub(crate) fn event(&self, into: &mut [u8; abi::offset::EVENT_LEN]) -> Outcome {
+        self.ask(abi::GetEvent { response: 0 }, into)
+    }
+
+    /// Makes a command with an answer of up to the length of `into`.
+    pub(crate) fn ask(&self, mut body: impl Answered, into: &mut [u8]) -> Outcome {
+        let out = u16::try_from(into.len()).map_err(|_| Errno::EINVAL)?;
+        *body.response() = into.as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: the one address in the body is that of `into`. The kernel writes at most `out` bytes there, and only
+        // during the call, in which `into` is borrowed.
+        unsafe { self.write(body, out) }
+    }
+
+    /// Makes a command whose answer is one number: a handle, or the number of reported events.
+    pub(crate) fn number(&self, body: impl Answered) -> Result<u32, Errno> {
+        let mut answer = [0; 4];
+        self.ask(body, &mut answer)?;
+        Ok(u32::from_ne_bytes(answer))
+    }
+
+    /// `RDMA_USER_CM_CMD_SET_OPTION` of level `RDMA_OPTION_ID`.
+    pub(crate) fn set_option(&self, id: u32, name: i32, value: &[u8]) -> Outcome {
+        let (optval, optlen) = (value.as_ptr().expose_provenance() as u64, value.len() as u32);
+        let level = crate::macros::RDMA_OPTION_ID as u32;
+        // SAFETY: the kernel reads `optlen` bytes of the value during the call.
+        unsafe { self.write(abi::SetOption { optval, id, level, optname: name as u32, optlen }, 0) }
+    }
+
+    /// Takes an id over from another channel (`RDMA_USER_CM_CMD_MIGRATE_ID`).
+    pub(crate) fn take(&self, id: u32, from: &Channel) -> Outcome {
+        let fd = from.file.as_raw_fd().cast_unsigned();
+        self.number(abi::MigrateId { response: 0, id, fd }).map(drop)
+    }
+
+    /// # Safety
+    /// An address in the body can be written to for `out` bytes, or read, as the command does.
+    unsafe fn write<B: Body>(&self, body: B, out: u16) -> Outcome {
+        let header = Header { cmd: B::COMMAND as u32, r#in: size_of::<B>() as u16, out };
+        let message = Message { header, body };
+        let len = size_of_val(&message);
+        // SAFETY: the message is initialized throughout: neither the header nor a body has padding, and the header's size is a
+        // multiple of every alignment. What addresses in it point at is as the caller promises.
+        let written = unsafe { libc::write(self.file.as_raw_fd(), (&raw const message).cast(), len) };
+        match usize::try_from(written) {
+            Ok(count) if count == len => Ok(()),
+            Ok(_) => Err(Errno(libc::ENODATA)),
+            Err(_) => Err(errno::last()),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Asks the C compiler what `rdma/rdma_user_cm.h` says, and compares it with the structures of the kernel backend.
+#![allow(dead_code, reason = "the structures are compared, not used")]
+
+use std::fmt::Write as _;
+use std::mem::{offset_of, size_of};
+use std::process::Command as Process;
+
+#[path = "../src/kernel/abi.rs"]
+mod abi;
+
+macro_rules! layout {
+    ($($c:literal = $rust:ident { $($field:ident),* })+) => {
+        vec![$(
+            (format!("sizeof(struct rdma_ucm_{})", $c), size_of::<abi::$rust>()),
+            $( (format!("offsetof(struct rdma_ucm_{}, {})", $c, stringify!($field).trim_start_matches("r#")),
+                offset_of!(abi::$rust, $field)), )*
+        )+]
+    };
+}
+
+#[test]
+fn structures_are_those_of_the_header() {
+    let mut expected = layout! {
+        "cmd_hdr" = Header { cmd, r#in, out }
+        "create_id" = CreateId { uid, response, ps, qp_type, reserved }
+        "destroy_id" = DestroyId { response, id, reserved }
+        "bind" = Bind { id, addr_size, reserved, addr }
+        "resolve_addr" = ResolveAddr { id, timeout_ms, src_size, dst_size, reserved, src_addr, dst_addr }
+        "resolve_route" = ResolveRoute { id, timeout_ms }
+        "query" = Query { response, id, option }
+        "conn_param" = ConnParam {
+            qp_num, qkey, private_data, private_data_len, srq, responder_resources, initiator_depth, flow_control,
+            retry_count, rnr_retry_count, valid
+        }
+        "ece" = Ece { vendor_id, attr_mod }
+        "connect" = Connect { conn_param, id, reserved, ece }
+        "listen" = Listen { id, backlog }
+        "accept" = Accept { uid, conn_param, id, reserved, ece }
+        "reject" = Reject { id, private_data_len, reason, reserved, private_data }
+        "disconnect" = Disconnect { id }
+        "notify" = Notify { id, event }
+        "join_mcast" = JoinMcast { response, uid, id, addr_size, join_flags, addr }
+        "get_event" = GetEvent { response }
+        "set_option" = SetOption { optval, id, level, optname, optlen }
+        "migrate_id" = MigrateId { response, id, fd }
+    };
+    expected.extend(answers());
+    expected.extend(commands());
+
+    let mut lines = String::new();
+    for (c, _) in &expected {
+        writeln!(lines, r#"    printf("%zu\n", (size_t)({c}));"#).unwrap();
+    }
+    let found: Vec<usize> = run(&lines).lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(found.len(), expected.len());
+    for ((c, ours), theirs) in expected.iter().zip(found) {
+        assert_eq!(*ours, theirs, "{c}");
+    }
+}
+
+fn answers() -> Vec<(String, usize)> {
+    use abi::offset;
+    [
+        ("sizeof(struct rdma_ucm_event_resp)", offset::EVENT_LEN),
+        ("offsetof(struct rdma_ucm_event_resp, reserved)", offset::EVENT_LEN_OLD),
+        ("offsetof(struct rdma_ucm_event_resp, uid)", 0),
+        ("offsetof(struct rdma_ucm_event_resp, id)", offset::EVENT_ID),
+        ("offsetof(struct rdma_ucm_event_resp, event)", offset::EVENT_KIND),
+        ("offsetof(struct rdma_ucm_event_resp, status)", offset::EVENT_STATUS),
+        ("offsetof(struct rdma_ucm_event_resp, param)", offset::EVENT_PARAM),
+        ("offsetof(struct rdma_ucm_event_resp, ece)", offset::EVENT_ECE),
+        ("offsetof(struct rdma_ucm_conn_param, private_data)", 8),
+        ("offsetof(struct rdma_ucm_conn_param, private_data_len)", offset::CONN_PRIVATE_LEN),
+        ("offsetof(struct rdma_ucm_ud_param, qkey)", 4),
+        ("offsetof(struct rdma_ucm_ud_param, ah_attr)", offset::UD_AH),
+        ("offsetof(struct rdma_ucm_ud_param, private_data)", offset::UD_PRIVATE),
+        ("offsetof(struct rdma_ucm_ud_param, private_data_len)", offset::UD_PRIVATE_LEN),
+        ("offsetof(struct ib_uverbs_ah_attr, grh.flow_label)", 16),
+        ("offsetof(struct ib_uverbs_ah_attr, grh.sgid_index)", 20),
+        ("offsetof(struct ib_uverbs_ah_attr, dlid)", 24),
+        ("offsetof(struct ib_uverbs_ah_attr, sl)", 26),
+        ("offsetof(struct ib_uverbs_ah_attr, is_global)", 29),
+        ("offsetof(struct ib_uverbs_ah_attr, port_num)", 30),
+        ("sizeof(struct rdma_ucm_query_addr_resp)", offset::ADDR_LEN),
+        ("offsetof(struct rdma_ucm_query_addr_resp, src_addr)", offset::ADDR_SRC),
+        ("offsetof(struct rdma_ucm_query_addr_resp, dst_addr)", offset::ADDR_DST),
+    ]
+    .map(|(c, ours)| (c.to_string(), ours))
+    .into()
+}
+
+fn commands() -> Vec<(String, usize)> {
+    use abi::Command as C;
+    let number = |name: &str, command: C| (format!("RDMA_USER_CM_CMD_{name}"), command as usize);
+    vec![
+        ("RDMA_USER_CM_ABI_VERSION".into(), abi::ABI_VERSION as usize),
+        ("RDMA_USER_CM_QUERY_ADDR".into(), abi::QUERY_ADDR as usize),
+        ("RDMA_MAX_PRIVATE_DATA".into(), abi::PRIVATE_DATA),
+        number("CREATE_ID", C::CreateId),
+        number("DESTROY_ID", C::DestroyId),
+        number("RESOLVE_ROUTE", C::ResolveRoute),
+        number("CONNECT", C::Connect),
+        number("LISTEN", C::Listen),
+        number("ACCEPT", C::Accept),
+        number("REJECT", C::Reject),
+        number("DISCONNECT", C::Disconnect),
+        number("GET_EVENT", C::GetEvent),
+        number("SET_OPTION", C::SetOption),
+        number("NOTIFY", C::Notify),
+        number("LEAVE_MCAST", C::LeaveMcast),
+        number("MIGRATE_ID", C::MigrateId),
+        number("QUERY", C::Query),
+        number("BIND", C::Bind),
+        number("RESOLVE_ADDR", C::ResolveAddr),
+        number("JOIN_MCAST", C::JoinMcast),
+    ]
+}
+
+/// Compiles and runs a C program with these lines in its `main`.
+fn run(lines: &str) -> String {
+    let source = format!(
+        "#include <stddef.h>\n#include <stdio.h>\n#include <netinet/in.h>\n#include <rdma/rdma_user_cm.h>\n\
+         int main(void) {{\n{lines}    return 0;\n}}\n"
+    );
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (file, program) = (folder.join("kernel_layout.c"), folder.join("kernel_layout"));
+    std::fs::write(&file, source).expect("a folder for temporary files");
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
+    let compiled = compiler.to_command().arg(&file).arg("-o").arg(&program).status().expect("a C compiler");
+    assert!(compiled.success(), "{} does not compile", file.display());
+    let output = Process::new(&program).output().expect("the program runs");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).expect("digits")
+}
