@@ -1,9 +1,7 @@
 //! The states of an id as data: the effect of every request and event in every state.
 //!
-//! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]; a new variant of one of
-//! these does not compile until each row has a cell for it. A new event type needs no cell if [`EventColumn::of`]
-//! maps it to [`EventColumn::Other`]. Sources: semantics of librdmacm's `rdma_*` calls and of the kernel's
-//! `cma_ib_handler`, per column in the [requests](REQUESTS) and [events](EVENTS) tables.
+//! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]: a new variant of one of them
+//! does not compile until each row has a cell for it. A new event type needs a column ([`EventColumn::of`]).
 
 use crate::columns::columns;
 use crate::errno::Errno;
@@ -167,9 +165,8 @@ mod request_rules {
     pub(super) const brk: RequestRule = RequestRule::Refuse(RefuseReason::Breaks);
 }
 
-/// What each request does in each state: a row per [`State`], a column per [`RequestKind`], both in the order of
-/// `ALL`. The headings are the names of [`RequestKind::ALL`], shortened. If the device refuses the call,
-/// [`after_failure`] is the state that is left.
+/// What each request does in each state: a row per [`State`], a column per [`RequestKind`] (headings: short names), both in
+/// the order of `ALL`. If the device refuses the call, [`after_failure`] is the new state.
 ///
 /// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and,
 /// once connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of
