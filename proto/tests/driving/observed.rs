@@ -331,3 +331,43 @@ fn a_listening_device_hears_of_deadlines_that_pass_and_of_the_end_and_of_no_othe
     drop(drive);
     assert!(hears("end"));
 }
+
+/// As an observing device of io-epoll, whose turns have a short path if the device does not observe.
+struct Level(Twin);
+
+impl DeviceLayer for Level {
+    type Inner = Twin;
+    type Handle = u32;
+
+    const LAYER_LEVEL_TRIGGERED: bool = true;
+
+    fn inner(&self) -> &Twin {
+        &self.0
+    }
+
+    fn inner_mut(&mut self) -> &mut Twin {
+        &mut self.0
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<u32, Errno> {
+        self.0.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: u32) -> Outcome {
+        self.0.adopt(id, channel, handle)
+    }
+}
+
+#[test]
+fn a_level_triggered_device_observes_each_read() {
+    let mut drive = Drive::new(Level(Twin::new()), LIMITS);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    for _ in 0..3 {
+        drive.device_mut().0.device.events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
+        drive.readable(channel);
+        assert_eq!(drive.run(8), Next::Deliver);
+        // The step compares both cores.
+        assert_eq!(drive.next_event(channel).unwrap().id, id);
+    }
+}
