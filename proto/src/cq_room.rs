@@ -10,7 +10,7 @@ pub struct CqRoom {
 
 /// A CQ is too small for the work queues that report to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("a CQ of depth {depth} has {reserved} work requests that report to it: {wanted} more overrun it")]
+#[error("{wanted} more work requests would overrun the CQ of depth {depth}, to which {reserved} report already")]
 pub struct Overrun {
     /// The depth of the CQ, in completions.
     pub depth: u32,

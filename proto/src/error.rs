@@ -48,7 +48,7 @@ pub enum Refused {
         channel: ChannelKey,
     },
     /// The ack token is of another core, or its id is gone.
-    #[error("nothing is owed for this ack token")]
+    #[error("the ack token is not valid here: its id is gone, or it is of another core")]
     NothingOwed,
     /// The number of objects is at its [`Limits`](crate::Limits).
     #[error("the limit on {0} is reached")]
@@ -71,19 +71,19 @@ pub enum RefuseReason {
     #[error("there is no connection to end")]
     NotConnected,
     /// The kernel would make a later destroy wait for about 70 seconds.
-    #[error("it would hold up the destruction of the id for more than a minute; destroy the id instead")]
+    #[error("it would delay a later destroy by more than a minute; destroy the id instead")]
     Stalls,
     /// The kernel would refuse it and reject the peer.
     #[error("it would break the connection")]
     Breaks,
     /// The peer has confirmed already.
-    #[error("the connection stands already")]
+    #[error("the connection is already established")]
     IsConnected,
     /// Its parameter is part of a message that has been sent.
-    #[error("the message that it is for has been sent")]
+    #[error("the message that would carry it has been sent")]
     AlreadySent,
     /// The connection has ended: a teardown has nothing to wait for.
-    #[error("the connection is over: what it used may be used again")]
+    #[error("the connection has ended; its memory may be reused")]
     IsOver,
     /// Multicast groups are only for datagrams.
     #[error("not for a connected service")]
@@ -116,7 +116,7 @@ pub enum RefuseReason {
     #[error("the peer has been sent a QP number already")]
     NumberSent,
     /// More private data than the message holds.
-    #[error("{len} bytes of private data where {max} fit")]
+    #[error("{len} bytes of private data, more than the maximum of {max}")]
     PrivateDataTooLong {
         /// The given length.
         len: usize,
@@ -124,7 +124,7 @@ pub enum RefuseReason {
         max: usize,
     },
     /// The source and the destination are of different address families.
-    #[error("the addresses do not go together")]
+    #[error("the addresses are of different families")]
     BadAddress,
     /// Another request on this id is under way.
     #[error("{0} is under way")]
@@ -152,7 +152,7 @@ pub enum RefuseReason {
     #[error("the deadline has passed")]
     TooLate,
     /// The number of channels is at its [`Limits`](crate::Limits).
-    #[error("no channel is left for the id alone")]
+    #[error("the limit on channels is reached, and the id needs its own")]
     NoChannelLeft,
     /// The channel cannot be read ([`Core::handle_unreadable`](crate::Core::handle_unreadable)): the event that the
     /// request waits for would not come.
@@ -167,7 +167,7 @@ pub enum RefuseReason {
 /// An ack token that the core does not accept: it is of another core, or its id is gone. Give the token of another
 /// core to that core.
 #[derive(Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("nothing is owed here for an ack token of {}", .ack_token.owner())]
+#[error("the ack token of {} is not valid here: the id is gone, or it is of another core", .ack_token.owner())]
 #[must_use = "the core that the ack token is of waits for it"]
 pub struct AckError {
     /// The ack token.

@@ -24,10 +24,10 @@ pub enum RefuseReason {
     #[error("memory of a re-registration that failed is kept until it is deregistered")]
     InDoubt,
     /// Memory regions, QPs or other objects belong to the PD: the kernel would return EBUSY.
-    #[error("{0} things belong to it")]
+    #[error("{0} objects use it")]
     InUse(u32),
     /// `ibv_rereg_mr` without flags: the library accepts it, and the kernel returns EINVAL.
-    #[error("nothing is to be changed: no flag is set")]
+    #[error("no flag is set: there is nothing to change")]
     NothingToChange,
     /// The library returns `IBV_REREG_MR_ERR_INPUT`.
     #[error("flags {0:#x} are not among IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS")]

@@ -133,7 +133,7 @@ fn a_full_core_refuses_and_changes_nothing() {
     assert_eq!(fixture.core.open_channel(Acks::Explicit), Err(Refused::Full("channels")));
     assert_eq!(fixture.core.create_id(None, PortSpace::Tcp), Err(Refused::Full("channels")));
     let refused = fixture.asks(id, TO_SYNC).unwrap_err();
-    assert!(refused.to_string().ends_with("no channel is left for the id alone"));
+    assert!(refused.to_string().ends_with("the limit on channels is reached, and the id needs its own"));
     assert_eq!(fixture.core, before);
     fixture.ends(&[id, other], &[channel]);
 }

@@ -99,7 +99,10 @@ fn a_receipt_of_another_core_is_given_back_and_each_core_takes_its_own() {
     let (mut b, channel_b, id_b, of_b) = owing(2);
     let before = b.core.clone();
     let refused = b.core.ack(of_a).unwrap_err();
-    assert_eq!(refused.to_string(), "nothing is owed here for an ack token of s1/id0");
+    assert_eq!(
+        refused.to_string(),
+        "the ack token of s1/id0 is not valid here: the id is gone, or it is of another core"
+    );
     assert_eq!(b.core, before);
     assert_eq!(b.core.owed(id_b), 1);
     b.core.ack(of_b).unwrap();

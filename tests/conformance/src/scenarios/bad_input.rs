@@ -112,7 +112,8 @@ pub(super) fn stale_keys_and_long_private_data<L: Env>(b: &mut Fixture<'_, L>) -
     let id = b.resolved()?;
     let param = b.param();
     let error = b.client.drive().connect(id, param, &[0; 57], Time::NEVER).err().map(|error| error.to_string());
-    let text = format!("refused: connect on {id} while route resolved: 57 bytes of private data where 56 fit");
+    let text =
+        format!("refused: connect on {id} while route resolved: 57 bytes of private data, more than the maximum of 56");
     same("too long", error, Some(text))?;
     b.destroy(Side::Client, id)?;
     let drive = b.client.drive();
