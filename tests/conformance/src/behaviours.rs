@@ -132,7 +132,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .but("does not hang: librdmacm's would wait for an ack that nobody can give"),
     behaviour(68, "a synchronous disconnect of what is not connected")
         .but("refused by the core, where librdmacm's would hang; the kernel's answer is shown past the core"),
-    behaviour(69, "a synchronous id whose channel does not block"),
+    behaviour(69, "an id in synchronous mode on a non-blocking channel"),
     behaviour(70, "datagrams: nobody listens"),
     behaviour(71, "datagrams: rejected"),
     behaviour(72, "datagrams: answered").but(
