@@ -16,9 +16,11 @@ impl Core {
     /// The message names the violated invariant.
     pub fn check(&self) {
         if let Some(single) = &self.single {
-            let Some(id) = self.ids.get(single.id) else { panic!("an event of {} and on no list", single.id) };
-            // A plain id's lists are read and changed only by requests, which link the event first.
-            assert!(id.channel == single.on && id.is_plain_but_for_a_call(), "{}: an event on no list", single.id);
+            let owner = single.listener().unwrap_or(single.id);
+            let Some(id) = self.ids.get(owner) else { panic!("an event of {owner} and on no list") };
+            // The lists of such an id are read and changed only by requests, which link the event first.
+            let is_free = if single.listener().is_some() { id.only_listens() } else { id.is_plain_but_for_a_call() };
+            assert!(id.channel == single.on && is_free, "{owner}: an event on no list");
             assert!(
                 matches!(id.pending_call, PendingCall::Nothing | PendingCall::Request { .. }),
                 "{}: an event on no list",

@@ -9,7 +9,7 @@
 
 use super::Core;
 use super::event::{Admission, has_room};
-use super::single::Single;
+use super::single::{More, Single};
 use crate::arena::Arena;
 use crate::channel::Channel;
 use crate::errno::Errno;
@@ -55,7 +55,7 @@ fn admit_to(
     }
     let ends = next.ends && id.deadline != Time::NEVER;
     let (acks, kind, status, param) = (channel.acks, raw.kind, raw.status, raw.param);
-    Some((Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None }, ends))
+    Some((Single { on, acks, id: raw.id, kind, status, param, more: None }, ends))
 }
 
 impl Core {
@@ -85,9 +85,44 @@ impl Core {
         }
     }
 
-    /// The short path of a turn. Reads the only channel to be read, if there is no other work and the channel is not
-    /// a listener's. It looks the channel up once; the long path does so several times. `None` if there is no short
-    /// path; then nothing has changed.
+    /// The short path of [`admit_request`](Core::admit_request). `child` is the key that
+    /// [`wants_event`](Core::wants_event) has returned for this channel. Returns false if the event has no short path;
+    /// then nothing has changed.
+    #[inline(never)]
+    pub(super) fn admit_request_short(&mut self, on: ChannelKey, child: IdKey, raw: &RawEvent<&[u8]>) -> bool {
+        let Some(key) = raw.listener.filter(|_| raw.kind == CmEvent::ConnectRequest && raw.id == child) else {
+            return false;
+        };
+        if self.channels.get(on).is_none_or(|channel| channel.listener != raw.listener) {
+            return false;
+        }
+        let Some(listener) = self.ids.get_untouched(key) else { return false };
+        let (to, port_space) = (listener.channel, listener.port_space);
+        if self.single.is_some() || to == on || listener.device_channel != on || !listener.only_listens() {
+            return false;
+        }
+        let Some(channel) = self.channels.get_mut(to).filter(|channel| channel.pending.head().is_none()) else {
+            return false;
+        };
+        channel.ids += 1;
+        let acks = channel.acks;
+        listener.requests += 1;
+        if let Some(device_channel) = self.channels.get_mut(on) {
+            device_channel.failures = 0;
+            device_channel.ids += 1;
+        }
+        self.ids.insert(Id::child(port_space, to, on));
+        self.activity += 1;
+        let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
+        let more = Some(More { listener: Some(key), private_data_ref });
+        let (kind, status, param) = (raw.kind, raw.status, raw.param);
+        self.single = Some(Single { on: to, acks, id: child, kind, status, param, more });
+        true
+    }
+
+    /// The short path of a turn. Reads the only channel to be read, if there is no other work. It looks the channel
+    /// up once, unless it is a listener's; the long path does so several times. `None` if there is no short path; then
+    /// nothing has changed.
     #[inline(always)]
     pub(crate) fn read_short<'d>(
         &mut self,
@@ -100,7 +135,10 @@ impl Core {
             return None;
         }
         let channel = self.channels.get_mut(on)?;
-        if !channel.is_read() || channel.listener.is_some() {
+        if channel.listener.is_some() {
+            return self.read_requests_short(on, fetch);
+        }
+        if !channel.is_read() {
             return None;
         }
         let is_empty = self.single.is_none() && channel.pending.head().is_none();
@@ -124,11 +162,31 @@ impl Core {
         })
     }
 
+    /// The same for the channel of a listener.
+    #[inline(never)]
+    fn read_requests_short<'d>(
+        &mut self,
+        on: ChannelKey,
+        fetch: impl FnOnce(ChannelKey, IdKey) -> Result<Option<RawEvent<&'d [u8]>>, Errno>,
+    ) -> Option<Read> {
+        let child = self.wants_event(on)?;
+        self.readable.take_only();
+        if let Some(channel) = self.channels.get_mut(on) {
+            channel.readable = false;
+        }
+        Some(match fetch(on, child) {
+            Ok(Some(raw)) if self.admit_request_short(on, child, &raw) => Read::Done,
+            Ok(Some(raw)) => Read::Taken(self.take_any_event(on, &raw)),
+            Ok(None) => Read::Done,
+            Err(errno) => Read::Failed(on, errno),
+        })
+    }
+
     #[inline(never)]
     fn enclose_single(&mut self, raw: &RawEvent<&[u8]>) {
         let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
         if let Some(single) = &mut self.single {
-            single.private_data_ref = private_data_ref;
+            single.more = Some(More { listener: None, private_data_ref });
         }
     }
 
@@ -136,6 +194,10 @@ impl Core {
     #[inline]
     pub(super) fn poll_short(&mut self, on: ChannelKey) -> Option<Event> {
         let single = self.single.as_ref().filter(|single| single.on == on)?;
+        if let Some(more) = single.more {
+            let single = *single;
+            return self.open_single(&single, more);
+        }
         let mut ack_token = None;
         if single.acks == Acks::Explicit
             && let Some(owner) = self.ids.get_untouched(single.id)
@@ -143,24 +205,30 @@ impl Core {
             owner.owed += 1;
             ack_token = Some(AckToken { owner: single.id, group: None });
         }
-        if single.private_data_ref.is_some() {
-            let single = *single;
-            return self.open_single(&single, ack_token);
-        }
         let event = single.bare(ack_token);
         self.single = None;
         Some(event)
     }
 
     #[inline(never)]
-    fn open_single(&mut self, single: &Single, ack_token: Option<AckToken>) -> Option<Event> {
+    fn open_single(&mut self, single: &Single, more: More) -> Option<Event> {
         self.single = None;
+        let (key, is_request) = (more.listener.unwrap_or(single.id), more.listener.is_some());
+        let mut ack_token = None;
+        if let Some(owner) = self.ids.get_untouched(key) {
+            owner.requests -= u16::from(is_request);
+            if single.acks == Acks::Explicit {
+                owner.owed += 1;
+                ack_token = Some(AckToken { owner: key, group: None });
+            }
+        }
         // Filled in where it is returned, to avoid a copy.
         let mut opened = Some(single.bare(ack_token));
         if let Some(event) = &mut opened {
-            self.pending.fill_private_data(single.private_data_ref, event);
+            event.listener = more.listener;
+            self.pending.fill_private_data(more.private_data_ref, event);
         }
-        self.pending.discard(single.private_data_ref);
+        self.pending.discard(more.private_data_ref);
         opened
     }
 

@@ -7,8 +7,8 @@ use crate::request::Acks;
 use crate::slab_index::PrivateDataRef;
 use crate::stored::Stored;
 
-/// An undelivered event that is on no list: the only one of its channel. It came from the device, belongs to no
-/// group, and is no connection request. Its id was plain when it came.
+/// An undelivered event that is on no list: the only one of its channel. It came from the device and belongs to no
+/// group. Its id was plain when it came; for a connection request, nothing was under way for its listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Single {
     pub(super) on: ChannelKey,
@@ -18,10 +18,24 @@ pub(super) struct Single {
     pub(super) kind: CmEvent,
     pub(super) status: i32,
     pub(super) param: ReceivedParam,
+    /// What most events do not have.
+    pub(super) more: Option<More>,
+}
+
+/// The parts of an event that most events do not have. At least one is present.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct More {
+    /// For a connection request: its listener, which owns the event.
+    pub(super) listener: Option<IdKey>,
     pub(super) private_data_ref: Option<PrivateDataRef>,
 }
 
 impl Single {
+    pub(super) fn listener(&self) -> Option<IdKey> {
+        self.more.and_then(|more| more.listener)
+    }
+
+    /// The event without its listener and its private data.
     #[inline(always)]
     pub(super) fn bare(&self, ack_token: Option<AckToken>) -> Event {
         Event {
@@ -39,6 +53,11 @@ impl Single {
 
     /// Returns the event as it is stored on the lists.
     pub(super) fn stored(&self) -> Stored {
-        Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.private_data_ref)
+        let private_data_ref = self.more.and_then(|more| more.private_data_ref);
+        let stored = Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, private_data_ref);
+        match self.listener() {
+            Some(listener) => stored.with_listener(listener),
+            None => stored,
+        }
     }
 }
