@@ -120,10 +120,14 @@ impl Core {
         before.handle_readable(on);
         let (mut short, mut long) = (before.clone(), before.clone());
         let mut wanted = None;
-        let read = short.read_short(Time::ZERO, |channel, child| {
+        let mut fetch = |channel, child| {
             wanted = Some((channel, child));
             fetched
-        });
+        };
+        let mut read = short.read_short(Time::ZERO, &mut fetch);
+        if read.is_none() {
+            read = short.read_requests_short(Time::ZERO, &mut fetch);
+        }
         let Some(read) = read else {
             assert_eq!(wanted, None, "{on}: it was read");
             before.assert_same(&short, "not read");

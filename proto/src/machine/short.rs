@@ -120,9 +120,9 @@ impl Core {
         true
     }
 
-    /// The short path of a turn. Reads the only channel to be read, if there is no other work. It looks the channel
-    /// up once, unless it is a listener's; the long path does so several times. `None` if there is no short path; then
-    /// nothing has changed.
+    /// The short path of a turn. Reads the only channel to be read, if there is no other work and the channel is not
+    /// a listener's. It looks the channel up once; the long path does so several times. `None` if there is no short
+    /// path; then nothing has changed.
     #[inline(always)]
     pub(crate) fn read_short<'d>(
         &mut self,
@@ -135,10 +135,7 @@ impl Core {
             return None;
         }
         let channel = self.channels.get_mut(on)?;
-        if channel.listener.is_some() {
-            return self.read_requests_short(on, fetch);
-        }
-        if !channel.is_read() {
+        if !channel.is_read() || channel.listener.is_some() {
             return None;
         }
         let is_empty = self.single.is_none() && channel.pending.head().is_none();
@@ -162,13 +159,22 @@ impl Core {
         })
     }
 
-    /// The same for the channel of a listener.
-    #[inline(never)]
-    fn read_requests_short<'d>(
+    /// The same for the channel of a listener. Apart from [`read_short`](Core::read_short), because it would make that
+    /// one longer for all other channels.
+    #[inline(always)]
+    pub(crate) fn read_requests_short<'d>(
         &mut self,
-        on: ChannelKey,
+        now: Time,
         fetch: impl FnOnce(ChannelKey, IdKey) -> Result<Option<RawEvent<&'d [u8]>>, Errno>,
     ) -> Option<Read> {
+        let &on = self.readable.only()?;
+        let is_due = self.deadlines.first().is_some_and(|(due, _)| due <= now);
+        if is_due || !self.calls.is_empty() || !self.children.is_empty() || !self.parked.is_empty() {
+            return None;
+        }
+        if self.channels.get(on).is_none_or(|channel| channel.listener.is_none()) {
+            return None;
+        }
         let child = self.wants_event(on)?;
         self.readable.take_only();
         if let Some(channel) = self.channels.get_mut(on) {
@@ -194,9 +200,8 @@ impl Core {
     #[inline]
     pub(super) fn poll_short(&mut self, on: ChannelKey) -> Option<Event> {
         let single = self.single.as_ref().filter(|single| single.on == on)?;
-        if let Some(more) = single.more {
-            let single = *single;
-            return self.open_single(&single, more);
+        if single.more.is_some() {
+            return self.open_single();
         }
         let mut ack_token = None;
         if single.acks == Acks::Explicit
@@ -211,8 +216,9 @@ impl Core {
     }
 
     #[inline(never)]
-    fn open_single(&mut self, single: &Single, more: More) -> Option<Event> {
-        self.single = None;
+    fn open_single(&mut self) -> Option<Event> {
+        let single = self.single.take()?;
+        let more = single.more?;
         let (key, is_request) = (more.listener.unwrap_or(single.id), more.listener.is_some());
         let mut ack_token = None;
         if let Some(owner) = self.ids.get_untouched(key) {
