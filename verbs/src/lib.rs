@@ -94,26 +94,20 @@
 //! CQs and PDs, address handles before PDs, and all of them before the device's context.
 
 #![expect(unsafe_code, reason = "it calls C")]
-mod acm;
 mod addr_info;
-mod aside;
-mod bell;
-mod calls;
-mod channel;
+mod contents;
 mod data;
-mod device;
 mod errno;
-mod event;
 mod ffi;
-mod group;
-mod id;
+mod forgotten;
 mod inventory;
 mod kernel;
+mod kernel_verbs;
+mod librdmacm;
 mod lock;
 mod macros;
-mod membership;
-mod raw_channel;
 mod sockaddr;
+mod verbs;
 
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 pub use cmid_proto::memory::{
@@ -124,9 +118,9 @@ pub use data::{
     Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, View,
     WcStatus,
 };
-pub use device::{Handle, Verbs};
 pub use inventory::{DeviceInfo, devices};
 pub use kernel::{KernelCm, KernelHandle, OpenError};
+pub use verbs::{Backend, Handle, UnknownBackend, Verbs};
 
 /// What may change threads, and what several may use at a time, is part of the interface.
 const _: () = {

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, Weak};
 
 use cmid_proto::Errno;
 
-use crate::channel::Channel;
 use crate::data::anchor::{Anchor, Home};
 use crate::errno;
-use crate::ffi::{self, ibv_context};
+use crate::ffi::{self, ibv_context, ibv_device};
+use crate::librdmacm::Channel;
 use crate::lock::lock;
 
-/// A reference to one of librdmacm's device contexts.
+/// A reference to a device context: one of librdmacm's, or one that this crate has opened.
 ///
 /// librdmacm opens one `ibv_context` per device, puts it into every id that is bound to the device, and closes it when
 /// the device is gone and nothing counts on it. Ids count, PDs and QPs do not. So the data path has an id of its own
@@ -31,7 +31,12 @@ enum Count {
     Id(#[expect(dead_code, reason = "held to be dropped")] Anchor),
     /// What rdma_get_devices(3) has added.
     Listed(#[expect(dead_code, reason = "held to be dropped")] Listed),
+    /// It was opened by this crate, beside librdmacm.
+    Opened(#[expect(dead_code, reason = "held to be dropped")] Opened),
 }
+
+/// A context of ibv_open_device(3); dropping it closes it.
+struct Opened(NonNull<ibv_context>);
 
 /// One count that rdma_get_devices(3) has added to a device.
 struct Listed(NonNull<ibv_context>);
@@ -73,7 +78,7 @@ impl Contexts {
     /// An id reported that its device is gone.
     pub(crate) fn removed(&self, verbs: NonNull<ibv_context>) {
         for context in lock(&self.open).iter().filter_map(Weak::upgrade).filter(|open| open.is(verbs)) {
-            context.gone.store(true, Ordering::Release);
+            context.set_gone();
         }
     }
 }
@@ -130,6 +135,24 @@ impl Context {
         Ok(all)
     }
 
+    /// Opens a device (ibv_open_device(3)).
+    ///
+    /// # Errors
+    /// What ibv_open_device leaves.
+    ///
+    /// # Safety
+    /// The device is one of a list of ibv_get_device_list(3) that is not freed.
+    pub(crate) unsafe fn open(device: *mut ibv_device) -> Result<Self, Errno> {
+        errno::clear();
+        // SAFETY: as the caller promises.
+        let verbs = NonNull::new(unsafe { ffi::ibv_open_device(device) }).ok_or_else(errno::last)?;
+        Ok(Context { verbs, gone: AtomicBool::new(false), _count: Count::Opened(Opened(verbs)) })
+    }
+
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
     pub(crate) fn as_ptr(&self) -> *mut ibv_context {
         self.verbs.as_ptr()
     }
@@ -146,6 +169,13 @@ impl Context {
     /// Whether it is this one: as long as it is counted on, nothing else is at its address.
     pub(crate) fn is(&self, verbs: NonNull<ibv_context>) -> bool {
         self.verbs == verbs
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: opened by ibv_open_device and closed only here. Everything on the device holds the context.
+        let _ = unsafe { ffi::ibv_close_device(self.0.as_ptr()) };
     }
 }
 

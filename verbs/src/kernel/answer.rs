@@ -6,6 +6,7 @@ use cmid_proto::{AhAttr, CmEvent, ConnParam, Datagram, Ece, GlobalRoute};
 
 use crate::ffi::{AF_INET, AF_INET6};
 use crate::kernel::abi::{PRIVATE_DATA, Storage, offset};
+use crate::kernel::calls::Location;
 
 /// `struct rdma_ucm_event_resp`, as the kernel has written it.
 pub(crate) struct Answer<'a>(pub(crate) &'a [u8; offset::EVENT_LEN]);
@@ -92,6 +93,13 @@ fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
     let mut copied = [0; N];
     copied.copy_from_slice(&from[at..at + N]);
     copied
+}
+
+/// The device that `struct rdma_ucm_query_addr_resp` names; `None` while the id has none.
+pub(crate) fn location(answer: &[u8; offset::ADDR_LEN]) -> Option<Location> {
+    let guid = u64::from_ne_bytes(bytes(answer, 0));
+    let location = Location { guid, index: word(answer, offset::ADDR_INDEX), port: answer[offset::ADDR_PORT] };
+    (guid != 0).then_some(location)
 }
 
 /// An address in the kernel's form, and its length.

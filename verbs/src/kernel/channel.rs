@@ -33,6 +33,15 @@ pub(crate) unsafe trait Answered: Body {
     fn response(&mut self) -> &mut u64;
 }
 
+/// An answer that is read as a structure.
+///
+/// # Safety
+/// It is `repr(C)` of integers without padding.
+pub(crate) unsafe trait Plain: Copy + Default {}
+
+// SAFETY: `tests/kernel_layout.rs` compares it with the header. It has no padding.
+unsafe impl Plain for abi::QpAttr {}
+
 macro_rules! bodies {
     ($($body:ident),+ $(,)?) => {$(
         // SAFETY: `tests/kernel_layout.rs` compares it with the header, whose structures spell out all padding. The
@@ -79,6 +88,7 @@ bodies!(
     SetOption,
     MigrateId,
     LeaveMcast,
+    InitQpAttr,
 );
 unanswered!(Bind, ResolveAddr, ResolveRoute, Connect, Listen, Accept, Reject, Disconnect, Notify);
 answered!(
@@ -89,6 +99,7 @@ answered!(
     JoinMcast { response },
     GetEvent { response },
     MigrateId { response },
+    InitQpAttr { response },
 );
 
 #[repr(C)]
@@ -146,6 +157,15 @@ impl Channel {
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most `out` bytes there, and only
         // during the call, in which `into` is borrowed.
         unsafe { self.write(body, out) }
+    }
+
+    /// Makes a command whose answer is a structure.
+    pub(crate) fn read<T: Plain>(&self, body: impl Answered) -> Result<T, Errno> {
+        let mut answer = T::default();
+        // SAFETY: the bytes are those of the structure, which has no padding, and every pattern is a value of it.
+        let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut answer).cast::<u8>(), size_of::<T>()) };
+        self.ask(body, bytes)?;
+        Ok(answer)
     }
 
     /// Makes a command whose answer is one number: a handle, or the number of reported events.

@@ -5,7 +5,12 @@ mod answer;
 mod calls;
 mod channel;
 mod device;
+mod events;
 mod node;
+mod qp;
 
+pub(crate) use abi::{AhAttr as KernelAhAttr, QpAttr};
+pub(crate) use calls::{Depths, Location, NO_INDEX};
 pub use device::{KernelCm, KernelHandle};
 pub use node::OpenError;
+pub(crate) use qp::{Group, QueuePair};

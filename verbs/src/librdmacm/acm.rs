@@ -17,11 +17,11 @@ use std::time::Duration;
 use cmid_proto::{Errno, IdKey};
 
 use crate::addr_info::{Hints, addr_info};
-use crate::bell::Bell;
 use crate::errno;
 use crate::ffi::{self, rdma_cm_id};
+use crate::librdmacm::bell::Bell;
+use crate::librdmacm::raw_channel::RawChannel;
 use crate::lock::lock;
-use crate::raw_channel::RawChannel;
 
 /// Where librdmacm looks for ibacm, as rdma-core and its distributions configure it: its port, then its socket.
 const PLACES: [&str; 4] = ["/run/ibacm.port", "/run/ibacm.sock", "/var/run/ibacm.port", "/var/run/ibacm.sock"];

@@ -1,7 +1,7 @@
 //! librdmacm's calls on one id.
 //!
 //! They share what makes them sound: an [`Id`] is alive, its channel is open for as long as it is filed, and it is used
-//! by one thread at a time, since only [`Verbs`](crate::Verbs) has it, and these are called by what borrows that
+//! by one thread at a time, since only [`Rdmacm`](super::device::Rdmacm) has it, and these are called by what borrows that
 //! mutably.
 //!
 //! None of them is inlined: what picks the call jumps to it, and needs no stack.
@@ -11,10 +11,10 @@ use core::ptr;
 
 use cmid_proto::{CmOption, ConnParam, Ece, Errno, IdKey, Outcome, RejectReason};
 
-use crate::channel::Channel;
 use crate::errno;
 use crate::ffi::{self, c_int, ibv_ece, ibv_event_type, rdma_conn_param};
-use crate::id::Id;
+use crate::librdmacm::channel::Channel;
+use crate::librdmacm::id::Id;
 use crate::macros;
 use crate::sockaddr::CAddr;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 
-use crate::acm;
-use crate::bell::Bell;
 use crate::ffi::rdma_event_channel;
-use crate::raw_channel::RawChannel;
+use crate::librdmacm::acm;
+use crate::librdmacm::bell::Bell;
+use crate::librdmacm::raw_channel::RawChannel;
 
 /// An open, non-blocking `rdma_event_channel`; dropping it closes it.
 pub(crate) struct Channel {

@@ -1,4 +1,4 @@
-//! `Verbs`: ids and channels by key, and the seam to the core.
+//! `Rdmacm`: the ids and channels of librdmacm by key.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -9,25 +9,24 @@ use cmid_proto::{
     Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent,
 };
 
-use crate::calls;
-use crate::channel::Channel;
 use crate::data::Contexts;
 use crate::errno;
-use crate::event::{self, PrivateBuffer, Read, Unacked};
 use crate::ffi::{self, sockaddr_storage};
-use crate::id::{self, Id};
+use crate::forgotten::Tables;
+use crate::librdmacm::calls;
+use crate::librdmacm::channel::Channel;
+use crate::librdmacm::event::{self, PrivateBuffer, Read, Unacked};
+use crate::librdmacm::id::{self, Id};
 use crate::sockaddr;
 
 /// Events in one [`Device::fetch`] that are not the core's: signals that interrupt the call, and events of ids that
 /// this device does not know (of which no case is known).
 const STRAY_MAX: usize = 16;
 
-/// The RDMA devices of this machine, through librdmacm.
+/// Connection management through librdmacm.
 ///
-/// It holds `rdma_cm_id`s and event channels under the core's keys. Dropping it destroys all of them, ids first; what
-/// the data path made of it ([`Qp`](crate::Qp), [`Cq`](crate::Cq), [`Pd`](crate::Pd), [`Mr`](crate::Mr)) lives on
-/// for as long as its handles do. It can be moved to another thread, and is used by one thread at a time.
-pub struct Verbs {
+/// It holds `rdma_cm_id`s and event channels under the core's keys. Dropping it destroys all of them, ids first.
+pub(crate) struct Rdmacm {
     // The order matters: ids are dropped before the channels that they point at.
     pub(crate) ids: KeyTable<IdKey, Id>,
     pub(crate) channels: KeyTable<ChannelKey, Channel>,
@@ -38,29 +37,24 @@ pub struct Verbs {
     private: Box<PrivateBuffer>,
 }
 
-/// An id with the channel that only it uses, outside of any [`Verbs`]; see [`Device::release`].
-///
-/// Dropping it destroys the id and then the channel; the peer of a connection sees DISCONNECTED.
-pub struct Handle {
-    // The order matters: as in `Verbs`.
+/// An id with the channel that only it uses, outside of any [`Rdmacm`]. Dropping it destroys the id and then the channel.
+pub(crate) struct Handle {
+    // The order matters: as in `Rdmacm`.
     id: Id,
     channel: Channel,
 }
 
-impl Verbs {
-    /// A device without ids. It opens one event channel, on which it keeps the devices open that its data path uses; a
-    /// [sibling](Pollable::sibling) shares it.
+impl Rdmacm {
+    /// A device without ids, with the event channel of its [`Contexts`].
     ///
     /// # Errors
-    /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if
-    /// there is no `/dev/infiniband/rdma_cm` or it may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if library and
-    /// kernel do not fit.
-    pub fn open() -> Result<Self, Errno> {
+    /// Those of rdma_create_event_channel(3).
+    pub(crate) fn open() -> Result<Self, Errno> {
         Ok(Self::empty(Contexts::new(Channel::open()?)))
     }
 
     fn empty(contexts: Contexts) -> Self {
-        Verbs {
+        Rdmacm {
             ids: KeyTable::default(),
             channels: KeyTable::default(),
             contexts,
@@ -69,9 +63,8 @@ impl Verbs {
         }
     }
 
-    /// How many ids and channels it holds, those that are [set aside](Verbs::set_aside) included.
-    #[must_use]
-    pub fn counts(&self) -> (usize, usize) {
+    /// The numbers of ids and channels, those that are set aside included.
+    pub(crate) fn counts(&self) -> (usize, usize) {
         (self.ids.len(), self.channels.len())
     }
 
@@ -85,7 +78,7 @@ impl Verbs {
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
-    /// As [`Verbs::id`].
+    /// As [`Rdmacm::id`].
     #[inline]
     pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
@@ -122,19 +115,6 @@ impl Verbs {
     }
 
     #[inline(never)]
-    pub(crate) fn close_channel(&mut self, key: ChannelKey) -> Outcome {
-        // librdmacm would free what the ids on it point at (rdma_destroy_event_channel(3) forbids it).
-        if self.channel(key)?.ids > 0 {
-            self.destroy_forgotten_on(key);
-        }
-        if self.channel(key)?.ids > 0 {
-            return Err(Errno::EBUSY);
-        }
-        self.channels.remove(key);
-        Ok(())
-    }
-
-    #[inline(never)]
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
         self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
@@ -157,15 +137,6 @@ impl Verbs {
         target.ids += 1;
         let from = core::mem::replace(&mut id.channel, to);
         self.leave(from);
-        Ok(())
-    }
-
-    pub(crate) fn destroy(&mut self, key: IdKey) -> Outcome {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        id.destroy()?;
-        let on = id.channel;
-        self.ids.remove(key);
-        self.leave(on);
         Ok(())
     }
 
@@ -272,7 +243,54 @@ impl Verbs {
     }
 }
 
-impl Device for Verbs {
+impl Tables for Rdmacm {
+    type Id = Id;
+    type Channel = Channel;
+
+    fn ids(&self) -> &KeyTable<IdKey, Id> {
+        &self.ids
+    }
+
+    fn ids_mut(&mut self) -> &mut KeyTable<IdKey, Id> {
+        &mut self.ids
+    }
+
+    fn channels(&self) -> &KeyTable<ChannelKey, Channel> {
+        &self.channels
+    }
+
+    fn channels_mut(&mut self) -> &mut KeyTable<ChannelKey, Channel> {
+        &mut self.channels
+    }
+
+    fn destroy(&mut self, key: IdKey) -> Outcome {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        id.destroy()?;
+        let on = id.channel;
+        self.ids.remove(key);
+        self.leave(on);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
+        // librdmacm would free what the ids on it point at (rdma_destroy_event_channel(3) forbids it).
+        if self.channel(key)?.ids > 0 {
+            self.destroy_forgotten_on(key);
+        }
+        if self.channel(key)?.ids > 0 {
+            return Err(Errno::EBUSY);
+        }
+        self.channels.remove(key);
+        Ok(())
+    }
+
+    fn is_doomed_on(id: &Id, channel: ChannelKey) -> bool {
+        id.doomed && id.channel == channel
+    }
+}
+
+impl Device for Rdmacm {
     type Handle = Handle;
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
@@ -395,7 +413,7 @@ impl Device for Verbs {
     }
 }
 
-impl Pollable for Verbs {
+impl Pollable for Rdmacm {
     fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
         self.channels.get(on).map(Channel::fd)
     }
@@ -405,10 +423,10 @@ impl Pollable for Verbs {
     }
 }
 
-impl fmt::Debug for Verbs {
+impl fmt::Debug for Rdmacm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ids, channels) = self.counts();
-        f.debug_struct("Verbs").field("ids", &ids).field("channels", &channels).finish()
+        f.debug_struct("Rdmacm").field("ids", &ids).field("channels", &channels).finish()
     }
 }
 

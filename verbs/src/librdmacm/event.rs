@@ -4,10 +4,11 @@ use core::ptr::{self, NonNull};
 
 use cmid_proto::{CmEvent, ConnParam, Datagram, Errno, GroupKey, IdKey, PRIVATE_DATA_MAX, RawEvent, ReceivedParam};
 
-use crate::channel::Channel;
+use crate::contents::{Contents, contents};
 use crate::data;
 use crate::errno;
 use crate::ffi::{self, ibv_qp_type, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_ud_param};
+use crate::librdmacm::channel::Channel;
 
 /// Where the private data of the last event is kept.
 pub(crate) type PrivateBuffer = [u8; PRIVATE_DATA_MAX];
@@ -168,39 +169,4 @@ fn parameters(conn: &rdma_conn_param) -> ReceivedParam {
 
 fn datagram(ud: &rdma_ud_param) -> Datagram {
     Datagram { qp_num: ud.qp_num, qkey: ud.qkey, path: data::path_from_c(&ud.ah_attr) }
-}
-
-/// What an event has in its union.
-pub(crate) enum Contents {
-    /// Nothing that is looked at; USER keeps an integer there.
-    Nothing,
-    /// Parameters and private data.
-    Parameters,
-    /// Where the group is, and in the place of private data the application's pointer.
-    Group,
-}
-
-pub(crate) const fn contents(kind: CmEvent) -> Contents {
-    match kind {
-        CmEvent::ConnectRequest
-        | CmEvent::ConnectResponse
-        | CmEvent::ConnectError
-        | CmEvent::Unreachable
-        | CmEvent::Rejected
-        | CmEvent::Established
-        | CmEvent::Disconnected => Contents::Parameters,
-        CmEvent::MulticastJoin | CmEvent::MulticastError => Contents::Group,
-        CmEvent::AddrResolved
-        | CmEvent::AddrError
-        | CmEvent::RouteResolved
-        | CmEvent::RouteError
-        | CmEvent::DeviceRemoval
-        | CmEvent::AddrChange
-        | CmEvent::TimewaitExit
-        | CmEvent::AddrinfoResolved
-        | CmEvent::AddrinfoError
-        | CmEvent::User
-        | CmEvent::Internal
-        | CmEvent::Unknown(_) => Contents::Nothing,
-    }
 }

@@ -10,9 +10,10 @@ use core::ptr;
 use cmid_proto::{AhAttr, Errno, GroupKey, Outcome};
 
 use crate::errno;
-use crate::ffi::{self, ibv_gid, rdma_cm_join_mc_attr_ex, rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags};
-use crate::id::{Id, as_context};
-use crate::membership::{Group, Membership};
+use crate::ffi::{self, rdma_cm_join_mc_attr_ex, rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags};
+use crate::kernel::{Group, QueuePair as _};
+use crate::librdmacm::id::{Id, as_context};
+use crate::librdmacm::membership::Membership;
 use crate::sockaddr::CAddr;
 
 impl Id {
@@ -89,7 +90,7 @@ impl Id {
             && has_qp
             && !group.send_only
         {
-            group.attached = Some(Group { gid: path.grh.unwrap_or_default().dgid, lid: path.dlid });
+            group.attached = Some(Group::at(path));
         }
     }
 
@@ -97,9 +98,7 @@ impl Id {
     pub(crate) fn detach_groups(&mut self) {
         let Some(qp) = &self.qp else { return };
         for group in self.groups.iter_mut().filter_map(|membership| membership.attached.take()) {
-            let gid = ibv_gid { raw: group.gid };
-            // SAFETY: the QP is alive, and the GID is read during the call. On failure the device is gone.
-            let _ = unsafe { ffi::ibv_detach_mcast(qp.as_ptr(), &raw const gid, group.lid) };
+            qp.detach_group(group);
         }
     }
 

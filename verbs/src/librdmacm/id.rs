@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use cmid_proto::{ChannelKey, Errno, IdKey, PortSpace};
 
-use crate::acm::Query;
-use crate::bell::Bell;
-use crate::channel::Channel;
 use crate::data::QpInner;
 use crate::errno;
 use crate::ffi::{self, c_void, ibv_context, ibv_qp_type, rdma_cm_id};
-use crate::membership::Membership;
-use crate::raw_channel::RawChannel;
+use crate::kernel::QueuePair as _;
+use crate::librdmacm::acm::Query;
+use crate::librdmacm::bell::Bell;
+use crate::librdmacm::channel::Channel;
+use crate::librdmacm::membership::Membership;
+use crate::librdmacm::raw_channel::RawChannel;
 
 /// An `rdma_cm_id` that this device owns; dropping it destroys it.
 ///

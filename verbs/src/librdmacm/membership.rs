@@ -4,6 +4,8 @@ use core::net::SocketAddr;
 
 use cmid_proto::GroupKey;
 
+use crate::kernel::Group;
+
 /// One membership of an id.
 pub(crate) struct Membership {
     pub(crate) key: GroupKey,
@@ -11,11 +13,4 @@ pub(crate) struct Membership {
     pub(crate) send_only: bool,
     /// The group that librdmacm has attached the id's QP to, when it read MULTICAST_JOIN.
     pub(crate) attached: Option<Group>,
-}
-
-/// A group as libibverbs names it.
-#[derive(Clone, Copy)]
-pub(crate) struct Group {
-    pub(crate) gid: [u8; 16],
-    pub(crate) lid: u16,
 }

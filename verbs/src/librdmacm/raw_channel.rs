@@ -43,7 +43,7 @@ impl RawChannel {
 
 impl Drop for RawChannel {
     fn drop(&mut self) {
-        // SAFETY: made by rdma_create_event_channel and destroyed only here. `Verbs` and `Handle` drop their ids before
+        // SAFETY: made by rdma_create_event_channel and destroyed only here. `Rdmacm` and `Handle` drop their ids before
         // their channels and close no channel that has ids, an anchor and a call that is under way hold its channel;
         // so no rdma_cm_id points at it any more.
         unsafe { ffi::rdma_destroy_event_channel(self.0.as_ptr()) };
