@@ -84,6 +84,7 @@ const STEPS: &[Step] = &[
     Step { name: "under AddressSanitizer", work: BuildAndRun(On::Selected, sanitize::quick) },
     Step { name: "cmid-verbs by itself", work: Guest(On::Selected, 300, "kernel-device", &[]) },
     Step { name: "connections on the kernel's own interface", work: Guest(On::Selected, 120, "kernel-cm", &[]) },
+    Step { name: "the kernel's interface is missing or forbidden", work: Guest(On::Selected, 120, "kernel-open", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(On::Selected, 300, "kernel-device", &["removal"]) },
     Step {
         name: "cmid-verbs opens the devices that it uses",
@@ -140,6 +141,10 @@ const SLOW: &[Step] = &[
     Step {
         name: "connections on the kernel's own interface",
         work: Guest(On::Kernel(Kernel::V6_1), 120, "kernel-cm", &[]),
+    },
+    Step {
+        name: "the kernel's interface is missing or forbidden",
+        work: Guest(On::Kernel(Kernel::V6_1), 120, "kernel-open", &[]),
     },
     Step {
         name: "a device goes from under cmid-verbs",
