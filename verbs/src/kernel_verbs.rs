@@ -51,8 +51,11 @@ impl KernelVerbs {
         recv_cq: &Cq,
         caps: Caps,
     ) -> Result<Arc<QpInner>, Errno> {
-        let (context, _) = self.context(id)?;
-        let datagrams = self.cm.wants_datagrams(id)?;
+        let location = self.location(id)?;
+        let (datagrams, context) = (self.cm.wants_datagrams(id)?, pd.context());
+        if !context.is_at(location) {
+            return Err(Errno::EINVAL);
+        }
         let parts = Parts { verbs: context.verbs(), pd, send_cq, recv_cq, caps, datagrams };
         let qp = QpInner::create_alone(&parts)?;
         let on_id: Arc<QpInner> = Arc::clone(&qp);

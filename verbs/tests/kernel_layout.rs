@@ -25,7 +25,7 @@ fn structures_are_those_of_the_header() {
         "create_id" = CreateId { uid, response, ps, qp_type, reserved }
         "destroy_id" = DestroyId { response, id, reserved }
         "bind" = Bind { id, addr_size, reserved, addr }
-        "resolve_addr" = ResolveAddr { id, timeout_ms, src_size, dst_size, reserved, src_addr, dst_addr }
+        "resolve_ip" = ResolveIp { src_addr, dst_addr, id, timeout_ms }
         "resolve_route" = ResolveRoute { id, timeout_ms }
         "query" = Query { response, id, option }
         "conn_param" = ConnParam {
@@ -129,7 +129,7 @@ fn commands() -> Vec<(String, usize)> {
         number("MIGRATE_ID", C::MigrateId),
         number("QUERY", C::Query),
         number("BIND", C::Bind),
-        number("RESOLVE_ADDR", C::ResolveAddr),
+        number("RESOLVE_IP", C::ResolveIp),
         number("JOIN_MCAST", C::JoinMcast),
     ]
 }

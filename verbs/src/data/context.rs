@@ -10,6 +10,7 @@ use cmid_proto::Errno;
 use crate::data::anchor::{Anchor, Home};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_device};
+use crate::kernel::Location;
 use crate::librdmacm::Channel;
 use crate::lock::lock;
 
@@ -22,6 +23,8 @@ pub(crate) struct Context {
     verbs: NonNull<ibv_context>,
     /// Whether a DEVICE_REMOVAL was read.
     gone: AtomicBool,
+    /// Of a context that was opened for ids of the kernel's connection manager.
+    location: Option<Location>,
     _count: Count,
 }
 
@@ -99,7 +102,9 @@ impl Context {
     /// `ENODEV` if the device has gone meanwhile, `ENOMEM`.
     fn hold(owner: &Arc<Home>, verbs: NonNull<ibv_context>, port: u8, addr: Option<SocketAddr>) -> Result<Self, Errno> {
         match Anchor::at(owner, verbs, port, addr) {
-            Ok(anchor) => Ok(Context { verbs, gone: AtomicBool::new(false), _count: Count::Id(anchor) }),
+            Ok(anchor) => {
+                Ok(Context { verbs, gone: AtomicBool::new(false), location: None, _count: Count::Id(anchor) })
+            }
             Err(errno @ Errno::ENOMEM) => Err(errno),
             // The address is there, its device is not.
             Err(errno @ Errno::ENODEV) if addr.is_some_and(|addr| !addr.ip().is_loopback()) => Err(errno),
@@ -125,7 +130,12 @@ impl Context {
         // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
         while let Some(verbs) = NonNull::new(unsafe { *entry }) {
             // It now has the count that rdma_get_devices added for this device.
-            all.push(Context { verbs, gone: AtomicBool::new(false), _count: Count::Listed(Listed(verbs)) });
+            all.push(Context {
+                verbs,
+                gone: AtomicBool::new(false),
+                location: None,
+                _count: Count::Listed(Listed(verbs)),
+            });
             // SAFETY: `entry` was not the last one.
             entry = unsafe { entry.add(1) };
         }
@@ -142,11 +152,21 @@ impl Context {
     ///
     /// # Safety
     /// The device is one of a list of ibv_get_device_list(3) that is not freed.
-    pub(crate) unsafe fn open(device: *mut ibv_device) -> Result<Self, Errno> {
+    pub(crate) unsafe fn open(device: *mut ibv_device, location: Location) -> Result<Self, Errno> {
         errno::clear();
         // SAFETY: as the caller promises.
         let verbs = NonNull::new(unsafe { ffi::ibv_open_device(device) }).ok_or_else(errno::last)?;
-        Ok(Context { verbs, gone: AtomicBool::new(false), _count: Count::Opened(Opened(verbs)) })
+        Ok(Context {
+            verbs,
+            gone: AtomicBool::new(false),
+            location: Some(location),
+            _count: Count::Opened(Opened(verbs)),
+        })
+    }
+
+    /// Whether it was opened for ids at this location, whatever their port.
+    pub(crate) fn is_at(&self, location: Location) -> bool {
+        self.location.is_some_and(|own| (own.guid, own.index) == (location.guid, location.index))
     }
 
     pub(crate) fn set_gone(&self) {

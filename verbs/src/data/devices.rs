@@ -93,7 +93,7 @@ fn open(location: Location) -> Result<Context, Errno> {
         entry = unsafe { entry.add(1) };
     };
     // SAFETY: the device is one of the list, which is not freed yet.
-    let context = if found.is_null() { Err(Errno::ENODEV) } else { unsafe { Context::open(found) } };
+    let context = if found.is_null() { Err(Errno::ENODEV) } else { unsafe { Context::open(found, location) } };
     // SAFETY: it is the list of above. An open device stays after that (ibv_get_device_list(3)).
     unsafe { ffi::ibv_free_device_list(list) };
     context

@@ -12,6 +12,7 @@ pub(crate) const ABI_VERSION: u32 = 4;
 pub(crate) enum Command {
     CreateId = 0,
     DestroyId = 1,
+    ResolveIp = 3,
     ResolveRoute = 4,
     Connect = 6,
     Listen = 7,
@@ -26,7 +27,6 @@ pub(crate) enum Command {
     MigrateId = 18,
     Query = 19,
     Bind = 20,
-    ResolveAddr = 21,
     JoinMcast = 22,
 }
 
@@ -86,17 +86,19 @@ pub(crate) struct Bind {
     pub(crate) addr: Storage,
 }
 
-/// `struct rdma_ucm_resolve_addr`.
+/// `struct sockaddr_in6`, in which an address of IPv4 has room too.
+#[derive(Clone, Copy)]
+#[repr(C, align(4))]
+pub(crate) struct In6(pub(crate) [u8; 28]);
+
+/// `struct rdma_ucm_resolve_ip`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct ResolveAddr {
+pub(crate) struct ResolveIp {
+    pub(crate) src_addr: In6,
+    pub(crate) dst_addr: In6,
     pub(crate) id: u32,
     pub(crate) timeout_ms: u32,
-    pub(crate) src_size: u16,
-    pub(crate) dst_size: u16,
-    pub(crate) reserved: u32,
-    pub(crate) src_addr: Storage,
-    pub(crate) dst_addr: Storage,
 }
 
 /// `struct rdma_ucm_resolve_route`.
@@ -131,6 +133,23 @@ pub(crate) struct ConnParam {
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry_count: u8,
     pub(crate) valid: u8,
+}
+
+impl ConnParam {
+    /// No parameters: `valid` is 0.
+    pub(crate) const NONE: ConnParam = ConnParam {
+        qp_num: 0,
+        qkey: 0,
+        private_data: [0; PRIVATE_DATA],
+        private_data_len: 0,
+        srq: 0,
+        responder_resources: 0,
+        initiator_depth: 0,
+        flow_control: 0,
+        retry_count: 0,
+        rnr_retry_count: 0,
+        valid: 0,
+    };
 }
 
 /// `struct rdma_ucm_ece`.

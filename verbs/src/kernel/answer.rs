@@ -5,7 +5,7 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use cmid_proto::{AhAttr, CmEvent, ConnParam, Datagram, Ece, GlobalRoute};
 use libc::{AF_INET, AF_INET6};
 
-use crate::kernel::abi::{PRIVATE_DATA, Storage, offset};
+use crate::kernel::abi::{In6, PRIVATE_DATA, Storage, offset};
 use crate::kernel::calls::Location;
 
 /// `struct rdma_ucm_event_resp`, as the kernel has written it.
@@ -96,30 +96,37 @@ fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
 }
 
 /// The device that `struct rdma_ucm_query_addr_resp` names; `None` while the id has none.
-pub(crate) fn location(answer: &[u8; offset::ADDR_LEN]) -> Option<Location> {
+pub(crate) fn location(answer: &[u8]) -> Option<Location> {
     let guid = u64::from_ne_bytes(bytes(answer, 0));
     let location = Location { guid, index: word(answer, offset::ADDR_INDEX), port: answer[offset::ADDR_PORT] };
     (guid != 0).then_some(location)
 }
 
-/// An address in the kernel's form, and its length.
+/// An address in the kernel's form, with room for any family, and its length.
 pub(crate) fn storage(addr: &SocketAddr) -> (Storage, u16) {
     let mut raw = [0; 128];
+    raw[..28].copy_from_slice(&in6(addr).0);
+    (Storage(raw), if addr.is_ipv4() { 16 } else { 28 })
+}
+
+/// An address in the kernel's form.
+pub(crate) fn in6(addr: &SocketAddr) -> In6 {
+    let mut raw = [0; 28];
     raw[2..4].copy_from_slice(&addr.port().to_be_bytes());
-    let (family, len) = match addr {
+    let family = match addr {
         SocketAddr::V4(v4) => {
             raw[4..8].copy_from_slice(&v4.ip().octets());
-            (AF_INET, 16)
+            AF_INET
         }
         SocketAddr::V6(v6) => {
             raw[4..8].copy_from_slice(&v6.flowinfo().to_ne_bytes());
             raw[8..24].copy_from_slice(&v6.ip().octets());
             raw[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
-            (AF_INET6, 28)
+            AF_INET6
         }
     };
     raw[..2].copy_from_slice(&(family as u16).to_ne_bytes());
-    (Storage(raw), len)
+    In6(raw)
 }
 
 /// The address at an offset of the answer; `None` for another family.

@@ -3,13 +3,11 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use cmid_proto::{
-    Call, ChannelKey, CmOption, ConnParam, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RejectReason,
-};
+use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RejectReason};
 
 use crate::kernel::abi::{self, offset};
-use crate::kernel::answer::{location, storage};
-use crate::kernel::channel::Channel;
+use crate::kernel::answer::{in6, location, storage};
+use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::qp::{Group, QueuePair};
 use crate::macros;
 
@@ -155,70 +153,78 @@ impl Id {
     }
 
     /// Its device, asked for once. `None` while it has none.
-    pub(crate) fn locate(&mut self, channel: &Channel) -> Result<Option<Location>, Errno> {
+    pub(crate) fn locate(
+        &mut self,
+        channel: &Channel,
+        answer: &mut [u8; offset::EVENT_LEN],
+    ) -> Result<Option<Location>, Errno> {
         if self.location.is_none() {
-            let mut answer = [0; offset::ADDR_LEN];
+            let answer = &mut answer[..offset::ADDR_LEN];
+            // Some kernels do not write the last field.
             answer[offset::ADDR_INDEX..].fill(0xff);
-            channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, &mut answer)?;
-            self.location = location(&answer);
+            channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
+            self.location = location(answer);
         }
         Ok(self.location)
     }
 
-    /// A call on this id alone. `limits` are used if those of its device are not known.
-    pub(crate) fn call(
+    /// `rdma_bind_addr`.
+    pub(crate) fn bind(&self, channel: &Channel, addr: &SocketAddr) -> Outcome {
+        let (addr, addr_size) = storage(addr);
+        channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })
+    }
+
+    /// `rdma_resolve_addr`.
+    pub(crate) fn resolve_addr(
+        &self,
+        channel: &Channel,
+        src: &Option<SocketAddr>,
+        dst: &SocketAddr,
+        timeout_ms: i32,
+    ) -> Outcome {
+        let src_addr = src.as_ref().map_or(abi::In6([0; 28]), in6);
+        let timeout_ms = timeout_ms.cast_unsigned();
+        channel.send(abi::ResolveIp { src_addr, dst_addr: in6(dst), id: self.handle, timeout_ms })
+    }
+
+    /// `rdma_resolve_route`.
+    pub(crate) fn resolve_route(&self, channel: &Channel, timeout_ms: i32) -> Outcome {
+        channel.send(abi::ResolveRoute { id: self.handle, timeout_ms: timeout_ms.cast_unsigned() })
+    }
+
+    /// `rdma_listen`.
+    pub(crate) fn listen(&self, channel: &Channel, backlog: i32) -> Outcome {
+        channel.send(abi::Listen { id: self.handle, backlog: backlog.cast_unsigned() })
+    }
+
+    /// `rdma_connect`. `limits` are used if those of the device are not known.
+    pub(crate) fn connect(
+        &self,
+        channel: &Channel,
+        scratch: &mut Scratch,
+        param: &ConnParam,
+        data: &[u8],
+        limits: Depths,
+    ) -> Outcome {
+        let limits = self.limits.unwrap_or(limits);
+        self.check(param, limits)?;
+        let message = &mut scratch.connect;
+        message.body.conn_param.set(param, data, depths(param, limits), self.qp.as_deref())?;
+        message.body.id = self.handle;
+        message.body.ece = abi::Ece { vendor_id: self.local_ece.vendor_id, attr_mod: self.local_ece.options };
+        channel.write_message(message)
+    }
+
+    /// `rdma_accept`. The kernel reports the id under `key` from then on.
+    pub(crate) fn accept(
         &mut self,
         key: IdKey,
         channel: &Channel,
-        call: &Call,
-        private_data: &[u8],
+        scratch: &mut Scratch,
+        param: &ConnParam,
+        data: &[u8],
         limits: Depths,
     ) -> Outcome {
-        let id = self.handle;
-        match *call {
-            Call::Bind { ref addr, .. } => {
-                let (addr, addr_size) = storage(addr);
-                channel.send(abi::Bind { id, addr_size, reserved: 0, addr })
-            }
-            Call::ResolveAddr { ref src, ref dst, timeout_ms, .. } => self.resolve_addr(channel, src, dst, timeout_ms),
-            Call::ResolveRoute { timeout_ms, .. } => {
-                channel.send(abi::ResolveRoute { id, timeout_ms: timeout_ms.cast_unsigned() })
-            }
-            Call::Listen { backlog, .. } => channel.send(abi::Listen { id, backlog: backlog.cast_unsigned() }),
-            Call::Connect { ref param, .. } => self.connect(channel, param, private_data, limits),
-            Call::Accept { ref param, .. } => self.answer(key, channel, param, private_data, limits),
-            Call::Reject { reason, .. } => self.reject(channel, reason, private_data),
-            Call::Establish { .. } if self.qp.is_some() => Err(Errno::EINVAL),
-            // Without parameters the kernel sends the third message of the handshake.
-            Call::Establish { .. } => self.accept(key, channel, NO_PARAM),
-            Call::Disconnect { .. } => {
-                self.qp.as_ref().map_or(Ok(()), |qp| qp.shut_down())?;
-                channel.send(abi::Disconnect { id })
-            }
-            Call::Notify { .. } => channel.send(abi::Notify { id, event: COMM_EST }),
-            Call::SetOption { option, .. } => set_option(channel, id, option),
-            Call::SetEce { ece, .. } => self.set_ece(ece),
-            Call::Join { group, ref addr, send_only, .. } => self.join(channel, group, addr, send_only),
-            Call::Leave { group, ref addr, .. } => self.leave(channel, group, addr),
-            Call::OpenChannel { .. }
-            | Call::CloseChannel { .. }
-            | Call::CreateId { .. }
-            | Call::Migrate { .. }
-            | Call::Destroy { .. } => Err(Errno::EINVAL),
-        }
-    }
-
-    /// `rdma_connect`.
-    fn connect(&self, channel: &Channel, param: &ConnParam, data: &[u8], limits: Depths) -> Outcome {
-        let limits = self.limits.unwrap_or(limits);
-        self.check(param, limits)?;
-        let depths = depths(param, limits);
-        let conn_param = conn_param(param, data, depths, self.qp.as_deref())?;
-        channel.send(abi::Connect { conn_param, id: self.handle, reserved: 0, ece: ece(self.local_ece) })
-    }
-
-    /// `rdma_accept`.
-    fn answer(&mut self, key: IdKey, channel: &Channel, param: &ConnParam, data: &[u8], limits: Depths) -> Outcome {
         let limits = self.limits.unwrap_or(limits);
         self.check(param, limits)?;
         let requested = Depths {
@@ -226,17 +232,44 @@ impl Id {
             initiator_depth: self.requested.initiator_depth.min(limits.initiator_depth),
         };
         let depths = depths(param, requested);
-        let conn_param = conn_param(param, data, depths, self.qp.as_deref())?;
+        let body = &mut scratch.accept.body;
+        body.conn_param.set(param, data, depths, self.qp.as_deref())?;
+        body.uid = key.to_bits();
+        body.id = self.handle;
+        // The answer has the vendor of the request.
+        body.ece = abi::Ece { vendor_id: self.remote_ece.vendor_id, attr_mod: self.local_ece.options };
         if !self.datagrams {
             self.prepare(channel, depths.responder_resources, depths.initiator_depth)?;
         }
-        let accepted = self.accept(key, channel, conn_param);
+        let accepted = channel.write_message(&scratch.accept);
         match (&accepted, &self.qp) {
             (Ok(()), _) => self.uid = Some(key),
             (Err(_), Some(qp)) => qp.stop(),
             (Err(_), None) => {}
         }
         accepted
+    }
+
+    /// The third message of the handshake: an accept without parameters.
+    pub(crate) fn establish(&self, channel: &Channel, scratch: &mut Scratch) -> Outcome {
+        let body = &mut scratch.accept.body;
+        body.conn_param.valid = 0;
+        body.id = self.handle;
+        body.ece = abi::Ece { vendor_id: 0, attr_mod: 0 };
+        channel.write_message(&scratch.accept)
+    }
+
+    /// `rdma_disconnect`.
+    pub(crate) fn disconnect(&self, channel: &Channel) -> Outcome {
+        if let Some(qp) = &self.qp {
+            qp.shut_down()?;
+        }
+        channel.send(abi::Disconnect { id: self.handle })
+    }
+
+    /// `rdma_notify` of `IBV_EVENT_COMM_EST`.
+    pub(crate) fn notify(&self, channel: &Channel) -> Outcome {
+        channel.send(abi::Notify { id: self.handle, event: COMM_EST })
     }
 
     /// Refuses depths that the device does not have, in the port space where librdmacm does it (`ucma_valid_param`).
@@ -248,7 +281,7 @@ impl Id {
     }
 
     /// `rdma_set_local_ece`.
-    fn set_ece(&mut self, ece: Ece) -> Outcome {
+    pub(crate) fn set_ece(&mut self, ece: Ece) -> Outcome {
         if self.qp.is_some() || ece.vendor_id == 0 {
             return Err(Errno::EINVAL);
         }
@@ -256,25 +289,8 @@ impl Id {
         Ok(())
     }
 
-    fn resolve_addr(&self, on: &Channel, src: &Option<SocketAddr>, dst: &SocketAddr, timeout_ms: i32) -> Outcome {
-        let (dst_addr, dst_size) = storage(dst);
-        let (src_addr, src_size) = src.as_ref().map_or((abi::Storage([0; 128]), 0), storage);
-        let timeout_ms = timeout_ms.cast_unsigned();
-        let body =
-            abi::ResolveAddr { id: self.handle, timeout_ms, src_size, dst_size, reserved: 0, src_addr, dst_addr };
-        on.send(body)
-    }
-
-    /// The kernel reports the id under `key` from then on, unless there are no parameters.
-    pub(crate) fn accept(&self, key: IdKey, channel: &Channel, conn_param: abi::ConnParam) -> Outcome {
-        let uid = key.to_bits();
-        // The answer has the vendor of the request.
-        let vendor_id = if conn_param.valid == 0 { self.local_ece.vendor_id } else { self.remote_ece.vendor_id };
-        let ece = abi::Ece { vendor_id, attr_mod: self.local_ece.options };
-        channel.send(abi::Accept { uid, conn_param, id: self.handle, reserved: 0, ece })
-    }
-
-    fn reject(&self, channel: &Channel, reason: RejectReason, data: &[u8]) -> Outcome {
+    /// `rdma_reject` and `rdma_reject_ece`.
+    pub(crate) fn reject(&self, channel: &Channel, reason: RejectReason, data: &[u8]) -> Outcome {
         let (private_data, private_data_len) = private(data)?;
         let reason = match reason {
             RejectReason::Consumer => 28,
@@ -293,24 +309,6 @@ impl Drop for Id {
     }
 }
 
-fn ece(ece: Ece) -> abi::Ece {
-    abi::Ece { vendor_id: ece.vendor_id, attr_mod: ece.options }
-}
-
-pub(crate) const NO_PARAM: abi::ConnParam = abi::ConnParam {
-    qp_num: 0,
-    qkey: 0,
-    private_data: [0; abi::PRIVATE_DATA],
-    private_data_len: 0,
-    srq: 0,
-    responder_resources: 0,
-    initiator_depth: 0,
-    flow_control: 0,
-    retry_count: 0,
-    rnr_retry_count: 0,
-    valid: 0,
-};
-
 /// The depths of the parameters; `most` where they name those of the device.
 fn depths(param: &ConnParam, most: Depths) -> Depths {
     let or = |depth: u8, most: u8| if depth == ConnParam::DEVICE_MAX { most } else { depth };
@@ -320,27 +318,21 @@ fn depths(param: &ConnParam, most: Depths) -> Depths {
     }
 }
 
-/// The number of the QP is that of the id's QP, if it has one.
-fn conn_param(
-    param: &ConnParam,
-    data: &[u8],
-    depths: Depths,
-    qp: Option<&dyn QueuePair>,
-) -> Result<abi::ConnParam, Errno> {
-    let (private_data, private_data_len) = private(data)?;
-    Ok(abi::ConnParam {
-        qp_num: qp.map_or(param.qp_num, QueuePair::num),
-        qkey: 0,
-        private_data,
-        private_data_len,
-        srq: u8::from(param.srq && qp.is_none()),
-        responder_resources: depths.responder_resources,
-        initiator_depth: depths.initiator_depth,
-        flow_control: u8::from(param.flow_control),
-        retry_count: param.retry_count,
-        rnr_retry_count: param.rnr_retry_count,
-        valid: 1,
-    })
+impl abi::ConnParam {
+    /// The number of the QP is that of the id's QP, if it has one.
+    fn set(&mut self, param: &ConnParam, data: &[u8], depths: Depths, qp: Option<&dyn QueuePair>) -> Outcome {
+        self.private_data_len = u8::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
+        self.private_data[..data.len()].copy_from_slice(data);
+        self.qp_num = qp.map_or(param.qp_num, QueuePair::num);
+        self.srq = u8::from(param.srq && qp.is_none());
+        self.responder_resources = depths.responder_resources;
+        self.initiator_depth = depths.initiator_depth;
+        self.flow_control = u8::from(param.flow_control);
+        self.retry_count = param.retry_count;
+        self.rnr_retry_count = param.rnr_retry_count;
+        self.valid = 1;
+        Ok(())
+    }
 }
 
 /// The field of a command, and how much of it counts.
@@ -351,7 +343,7 @@ fn private(data: &[u8]) -> Result<([u8; abi::PRIVATE_DATA], u8), Errno> {
     Ok((field, len))
 }
 
-fn set_option(channel: &Channel, id: u32, option: CmOption) -> Outcome {
+pub(crate) fn set_option(channel: &Channel, id: u32, option: CmOption) -> Outcome {
     match option {
         CmOption::Tos(tos) => channel.set_option(id, macros::RDMA_OPTION_ID_TOS, &[tos]),
         CmOption::ReuseAddr(on) => {

@@ -11,8 +11,8 @@ use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome,
 use crate::forgotten::Tables;
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer;
-use crate::kernel::calls::{Depths, Id, Location};
-use crate::kernel::channel::Channel;
+use crate::kernel::calls::{Depths, Id, Location, set_option};
+use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::node::OpenError;
 use crate::kernel::qp::QueuePair;
 
@@ -34,6 +34,7 @@ pub struct KernelCm {
     /// The limits of devices that are not known otherwise.
     limits: Depths,
     pub(super) answer: Box<[u8; offset::EVENT_LEN]>,
+    pub(super) scratch: Box<Scratch>,
 }
 
 /// An id with the channel that only it uses, outside of any [`KernelCm`]; see [`Device::release`].
@@ -63,6 +64,7 @@ impl KernelCm {
             adopted: HashMap::new(),
             limits,
             answer: Box::new([0; offset::EVENT_LEN]),
+            scratch: Box::new(Scratch::new()),
         }
     }
 
@@ -84,8 +86,9 @@ impl KernelCm {
 
     /// The device of an id; `None` while it has none.
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<Location>, Errno> {
-        let (id, channel) = self.find(key)?;
-        id.locate(channel)
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        id.locate(channel, &mut self.answer)
     }
 
     /// Whether the limits of the id's device are to be given before this call.
@@ -123,8 +126,17 @@ impl KernelCm {
     /// The id that the kernel reports on this channel under this number.
     pub(super) fn known(&self, on: ChannelKey, uid: u64) -> Option<IdKey> {
         let uid = IdKey::from_bits(uid)?;
-        let is = |key: &IdKey| self.ids.get_filed(*key).is_some_and(|id| id.uid == Some(uid) && id.channel == on);
-        Some(uid).filter(is).or_else(|| self.adopted.get(&(uid, on)).copied().filter(is))
+        if self.is_reported(uid, uid, on) { Some(uid) } else { self.known_adopted(on, uid) }
+    }
+
+    #[cold]
+    fn known_adopted(&self, on: ChannelKey, uid: IdKey) -> Option<IdKey> {
+        self.adopted.get(&(uid, on)).copied().filter(|key| self.is_reported(*key, uid, on))
+    }
+
+    #[inline]
+    fn is_reported(&self, key: IdKey, uid: IdKey, on: ChannelKey) -> bool {
+        self.ids.get_filed(key).is_some_and(|id| id.uid == Some(uid) && id.channel == on)
     }
 
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
@@ -142,7 +154,9 @@ impl KernelCm {
     }
 
     fn forget_adoption(&mut self, id: &Id) {
-        if let Some(uid) = id.uid {
+        if let Some(uid) = id.uid
+            && !self.adopted.is_empty()
+        {
             self.adopted.remove(&(uid, id.channel));
         }
     }
@@ -155,6 +169,7 @@ impl KernelCm {
         id.channel = to;
         id.came_from = Some(from);
         if let Some(uid) = uid
+            && !self.adopted.is_empty()
             && self.adopted.remove(&(uid, from)).is_some()
         {
             self.adopted.insert((uid, to), key);
@@ -241,12 +256,12 @@ impl Device for KernelCm {
         self.fetch_noting(on, child, |_| {})
     }
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        match *call {
-            Call::OpenChannel { channel } => self.open_channel(channel),
-            Call::CloseChannel { channel } => self.close_channel(channel),
-            Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
-            Call::Migrate { id, from: _, to } => self.migrate(id, to),
-            Call::Destroy { id } => self.destroy(id),
+        let key = match *call {
+            Call::OpenChannel { channel } => return self.open_channel(channel),
+            Call::CloseChannel { channel } => return self.close_channel(channel),
+            Call::CreateId { id, channel, port_space } => return self.create_id(id, channel, port_space),
+            Call::Migrate { id, from: _, to } => return self.migrate(id, to),
+            Call::Destroy { id } => return self.destroy(id),
             Call::Bind { id, .. }
             | Call::ResolveAddr { id, .. }
             | Call::ResolveRoute { id, .. }
@@ -260,11 +275,32 @@ impl Device for KernelCm {
             | Call::Join { id, .. }
             | Call::Leave { id, .. }
             | Call::SetOption { id, .. }
-            | Call::SetEce { id, .. } => {
-                let limits = self.limits;
-                let (key, (id, channel)) = (id, self.find(id)?);
-                id.call(key, channel, call, private_data, limits)
-            }
+            | Call::SetEce { id, .. } => id,
+        };
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        let (scratch, limits) = (&mut *self.scratch, self.limits);
+        match *call {
+            Call::Bind { ref addr, .. } => id.bind(channel, addr),
+            Call::ResolveAddr { ref src, ref dst, timeout_ms, .. } => id.resolve_addr(channel, src, dst, timeout_ms),
+            Call::ResolveRoute { timeout_ms, .. } => id.resolve_route(channel, timeout_ms),
+            Call::Listen { backlog, .. } => id.listen(channel, backlog),
+            Call::Connect { ref param, .. } => id.connect(channel, scratch, param, private_data, limits),
+            Call::Accept { ref param, .. } => id.accept(key, channel, scratch, param, private_data, limits),
+            Call::Reject { reason, .. } => id.reject(channel, reason, private_data),
+            Call::Establish { .. } if id.qp.is_some() => Err(Errno::EINVAL),
+            Call::Establish { .. } => id.establish(channel, scratch),
+            Call::Disconnect { .. } => id.disconnect(channel),
+            Call::Notify { .. } => id.notify(channel),
+            Call::SetOption { option, .. } => set_option(channel, id.handle, option),
+            Call::SetEce { ece, .. } => id.set_ece(ece),
+            Call::Join { group, ref addr, send_only, .. } => id.join(channel, group, addr, send_only),
+            Call::Leave { group, ref addr, .. } => id.leave(channel, group, addr),
+            Call::OpenChannel { .. }
+            | Call::CloseChannel { .. }
+            | Call::CreateId { .. }
+            | Call::Migrate { .. }
+            | Call::Destroy { .. } => Err(Errno::EINVAL),
         }
     }
 

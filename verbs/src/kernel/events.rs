@@ -84,12 +84,13 @@ impl KernelCm {
     fn answered(&mut self, key: IdKey) -> (CmEvent, i32) {
         let event = Answer(&self.answer);
         let (status, ece) = (event.status(), event.ece());
-        let Ok((id, channel)) = self.find(key) else { return (CmEvent::ConnectResponse, status) };
+        let Some(id) = self.ids.get_mut(key) else { return (CmEvent::ConnectResponse, status) };
+        let Some(channel) = self.channels.get(id.channel) else { return (CmEvent::ConnectResponse, status) };
         if id.qp.is_none() {
             id.remote_ece = ece;
             return (CmEvent::ConnectResponse, status);
         }
-        match id.complete(key, channel, ece) {
+        match id.complete(channel, &mut self.scratch, ece) {
             Ok(()) => (CmEvent::Established, 0),
             // As librdmacm reports it.
             Err(_) => (CmEvent::ConnectError, -1),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use cmid_proto::{AhAttr, Ece, Errno, IdKey, Outcome};
+use cmid_proto::{AhAttr, Ece, Errno, Outcome};
 
 use crate::kernel::abi::{self, QpAttr};
-use crate::kernel::calls::{Id, NO_PARAM};
-use crate::kernel::channel::Channel;
+use crate::kernel::calls::Id;
+use crate::kernel::channel::{Channel, Scratch};
 
 /// `enum ib_qp_state`.
 pub(crate) const INIT: u32 = 1;
@@ -72,7 +72,9 @@ impl Id {
             let options = if same_vendor { self.remote_ece.options } else { 0 };
             qp.set_ece(Ece { vendor_id: offered.vendor_id, options })?;
         }
-        qp.modify(&self.qp_attr(channel, INIT)?)?;
+        let mut attr = QpAttr::default();
+        self.qp_attr(channel, INIT, &mut attr)?;
+        qp.modify(&attr)?;
         if self.datagrams {
             qp.modify(&QpAttr { qp_attr_mask: MASK_STATE, qp_state: RTR, ..QpAttr::default() })?;
             qp.modify(&QpAttr { qp_attr_mask: MASK_STATE | MASK_SQ_PSN, qp_state: RTS, ..QpAttr::default() })?;
@@ -97,27 +99,31 @@ impl Id {
     }
 
     /// The attributes that the kernel names for a state (`rdma_init_qp_attr`).
-    pub(crate) fn qp_attr(&self, channel: &Channel, state: u32) -> Result<QpAttr, Errno> {
-        let attr: QpAttr = channel.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state })?;
-        Ok(QpAttr { qp_state: state, ..attr })
+    fn qp_attr(&self, channel: &Channel, state: u32, attr: &mut QpAttr) -> Outcome {
+        channel.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state }, attr)?;
+        attr.qp_state = state;
+        Ok(())
     }
 
     /// INIT to RTR to RTS on the passive side, with these numbers of RDMA reads and atomics.
     pub(crate) fn prepare(&self, channel: &Channel, resources: u8, depth: u8) -> Outcome {
         let Some(qp) = &self.qp else { return Ok(()) };
-        let attr = self.qp_attr(channel, RTR)?;
-        qp.modify(&QpAttr { max_dest_rd_atomic: resources, ..attr })?;
-        let attr = self.qp_attr(channel, RTS)?;
-        qp.modify(&QpAttr { max_rd_atomic: depth, ..attr })
+        let mut attr = QpAttr::default();
+        self.qp_attr(channel, RTR, &mut attr)?;
+        attr.max_dest_rd_atomic = resources;
+        qp.modify(&attr)?;
+        self.qp_attr(channel, RTS, &mut attr)?;
+        attr.max_rd_atomic = depth;
+        qp.modify(&attr)
     }
 
     /// What CONNECT_RESPONSE starts on an id with a QP: INIT to RTR to RTS, and the third message of the handshake.
     ///
     /// # Errors
     /// The QP is in the error state.
-    pub(crate) fn complete(&mut self, key: IdKey, channel: &Channel, answered: Ece) -> Outcome {
+    pub(crate) fn complete(&mut self, channel: &Channel, scratch: &mut Scratch, answered: Ece) -> Outcome {
         let Some(qp) = self.qp.clone() else { return Err(Errno::EINVAL) };
-        let completed = self.complete_with(key, channel, &*qp, answered);
+        let completed = self.complete_with(channel, scratch, &*qp, answered);
         if completed.is_err() {
             qp.stop();
             self.connect_error = true;
@@ -125,7 +131,13 @@ impl Id {
         completed
     }
 
-    fn complete_with(&mut self, key: IdKey, channel: &Channel, qp: &dyn QueuePair, answered: Ece) -> Outcome {
+    fn complete_with(
+        &mut self,
+        channel: &Channel,
+        scratch: &mut Scratch,
+        qp: &dyn QueuePair,
+        answered: Ece,
+    ) -> Outcome {
         if answered.vendor_id != 0 && answered.vendor_id != self.local_ece.vendor_id {
             return Err(Errno::EINVAL);
         }
@@ -133,12 +145,16 @@ impl Id {
         self.remote_ece.vendor_id = answered.vendor_id;
         qp.set_ece(Ece { vendor_id: self.local_ece.vendor_id, options })?;
         // What the peer may access follows from the answer. The kernel names it for INIT; the next change of state sets it.
-        let access = self.qp_attr(channel, INIT)?.qp_access_flags;
-        let attr = self.qp_attr(channel, RTR)?;
-        let qp_attr_mask = attr.qp_attr_mask | MASK_ACCESS_FLAGS;
-        qp.modify(&QpAttr { qp_attr_mask, qp_access_flags: access, ..attr })?;
-        qp.modify(&self.qp_attr(channel, RTS)?)?;
-        self.accept(key, channel, NO_PARAM)?;
+        let mut attr = QpAttr::default();
+        self.qp_attr(channel, INIT, &mut attr)?;
+        let access = attr.qp_access_flags;
+        self.qp_attr(channel, RTR, &mut attr)?;
+        attr.qp_access_flags = access;
+        attr.qp_attr_mask |= MASK_ACCESS_FLAGS;
+        qp.modify(&attr)?;
+        self.qp_attr(channel, RTS, &mut attr)?;
+        qp.modify(&attr)?;
+        self.establish(channel, scratch)?;
         self.local_ece.options = qp.ece()?.options;
         Ok(())
     }
