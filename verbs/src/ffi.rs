@@ -9,11 +9,10 @@
 //! them.
 
 pub(crate) use libc::{
-    __errno_location, EAGAIN, EINTR, EINVAL, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror,
-    malloc,
+    AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
 };
 pub(crate) use libc::{
-    AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
+    EAGAIN, EINTR, EINVAL, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror, malloc,
 };
 pub(crate) use rdma_sys::{
     bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_cq_events, ibv_ah, ibv_ah_attr, ibv_alloc_pd,

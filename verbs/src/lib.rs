@@ -86,6 +86,9 @@
 //! [`KernelCm`] manages connections on the kernel's own interface, `/dev/infiniband/rdma_cm`. It is a device of its own,
 //! for ids without a [`Qp`] of this crate, and not complete.
 //!
+//! Without the default feature `rdma-core` the crate is only that: it builds without rdma-core's headers and libclang, and
+//! links with neither librdmacm nor libibverbs, so that a program can be linked statically (the example `handshake`).
+//!
 //! # Unsafe code
 //!
 //! This is the only crate of the workspace with unsafe code. Each block states why it is sound; [`Mr`] holds the
@@ -94,35 +97,58 @@
 //! CQs and PDs, address handles before PDs, and all of them before the device's context.
 
 #![expect(unsafe_code, reason = "it calls C")]
+#[cfg(feature = "rdma-core")]
 mod addr_info;
 mod contents;
+#[cfg(feature = "rdma-core")]
 mod data;
+#[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "results of the libraries"))]
 mod errno;
+#[cfg(feature = "rdma-core")]
 mod ffi;
 mod forgotten;
+#[cfg(feature = "rdma-core")]
 mod inventory;
+#[cfg_attr(not(feature = "rdma-core"), allow(dead_code, unused_imports, reason = "what QPs need"))]
 mod kernel;
+#[cfg(feature = "rdma-core")]
 mod kernel_verbs;
+#[cfg(feature = "rdma-core")]
 mod librdmacm;
+#[cfg(feature = "rdma-core")]
 mod lock;
+#[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]
 mod macros;
+#[cfg(feature = "rdma-core")]
 mod sockaddr;
+#[cfg(feature = "rdma-core")]
 mod verbs;
 
+#[cfg(feature = "rdma-core")]
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 pub use cmid_proto::memory::{
     Access, Changes, Code, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Refused, Returned,
     Step, Valid, Way,
 };
+#[cfg(feature = "rdma-core")]
 pub use data::{
     Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, View,
     WcStatus,
 };
+#[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
 pub use kernel::{KernelCm, KernelHandle, OpenError};
+#[cfg(feature = "rdma-core")]
 pub use verbs::{Backend, Handle, UnknownBackend, Verbs};
 
 /// What may change threads, and what several may use at a time, is part of the interface.
+const _: () = {
+    const fn send<T: Send>() {}
+    send::<KernelCm>();
+    send::<KernelHandle>();
+};
+
+#[cfg(feature = "rdma-core")]
 const _: () = {
     const fn send<T: Send>() {}
     const fn sync<T: Sync>() {}

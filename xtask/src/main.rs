@@ -33,6 +33,7 @@ mod replay;
 mod runner;
 mod sanitize;
 mod softroce;
+mod static_program;
 mod step;
 mod tools;
 mod versus;

@@ -9,7 +9,7 @@ use crate::step::{
 };
 use crate::{
     bench, blocking, checks, chroot, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential,
-    faults, host, interop, kernel_backend, kernel_rereg, mutants, sanitize, versus,
+    faults, host, interop, kernel_backend, kernel_rereg, mutants, sanitize, static_program, versus,
 };
 
 /// The programme that CI runs.
@@ -80,9 +80,11 @@ const STEPS: &[Step] = &[
     Step { name: "what must not compile does not, for the reason it names", work: Host(compile_fail::check) },
     Step { name: "what the core costs", work: Host(bench::check) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
+    Step { name: "a static program without rdma-core", work: BuildAndRun(On::Selected, static_program::build_and_run) },
     Step { name: "under AddressSanitizer", work: BuildAndRun(On::Selected, sanitize::quick) },
     Step { name: "cmid-verbs by itself", work: Guest(On::Selected, 300, "kernel-device", &[]) },
     Step { name: "connections on the kernel's own interface", work: Guest(On::Selected, 120, "kernel-cm", &[]) },
+    Step { name: "the kernel's interface is missing or forbidden", work: Guest(On::Selected, 120, "kernel-open", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(On::Selected, 300, "kernel-device", &["removal"]) },
     Step {
         name: "cmid-verbs opens the devices that it uses",
@@ -143,6 +145,10 @@ const SLOW: &[Step] = &[
     Step {
         name: "connections on the kernel's own interface",
         work: Guest(On::Kernel(Kernel::V6_1), 120, "kernel-cm", &[]),
+    },
+    Step {
+        name: "the kernel's interface is missing or forbidden",
+        work: Guest(On::Kernel(Kernel::V6_1), 120, "kernel-open", &[]),
     },
     Step {
         name: "a device goes from under cmid-verbs",

@@ -3,8 +3,8 @@
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use cmid_proto::{AhAttr, CmEvent, ConnParam, Datagram, Ece, GlobalRoute};
+use libc::{AF_INET, AF_INET6};
 
-use crate::ffi::{AF_INET, AF_INET6};
 use crate::kernel::abi::{In6, PRIVATE_DATA, Storage, offset};
 use crate::kernel::calls::Location;
 

@@ -1,8 +1,7 @@
 //! An open file of the kernel's connection manager, and commands by write(2) on it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 
 use cmid_proto::{Errno, Outcome};
 
@@ -145,9 +144,7 @@ impl Channel {
     /// # Errors
     /// Names the part that is missing.
     pub(crate) fn open() -> Result<Self, OpenError> {
-        let node = node::find()?;
-        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&node);
-        Ok(Channel { file: file.map_err(|error| node::why(&node, &error))?, ids: 0 })
+        Ok(Channel { file: node::open()?, ids: 0 })
     }
 
     /// Whether write(2) works, by reading an event of a channel that has no ids.

@@ -21,6 +21,10 @@ use crate::kernel::qp::QueuePair;
 /// It uses neither librdmacm nor ibacm, and opens no RDMA device. One thread at a time uses it. Dropping it closes its
 /// channels, and the kernel then destroys their ids. [`Verbs`](crate::Verbs) with [`Backend::Kernel`](crate::Backend) is
 /// this device with QPs.
+///
+/// The kernel refuses every command with `EACCES` from a thread whose credentials are not those of the thread that opened
+/// the channel (`ib_safe_file_access`): after setuid(2), in a forked child, and between threads after a setuid(2), which
+/// gives each thread credentials of its own.
 pub struct KernelCm {
     // The order matters: an id that has a QP lets it go before the kernel destroys the id with its channel.
     pub(super) ids: KeyTable<IdKey, Id>,
