@@ -77,7 +77,24 @@ impl KernelCm {
                 self.ids.get(key)?.qp.iter().for_each(|qp| qp.stop());
                 (kind, status)
             }
-            kind => (kind, status),
+            CmEvent::AddrResolved
+            | CmEvent::AddrError
+            | CmEvent::RouteResolved
+            | CmEvent::RouteError
+            | CmEvent::ConnectRequest
+            | CmEvent::ConnectError
+            | CmEvent::Unreachable
+            | CmEvent::Established
+            | CmEvent::Disconnected
+            | CmEvent::DeviceRemoval
+            | CmEvent::MulticastError
+            | CmEvent::AddrChange
+            | CmEvent::TimewaitExit
+            | CmEvent::AddrinfoResolved
+            | CmEvent::AddrinfoError
+            | CmEvent::User
+            | CmEvent::Internal
+            | CmEvent::Unknown(_) => (kind, status),
         };
         Some(Subject { id: key, listener: None, kind, status })
     }
