@@ -23,6 +23,7 @@ mod fuzz;
 mod guest;
 mod host;
 mod interop;
+mod kernel_backend;
 mod kernel_rereg;
 mod lanes;
 mod libclang;

@@ -83,8 +83,8 @@ fn open(location: Location) -> Result<Context, Errno> {
         return Err(errno::last());
     }
     let mut entry = list;
-    // SAFETY: the list ends with a null entry, and the loop ends there.
     let found = loop {
+        // SAFETY: the list ends with a null entry, and the loop ends there.
         let device = unsafe { *entry };
         if device.is_null() || is_at(device, location) {
             break device;

@@ -24,6 +24,7 @@ struct Subject {
 
 impl KernelCm {
     /// Stores the id of the request that was read last. Returns its listener.
+    #[inline(never)]
     fn file_child(&mut self, on: ChannelKey, child: IdKey) -> Option<IdKey> {
         let event = Answer(&self.answer);
         let listener = self.known(on, event.uid());
@@ -55,6 +56,7 @@ impl KernelCm {
     }
 
     /// Returns what the event that was read last is about; `None` if it is not reported.
+    #[inline]
     fn subject(&mut self, on: ChannelKey, child: IdKey) -> Option<Subject> {
         let event = Answer(&self.answer);
         let (kind, status) = (event.kind(), event.status());
@@ -75,12 +77,30 @@ impl KernelCm {
                 self.ids.get(key)?.qp.iter().for_each(|qp| qp.stop());
                 (kind, status)
             }
-            kind => (kind, status),
+            CmEvent::AddrResolved
+            | CmEvent::AddrError
+            | CmEvent::RouteResolved
+            | CmEvent::RouteError
+            | CmEvent::ConnectRequest
+            | CmEvent::ConnectError
+            | CmEvent::Unreachable
+            | CmEvent::Established
+            | CmEvent::Disconnected
+            | CmEvent::DeviceRemoval
+            | CmEvent::MulticastError
+            | CmEvent::AddrChange
+            | CmEvent::TimewaitExit
+            | CmEvent::AddrinfoResolved
+            | CmEvent::AddrinfoError
+            | CmEvent::User
+            | CmEvent::Internal
+            | CmEvent::Unknown(_) => (kind, status),
         };
         Some(Subject { id: key, listener: None, kind, status })
     }
 
     /// A CONNECT_RESPONSE: a connection with a QP is completed.
+    #[inline(never)]
     fn answered(&mut self, key: IdKey) -> (CmEvent, i32) {
         let event = Answer(&self.answer);
         let (status, ece) = (event.status(), event.ece());
@@ -98,6 +118,7 @@ impl KernelCm {
     }
 
     /// A MULTICAST_JOIN: the QP of the id is attached to the group.
+    #[cold]
     fn joined(&mut self, key: IdKey) -> (CmEvent, i32) {
         let event = Answer(&self.answer);
         let attached = self.ids.get_mut(key).map(|id| id.joined(event.handle(), Group::at(&event.datagram().path)));
@@ -105,6 +126,7 @@ impl KernelCm {
         if attached == Some(Ok(())) { (CmEvent::MulticastJoin, 0) } else { (CmEvent::MulticastError, -1) }
     }
 
+    #[inline]
     fn raw(&self, subject: Subject) -> RawEvent<&[u8]> {
         let Subject { id, listener, kind, status } = subject;
         let event = Answer(&self.answer);
