@@ -140,8 +140,14 @@ impl Kernel {
         let due = if choice < 160 { None } else { self.due.pop() };
         let code = if code < 240 { u32::from(code % 20) } else { u32::from(code) << 8 | 7 };
         let known = (!self.uids.is_empty()).then(|| self.uids[usize::from(uid) % self.uids.len()]);
+        let uid = match uid {
+            0..240 => known.unwrap_or(0),
+            255 => u64::MAX,
+            // The form of a key, as of an id that is gone.
+            _ => u64::from(uid) << 24 | 5,
+        };
         self.handles += 1;
-        event[..8].copy_from_slice(&known.filter(|_| uid < 240).unwrap_or(u64::from(uid) << 24 | 5).to_ne_bytes());
+        event[..8].copy_from_slice(&uid.to_ne_bytes());
         event[8..12].copy_from_slice(&self.handles.to_ne_bytes());
         event[12..16].copy_from_slice(&code.to_ne_bytes());
         if let Some((uid, code, membership)) = due {
