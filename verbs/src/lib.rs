@@ -145,6 +145,8 @@ pub use data::{
 };
 #[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
+#[cfg(feature = "scripted-kernel")]
+pub use kernel::with_kernel;
 pub use kernel::{KernelCm, KernelHandle, OpenError};
 #[cfg(feature = "rdma-core")]
 pub use verbs::{Backend, Handle, UnknownBackend, Verbs};

@@ -8,6 +8,8 @@ use cmid_proto::{Errno, Outcome};
 use crate::errno;
 use crate::kernel::abi::{self, Command, Header};
 use crate::kernel::node::{self, OpenError};
+#[cfg(feature = "scripted-kernel")]
+use crate::kernel::script;
 
 /// The structure of a command.
 ///
@@ -144,6 +146,10 @@ impl Channel {
     /// # Errors
     /// Names the part that is missing.
     pub(crate) fn open() -> Result<Self, OpenError> {
+        #[cfg(feature = "scripted-kernel")]
+        if let Some(file) = script::open() {
+            return Ok(Channel { file: file?, ids: 0 });
+        }
         Ok(Channel { file: node::open()?, ids: 0 })
     }
 
@@ -167,7 +173,7 @@ impl Channel {
     /// Makes a command without an answer that is kept.
     pub(crate) fn write_message<B: Unanswered>(&self, message: &Message<B>) -> Outcome {
         // SAFETY: the body contains no address.
-        unsafe { self.write(message) }
+        unsafe { self.write(message, &mut []) }
     }
 
     /// Reads the next event (`RDMA_USER_CM_CMD_GET_EVENT`).
@@ -182,7 +188,7 @@ impl Channel {
         *body.response() = into.as_mut_ptr().expose_provenance() as u64;
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most `out` bytes there, and only
         // during the call, in which `into` is borrowed.
-        unsafe { self.write(&Message::new(body, out)) }
+        unsafe { self.write(&Message::new(body, out), into) }
     }
 
     /// Makes a command whose answer is a structure.
@@ -204,7 +210,9 @@ impl Channel {
         let (optval, optlen) = (value.as_ptr().expose_provenance() as u64, value.len() as u32);
         let level = crate::macros::RDMA_OPTION_ID as u32;
         // SAFETY: the kernel reads `optlen` bytes of the value during the call.
-        unsafe { self.write(&Message::new(abi::SetOption { optval, id, level, optname: name as u32, optlen }, 0)) }
+        unsafe {
+            self.write(&Message::new(abi::SetOption { optval, id, level, optname: name as u32, optlen }, 0), &mut [])
+        }
     }
 
     /// Takes an id over from another channel (`RDMA_USER_CM_CMD_MIGRATE_ID`).
@@ -213,11 +221,21 @@ impl Channel {
         self.number(abi::MigrateId { response: 0, id, fd }).map(drop)
     }
 
+    /// Makes a command whose answer, if it has one, comes to `_into`.
+    ///
     /// # Safety
     /// An address in the body can be written to for as many bytes as the header says, or read, as the command does.
     #[inline]
-    unsafe fn write<B: Body>(&self, message: &Message<B>) -> Outcome {
+    unsafe fn write<B: Body>(&self, message: &Message<B>, _into: &mut [u8]) -> Outcome {
         let len = size_of::<Message<B>>();
+        #[cfg(feature = "scripted-kernel")]
+        {
+            // SAFETY: the message is initialized throughout, as below.
+            let bytes = unsafe { core::slice::from_raw_parts((&raw const *message).cast::<u8>(), len) };
+            if let Some(outcome) = script::answer(bytes, _into) {
+                return outcome;
+            }
+        }
         // SAFETY: the message is initialized throughout: neither the header nor a body has padding, and the header's size is a
         // multiple of every alignment. What addresses in it point at is as the caller promises.
         let written = unsafe { libc::write(self.file.as_raw_fd(), (&raw const *message).cast(), len) };
