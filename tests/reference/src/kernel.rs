@@ -151,10 +151,12 @@ impl World {
     /// Makes the request with which a connection goes on.
     fn follow(&mut self, id: IdKey, kind: CmEvent) {
         let drive = &mut self.drive;
+        // Of a QP of the application's own: the device has none.
+        let param = ConnParam { qp_num: 7, ..ConnParam::default() };
         let result = match kind {
             CmEvent::AddrResolved => drive.resolve_route(id, Time::NEVER),
-            CmEvent::RouteResolved => drive.connect(id, ConnParam::default(), b"data", Time::NEVER),
-            CmEvent::ConnectRequest => drive.accept(id, ConnParam::default(), b"data", Time::NEVER),
+            CmEvent::RouteResolved => drive.connect(id, param, b"data", Time::NEVER),
+            CmEvent::ConnectRequest => drive.accept(id, param, b"data", Time::NEVER),
             CmEvent::ConnectResponse => drive.establish(id),
             CmEvent::Established | CmEvent::Disconnected => drive.disconnect(id, Time::NEVER),
             CmEvent::AddrError
