@@ -22,7 +22,7 @@ pub(crate) struct KernelVerbs {
 impl KernelVerbs {
     pub(crate) fn open() -> Result<Self, OpenError> {
         // The limits of each device are given before they are used.
-        Ok(KernelVerbs { cm: KernelCm::open(0)?, devices: Devices::default() })
+        Ok(KernelVerbs { cm: KernelCm::open(u8::MAX)?, devices: Devices::default() })
     }
 
     pub(crate) fn counts(&self) -> (usize, usize) {
@@ -87,8 +87,11 @@ impl Device for KernelVerbs {
     }
 
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        if let Some(id) = self.cm.needs_limits(call) {
-            self.learn_limits(id)?;
+        if let Some((id, needed)) = self.cm.needs_limits(call)
+            && let Err(errno) = self.learn_limits(id)
+            && needed
+        {
+            return Err(errno);
         }
         self.cm.call(call, private_data)
     }

@@ -7,7 +7,7 @@ use cmid_proto::{Errno, Outcome};
 
 use crate::errno;
 use crate::kernel::abi::{self, Command, Header};
-use crate::kernel::node::{self, OpenError};
+use crate::kernel::node::{Node, OpenError};
 #[cfg(feature = "scripted-kernel")]
 use crate::kernel::script;
 
@@ -145,12 +145,8 @@ impl Channel {
     ///
     /// # Errors
     /// Names the part that is missing.
-    pub(crate) fn open() -> Result<Self, OpenError> {
-        #[cfg(feature = "scripted-kernel")]
-        if let Some(file) = script::open() {
-            return Ok(Channel { file: file?, ids: 0 });
-        }
-        Ok(Channel { file: node::open()?, ids: 0 })
+    pub(crate) fn open(node: &Node) -> Result<Self, OpenError> {
+        Ok(Channel { file: node.open()?, ids: 0 })
     }
 
     /// Whether write(2) works, by reading an event of a channel that has no ids.

@@ -6,14 +6,16 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent};
+use cmid_proto::{
+    Call, ChannelKey, ConnParam, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent,
+};
 
 use crate::forgotten::Tables;
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer;
 use crate::kernel::calls::{Depths, Id, Location, set_option};
 use crate::kernel::channel::{Channel, Scratch};
-use crate::kernel::node::OpenError;
+use crate::kernel::node::{Node, OpenError};
 use crate::kernel::qp::QueuePair;
 
 /// Connection management on the kernel's own interface, for ids without a [`Qp`](crate::Qp) of this crate.
@@ -31,6 +33,7 @@ pub struct KernelCm {
     pub(super) channels: KeyTable<ChannelKey, Channel>,
     /// Adopted ids, by what the kernel still reports them under, and where.
     adopted: HashMap<(IdKey, ChannelKey), IdKey>,
+    node: Node,
     /// The limits of devices that are not known otherwise.
     limits: Depths,
     pub(super) answer: Box<[u8; offset::EVENT_LEN]>,
@@ -53,15 +56,17 @@ impl KernelCm {
     /// # Errors
     /// Names the part of the kernel's interface that is missing.
     pub fn open(depth: u8) -> Result<Self, OpenError> {
-        Channel::open()?.probe()?;
-        Ok(Self::empty(Depths { responder_resources: depth, initiator_depth: depth }))
+        let node = Node::find()?;
+        Channel::open(&node)?.probe()?;
+        Ok(Self::empty(node, Depths { responder_resources: depth, initiator_depth: depth }))
     }
 
-    fn empty(limits: Depths) -> Self {
+    fn empty(node: Node, limits: Depths) -> Self {
         KernelCm {
             ids: KeyTable::default(),
             channels: KeyTable::default(),
             adopted: HashMap::new(),
+            node,
             limits,
             answer: Box::new([0; offset::EVENT_LEN]),
             scratch: Box::new(Scratch::new()),
@@ -91,10 +96,12 @@ impl KernelCm {
         id.locate(channel, &mut self.answer)
     }
 
-    /// Whether the limits of the id's device are to be given before this call.
-    pub(crate) fn needs_limits(&self, call: &Call) -> Option<IdKey> {
-        let (Call::Connect { id, .. } | Call::Accept { id, .. }) = *call else { return None };
-        self.ids.get(id).is_some_and(|id| id.limits.is_none()).then_some(id)
+    /// The id of a call before which the limits of its device are to be given, and whether the call needs them. A call
+    /// that does not is not checked against limits that cannot be had, for lack of descriptors for example.
+    pub(crate) fn needs_limits(&self, call: &Call) -> Option<(IdKey, bool)> {
+        let (Call::Connect { id, ref param } | Call::Accept { id, ref param }) = *call else { return None };
+        let needed = [param.responder_resources, param.initiator_depth].contains(&ConnParam::DEVICE_MAX);
+        self.ids.get(id).is_some_and(|id| id.limits.is_none()).then_some((id, needed))
     }
 
     pub(crate) fn set_limits(&mut self, key: IdKey, limits: Depths) {
@@ -141,7 +148,7 @@ impl KernelCm {
 
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
         self.make_room_for_channel(key)?;
-        let channel = Channel::open().map_err(|error| error.errno())?;
+        let channel = Channel::open(&self.node).map_err(|error| error.errno())?;
         self.channels.insert(key, channel).map_err(|_| Errno::EINVAL)
     }
 
@@ -337,6 +344,8 @@ impl Device for KernelCm {
         self.make_room_for_id(id)?;
         self.make_room_for_channel(channel)?;
         record.channel = channel;
+        // A key of the other device.
+        record.came_from = None;
         if let Some(uid) = record.uid
             && uid != id
         {
@@ -354,7 +363,7 @@ impl Pollable for KernelCm {
     }
 
     fn sibling(&self) -> Self {
-        Self::empty(self.limits)
+        Self::empty(self.node.clone(), self.limits)
     }
 }
 

@@ -24,7 +24,6 @@ struct Subject {
 
 impl KernelCm {
     /// Stores the id of the request that was read last. Returns its listener.
-    #[inline(never)]
     fn file_child(&mut self, on: ChannelKey, child: IdKey) -> Option<IdKey> {
         let event = Answer(&self.answer);
         let listener = self.known(on, event.uid());
@@ -56,7 +55,6 @@ impl KernelCm {
     }
 
     /// Returns what the event that was read last is about; `None` if it is not reported.
-    #[inline]
     fn subject(&mut self, on: ChannelKey, child: IdKey) -> Option<Subject> {
         let event = Answer(&self.answer);
         let (kind, status) = (event.kind(), event.status());
@@ -100,7 +98,6 @@ impl KernelCm {
     }
 
     /// A CONNECT_RESPONSE: a connection with a QP is completed.
-    #[inline(never)]
     fn answered(&mut self, key: IdKey) -> (CmEvent, i32) {
         let event = Answer(&self.answer);
         let (status, ece) = (event.status(), event.ece());
@@ -126,7 +123,6 @@ impl KernelCm {
         if attached == Some(Ok(())) { (CmEvent::MulticastJoin, 0) } else { (CmEvent::MulticastError, -1) }
     }
 
-    #[inline]
     fn raw(&self, subject: Subject) -> RawEvent<&[u8]> {
         let Subject { id, listener, kind, status } = subject;
         let event = Answer(&self.answer);

@@ -75,30 +75,40 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 /// What sysfs says about the device.
-#[derive(Debug, PartialEq, Eq)]
-struct Node {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
     path: PathBuf,
     /// Its number (`st_rdev` of stat(2)).
     number: u64,
 }
 
-/// Opens a new event channel.
-///
-/// # Errors
-/// All of [`OpenError`] but `WriteRefused`.
-pub(crate) fn open() -> Result<File, OpenError> {
-    open_in(Path::new(CLASS), Path::new("/dev"))
-}
+impl Node {
+    /// The node that sysfs names.
+    ///
+    /// # Errors
+    /// [`OpenError::NoModule`], [`OpenError::ForeignAbi`], and [`OpenError::Failed`] for a file of sysfs.
+    pub(crate) fn find() -> Result<Self, OpenError> {
+        #[cfg(feature = "scripted-kernel")]
+        if crate::kernel::script::is_running() {
+            return Ok(Node { path: "/dev/null".into(), number: libc::makedev(1, 3) });
+        }
+        find(Path::new(CLASS), Path::new("/dev"))
+    }
 
-fn open_in(class: &Path, dev: &Path) -> Result<File, OpenError> {
-    let Node { path, number } = find(class, dev)?;
-    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&path);
-    let file = file.map_err(|error| why(&path, &error))?;
-    let found = file.metadata().map_err(|error| why(&path, &error))?;
-    if found.file_type().is_char_device() && found.rdev() == number {
-        Ok(file)
-    } else {
-        Err(OpenError::WrongNode(path))
+    /// Opens a new event channel.
+    ///
+    /// # Errors
+    /// Those of the node.
+    pub(crate) fn open(&self) -> Result<File, OpenError> {
+        let Node { path, number } = self;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = file.map_err(|error| why(path, &error))?;
+        let found = file.metadata().map_err(|error| why(path, &error))?;
+        if found.file_type().is_char_device() && found.rdev() == *number {
+            Ok(file)
+        } else {
+            Err(OpenError::WrongNode(path.clone()))
+        }
     }
 }
 
@@ -166,7 +176,7 @@ mod tests {
         }
 
         fn open(&self) -> Result<(), OpenError> {
-            open_in(&self.0.join("class"), &self.0.join("dev")).map(drop)
+            find(&self.0.join("class"), &self.0.join("dev")).and_then(|node| node.open()).map(drop)
         }
     }
 
@@ -191,8 +201,8 @@ mod tests {
     fn no_module() {
         let fake = Fake::new("no-module");
         let missing = fake.0.join("missing");
-        assert_eq!(open_in(&missing, &fake.0).map(drop), Err(OpenError::NoModule));
-        assert_eq!(open_in(&missing, &fake.0).map(drop).unwrap_err().errno(), Errno::ENODEV);
+        assert_eq!(find(&missing, &fake.0), Err(OpenError::NoModule));
+        assert_eq!(find(&missing, &fake.0).unwrap_err().errno(), Errno::ENODEV);
     }
 
     #[test]
