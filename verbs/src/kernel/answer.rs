@@ -6,7 +6,7 @@ use cmid_proto::{AhAttr, CmEvent, ConnParam, Datagram, Ece, GlobalRoute};
 use libc::{AF_INET, AF_INET6};
 
 use crate::kernel::abi::{In6, PRIVATE_DATA, Storage, offset};
-use crate::kernel::calls::Location;
+use crate::kernel::location::Location;
 
 /// `struct rdma_ucm_event_resp`, as the kernel has written it.
 pub(crate) struct Answer<'a>(pub(crate) &'a [u8; offset::EVENT_LEN]);

@@ -8,7 +8,8 @@ use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, GroupKey, IdKey, O
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer::{in6, location, storage};
 use crate::kernel::channel::{Channel, Scratch};
-use crate::kernel::qp::{Group, QueuePair};
+use crate::kernel::location::{Depths, Location};
+use crate::kernel::queue_pair::{Group, QueuePair};
 use crate::macros;
 
 /// `IBV_QPT_RC` and `IBV_QPT_UD`.
@@ -16,27 +17,6 @@ const RC: u8 = 2;
 const UD: u8 = 4;
 /// `IBV_EVENT_COMM_EST`.
 const COMM_EST: u32 = 4;
-
-/// The maximum numbers of RDMA reads and atomics of a device (`max_qp_rd_atom` and `max_qp_init_rd_atom` of
-/// ibv_query_device(3)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Depths {
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
-}
-
-/// The device that an id is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Location {
-    /// The GUID of the node, in network order.
-    pub(crate) guid: u64,
-    /// The kernel's number of the device; [`NO_INDEX`] from kernels that do not name it.
-    pub(crate) index: u32,
-    pub(crate) port: u8,
-}
-
-/// `UCMA_INVALID_IB_INDEX` of librdmacm.
-pub(crate) const NO_INDEX: u32 = u32::MAX;
 
 /// One multicast group that an id is in.
 pub(crate) struct Membership {

@@ -13,10 +13,11 @@ use cmid_proto::{
 use crate::forgotten::Tables;
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer;
-use crate::kernel::calls::{Depths, Id, Location, set_option};
+use crate::kernel::calls::{Id, set_option};
 use crate::kernel::channel::{Channel, Scratch};
+use crate::kernel::location::{Depths, Location};
 use crate::kernel::node::{Node, OpenError};
-use crate::kernel::qp::QueuePair;
+use crate::kernel::queue_pair::QueuePair;
 
 /// Connection management on the kernel's own interface, for ids without a [`Qp`](crate::Qp) of this crate.
 ///

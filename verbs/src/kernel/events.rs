@@ -6,15 +6,16 @@ use crate::contents::{Contents, contents};
 use crate::forgotten::Tables as _;
 use crate::kernel::abi::offset;
 use crate::kernel::answer::Answer;
-use crate::kernel::calls::{Depths, Id, Location};
+use crate::kernel::calls::Id;
 use crate::kernel::device::KernelCm;
-use crate::kernel::qp::Group;
+use crate::kernel::location::{Depths, Location};
+use crate::kernel::queue_pair::Group;
 
 /// The maximum number of events per fetch that are not reported.
 const STRAY_MAX: usize = 16;
 
 /// What an event is about.
-struct Subject {
+struct Reported {
     id: IdKey,
     listener: Option<IdKey>,
     /// Differs from the kernel's where the id has a QP: `ESTABLISHED` for a connection that is completed here.
@@ -55,11 +56,11 @@ impl KernelCm {
     }
 
     /// Returns what the event that was read last is about; `None` if it is not reported.
-    fn subject(&mut self, on: ChannelKey, child: IdKey) -> Option<Subject> {
+    fn reported(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
         let event = Answer(&self.answer);
         let (kind, status) = (event.kind(), event.status());
         if kind == CmEvent::ConnectRequest {
-            return self.file_child(on, child).map(|listener| Subject {
+            return self.file_child(on, child).map(|listener| Reported {
                 id: child,
                 listener: Some(listener),
                 kind,
@@ -94,7 +95,7 @@ impl KernelCm {
             | CmEvent::Internal
             | CmEvent::Unknown(_) => (kind, status),
         };
-        Some(Subject { id: key, listener: None, kind, status })
+        Some(Reported { id: key, listener: None, kind, status })
     }
 
     /// A CONNECT_RESPONSE: a connection with a QP is completed.
@@ -123,8 +124,8 @@ impl KernelCm {
         if attached == Some(Ok(())) { (CmEvent::MulticastJoin, 0) } else { (CmEvent::MulticastError, -1) }
     }
 
-    fn raw(&self, subject: Subject) -> RawEvent<&[u8]> {
-        let Subject { id, listener, kind, status } = subject;
+    fn raw(&self, reported: Reported) -> RawEvent<&[u8]> {
+        let Reported { id, listener, kind, status } = reported;
         let event = Answer(&self.answer);
         let mut raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
         match contents(kind) {
@@ -164,13 +165,13 @@ impl KernelCm {
                 Err(Errno(libc::EINTR)) => continue,
                 Err(errno) => return Err(errno),
             }
-            if let Some(subject) = self.subject(on, child) {
-                if subject.kind == CmEvent::DeviceRemoval
-                    && let Some(location) = self.ids.get(subject.id).and_then(|id| id.location)
+            if let Some(reported) = self.reported(on, child) {
+                if reported.kind == CmEvent::DeviceRemoval
+                    && let Some(location) = self.ids.get(reported.id).and_then(|id| id.location)
                 {
                     removed(location);
                 }
-                return Ok(Some(self.raw(subject)));
+                return Ok(Some(self.raw(reported)));
             }
         }
         Err(Errno::EIO)

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use cmid_proto::{AhAttr, Ece, Errno, Outcome};
+use cmid_proto::{Ece, Errno, Outcome};
 
 use crate::kernel::abi::{self, QpAttr};
 use crate::kernel::calls::Id;
 use crate::kernel::channel::{Channel, Scratch};
+use crate::kernel::queue_pair::QueuePair;
 
 /// `enum ib_qp_state`.
 pub(crate) const INIT: u32 = 1;
@@ -16,46 +17,6 @@ pub(crate) const RTS: u32 = 3;
 pub(crate) const MASK_STATE: u32 = 1;
 pub(crate) const MASK_ACCESS_FLAGS: u32 = 1 << 3;
 pub(crate) const MASK_SQ_PSN: u32 = 1 << 16;
-
-/// A QP whose state follows the connection of its id.
-pub(crate) trait QueuePair: Send + Sync {
-    fn num(&self) -> u32;
-
-    /// ibv_modify_qp(3) with the attributes that `qp_attr_mask` names.
-    fn modify(&self, attr: &QpAttr) -> Outcome;
-
-    /// Moves the QP to the error state. Does nothing if the device is gone.
-    fn stop(&self);
-
-    /// Moves the QP to the state that a disconnect begins with: the error state, or SQD on iWARP.
-    fn shut_down(&self) -> Outcome;
-
-    /// ibv_attach_mcast(3).
-    fn attach_group(&self, group: Group) -> Outcome;
-
-    /// ibv_detach_mcast(3).
-    fn detach_group(&self, group: Group);
-
-    /// ibv_query_ece(3); zeros if the provider has no options.
-    fn ece(&self) -> Result<Ece, Errno>;
-
-    /// ibv_set_ece(3); a provider without options ignores it.
-    fn set_ece(&self, ece: Ece) -> Outcome;
-}
-
-/// A multicast group as libibverbs names it.
-#[derive(Clone, Copy)]
-pub(crate) struct Group {
-    pub(crate) gid: [u8; 16],
-    pub(crate) lid: u16,
-}
-
-impl Group {
-    /// The group of a MULTICAST_JOIN.
-    pub(crate) fn at(path: &AhAttr) -> Self {
-        Group { gid: path.grh.unwrap_or_default().dgid, lid: path.dlid }
-    }
-}
 
 impl Id {
     /// Puts a new QP on the id (`rdma_create_qp`): one for datagrams is ready to send, another is in INIT.

@@ -111,17 +111,12 @@ impl Variant {
 
     /// The end of a row's name.
     fn name(self) -> String {
-        match self.backend {
-            Backend::Kernel => format!(", cmid-{}, kernel backend", self.driver),
-            _ => format!(", cmid-{}", self.driver),
-        }
+        let on = if self.backend == Backend::Kernel { ", kernel backend" } else { "" };
+        format!(", cmid-{}{on}", self.driver)
     }
 
     fn bounds(self, count: &Count) -> Option<Bounds> {
-        match self.backend {
-            Backend::Kernel => count.kernel,
-            _ => Some(count.librdmacm),
-        }
+        if self.backend == Backend::Kernel { count.kernel } else { Some(count.librdmacm) }
     }
 }
 

@@ -39,7 +39,7 @@ impl<S: Make<cmid_verbs::Verbs>> Devices for VerbsEnv<S> {
     type Device = cmid_verbs::Verbs;
 
     fn device(&self) -> Check<cmid_verbs::Verbs> {
-        Ok(open_verbs().map_err(|error| Failure(error.to_string()))?)
+        open_verbs().map_err(|error| Failure(error.to_string()))
     }
 
     fn bare_other_device(&self) -> Check<(cmid_verbs::Verbs, IpAddr)> {
