@@ -144,15 +144,18 @@ impl Verbs {
         either!(&self.cm, cm => cm.set_aside())
     }
 
-    /// A protection domain on the id's device (ibv_alloc_pd(3)). No other device is opened, and no descriptor is
-    /// needed: the device is kept open by an id that is bound to it, at a free port of the space `RDMA_PS_IB`, on the
-    /// channel that [`Verbs::open`] has opened. (Only if no address can be bound to, on the loopback address of
-    /// InfiniBand for example, rdma_get_devices(3) is used, with the consequences that [`devices`](crate::devices)
-    /// describes.) For datagrams it matters on which of the device's ports the id is: see [`Pd::create_ah_from`].
+    /// A protection domain on the id's device (ibv_alloc_pd(3)). No other device is opened. For datagrams the port of
+    /// the device matters that the id is on: see [`Pd::create_ah_from`].
+    ///
+    /// Over librdmacm no descriptor is needed: an id that is bound to the device keeps it open, at a free port of the
+    /// space `RDMA_PS_IB`, on the channel that [`Verbs::open`] has opened. (Only if no address can be bound to, on the
+    /// loopback address of InfiniBand for example, rdma_get_devices(3) is used, with the consequences that
+    /// [`devices`](crate::devices) describes.) On the kernel backend the first PD opens the device (ibv_open_device(3)).
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `ENODEV` while the id has no device: before a specific address is bound or
-    /// ADDR_RESOLVED is read; else what ibv_alloc_pd leaves.
+    /// ADDR_RESOLVED is read; on the kernel backend what opening the device leaves, `ENOSYS` without a free descriptor;
+    /// else what ibv_alloc_pd leaves.
     pub fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
         let (context, port) = either!(&mut self.cm, cm => cm.context(id))?;
         Pd::alloc(context, port)
@@ -170,7 +173,7 @@ impl Verbs {
     }
 
     /// A queue pair on the id (rdma_create_qp(3)): reliable connected, or for datagrams where the id's port space is
-    /// for them. librdmacm takes the first through its states as the connection goes; the second is ready to send at
+    /// for them. The states of the first follow the connection; the second is ready to send at
     /// once, and attached to the multicast groups whose MULTICAST_JOIN is read while the id has it.
     ///
     /// The device keeps it for as long as it is on the id; the handle that is returned posts to it, on any thread.
