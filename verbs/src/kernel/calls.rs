@@ -8,7 +8,7 @@ use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, GroupKey, IdKey, O
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer::{in6, location, storage};
 use crate::kernel::channel::{Channel, Scratch};
-use crate::kernel::location::{Depths, Location};
+use crate::kernel::location::{Depths, Location, Place};
 use crate::kernel::queue_pair::{Group, QueuePair};
 use crate::macros;
 
@@ -46,8 +46,12 @@ pub(crate) struct Id {
     pub(crate) doomed: bool,
     pub(crate) qp: Option<Arc<dyn QueuePair>>,
     pub(crate) groups: Vec<Membership>,
-    /// Once it is known.
-    pub(crate) location: Option<Location>,
+    pub(crate) place: Place,
+    /// Whether its addresses are those of the kernel. librdmacm reads them after a bind and a listen, and with
+    /// ADDR_RESOLVED and CONNECT_REQUEST.
+    pub(crate) has_addresses: bool,
+    /// The destination of the last lookup, until its ADDR_RESOLVED is read.
+    pub(crate) sought: Option<SocketAddr>,
     /// Those of its device, once they are known.
     pub(crate) limits: Option<Depths>,
     /// Of the request that made it.
@@ -69,7 +73,9 @@ impl Id {
             doomed: false,
             qp: None,
             groups: Vec::new(),
-            location: None,
+            place: Place::Nowhere,
+            has_addresses: false,
+            sought: None,
             limits: None,
             requested: Depths { responder_resources: 0, initiator_depth: 0 },
             local_ece: Ece::default(),
@@ -132,31 +138,56 @@ impl Id {
         Ok(())
     }
 
-    /// Its device, asked for once. `None` while it has none.
+    /// Its device, queried once. `None` while it has none.
     pub(crate) fn locate(
         &mut self,
         channel: &Channel,
         answer: &mut [u8; offset::EVENT_LEN],
     ) -> Result<Option<Location>, Errno> {
-        if self.location.is_none() {
+        if matches!(self.place, Place::Unasked) {
             let answer = &mut answer[..offset::ADDR_LEN];
             // Some kernels do not write the last field.
             answer[offset::ADDR_INDEX..].fill(0xff);
             channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
-            self.location = location(answer);
+            self.place = location(answer).map_or(Place::Nowhere, Place::At);
         }
-        Ok(self.location)
+        Ok(match self.place {
+            Place::At(location) => Some(location),
+            Place::Nowhere | Place::Unasked => None,
+        })
     }
 
-    /// `rdma_bind_addr`.
-    pub(crate) fn bind(&self, channel: &Channel, addr: &SocketAddr) -> Outcome {
+    /// # Errors
+    /// `EINVAL` while the id has no device.
+    fn needs_device(&self) -> Outcome {
+        if matches!(self.place, Place::Nowhere) { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    /// ADDR_RESOLVED was read, or the id is that of a request: it has a device and addresses.
+    pub(crate) fn resolved(&mut self) {
+        self.has_addresses = true;
+        self.sought = None;
+        if matches!(self.place, Place::Nowhere) {
+            self.place = Place::Unasked;
+        }
+    }
+
+    /// `rdma_bind_addr`. An id that is bound to a specific address has a device.
+    pub(crate) fn bind(
+        &mut self,
+        channel: &Channel,
+        addr: &SocketAddr,
+        answer: &mut [u8; offset::EVENT_LEN],
+    ) -> Outcome {
         let (addr, addr_size) = storage(addr);
-        channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })
+        channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
+        self.resolved();
+        self.locate(channel, answer).map(drop)
     }
 
     /// `rdma_resolve_addr`.
     pub(crate) fn resolve_addr(
-        &self,
+        &mut self,
         channel: &Channel,
         src: &Option<SocketAddr>,
         dst: &SocketAddr,
@@ -164,17 +195,22 @@ impl Id {
     ) -> Outcome {
         let src_addr = src.as_ref().map_or(abi::In6([0; 28]), in6);
         let timeout_ms = timeout_ms.cast_unsigned();
-        channel.send(abi::ResolveIp { src_addr, dst_addr: in6(dst), id: self.handle, timeout_ms })
+        channel.send(abi::ResolveIp { src_addr, dst_addr: in6(dst), id: self.handle, timeout_ms })?;
+        self.sought = Some(*dst);
+        Ok(())
     }
 
     /// `rdma_resolve_route`.
     pub(crate) fn resolve_route(&self, channel: &Channel, timeout_ms: i32) -> Outcome {
+        self.needs_device()?;
         channel.send(abi::ResolveRoute { id: self.handle, timeout_ms: timeout_ms.cast_unsigned() })
     }
 
     /// `rdma_listen`.
-    pub(crate) fn listen(&self, channel: &Channel, backlog: i32) -> Outcome {
-        channel.send(abi::Listen { id: self.handle, backlog: backlog.cast_unsigned() })
+    pub(crate) fn listen(&mut self, channel: &Channel, backlog: i32) -> Outcome {
+        channel.send(abi::Listen { id: self.handle, backlog: backlog.cast_unsigned() })?;
+        self.has_addresses = true;
+        Ok(())
     }
 
     /// `rdma_connect`. `limits` are used if those of the device are not known.
@@ -186,6 +222,7 @@ impl Id {
         data: &[u8],
         limits: Depths,
     ) -> Outcome {
+        self.needs_device()?;
         let limits = self.limits.unwrap_or(limits);
         self.check(param, limits)?;
         let message = &mut scratch.connect;
@@ -205,6 +242,7 @@ impl Id {
         data: &[u8],
         limits: Depths,
     ) -> Outcome {
+        self.needs_device()?;
         let limits = self.limits.unwrap_or(limits);
         self.check(param, limits)?;
         let requested = Depths {
@@ -241,6 +279,7 @@ impl Id {
 
     /// `rdma_disconnect`.
     pub(crate) fn disconnect(&self, channel: &Channel) -> Outcome {
+        self.needs_device()?;
         if let Some(qp) = &self.qp {
             qp.shut_down()?;
         }

@@ -15,7 +15,7 @@ use crate::kernel::abi::{self, offset};
 use crate::kernel::answer;
 use crate::kernel::calls::{Id, set_option};
 use crate::kernel::channel::{Channel, Scratch};
-use crate::kernel::location::{Depths, Location};
+use crate::kernel::location::{Depths, Location, Place};
 use crate::kernel::node::{Node, OpenError};
 use crate::kernel::queue_pair::QueuePair;
 
@@ -95,6 +95,14 @@ impl KernelCm {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
         id.locate(channel, &mut self.answer)
+    }
+
+    /// The device of an id, if the kernel has been queried.
+    pub(super) fn location_of(&self, key: IdKey) -> Option<Location> {
+        match self.ids.get(key)?.place {
+            Place::At(location) => Some(location),
+            Place::Nowhere | Place::Unasked => None,
+        }
     }
 
     /// The id of a call before which the limits of its device are to be given, and whether the call needs them. A call
@@ -289,7 +297,7 @@ impl Device for KernelCm {
         let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
         let (scratch, limits) = (&mut *self.scratch, self.limits);
         match *call {
-            Call::Bind { ref addr, .. } => id.bind(channel, addr),
+            Call::Bind { ref addr, .. } => id.bind(channel, addr, &mut self.answer),
             Call::ResolveAddr { ref src, ref dst, timeout_ms, .. } => id.resolve_addr(channel, src, dst, timeout_ms),
             Call::ResolveRoute { timeout_ms, .. } => id.resolve_route(channel, timeout_ms),
             Call::Listen { backlog, .. } => id.listen(channel, backlog),
@@ -313,11 +321,18 @@ impl Device for KernelCm {
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        if !self.ids.get(id).ok_or(Errno::ENOENT)?.has_addresses {
+            return Err(Errno(libc::EADDRNOTAVAIL));
+        }
         self.address(id, offset::ADDR_SRC)
     }
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.address(id, offset::ADDR_DST)
+        match self.ids.get(id).ok_or(Errno::ENOENT)? {
+            Id { sought: Some(sought), .. } => Ok(*sought),
+            Id { has_addresses: true, .. } => self.address(id, offset::ADDR_DST),
+            Id { .. } => Err(Errno(libc::EADDRNOTAVAIL)),
+        }
     }
 
     /// The peer's options for enhanced connection establishment.

@@ -50,6 +50,7 @@ impl KernelCm {
                 Depths { responder_resources: param.responder_resources, initiator_depth: param.initiator_depth };
         }
         new.remote_ece = event.ece();
+        new.resolved();
         self.ids.insert(child, new).ok()?;
         channel.ids += 1;
         listener
@@ -76,8 +77,11 @@ impl KernelCm {
                 self.ids.get(key)?.qp.iter().for_each(|qp| qp.stop());
                 (kind, status)
             }
-            CmEvent::AddrResolved
-            | CmEvent::AddrError
+            CmEvent::AddrResolved => {
+                self.ids.get_mut(key)?.resolved();
+                (kind, status)
+            }
+            CmEvent::AddrError
             | CmEvent::RouteResolved
             | CmEvent::RouteError
             | CmEvent::ConnectRequest
@@ -167,7 +171,7 @@ impl KernelCm {
             }
             if let Some(reported) = self.reported(on, child) {
                 if reported.kind == CmEvent::DeviceRemoval
-                    && let Some(location) = self.ids.get(reported.id).and_then(|id| id.location)
+                    && let Some(location) = self.location_of(reported.id)
                 {
                     removed(location);
                 }

@@ -18,5 +18,15 @@ pub(crate) struct Location {
     pub(crate) port: u8,
 }
 
+/// What is known of the device of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It has no device, as far as the events that were read show.
+    Nowhere,
+    /// It has one, and the kernel has not been queried which.
+    Unasked,
+    At(Location),
+}
+
 /// `UCMA_INVALID_IB_INDEX` of librdmacm.
 pub(crate) const NO_INDEX: u32 = u32::MAX;
