@@ -47,9 +47,11 @@ pub(crate) struct Id {
     pub(crate) qp: Option<Arc<dyn QueuePair>>,
     pub(crate) groups: Vec<Membership>,
     pub(crate) place: Place,
-    /// Whether its addresses are those of the kernel. librdmacm reads them after a bind and a listen, and with
+    /// Whether its address is that of the kernel. librdmacm reads it after a bind and a listen, and with
     /// ADDR_RESOLVED and CONNECT_REQUEST.
-    pub(crate) has_addresses: bool,
+    pub(crate) has_address: bool,
+    /// The same of the peer's, with ADDR_RESOLVED and CONNECT_REQUEST. A lookup that fails leaves one in the kernel.
+    pub(crate) has_peer: bool,
     /// The destination of the last lookup, until its ADDR_RESOLVED is read.
     pub(crate) sought: Option<SocketAddr>,
     /// Those of its device, once they are known.
@@ -74,7 +76,8 @@ impl Id {
             qp: None,
             groups: Vec::new(),
             place: Place::Nowhere,
-            has_addresses: false,
+            has_address: false,
+            has_peer: false,
             sought: None,
             limits: None,
             requested: Depths { responder_resources: 0, initiator_depth: 0 },
@@ -165,8 +168,13 @@ impl Id {
 
     /// ADDR_RESOLVED was read, or the id is that of a request: it has a device and addresses.
     pub(crate) fn resolved(&mut self) {
-        self.has_addresses = true;
+        self.has_peer = true;
         self.sought = None;
+        self.bound();
+    }
+
+    fn bound(&mut self) {
+        self.has_address = true;
         if matches!(self.place, Place::Nowhere) {
             self.place = Place::Unasked;
         }
@@ -181,7 +189,7 @@ impl Id {
     ) -> Outcome {
         let (addr, addr_size) = storage(addr);
         channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
-        self.resolved();
+        self.bound();
         self.locate(channel, answer).map(drop)
     }
 
@@ -209,7 +217,7 @@ impl Id {
     /// `rdma_listen`.
     pub(crate) fn listen(&mut self, channel: &Channel, backlog: i32) -> Outcome {
         channel.send(abi::Listen { id: self.handle, backlog: backlog.cast_unsigned() })?;
-        self.has_addresses = true;
+        self.has_address = true;
         Ok(())
     }
 

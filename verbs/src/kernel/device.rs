@@ -321,7 +321,7 @@ impl Device for KernelCm {
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        if !self.ids.get(id).ok_or(Errno::ENOENT)?.has_addresses {
+        if !self.ids.get(id).ok_or(Errno::ENOENT)?.has_address {
             return Err(Errno(libc::EADDRNOTAVAIL));
         }
         self.address(id, offset::ADDR_SRC)
@@ -330,7 +330,7 @@ impl Device for KernelCm {
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
         match self.ids.get(id).ok_or(Errno::ENOENT)? {
             Id { sought: Some(sought), .. } => Ok(*sought),
-            Id { has_addresses: true, .. } => self.address(id, offset::ADDR_DST),
+            Id { has_peer: true, .. } => self.address(id, offset::ADDR_DST),
             Id { .. } => Err(Errno(libc::EADDRNOTAVAIL)),
         }
     }
