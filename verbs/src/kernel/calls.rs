@@ -47,10 +47,11 @@ pub(crate) struct Id {
     pub(crate) qp: Option<Arc<dyn QueuePair>>,
     pub(crate) groups: Vec<Membership>,
     pub(crate) place: Place,
-    /// Whether its address is that of the kernel. librdmacm reads it after a bind and a listen, and with
+    /// Whether the kernel's address of it is used. librdmacm reads it after a bind and a listen, and with
     /// ADDR_RESOLVED and CONNECT_REQUEST.
     pub(crate) has_address: bool,
-    /// The same of the peer's, with ADDR_RESOLVED and CONNECT_REQUEST. A lookup that fails leaves one in the kernel.
+    /// The same of the peer's address, after a listen, and with ADDR_RESOLVED and CONNECT_REQUEST. A lookup that fails
+    /// leaves one in the kernel.
     pub(crate) has_peer: bool,
     /// The destination of the last lookup, until its ADDR_RESOLVED is read.
     pub(crate) sought: Option<SocketAddr>,
@@ -217,7 +218,8 @@ impl Id {
     /// `rdma_listen`.
     pub(crate) fn listen(&mut self, channel: &Channel, backlog: i32) -> Outcome {
         channel.send(abi::Listen { id: self.handle, backlog: backlog.cast_unsigned() })?;
-        self.has_address = true;
+        // librdmacm reads both addresses now.
+        (self.has_address, self.has_peer, self.sought) = (true, true, None);
         Ok(())
     }
 
