@@ -1,14 +1,13 @@
 //! How the two libraries say that something failed.
 
 use cmid_proto::Errno;
-
-use crate::ffi::{self, c_int};
+use libc::{__errno_location, c_int};
 
 /// The calling thread's errno; `EIO` where a library failed without setting it.
 #[cold]
 pub(crate) fn last() -> Errno {
     // SAFETY: the calling thread's errno is always there.
-    match unsafe { *ffi::__errno_location() } {
+    match unsafe { *__errno_location() } {
         0 => Errno::EIO,
         errno => Errno(errno),
     }
@@ -17,7 +16,7 @@ pub(crate) fn last() -> Errno {
 /// Forgets what earlier calls have left, before one that is judged by what it leaves.
 pub(crate) fn clear() {
     // SAFETY: the calling thread's errno is always there.
-    unsafe { *ffi::__errno_location() = 0 };
+    unsafe { *__errno_location() = 0 };
 }
 
 /// The result of an `rdma_*` function: −1 and errno. Old versions returned −errno now and then (rdma_cm(7)).

@@ -73,6 +73,6 @@ fn describe(context: &Context) -> Result<DeviceInfo, Errno> {
 }
 
 /// The two parameters are bytes (`struct rdma_conn_param`).
-fn in_u8(number: c_int) -> u8 {
+pub(crate) fn in_u8(number: c_int) -> u8 {
     u8::try_from(number.clamp(0, c_int::from(u8::MAX))).unwrap_or(u8::MAX)
 }

@@ -9,10 +9,10 @@ use std::process::Command as Process;
 mod abi;
 
 macro_rules! layout {
-    ($($c:literal = $rust:ident { $($field:ident),* })+) => {
+    ($prefix:literal: $($c:literal = $rust:ident { $($field:ident),* })+) => {
         vec![$(
-            (format!("sizeof(struct rdma_ucm_{})", $c), size_of::<abi::$rust>()),
-            $( (format!("offsetof(struct rdma_ucm_{}, {})", $c, stringify!($field).trim_start_matches("r#")),
+            (format!(concat!("sizeof(struct ", $prefix, "{})"), $c), size_of::<abi::$rust>()),
+            $( (format!(concat!("offsetof(struct ", $prefix, "{}, {})"), $c, stringify!($field).trim_start_matches("r#")),
                 offset_of!(abi::$rust, $field)), )*
         )+]
     };
@@ -20,12 +20,12 @@ macro_rules! layout {
 
 #[test]
 fn structures_are_those_of_the_header() {
-    let mut expected = layout! {
+    let mut expected = layout! { "rdma_ucm_":
         "cmd_hdr" = Header { cmd, r#in, out }
         "create_id" = CreateId { uid, response, ps, qp_type, reserved }
         "destroy_id" = DestroyId { response, id, reserved }
         "bind" = Bind { id, addr_size, reserved, addr }
-        "resolve_addr" = ResolveAddr { id, timeout_ms, src_size, dst_size, reserved, src_addr, dst_addr }
+        "resolve_ip" = ResolveIp { src_addr, dst_addr, id, timeout_ms }
         "resolve_route" = ResolveRoute { id, timeout_ms }
         "query" = Query { response, id, option }
         "conn_param" = ConnParam {
@@ -43,7 +43,18 @@ fn structures_are_those_of_the_header() {
         "get_event" = GetEvent { response }
         "set_option" = SetOption { optval, id, level, optname, optlen }
         "migrate_id" = MigrateId { response, id, fd }
+        "init_qp_attr" = InitQpAttr { response, id, qp_state }
     };
+    expected.extend(layout! { "ib_uverbs_":
+        "ah_attr" = AhAttr { dlid, sl, src_path_bits, static_rate, is_global, port_num, reserved }
+        "qp_attr" = QpAttr {
+            qp_attr_mask, qp_state, cur_qp_state, path_mtu, path_mig_state, qkey, rq_psn, sq_psn, dest_qp_num,
+            qp_access_flags, ah_attr, alt_ah_attr, max_send_wr, max_recv_wr, max_send_sge, max_recv_sge,
+            max_inline_data, pkey_index, alt_pkey_index, en_sqd_async_notify, sq_draining, max_rd_atomic,
+            max_dest_rd_atomic, min_rnr_timer, port_num, timeout, retry_cnt, rnr_retry, alt_port_num, alt_timeout,
+            reserved
+        }
+    });
     expected.extend(answers());
     expected.extend(commands());
 
@@ -75,6 +86,9 @@ fn answers() -> Vec<(String, usize)> {
         ("offsetof(struct rdma_ucm_ud_param, ah_attr)", offset::UD_AH),
         ("offsetof(struct rdma_ucm_ud_param, private_data)", offset::UD_PRIVATE),
         ("offsetof(struct rdma_ucm_ud_param, private_data_len)", offset::UD_PRIVATE_LEN),
+        ("offsetof(struct ib_uverbs_ah_attr, grh.dgid)", offset_of!(abi::AhAttr, dgid)),
+        ("offsetof(struct ib_uverbs_ah_attr, grh.hop_limit)", offset_of!(abi::AhAttr, hop_limit)),
+        ("offsetof(struct ib_uverbs_ah_attr, grh.traffic_class)", offset_of!(abi::AhAttr, traffic_class)),
         ("offsetof(struct ib_uverbs_ah_attr, grh.flow_label)", 16),
         ("offsetof(struct ib_uverbs_ah_attr, grh.sgid_index)", 20),
         ("offsetof(struct ib_uverbs_ah_attr, dlid)", 24),
@@ -82,6 +96,9 @@ fn answers() -> Vec<(String, usize)> {
         ("offsetof(struct ib_uverbs_ah_attr, is_global)", 29),
         ("offsetof(struct ib_uverbs_ah_attr, port_num)", 30),
         ("sizeof(struct rdma_ucm_query_addr_resp)", offset::ADDR_LEN),
+        ("offsetof(struct rdma_ucm_query_addr_resp, node_guid)", 0),
+        ("offsetof(struct rdma_ucm_query_addr_resp, port_num)", offset::ADDR_PORT),
+        ("offsetof(struct rdma_ucm_query_addr_resp, ibdev_index)", offset::ADDR_INDEX),
         ("offsetof(struct rdma_ucm_query_addr_resp, src_addr)", offset::ADDR_SRC),
         ("offsetof(struct rdma_ucm_query_addr_resp, dst_addr)", offset::ADDR_DST),
     ]
@@ -104,6 +121,7 @@ fn commands() -> Vec<(String, usize)> {
         number("ACCEPT", C::Accept),
         number("REJECT", C::Reject),
         number("DISCONNECT", C::Disconnect),
+        number("INIT_QP_ATTR", C::InitQpAttr),
         number("GET_EVENT", C::GetEvent),
         number("SET_OPTION", C::SetOption),
         number("NOTIFY", C::Notify),
@@ -111,7 +129,7 @@ fn commands() -> Vec<(String, usize)> {
         number("MIGRATE_ID", C::MigrateId),
         number("QUERY", C::Query),
         number("BIND", C::Bind),
-        number("RESOLVE_ADDR", C::ResolveAddr),
+        number("RESOLVE_IP", C::ResolveIp),
         number("JOIN_MCAST", C::JoinMcast),
     ]
 }

@@ -43,10 +43,14 @@ pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
         !dependencies(context, "cmid-mio")?.contains("rdma-sys"),
         "cmid-mio depends on rdma-sys without being asked to"
     );
+    without_pkg_config(context, &["build", "-p", "cmid-mio"])
+}
+
+/// Runs cargo without the descriptions of installed libraries, so that rdma-sys does not build.
+pub(crate) fn without_pkg_config(context: &Context, arguments: &[&str]) -> Result<()> {
     let nothing = tempfile::tempdir().context("a temporary directory")?;
     let hidden: &OsStr = nothing.path().as_os_str();
-    let variables = [("PKG_CONFIG_PATH", hidden), ("PKG_CONFIG_LIBDIR", hidden)];
-    context.cargo(&["build", "-p", "cmid-mio"], &variables)
+    context.cargo(arguments, &[("PKG_CONFIG_PATH", hidden), ("PKG_CONFIG_LIBDIR", hidden)])
 }
 
 /// Checks that every product crate compiles without a warning with each of its features alone, and with none.
@@ -57,7 +61,7 @@ pub(crate) fn features(context: &mut Context) -> Result<()> {
 }
 
 /// The names of all packages that a package is linked with, itself included.
-fn dependencies(context: &Context, package: &str) -> Result<BTreeSet<String>> {
+pub(crate) fn dependencies(context: &Context, package: &str) -> Result<BTreeSet<String>> {
     let tree = context.cargo_output(&["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}"])?;
     Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::{guest, kernel_rereg};
 
 /// The names of the recorded results.
-const ENVIRONMENTS: [&str; 3] = ["sim", "6.1", "6.12"];
+const ENVIRONMENTS: [&str; 5] = ["sim", "6.1", "6.12", "6.1-kernel", "6.12-kernel"];
 
 /// Seconds. The longest time-out of the kernel is 17 minutes, and a minute follows it; emulation slows the rest.
 const SLOW_LIMIT: u64 = 1500;
@@ -56,32 +56,88 @@ pub(crate) fn tests(context: &mut Context) -> Result<()> {
 
 /// Runs the fast scenarios on soft-RoCE, in the VM.
 pub(crate) fn in_guest(context: &Context, kernel: Kernel, limit: u64) -> Result<()> {
-    let job = job(context, kernel, Speed::Fast)?;
-    let result = guest::run(kernel, limit, &job.command, vec![reports(context)?]);
-    conclude(context, kernel.series(), Speed::Fast, result)
+    run_in_guest(context, kernel, limit, Backend::Librdmacm)
 }
 
-/// Runs the slow scenarios on both kernels, at the same time, because they only wait.
+/// The same with the kernel backend of cmid-verbs.
+pub(crate) fn on_kernel_backend(context: &Context, kernel: Kernel, limit: u64) -> Result<()> {
+    run_in_guest(context, kernel, limit, Backend::Kernel)
+}
+
+/// The same with io-epoll only, for the daily programme. The drivers do not depend on the backend.
+pub(crate) fn on_kernel_backend_quickly(context: &Context, kernel: Kernel, limit: u64) -> Result<()> {
+    let mut job = job(context, kernel, Speed::Fast, Backend::Kernel)?;
+    job.command.extend(["--driver", QUICK_DRIVER].map(Into::into));
+    let result = guest::run(kernel, limit, &job.command, vec![reports(context)?]);
+    let environment = Backend::Kernel.environment(kernel);
+    let mut expected = recorded(context, &environment)?;
+    for findings in expected.scenarios.values_mut() {
+        findings.drivers.retain(|driver, _| driver == QUICK_DRIVER);
+    }
+    compare(context, &environment, Speed::Fast, result, &expected)
+}
+
+/// The driver of the quick run.
+const QUICK_DRIVER: &str = "epoll";
+
+fn run_in_guest(context: &Context, kernel: Kernel, limit: u64, backend: Backend) -> Result<()> {
+    let job = job(context, kernel, Speed::Fast, backend)?;
+    let result = guest::run(kernel, limit, &job.command, vec![reports(context)?]);
+    conclude(context, &backend.environment(kernel), Speed::Fast, result)
+}
+
+/// A backend of cmid-verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backend {
+    Librdmacm,
+    Kernel,
+}
+
+impl Backend {
+    /// The name of the recorded results.
+    fn environment(self, kernel: Kernel) -> String {
+        match self {
+            Backend::Librdmacm => kernel.series().into(),
+            Backend::Kernel => format!("{}-kernel", kernel.series()),
+        }
+    }
+
+    /// The setting of the variable that the suites read.
+    fn setting(self) -> &'static str {
+        match self {
+            Backend::Librdmacm => "CMID_BACKEND=librdmacm",
+            Backend::Kernel => "CMID_BACKEND=kernel",
+        }
+    }
+}
+
+/// Runs the slow scenarios on both kernels and backends, at the same time, because they only wait.
 pub(crate) fn slow(context: &mut Context) -> Result<()> {
-    let kernels = [Kernel::V6_1, Kernel::V6_12];
-    let jobs = kernels.map(|kernel| job(context, kernel, Speed::Slow)).into_iter().collect::<Result<Vec<_>>>()?;
+    let backends = [Backend::Librdmacm, Backend::Kernel];
+    let on = |backend| [(Kernel::V6_1, backend), (Kernel::V6_12, backend)];
+    let all: Vec<_> = backends.into_iter().flat_map(on).collect();
+    let jobs =
+        all.iter().map(|&(kernel, backend)| job(context, kernel, Speed::Slow, backend)).collect::<Result<Vec<_>>>()?;
     let result = guest::run_at_once(jobs, SLOW_LIMIT, &reports(context)?);
-    let concluded = kernels.map(|kernel| conclude(context, kernel.series(), Speed::Slow, Ok(())));
+    let conclude_one =
+        |&(kernel, backend): &(Kernel, Backend)| conclude(context, &backend.environment(kernel), Speed::Slow, Ok(()));
+    let concluded: Vec<_> = all.iter().map(conclude_one).collect();
     result?;
     concluded.into_iter().collect()
 }
 
-fn job(context: &Context, kernel: Kernel, speed: Speed) -> Result<guest::Job> {
-    let report = report_path(context, kernel.series(), speed)?;
+fn job(context: &Context, kernel: Kernel, speed: Speed, backend: Backend) -> Result<guest::Job> {
+    let environment = backend.environment(kernel);
+    let report = report_path(context, &environment, speed)?;
     forget(&report)?;
-    let mut command = vec![context.release("conformance").into_os_string()];
+    let mut command = vec!["env".into(), backend.setting().into(), context.release("conformance").into_os_string()];
     command.extend(["--device", "verbs", "--speed", name(speed), "--report"].map(Into::into));
     command.push(report.into_os_string());
     // Linux 6.1 does not implement the method.
     if kernel != Kernel::V6_1 {
         command.extend(["--rereg-shim".into(), kernel_rereg::shim(context).into_os_string()]);
     }
-    Ok(guest::Job { name: format!("conformance-{}-{}", kernel.series(), name(speed)), kernel, command })
+    Ok(guest::Job { name: format!("conformance-{environment}-{}", name(speed)), kernel, command })
 }
 
 /// Removes an old report, so that it cannot be taken for this run's.
@@ -94,6 +150,10 @@ fn forget(report: &PathBuf) -> Result<()> {
 
 /// Compares a run with the recorded results.
 fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<()>) -> Result<()> {
+    compare(context, environment, speed, result, &recorded(context, environment)?)
+}
+
+fn compare(context: &Context, environment: &str, speed: Speed, result: Result<()>, expected: &Report) -> Result<()> {
     let path = report_path(context, environment, speed)?;
     if !path.exists() {
         result?;
@@ -106,7 +166,7 @@ fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<(
         println!("nothing is recorded for {environment}: compared with nothing");
         return Ok(());
     }
-    let differences = run.differences(&recorded(context, environment)?, speed);
+    let differences = run.differences(expected, speed);
     for difference in &differences {
         println!("{difference}");
     }

@@ -38,6 +38,9 @@ pub(crate) struct Arguments {
     /// The kernel: 6.1 or 6.12
     #[arg(long, default_value_t)]
     kernel: Kernel,
+    /// The backend of cmid-verbs: librdmacm or kernel
+    #[arg(long, default_value = "librdmacm", value_name = "NAME")]
+    backend: String,
     /// Run only this program, in the form in which a disagreement is reported, and show what both sides do
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
@@ -69,6 +72,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     command.extend(["--deadline".into(), before(arguments.timeout).to_string().into()]);
     command.extend(["--batch".into(), AT_ONCE.to_string().into()]);
     command.extend(["--failures".into(), arguments.failures.to_string().into()]);
+    command.extend(["--backend".into(), arguments.backend.clone().into()]);
     command.extend(seeds.clone());
     match &arguments.program {
         Some(program) => command.extend(["--program".into(), program.into()]),

@@ -9,7 +9,7 @@ use crate::step::{
 };
 use crate::{
     bench, blocking, checks, chroot, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential,
-    faults, host, interop, kernel_rereg, mutants, sanitize, versus,
+    faults, host, interop, kernel_backend, kernel_rereg, mutants, sanitize, static_program, versus,
 };
 
 /// The programme that CI runs.
@@ -80,9 +80,11 @@ const STEPS: &[Step] = &[
     Step { name: "what must not compile does not, for the reason it names", work: Host(compile_fail::check) },
     Step { name: "what the core costs", work: Host(bench::check) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
+    Step { name: "a static program without rdma-core", work: BuildAndRun(On::Selected, static_program::build_and_run) },
     Step { name: "under AddressSanitizer", work: BuildAndRun(On::Selected, sanitize::quick) },
     Step { name: "cmid-verbs by itself", work: Guest(On::Selected, 300, "kernel-device", &[]) },
     Step { name: "connections on the kernel's own interface", work: Guest(On::Selected, 120, "kernel-cm", &[]) },
+    Step { name: "the kernel's interface is missing or forbidden", work: Guest(On::Selected, 120, "kernel-open", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(On::Selected, 300, "kernel-device", &["removal"]) },
     Step {
         name: "cmid-verbs opens the devices that it uses",
@@ -95,6 +97,10 @@ const STEPS: &[Step] = &[
     },
     Step { name: "the lost wake-up of librdmacm", work: Guest(On::Selected, 120, "kernel-lost-wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Report(On::Selected, 900, conformance::in_guest) },
+    Step {
+        name: "conformance of the kernel backend on soft-RoCE",
+        work: Report(On::Selected, 900, conformance::on_kernel_backend_quickly),
+    },
     Step {
         name: "random programs: the simulator and the kernel agree",
         work: GuestCommand(On::Selected, differential::LIMIT, differential::command),
@@ -141,10 +147,50 @@ const SLOW: &[Step] = &[
         work: Guest(On::Kernel(Kernel::V6_1), 120, "kernel-cm", &[]),
     },
     Step {
+        name: "the kernel's interface is missing or forbidden",
+        work: Guest(On::Kernel(Kernel::V6_1), 120, "kernel-open", &[]),
+    },
+    Step {
         name: "a device goes from under cmid-verbs",
         work: Guest(On::Kernel(Kernel::V6_1), 300, "kernel-device", &["removal"]),
     },
     Step { name: "conformance on soft-RoCE", work: Report(On::Kernel(Kernel::V6_1), 900, conformance::in_guest) },
+    Step {
+        name: "conformance of the kernel backend on soft-RoCE",
+        work: Report(On::Kernel(Kernel::V6_1), 900, conformance::on_kernel_backend),
+    },
+    Step {
+        name: "cmid-verbs by itself, on the kernel backend",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::device),
+    },
+    Step {
+        name: "a device goes from under the kernel backend",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::removal),
+    },
+    Step {
+        name: "the kernel backend opens the devices that it uses",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::opened),
+    },
+    Step {
+        name: "the kernel backend where ibacm is silent",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::ibacm),
+    },
+    Step {
+        name: "a listener moves between threads, on the kernel backend",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::listener),
+    },
+    Step {
+        name: "10,000 cycles with io-epoll, on the kernel backend",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 900, kernel_backend::cycles),
+    },
+    Step {
+        name: "faults on soft-RoCE, on the kernel backend",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 900, kernel_backend::faults),
+    },
+    Step {
+        name: "2,000 random programs: the simulator and the kernel backend agree",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), differential::LONG_LIMIT, kernel_backend::differential),
+    },
     Step {
         name: "re-registration by the kernel itself, and fencing",
         work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),

@@ -73,7 +73,9 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     if figures.try_exists()? {
         fs::remove_file(&figures).with_context(|| figures.display().to_string())?;
     }
-    let mut command = measure(context);
+    // Nine pairs of each figure.
+    let mut command = vec!["env".into(), "VERSUS_PARTS=10".into()];
+    command.extend(measure(context));
     command.extend(["--into".into(), figures.clone().into_os_string()]);
     if !arguments.parts.is_empty() {
         let parts: Vec<_> = arguments.parts.iter().map(|part| part.name()).collect();

@@ -128,7 +128,7 @@ void connections(const char *host, const char *port, int with_qp, int at_once, i
 
 	CHECK(epoll < 0);
 	CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, active.channel->fd, &interest));
-	for (int i = 0; i < PARTS; i++) {
+	for (int i = 0, end = parts(); i < end; i++) {
 		if (i)
 			callgrind_mark();
 		part(&active, epoll, at_once, count);

@@ -88,7 +88,7 @@ void messages(const char *host, const char *port, int count)
 	CHECK(ibv_req_notify_cq(connection.cq, 0));
 	post_recv(&connection);
 	post_send(&connection);
-	for (int i = 0; i < PARTS; i++) {
+	for (int i = 0, end = parts(); i < end; i++) {
 		if (i)
 			callgrind_mark();
 		part(&connection, count);

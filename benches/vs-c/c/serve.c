@@ -183,7 +183,7 @@ void serve(const char *host, const char *port, int count)
 	CHECK(rdma_create_id(passive.channel, &listener, NULL, RDMA_PS_TCP));
 	CHECK(rdma_bind_addr(listener, (struct sockaddr *)&at));
 	CHECK(rdma_listen(listener, 1024));
-	for (int i = 0; i < PARTS; i++) {
+	for (int i = 0, end = parts(); i < end; i++) {
 		if (i)
 			callgrind_mark();
 		while (count == 0 || passive.ended < (i + 1) * count)

@@ -53,8 +53,8 @@ void connection_close(struct connection *connection);
 /* callgrind dumps its counts when this is called: before each part of a job, and at its end. */
 void callgrind_mark(void);
 
-/* The number of equal parts of a job. The first is for warming up. */
-enum { PARTS = 4 };
+/* The number of equal parts of a job: VERSUS_PARTS, or 4. The first is for warming up. */
+int parts(void);
 void serve(const char *host, const char *port, int count);
 void connections(const char *host, const char *port, int with_qp, int at_once, int count);
 void work(const char *host, const char *port, int sends, int batches);

@@ -82,7 +82,7 @@ void work(const char *host, const char *port, int sends, int batches)
 	static struct connection connection;
 
 	connection_open(&connection, host, port);
-	for (int i = 0; i < PARTS; i++) {
+	for (int i = 0, end = parts(); i < end; i++) {
 		if (i)
 			callgrind_mark();
 		for (int left = batches; left; left--)

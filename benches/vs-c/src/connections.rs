@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use cmid_harness::Make;
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace, Time};
-use cmid_verbs::{Caps, Cq, Pd, Verbs};
+use cmid_verbs::{Backend, Caps, Cq, Pd, Verbs};
 
 use crate::mark::in_parts;
 use crate::param::PARAM;
@@ -31,8 +31,8 @@ struct Active<W> {
 }
 
 /// The job: `count` connections in each part.
-pub(crate) fn run<W: Make<Verbs>>(to: SocketAddr, wants: Wants, at_once: u32, count: u32) -> Result<()> {
-    let mut driver = W::make(Verbs::open()?)?;
+pub(crate) fn run<W: Make<Verbs>>(to: SocketAddr, wants: Wants, at_once: u32, count: u32, on: Backend) -> Result<()> {
+    let mut driver = W::make(Verbs::open_with(on)?)?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
     let (to_begin, to_end, memory, qps, qp_num) = (0, 0, None, Qps::default(), 0x10000);
     let mut active = Active { driver, channel, to, wants, to_begin, to_end, memory, qps, qp_num };

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use cmid_harness::{OnEpoll, OnMio};
-use cmid_verbs::Verbs;
+use cmid_verbs::{Backend, Verbs};
 
 use crate::wire::Wants;
 use crate::{connections, messages, serve, work};
@@ -54,15 +54,15 @@ impl FromStr for Job {
 }
 
 impl Job {
-    pub(crate) fn run(self, address: SocketAddr, driver: LoopName) -> Result<()> {
+    pub(crate) fn run(self, address: SocketAddr, driver: LoopName, on: Backend) -> Result<()> {
         match (self, driver) {
-            (Job::Serve { count }, LoopName::Epoll) => serve::run::<OnEpoll<Verbs>>(address, count),
-            (Job::Serve { count }, LoopName::Mio) => serve::run::<OnMio<Verbs>>(address, count),
+            (Job::Serve { count }, LoopName::Epoll) => serve::run::<OnEpoll<Verbs>>(address, count, on),
+            (Job::Serve { count }, LoopName::Mio) => serve::run::<OnMio<Verbs>>(address, count, on),
             (Job::Connections { wants, at_once, count }, LoopName::Epoll) => {
-                connections::run::<OnEpoll<Verbs>>(address, wants, at_once, count)
+                connections::run::<OnEpoll<Verbs>>(address, wants, at_once, count, on)
             }
             (Job::Connections { wants, at_once, count }, LoopName::Mio) => {
-                connections::run::<OnMio<Verbs>>(address, wants, at_once, count)
+                connections::run::<OnMio<Verbs>>(address, wants, at_once, count, on)
             }
             (Job::Writes { batches }, _) => work::writes(address, batches),
             (Job::Sends { batches }, _) => work::sends(address, batches),

@@ -43,6 +43,9 @@ enum Command {
     Jobs {
         #[arg(long, value_enum, default_value = "epoll")]
         driver: job::LoopName,
+        /// librdmacm or kernel; for connections, not for the data path
+        #[arg(long, default_value = "librdmacm")]
+        backend: cmid_verbs::Backend,
         address: std::net::SocketAddr,
         #[arg(required = true)]
         jobs: Vec<job::Job>,
@@ -60,7 +63,9 @@ enum Command {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         #[cfg(feature = "verbs")]
-        Command::Jobs { driver, address, jobs } => jobs.into_iter().try_for_each(|job| job.run(address, driver)),
+        Command::Jobs { driver, backend, address, jobs } => {
+            jobs.into_iter().try_for_each(|job| job.run(address, driver, backend))
+        }
         #[cfg(feature = "verbs")]
         Command::Pingpong(arguments) => pingpong::run(arguments),
         Command::Idle => idle::on_simulator(),

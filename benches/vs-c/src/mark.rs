@@ -1,7 +1,13 @@
 //! Marks the end of each part of a job for callgrind.
 
-/// The number of equal parts of a job; the first is for warming up. `c/versus.h` has the same number.
-pub(crate) const PARTS: u32 = 4;
+/// The variable with the number of parts of a job.
+pub(crate) const PARTS: &str = "VERSUS_PARTS";
+
+/// The number of equal parts of a job: that of [`PARTS`], or 4. The first is for warming up. The C program reads the same
+/// variable.
+pub(crate) fn parts() -> u32 {
+    std::env::var(PARTS).ok().and_then(|given| given.parse().ok()).unwrap_or(4)
+}
 
 /// callgrind dumps its counts when this is called (`--dump-before`). C's function has the same name.
 #[inline(never)]
@@ -11,7 +17,7 @@ pub(crate) fn callgrind_mark() {
 
 /// Runs a job part by part, with a mark before each but the first, and one at the end.
 pub(crate) fn in_parts<E>(mut part: impl FnMut() -> Result<(), E>) -> Result<(), E> {
-    for number in 0..PARTS {
+    for number in 0..parts() {
         if number > 0 {
             callgrind_mark();
         }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::{Result, bail};
 use cmid_harness::Make;
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace, Time};
-use cmid_verbs::{Caps, Cq, Pd, Verbs};
+use cmid_verbs::{Backend, Caps, Cq, Pd, Verbs};
 
 use crate::mark::in_parts;
 use crate::param::PARAM;
@@ -22,8 +22,8 @@ struct Passive<W> {
 }
 
 /// The job: `count` connections in each part.
-pub(crate) fn run<W: Make<Verbs>>(at: SocketAddr, count: u32) -> Result<()> {
-    let mut driver = W::make(Verbs::open()?)?;
+pub(crate) fn run<W: Make<Verbs>>(at: SocketAddr, count: u32, on: Backend) -> Result<()> {
+    let mut driver = W::make(Verbs::open_with(on)?)?;
     let drive = driver.drive();
     let channel = drive.open_channel(Acks::OnDelivery)?;
     let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;

@@ -45,6 +45,8 @@ pub(crate) struct Script {
     pub(crate) blind: bool,
     open: BTreeSet<ChannelKey>,
     descriptor: File,
+    /// The channels that the drive has left unread.
+    pub(crate) left_unread: Vec<ChannelKey>,
 }
 
 impl Script {
@@ -60,6 +62,7 @@ impl Script {
             blind: false,
             open: BTreeSet::new(),
             descriptor: File::open("/dev/null").unwrap(),
+            left_unread: Vec::new(),
         }
     }
 
@@ -76,6 +79,10 @@ impl Script {
 
 impl Device for Script {
     type Handle = u32;
+
+    fn leave_unread(&mut self, channel: ChannelKey) {
+        self.left_unread.push(channel);
+    }
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.reads += 1;

@@ -371,3 +371,13 @@ fn a_level_triggered_device_observes_each_read() {
         assert_eq!(drive.next_event(channel).unwrap().id, id);
     }
 }
+
+#[test]
+fn a_layer_forwards_what_it_does_not_override() {
+    let mut level = Level(Twin::new());
+    assert_eq!(level.clock(), None, "the inner device has no clock");
+    let mut drive = Drive::new(Level(Twin::new()), LIMITS);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    level.leave_unread(channel);
+    assert_eq!(level.0.device.left_unread, [channel]);
+}

@@ -50,7 +50,8 @@ impl Args {
             DeviceName::Sim => "the simulator, in real time".into(),
             DeviceName::Verbs => {
                 let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-                format!("Linux {}, soft-RoCE", release.trim())
+                let backend = std::env::var("CMID_BACKEND").unwrap_or_else(|_| "librdmacm".into());
+                format!("Linux {}, soft-RoCE, {backend}", release.trim())
             }
         }
     }

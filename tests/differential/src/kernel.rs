@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, IdKey, Pollable, PortSpace};
 use cmid_sim::Flavour;
-use cmid_verbs::Verbs;
+use cmid_verbs::{Backend, Verbs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::judge::{Reality, Run};
@@ -45,8 +45,8 @@ impl Kernel {
     ///
     /// # Errors
     /// There is no RDMA device.
-    pub fn open(flavour: Flavour) -> anyhow::Result<Self> {
-        let device = Verbs::open().map_err(|errno| anyhow::anyhow!("{errno}")).context("an RDMA device")?;
+    pub fn open(flavour: Flavour, backend: Backend) -> anyhow::Result<Self> {
+        let device = Verbs::open_with(backend).context("an RDMA device")?;
         Ok(Kernel { flavour, probe: Probe::new(device)?, port: FIRST_PORT, qp_num: FIRST_QP_NUM, link: link()? })
     }
 

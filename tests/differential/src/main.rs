@@ -47,6 +47,9 @@ struct Args {
     /// The timers of Linux 6.1 instead of 6.12
     #[arg(long)]
     old: bool,
+    /// The backend of cmid on the kernel: librdmacm or kernel
+    #[arg(long, value_name = "NAME", default_value = "librdmacm")]
+    backend: String,
     /// Run only this program
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
@@ -140,7 +143,7 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
     use cmid_differential::{campaign, judge, kernel::Kernel, side_by_side};
     use judge::{Reality as _, Verdict};
     use std::time::Duration;
-    let mut kernel = Kernel::open(flavour)?;
+    let mut kernel = Kernel::open(flavour, args.backend.parse()?)?;
     if let Some(program) = given {
         ensure!(generate::is_safe(program), "a destroy would take this kernel 70 seconds");
         print!("{program}");

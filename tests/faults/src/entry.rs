@@ -36,6 +36,18 @@ pub enum Expected {
         /// The allowed lines on Linux 6.12.
         v6_12: &'static [&'static str],
     },
+    /// The one over librdmacm, the other on the kernel backend.
+    Backend {
+        /// The line over librdmacm.
+        librdmacm: &'static str,
+        /// The line on the kernel backend.
+        kernel: &'static str,
+    },
+}
+
+/// Whether the suite runs on the kernel backend.
+fn on_kernel_backend() -> bool {
+    std::env::var("CMID_BACKEND").is_ok_and(|backend| backend == "kernel")
 }
 
 impl Expected {
@@ -45,6 +57,7 @@ impl Expected {
         match self {
             Expected::Always(line) => vec![line],
             Expected::OneOf(lines) => lines.to_vec(),
+            Expected::Backend { librdmacm, kernel } => vec![if on_kernel_backend() { kernel } else { librdmacm }],
             Expected::By { v6_1, v6_12 } => if kernel == "6.1" { v6_1 } else { v6_12 }.to_vec(),
         }
     }

@@ -41,7 +41,7 @@ impl<S: Make<cmid_verbs::Verbs>> Env for LinkEnv<S> {
     type Driver = S;
 
     fn driver(&self) -> Check<S> {
-        S::make(cmid_verbs::Verbs::open()?)
+        S::make(cmid_harness::open_verbs().map_err(|error| Failure(error.to_string()))?)
     }
 
     fn net(&self) -> Net {

@@ -117,6 +117,7 @@ fn in_words(observed: &Expected) -> String {
     match observed {
         Expected::Always(line) => (*line).to_owned(),
         Expected::OneOf(lines) => lines.join(" *or* "),
+        Expected::Backend { librdmacm, kernel } => format!("{librdmacm}<br>on the kernel backend: {kernel}"),
         Expected::By { v6_1, v6_12 } => {
             let on =
                 |lines: &[&str], kernel| (!lines.is_empty()).then(|| format!("{}: {}", kernel, lines.join(" *or* ")));

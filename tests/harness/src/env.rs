@@ -32,6 +32,11 @@ pub trait Env: Sync {
     /// An unused port and an unused QP number: the kernel treats a repeated QP number as a stale connection.
     fn fresh(&self) -> (u16, u32);
 
+    /// Whether the device takes the new id of an unread request along when the listener migrates. librdmacm loses it.
+    fn takes_unread_requests_along(&self) -> bool {
+        false
+    }
+
     /// Grace period: for an event that is not expected, and for one that is to arrive unread.
     fn quiet(&self) -> Duration;
 

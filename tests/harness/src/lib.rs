@@ -31,7 +31,7 @@ pub use devices::{TestDevice, WithCq};
 pub use driver::{DeviceName, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio, Under};
 pub use env::{Disturbance, Env, Net};
 #[cfg(feature = "verbs")]
-pub use envs::VerbsEnv;
+pub use envs::{BACKEND, VerbsEnv, backend, open_verbs};
 pub use envs::{Devices, OnTraced, SimEnv, TracedEnv, sim_host};
 pub use failure::{Check, Failure};
 pub use fixture::{Acked, End, Endpoint, Fixture, Side};

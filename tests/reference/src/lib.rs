@@ -11,11 +11,13 @@
 //! | [`faithful`] | any requests | a model of the kernel | no fault; nothing lost; deadlines kept; all work ends |
 //! | [`migrate`] | ids move between channels and cores | the same model | the same, and nothing on the old channel |
 //! | [`rereg`] | registers memory, in any order | any answer, any partial effect | nothing in use is released |
+//! | [`kernel`] | any requests, on `KernelCm` | any bytes as the kernel's answers | an event is what the bytes say |
 //! | [`pair`] | two, simulated | lossy, slow, removable; may repeat events | no fault unless repeated; all work ends |
 #![forbid(unsafe_code)]
 
 pub mod faithful;
 mod input;
+pub mod kernel;
 pub mod migrate;
 mod model;
 pub mod ops;
@@ -54,4 +56,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "migrate", run: migrate::run },
     Target { name: "rereg", run: rereg::run },
     Target { name: "pair", run: pair::run },
+    Target { name: "kernel", run: kernel::run },
 ];

@@ -194,6 +194,17 @@ const PINNED: &[Pinned] = &[
         ],
     },
     Pinned {
+        target: "kernel",
+        name: "whole-connection",
+        steps: &[
+            "follows ADDR_RESOLVED of id0: Ok",
+            "follows ROUTE_RESOLVED of id0: Ok",
+            "follows CONNECT_RESPONSE of id0: Ok",
+            "Disconnect on id0: Ok",
+            "delivers Event { id: id0, listener: None, kind: Cm(Disconnected), status: 0",
+        ],
+    },
+    Pinned {
         target: "migrate",
         name: "crossing-teardown",
         steps: &[

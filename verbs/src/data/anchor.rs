@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 
-use crate::channel::Channel;
 use crate::errno;
 use crate::ffi::{self, c_int, ibv_context, ibv_gid, rdma_cm_id, rdma_port_space};
+use crate::librdmacm::Channel;
 use crate::sockaddr::CAddr;
 
 /// The event channel of a family of devices on which their [`Anchor`]s are. It is never read: an anchor's events

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, Weak};
 
 use cmid_proto::Errno;
 
-use crate::channel::Channel;
 use crate::data::anchor::{Anchor, Home};
 use crate::errno;
-use crate::ffi::{self, ibv_context};
+use crate::ffi::{self, ibv_context, ibv_device};
+use crate::kernel::Location;
+use crate::librdmacm::Channel;
 use crate::lock::lock;
 
-/// A reference to one of librdmacm's device contexts.
+/// A reference to a device context: one of librdmacm's, or one that this crate has opened.
 ///
 /// librdmacm opens one `ibv_context` per device, puts it into every id that is bound to the device, and closes it when
 /// the device is gone and nothing counts on it. Ids count, PDs and QPs do not. So the data path has an id of its own
@@ -22,6 +23,8 @@ pub(crate) struct Context {
     verbs: NonNull<ibv_context>,
     /// Whether a DEVICE_REMOVAL was read.
     gone: AtomicBool,
+    /// Of a context that was opened for ids of the kernel's connection manager.
+    location: Option<Location>,
     _count: Count,
 }
 
@@ -31,7 +34,12 @@ enum Count {
     Id(#[expect(dead_code, reason = "held to be dropped")] Anchor),
     /// What rdma_get_devices(3) has added.
     Listed(#[expect(dead_code, reason = "held to be dropped")] Listed),
+    /// It was opened by this crate, beside librdmacm.
+    Opened(#[expect(dead_code, reason = "held to be dropped")] Opened),
 }
+
+/// A context of ibv_open_device(3); dropping it closes it.
+struct Opened(NonNull<ibv_context>);
 
 /// One count that rdma_get_devices(3) has added to a device.
 struct Listed(NonNull<ibv_context>);
@@ -73,7 +81,7 @@ impl Contexts {
     /// An id reported that its device is gone.
     pub(crate) fn removed(&self, verbs: NonNull<ibv_context>) {
         for context in lock(&self.open).iter().filter_map(Weak::upgrade).filter(|open| open.is(verbs)) {
-            context.gone.store(true, Ordering::Release);
+            context.set_gone();
         }
     }
 }
@@ -94,7 +102,9 @@ impl Context {
     /// `ENODEV` if the device has gone meanwhile, `ENOMEM`.
     fn hold(owner: &Arc<Home>, verbs: NonNull<ibv_context>, port: u8, addr: Option<SocketAddr>) -> Result<Self, Errno> {
         match Anchor::at(owner, verbs, port, addr) {
-            Ok(anchor) => Ok(Context { verbs, gone: AtomicBool::new(false), _count: Count::Id(anchor) }),
+            Ok(anchor) => {
+                Ok(Context { verbs, gone: AtomicBool::new(false), location: None, _count: Count::Id(anchor) })
+            }
             Err(errno @ Errno::ENOMEM) => Err(errno),
             // The address is there, its device is not.
             Err(errno @ Errno::ENODEV) if addr.is_some_and(|addr| !addr.ip().is_loopback()) => Err(errno),
@@ -120,7 +130,12 @@ impl Context {
         // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
         while let Some(verbs) = NonNull::new(unsafe { *entry }) {
             // It now has the count that rdma_get_devices added for this device.
-            all.push(Context { verbs, gone: AtomicBool::new(false), _count: Count::Listed(Listed(verbs)) });
+            all.push(Context {
+                verbs,
+                gone: AtomicBool::new(false),
+                location: None,
+                _count: Count::Listed(Listed(verbs)),
+            });
             // SAFETY: `entry` was not the last one.
             entry = unsafe { entry.add(1) };
         }
@@ -128,6 +143,34 @@ impl Context {
         // that function would take off are taken off one by one.
         unsafe { ffi::free(list.cast()) };
         Ok(all)
+    }
+
+    /// Opens a device (ibv_open_device(3)).
+    ///
+    /// # Errors
+    /// What ibv_open_device leaves.
+    ///
+    /// # Safety
+    /// The device is one of a list of ibv_get_device_list(3) that is not freed.
+    pub(crate) unsafe fn open(device: *mut ibv_device, location: Location) -> Result<Self, Errno> {
+        errno::clear();
+        // SAFETY: as the caller promises.
+        let verbs = NonNull::new(unsafe { ffi::ibv_open_device(device) }).ok_or_else(errno::last)?;
+        Ok(Context {
+            verbs,
+            gone: AtomicBool::new(false),
+            location: Some(location),
+            _count: Count::Opened(Opened(verbs)),
+        })
+    }
+
+    /// Whether it was opened for ids at this location, whatever their port.
+    pub(crate) fn is_at(&self, location: Location) -> bool {
+        self.location.is_some_and(|own| (own.guid, own.index) == (location.guid, location.index))
+    }
+
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
     }
 
     pub(crate) fn as_ptr(&self) -> *mut ibv_context {
@@ -146,6 +189,13 @@ impl Context {
     /// Whether it is this one: as long as it is counted on, nothing else is at its address.
     pub(crate) fn is(&self, verbs: NonNull<ibv_context>) -> bool {
         self.verbs == verbs
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: opened by ibv_open_device and closed only here. Everything on the device holds the context.
+        let _ = unsafe { ffi::ibv_close_device(self.0.as_ptr()) };
     }
 }
 

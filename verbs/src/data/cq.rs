@@ -12,7 +12,7 @@ use crate::data::notifications::PendingNotifications;
 use crate::data::{Completion, Context};
 use crate::errno;
 use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_context, ibv_cq};
-use crate::raw_channel::set_nonblocking;
+use crate::librdmacm::set_nonblocking;
 
 /// A completion queue with a completion channel of its own. Any thread may have it, one at a time may poll it: polling
 /// takes it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).

@@ -8,25 +8,61 @@ use cmid_proto::Errno;
 use crate::data::work_queue::WorkQueue;
 use crate::data::{Caps, Cq, Pd, QpInner};
 use crate::errno;
-use crate::ffi::{self, PostSend, c_int, ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type, ibv_send_wr};
-use crate::id::Id;
+use crate::ffi::{
+    self, PostSend, c_int, ibv_context, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type, ibv_send_wr,
+};
+use crate::librdmacm::Id;
+
+/// What makes the `ibv_qp` of a new [`QpInner`].
+pub(crate) struct Parts<'a> {
+    pub(crate) verbs: NonNull<ibv_context>,
+    pub(crate) pd: &'a Pd,
+    pub(crate) send_cq: &'a Cq,
+    pub(crate) recv_cq: &'a Cq,
+    pub(crate) caps: Caps,
+    pub(crate) datagrams: bool,
+}
 
 impl QpInner {
-    /// `rdma_create_qp`, so that librdmacm moves the QP with the connection. The device of the id is the one of this
-    /// context.
-    pub(crate) fn create(
-        verbs: NonNull<ibv_context>,
-        id: &Id,
-        pd: &Pd,
-        send_cq: &Cq,
-        recv_cq: &Cq,
-        caps: Caps,
+    /// `rdma_create_qp`, so that librdmacm moves the QP with the connection. The device of the id is that of the parts.
+    ///
+    /// # Errors
+    /// `EINVAL` if the id has a QP, or if PD and CQs are not on its device; what librdmacm leaves.
+    pub(crate) fn create_on_id(id: &Id, parts: &Parts<'_>) -> Result<Arc<Self>, Errno> {
+        if id.qp.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        Self::create(parts, |pd, attr| {
+            // SAFETY: the id is alive, has a device (that of the parts), and no QP; PD and CQs are of that device,
+            // alive, and outlive the QP, which holds them. Both CQs are given, so librdmacm makes none of its own.
+            errno::of_rdma(unsafe { ffi::rdma_create_qp(id.as_ptr(), pd, attr) })?;
+            // SAFETY: the id is alive; rdma_create_qp has just filled the field.
+            NonNull::new(unsafe { (*id.as_ptr()).qp }).ok_or(Errno::EIO)
+        })
+    }
+
+    /// `ibv_create_qp`: the QP is on no id.
+    ///
+    /// # Errors
+    /// `EINVAL` if PD and CQs are not on the device; what the provider leaves.
+    pub(crate) fn create_alone(parts: &Parts<'_>) -> Result<Arc<Self>, Errno> {
+        Self::create(parts, |pd, attr| {
+            errno::clear();
+            // SAFETY: PD and CQs are of one device, alive, and outlive the QP, which holds them.
+            NonNull::new(unsafe { ffi::ibv_create_qp(pd, attr) }).ok_or_else(errno::last)
+        })
+    }
+
+    fn create(
+        parts: &Parts<'_>,
+        make: impl FnOnce(*mut ibv_pd, *mut ibv_qp_init_attr) -> Result<NonNull<ibv_qp>, Errno>,
     ) -> Result<Arc<Self>, Errno> {
-        let pd = pd.enter().map_err(|refused| refused.errno())?;
+        let Parts { verbs, caps, datagrams, .. } = *parts;
+        let pd = parts.pd.enter().map_err(|refused| refused.errno())?;
         let [send, recv] =
-            WorkQueue::reserve([send_cq.inner(), recv_cq.inner()], [caps.max_send_wr, caps.max_recv_wr])?;
+            WorkQueue::reserve([parts.send_cq.inner(), parts.recv_cq.inner()], [caps.max_send_wr, caps.max_recv_wr])?;
         let (send_cq, recv_cq) = (send.cq(), recv.cq());
-        if id.qp.is_some() || !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
+        if !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
             return Err(Errno::EINVAL);
         }
         // SAFETY: the context is open, because the PD is on it; its operation table does not change after that.
@@ -34,7 +70,6 @@ impl QpInner {
             let operations = &(*verbs.as_ptr()).ops;
             (operations.post_send.ok_or(Errno::ENOSYS)?, operations.post_recv.ok_or(Errno::ENOSYS)?)
         };
-        let datagram = id.is_datagram();
         let mut attr = ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
             send_cq: send_cq.as_ptr(),
@@ -47,16 +82,12 @@ impl QpInner {
                 max_recv_sge: caps.max_recv_sge,
                 max_inline_data: caps.max_inline,
             },
-            qp_type: if datagram { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC },
+            qp_type: if datagrams { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC },
             sq_sig_all: 0,
         };
-        // SAFETY: the id is alive, has a device (the context is its), and no QP; PD and CQs are of that device,
-        // alive, and outlive the QP, which holds them. Both CQs are given, so librdmacm makes none of its own.
-        errno::of_rdma(unsafe { ffi::rdma_create_qp(id.as_ptr(), pd.as_ptr(), &raw mut attr) })?;
-        // SAFETY: the id is alive; rdma_create_qp has just filled the field.
-        let raw = NonNull::new(unsafe { (*id.as_ptr()).qp }).ok_or(Errno::EIO)?;
+        let raw = make(pd.as_ptr(), &raw mut attr)?;
         let (post_send, post_send_to) =
-            if datagram { (refuse as PostSend, post_send) } else { (post_send, refuse as PostSend) };
+            if datagrams { (refuse as PostSend, post_send) } else { (post_send, refuse as PostSend) };
         Ok(Arc::new(QpInner { raw, post_send, post_send_to, post_recv, max_inline: caps.max_inline, send, recv, pd }))
     }
 }

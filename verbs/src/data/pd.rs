@@ -78,6 +78,10 @@ impl Pd {
         self.0.dealloc()
     }
 
+    pub(crate) fn context(&self) -> &Context {
+        &self.0.context
+    }
+
     /// Something is to be made that belongs to it.
     ///
     /// # Errors

@@ -162,18 +162,6 @@ impl QpInner {
     pub(crate) fn as_ptr(&self) -> *mut ibv_qp {
         self.raw.as_ptr()
     }
-
-    /// Moves the QP to the error state.
-    pub(crate) fn stop(&self) {
-        let mut attr = MaybeUninit::<ibv_qp_attr>::zeroed();
-        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
-        // SAFETY: the QP is alive, and zeros are a value of the attributes, of which only the state is looked at. A
-        // failure means that the device is gone, and the QP with it.
-        let _ = unsafe {
-            (*attr.as_mut_ptr()).qp_state = ibv_qp_state::IBV_QPS_ERR;
-            ffi::ibv_modify_qp(self.raw.as_ptr(), attr.as_mut_ptr(), mask)
-        };
-    }
 }
 
 impl Drop for QpInner {

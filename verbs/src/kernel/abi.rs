@@ -12,12 +12,14 @@ pub(crate) const ABI_VERSION: u32 = 4;
 pub(crate) enum Command {
     CreateId = 0,
     DestroyId = 1,
+    ResolveIp = 3,
     ResolveRoute = 4,
     Connect = 6,
     Listen = 7,
     Accept = 8,
     Reject = 9,
     Disconnect = 10,
+    InitQpAttr = 11,
     GetEvent = 12,
     SetOption = 14,
     Notify = 15,
@@ -25,7 +27,6 @@ pub(crate) enum Command {
     MigrateId = 18,
     Query = 19,
     Bind = 20,
-    ResolveAddr = 21,
     JoinMcast = 22,
 }
 
@@ -85,17 +86,19 @@ pub(crate) struct Bind {
     pub(crate) addr: Storage,
 }
 
-/// `struct rdma_ucm_resolve_addr`.
+/// `struct sockaddr_in6`, in which an address of IPv4 has room too.
+#[derive(Clone, Copy)]
+#[repr(C, align(4))]
+pub(crate) struct In6(pub(crate) [u8; 28]);
+
+/// `struct rdma_ucm_resolve_ip`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct ResolveAddr {
+pub(crate) struct ResolveIp {
+    pub(crate) src_addr: In6,
+    pub(crate) dst_addr: In6,
     pub(crate) id: u32,
     pub(crate) timeout_ms: u32,
-    pub(crate) src_size: u16,
-    pub(crate) dst_size: u16,
-    pub(crate) reserved: u32,
-    pub(crate) src_addr: Storage,
-    pub(crate) dst_addr: Storage,
 }
 
 /// `struct rdma_ucm_resolve_route`.
@@ -130,6 +133,23 @@ pub(crate) struct ConnParam {
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry_count: u8,
     pub(crate) valid: u8,
+}
+
+impl ConnParam {
+    /// No parameters: `valid` is 0.
+    pub(crate) const NONE: ConnParam = ConnParam {
+        qp_num: 0,
+        qkey: 0,
+        private_data: [0; PRIVATE_DATA],
+        private_data_len: 0,
+        srq: 0,
+        responder_resources: 0,
+        initiator_depth: 0,
+        flow_control: 0,
+        retry_count: 0,
+        rnr_retry_count: 0,
+        valid: 0,
+    };
 }
 
 /// `struct rdma_ucm_ece`.
@@ -234,6 +254,71 @@ pub(crate) struct MigrateId {
     pub(crate) fd: u32,
 }
 
+/// `struct rdma_ucm_init_qp_attr`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct InitQpAttr {
+    pub(crate) response: u64,
+    pub(crate) id: u32,
+    pub(crate) qp_state: u32,
+}
+
+/// `struct ib_uverbs_ah_attr` of `rdma/ib_user_verbs.h`, with its `struct ib_uverbs_global_route`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct AhAttr {
+    pub(crate) dgid: [u8; 16],
+    pub(crate) flow_label: u32,
+    pub(crate) sgid_index: u8,
+    pub(crate) hop_limit: u8,
+    pub(crate) traffic_class: u8,
+    pub(crate) grh_reserved: u8,
+    pub(crate) dlid: u16,
+    pub(crate) sl: u8,
+    pub(crate) src_path_bits: u8,
+    pub(crate) static_rate: u8,
+    pub(crate) is_global: u8,
+    pub(crate) port_num: u8,
+    pub(crate) reserved: u8,
+}
+
+/// `struct ib_uverbs_qp_attr` of `rdma/ib_user_verbs.h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct QpAttr {
+    pub(crate) qp_attr_mask: u32,
+    pub(crate) qp_state: u32,
+    pub(crate) cur_qp_state: u32,
+    pub(crate) path_mtu: u32,
+    pub(crate) path_mig_state: u32,
+    pub(crate) qkey: u32,
+    pub(crate) rq_psn: u32,
+    pub(crate) sq_psn: u32,
+    pub(crate) dest_qp_num: u32,
+    pub(crate) qp_access_flags: u32,
+    pub(crate) ah_attr: AhAttr,
+    pub(crate) alt_ah_attr: AhAttr,
+    pub(crate) max_send_wr: u32,
+    pub(crate) max_recv_wr: u32,
+    pub(crate) max_send_sge: u32,
+    pub(crate) max_recv_sge: u32,
+    pub(crate) max_inline_data: u32,
+    pub(crate) pkey_index: u16,
+    pub(crate) alt_pkey_index: u16,
+    pub(crate) en_sqd_async_notify: u8,
+    pub(crate) sq_draining: u8,
+    pub(crate) max_rd_atomic: u8,
+    pub(crate) max_dest_rd_atomic: u8,
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) port_num: u8,
+    pub(crate) timeout: u8,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
+    pub(crate) alt_port_num: u8,
+    pub(crate) alt_timeout: u8,
+    pub(crate) reserved: [u8; 5],
+}
+
 /// Offsets in the kernel's answers, which are parsed as bytes.
 pub(crate) mod offset {
     /// `struct rdma_ucm_event_resp`: its size with `ece`, and without it and the reserved field as old kernels have it.
@@ -252,6 +337,8 @@ pub(crate) mod offset {
     pub(crate) const UD_PRIVATE_LEN: usize = 296;
     /// `struct rdma_ucm_query_addr_resp`: its size with `ibdev_index`, and where the addresses are.
     pub(crate) const ADDR_LEN: usize = 280;
+    pub(crate) const ADDR_PORT: usize = 8;
+    pub(crate) const ADDR_INDEX: usize = 272;
     pub(crate) const ADDR_SRC: usize = 16;
     pub(crate) const ADDR_DST: usize = 144;
 }

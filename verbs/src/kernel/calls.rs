@@ -1,14 +1,15 @@
 //! The commands on one id.
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 
-use cmid_proto::{
-    Call, ChannelKey, CmOption, ConnParam, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RejectReason,
-};
+use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RejectReason};
 
-use crate::kernel::abi;
-use crate::kernel::answer::storage;
-use crate::kernel::channel::Channel;
+use crate::kernel::abi::{self, offset};
+use crate::kernel::answer::{in6, location, storage};
+use crate::kernel::channel::{Channel, Scratch};
+use crate::kernel::location::{Depths, Location, Place};
+use crate::kernel::queue_pair::{Group, QueuePair};
 use crate::macros;
 
 /// `IBV_QPT_RC` and `IBV_QPT_UD`.
@@ -17,99 +18,308 @@ const UD: u8 = 4;
 /// `IBV_EVENT_COMM_EST`.
 const COMM_EST: u32 = 4;
 
+/// One multicast group that an id is in.
+pub(crate) struct Membership {
+    pub(crate) key: GroupKey,
+    addr: SocketAddr,
+    /// The kernel's number of it.
+    pub(crate) handle: u32,
+    pub(crate) send_only: bool,
+    /// The group that the QP is attached to.
+    pub(crate) attached: Option<Group>,
+}
+
 /// One id of the kernel's.
 pub(crate) struct Id {
     /// The kernel's number of it.
     pub(crate) handle: u32,
-    /// The key that the kernel reports it under.
-    pub(crate) uid: IdKey,
+    /// The key that the kernel reports it under; `None` for a request that is not accepted.
+    pub(crate) uid: Option<IdKey>,
     pub(crate) channel: ChannelKey,
+    /// The channel before that. The ids of requests that were unread at the migration are still on it.
+    pub(crate) came_from: Option<ChannelKey>,
+    pub(crate) space: PortSpace,
     pub(crate) datagrams: bool,
+    /// The connection could not be completed: its REJECTED and DISCONNECTED are not reported.
+    pub(crate) connect_error: bool,
+    /// It was to be destroyed, and could not be.
+    pub(crate) doomed: bool,
+    pub(crate) qp: Option<Arc<dyn QueuePair>>,
+    pub(crate) groups: Vec<Membership>,
+    pub(crate) place: Place,
+    /// Whether the kernel's address of it is used. librdmacm reads it after a bind and a listen, and with
+    /// ADDR_RESOLVED and CONNECT_REQUEST.
+    pub(crate) has_address: bool,
+    /// The same of the peer's address, after a listen, and with ADDR_RESOLVED and CONNECT_REQUEST. A lookup that fails
+    /// leaves one in the kernel.
+    pub(crate) has_peer: bool,
+    /// The destination of the last lookup, until its ADDR_RESOLVED is read.
+    pub(crate) sought: Option<SocketAddr>,
+    /// Those of its device, once they are known.
+    pub(crate) limits: Option<Depths>,
+    /// Of the request that made it.
+    pub(crate) requested: Depths,
     pub(crate) local_ece: Ece,
     pub(crate) remote_ece: Ece,
 }
 
 impl Id {
-    pub(crate) fn filed(handle: u32, uid: IdKey, channel: ChannelKey, datagrams: bool) -> Self {
-        Id { handle, uid, channel, datagrams, local_ece: Ece::default(), remote_ece: Ece::default() }
-    }
-
-    pub(crate) fn create(key: IdKey, on: ChannelKey, channel: &Channel, space: PortSpace) -> Result<Self, Errno> {
-        let datagrams = matches!(space, PortSpace::Udp | PortSpace::Ipoib);
-        let (uid, ps) = (key.to_bits(), space.code() as u16);
-        let qp_type = if datagrams { UD } else { RC };
-        let body = abi::CreateId { uid, response: 0, ps, qp_type, reserved: [0; 5] };
-        Ok(Self::filed(channel.number(body)?, key, on, datagrams))
-    }
-
-    pub(crate) fn destroy(&self, channel: &Channel) -> Outcome {
-        let id = self.handle;
-        channel.number(abi::DestroyId { response: 0, id, reserved: 0 }).map(drop)
-    }
-
-    /// The kernel's number of the membership.
-    pub(crate) fn join(
-        &self,
-        channel: &Channel,
-        group: GroupKey,
-        addr: &SocketAddr,
-        send_only: bool,
-    ) -> Result<u32, Errno> {
-        let ((addr, addr_size), uid, id) = (storage(addr), group.to_bits(), self.handle);
-        let join_flags = u16::from(send_only);
-        channel.number(abi::JoinMcast { response: 0, uid, id, addr_size, join_flags, addr })
-    }
-
-    /// A call that changes nothing in this device's own record.
-    pub(crate) fn call(&self, channel: &Channel, call: &Call, private_data: &[u8], depth: u8) -> Outcome {
-        let id = self.handle;
-        match *call {
-            Call::Bind { ref addr, .. } => {
-                let (addr, addr_size) = storage(addr);
-                channel.send(abi::Bind { id, addr_size, reserved: 0, addr })
-            }
-            Call::ResolveAddr { ref src, ref dst, timeout_ms, .. } => self.resolve_addr(channel, src, dst, timeout_ms),
-            Call::ResolveRoute { timeout_ms, .. } => {
-                channel.send(abi::ResolveRoute { id, timeout_ms: timeout_ms.cast_unsigned() })
-            }
-            Call::Listen { backlog, .. } => channel.send(abi::Listen { id, backlog: backlog.cast_unsigned() }),
-            Call::Connect { ref param, .. } => {
-                let conn_param = conn_param(param, private_data, depth)?;
-                channel.send(abi::Connect { conn_param, id, reserved: 0, ece: self.ece() })
-            }
-            Call::Accept { ref param, .. } => self.accept(channel, conn_param(param, private_data, depth)?),
-            Call::Reject { reason, .. } => self.reject(channel, reason, private_data),
-            // Without parameters the kernel sends the third message of the handshake.
-            Call::Establish { .. } => self.accept(channel, NO_PARAM),
-            Call::Disconnect { .. } => channel.send(abi::Disconnect { id }),
-            Call::Notify { .. } => channel.send(abi::Notify { id, event: COMM_EST }),
-            Call::SetOption { option, .. } => set_option(channel, id, option),
-            Call::OpenChannel { .. }
-            | Call::CloseChannel { .. }
-            | Call::CreateId { .. }
-            | Call::Join { .. }
-            | Call::Leave { .. }
-            | Call::SetEce { .. }
-            | Call::Migrate { .. }
-            | Call::Destroy { .. } => Err(Errno::EINVAL),
+    pub(crate) fn new(handle: u32, uid: Option<IdKey>, channel: ChannelKey, space: PortSpace) -> Self {
+        Id {
+            handle,
+            uid,
+            channel,
+            came_from: None,
+            space,
+            datagrams: matches!(space, PortSpace::Udp | PortSpace::Ipoib),
+            connect_error: false,
+            doomed: false,
+            qp: None,
+            groups: Vec::new(),
+            place: Place::Nowhere,
+            has_address: false,
+            has_peer: false,
+            sought: None,
+            limits: None,
+            requested: Depths { responder_resources: 0, initiator_depth: 0 },
+            local_ece: Ece::default(),
+            remote_ece: Ece::default(),
         }
     }
 
-    fn resolve_addr(&self, on: &Channel, src: &Option<SocketAddr>, dst: &SocketAddr, timeout_ms: i32) -> Outcome {
-        let (dst_addr, dst_size) = storage(dst);
-        let (src_addr, src_size) = src.as_ref().map_or((abi::Storage([0; 128]), 0), storage);
+    pub(crate) fn create(key: IdKey, on: ChannelKey, channel: &Channel, space: PortSpace) -> Result<Self, Errno> {
+        let mut id = Self::new(0, Some(key), on, space);
+        let (uid, ps, qp_type) = (key.to_bits(), space.code() as u16, if id.datagrams { UD } else { RC });
+        id.handle = channel.number(abi::CreateId { uid, response: 0, ps, qp_type, reserved: [0; 5] })?;
+        Ok(id)
+    }
+
+    /// Destroys the id, after its QP was taken off. Its groups end with it. After a failure the id lives on without its QP.
+    pub(crate) fn destroy(&mut self, channel: &Channel) -> Outcome {
+        let id = self.handle;
+        self.doomed = true;
+        // No QP is the usual case.
+        let _ = self.detach();
+        channel.number(abi::DestroyId { response: 0, id, reserved: 0 }).map(drop)
+    }
+
+    /// The kernel reports the membership by the uid of the id and the number of the membership.
+    pub(crate) fn join(&mut self, channel: &Channel, key: GroupKey, at: &SocketAddr, send_only: bool) -> Outcome {
+        self.groups.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let ((addr, addr_size), uid, id) = (storage(at), self.uid.map_or(0, IdKey::to_bits), self.handle);
+        let join_flags = u16::from(send_only);
+        let handle = channel.number(abi::JoinMcast { response: 0, uid, id, addr_size, join_flags, addr })?;
+        self.groups.push(Membership { key, addr: *at, handle, send_only, attached: None });
+        Ok(())
+    }
+
+    /// # Errors
+    /// `EADDRNOTAVAIL` if the id is not in this group by this address; `ENXIO` once the device is gone, and the id stays in the group.
+    pub(crate) fn leave(&mut self, channel: &Channel, key: GroupKey, addr: &SocketAddr) -> Outcome {
+        let at = self
+            .groups
+            .iter()
+            .position(|group| group.key == key && group.addr == *addr)
+            .ok_or(Errno(libc::EADDRNOTAVAIL))?;
+        if let (Some(qp), Some(group)) = (&self.qp, self.groups[at].attached.take()) {
+            qp.detach_group(group);
+        }
+        let id = self.groups[at].handle;
+        channel.number(abi::LeaveMcast { destroy: abi::DestroyId { response: 0, id, reserved: 0 } })?;
+        self.groups.remove(at);
+        Ok(())
+    }
+
+    /// What a MULTICAST_JOIN starts: the QP is attached, unless it only sends.
+    pub(crate) fn joined(&mut self, handle: u32, group: Group) -> Outcome {
+        let Some(membership) = self.groups.iter_mut().find(|known| known.handle == handle) else { return Ok(()) };
+        if let Some(qp) = &self.qp
+            && !membership.send_only
+        {
+            qp.attach_group(group)?;
+            membership.attached = Some(group);
+        }
+        Ok(())
+    }
+
+    /// Its device, queried once. `None` while it has none.
+    pub(crate) fn locate(
+        &mut self,
+        channel: &Channel,
+        answer: &mut [u8; offset::EVENT_LEN],
+    ) -> Result<Option<Location>, Errno> {
+        if matches!(self.place, Place::Unasked) {
+            let answer = &mut answer[..offset::ADDR_LEN];
+            // Some kernels do not write the last field.
+            answer[offset::ADDR_INDEX..].fill(0xff);
+            channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
+            self.place = location(answer).map_or(Place::Nowhere, Place::At);
+        }
+        Ok(match self.place {
+            Place::At(location) => Some(location),
+            Place::Nowhere | Place::Unasked => None,
+        })
+    }
+
+    /// # Errors
+    /// `EINVAL` while the id has no device.
+    fn needs_device(&self) -> Outcome {
+        if matches!(self.place, Place::Nowhere) { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    /// ADDR_RESOLVED was read, or the id is that of a request: it has a device and addresses.
+    pub(crate) fn resolved(&mut self) {
+        self.has_peer = true;
+        self.sought = None;
+        self.bound();
+    }
+
+    fn bound(&mut self) {
+        self.has_address = true;
+        if matches!(self.place, Place::Nowhere) {
+            self.place = Place::Unasked;
+        }
+    }
+
+    /// `rdma_bind_addr`. An id that is bound to a specific address has a device.
+    pub(crate) fn bind(
+        &mut self,
+        channel: &Channel,
+        addr: &SocketAddr,
+        answer: &mut [u8; offset::EVENT_LEN],
+    ) -> Outcome {
+        let (addr, addr_size) = storage(addr);
+        channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
+        self.bound();
+        self.locate(channel, answer).map(drop)
+    }
+
+    /// `rdma_resolve_addr`.
+    pub(crate) fn resolve_addr(
+        &mut self,
+        channel: &Channel,
+        src: &Option<SocketAddr>,
+        dst: &SocketAddr,
+        timeout_ms: i32,
+    ) -> Outcome {
+        let src_addr = src.as_ref().map_or(abi::In6([0; 28]), in6);
         let timeout_ms = timeout_ms.cast_unsigned();
-        let body =
-            abi::ResolveAddr { id: self.handle, timeout_ms, src_size, dst_size, reserved: 0, src_addr, dst_addr };
-        on.send(body)
+        channel.send(abi::ResolveIp { src_addr, dst_addr: in6(dst), id: self.handle, timeout_ms })?;
+        self.sought = Some(*dst);
+        Ok(())
     }
 
-    fn accept(&self, channel: &Channel, conn_param: abi::ConnParam) -> Outcome {
-        let uid = self.uid.to_bits();
-        channel.send(abi::Accept { uid, conn_param, id: self.handle, reserved: 0, ece: self.ece() })
+    /// `rdma_resolve_route`.
+    pub(crate) fn resolve_route(&self, channel: &Channel, timeout_ms: i32) -> Outcome {
+        self.needs_device()?;
+        channel.send(abi::ResolveRoute { id: self.handle, timeout_ms: timeout_ms.cast_unsigned() })
     }
 
-    fn reject(&self, channel: &Channel, reason: RejectReason, data: &[u8]) -> Outcome {
+    /// `rdma_listen`.
+    pub(crate) fn listen(&mut self, channel: &Channel, backlog: i32) -> Outcome {
+        channel.send(abi::Listen { id: self.handle, backlog: backlog.cast_unsigned() })?;
+        // librdmacm reads both addresses now.
+        (self.has_address, self.has_peer, self.sought) = (true, true, None);
+        Ok(())
+    }
+
+    /// `rdma_connect`. `limits` are used if those of the device are not known.
+    pub(crate) fn connect(
+        &self,
+        channel: &Channel,
+        scratch: &mut Scratch,
+        param: &ConnParam,
+        data: &[u8],
+        limits: Depths,
+    ) -> Outcome {
+        self.needs_device()?;
+        let limits = self.limits.unwrap_or(limits);
+        self.check(param, limits)?;
+        let message = &mut scratch.connect;
+        message.body.conn_param.set(param, data, depths(param, limits), self.qp.as_deref())?;
+        message.body.id = self.handle;
+        message.body.ece = abi::Ece { vendor_id: self.local_ece.vendor_id, attr_mod: self.local_ece.options };
+        channel.write_message(message)
+    }
+
+    /// `rdma_accept`. The kernel reports the id under `key` from then on.
+    pub(crate) fn accept(
+        &mut self,
+        key: IdKey,
+        channel: &Channel,
+        scratch: &mut Scratch,
+        param: &ConnParam,
+        data: &[u8],
+        limits: Depths,
+    ) -> Outcome {
+        self.needs_device()?;
+        let limits = self.limits.unwrap_or(limits);
+        self.check(param, limits)?;
+        let requested = Depths {
+            responder_resources: self.requested.responder_resources.min(limits.responder_resources),
+            initiator_depth: self.requested.initiator_depth.min(limits.initiator_depth),
+        };
+        let depths = depths(param, requested);
+        let body = &mut scratch.accept.body;
+        body.conn_param.set(param, data, depths, self.qp.as_deref())?;
+        body.uid = key.to_bits();
+        body.id = self.handle;
+        // The answer has the vendor of the request.
+        body.ece = abi::Ece { vendor_id: self.remote_ece.vendor_id, attr_mod: self.local_ece.options };
+        if !self.datagrams {
+            self.prepare(channel, depths.responder_resources, depths.initiator_depth)?;
+        }
+        let accepted = channel.write_message(&scratch.accept);
+        match (&accepted, &self.qp) {
+            (Ok(()), _) => self.uid = Some(key),
+            (Err(_), Some(qp)) => qp.stop(),
+            (Err(_), None) => {}
+        }
+        accepted
+    }
+
+    /// The third message of the handshake: an accept without parameters.
+    pub(crate) fn establish(&self, channel: &Channel, scratch: &mut Scratch) -> Outcome {
+        let body = &mut scratch.accept.body;
+        body.conn_param.valid = 0;
+        body.id = self.handle;
+        body.ece = abi::Ece { vendor_id: 0, attr_mod: 0 };
+        channel.write_message(&scratch.accept)
+    }
+
+    /// `rdma_disconnect`.
+    pub(crate) fn disconnect(&self, channel: &Channel) -> Outcome {
+        self.needs_device()?;
+        if let Some(qp) = &self.qp {
+            qp.shut_down()?;
+        }
+        channel.send(abi::Disconnect { id: self.handle })
+    }
+
+    /// `rdma_notify` of `IBV_EVENT_COMM_EST`.
+    pub(crate) fn notify(&self, channel: &Channel) -> Outcome {
+        channel.send(abi::Notify { id: self.handle, event: COMM_EST })
+    }
+
+    /// Refuses depths that the device does not have, in the port space where librdmacm does it (`ucma_valid_param`).
+    fn check(&self, param: &ConnParam, limits: Depths) -> Outcome {
+        let above = |depth: u8, limit: u8| depth != ConnParam::DEVICE_MAX && depth > limit;
+        let refused = above(param.responder_resources, limits.responder_resources)
+            || above(param.initiator_depth, limits.initiator_depth);
+        if self.space == PortSpace::Tcp && refused { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    /// `rdma_set_local_ece`.
+    pub(crate) fn set_ece(&mut self, ece: Ece) -> Outcome {
+        if self.qp.is_some() || ece.vendor_id == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.local_ece = ece;
+        Ok(())
+    }
+
+    /// `rdma_reject` and `rdma_reject_ece`.
+    pub(crate) fn reject(&self, channel: &Channel, reason: RejectReason, data: &[u8]) -> Outcome {
         let (private_data, private_data_len) = private(data)?;
         let reason = match reason {
             RejectReason::Consumer => 28,
@@ -118,42 +328,40 @@ impl Id {
         let body = abi::Reject { id: self.handle, private_data_len, reason, reserved: [0; 2], private_data };
         channel.send(body)
     }
+}
 
-    fn ece(&self) -> abi::Ece {
-        abi::Ece { vendor_id: self.local_ece.vendor_id, attr_mod: self.local_ece.options }
+/// The id has been destroyed, or ends with its channel.
+impl Drop for Id {
+    fn drop(&mut self) {
+        // No QP is the usual case.
+        let _ = self.detach();
     }
 }
 
-const NO_PARAM: abi::ConnParam = abi::ConnParam {
-    qp_num: 0,
-    qkey: 0,
-    private_data: [0; abi::PRIVATE_DATA],
-    private_data_len: 0,
-    srq: 0,
-    responder_resources: 0,
-    initiator_depth: 0,
-    flow_control: 0,
-    retry_count: 0,
-    rnr_retry_count: 0,
-    valid: 0,
-};
+/// The depths of the parameters; `most` where they name those of the device.
+fn depths(param: &ConnParam, most: Depths) -> Depths {
+    let or = |depth: u8, most: u8| if depth == ConnParam::DEVICE_MAX { most } else { depth };
+    Depths {
+        responder_resources: or(param.responder_resources, most.responder_resources),
+        initiator_depth: or(param.initiator_depth, most.initiator_depth),
+    }
+}
 
-fn conn_param(param: &ConnParam, data: &[u8], depth: u8) -> Result<abi::ConnParam, Errno> {
-    let (private_data, private_data_len) = private(data)?;
-    let limited = |asked| if asked == ConnParam::DEVICE_MAX { depth } else { asked };
-    Ok(abi::ConnParam {
-        qp_num: param.qp_num,
-        qkey: 0,
-        private_data,
-        private_data_len,
-        srq: u8::from(param.srq),
-        responder_resources: limited(param.responder_resources),
-        initiator_depth: limited(param.initiator_depth),
-        flow_control: u8::from(param.flow_control),
-        retry_count: param.retry_count,
-        rnr_retry_count: param.rnr_retry_count,
-        valid: 1,
-    })
+impl abi::ConnParam {
+    /// The number of the QP is that of the id's QP, if it has one.
+    fn set(&mut self, param: &ConnParam, data: &[u8], depths: Depths, qp: Option<&dyn QueuePair>) -> Outcome {
+        self.private_data_len = u8::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
+        self.private_data[..data.len()].copy_from_slice(data);
+        self.qp_num = qp.map_or(param.qp_num, QueuePair::num);
+        self.srq = u8::from(param.srq && qp.is_none());
+        self.responder_resources = depths.responder_resources;
+        self.initiator_depth = depths.initiator_depth;
+        self.flow_control = u8::from(param.flow_control);
+        self.retry_count = param.retry_count;
+        self.rnr_retry_count = param.rnr_retry_count;
+        self.valid = 1;
+        Ok(())
+    }
 }
 
 /// The field of a command, and how much of it counts.
@@ -164,7 +372,7 @@ fn private(data: &[u8]) -> Result<([u8; abi::PRIVATE_DATA], u8), Errno> {
     Ok((field, len))
 }
 
-fn set_option(channel: &Channel, id: u32, option: CmOption) -> Outcome {
+pub(crate) fn set_option(channel: &Channel, id: u32, option: CmOption) -> Outcome {
     match option {
         CmOption::Tos(tos) => channel.set_option(id, macros::RDMA_OPTION_ID_TOS, &[tos]),
         CmOption::ReuseAddr(on) => {

@@ -1,14 +1,15 @@
 //! An open file of the kernel's connection manager, and commands by write(2) on it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 
 use cmid_proto::{Errno, Outcome};
 
 use crate::errno;
 use crate::kernel::abi::{self, Command, Header};
-use crate::kernel::node::{self, OpenError};
+use crate::kernel::node::{Node, OpenError};
+#[cfg(feature = "scripted-kernel")]
+use crate::kernel::script;
 
 /// The structure of a command.
 ///
@@ -32,6 +33,15 @@ pub(crate) unsafe trait Unanswered: Body {}
 pub(crate) unsafe trait Answered: Body {
     fn response(&mut self) -> &mut u64;
 }
+
+/// An answer that is read as a structure.
+///
+/// # Safety
+/// It is `repr(C)` of integers without padding.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: `tests/kernel_layout.rs` compares it with the header. It has no padding.
+unsafe impl Plain for abi::QpAttr {}
 
 macro_rules! bodies {
     ($($body:ident),+ $(,)?) => {$(
@@ -65,7 +75,7 @@ bodies!(
     CreateId,
     DestroyId,
     Bind,
-    ResolveAddr,
+    ResolveIp,
     ResolveRoute,
     Query,
     Connect,
@@ -79,8 +89,9 @@ bodies!(
     SetOption,
     MigrateId,
     LeaveMcast,
+    InitQpAttr,
 );
-unanswered!(Bind, ResolveAddr, ResolveRoute, Connect, Listen, Accept, Reject, Disconnect, Notify);
+unanswered!(Bind, ResolveIp, ResolveRoute, Connect, Listen, Accept, Reject, Disconnect, Notify);
 answered!(
     CreateId { response },
     DestroyId { response },
@@ -89,12 +100,37 @@ answered!(
     JoinMcast { response },
     GetEvent { response },
     MigrateId { response },
+    InitQpAttr { response },
 );
 
+/// A command with its header, as it is written to the kernel.
 #[repr(C)]
-struct Message<B> {
+pub(crate) struct Message<B> {
     header: Header,
-    body: B,
+    pub(crate) body: B,
+}
+
+impl<B: Body> Message<B> {
+    fn new(body: B, out: u16) -> Self {
+        Message { header: Header { cmd: B::COMMAND as u32, r#in: size_of::<B>() as u16, out }, body }
+    }
+}
+
+/// The large commands. They are kept, so that a call writes only what differs from the last one: private data beyond its
+/// length is of earlier calls, and the kernel does not send it.
+pub(crate) struct Scratch {
+    pub(crate) connect: Message<abi::Connect>,
+    pub(crate) accept: Message<abi::Accept>,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        let (conn_param, ece) = (abi::ConnParam::NONE, abi::Ece { vendor_id: 0, attr_mod: 0 });
+        Scratch {
+            connect: Message::new(abi::Connect { conn_param, id: 0, reserved: 0, ece }, 0),
+            accept: Message::new(abi::Accept { uid: 0, conn_param, id: 0, reserved: 0, ece }, 0),
+        }
+    }
 }
 
 /// A non-blocking event channel.
@@ -109,10 +145,8 @@ impl Channel {
     ///
     /// # Errors
     /// Names the part that is missing.
-    pub(crate) fn open() -> Result<Self, OpenError> {
-        let node = node::find()?;
-        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&node);
-        Ok(Channel { file: file.map_err(|error| node::why(&node, &error))?, ids: 0 })
+    pub(crate) fn open(node: &Node) -> Result<Self, OpenError> {
+        Ok(Channel { file: node.open()?, ids: 0 })
     }
 
     /// Whether write(2) works, by reading an event of a channel that has no ids.
@@ -129,8 +163,13 @@ impl Channel {
 
     /// Makes a command without an answer.
     pub(crate) fn send(&self, body: impl Unanswered) -> Outcome {
+        self.write_message(&Message::new(body, 0))
+    }
+
+    /// Makes a command without an answer that is kept.
+    pub(crate) fn write_message<B: Unanswered>(&self, message: &Message<B>) -> Outcome {
         // SAFETY: the body contains no address.
-        unsafe { self.write(body, 0) }
+        unsafe { self.write(message, &mut []) }
     }
 
     /// Reads the next event (`RDMA_USER_CM_CMD_GET_EVENT`).
@@ -145,7 +184,14 @@ impl Channel {
         *body.response() = into.as_mut_ptr().expose_provenance() as u64;
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most `out` bytes there, and only
         // during the call, in which `into` is borrowed.
-        unsafe { self.write(body, out) }
+        unsafe { self.write(&Message::new(body, out), into) }
+    }
+
+    /// Makes a command whose answer is a structure.
+    pub(crate) fn read<T: Plain>(&self, body: impl Answered, answer: &mut T) -> Outcome {
+        // SAFETY: the bytes are those of the structure, which has no padding, and every pattern is a value of it.
+        let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *answer).cast::<u8>(), size_of::<T>()) };
+        self.ask(body, bytes)
     }
 
     /// Makes a command whose answer is one number: a handle, or the number of reported events.
@@ -160,7 +206,9 @@ impl Channel {
         let (optval, optlen) = (value.as_ptr().expose_provenance() as u64, value.len() as u32);
         let level = crate::macros::RDMA_OPTION_ID as u32;
         // SAFETY: the kernel reads `optlen` bytes of the value during the call.
-        unsafe { self.write(abi::SetOption { optval, id, level, optname: name as u32, optlen }, 0) }
+        unsafe {
+            self.write(&Message::new(abi::SetOption { optval, id, level, optname: name as u32, optlen }, 0), &mut [])
+        }
     }
 
     /// Takes an id over from another channel (`RDMA_USER_CM_CMD_MIGRATE_ID`).
@@ -169,15 +217,24 @@ impl Channel {
         self.number(abi::MigrateId { response: 0, id, fd }).map(drop)
     }
 
+    /// Makes a command whose answer, if it has one, comes to `_into`.
+    ///
     /// # Safety
-    /// An address in the body can be written to for `out` bytes, or read, as the command does.
-    unsafe fn write<B: Body>(&self, body: B, out: u16) -> Outcome {
-        let header = Header { cmd: B::COMMAND as u32, r#in: size_of::<B>() as u16, out };
-        let message = Message { header, body };
-        let len = size_of_val(&message);
+    /// An address in the body can be written to for as many bytes as the header says, or read, as the command does.
+    #[inline]
+    unsafe fn write<B: Body>(&self, message: &Message<B>, _into: &mut [u8]) -> Outcome {
+        let len = size_of::<Message<B>>();
+        #[cfg(feature = "scripted-kernel")]
+        {
+            // SAFETY: the message is initialized throughout, as below.
+            let bytes = unsafe { core::slice::from_raw_parts((&raw const *message).cast::<u8>(), len) };
+            if let Some(outcome) = script::answer(bytes, _into) {
+                return outcome;
+            }
+        }
         // SAFETY: the message is initialized throughout: neither the header nor a body has padding, and the header's size is a
         // multiple of every alignment. What addresses in it point at is as the caller promises.
-        let written = unsafe { libc::write(self.file.as_raw_fd(), (&raw const message).cast(), len) };
+        let written = unsafe { libc::write(self.file.as_raw_fd(), (&raw const *message).cast(), len) };
         match usize::try_from(written) {
             Ok(count) if count == len => Ok(()),
             Ok(_) => Err(Errno(libc::ENODATA)),

@@ -4,212 +4,211 @@ use core::fmt;
 use core::net::SocketAddr;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Device, Ece, Errno, GroupKey, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent,
-    ReceivedParam,
+    Call, ChannelKey, ConnParam, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent,
 };
 
-use crate::event::{Contents, contents};
+use crate::forgotten::Tables;
 use crate::kernel::abi::{self, offset};
-use crate::kernel::answer::{self, Answer};
-use crate::kernel::calls::Id;
-use crate::kernel::channel::Channel;
-use crate::kernel::node::OpenError;
-
-/// The maximum number of events per fetch that are of no id of this device.
-const STRAY_MAX: usize = 16;
+use crate::kernel::answer;
+use crate::kernel::calls::{Id, set_option};
+use crate::kernel::channel::{Channel, Scratch};
+use crate::kernel::location::{Depths, Location, Place};
+use crate::kernel::node::{Node, OpenError};
+use crate::kernel::queue_pair::QueuePair;
 
 /// Connection management on the kernel's own interface, for ids without a [`Qp`](crate::Qp) of this crate.
 ///
 /// It uses neither librdmacm nor ibacm, and opens no RDMA device. One thread at a time uses it. Dropping it closes its
-/// channels, and the kernel then destroys their ids.
+/// channels, and the kernel then destroys their ids. [`Verbs`](crate::Verbs) with [`Backend::Kernel`](crate::Backend) is
+/// this device with QPs.
 ///
-/// It is not complete: QPs, the queries for paths and GIDs, and `RDMA_OPTION_IB` are missing, datagrams have no Q_Key, and
-/// parameters are not checked against the limits of the device.
+/// The kernel refuses every command with `EACCES` from a thread whose credentials are not those of the thread that opened
+/// the channel (`ib_safe_file_access`): after setuid(2), in a forked child, and between threads after a setuid(2), which
+/// gives each thread credentials of its own.
 pub struct KernelCm {
-    ids: KeyTable<IdKey, Id>,
-    channels: KeyTable<ChannelKey, Channel>,
-    groups: Vec<Membership>,
-    /// Adopted ids, by the key that the kernel still reports them under.
-    adopted: HashMap<IdKey, IdKey>,
-    /// The depth to send for [`ConnParam::DEVICE_MAX`](cmid_proto::ConnParam::DEVICE_MAX).
-    depth: u8,
-    answer: Box<[u8; offset::EVENT_LEN]>,
-}
-
-struct Membership {
-    key: GroupKey,
-    id: IdKey,
-    handle: u32,
+    // The order matters: an id that has a QP lets it go before the kernel destroys the id with its channel.
+    pub(super) ids: KeyTable<IdKey, Id>,
+    pub(super) channels: KeyTable<ChannelKey, Channel>,
+    /// Adopted ids, by what the kernel still reports them under, and where.
+    adopted: HashMap<(IdKey, ChannelKey), IdKey>,
+    node: Node,
+    /// The limits of devices that are not known otherwise.
+    limits: Depths,
+    pub(super) answer: Box<[u8; offset::EVENT_LEN]>,
+    pub(super) scratch: Box<Scratch>,
 }
 
 /// An id with the channel that only it uses, outside of any [`KernelCm`]; see [`Device::release`].
+///
+/// Dropping it closes the channel, and the kernel then destroys the id.
 pub struct KernelHandle {
     id: Id,
     channel: Channel,
 }
 
 impl KernelCm {
-    /// A device without ids. `depth` is the number of RDMA reads and atomics that
-    /// [`ConnParam::DEVICE_MAX`](cmid_proto::ConnParam::DEVICE_MAX) stands for (`max_qp_rd_atom` of ibv_query_device(3)).
+    /// A device without ids. `depth` is the number of RDMA reads and atomics that the RDMA device serves and starts at
+    /// once (`max_qp_rd_atom` of ibv_query_device(3)); [`ConnParam::DEVICE_MAX`](cmid_proto::ConnParam::DEVICE_MAX)
+    /// stands for it.
     ///
     /// # Errors
     /// Names the part of the kernel's interface that is missing.
     pub fn open(depth: u8) -> Result<Self, OpenError> {
-        Channel::open()?.probe()?;
-        Ok(Self::empty(depth))
+        let node = Node::find()?;
+        Channel::open(&node)?.probe()?;
+        Ok(Self::empty(node, Depths { responder_resources: depth, initiator_depth: depth }))
     }
 
-    fn empty(depth: u8) -> Self {
+    fn empty(node: Node, limits: Depths) -> Self {
         KernelCm {
             ids: KeyTable::default(),
             channels: KeyTable::default(),
-            groups: Vec::new(),
             adopted: HashMap::new(),
-            depth,
+            node,
+            limits,
             answer: Box::new([0; offset::EVENT_LEN]),
+            scratch: Box::new(Scratch::new()),
         }
     }
 
-    fn find(&self, key: IdKey) -> Result<(&Id, &Channel), Errno> {
-        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
-        Ok((id, self.channels.get(id.channel).ok_or(Errno::EBADF)?))
+    /// The numbers of ids and channels, those that are set aside included.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.ids.len(), self.channels.len())
     }
 
-    /// The id that the kernel reports with this number.
-    fn known(&self, uid: u64) -> Option<IdKey> {
+    /// The numbers of ids and channels that are set aside.
+    pub(crate) fn set_aside(&self) -> (usize, usize) {
+        (self.ids.aside().len(), self.channels.aside().len())
+    }
+
+    pub(super) fn find(&mut self, key: IdKey) -> Result<(&mut Id, &Channel), Errno> {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        Ok((id, channel))
+    }
+
+    /// The device of an id; `None` while it has none.
+    pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<Location>, Errno> {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        id.locate(channel, &mut self.answer)
+    }
+
+    /// The device of an id, if the kernel has been queried.
+    pub(super) fn location_of(&self, key: IdKey) -> Option<Location> {
+        match self.ids.get(key)?.place {
+            Place::At(location) => Some(location),
+            Place::Nowhere | Place::Unasked => None,
+        }
+    }
+
+    /// The id of a call before which the limits of its device are to be given, and whether the call needs them. A call
+    /// that does not is not checked against limits that cannot be had, for lack of descriptors for example.
+    pub(crate) fn needs_limits(&self, call: &Call) -> Option<(IdKey, bool)> {
+        let (Call::Connect { id, ref param } | Call::Accept { id, ref param }) = *call else { return None };
+        let needed = [param.responder_resources, param.initiator_depth].contains(&ConnParam::DEVICE_MAX);
+        self.ids.get(id).is_some_and(|id| id.limits.is_none()).then_some((id, needed))
+    }
+
+    pub(crate) fn set_limits(&mut self, key: IdKey, limits: Depths) {
+        if let Some(id) = self.ids.get_mut(key) {
+            id.limits = Some(limits);
+        }
+    }
+
+    /// Whether a QP for this id is for datagrams.
+    ///
+    /// # Errors
+    /// `EINVAL` if the id has a QP.
+    pub(crate) fn wants_datagrams(&self, key: IdKey) -> Result<bool, Errno> {
+        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
+        if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.datagrams) }
+    }
+
+    /// Puts a QP on an id.
+    pub(crate) fn attach(&mut self, key: IdKey, qp: Arc<dyn QueuePair>) -> Outcome {
+        let (id, channel) = self.find(key)?;
+        id.attach(channel, qp)
+    }
+
+    /// Takes the QP off an id.
+    pub(crate) fn detach(&mut self, key: IdKey) -> Outcome {
+        self.ids.get_mut(key).ok_or(Errno::ENOENT)?.detach()
+    }
+
+    /// The id that the kernel reports on this channel under this number.
+    pub(super) fn known(&self, on: ChannelKey, uid: u64) -> Option<IdKey> {
         let uid = IdKey::from_bits(uid)?;
-        let key = self.adopted.get(&uid).copied().unwrap_or(uid);
-        self.ids.get_filed(key).is_some_and(|id| id.uid == uid).then_some(key)
+        if self.is_reported(uid, uid, on) { Some(uid) } else { self.known_adopted(on, uid) }
+    }
+
+    #[cold]
+    fn known_adopted(&self, on: ChannelKey, uid: IdKey) -> Option<IdKey> {
+        self.adopted.get(&(uid, on)).copied().filter(|key| self.is_reported(*key, uid, on))
+    }
+
+    #[inline]
+    fn is_reported(&self, key: IdKey, uid: IdKey, on: ChannelKey) -> bool {
+        self.ids.get_filed(key).is_some_and(|id| id.uid == Some(uid) && id.channel == on)
     }
 
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
-        self.channels.reserve(key)?;
-        let channel = Channel::open().map_err(|error| error.errno())?;
+        self.make_room_for_channel(key)?;
+        let channel = Channel::open(&self.node).map_err(|error| error.errno())?;
         self.channels.insert(key, channel).map_err(|_| Errno::EINVAL)
     }
 
-    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
-        if self.channels.get(key).ok_or(Errno::EBADF)?.ids > 0 {
-            return Err(Errno::EBUSY);
-        }
-        self.channels.remove(key);
-        Ok(())
-    }
-
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
-        self.ids.reserve(key)?;
+        self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
         let id = Id::create(key, on, channel, space)?;
         channel.ids += 1;
         self.ids.insert(key, id).map_err(|_| Errno::EINVAL)
     }
 
-    fn destroy(&mut self, key: IdKey) -> Outcome {
-        let (id, channel) = self.find(key)?;
-        id.destroy(channel)?;
-        self.groups.retain(|group| group.id != key);
-        let Some(id) = self.ids.remove(key) else { return Ok(()) };
-        self.adopted.remove(&id.uid);
-        if let Some(channel) = self.channels.get_mut(id.channel) {
-            channel.ids -= 1;
+    fn forget_adoption(&mut self, id: &Id) {
+        if let Some(uid) = id.uid
+            && !self.adopted.is_empty()
+        {
+            self.adopted.remove(&(uid, id.channel));
         }
-        Ok(())
     }
 
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
-        let (id, from) = self.find(key)?;
-        let old = id.channel;
-        self.channels.get(to).ok_or(Errno::EBADF)?.take(id.handle, from)?;
-        for (channel, joins) in [(old, false), (to, true)] {
-            let Some(channel) = self.channels.get_mut(channel) else { continue };
-            channel.ids = if joins { channel.ids + 1 } else { channel.ids - 1 };
-        }
-        self.ids.get_mut(key).ok_or(Errno::ENOENT)?.channel = to;
-        Ok(())
-    }
-
-    fn join(&mut self, key: IdKey, group: GroupKey, addr: &SocketAddr, send_only: bool) -> Outcome {
-        self.groups.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let (id, channel) = self.find(key)?;
-        let handle = id.join(channel, group, addr, send_only)?;
-        self.groups.push(Membership { key: group, id: key, handle });
-        Ok(())
-    }
-
-    fn leave(&mut self, key: IdKey, group: GroupKey) -> Outcome {
-        let (_, channel) = self.find(key)?;
-        let at = self.groups.iter().position(|known| known.key == group && known.id == key);
-        let at = at.ok_or(Errno(libc::EADDRNOTAVAIL))?;
-        let id = self.groups[at].handle;
-        let left = channel.number(abi::LeaveMcast { destroy: abi::DestroyId { response: 0, id, reserved: 0 } });
-        self.groups.swap_remove(at);
-        left.map(drop)
-    }
-
-    /// Stores the id of the request that was read last. Returns its listener.
-    fn file_child(&mut self, on: ChannelKey, child: IdKey) -> Option<IdKey> {
-        let event = Answer(&self.answer);
-        let listener = self.known(event.uid());
-        let datagrams = listener.and_then(|key| self.ids.get(key)).is_some_and(|id| id.datagrams);
-        let mut new = Id::filed(event.handle(), child, on, datagrams);
-        new.remote_ece = event.ece();
-        let channel = self.channels.get_mut(on)?;
-        if listener.is_none() {
-            // It cannot be answered. If the destroy fails, the id stays until its channel is closed.
-            let _ = new.destroy(channel);
-            return None;
-        }
-        self.ids.insert(child, new).ok()?;
-        channel.ids += 1;
-        listener
-    }
-
-    /// Returns the id of the event that was read last, and its listener.
-    fn subject(&mut self, on: ChannelKey, child: IdKey) -> Option<(IdKey, Option<IdKey>)> {
-        let event = Answer(&self.answer);
-        let kind = event.kind();
-        if kind == CmEvent::ConnectRequest {
-            return self.file_child(on, child).map(|listener| (child, Some(listener)));
-        }
-        if matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError) {
-            let group = GroupKey::from_bits(event.uid())?;
-            return self.groups.iter().find(|known| known.key == group).map(|known| (known.id, None));
-        }
-        let (key, ece) = (self.known(event.uid())?, event.ece());
-        if kind == CmEvent::ConnectResponse
-            && let Some(id) = self.ids.get_mut(key)
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let (uid, from) = (id.uid, id.channel);
+        let source = self.channels.get(from).ok_or(Errno::EBADF)?;
+        self.channels.get(to).ok_or(Errno::EBADF)?.take(id.handle, source)?;
+        id.channel = to;
+        id.came_from = Some(from);
+        if let Some(uid) = uid
+            && !self.adopted.is_empty()
+            && self.adopted.remove(&(uid, from)).is_some()
         {
-            id.remote_ece = ece;
+            self.adopted.insert((uid, to), key);
         }
-        Some((key, None))
+        if let Some(channel) = self.channels.get_mut(to) {
+            channel.ids += 1;
+        }
+        self.leave_channel(from);
+        Ok(())
     }
 
-    fn raw(&self, id: IdKey, listener: Option<IdKey>) -> RawEvent<&[u8]> {
-        let event = Answer(&self.answer);
-        let kind = event.kind();
-        let mut raw = RawEvent { listener, status: event.status(), ..RawEvent::new(id, kind) };
-        match contents(kind) {
-            Contents::Nothing => {}
-            Contents::Group => {
-                raw.group = GroupKey::from_bits(event.uid());
-                raw.datagram = (kind == CmEvent::MulticastJoin).then(|| event.datagram());
-            }
-            Contents::Parameters if self.ids.get(id).is_some_and(|id| id.datagrams) => {
-                raw.datagram = (kind == CmEvent::Established).then(|| event.datagram());
-                raw.private_data = event.ud_private();
-            }
-            Contents::Parameters => {
-                raw.param = ReceivedParam(event.conn());
-                raw.private_data = event.conn_private();
-            }
+    /// An id is no longer on this channel. A channel that is set aside is closed after its last id.
+    fn leave_channel(&mut self, key: ChannelKey) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        channel.ids -= 1;
+        if channel.ids == 0 && self.channels.aside().any(|aside| aside == key) {
+            self.channels.remove(key);
         }
-        raw
     }
 
     fn address(&self, key: IdKey, at: usize) -> Result<SocketAddr, Errno> {
-        let (id, channel) = self.find(key)?;
+        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
         let mut answer = [0; offset::ADDR_LEN];
         let id = id.handle;
         channel.ask(abi::Query { response: 0, id, option: abi::QUERY_ADDR }, &mut answer)?;
@@ -218,93 +217,156 @@ impl KernelCm {
     }
 }
 
+impl Tables for KernelCm {
+    type Id = Id;
+    type Channel = Channel;
+
+    fn ids(&self) -> &KeyTable<IdKey, Id> {
+        &self.ids
+    }
+
+    fn ids_mut(&mut self) -> &mut KeyTable<IdKey, Id> {
+        &mut self.ids
+    }
+
+    fn channels(&self) -> &KeyTable<ChannelKey, Channel> {
+        &self.channels
+    }
+
+    fn channels_mut(&mut self) -> &mut KeyTable<ChannelKey, Channel> {
+        &mut self.channels
+    }
+
+    fn destroy(&mut self, key: IdKey) -> Outcome {
+        let (id, channel) = self.find(key)?;
+        id.destroy(channel)?;
+        if let Some(id) = self.ids.remove(key) {
+            self.forget_adoption(&id);
+            self.leave_channel(id.channel);
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// `EBUSY` while ids are on it: the kernel would destroy them.
+    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
+        if self.channels.get(key).ok_or(Errno::EBADF)?.ids > 0 {
+            self.destroy_forgotten_on(key);
+        }
+        if self.channels.get(key).ok_or(Errno::EBADF)?.ids > 0 {
+            return Err(Errno::EBUSY);
+        }
+        self.channels.remove(key);
+        Ok(())
+    }
+
+    fn is_doomed_on(id: &Id, channel: ChannelKey) -> bool {
+        id.doomed && id.channel == channel
+    }
+}
+
 impl Device for KernelCm {
     type Handle = KernelHandle;
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        // Reserves first, so that a request is not lost for lack of a slot.
-        self.ids.reserve(child)?;
-        for _ in 0..STRAY_MAX {
-            // An older kernel writes less; the rest stays zero.
-            self.answer[offset::EVENT_LEN_OLD..].fill(0);
-            match self.channels.get(on).ok_or(Errno::EBADF)?.event(&mut self.answer) {
-                Ok(()) => {}
-                Err(Errno(libc::EAGAIN)) => return Ok(None),
-                Err(Errno(libc::EINTR)) => continue,
-                Err(errno) => return Err(errno),
-            }
-            if let Some((id, listener)) = self.subject(on, child) {
-                return Ok(Some(self.raw(id, listener)));
-            }
-        }
-        Err(Errno::EIO)
+        self.fetch_noting(on, child, |_| {})
     }
-
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        match *call {
+        let key = match *call {
             Call::OpenChannel { channel } => return self.open_channel(channel),
             Call::CloseChannel { channel } => return self.close_channel(channel),
             Call::CreateId { id, channel, port_space } => return self.create_id(id, channel, port_space),
-            Call::Join { id, group, ref addr, send_only } => return self.join(id, group, addr, send_only),
-            Call::Leave { id, group, addr: _ } => return self.leave(id, group),
             Call::Migrate { id, from: _, to } => return self.migrate(id, to),
             Call::Destroy { id } => return self.destroy(id),
-            Call::SetEce { id, ece } => {
-                self.ids.get_mut(id).ok_or(Errno::ENOENT)?.local_ece = ece;
-                return Ok(());
-            }
-            Call::Bind { .. }
-            | Call::ResolveAddr { .. }
-            | Call::ResolveRoute { .. }
-            | Call::Listen { .. }
-            | Call::Connect { .. }
-            | Call::Accept { .. }
-            | Call::Reject { .. }
-            | Call::Establish { .. }
-            | Call::Disconnect { .. }
-            | Call::Notify { .. }
-            | Call::SetOption { .. } => {}
+            Call::Bind { id, .. }
+            | Call::ResolveAddr { id, .. }
+            | Call::ResolveRoute { id, .. }
+            | Call::Listen { id, .. }
+            | Call::Connect { id, .. }
+            | Call::Accept { id, .. }
+            | Call::Reject { id, .. }
+            | Call::Establish { id }
+            | Call::Disconnect { id }
+            | Call::Notify { id }
+            | Call::Join { id, .. }
+            | Call::Leave { id, .. }
+            | Call::SetOption { id, .. }
+            | Call::SetEce { id, .. } => id,
+        };
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        let (scratch, limits) = (&mut *self.scratch, self.limits);
+        match *call {
+            Call::Bind { ref addr, .. } => id.bind(channel, addr, &mut self.answer),
+            Call::ResolveAddr { ref src, ref dst, timeout_ms, .. } => id.resolve_addr(channel, src, dst, timeout_ms),
+            Call::ResolveRoute { timeout_ms, .. } => id.resolve_route(channel, timeout_ms),
+            Call::Listen { backlog, .. } => id.listen(channel, backlog),
+            Call::Connect { ref param, .. } => id.connect(channel, scratch, param, private_data, limits),
+            Call::Accept { ref param, .. } => id.accept(key, channel, scratch, param, private_data, limits),
+            Call::Reject { reason, .. } => id.reject(channel, reason, private_data),
+            Call::Establish { .. } if id.qp.is_some() => Err(Errno::EINVAL),
+            Call::Establish { .. } => id.establish(channel, scratch),
+            Call::Disconnect { .. } => id.disconnect(channel),
+            Call::Notify { .. } => id.notify(channel),
+            Call::SetOption { option, .. } => set_option(channel, id.handle, option),
+            Call::SetEce { ece, .. } => id.set_ece(ece),
+            Call::Join { group, ref addr, send_only, .. } => id.join(channel, group, addr, send_only),
+            Call::Leave { group, ref addr, .. } => id.leave(channel, group, addr),
+            Call::OpenChannel { .. }
+            | Call::CloseChannel { .. }
+            | Call::CreateId { .. }
+            | Call::Migrate { .. }
+            | Call::Destroy { .. } => Err(Errno::EINVAL),
         }
-        let (id, channel) = self.find(call.id().ok_or(Errno::EINVAL)?)?;
-        id.call(channel, call, private_data, self.depth)
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        if !self.ids.get(id).ok_or(Errno::ENOENT)?.has_address {
+            return Err(Errno(libc::EADDRNOTAVAIL));
+        }
         self.address(id, offset::ADDR_SRC)
     }
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.address(id, offset::ADDR_DST)
+        match self.ids.get(id).ok_or(Errno::ENOENT)? {
+            Id { sought: Some(sought), .. } => Ok(*sought),
+            Id { has_peer: true, .. } => self.address(id, offset::ADDR_DST),
+            Id { .. } => Err(Errno(libc::EADDRNOTAVAIL)),
+        }
     }
 
-    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        Ok(self.find(id)?.0.remote_ece)
-    }
-
+    /// The peer's options for enhanced connection establishment.
+    ///
     /// # Errors
-    /// `EINVAL` also for an id that is in a multicast group.
+    /// `ENOENT` for an unknown id, `EINVAL` once it has a QP.
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        let id = self.ids.get(id).ok_or(Errno::ENOENT)?;
+        if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.remote_ece) }
+    }
+
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<KernelHandle, Errno> {
         let owner = self.channels.get(channel).ok_or(Errno::ENOENT)?;
         if self.ids.get(id).ok_or(Errno::ENOENT)?.channel != channel || owner.ids != 1 {
             return Err(Errno::EINVAL);
         }
-        if self.groups.iter().any(|group| group.id == id) {
-            return Err(Errno::EINVAL);
-        }
         let id = self.ids.remove(id).ok_or(Errno::ENOENT)?;
-        self.adopted.remove(&id.uid);
+        self.forget_adoption(&id);
         let channel = self.channels.remove(channel).ok_or(Errno::ENOENT)?;
         Ok(KernelHandle { id, channel })
     }
 
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: KernelHandle) -> Result<(), Errno> {
         let KernelHandle { id: mut record, channel: owner } = handle;
-        self.ids.reserve(id)?;
-        self.channels.reserve(channel)?;
+        self.make_room_for_id(id)?;
+        self.make_room_for_channel(channel)?;
         record.channel = channel;
-        if record.uid != id {
+        // A key of the other device.
+        record.came_from = None;
+        if let Some(uid) = record.uid
+            && uid != id
+        {
             self.adopted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            self.adopted.insert(record.uid, id);
+            self.adopted.insert((uid, channel), id);
         }
         self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
         self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
@@ -317,7 +379,7 @@ impl Pollable for KernelCm {
     }
 
     fn sibling(&self) -> Self {
-        Self::empty(self.depth)
+        Self::empty(self.node.clone(), self.limits)
     }
 }
 

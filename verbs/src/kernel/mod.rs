@@ -5,7 +5,18 @@ mod answer;
 mod calls;
 mod channel;
 mod device;
+mod events;
+mod location;
 mod node;
+mod qp;
+mod queue_pair;
+#[cfg(feature = "scripted-kernel")]
+mod script;
 
+pub(crate) use abi::{AhAttr as KernelAhAttr, QpAttr};
 pub use device::{KernelCm, KernelHandle};
+pub(crate) use location::{Depths, Location, NO_INDEX};
 pub use node::OpenError;
+pub(crate) use queue_pair::{Group, QueuePair};
+#[cfg(feature = "scripted-kernel")]
+pub use script::with_kernel;

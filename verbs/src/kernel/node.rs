@@ -1,8 +1,9 @@
 //! Finds and opens the kernel's device node, and names what is missing.
 
 use core::fmt;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cmid_proto::Errno;
@@ -16,18 +17,20 @@ const CLASS: &str = "/sys/class/misc/rdma_cm";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// sysfs has no `rdma_cm`: the module `rdma_ucm` is not loaded.
+    /// sysfs has no `rdma_cm`: the module `rdma_ucm` is not loaded, or sysfs is not mounted.
     NoModule,
     /// The kernel has another ABI version than 4.
     ForeignAbi(String),
     /// The module is loaded, and its device node does not exist, as in a container without it.
     NoNode(PathBuf),
+    /// The file at the node's path is not the device that sysfs names, as where `/dev` was copied from another machine.
+    WrongNode(PathBuf),
     /// The node may not be opened by this user.
     NoPermission(PathBuf),
     /// The node is open, and write(2) on it is refused with this errno: by a sandbox, or by the kernel's check that the writer
     /// has the credentials of the opener (`ib_safe_file_access`).
     WriteRefused(Errno),
-    /// open(2) failed with another errno, such as `EMFILE`.
+    /// open(2) of the node or of a file of sysfs failed with another errno, such as `EMFILE`.
     Failed(Errno),
 }
 
@@ -39,6 +42,7 @@ impl OpenError {
             OpenError::NoModule => Errno::ENODEV,
             OpenError::ForeignAbi(_) => Errno(libc::EPROTO),
             OpenError::NoNode(_) => Errno::ENOENT,
+            OpenError::WrongNode(_) => Errno(libc::ENXIO),
             OpenError::NoPermission(_) => Errno(libc::EACCES),
             OpenError::WriteRefused(errno) | OpenError::Failed(errno) => *errno,
         }
@@ -48,69 +52,213 @@ impl OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::NoModule => write!(f, "{CLASS} does not exist: load the kernel module rdma_ucm"),
+            OpenError::NoModule => {
+                write!(f, "{CLASS} does not exist: the kernel module rdma_ucm is not loaded, or sysfs is not mounted")
+            }
             OpenError::ForeignAbi(found) => {
                 write!(f, "{CLASS}/abi_version is {found:?}, and only {} is supported", abi::ABI_VERSION)
             }
             OpenError::NoNode(node) => write!(f, "{} does not exist although rdma_ucm is loaded", node.display()),
+            OpenError::WrongNode(node) => write!(f, "{} is not the device that {CLASS} names", node.display()),
             OpenError::NoPermission(node) => write!(f, "no permission to open {}", node.display()),
             OpenError::WriteRefused(errno) => {
-                write!(f, "write(2) on the device node is refused ({errno}): a sandbox, or changed credentials")
+                write!(
+                    f,
+                    "write(2) on the device node is refused ({errno}): by a sandbox, or after changed credentials"
+                )
             }
-            OpenError::Failed(errno) => write!(f, "the device node does not open: {errno}"),
+            OpenError::Failed(errno) => write!(f, "the connection manager does not open: {errno}"),
         }
     }
 }
 
 impl std::error::Error for OpenError {}
 
-/// The device node, from what sysfs says.
-///
-/// # Errors
-/// [`OpenError::NoModule`] and [`OpenError::ForeignAbi`].
-pub(crate) fn find() -> Result<PathBuf, OpenError> {
-    find_in(Path::new(CLASS))
+/// What sysfs says about the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    path: PathBuf,
+    /// Its number (`st_rdev` of stat(2)).
+    number: u64,
 }
 
-fn find_in(class: &Path) -> Result<PathBuf, OpenError> {
-    let version = fs::read_to_string(class.join("abi_version")).map_err(|_| OpenError::NoModule)?;
+impl Node {
+    /// The node that sysfs names.
+    ///
+    /// # Errors
+    /// [`OpenError::NoModule`], [`OpenError::ForeignAbi`], and [`OpenError::Failed`] for a file of sysfs.
+    pub(crate) fn find() -> Result<Self, OpenError> {
+        #[cfg(feature = "scripted-kernel")]
+        if crate::kernel::script::is_running() {
+            return Ok(Node { path: "/dev/null".into(), number: libc::makedev(1, 3) });
+        }
+        find(Path::new(CLASS), Path::new("/dev"))
+    }
+
+    /// Opens a new event channel.
+    ///
+    /// # Errors
+    /// Those of the node.
+    pub(crate) fn open(&self) -> Result<File, OpenError> {
+        let Node { path, number } = self;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = file.map_err(|error| why(path, &error))?;
+        let found = file.metadata().map_err(|error| why(path, &error))?;
+        if found.file_type().is_char_device() && found.rdev() == *number {
+            Ok(file)
+        } else {
+            Err(OpenError::WrongNode(path.clone()))
+        }
+    }
+}
+
+/// The device node of a class directory of sysfs.
+fn find(class: &Path, dev: &Path) -> Result<Node, OpenError> {
+    let read = |name: &str| {
+        fs::read_to_string(class.join(name)).map_err(|error| match errno(&error) {
+            Errno(libc::ENOENT | libc::ENOTDIR) => OpenError::NoModule,
+            errno => OpenError::Failed(errno),
+        })
+    };
+    let version = read("abi_version")?;
     if version.trim().parse() != Ok(abi::ABI_VERSION) {
         return Err(OpenError::ForeignAbi(version.trim().into()));
     }
-    let uevent = fs::read_to_string(class.join("uevent")).unwrap_or_default();
-    let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
-    Ok(Path::new("/dev").join(name.unwrap_or("infiniband/rdma_cm")))
+    let uevent = read("uevent")?;
+    let value = |key: &str| uevent.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let number = |key: &str| value(key)?.parse::<u32>().ok();
+    let path = dev.join(value("DEVNAME").unwrap_or("infiniband/rdma_cm"));
+    match (number("MAJOR"), number("MINOR")) {
+        (Some(major), Some(minor)) => Ok(Node { path, number: libc::makedev(major, minor) }),
+        _ => Err(OpenError::NoNode(path)),
+    }
 }
 
 /// What a failed open(2) of the node means.
-pub(crate) fn why(node: &Path, error: &io::Error) -> OpenError {
-    match error.raw_os_error().unwrap_or(libc::EIO) {
-        libc::ENOENT => OpenError::NoNode(node.into()),
-        libc::EACCES | libc::EPERM => OpenError::NoPermission(node.into()),
-        errno => OpenError::Failed(Errno(errno)),
+fn why(node: &Path, error: &io::Error) -> OpenError {
+    match errno(error) {
+        Errno(libc::ENOENT | libc::ENOTDIR) => OpenError::NoNode(node.into()),
+        // The node is there, and its driver is not.
+        Errno(libc::ENODEV | libc::ENXIO) => OpenError::WrongNode(node.into()),
+        Errno(libc::EACCES | libc::EPERM) => OpenError::NoPermission(node.into()),
+        errno => OpenError::Failed(errno),
     }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_missing_is_named() {
-        let class = std::env::temp_dir().join(format!("cmid-rdma-cm-{}", std::process::id()));
-        assert_eq!(find_in(&class), Err(OpenError::NoModule));
-        fs::create_dir_all(&class).unwrap();
-        fs::write(class.join("abi_version"), "5\n").unwrap();
-        assert_eq!(find_in(&class), Err(OpenError::ForeignAbi("5".into())));
-        fs::write(class.join("abi_version"), "4\n").unwrap();
-        assert_eq!(find_in(&class), Ok("/dev/infiniband/rdma_cm".into()));
-        fs::write(class.join("uevent"), "MAJOR=10\nDEVNAME=other/cm\n").unwrap();
-        assert_eq!(find_in(&class), Ok("/dev/other/cm".into()));
-        fs::remove_dir_all(&class).unwrap();
+    /// A class directory of sysfs, a `/dev`, and the number of `/dev/null`.
+    struct Fake(PathBuf);
 
-        let node = Path::new("/dev/x");
-        assert_eq!(why(node, &io::Error::from_raw_os_error(libc::ENOENT)), OpenError::NoNode(node.into()));
-        assert_eq!(why(node, &io::Error::from_raw_os_error(libc::EACCES)), OpenError::NoPermission(node.into()));
-        assert_eq!(why(node, &io::Error::from_raw_os_error(libc::EMFILE)), OpenError::Failed(Errno(libc::EMFILE)));
+    impl Fake {
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("cmid-{name}-{}", std::process::id()));
+            fs::create_dir_all(root.join("class")).unwrap();
+            fs::create_dir_all(root.join("dev/infiniband")).unwrap();
+            let fake = Fake(root);
+            fake.write("abi_version", "4\n");
+            fake.write("uevent", "MAJOR=1\nMINOR=3\nDEVNAME=infiniband/rdma_cm\nDEVMODE=0666\n");
+            fake
+        }
+
+        fn write(&self, name: &str, contents: &str) {
+            fs::write(self.0.join("class").join(name), contents).unwrap();
+        }
+
+        fn node(&self) -> PathBuf {
+            self.0.join("dev/infiniband/rdma_cm")
+        }
+
+        fn open(&self) -> Result<(), OpenError> {
+            find(&self.0.join("class"), &self.0.join("dev")).and_then(|node| node.open()).map(drop)
+        }
+    }
+
+    impl Drop for Fake {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_node_is_the_one_that_sysfs_names() {
+        let fake = Fake::new("node");
+        std::os::unix::fs::symlink("/dev/null", fake.node()).unwrap();
+        assert_eq!(fake.open(), Ok(()));
+        fake.write("uevent", "MAJOR=1\nMINOR=3\nDEVNAME=other/cm\n");
+        assert_eq!(fake.open(), Err(OpenError::NoNode(fake.0.join("dev/other/cm"))));
+        fake.write("uevent", "MAJOR=1\nMINOR=3\n");
+        assert_eq!(fake.open(), Ok(()));
+    }
+
+    #[test]
+    fn no_module() {
+        let fake = Fake::new("no-module");
+        let missing = fake.0.join("missing");
+        assert_eq!(find(&missing, &fake.0), Err(OpenError::NoModule));
+        assert_eq!(find(&missing, &fake.0).unwrap_err().errno(), Errno::ENODEV);
+    }
+
+    #[test]
+    fn foreign_abi_versions() {
+        let fake = Fake::new("abi");
+        for version in ["3", "5", "-4", "", "four"] {
+            fake.write("abi_version", &format!("{version}\n"));
+            assert_eq!(fake.open(), Err(OpenError::ForeignAbi(version.into())));
+        }
+    }
+
+    #[test]
+    fn no_node() {
+        let fake = Fake::new("no-node");
+        assert_eq!(fake.open(), Err(OpenError::NoNode(fake.node())));
+        fake.write("uevent", "DEVNAME=infiniband/rdma_cm\n");
+        assert_eq!(fake.open(), Err(OpenError::NoNode(fake.node())));
+    }
+
+    #[test]
+    fn a_node_of_another_device_or_a_file_is_wrong() {
+        let fake = Fake::new("wrong-node");
+        fs::write(fake.node(), []).unwrap();
+        assert_eq!(fake.open(), Err(OpenError::WrongNode(fake.node())));
+        fs::remove_file(fake.node()).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", fake.node()).unwrap();
+        assert_eq!(fake.open(), Err(OpenError::WrongNode(fake.node())));
+    }
+
+    #[test]
+    fn other_failures_keep_their_errno() {
+        let fake = Fake::new("other");
+        fs::create_dir(fake.node()).unwrap();
+        assert_eq!(fake.open(), Err(OpenError::Failed(Errno(libc::EISDIR))));
+        let why = |errno| why(&fake.node(), &io::Error::from_raw_os_error(errno));
+        assert_eq!(why(libc::EACCES), OpenError::NoPermission(fake.node()));
+        assert_eq!(why(libc::EPERM), OpenError::NoPermission(fake.node()));
+        assert_eq!(why(libc::EMFILE), OpenError::Failed(Errno(libc::EMFILE)));
+        fs::remove_file(fake.0.join("class/uevent")).unwrap();
+        fs::create_dir(fake.0.join("class/uevent")).unwrap();
+        assert_eq!(fake.open(), Err(OpenError::Failed(Errno(libc::EISDIR))));
+    }
+
+    #[test]
+    fn every_error_names_its_place() {
+        let node = PathBuf::from("/dev/infiniband/rdma_cm");
+        for (error, part) in [
+            (OpenError::NoModule, "rdma_ucm"),
+            (OpenError::ForeignAbi("5".into()), "\"5\""),
+            (OpenError::NoNode(node.clone()), "/dev/infiniband/rdma_cm"),
+            (OpenError::WrongNode(node.clone()), "/dev/infiniband/rdma_cm"),
+            (OpenError::NoPermission(node), "/dev/infiniband/rdma_cm"),
+            (OpenError::WriteRefused(Errno(libc::EACCES)), "EACCES"),
+            (OpenError::Failed(Errno(libc::EMFILE)), "EMFILE"),
+        ] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
     }
 }

@@ -4,30 +4,43 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use cmid_verbs::Backend;
 
 use crate::job::Job;
-use crate::mark::PARTS;
+use crate::mark::parts;
 use crate::measure::callgrind::{self, Counted, Counts, Origin};
 use crate::measure::process::{self, Server, words};
 use crate::measure::rows::{Figures, Row};
 use crate::measure::{ADDRESS, Programs};
 use crate::work::AT_ONCE;
 
-/// One job, its counted unit, and the target of the ratio of cmid's figure to C's.
+/// One job, its counted unit, and its figures for each backend.
 struct Count {
     job: &'static str,
     what: &'static str,
-    /// The ratio of the first version, on io-epoll.
+    /// The ratio of the first version, on io-epoll over librdmacm.
     before: Option<&'static str>,
+    librdmacm: Bounds,
+    /// `None` for jobs that do not depend on the backend.
+    kernel: Option<Bounds>,
+}
+
+/// The target of the ratio of cmid's figure to C's, and the maximum of the median ratio.
+///
+/// The maximum is the observed value, and a few per cent more. Messages need more room: the number of completions at a
+/// wake-up depends on timing. So does the data path, where two builds in two folders were observed to differ by 6 %,
+/// because the compiler's inlining varies. C's own count of a connection varies by 1.2 % from run to run.
+#[derive(Clone, Copy)]
+struct Bounds {
     target: f64,
-    /// The maximum of the median ratio: the observed value, and a few per cent more. Messages need more room: the
-    /// number of completions at a wake-up depends on timing. So does the data path, where two builds in two folders
-    /// were observed to differ by 6 %, because the compiler's inlining varies. C's own count of a connection varies
-    /// by 1.2 % from run to run.
-    limit: f64,
-    /// The same on io-mio, which is edge-triggered: after it has emptied a channel, one more read finds nothing. The
-    /// data path is not counted there.
-    mio_limit: f64,
+    epoll: f64,
+    /// io-mio is edge-triggered: after it has emptied a channel, one more read finds nothing. The data path is not
+    /// counted there.
+    mio: f64,
+}
+
+const fn bounds(target: f64, epoll: f64, mio: f64) -> Bounds {
+    Bounds { target, epoll, mio }
 }
 
 const COUNTS: &[Count] = &[
@@ -35,51 +48,77 @@ const COUNTS: &[Count] = &[
         job: "qp-1:20",
         what: "a connection with a QP, one at a time",
         before: Some("2.61"),
-        target: 1.35,
-        limit: 1.43,
-        mio_limit: 1.62,
+        librdmacm: bounds(1.35, 1.43, 1.62),
+        kernel: Some(bounds(0.75, 1.05, 1.15)),
     },
     Count {
         job: "qp-16:32",
         what: "a connection with a QP, 16 at once",
         before: Some("2.70"),
-        target: 1.5,
-        limit: 1.72,
-        mio_limit: 1.97,
+        librdmacm: bounds(1.5, 1.72, 1.97),
+        kernel: Some(bounds(0.8, 1.23, 1.44)),
     },
     Count {
         job: "bare-1:20",
         what: "a connection without a QP, one at a time",
         before: Some("3.44"),
-        target: 1.6,
-        limit: 1.67,
-        mio_limit: 1.99,
+        librdmacm: bounds(1.6, 1.67, 1.99),
+        kernel: Some(bounds(0.6, 0.96, 1.11)),
     },
     Count {
         job: "messages:50",
         what: "a message there and back, awaited by poll(2)",
         before: None,
-        target: 1.05,
-        limit: 2.0,
-        mio_limit: 2.0,
+        librdmacm: bounds(1.05, 2.0, 2.0),
+        kernel: None,
     },
     Count {
         job: "write:3",
         what: "an RDMA write posted and polled",
         before: None,
-        target: 1.02,
-        limit: 1.42,
-        mio_limit: 1.42,
+        librdmacm: bounds(1.02, 1.42, 1.42),
+        kernel: None,
     },
     Count {
         job: "send:3",
         what: "a receive and a send posted and both polled",
         before: None,
-        target: 1.02,
-        limit: 1.6,
-        mio_limit: 1.6,
+        librdmacm: bounds(1.02, 1.6, 1.6),
+        kernel: None,
     },
 ];
+
+/// A connection accepted.
+const SERVE: Count = Count {
+    job: "serve",
+    what: "a connection accepted, with a QP, one at a time",
+    before: Some("2.88"),
+    librdmacm: bounds(1.5, 1.76, 2.03),
+    kernel: Some(bounds(0.95, 1.35, 1.46)),
+};
+
+/// A driver and a backend.
+#[derive(Clone, Copy)]
+pub(crate) struct Variant {
+    pub(crate) driver: &'static str,
+    pub(crate) backend: Backend,
+}
+
+impl Variant {
+    fn arguments(self) -> String {
+        format!("jobs --driver {} --backend {}", self.driver, self.backend)
+    }
+
+    /// The end of a row's name.
+    fn name(self) -> String {
+        let on = if self.backend == Backend::Kernel { ", kernel backend" } else { "" };
+        format!(", cmid-{}{on}", self.driver)
+    }
+
+    fn bounds(self, count: &Count) -> Option<Bounds> {
+        if self.backend == Backend::Kernel { count.kernel } else { Some(count.librdmacm) }
+    }
+}
 
 /// From this glibc on, as in Debian 13, C needs 7 % fewer instructions for a connection than in Debian 12, and cmid 1
 /// % fewer. cmid does not cost more there, but the ratio is 7 % higher.
@@ -87,8 +126,8 @@ const CHEAPER_C: [u32; 2] = [2, 41];
 const CHEAPER_BY: f64 = 1.07;
 
 /// The limit of the ratio on this driver with this glibc.
-fn limit(count: &Count, job: Job, driver: &str, glibc: [u32; 2]) -> f64 {
-    let limit = if driver == "mio" { count.mio_limit } else { count.limit };
+fn limit(bounds: Bounds, job: Job, driver: &str, glibc: [u32; 2]) -> f64 {
+    let limit = if driver == "mio" { bounds.mio } else { bounds.epoll };
     match job {
         Job::Serve { .. } | Job::Connections { .. } if glibc >= CHEAPER_C => limit * CHEAPER_BY,
         Job::Serve { .. } | Job::Connections { .. } | Job::Messages { .. } | Job::Writes { .. } | Job::Sends { .. } => {
@@ -113,53 +152,51 @@ fn version(said: &str) -> Option<[u32; 2]> {
 const ACCEPTED: u32 = 20;
 
 /// Counts the active side and the data path.
-pub(crate) fn active(programs: &Programs, drivers: &[&str], port: &mut u16) -> Result<Vec<Row>> {
+pub(crate) fn active(programs: &Programs, variants: &[Variant], port: &mut u16) -> Result<Vec<Row>> {
     *port += 1;
     let port = *port;
     let _server = Server::listening(&words(&programs.c, &format!("{ADDRESS} {port} serve:0")), port)?;
-    let jobs: Vec<_> = COUNTS.iter().map(|count| count.job).collect();
-    let (jobs, marks) = (jobs.join(" "), COUNTS.len() * PARTS as usize);
-    let theirs = callgrind::run(&words(&programs.c, &format!("{ADDRESS} {port} {jobs}")), marks)?;
+    let count = |jobs: &[&Count], command: Vec<OsString>| callgrind::run(&command, jobs.len() * parts() as usize);
+    let names = |jobs: &[&Count]| jobs.iter().map(|count| count.job).collect::<Vec<_>>().join(" ");
+    let all: Vec<_> = COUNTS.iter().collect();
+    let theirs = count(&all, words(&programs.c, &format!("{ADDRESS} {port} {}", names(&all))))?;
     let (mut rows, glibc) = (Vec::new(), glibc()?);
-    for driver in drivers {
-        let ours = words(&programs.ours, &format!("jobs --driver {driver} {ADDRESS}:{port} {jobs}"));
-        let ours = callgrind::run(&ours, marks)?;
+    for (first, variant) in variants.iter().enumerate().map(|(number, variant)| (number == 0, *variant)) {
+        let of_driver = |count: &&Count| first || is_connection(count);
+        let counted: Vec<_> = COUNTS.iter().filter(|count| variant.bounds(count).is_some()).filter(of_driver).collect();
+        let arguments = format!("{} {ADDRESS}:{port} {}", variant.arguments(), names(&counted));
+        let ours = count(&counted, words(&programs.ours, &arguments))?;
         for (number, count) in COUNTS.iter().enumerate() {
-            let job: Job = count.job.parse()?;
-            let is_data_path = matches!(job, Job::Writes { .. } | Job::Sends { .. });
-            if is_data_path && *driver != drivers[0] {
-                // The data path does not depend on the driver.
-                continue;
+            let at = counted.iter().position(|counted| counted.job == count.job);
+            if let (Some(at), Some(bounds)) = (at, variant.bounds(count)) {
+                let counts = [part_counts(&ours, at), part_counts(&theirs, number)];
+                rows.push(row(count, variant, bounds, glibc, count.job.parse()?, counts));
             }
-            let parts = |counts: &[Counts]| part_counts(counts, number);
-            let on = if is_data_path { String::new() } else { format!(", cmid-{driver}") };
-            rows.push(row(
-                count,
-                format!("instructions over C: {}{on}", count.what),
-                job,
-                limit(count, job, driver, glibc),
-                [parts(&ours), parts(&theirs)],
-            ));
         }
     }
     Ok(rows)
 }
 
+/// Whether the job is about connections. The others do not depend on driver and backend.
+fn is_connection(count: &Count) -> bool {
+    count.kernel.is_some()
+}
+
 /// Counts the passive side: the server.
-pub(crate) fn passive(programs: &Programs, drivers: &[&str], port: &mut u16) -> Result<Vec<Row>> {
+pub(crate) fn passive(programs: &Programs, variants: &[Variant], port: &mut u16) -> Result<Vec<Row>> {
     *port += 1;
     let job = Job::Serve { count: ACCEPTED };
     let theirs = words(&programs.c, &format!("{ADDRESS} {port} serve:{ACCEPTED}"));
     let theirs = serve(programs, &theirs, *port)?;
     let (mut rows, glibc) = (Vec::new(), glibc()?);
-    for driver in drivers {
+    for &variant in variants {
         *port += 1;
-        let arguments = format!("jobs --driver {driver} {ADDRESS}:{port} serve:{ACCEPTED}");
+        let arguments = format!("{} {ADDRESS}:{port} serve:{ACCEPTED}", variant.arguments());
         let ours = serve(programs, &words(&programs.ours, &arguments), *port)?;
-        let what = format!("instructions over C: a connection accepted, with a QP, one at a time, cmid-{driver}");
-        let count = Count { job: "serve", what: "", before: Some("2.88"), target: 1.5, limit: 1.76, mio_limit: 2.03 };
-        let limit = limit(&count, job, driver, glibc);
-        rows.push(row(&count, what, job, limit, [part_counts(&ours, 0), part_counts(&theirs, 0)]));
+        if let Some(bounds) = variant.bounds(&SERVE) {
+            let counts = [part_counts(&ours, 0), part_counts(&theirs, 0)];
+            rows.push(row(&SERVE, variant, bounds, glibc, job, counts));
+        }
     }
     Ok(rows)
 }
@@ -170,29 +207,39 @@ fn serve(programs: &Programs, server: &[OsString], port: u16) -> Result<Vec<Coun
     let mut server = Counted::start(server)?;
     server.process.wait_for_listener(port)?;
     process::run(&client)?;
-    server.end(PARTS as usize)
+    server.end(parts() as usize)
 }
 
 /// The parts of one job without the first.
 fn part_counts(counts: &[Counts], job: usize) -> Vec<Counts> {
-    counts.iter().skip(job * PARTS as usize).take(PARTS as usize).skip(1).cloned().collect()
+    counts.iter().skip(job * parts() as usize).take(parts() as usize).skip(1).cloned().collect()
 }
 
-fn row(count: &Count, what: String, job: Job, limit: f64, [ours, theirs]: [Vec<Counts>; 2]) -> Row {
-    let before = if what.ends_with("cmid-epoll") { count.before } else { None };
+fn row(
+    count: &Count,
+    variant: Variant,
+    bounds: Bounds,
+    glibc: [u32; 2],
+    job: Job,
+    [ours, theirs]: [Vec<Counts>; 2],
+) -> Row {
+    let librdmacm = variant.backend == Backend::Librdmacm;
+    let before = if variant.driver == "epoll" && librdmacm { count.before } else { None };
+    let suffix = if matches!(job, Job::Writes { .. } | Job::Sends { .. }) { String::new() } else { variant.name() };
+    let what = format!("instructions over C: {}{suffix}", count.what);
     let times = f64::from(job.times());
     let pairs = ours.iter().zip(&theirs);
     let pairs = pairs.map(|(ours, theirs)| [ours.total() as f64 / times, theirs.total() as f64 / times]).collect();
     let mut note = format!("ours: {}; C: {}", shares(&ours, times), shares(&theirs, times));
-    if let Some(reason) = reason(job) {
+    if let Some(reason) = reason(job).filter(|_| librdmacm) {
         note = format!("{note}. {reason}");
     }
-    let (figures, limit) = (Figures::Pairs(pairs), Some(limit));
+    let (figures, limit) = (Figures::Pairs(pairs), Some(limit(bounds, job, variant.driver, glibc)));
     Row {
         what,
         unit: "instructions",
         before,
-        target: Some(count.target),
+        target: Some(bounds.target),
         // Not equal for all parts: the number of events at a wake-up depends on timing.
         exact: false,
         figures,
@@ -252,11 +299,11 @@ mod tests {
         let (old, new) = (version("glibc 2.36\n").unwrap(), version("glibc 2.41\n").unwrap());
         let limits = |count: &Count| {
             let job = count.job.parse().unwrap();
-            [old, new].map(|glibc| ["epoll", "mio"].map(|driver| limit(count, job, driver, glibc)))
+            [old, new].map(|glibc| ["epoll", "mio"].map(|driver| limit(count.librdmacm, job, driver, glibc)))
         };
-        let both = [COUNTS[0].limit, COUNTS[0].mio_limit];
+        let both = [COUNTS[0].librdmacm.epoll, COUNTS[0].librdmacm.mio];
         assert_eq!(limits(&COUNTS[0]), [both, both.map(|limit| limit * CHEAPER_BY)]);
-        assert_eq!(limits(&COUNTS[4]), [[COUNTS[4].limit; 2]; 2]);
+        assert_eq!(limits(&COUNTS[4]), [[COUNTS[4].librdmacm.epoll; 2]; 2]);
         assert!(version("musl 1.2").is_none() && version("").is_none());
     }
 }

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
+use cmid_verbs::Backend;
 
+use crate::measure::counts::Variant;
 use crate::measure::rows::{Row, section};
 
 /// An address of soft-RoCE, for a loopback inside the device.
@@ -61,7 +63,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { c, rping, quick, parts, into } = arguments;
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone(), rping: rping.clone() };
     let cpus = std::thread::available_parallelism()?.get();
-    let drivers: &[&str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
+    let drivers: &[&'static str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
+    let on = |backend| drivers.iter().map(move |driver| Variant { driver, backend });
+    let variants: Vec<_> = on(Backend::Librdmacm).chain(on(Backend::Kernel)).collect();
     let (mut port, mut rows) = (FIRST_PORT, Vec::new());
     // Printed at once, so that figures are visible also if a later measurement fails.
     let mut add = |more: Vec<Row>| {
@@ -74,9 +78,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         add(idle::rows(&mut port)?);
     }
     if parts.contains(&Part::Counts) {
-        add(counts::active(&programs, drivers, &mut port)?);
+        add(counts::active(&programs, &variants, &mut port)?);
         if !quick {
-            add(counts::passive(&programs, drivers, &mut port)?);
+            add(counts::passive(&programs, &variants, &mut port)?);
         }
     }
     if parts.contains(&Part::Latency) && !quick {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{SOON, Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture};
-use cmid_proto::{Acks, Call, CmEvent, Device, Errno, IdKey, PortSpace, Progress, Time};
+use cmid_proto::{Acks, Call, CmEvent, Device, Errno, IdKey, PortSpace, Progress, RejectReason, Time};
 
 /// A client that has sent its request to connect; the server has not read it.
 fn unread<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
@@ -98,8 +98,8 @@ pub(super) fn behaviour_54_a_listener_takes_its_unread_requests_along<L: Env>(b:
     b.quiet(Side::Server)
 }
 
-/// Past the core, which does not know that the id listens. The event moves but the new connection does not. librdmacm
-/// discards the event, and the client waits until the old channel is closed (`ucma_migrate_id`).
+/// Past the core, which does not know that the id listens. The event moves but the new connection does not. The
+/// kernel backend moves it. librdmacm discards the event, and the client waits until the old channel is closed (`ucma_migrate_id`).
 pub(super) fn behaviour_54_what_the_kernel_does_to_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (address, old) = (b.address, b.server.channel);
     let drive = b.server.drive();
@@ -112,11 +112,19 @@ pub(super) fn behaviour_54_what_the_kernel_does_to_unread_requests<L: Env>(b: &m
     same("listen", b.server.bare(&Call::Listen { id: listener, backlog: 10 }, &[]), Ok(()))?;
     let first = unread(b)?;
     same("migrate", b.server.bare(&Call::Migrate { id: listener, from: old, to: new }, &[]), Ok(()))?;
-    for channel in [new, old] {
+    let taken = b.env.takes_unread_requests_along();
+    for channel in [old, new] {
         let read = b.server.drive().device_mut().fetch(channel, child)?.map(|raw| raw.kind);
-        same("what is there to be read", read, None)?;
+        let there = (taken && channel == new).then_some(CmEvent::ConnectRequest);
+        same("the event of the channel", read, there)?;
     }
-    b.quiet(Side::Client)?;
+    if taken {
+        same("reject", b.server.bare(&Call::Reject { id: child, reason: RejectReason::Consumer }, &[]), Ok(()))?;
+        same("destroy", b.server.bare(&Call::Destroy { id: child }, &[]), Ok(()))?;
+        b.expect(Side::Client, first, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    } else {
+        b.quiet(Side::Client)?;
+    }
     let second = b.resolved()?;
     b.connect(second, &[])?;
     let end = Instant::now() + SOON;
@@ -131,8 +139,8 @@ pub(super) fn behaviour_54_what_the_kernel_does_to_unread_requests<L: Env>(b: &m
     b.frozen = None;
     b.restart(Side::Server)?;
     let channel = b.client.channel;
-    let mut rejected = Vec::new();
-    for _ in 0..2 {
+    let mut rejected = if taken { vec![first] } else { Vec::new() };
+    while rejected.len() < 2 {
         let event = b.next(Side::Client, channel, &"REJECTED")?;
         same("client", (event.cm(), event.status), (Some(CmEvent::Rejected), 28))?;
         rejected.push(event.id);

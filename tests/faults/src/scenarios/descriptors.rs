@@ -8,7 +8,7 @@ use cmid_proto::{Acks, Errno, PortSpace, Time};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::faults;
-use crate::Expected::Always;
+use crate::Expected::{Always, Backend};
 use crate::Phase;
 
 /// The addresses of a device that this process has not opened yet: rxe0 of the VM.
@@ -135,9 +135,13 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         Ok(())
     }
     no_descriptor_for_a_device [Epoll Fast 60] "an id is bound to a device that the process has not opened yet" => [
-        Always("bind: ENODEV"),
-        Always("the id is idle"),
-        Always("with descriptors again: bind: EINVAL"),
+        // librdmacm opens the device for this. The kernel backend opens it for a PD.
+        Backend { librdmacm: "bind: ENODEV", kernel: "bind: ok" },
+        Backend { librdmacm: "the id is idle", kernel: "the id is bound" },
+        Backend {
+            librdmacm: "with descriptors again: bind: EINVAL",
+            kernel: "with descriptors again: bind: refused, EINVAL",
+        },
         Always("another id: bind: ok"),
         Always("a new connection: stands"),
     ] |s| {
@@ -159,7 +163,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
     }
     no_descriptor_for_a_resolved_device [Epoll Fast 60] "an address resolves to a device that the process has not opened yet" => [
         Always("resolve_addr: ok"),
-        Always("client: ADDR_ERROR (-EPERM)"),
+        Backend { librdmacm: "client: ADDR_ERROR (-EPERM)", kernel: "client: ADDR_RESOLVED" },
         Always("with descriptors again"),
         Always("another id: resolve_addr: ok"),
         Always("client: ADDR_RESOLVED"),

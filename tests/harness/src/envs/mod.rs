@@ -1,6 +1,8 @@
 //! The environments: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
 
 #[cfg(feature = "verbs")]
+mod backend;
+#[cfg(feature = "verbs")]
 mod guest;
 mod sim;
 mod traced;
@@ -12,6 +14,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::Net;
 
+#[cfg(feature = "verbs")]
+pub use backend::{BACKEND, backend, open_verbs};
 pub use sim::{SimEnv, sim_host};
 pub use traced::{Devices, OnTraced, TracedEnv};
 #[cfg(feature = "verbs")]

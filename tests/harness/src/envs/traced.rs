@@ -112,6 +112,10 @@ impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedEnv<L, S> {
         self.env.fresh()
     }
 
+    fn takes_unread_requests_along(&self) -> bool {
+        self.env.takes_unread_requests_along()
+    }
+
     fn quiet(&self) -> Duration {
         self.env.quiet()
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Child;
 use std::time::Duration;
 
-use super::{Devices, fresh, guest, net};
+use super::{Devices, fresh, guest, net, open_verbs};
 use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
 
 /// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
@@ -39,7 +39,7 @@ impl<S: Make<cmid_verbs::Verbs>> Devices for VerbsEnv<S> {
     type Device = cmid_verbs::Verbs;
 
     fn device(&self) -> Check<cmid_verbs::Verbs> {
-        Ok(cmid_verbs::Verbs::open()?)
+        open_verbs().map_err(|error| Failure(error.to_string()))
     }
 
     fn bare_other_device(&self) -> Check<(cmid_verbs::Verbs, IpAddr)> {
@@ -66,6 +66,10 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
 
     fn fresh(&self) -> (u16, u32) {
         fresh()
+    }
+
+    fn takes_unread_requests_along(&self) -> bool {
+        super::backend() == cmid_verbs::Backend::Kernel
     }
 
     fn quiet(&self) -> Duration {

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 
 use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
-use cmid_verbs::Verbs;
 
-use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, param};
+use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, open, param};
 
 /// Without a device, librdmacm would dereference a null pointer.
 pub(crate) fn guards() {
@@ -92,7 +91,7 @@ pub(crate) fn keys() {
     let intruder = Side::new().stolen();
     assert_eq!(side.device.adopt(id_key(0, 8), channel_key(3, 1), intruder), Err(Errno::EINVAL));
     assert_eq!(side.device.counts(), (1, 1));
-    let mut another = Verbs::open().expect("there is an RDMA device");
+    let mut another = open();
     let handle = side.device.release(id, channel).expect("alone");
     assert_eq!(another.adopt(id_key(5, 1), channel_key(5, 1), handle), Ok(()));
     assert_eq!(another.counts(), (1, 1));

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, Errno, GroupKey, IdKey, Pollable, PortSpace, RawEvent};
-use cmid_verbs::{Caps, Cq, Pd, Qp, Verbs};
+use cmid_verbs::{Backend, Caps, Cq, Pd, Qp, Verbs};
 
 pub(crate) const CLIENT: [u8; 4] = [10, 99, 0, 1];
 pub(crate) const SERVER: [u8; 4] = [10, 99, 0, 2];
@@ -17,6 +18,20 @@ const SOON: Duration = Duration::from_secs(10);
 
 static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
 static NEXT_QP_NUM: AtomicU32 = AtomicU32::new(0x20_0000);
+
+/// The backend that the variable `CMID_BACKEND` names; librdmacm by default.
+pub(crate) fn backend() -> Backend {
+    static NAMED: OnceLock<Backend> = OnceLock::new();
+    *NAMED.get_or_init(|| {
+        let name = std::env::var("CMID_BACKEND");
+        name.map_or(Backend::default(), |name| name.parse().expect("the name of a backend"))
+    })
+}
+
+/// A device over [`backend`].
+pub(crate) fn open() -> Verbs {
+    Verbs::open_with(backend()).expect("there is an RDMA device")
+}
 
 /// One device with one channel.
 pub(crate) struct Side {
@@ -30,7 +45,7 @@ pub(crate) type Seen = RawEvent<Vec<u8>>;
 
 impl Side {
     pub(crate) fn new() -> Self {
-        Self::with(Verbs::open().expect("there is an RDMA device"))
+        Self::with(open())
     }
 
     pub(crate) fn with(device: Verbs) -> Self {

@@ -1,14 +1,16 @@
 //! Ids that could not be destroyed and that the core has removed.
 //!
-//! No such failure of librdmacm is known. This program replaces its function by one that can fail.
+//! No such failure of librdmacm or the kernel is known. This program replaces librdmacm's function, and write(2) for the
+//! kernel backend, by functions that can fail.
 
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cmid_proto::{Call, CmEvent, Device, Errno};
+use cmid_verbs::Backend;
 use rdma_sys::rdma_cm_id;
 
-use crate::env::{Side, channel_key, id_key};
+use crate::env::{Side, backend, channel_key, id_key};
 
 /// The number of calls of `rdma_destroy_id` that fail from now on.
 static FAILING: AtomicU32 = AtomicU32::new(0);
@@ -33,6 +35,28 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
     let real: DestroyId = unsafe { mem::transmute(real) };
     // SAFETY: as the caller promises.
     unsafe { real(id) }
+}
+
+/// Takes precedence over libc's function at link time: the command of the kernel backend that destroys an id can fail.
+///
+/// # Safety
+/// As for write(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(fd: i32, from: *const libc::c_void, count: usize) -> isize {
+    // `struct rdma_ucm_cmd_hdr` with `RDMA_USER_CM_CMD_DESTROY_ID`, and `struct rdma_ucm_destroy_id`.
+    if backend() == Backend::Kernel && count == 8 + 16 {
+        // SAFETY: the caller gives `count` bytes to read.
+        let header = unsafe { from.cast::<[u16; 4]>().read_unaligned() };
+        if header[..3] == [1, 0, 16]
+            && FAILING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
+            // SAFETY: the calling thread's errno is always there.
+            unsafe { *libc::__errno_location() = libc::EBUSY };
+            return -1;
+        }
+    }
+    // SAFETY: as the caller promises.
+    unsafe { libc::syscall(libc::SYS_write, fd, from, count) as isize }
 }
 
 fn failing(times: u32) {

@@ -11,9 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_proto::{Acks, Call, CmEvent, Drive, Errno, EventKind, Limits, Pollable, PortSpace, Time};
-use cmid_verbs::Verbs;
+use cmid_verbs::{Backend, Verbs};
 
-use crate::env::{CLIENT, Pair, Side, channel_key};
+use crate::env::{CLIENT, Pair, Side, backend, channel_key};
 
 const SOCKET: &str = "/run/ibacm.sock";
 /// The time limit of a call that does not block, on an emulated machine.
@@ -26,9 +26,28 @@ pub(crate) fn silent() {
     let daemon = UnixListener::bind(SOCKET).expect("nobody else has ibacm's socket");
     thread::spawn(move || daemon.incoming().for_each(|client| serve(client.expect("a connection"))));
 
-    resolved_through_it();
-    the_device_goes_on();
+    match backend() {
+        Backend::Librdmacm => {
+            resolved_through_it();
+            the_device_goes_on();
+        }
+        Backend::Kernel => never_contacted(),
+        other => panic!("{other}"),
+    }
     _ = std::fs::remove_file(SOCKET);
+}
+
+/// The kernel backend makes connections while ibacm is silent.
+fn never_contacted() {
+    let from = Instant::now();
+    drop(Pair::connected());
+    println!("ok  ibacm is silent: a connection takes {:?}", from.elapsed());
+    assert!(from.elapsed() < 5 * AT_ONCE);
+    let mut side = Side::new();
+    let id = side.with_addr();
+    side.ok(&Call::ResolveRoute { id, timeout_ms: 2_000 });
+    side.expect(CmEvent::RouteResolved);
+    side.ok(&Call::Destroy { id });
 }
 
 /// While ibacm answers, connections can be made, and failures of the call are reported as events.

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use std::{env, ptr};
 
 use cmid_proto::{Call, Device, Errno};
-use cmid_verbs::Access;
+use cmid_verbs::{Access, Backend};
 use rdma_sys::{ibv_alloc_pd, rdma_bind_addr, rdma_create_event_channel, rdma_create_id, rdma_port_space::RDMA_PS_TCP};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::data::returned;
-use crate::env::{CLIENT, Side};
+use crate::env::{CLIENT, Side, backend};
 
 /// The address of a device that is deleted in the checks.
 const VETH: [u8; 4] = [10, 98, 0, 1];
@@ -58,6 +58,13 @@ fn without_descriptors() {
     let mut side = Side::new();
     let (mine, other) = (side.id(), side.id());
     side.ok(&Call::Bind { id: mine, addr: SocketAddr::from((CLIENT, 0)) });
+    if backend() == Backend::Kernel {
+        // The device is opened for its first PD. Nothing is lost without a descriptor for that.
+        let pd = with_descriptors(0, || side.device.alloc_pd(mine)).map(drop);
+        println!("    alloc_pd without a descriptor: {pd:?}");
+        assert!(pd.is_err());
+    }
+    let _open = (backend() == Backend::Kernel).then(|| side.device.alloc_pd(mine).expect("there are descriptors"));
     for left in [0, 1] {
         let pd = with_descriptors(left, || side.device.alloc_pd(mine)).expect("as in C");
         let register = || pd.register(vec![0; 64], Access::empty()).map_err(|(_, error)| error.errno());

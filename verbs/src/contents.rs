@@ -1,0 +1,38 @@
+//! What an event contains beside its type and status, by its type.
+
+use cmid_proto::CmEvent;
+
+/// What the union of an event contains.
+pub(crate) enum Contents {
+    /// Nothing that is read. USER has an integer there.
+    Nothing,
+    /// Parameters and private data.
+    Parameters,
+    /// The group, and the context of the join in the place of private data.
+    Group,
+}
+
+pub(crate) const fn contents(kind: CmEvent) -> Contents {
+    match kind {
+        CmEvent::ConnectRequest
+        | CmEvent::ConnectResponse
+        | CmEvent::ConnectError
+        | CmEvent::Unreachable
+        | CmEvent::Rejected
+        | CmEvent::Established
+        | CmEvent::Disconnected => Contents::Parameters,
+        CmEvent::MulticastJoin | CmEvent::MulticastError => Contents::Group,
+        CmEvent::AddrResolved
+        | CmEvent::AddrError
+        | CmEvent::RouteResolved
+        | CmEvent::RouteError
+        | CmEvent::DeviceRemoval
+        | CmEvent::AddrChange
+        | CmEvent::TimewaitExit
+        | CmEvent::AddrinfoResolved
+        | CmEvent::AddrinfoError
+        | CmEvent::User
+        | CmEvent::Internal
+        | CmEvent::Unknown(_) => Contents::Nothing,
+    }
+}

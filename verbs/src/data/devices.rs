@@ -1,0 +1,120 @@
+//! The RDMA devices that ids of the kernel's connection manager are on.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+use std::sync::{Arc, Mutex, Weak};
+
+use cmid_proto::Errno;
+
+use crate::data::Context;
+use crate::errno;
+use crate::ffi::{self, ibv_device, ibv_device_attr};
+use crate::inventory::in_u8;
+use crate::kernel::{Depths, Location, NO_INDEX};
+use crate::lock::lock;
+
+/// The devices that were opened. All objects on one share its context. A device is open as long as something is on it.
+#[derive(Clone, Default)]
+pub(crate) struct Devices(Arc<Mutex<Vec<Known>>>);
+
+struct Known {
+    guid: u64,
+    index: u32,
+    limits: Depths,
+    context: Weak<Context>,
+}
+
+impl Known {
+    fn is_at(&self, location: Location) -> bool {
+        (self.guid, self.index) == (location.guid, location.index)
+    }
+}
+
+impl Devices {
+    /// The open device at a location.
+    ///
+    /// # Errors
+    /// `ENODEV` if libibverbs has no such device; what ibv_open_device(3) and ibv_query_device(3) leave.
+    pub(crate) fn open(&self, location: Location) -> Result<Arc<Context>, Errno> {
+        let mut all = lock(&self.0);
+        let known = all.iter().position(|known| known.is_at(location));
+        if let Some(context) = known.and_then(|at| all[at].context.upgrade())
+            && !context.is_gone()
+        {
+            return Ok(context);
+        }
+        let context = Arc::new(open(location)?);
+        let limits = limits(&context)?;
+        if let Some(at) = known {
+            all.swap_remove(at);
+        }
+        let Location { guid, index, .. } = location;
+        all.push(Known { guid, index, limits, context: Arc::downgrade(&context) });
+        Ok(context)
+    }
+
+    /// The limits of the device at a location. It is opened once to learn them.
+    ///
+    /// # Errors
+    /// As [`Devices::open`].
+    pub(crate) fn limits(&self, location: Location) -> Result<Depths, Errno> {
+        let find = || lock(&self.0).iter().find(|known| known.is_at(location)).map(|known| known.limits);
+        if let Some(limits) = find() {
+            return Ok(limits);
+        }
+        let context = self.open(location)?;
+        limits(&context)
+    }
+
+    /// An id reported that its device is gone.
+    pub(crate) fn removed(&self, location: Location) {
+        let mut all = lock(&self.0);
+        for context in all.iter().filter(|known| known.is_at(location)).filter_map(|known| known.context.upgrade()) {
+            context.set_gone();
+        }
+        all.retain(|known| !known.is_at(location));
+    }
+}
+
+fn open(location: Location) -> Result<Context, Errno> {
+    // SAFETY: the number of devices need not be reported.
+    let list = unsafe { ffi::ibv_get_device_list(ptr::null_mut()) };
+    if list.is_null() {
+        return Err(errno::last());
+    }
+    let mut entry = list;
+    let found = loop {
+        // SAFETY: the list ends with a null entry, and the loop ends there.
+        let device = unsafe { *entry };
+        if device.is_null() || is_at(device, location) {
+            break device;
+        }
+        // SAFETY: `entry` was not the last one.
+        entry = unsafe { entry.add(1) };
+    };
+    // SAFETY: the device is one of the list, which is not freed yet.
+    let context = if found.is_null() { Err(Errno::ENODEV) } else { unsafe { Context::open(found, location) } };
+    // SAFETY: it is the list of above. An open device stays after that (ibv_get_device_list(3)).
+    unsafe { ffi::ibv_free_device_list(list) };
+    context
+}
+
+/// Several devices can have one GUID. The kernel's number tells them apart where both sides know it.
+fn is_at(device: *mut ibv_device, location: Location) -> bool {
+    // SAFETY: the device is one of a list that is not freed yet.
+    let (index, guid) = unsafe { (ffi::ibv_get_device_index(device), ffi::ibv_get_device_guid(device)) };
+    match u32::try_from(index) {
+        Ok(index) if location.index != NO_INDEX => index == location.index,
+        Ok(_) | Err(_) => guid == location.guid,
+    }
+}
+
+fn limits(context: &Context) -> Result<Depths, Errno> {
+    let mut attr = MaybeUninit::<ibv_device_attr>::zeroed();
+    // SAFETY: the context is open and the result has a place, which is zeroed: a value of the type.
+    let attr = unsafe {
+        errno::of_ibv(ffi::ibv_query_device(context.as_ptr(), attr.as_mut_ptr()))?;
+        attr.assume_init()
+    };
+    Ok(Depths { responder_resources: in_u8(attr.max_qp_rd_atom), initiator_depth: in_u8(attr.max_qp_init_rd_atom) })
+}

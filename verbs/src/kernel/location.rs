@@ -1,0 +1,32 @@
+//! The device that an id is on, and its limits.
+
+/// The maximum numbers of RDMA reads and atomics of a device (`max_qp_rd_atom` and `max_qp_init_rd_atom` of
+/// ibv_query_device(3)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Depths {
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+}
+
+/// The device that an id is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    /// The GUID of the node, in network order.
+    pub(crate) guid: u64,
+    /// The kernel's number of the device; [`NO_INDEX`] from kernels that do not name it.
+    pub(crate) index: u32,
+    pub(crate) port: u8,
+}
+
+/// What is known of the device of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It has no device, as far as the events that were read show.
+    Nowhere,
+    /// It has one, and the kernel has not been queried which.
+    Unasked,
+    At(Location),
+}
+
+/// `UCMA_INVALID_IB_INDEX` of librdmacm.
+pub(crate) const NO_INDEX: u32 = u32::MAX;

@@ -1,0 +1,45 @@
+//! What the kernel backend needs of a QP.
+
+use cmid_proto::{AhAttr, Ece, Errno, Outcome};
+
+use crate::kernel::abi::QpAttr;
+
+/// A QP whose state follows the connection of its id.
+pub(crate) trait QueuePair: Send + Sync {
+    fn num(&self) -> u32;
+
+    /// ibv_modify_qp(3) with the attributes that `qp_attr_mask` names.
+    fn modify(&self, attr: &QpAttr) -> Outcome;
+
+    /// Moves the QP to the error state. Does nothing if the device is gone.
+    fn stop(&self);
+
+    /// Moves the QP to the state that a disconnect begins with: the error state, or SQD on iWARP.
+    fn shut_down(&self) -> Outcome;
+
+    /// ibv_attach_mcast(3).
+    fn attach_group(&self, group: Group) -> Outcome;
+
+    /// ibv_detach_mcast(3).
+    fn detach_group(&self, group: Group);
+
+    /// ibv_query_ece(3); zeros if the provider has no options.
+    fn ece(&self) -> Result<Ece, Errno>;
+
+    /// ibv_set_ece(3); a provider without options ignores it.
+    fn set_ece(&self, ece: Ece) -> Outcome;
+}
+
+/// A multicast group as libibverbs names it.
+#[derive(Clone, Copy)]
+pub(crate) struct Group {
+    pub(crate) gid: [u8; 16],
+    pub(crate) lid: u16,
+}
+
+impl Group {
+    /// The group of a MULTICAST_JOIN.
+    pub(crate) fn at(path: &AhAttr) -> Self {
+        Group { gid: path.grh.unwrap_or_default().dgid, lid: path.dlid }
+    }
+}

@@ -1,0 +1,128 @@
+//! The kernel's connection manager with QPs of libibverbs.
+
+use core::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
+
+use crate::data::{Caps, Context, Cq, Devices, Parts, Pd, QpInner};
+use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
+
+/// An id outside of any device.
+pub(crate) type Handle = KernelHandle;
+
+/// [`KernelCm`], and the devices of its ids.
+pub(crate) struct KernelVerbs {
+    cm: KernelCm,
+    /// Shared with its siblings.
+    devices: Devices,
+}
+
+impl KernelVerbs {
+    pub(crate) fn open() -> Result<Self, OpenError> {
+        // The limits of each device are given before they are used.
+        Ok(KernelVerbs { cm: KernelCm::open(u8::MAX)?, devices: Devices::default() })
+    }
+
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        self.cm.counts()
+    }
+
+    pub(crate) fn set_aside(&self) -> (usize, usize) {
+        self.cm.set_aside()
+    }
+
+    fn location(&mut self, id: IdKey) -> Result<Location, Errno> {
+        self.cm.locate(id)?.ok_or(Errno::ENODEV)
+    }
+
+    /// The context of the id's device, and the port that the id is on.
+    pub(crate) fn context(&mut self, id: IdKey) -> Result<(Arc<Context>, u8), Errno> {
+        let location = self.location(id)?;
+        Ok((self.devices.open(location)?, location.port))
+    }
+
+    pub(crate) fn create_qp(
+        &mut self,
+        id: IdKey,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Arc<QpInner>, Errno> {
+        let location = self.location(id)?;
+        let (datagrams, context) = (self.cm.wants_datagrams(id)?, pd.context());
+        if !context.is_at(location) {
+            return Err(Errno::EINVAL);
+        }
+        let parts = Parts { verbs: context.verbs(), pd, send_cq, recv_cq, caps, datagrams };
+        let qp = QpInner::create_alone(&parts)?;
+        let on_id: Arc<QpInner> = Arc::clone(&qp);
+        self.cm.attach(id, on_id)?;
+        Ok(qp)
+    }
+
+    pub(crate) fn destroy_qp(&mut self, id: IdKey) -> Outcome {
+        self.cm.detach(id)
+    }
+
+    /// Gives an id the limits of its device. An id without a device is refused by the kernel.
+    #[cold]
+    fn learn_limits(&mut self, id: IdKey) -> Outcome {
+        if let Some(location) = self.cm.locate(id)? {
+            let limits = self.devices.limits(location)?;
+            self.cm.set_limits(id, limits);
+        }
+        Ok(())
+    }
+}
+
+impl Device for KernelVerbs {
+    type Handle = Handle;
+
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        let devices = &self.devices;
+        self.cm.fetch_noting(on, child, |location| devices.removed(location))
+    }
+
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        if let Some((id, needed)) = self.cm.needs_limits(call)
+            && let Err(errno) = self.learn_limits(id)
+            && needed
+        {
+            return Err(errno);
+        }
+        self.cm.call(call, private_data)
+    }
+
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.cm.local_addr(id)
+    }
+
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.cm.peer_addr(id)
+    }
+
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.cm.remote_ece(id)
+    }
+
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
+        self.cm.release(id, channel)
+    }
+
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Handle) -> Result<(), Errno> {
+        self.cm.adopt(id, channel, handle)
+    }
+}
+
+impl Pollable for KernelVerbs {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.cm.fd(on)
+    }
+
+    fn sibling(&self) -> Self {
+        KernelVerbs { cm: self.cm.sibling(), devices: self.devices.clone() }
+    }
+}

@@ -1,0 +1,181 @@
+//! rdma_resolve_route(3) where ibacm(8) is there.
+//!
+//! librdmacm queries ibacm for a path before the kernel, on InfiniBand and RoCE: by a blocking socket, without a time
+//! limit, under a lock of the whole process (`ucma_ib_resolve` of librdmacm 44 to 64). So the call is made by a
+//! thread of this module, one call after the other. It connects to ibacm once, before its first question, and never
+//! again if that fails; so where ibacm is not there when the process opens its first [`Verbs`](crate::Verbs),
+//! librdmacm is made to find that out then, and no call waits for it later.
+
+use core::net::{Ipv4Addr, SocketAddr};
+use core::ptr::NonNull;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use cmid_proto::{Errno, IdKey};
+
+use crate::addr_info::{Hints, addr_info};
+use crate::errno;
+use crate::ffi::{self, rdma_cm_id};
+use crate::librdmacm::bell::Bell;
+use crate::librdmacm::raw_channel::RawChannel;
+use crate::lock::lock;
+
+/// Where librdmacm looks for ibacm, as rdma-core and its distributions configure it: its port, then its socket.
+const PLACES: [&str; 4] = ["/run/ibacm.port", "/run/ibacm.sock", "/var/run/ibacm.port", "/var/run/ibacm.sock"];
+
+/// How long a call waits for one that has made its request and is about to return.
+const RETURNING: Duration = Duration::from_millis(50);
+
+/// Whether ibacm was there when this was first called, for the life of the process.
+pub(crate) fn is_present() -> bool {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    *PRESENT.get_or_init(|| {
+        let present = PLACES.iter().any(|place| Path::new(place).exists());
+        if !present {
+            // librdmacm looks for ibacm now, and finds none. What it answers does not matter.
+            let dst = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+            let _ = addr_info(None, None, &Hints { dst, ..Hints::default() });
+        }
+        present
+    })
+}
+
+/// One call of rdma_resolve_route, which the thread makes, has made, or will not make.
+pub(crate) struct Query {
+    id: NonNull<rdma_cm_id>,
+    key: IdKey,
+    timeout_ms: i32,
+    phase: Mutex<Phase>,
+    changed: Condvar,
+    bell: Arc<Bell>,
+    /// The id's, which stays open meanwhile.
+    _channel: Arc<RawChannel>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// In the queue.
+    Waiting,
+    /// librdmacm is at it.
+    Running,
+    /// As before; the core has destroyed the id.
+    Abandoned,
+    /// As before; the id has no owner any more. The thread destroys it.
+    Orphaned,
+    /// It has returned, or is not made any more.
+    Over,
+}
+
+// SAFETY: librdmacm ties an rdma_cm_id to no thread. The thread uses the id only while the phase is one in which its
+// owner neither destroys it nor makes a call that writes what rdma_resolve_route reads: addresses, channel and device.
+unsafe impl Send for Query {}
+// SAFETY: through a shared reference only the phase changes, which is behind a lock.
+unsafe impl Sync for Query {}
+
+impl Query {
+    /// Has the call made. A failure comes as ROUTE_ERROR, by the bell of the id's channel.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is no thread for it.
+    ///
+    /// # Safety
+    /// The id is alive and on this channel, and has a device. Until [`Query::end`] succeeds or [`Query::orphan`]
+    /// takes the id, nobody destroys or migrates it, and nobody makes a call that writes its addresses.
+    pub(crate) unsafe fn start(
+        id: NonNull<rdma_cm_id>,
+        key: IdKey,
+        timeout_ms: i32,
+        bell: Arc<Bell>,
+        channel: Arc<RawChannel>,
+    ) -> Result<Arc<Self>, Errno> {
+        let (phase, changed) = (Mutex::new(Phase::Waiting), Condvar::new());
+        let query = Arc::new(Query { id, key, timeout_ms, phase, changed, bell, _channel: channel });
+        queue()?.send(Arc::clone(&query)).map_err(|_| Errno::EAGAIN)?;
+        Ok(query)
+    }
+
+    /// Sees to it that the thread does not use the id any more. One that is in the queue is taken back; for one that is
+    /// about to return this waits, at most [`RETURNING`].
+    ///
+    /// # Errors
+    /// `EBUSY` while ibacm has not answered.
+    pub(crate) fn end(&self) -> Result<(), Errno> {
+        let mut phase = lock(&self.phase);
+        if *phase == Phase::Waiting {
+            *phase = Phase::Over;
+        }
+        let still = |phase: &mut Phase| *phase != Phase::Over;
+        let (phase, _) =
+            self.changed.wait_timeout_while(phase, RETURNING, still).unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *phase == Phase::Over { Ok(()) } else { Err(Errno::EBUSY) }
+    }
+
+    /// The core has destroyed the id: the bell rings whatever the outcome.
+    pub(crate) fn abandon(&self) {
+        let mut phase = lock(&self.phase);
+        if *phase == Phase::Running {
+            *phase = Phase::Abandoned;
+        }
+    }
+
+    /// Leaves the id, whose channel nobody reads any more, to the thread, which destroys it; false if the call has
+    /// returned.
+    pub(crate) fn orphan(&self) -> bool {
+        let mut phase = lock(&self.phase);
+        match *phase {
+            Phase::Over => false,
+            Phase::Waiting => {
+                *phase = Phase::Over;
+                false
+            }
+            Phase::Running | Phase::Abandoned | Phase::Orphaned => {
+                *phase = Phase::Orphaned;
+                true
+            }
+        }
+    }
+
+    fn make(&self) {
+        {
+            let mut phase = lock(&self.phase);
+            if *phase != Phase::Waiting {
+                return;
+            }
+            *phase = Phase::Running;
+        }
+        // SAFETY: the id is alive, its channel open, and it has a device, as the caller of `start` promises.
+        let outcome = errno::of_rdma(unsafe { ffi::rdma_resolve_route(self.id.as_ptr(), self.timeout_ms) });
+        let before = core::mem::replace(&mut *lock(&self.phase), Phase::Over);
+        self.changed.notify_all();
+        match before {
+            Phase::Running if outcome.is_ok() => {}
+            Phase::Waiting | Phase::Running | Phase::Abandoned | Phase::Over => self.bell.ring(self.key, outcome),
+            Phase::Orphaned => {
+                // SAFETY: its owner left it to this thread alone, and nobody reads its channel, which is still open. On
+                // failure (no known case) it is leaked.
+                let _ = unsafe { ffi::rdma_destroy_id(self.id.as_ptr()) };
+            }
+        }
+    }
+}
+
+/// The queue of the thread, which the first call starts.
+fn queue() -> Result<Sender<Arc<Query>>, Errno> {
+    static QUEUE: Mutex<Option<Sender<Arc<Query>>>> = Mutex::new(None);
+    let mut queue = lock(&QUEUE);
+    if let Some(sender) = &*queue {
+        return Ok(sender.clone());
+    }
+    let (sender, receiver) = mpsc::channel();
+    thread::Builder::new().name("cmid-acm".into()).spawn(move || serve(&receiver)).map_err(|_| Errno::EAGAIN)?;
+    Ok(queue.insert(sender).clone())
+}
+
+fn serve(queries: &Receiver<Arc<Query>>) {
+    for query in queries {
+        query.make();
+    }
+}

@@ -1,0 +1,147 @@
+//! librdmacm's calls on one id.
+//!
+//! They share what makes them sound: an [`Id`] is alive, its channel is open for as long as it is filed, and it is used
+//! by one thread at a time, since only [`Rdmacm`](super::device::Rdmacm) has it, and these are called by what borrows that
+//! mutably.
+//!
+//! None of them is inlined: what picks the call jumps to it, and needs no stack.
+
+use core::net::SocketAddr;
+use core::ptr;
+
+use cmid_proto::{CmOption, ConnParam, Ece, Errno, IdKey, Outcome, RejectReason};
+
+use crate::errno;
+use crate::ffi::{self, c_int, ibv_ece, ibv_event_type, rdma_conn_param};
+use crate::librdmacm::channel::Channel;
+use crate::librdmacm::id::Id;
+use crate::macros;
+use crate::sockaddr::CAddr;
+
+#[inline(never)]
+pub(crate) fn bind(id: &Id, addr: &SocketAddr) -> Outcome {
+    let mut addr = CAddr::new(*addr);
+    // SAFETY: the id is alive, its channel open, and the address is read during the call.
+    errno::of_rdma(unsafe { ffi::rdma_bind_addr(id.as_ptr(), addr.as_mut_ptr()) })
+}
+
+#[inline(never)]
+pub(crate) fn resolve_addr(id: &Id, src: &Option<SocketAddr>, dst: &SocketAddr, timeout_ms: i32) -> Outcome {
+    let (mut src, mut dst) = (src.map(CAddr::new), CAddr::new(*dst));
+    let src = src.as_mut().map_or(ptr::null_mut(), CAddr::as_mut_ptr);
+    // SAFETY: the id is alive, its channel open, and the addresses are read during the call; the source may be null.
+    errno::of_rdma(unsafe { ffi::rdma_resolve_addr(id.as_ptr(), src, dst.as_mut_ptr(), timeout_ms) })
+}
+
+/// The call itself, or a thread that makes it where ibacm is there (acm.rs).
+#[inline]
+pub(crate) fn resolve_route(id: &mut Id, key: IdKey, channel: &Channel, timeout_ms: i32) -> Outcome {
+    id.needs_device()?;
+    if let Some(bell) = channel.bell() {
+        return id.resolve_route_elsewhere(key, timeout_ms, bell, channel.raw());
+    }
+    // SAFETY: the id is alive, its channel open, and it has a device, which librdmacm follows here.
+    errno::of_rdma(unsafe { ffi::rdma_resolve_route(id.as_ptr(), timeout_ms) })
+}
+
+#[inline(never)]
+pub(crate) fn listen(id: &Id, backlog: i32) -> Outcome {
+    // SAFETY: the id is alive and its channel open.
+    errno::of_rdma(unsafe { ffi::rdma_listen(id.as_ptr(), backlog) })
+}
+
+#[inline(never)]
+pub(crate) fn connect(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
+    id.needs_device()?;
+    let mut param = conn_param(param, private_data)?;
+    // SAFETY: the id is alive, its channel open, it has a device, which librdmacm follows here, and its QP, if any,
+    // is held by it. The parameters and the private data that they point at are read during the call.
+    errno::of_rdma(unsafe { ffi::rdma_connect(id.as_ptr(), &raw mut param) })
+}
+
+#[inline(never)]
+pub(crate) fn accept(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
+    id.needs_device()?;
+    let mut param = conn_param(param, private_data)?;
+    // SAFETY: as in `connect`.
+    errno::of_rdma(unsafe { ffi::rdma_accept(id.as_ptr(), &raw mut param) })
+}
+
+#[inline(never)]
+pub(crate) fn reject(id: &Id, reason: RejectReason, private_data: &[u8]) -> Outcome {
+    let len = u8::try_from(private_data.len()).map_err(|_| Errno::EINVAL)?;
+    let data = private_data.as_ptr().cast();
+    // SAFETY: the id is alive, its channel open, and `len` bytes are read during the call.
+    errno::of_rdma(unsafe {
+        match reason {
+            RejectReason::Consumer => ffi::rdma_reject(id.as_ptr(), data, len),
+            RejectReason::Ece => ffi::rdma_reject_ece(id.as_ptr(), data, len),
+        }
+    })
+}
+
+#[inline(never)]
+pub(crate) fn establish(id: &Id) -> Outcome {
+    // SAFETY: the id is alive and its channel open.
+    errno::of_rdma(unsafe { ffi::rdma_establish(id.as_ptr()) })
+}
+
+#[inline(never)]
+pub(crate) fn disconnect(id: &Id) -> Outcome {
+    // SAFETY: the id is alive, its channel open, and its QP, if any, held by it. An id without a device is refused.
+    errno::of_rdma(unsafe { ffi::rdma_disconnect(id.as_ptr()) })
+}
+
+#[inline(never)]
+pub(crate) fn notify(id: &Id) -> Outcome {
+    // SAFETY: the id is alive and its channel open. The event is only a number here.
+    errno::of_rdma(unsafe { ffi::rdma_notify(id.as_ptr(), ibv_event_type::IBV_EVENT_COMM_EST) })
+}
+
+#[inline(never)]
+pub(crate) fn set_option(id: &Id, option: CmOption) -> Outcome {
+    match option {
+        CmOption::Tos(tos) => set(id, macros::RDMA_OPTION_ID_TOS, tos),
+        CmOption::ReuseAddr(on) => set(id, macros::RDMA_OPTION_ID_REUSEADDR, c_int::from(on)),
+        CmOption::AfOnly(on) => set(id, macros::RDMA_OPTION_ID_AFONLY, c_int::from(on)),
+        CmOption::AckTimeout(power) => set(id, macros::RDMA_OPTION_ID_ACK_TIMEOUT, power),
+    }
+}
+
+/// The kernel takes a value only of the length that the option has: `u8` or `c_int`.
+fn set<T: Copy>(id: &Id, name: c_int, mut value: T) -> Outcome {
+    let place = (&raw mut value).cast();
+    // SAFETY: the id is alive, its channel open, and the value is read during the call.
+    let returned = unsafe { ffi::rdma_set_option(id.as_ptr(), macros::RDMA_OPTION_ID, name, place, size_of::<T>()) };
+    errno::of_rdma(returned)
+}
+
+#[inline(never)]
+pub(crate) fn set_ece(id: &Id, ece: Ece) -> Outcome {
+    let mut ece = ibv_ece { vendor_id: ece.vendor_id, options: ece.options, comp_mask: 0 };
+    // SAFETY: the id is alive, and the options are read during the call.
+    errno::of_rdma(unsafe { ffi::rdma_set_local_ece(id.as_ptr(), &raw mut ece) })
+}
+
+pub(crate) fn remote_ece(id: &Id) -> Result<Ece, Errno> {
+    let mut ece = ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 };
+    // SAFETY: the id is alive, and the result has a place.
+    errno::of_rdma(unsafe { ffi::rdma_get_remote_ece(id.as_ptr(), &raw mut ece) })?;
+    Ok(Ece { vendor_id: ece.vendor_id, options: ece.options })
+}
+
+/// librdmacm's form of the parameters; it points at the private data.
+fn conn_param(param: &ConnParam, private_data: &[u8]) -> Result<rdma_conn_param, Errno> {
+    Ok(rdma_conn_param {
+        private_data: private_data.as_ptr().cast(),
+        private_data_len: u8::try_from(private_data.len()).map_err(|_| Errno::EINVAL)?,
+        responder_resources: param.responder_resources,
+        initiator_depth: param.initiator_depth,
+        flow_control: u8::from(param.flow_control),
+        retry_count: param.retry_count,
+        rnr_retry_count: param.rnr_retry_count,
+        // librdmacm takes these two from the QP where there is one.
+        srq: u8::from(param.srq),
+        qp_num: param.qp_num,
+    })
+}

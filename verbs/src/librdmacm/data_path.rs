@@ -1,0 +1,38 @@
+//! QPs on ids of librdmacm, and the contexts of their devices.
+
+use std::sync::Arc;
+
+use cmid_proto::{Device as _, Errno, IdKey, Outcome};
+
+use crate::data::{Caps, Context, Cq, Parts, Pd, QpInner};
+use crate::librdmacm::Rdmacm;
+
+impl Rdmacm {
+    /// The context of the id's device, shared by everything that is made on it, and the port that the id is on.
+    pub(crate) fn context(&mut self, id: IdKey) -> Result<(Arc<Context>, u8), Errno> {
+        let record = self.id(id)?;
+        let verbs = record.verbs().ok_or(Errno::ENODEV)?;
+        let port = record.port_num();
+        Ok((self.contexts.open(verbs, port, self.local_addr(id).ok())?, port))
+    }
+
+    pub(crate) fn create_qp(
+        &mut self,
+        id: IdKey,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Arc<QpInner>, Errno> {
+        let id = self.id_mut(id)?;
+        let verbs = id.verbs().ok_or(Errno::ENODEV)?;
+        let parts = Parts { verbs, pd, send_cq, recv_cq, caps, datagrams: id.is_datagram() };
+        let qp = QpInner::create_on_id(id, &parts)?;
+        id.qp = Some(Arc::clone(&qp));
+        Ok(qp)
+    }
+
+    pub(crate) fn destroy_qp(&mut self, id: IdKey) -> Outcome {
+        self.ids.get_mut(id).ok_or(Errno::ENOENT)?.detach_qp()
+    }
+}

@@ -1,0 +1,437 @@
+//! `Rdmacm`: the ids and channels of librdmacm by key.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::ptr::NonNull;
+use std::os::fd::BorrowedFd;
+
+use cmid_proto::{
+    Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent,
+};
+
+use crate::data::Contexts;
+use crate::errno;
+use crate::ffi::{self, sockaddr_storage};
+use crate::forgotten::Tables;
+use crate::librdmacm::calls;
+use crate::librdmacm::channel::Channel;
+use crate::librdmacm::event::{self, PrivateBuffer, Read, Unacked};
+use crate::librdmacm::id::{self, Id};
+use crate::sockaddr;
+
+/// Events in one [`Device::fetch`] that are not the core's: signals that interrupt the call, and events of ids that
+/// this device does not know (of which no case is known).
+const STRAY_MAX: usize = 16;
+
+/// Connection management through librdmacm.
+///
+/// It holds `rdma_cm_id`s and event channels under the core's keys. Dropping it destroys all of them, ids first.
+pub(crate) struct Rdmacm {
+    // The order matters: ids are dropped before the channels that they point at.
+    pub(crate) ids: KeyTable<IdKey, Id>,
+    pub(crate) channels: KeyTable<ChannelKey, Channel>,
+    /// Shared with its siblings.
+    pub(crate) contexts: Contexts,
+    /// Ids that have ended with their device, on these channels: their DEVICE_REMOVAL is reported from here.
+    lost: Vec<(ChannelKey, IdKey)>,
+    private: Box<PrivateBuffer>,
+}
+
+/// An id with the channel that only it uses, outside of any [`Rdmacm`]. Dropping it destroys the id and then the channel.
+pub(crate) struct Handle {
+    // The order matters: as in `Rdmacm`.
+    id: Id,
+    channel: Channel,
+}
+
+impl Rdmacm {
+    /// A device without ids, with the event channel of its [`Contexts`].
+    ///
+    /// # Errors
+    /// Those of rdma_create_event_channel(3).
+    pub(crate) fn open() -> Result<Self, Errno> {
+        Ok(Self::empty(Contexts::new(Channel::open()?)))
+    }
+
+    fn empty(contexts: Contexts) -> Self {
+        Rdmacm {
+            ids: KeyTable::default(),
+            channels: KeyTable::default(),
+            contexts,
+            lost: Vec::new(),
+            private: Box::new([0; cmid_proto::PRIVATE_DATA_MAX]),
+        }
+    }
+
+    /// The numbers of ids and channels, those that are set aside included.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.ids.len(), self.channels.len())
+    }
+
+    /// An id that calls can be made on.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown one, `ENXIO` for one that ended with its device.
+    #[inline]
+    pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
+        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
+    }
+
+    /// As [`Rdmacm::id`].
+    #[inline]
+    pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
+    }
+
+    /// An id for which no thread makes a call (acm.rs).
+    #[inline]
+    fn idle(&mut self, key: IdKey) -> Result<&Id, Errno> {
+        let id = self.id_mut(key)?;
+        id.idle()?;
+        Ok(id)
+    }
+
+    #[inline(never)]
+    fn resolve_route(&mut self, key: IdKey, timeout_ms: i32) -> Outcome {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() {
+            return Err(Errno::ENXIO);
+        }
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        calls::resolve_route(id, key, channel, timeout_ms)
+    }
+
+    #[inline]
+    fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
+        self.channels.get(key).ok_or(Errno::EBADF)
+    }
+
+    #[inline(never)]
+    fn open_channel(&mut self, key: ChannelKey) -> Outcome {
+        self.make_room_for_channel(key)?;
+        self.channels.insert(key, Channel::open()?).map_err(|_| Errno::EINVAL)
+    }
+
+    #[inline(never)]
+    fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
+        self.make_room_for_id(key)?;
+        let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
+        self.ids.insert(key, Id::create(key, on, channel, space)?).map_err(|_| Errno::EINVAL)?;
+        channel.ids += 1;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() {
+            return Err(Errno::ENXIO);
+        }
+        id.idle()?;
+        let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
+        // SAFETY: the id is alive and both of its channels, the present and the next, are open. It does not wait: every
+        // event of the id was acked when it was read.
+        errno::of_rdma(unsafe { ffi::rdma_migrate_id(id.as_ptr(), target.as_ptr()) })?;
+        target.ids += 1;
+        let from = core::mem::replace(&mut id.channel, to);
+        self.leave(from);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn leave_group(&mut self, key: IdKey, addr: &SocketAddr) -> Outcome {
+        let id = self.id_mut(key)?;
+        let verbs = id.verbs();
+        let outcome = id.leave(*addr);
+        if id.has_ended() {
+            let on = id.channel;
+            self.lost.push((on, key));
+            if let Some(verbs) = verbs {
+                self.contexts.removed(verbs);
+            }
+        }
+        outcome
+    }
+
+    /// An id no longer reports to this channel.
+    #[inline]
+    fn leave(&mut self, key: ChannelKey) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        channel.ids -= 1;
+        if channel.ids == 0 && self.channels.aside().any(|aside| aside == key) {
+            self.channels.remove(key);
+        }
+    }
+
+    /// Stores the new id of a request that was read from `on`, and returns its listener.
+    ///
+    /// # Errors
+    /// The new id, if the listener is unknown: dropping it rejects the request.
+    ///
+    /// # Safety
+    /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener; nobody else has
+    /// seen it.
+    #[inline(never)]
+    unsafe fn file_child(
+        &mut self,
+        on: ChannelKey,
+        child: IdKey,
+        new: NonNull<ffi::rdma_cm_id>,
+        listener: NonNull<ffi::rdma_cm_id>,
+    ) -> Result<IdKey, Id> {
+        // SAFETY: as the caller promises.
+        let mut id = unsafe { Id::child(new, on) };
+        let Some(listener) = self.known(listener) else { return Err(id) };
+        id.set_key(child);
+        // `fetch` has seen to it that there is room.
+        self.ids.insert(child, id)?;
+        if let Some(channel) = self.channels.get_mut(on) {
+            channel.ids += 1;
+        }
+        Ok(listener)
+    }
+
+    /// What an event means for the id beside what the core makes of it.
+    #[inline]
+    fn note(&mut self, key: IdKey, event: &Unacked, kind: CmEvent) {
+        if kind == CmEvent::DeviceRemoval {
+            self.note_removal(key);
+        } else if kind == CmEvent::MulticastJoin {
+            self.note_join(key, event);
+        }
+    }
+
+    #[cold]
+    fn note_removal(&self, key: IdKey) {
+        if let Some(verbs) = self.ids.get(key).and_then(Id::verbs) {
+            self.contexts.removed(verbs);
+        }
+    }
+
+    #[cold]
+    fn note_join(&mut self, key: IdKey, event: &Unacked) {
+        let raw = event.raw(key, None, event.kind(), &mut self.private);
+        if let (Some(group), Some(to), Some(id)) = (raw.group, &raw.datagram, self.ids.get_mut(key)) {
+            id.joined(group, &to.path);
+        }
+    }
+
+    /// An event that librdmacm did not report, or of which nothing is left there: the end of an id with its device,
+    /// or a call that a thread has made.
+    #[cold]
+    fn made(&mut self, on: ChannelKey) -> Option<RawEvent<&'static [u8]>> {
+        if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
+            let (_, id) = self.lost.swap_remove(at);
+            if self.ids.get(id).is_some_and(Id::has_ended) {
+                return Some(RawEvent::new(id, CmEvent::DeviceRemoval));
+            }
+        }
+        let (id, errno) = self.failed_elsewhere(on)?;
+        Some(RawEvent { status: -errno.0, ..RawEvent::new(id, CmEvent::RouteError) })
+    }
+
+    /// The key of an id that librdmacm named, if it is one of this device's.
+    #[inline]
+    fn known(&self, raw: NonNull<ffi::rdma_cm_id>) -> Option<IdKey> {
+        // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed,
+        // destroys the ids that report to its channels.
+        let key = unsafe { id::key_of(raw) }?;
+        // One that is set aside is not the core's any more.
+        (self.ids.get_filed(key)?.as_ptr() == raw.as_ptr()).then_some(key)
+    }
+}
+
+impl Tables for Rdmacm {
+    type Id = Id;
+    type Channel = Channel;
+
+    fn ids(&self) -> &KeyTable<IdKey, Id> {
+        &self.ids
+    }
+
+    fn ids_mut(&mut self) -> &mut KeyTable<IdKey, Id> {
+        &mut self.ids
+    }
+
+    fn channels(&self) -> &KeyTable<ChannelKey, Channel> {
+        &self.channels
+    }
+
+    fn channels_mut(&mut self) -> &mut KeyTable<ChannelKey, Channel> {
+        &mut self.channels
+    }
+
+    fn destroy(&mut self, key: IdKey) -> Outcome {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        id.destroy()?;
+        let on = id.channel;
+        self.ids.remove(key);
+        self.leave(on);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
+        // librdmacm would free what the ids on it point at (rdma_destroy_event_channel(3) forbids it).
+        if self.channel(key)?.ids > 0 {
+            self.destroy_forgotten_on(key);
+        }
+        if self.channel(key)?.ids > 0 {
+            return Err(Errno::EBUSY);
+        }
+        self.channels.remove(key);
+        Ok(())
+    }
+
+    fn is_doomed_on(id: &Id, channel: ChannelKey) -> bool {
+        id.doomed && id.channel == channel
+    }
+}
+
+impl Device for Rdmacm {
+    type Handle = Handle;
+
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        // Before anything is read, so that a request is not lost for want of a place.
+        self.make_room_for_id(child)?;
+        for _ in 0..STRAY_MAX {
+            let mut channel = self.channel(on)?;
+            if channel.bell().is_some() || !self.lost.is_empty() {
+                if let Some(made) = self.made(on) {
+                    return Ok(Some(made));
+                }
+                channel = self.channel(on)?;
+            }
+            let event = match event::read(channel)? {
+                Read::Event(event) => event,
+                Read::Empty => return Ok(None),
+                Read::Interrupted => continue,
+            };
+            let (new, kind) = (event.id()?, event.kind());
+            let (id, listener) = match event.listener(kind) {
+                // SAFETY: the event is the one that brought the new id.
+                Some(listener) => match unsafe { self.file_child(on, child, new, listener) } {
+                    Ok(listener) => (child, Some(listener)),
+                    Err(refused) => {
+                        // In this order, so that an id never goes before the event that brought it.
+                        drop(event);
+                        drop(refused);
+                        continue;
+                    }
+                },
+                None => match self.known(new) {
+                    Some(id) => (id, None),
+                    None => continue,
+                },
+            };
+            self.note(id, &event, kind);
+            // It is made in its place, and acked after that: nothing of it is copied twice.
+            return Ok(Some(event.raw(id, listener, kind, &mut self.private)));
+        }
+        Err(Errno::EIO)
+    }
+
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        match *call {
+            Call::OpenChannel { channel } => self.open_channel(channel),
+            Call::CloseChannel { channel } => self.close_channel(channel),
+            Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
+            Call::Bind { id, ref addr } => calls::bind(self.idle(id)?, addr),
+            Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => {
+                calls::resolve_addr(self.idle(id)?, src, dst, timeout_ms)
+            }
+            Call::ResolveRoute { id, timeout_ms } => self.resolve_route(id, timeout_ms),
+            Call::Listen { id, backlog } => calls::listen(self.idle(id)?, backlog),
+            Call::Connect { id, ref param } => calls::connect(self.id(id)?, param, private_data),
+            Call::Accept { id, ref param } => calls::accept(self.id(id)?, param, private_data),
+            Call::Reject { id, reason } => calls::reject(self.id(id)?, reason, private_data),
+            Call::Establish { id } => calls::establish(self.id(id)?),
+            Call::Disconnect { id } => calls::disconnect(self.id(id)?),
+            Call::Notify { id } => calls::notify(self.id(id)?),
+            Call::Join { id, group, ref addr, send_only } => self.id_mut(id)?.join(group, addr, send_only),
+            // librdmacm finds it by its address.
+            Call::Leave { id, group: _, ref addr } => self.leave_group(id, addr),
+            Call::SetOption { id, option } => calls::set_option(self.id(id)?, option),
+            Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
+            // librdmacm knows where it comes from.
+            Call::Migrate { id, from: _, to } => self.migrate(id, to),
+            Call::Destroy { id } => self.destroy_or_abandon(id),
+        }
+    }
+
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        let id = self.id(id)?.as_ptr();
+        // SAFETY: the id is alive and librdmacm writes its addresses only inside calls that take the device by
+        // `&mut`. The union is storage for any family, and all bit patterns are values of it.
+        let storage: &sockaddr_storage = unsafe { &(*id).route.addr.src_addr_union.src_storage };
+        sockaddr::from_c(storage).ok_or(Errno::EADDRNOTAVAIL)
+    }
+
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        let id = self.id(id)?.as_ptr();
+        // SAFETY: as in `local_addr`.
+        let storage: &sockaddr_storage = unsafe { &(*id).route.addr.dst_addr_union.dst_storage };
+        // The kernel gives a bound id, which has no peer, the wildcard of its family.
+        let none = |peer: &SocketAddr| peer.ip().is_unspecified() && peer.port() == 0;
+        sockaddr::from_c(storage).filter(|peer| !none(peer)).ok_or(Errno::EADDRNOTAVAIL)
+    }
+
+    /// The peer's options for enhanced connection establishment, from its request or answer (`rdma_get_remote_ece`).
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EINVAL` once it has a QP.
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        calls::remote_ece(self.id(id)?)
+    }
+
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
+        self.idle(id)?;
+        let (record, owner) = (self.id(id)?, self.channels.get(channel).ok_or(Errno::ENOENT)?);
+        // With another id on the channel, two devices would read each other's events.
+        if record.channel != channel || owner.ids != 1 {
+            return Err(Errno::EINVAL);
+        }
+        let id = self.ids.remove(id).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.remove(channel).ok_or(Errno::ENOENT)?;
+        Ok(Handle { id, channel })
+    }
+
+    /// Files a released id and its channel under new keys.
+    ///
+    /// # Errors
+    /// Keys in use (`EINVAL`) are the driver's mistake. Then the handle is dropped, and with it the id.
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Handle) -> Result<(), Errno> {
+        self.make_room_for_id(id)?;
+        self.make_room_for_channel(channel)?;
+        let Handle { id: mut record, channel: owner } = handle;
+        record.set_key(id);
+        record.channel = channel;
+        self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
+        self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
+    }
+}
+
+impl Pollable for Rdmacm {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.channels.get(on).map(Channel::fd)
+    }
+
+    fn sibling(&self) -> Self {
+        Self::empty(self.contexts.clone())
+    }
+}
+
+impl fmt::Debug for Rdmacm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ids, channels) = self.counts();
+        f.debug_struct("Rdmacm").field("ids", &ids).field("channels", &channels).finish()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("qp", &self.id.qp.is_some()).finish_non_exhaustive()
+    }
+}

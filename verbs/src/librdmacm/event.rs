@@ -1,0 +1,172 @@
+//! Reading one event: copied out, and acked at once.
+
+use core::ptr::{self, NonNull};
+
+use cmid_proto::{CmEvent, ConnParam, Datagram, Errno, GroupKey, IdKey, PRIVATE_DATA_MAX, RawEvent, ReceivedParam};
+
+use crate::contents::{Contents, contents};
+use crate::data;
+use crate::errno;
+use crate::ffi::{self, ibv_qp_type, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_ud_param};
+use crate::librdmacm::channel::Channel;
+
+/// Where the private data of the last event is kept.
+pub(crate) type PrivateBuffer = [u8; PRIVATE_DATA_MAX];
+
+/// An event that librdmacm has handed out. Dropping it acks it, also if it is of no use: a later rdma_destroy_id
+/// would wait for ever.
+pub(crate) struct Unacked(NonNull<rdma_cm_event>);
+
+/// What a channel had to say.
+pub(crate) enum Read {
+    Event(Unacked),
+    /// Nothing. Also when librdmacm swallowed what made the descriptor readable.
+    Empty,
+    /// A signal came first.
+    Interrupted,
+}
+
+/// Takes the next event off a channel.
+///
+/// # Errors
+/// What `rdma_get_cm_event` failed with, except `EAGAIN` and `EINTR`.
+#[inline]
+pub(crate) fn read(channel: &Channel) -> Result<Read, Errno> {
+    let mut event = ptr::null_mut();
+    // SAFETY: the channel is open and `event` is a place for the result. librdmacm follows the `qp` of the event's id:
+    // `Id` holds the QP for as long as that field is set. And it follows its record of the event's group: the kernel
+    // has no event of a group whose record is freed (see `Id::leave`).
+    let returned = unsafe { ffi::rdma_get_cm_event(channel.as_ptr(), &raw mut event) };
+    match errno::of_rdma(returned) {
+        Ok(()) => Ok(Read::Event(Unacked(NonNull::new(event).ok_or(Errno::EIO)?))),
+        Err(Errno(ffi::EAGAIN)) => Ok(Read::Empty),
+        Err(Errno(ffi::EINTR)) => Ok(Read::Interrupted),
+        Err(errno) => Err(errno),
+    }
+}
+
+impl Unacked {
+    fn get(&self) -> &rdma_cm_event {
+        // SAFETY: rdma_get_cm_event has handed it out, and it is not acked yet: until then it is ours, and nobody
+        // writes to it.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The id that it is about; for CONNECT_REQUEST a new one that nobody owns yet.
+    ///
+    /// # Errors
+    /// `EIO` if there is none.
+    #[inline]
+    pub(crate) fn id(&self) -> Result<NonNull<rdma_cm_id>, Errno> {
+        NonNull::new(self.get().id).ok_or(Errno::EIO)
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> CmEvent {
+        CmEvent::from_code(self.get().event)
+    }
+
+    /// For CONNECT_REQUEST, the listening id.
+    #[inline]
+    pub(crate) fn listener(&self, kind: CmEvent) -> Option<NonNull<rdma_cm_id>> {
+        if kind == CmEvent::ConnectRequest { NonNull::new(self.get().listen_id) } else { None }
+    }
+
+    /// The event in the core's keys. Its private data is copied to where `private` is, once and for all: the event is
+    /// acked before the core looks at it.
+    #[inline]
+    pub(crate) fn raw<'a>(
+        &self,
+        id: IdKey,
+        listener: Option<IdKey>,
+        kind: CmEvent,
+        private: &'a mut PrivateBuffer,
+    ) -> RawEvent<&'a [u8]> {
+        let event = self.get();
+        let mut raw = RawEvent { listener, status: event.status, ..RawEvent::new(id, kind) };
+        match contents(kind) {
+            Contents::Nothing => {}
+            Contents::Group => {
+                // SAFETY: librdmacm fills `ud` for these events, and starts from zeros.
+                set_group(&mut raw, unsafe { &event.param.ud });
+            }
+            Contents::Parameters if self.is_datagram() => {
+                // SAFETY: librdmacm fills `ud` for ids of this type, and starts from zeros; the private data is of an
+                // event that is not acked yet.
+                unsafe { set_datagram(&mut raw, &event.param.ud, private) };
+            }
+            Contents::Parameters => {
+                // SAFETY: librdmacm fills `conn` for ids of all other types, and starts from zeros.
+                let conn = unsafe { &event.param.conn };
+                raw.param = parameters(conn);
+                // SAFETY: the private data of an event that is not acked yet.
+                raw.private_data = unsafe { keep(conn.private_data, conn.private_data_len, private) };
+            }
+        }
+        raw
+    }
+
+    /// Whether its id is one for datagrams.
+    fn is_datagram(&self) -> bool {
+        let id = self.get().id;
+        // SAFETY: the id of an event that is not acked yet is alive, if there is one.
+        !id.is_null() && unsafe { (*id).qp_type } == ibv_qp_type::IBV_QPT_UD
+    }
+}
+
+impl Drop for Unacked {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the event was not acked before, and is not used again.
+        unsafe { ffi::rdma_ack_cm_event(self.0.as_ptr()) };
+    }
+}
+
+/// Fills in what the events of a group have.
+#[cold]
+fn set_group(raw: &mut RawEvent<&[u8]>, ud: &rdma_ud_param) {
+    // The context of the join, which is a number here; it is never followed, and no data is behind it.
+    raw.group = GroupKey::from_bits(ud.private_data.addr() as u64);
+    raw.datagram = (raw.kind == CmEvent::MulticastJoin).then(|| datagram(ud));
+}
+
+/// Fills in what the events of an id for datagrams have.
+///
+/// # Safety
+/// As for [`keep`], of the private data.
+#[cold]
+unsafe fn set_datagram<'a>(raw: &mut RawEvent<&'a [u8]>, ud: &rdma_ud_param, private: &'a mut PrivateBuffer) {
+    raw.datagram = (raw.kind == CmEvent::Established).then(|| datagram(ud));
+    // SAFETY: as the caller promises.
+    raw.private_data = unsafe { keep(ud.private_data, ud.private_data_len, private) };
+}
+
+/// Copies private data to our buffer.
+///
+/// # Safety
+/// Unless `data` is null, `len` bytes can be read there, and nobody writes to them.
+unsafe fn keep(data: *const ffi::c_void, len: u8, private: &mut PrivateBuffer) -> &[u8] {
+    let len = if data.is_null() { 0 } else { usize::from(len).min(private.len()) };
+    let kept = &mut private[..len];
+    if len > 0 {
+        // SAFETY: as the caller promises; at most the size of our buffer is copied, and the two do not overlap.
+        unsafe { ptr::copy_nonoverlapping(data.cast::<u8>(), kept.as_mut_ptr(), len) };
+    }
+    kept
+}
+
+fn parameters(conn: &rdma_conn_param) -> ReceivedParam {
+    ReceivedParam(ConnParam {
+        responder_resources: conn.responder_resources,
+        initiator_depth: conn.initiator_depth,
+        flow_control: conn.flow_control != 0,
+        retry_count: conn.retry_count,
+        rnr_retry_count: conn.rnr_retry_count,
+        srq: conn.srq != 0,
+        qp_num: conn.qp_num,
+    })
+}
+
+fn datagram(ud: &rdma_ud_param) -> Datagram {
+    Datagram { qp_num: ud.qp_num, qkey: ud.qkey, path: data::path_from_c(&ud.ah_attr) }
+}

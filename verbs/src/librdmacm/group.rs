@@ -1,0 +1,115 @@
+//! The multicast groups of an id.
+//!
+//! librdmacm keeps a record of each membership, which the kernel names in its events, and finds it by address when the
+//! group is left. This list runs beside its, because two things are left to its caller: the kernel does not destroy a
+//! QP that is attached to a group, and `rdma_destroy_id` does not free the records.
+
+use core::net::SocketAddr;
+use core::ptr;
+
+use cmid_proto::{AhAttr, Errno, GroupKey, Outcome};
+
+use crate::errno;
+use crate::ffi::{self, rdma_cm_join_mc_attr_ex, rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags};
+use crate::kernel::{Group, QueuePair as _};
+use crate::librdmacm::id::{Id, as_context};
+use crate::librdmacm::membership::Membership;
+use crate::sockaddr::CAddr;
+
+impl Id {
+    /// `rdma_join_multicast_ex`. The key comes back with the events of the membership.
+    #[inline(never)]
+    pub(crate) fn join(&mut self, key: GroupKey, addr: &SocketAddr, send_only: bool) -> Outcome {
+        let addr = *addr;
+        self.groups.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let mut c_addr = CAddr::new(addr);
+        let flags = if send_only {
+            rdma_cm_mc_join_flags::RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER
+        } else {
+            rdma_cm_mc_join_flags::RDMA_MC_JOIN_FLAG_FULLMEMBER
+        };
+        let given = rdma_cm_join_mc_attr_mask::RDMA_CM_JOIN_MC_ATTR_ADDRESS
+            | rdma_cm_join_mc_attr_mask::RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
+        let mut attr = rdma_cm_join_mc_attr_ex { comp_mask: given.0, join_flags: flags.0, addr: c_addr.as_mut_ptr() };
+        // SAFETY: the id is alive and its channel open; attributes and address are read during the call. The context
+        // is only kept, never followed.
+        errno::of_rdma(unsafe {
+            ffi::rdma_join_multicast_ex(self.as_ptr(), &raw mut attr, as_context(key.to_bits()))
+        })?;
+        self.groups.push(Membership { key, addr, send_only, attached: None });
+        Ok(())
+    }
+
+    /// `rdma_leave_multicast`: of several memberships with this address the latest, as librdmacm does.
+    ///
+    /// If the device goes meanwhile the id may be [ended](Id::has_ended) by this.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` if the id is in no such group, `ENXIO` if its device is gone.
+    pub(crate) fn leave(&mut self, addr: SocketAddr) -> Outcome {
+        // librdmacm frees its record of the group even if the kernel refuses to leave it. Then an event that is still
+        // unread would lead it to freed memory. The kernel refuses once it has closed the id because the device went.
+        if self.is_closed() {
+            return Err(Errno::ENXIO);
+        }
+        match self.leave_now(addr) {
+            Ok(()) => Ok(()),
+            // There was no record.
+            Err(Errno::EADDRNOTAVAIL) => Err(Errno::EADDRNOTAVAIL),
+            // The device went between the two calls, and the record is freed. The id's unread events go with it here,
+            // before any is read: this thread is the one that reads them.
+            Err(errno) => {
+                self.destroy()?;
+                Err(errno)
+            }
+        }
+    }
+
+    /// Leaves all groups, so that nothing is left of them when the id is destroyed.
+    pub(crate) fn leave_all(&mut self) {
+        while let Some(last) = self.groups.last() {
+            // If the kernel refuses, the device is gone. The id's unread events go with it, before any is read.
+            let _ = self.leave_now(last.addr);
+        }
+    }
+
+    fn leave_now(&mut self, addr: SocketAddr) -> Outcome {
+        if let Some(at) = self.groups.iter().rposition(|group| group.addr == addr) {
+            self.groups.remove(at);
+        }
+        let mut addr = CAddr::new(addr);
+        // SAFETY: the id is alive and its channel open, its QP, if any, is held by it, and the address is read during
+        // the call. It does not wait for events of the group to be acked: every event was acked when it was read.
+        errno::of_rdma(unsafe { ffi::rdma_leave_multicast(self.as_ptr(), addr.as_mut_ptr()) })
+    }
+
+    /// Notes that MULTICAST_JOIN was read, at which librdmacm has attached the QP.
+    pub(crate) fn joined(&mut self, key: GroupKey, path: &AhAttr) {
+        let has_qp = self.qp.is_some();
+        if let Some(group) = self.groups.iter_mut().find(|group| group.key == key)
+            && has_qp
+            && !group.send_only
+        {
+            group.attached = Some(Group::at(path));
+        }
+    }
+
+    /// Detaches the QP from its groups. The memberships stay.
+    pub(crate) fn detach_groups(&mut self) {
+        let Some(qp) = &self.qp else { return };
+        for group in self.groups.iter_mut().filter_map(|membership| membership.attached.take()) {
+            qp.detach_group(group);
+        }
+    }
+
+    /// Whether the kernel has closed the id: it refuses everything but its destruction then.
+    fn is_closed(&self) -> bool {
+        // It looks for the id before it finds that there is no such level of options, and nothing of it.
+        // SAFETY: the id is alive, its channel open, and no bytes are named that could be read.
+        let returned = unsafe { ffi::rdma_set_option(self.as_ptr(), NO_LEVEL, 0, ptr::null_mut(), 0) };
+        errno::of_rdma(returned) == Err(Errno::ENXIO)
+    }
+}
+
+/// A level of options that does not exist (rdma_set_option(3) knows 0 and 1).
+const NO_LEVEL: i32 = i32::MAX;

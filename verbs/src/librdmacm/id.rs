@@ -1,0 +1,234 @@
+//! One `rdma_cm_id`: its owner, its pointers, and its end.
+
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use cmid_proto::{ChannelKey, Errno, IdKey, PortSpace};
+
+use crate::data::QpInner;
+use crate::errno;
+use crate::ffi::{self, c_void, ibv_context, ibv_qp_type, rdma_cm_id};
+use crate::kernel::QueuePair as _;
+use crate::librdmacm::acm::Query;
+use crate::librdmacm::bell::Bell;
+use crate::librdmacm::channel::Channel;
+use crate::librdmacm::membership::Membership;
+use crate::librdmacm::raw_channel::RawChannel;
+
+/// An `rdma_cm_id` that this device owns; dropping it destroys it.
+///
+/// Its `context` field holds the core's key of it, and its `channel` field points at an open [`Channel`] that is filed
+/// beside it under `channel`. It is used by one thread at a time: everything that takes the pointer takes the device
+/// by `&mut`, or reads fields that only such calls write.
+pub(crate) struct Id {
+    raw: NonNull<rdma_cm_id>,
+    /// The channel that it reports to.
+    pub(crate) channel: ChannelKey,
+    /// The QP on it. Held because librdmacm follows `id->qp` when it reads an event of this id (rdma_get_cm_event).
+    pub(crate) qp: Option<Arc<QpInner>>,
+    /// The multicast groups that it is in (group.rs).
+    pub(crate) groups: Vec<Membership>,
+    /// It was to be destroyed, and could not be.
+    pub(crate) doomed: bool,
+    /// librdmacm has freed it.
+    ended: bool,
+    /// The last call that a thread makes or has made for it.
+    query: Option<Arc<Query>>,
+}
+
+// SAFETY: librdmacm ties an rdma_cm_id to no thread; it asks only that calls on one id do not run at the same time,
+// and `Id` is not Sync. A QP may be used from any thread (`QpInner` is Send and Sync).
+unsafe impl Send for Id {}
+
+impl Id {
+    /// `rdma_create_id` on a channel.
+    pub(crate) fn create(key: IdKey, on: ChannelKey, channel: &Channel, space: PortSpace) -> Result<Self, Errno> {
+        let (mut raw, context) = (ptr::null_mut(), as_context(key.to_bits()));
+        // SAFETY: the channel is open and `raw` is a place for the result. The context is only kept, never followed.
+        let returned = unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, context, space.code()) };
+        errno::of_rdma(returned)?;
+        Ok(Id {
+            raw: NonNull::new(raw).ok_or(Errno::EIO)?,
+            channel: on,
+            qp: None,
+            groups: Vec::new(),
+            doomed: false,
+            ended: false,
+            query: None,
+        })
+    }
+
+    /// The id that a CONNECT_REQUEST brought.
+    ///
+    /// # Safety
+    /// `raw` came with a CONNECT_REQUEST that was read from the channel filed as `on`, and nobody else owns it.
+    pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey) -> Self {
+        Id { raw, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false, query: None }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut rdma_cm_id {
+        self.raw.as_ptr()
+    }
+
+    /// Writes the core's key into the id. A child has its listener's until then.
+    pub(crate) fn set_key(&mut self, key: IdKey) {
+        // SAFETY: the id is alive, and nobody else uses it now. `context` is the application's field
+        // (rdma_create_id(3)).
+        unsafe { (*self.raw.as_ptr()).context = as_context(key.to_bits()) };
+    }
+
+    /// The device that the id is bound to; `None` until a specific address was bound or ADDR_RESOLVED was read.
+    pub(crate) fn verbs(&self) -> Option<NonNull<ibv_context>> {
+        // SAFETY: the id is alive; librdmacm writes the field only inside calls that take the device by `&mut`.
+        NonNull::new(unsafe { (*self.raw.as_ptr()).verbs })
+    }
+
+    /// The device's port that the id is bound to; 0 while it has no device.
+    pub(crate) fn port_num(&self) -> u8 {
+        // SAFETY: as in `verbs`.
+        unsafe { (*self.raw.as_ptr()).port_num }
+    }
+
+    /// Whether its QP is one for datagrams; librdmacm decides that by the port space (rdma_create_id(3)).
+    pub(crate) fn is_datagram(&self) -> bool {
+        // SAFETY: the id is alive, and the field does not change.
+        unsafe { (*self.raw.as_ptr()).qp_type == ibv_qp_type::IBV_QPT_UD }
+    }
+
+    /// Checks that the id has a device, for calls in which librdmacm follows `verbs` or `cma_dev` unchecked.
+    ///
+    /// # Errors
+    /// `EINVAL` on an id without a device, as the kernel would return.
+    pub(crate) fn needs_device(&self) -> Result<(), Errno> {
+        self.verbs().map(|_| ()).ok_or(Errno::EINVAL)
+    }
+
+    /// Takes the QP off the id. The QP is destroyed if no handle of it is left. Otherwise it goes to the error state:
+    /// posted work is flushed, and nothing is sent for a connection that is no longer managed.
+    pub(crate) fn detach_qp(&mut self) -> Result<(), Errno> {
+        // The kernel refuses to destroy a QP that is attached to a group.
+        self.detach_groups();
+        let qp = self.qp.take().ok_or(Errno::EINVAL)?;
+        // SAFETY: the id is alive and nobody else uses it now. This is what rdma_destroy_qp does to the id; from here
+        // on librdmacm cannot reach the QP, which may go at any time.
+        unsafe { (*self.raw.as_ptr()).qp = ptr::null_mut() };
+        // Only an owner (the handle, a memory window) makes another: if there is none beside this one, there will be
+        // none.
+        if Arc::strong_count(&qp) > 1 {
+            qp.stop();
+        }
+        Ok(())
+    }
+
+    /// Calls `rdma_resolve_route` on another thread.
+    pub(crate) fn resolve_route_elsewhere(
+        &mut self,
+        key: IdKey,
+        timeout_ms: i32,
+        bell: &Arc<Bell>,
+        channel: &Arc<RawChannel>,
+    ) -> Result<(), Errno> {
+        self.idle()?;
+        // SAFETY: the id is alive, on this channel, and has a device (calls.rs). Destroying and migrating it, and the
+        // calls that write its addresses, come after `idle`; `drop` leaves it to the thread.
+        let query = unsafe { Query::start(self.raw, key, timeout_ms, Arc::clone(bell), Arc::clone(channel)) }?;
+        self.query = Some(query);
+        Ok(())
+    }
+
+    /// Whether it is destroyed although the core knows it: its device went while it left a group (group.rs). Only
+    /// [`Id::destroy`] may be called then.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Ensures that no thread makes a call for the id.
+    ///
+    /// # Errors
+    /// `EBUSY` while librdmacm waits for ibacm.
+    #[inline]
+    pub(crate) fn idle(&mut self) -> Result<(), Errno> {
+        if self.query.is_none() { Ok(()) } else { self.end_query() }
+    }
+
+    #[cold]
+    fn end_query(&mut self) -> Result<(), Errno> {
+        if let Some(query) = &self.query {
+            query.end()?;
+            self.query = None;
+        }
+        Ok(())
+    }
+
+    /// Whether a call for the id was under way at the last check by [`Id::idle`].
+    pub(crate) fn is_busy(&self) -> bool {
+        self.query.is_some()
+    }
+
+    /// The core has destroyed it, and librdmacm waits for ibacm. The channel wakes its reader when that is over.
+    pub(crate) fn abandon(&self) {
+        if let Some(query) = &self.query {
+            query.abandon();
+        }
+    }
+
+    /// Destroys what is dropped.
+    #[cold]
+    fn end(&mut self) {
+        if self.query.as_ref().is_some_and(|query| query.orphan()) {
+            self.leave_all();
+            let _ = self.detach_qp();
+            return;
+        }
+        // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
+        let _ = self.destroy();
+    }
+
+    /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page requires. After a
+    /// success the id can only be dropped.
+    ///
+    /// # Errors
+    /// `EBUSY` while librdmacm waits for ibacm; else the errno, and the id lives on without its QP and its groups.
+    pub(crate) fn destroy(&mut self) -> Result<(), Errno> {
+        if self.ended {
+            return Ok(());
+        }
+        self.doomed = true;
+        self.idle()?;
+        self.leave_all();
+        // No QP is the usual case.
+        let _ = self.detach_qp();
+        // SAFETY: the id is alive, and after a success nobody uses it again: `ended` says so, and its owner drops it.
+        // Its channel is open. It does not wait: every event of the id was acked when it was read.
+        errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })?;
+        self.ended = true;
+        Ok(())
+    }
+}
+
+impl Drop for Id {
+    #[inline]
+    fn drop(&mut self) {
+        // `destroy` has seen to all of it where it has ended.
+        if !self.ended {
+            self.end();
+        }
+    }
+}
+
+/// A key as it is kept where librdmacm has a pointer of the application's, which it never follows.
+pub(crate) fn as_context(bits: u64) -> *mut c_void {
+    // 64-bit targets only (ffi.rs).
+    ptr::without_provenance_mut(bits as usize)
+}
+
+/// The key in an id's `context`.
+///
+/// # Safety
+/// `id` points at a living rdma_cm_id that no other thread writes to.
+pub(crate) unsafe fn key_of(id: NonNull<rdma_cm_id>) -> Option<IdKey> {
+    // SAFETY: as the caller promises.
+    let context = unsafe { (*id.as_ptr()).context };
+    IdKey::from_bits(context.addr() as u64)
+}

@@ -1,0 +1,290 @@
+//! `Verbs`: one device over either kind of connection management.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::str::FromStr;
+use std::os::fd::BorrowedFd;
+
+use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
+
+use crate::data::{Caps, Cq, Pd, Qp};
+use crate::kernel::OpenError;
+use crate::kernel_verbs::{self, KernelVerbs};
+use crate::librdmacm::{self, Rdmacm};
+
+/// What manages the connections of a [`Verbs`]. The data path is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Backend {
+    /// librdmacm.
+    #[default]
+    Librdmacm,
+    /// The kernel's own interface, `/dev/infiniband/rdma_cm`, without librdmacm.
+    Kernel,
+}
+
+impl Backend {
+    /// Its name: `librdmacm` or `kernel`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backend::Librdmacm => "librdmacm",
+            Backend::Kernel => "kernel",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Backend {
+    type Err = UnknownBackend;
+
+    fn from_str(name: &str) -> Result<Self, UnknownBackend> {
+        let all = [Backend::Librdmacm, Backend::Kernel];
+        all.into_iter().find(|backend| backend.name() == name).ok_or_else(|| UnknownBackend(name.into()))
+    }
+}
+
+/// A name that is of no [`Backend`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownBackend(String);
+
+impl fmt::Display for UnknownBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no backend is called {:?}: the names are librdmacm and kernel", self.0)
+    }
+}
+
+impl std::error::Error for UnknownBackend {}
+
+/// The RDMA devices of this machine.
+///
+/// It holds ids and event channels under the core's keys. Dropping it destroys all of them, ids first. What the data
+/// path made of it ([`Qp`], [`Cq`], [`Pd`], [`Mr`](crate::Mr)) lives as long as its handles. It can be moved to another
+/// thread, and is used by one thread at a time.
+pub struct Verbs {
+    cm: Cm,
+}
+
+enum Cm {
+    Librdmacm(Rdmacm),
+    Kernel(KernelVerbs),
+}
+
+/// An id with the channel that only it uses, outside of any [`Verbs`]; see [`Device::release`].
+///
+/// Dropping it destroys the id and then the channel; the peer of a connection sees DISCONNECTED.
+pub struct Handle(Held);
+
+enum Held {
+    Librdmacm(librdmacm::Handle),
+    Kernel(kernel_verbs::Handle),
+}
+
+/// Calls the same method of either backend.
+macro_rules! either {
+    ($verbs:expr, $cm:ident => $call:expr) => {
+        match $verbs {
+            Cm::Librdmacm($cm) => $call,
+            Cm::Kernel($cm) => $call,
+        }
+    };
+}
+
+impl Verbs {
+    /// A device without ids, over librdmacm. It opens one event channel, on which it keeps the devices open that its
+    /// data path uses; a [sibling](Pollable::sibling) shares it.
+    ///
+    /// # Errors
+    /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if
+    /// there is no `/dev/infiniband/rdma_cm` or it may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if library and
+    /// kernel do not fit.
+    pub fn open() -> Result<Self, Errno> {
+        Ok(Verbs { cm: Cm::Librdmacm(Rdmacm::open()?) })
+    }
+
+    /// A device without ids, over a backend.
+    ///
+    /// # Errors
+    /// For [`Backend::Librdmacm`] those of [`Verbs::open`] as [`OpenError::Failed`]. For [`Backend::Kernel`] the error
+    /// names the part of the kernel's interface that is missing.
+    pub fn open_with(backend: Backend) -> Result<Self, OpenError> {
+        let cm = match backend {
+            Backend::Librdmacm => Cm::Librdmacm(Rdmacm::open().map_err(OpenError::Failed)?),
+            Backend::Kernel => Cm::Kernel(KernelVerbs::open()?),
+        };
+        Ok(Verbs { cm })
+    }
+
+    /// What manages its connections.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        match self.cm {
+            Cm::Librdmacm(_) => Backend::Librdmacm,
+            Cm::Kernel(_) => Backend::Kernel,
+        }
+    }
+
+    /// The numbers of ids and channels, those that are [set aside](Verbs::set_aside) included.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        either!(&self.cm, cm => cm.counts())
+    }
+
+    /// The numbers of ids and channels that the core has forgotten and that could not be destroyed so far. They are
+    /// destroyed when that succeeds, at the latest when the device is dropped. Of each kind there are at most
+    /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX); once there are as many, calls that need another slot
+    /// of that kind fail with `EBUSY`.
+    #[must_use]
+    pub fn set_aside(&self) -> (usize, usize) {
+        either!(&self.cm, cm => cm.set_aside())
+    }
+
+    /// A protection domain on the id's device (ibv_alloc_pd(3)). No other device is opened. For datagrams the port of
+    /// the device matters that the id is on: see [`Pd::create_ah_from`].
+    ///
+    /// Over librdmacm no descriptor is needed: an id that is bound to the device keeps it open, at a free port of the
+    /// space `RDMA_PS_IB`, on the channel that [`Verbs::open`] has opened. (Only if no address can be bound to, on the
+    /// loopback address of InfiniBand for example, rdma_get_devices(3) is used, with the consequences that
+    /// [`devices`](crate::devices) describes.) On the kernel backend the first PD opens the device (ibv_open_device(3)).
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `ENODEV` while the id has no device: before a specific address is bound or
+    /// ADDR_RESOLVED is read; on the kernel backend what opening the device leaves, `ENOSYS` without a free descriptor;
+    /// else what ibv_alloc_pd leaves.
+    pub fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
+        let (context, port) = either!(&mut self.cm, cm => cm.context(id))?;
+        Pd::alloc(context, port)
+    }
+
+    /// A completion queue for at least `depth` completions on the id's device, with a non-blocking completion channel
+    /// of its own (ibv_create_comp_channel(3), ibv_create_cq(3)).
+    ///
+    /// # Errors
+    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` for a depth that is 0 or more than the device can;
+    /// `EMFILE`, `ENOMEM`.
+    pub fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
+        let (context, _) = either!(&mut self.cm, cm => cm.context(id))?;
+        Cq::create(context, depth)
+    }
+
+    /// A queue pair on the id (rdma_create_qp(3)): reliable connected, or for datagrams where the id's port space is
+    /// for them. The states of the first follow the connection; the second is ready to send at
+    /// once, and attached to the multicast groups whose MULTICAST_JOIN is read while the id has it.
+    ///
+    /// The device keeps it for as long as it is on the id; the handle that is returned posts to it, on any thread.
+    ///
+    /// # Errors
+    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` if the id has a QP already, if the PD or a CQ is of
+    /// another device, if the device cannot do `caps`, and for an id whose connection has ended; `EOVERFLOW` if a CQ
+    /// has no room for the completions of all work requests that `caps` allows, beside those of the QPs that report
+    /// to it already ([`Cq::room`] says how much it has); `ENOMEM`, also where one of
+    /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them. A QP that
+    /// is destroyed keeps its room and its places until every completion is polled that it may have left.
+    pub fn create_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let id = attaching.id();
+        either!(&mut self.cm, cm => cm.create_qp(id, pd, send_cq, recv_cq, caps)).map(Qp::new)
+    }
+
+    /// Takes the QP off the id. If its [`Qp`] handle is left, the QP goes to the error state (what is posted
+    /// completes with [`WcStatus::WR_FLUSH_ERR`](crate::WcStatus::WR_FLUSH_ERR)) and is destroyed with the handle; otherwise it is destroyed now.
+    /// Drain its CQs before it is destroyed: the completions that they hold of it are lost then, with some providers
+    /// at once (`__mlx5_cq_clean`), else when [`Cq::poll`] comes upon them. Until the CQs have been polled empty
+    /// after that, the memory that its work requests name stays pinned.
+    /// Either way it receives nothing from multicast groups any more; the id stays in them.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
+    pub fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+        either!(&mut self.cm, cm => cm.destroy_qp(id))
+    }
+}
+
+impl Device for Verbs {
+    type Handle = Handle;
+
+    #[inline]
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        either!(&mut self.cm, cm => cm.fetch(on, child))
+    }
+
+    #[inline]
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        either!(&mut self.cm, cm => cm.call(call, private_data))
+    }
+
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        either!(&self.cm, cm => cm.local_addr(id))
+    }
+
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        either!(&self.cm, cm => cm.peer_addr(id))
+    }
+
+    /// The peer's options for enhanced connection establishment, from its request or answer (`rdma_get_remote_ece`).
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EINVAL` once it has a QP.
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        either!(&self.cm, cm => cm.remote_ece(id))
+    }
+
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
+        match &mut self.cm {
+            Cm::Librdmacm(cm) => cm.release(id, channel).map(|held| Handle(Held::Librdmacm(held))),
+            Cm::Kernel(cm) => cm.release(id, channel).map(|held| Handle(Held::Kernel(held))),
+        }
+    }
+
+    /// # Errors
+    /// `EINVAL` for a handle of another backend, and for keys in use. The handle is dropped, and with it the id.
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Handle) -> Result<(), Errno> {
+        match (&mut self.cm, handle.0) {
+            (Cm::Librdmacm(cm), Held::Librdmacm(held)) => cm.adopt(id, channel, held),
+            (Cm::Kernel(cm), Held::Kernel(held)) => cm.adopt(id, channel, held),
+            (Cm::Librdmacm(_), Held::Kernel(_)) | (Cm::Kernel(_), Held::Librdmacm(_)) => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl Pollable for Verbs {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        either!(&self.cm, cm => cm.fd(on))
+    }
+
+    fn sibling(&self) -> Self {
+        let cm = match &self.cm {
+            Cm::Librdmacm(cm) => Cm::Librdmacm(cm.sibling()),
+            Cm::Kernel(cm) => Cm::Kernel(cm.sibling()),
+        };
+        Verbs { cm }
+    }
+}
+
+impl fmt::Debug for Verbs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ids, channels) = self.counts();
+        let mut debug = f.debug_struct("Verbs");
+        debug.field("backend", &self.backend()).field("ids", &ids).field("channels", &channels).finish()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Held::Librdmacm(held) => held.fmt(f),
+            Held::Kernel(held) => held.fmt(f),
+        }
+    }
+}
