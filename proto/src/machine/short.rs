@@ -9,7 +9,7 @@
 
 use super::Core;
 use super::event::{Admission, has_room};
-use super::single::{More, Single};
+use super::single::Single;
 use crate::arena::Arena;
 use crate::channel::Channel;
 use crate::errno::Errno;
@@ -55,7 +55,7 @@ fn admit_to(
     }
     let ends = next.ends && id.deadline != Time::NEVER;
     let (acks, kind, status, param) = (channel.acks, raw.kind, raw.status, raw.param);
-    Some((Single { on, acks, id: raw.id, kind, status, param, more: None }, ends))
+    Some((Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None }, ends))
 }
 
 impl Core {
@@ -90,9 +90,8 @@ impl Core {
     /// then nothing has changed.
     #[inline(never)]
     pub(super) fn admit_request_short(&mut self, on: ChannelKey, child: IdKey, raw: &RawEvent<&[u8]>) -> bool {
-        let Some(key) = raw.listener.filter(|_| raw.kind == CmEvent::ConnectRequest && raw.id == child) else {
-            return false;
-        };
+        let is_request = raw.kind == CmEvent::ConnectRequest && raw.id == child && !raw.private_data.is_empty();
+        let Some(key) = raw.listener.filter(|_| is_request) else { return false };
         if self.channels.get(on).is_none_or(|channel| channel.listener != raw.listener) {
             return false;
         }
@@ -114,9 +113,8 @@ impl Core {
         self.ids.insert(Id::child(port_space, to, on));
         self.activity += 1;
         let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
-        let more = Some(More { listener: Some(key), private_data_ref });
         let (kind, status, param) = (raw.kind, raw.status, raw.param);
-        self.single = Some(Single { on: to, acks, id: child, kind, status, param, more });
+        self.single = Some(Single { on: to, acks, id: child, kind, status, param, private_data_ref });
         true
     }
 
@@ -192,7 +190,7 @@ impl Core {
     fn enclose_single(&mut self, raw: &RawEvent<&[u8]>) {
         let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
         if let Some(single) = &mut self.single {
-            single.more = Some(More { listener: None, private_data_ref });
+            single.private_data_ref = private_data_ref;
         }
     }
 
@@ -200,8 +198,8 @@ impl Core {
     #[inline]
     pub(super) fn poll_short(&mut self, on: ChannelKey) -> Option<Event> {
         let single = self.single.as_ref().filter(|single| single.on == on)?;
-        if single.more.is_some() {
-            return self.open_single();
+        if single.private_data_ref.is_some() && single.kind == CmEvent::ConnectRequest {
+            return self.open_request();
         }
         let mut ack_token = None;
         if single.acks == Acks::Explicit
@@ -210,32 +208,54 @@ impl Core {
             owner.owed += 1;
             ack_token = Some(AckToken { owner: single.id, group: None });
         }
+        if single.private_data_ref.is_some() {
+            let single = *single;
+            return self.open_single(&single, ack_token);
+        }
         let event = single.bare(ack_token);
         self.single = None;
         Some(event)
     }
 
     #[inline(never)]
-    fn open_single(&mut self) -> Option<Event> {
-        let single = self.single.take()?;
-        let more = single.more?;
-        let (key, is_request) = (more.listener.unwrap_or(single.id), more.listener.is_some());
+    fn open_single(&mut self, single: &Single, ack_token: Option<AckToken>) -> Option<Event> {
+        self.single = None;
+        // Filled in where it is returned, to avoid a copy.
+        let mut opened = Some(single.bare(ack_token));
+        if let Some(event) = &mut opened {
+            self.pending.fill_private_data(single.private_data_ref, event);
+        }
+        self.pending.discard(single.private_data_ref);
+        opened
+    }
+
+    /// Delivers a connection request. Its listener owns it.
+    #[inline(never)]
+    fn open_request(&mut self) -> Option<Event> {
+        let single = self.single?;
+        let listener = self.listener_of(&single);
         let mut ack_token = None;
-        if let Some(owner) = self.ids.get_untouched(key) {
-            owner.requests -= u16::from(is_request);
+        if let Some((key, owner)) = listener.and_then(|key| Some((key, self.ids.get_untouched(key)?))) {
+            owner.requests -= 1;
             if single.acks == Acks::Explicit {
                 owner.owed += 1;
                 ack_token = Some(AckToken { owner: key, group: None });
             }
         }
-        // Filled in where it is returned, to avoid a copy.
-        let mut opened = Some(single.bare(ack_token));
+        let mut opened = self.open_single(&single, ack_token);
         if let Some(event) = &mut opened {
-            event.listener = more.listener;
-            self.pending.fill_private_data(more.private_data_ref, event);
+            event.listener = listener;
         }
-        self.pending.discard(more.private_data_ref);
         opened
+    }
+
+    /// The listener of a single event that is a connection request. The new id is still on the listener's channel.
+    pub(super) fn listener_of(&self, single: &Single) -> Option<IdKey> {
+        if single.kind != CmEvent::ConnectRequest {
+            return None;
+        }
+        let child = self.ids.get(single.id)?;
+        self.channels.get(child.device_channel)?.listener
     }
 
     /// Puts the single event on the lists, if there is one.
@@ -249,7 +269,7 @@ impl Core {
     #[inline(never)]
     fn link_now(&mut self) {
         if let Some(single) = self.single.take() {
-            self.link(single.stored(), single.on);
+            self.link(single.stored(self.listener_of(&single)), single.on);
         }
     }
 

@@ -18,24 +18,11 @@ pub(super) struct Single {
     pub(super) kind: CmEvent,
     pub(super) status: i32,
     pub(super) param: ReceivedParam,
-    /// What most events do not have.
-    pub(super) more: Option<More>,
-}
-
-/// The parts of an event that most events do not have. At least one is present.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct More {
-    /// For a connection request: its listener, which owns the event.
-    pub(super) listener: Option<IdKey>,
+    /// A connection request always has it.
     pub(super) private_data_ref: Option<PrivateDataRef>,
 }
 
 impl Single {
-    pub(super) fn listener(&self) -> Option<IdKey> {
-        self.more.and_then(|more| more.listener)
-    }
-
-    /// The event without its listener and its private data.
     #[inline(always)]
     pub(super) fn bare(&self, ack_token: Option<AckToken>) -> Event {
         Event {
@@ -51,11 +38,10 @@ impl Single {
         }
     }
 
-    /// Returns the event as it is stored on the lists.
-    pub(super) fn stored(&self) -> Stored {
-        let private_data_ref = self.more.and_then(|more| more.private_data_ref);
-        let stored = Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, private_data_ref);
-        match self.listener() {
+    /// Returns the event as it is stored on the lists. `listener` is that of a connection request.
+    pub(super) fn stored(&self, listener: Option<IdKey>) -> Stored {
+        let stored = Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.private_data_ref);
+        match listener {
             Some(listener) => stored.with_listener(listener),
             None => stored,
         }
