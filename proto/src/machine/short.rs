@@ -198,9 +198,6 @@ impl Core {
     #[inline]
     pub(super) fn poll_short(&mut self, on: ChannelKey) -> Option<Event> {
         let single = self.single.as_ref().filter(|single| single.on == on)?;
-        if single.private_data_ref.is_some() && single.kind == CmEvent::ConnectRequest {
-            return self.open_request();
-        }
         let mut ack_token = None;
         if single.acks == Acks::Explicit
             && let Some(owner) = self.ids.get_untouched(single.id)
@@ -220,33 +217,32 @@ impl Core {
     #[inline(never)]
     fn open_single(&mut self, single: &Single, ack_token: Option<AckToken>) -> Option<Event> {
         self.single = None;
+        let is_request = single.kind == CmEvent::ConnectRequest;
+        let (listener, ack_token) =
+            if is_request { self.give_to_listener(single, ack_token) } else { (None, ack_token) };
         // Filled in where it is returned, to avoid a copy.
         let mut opened = Some(single.bare(ack_token));
         if let Some(event) = &mut opened {
+            event.listener = listener;
             self.pending.fill_private_data(single.private_data_ref, event);
         }
         self.pending.discard(single.private_data_ref);
         opened
     }
 
-    /// Delivers a connection request. Its listener owns it.
+    /// The listener owns a connection request, and not the new id, to which the ack was counted.
     #[inline(never)]
-    fn open_request(&mut self) -> Option<Event> {
-        let single = self.single?;
-        let listener = self.listener_of(&single);
-        let mut ack_token = None;
-        if let Some((key, owner)) = listener.and_then(|key| Some((key, self.ids.get_untouched(key)?))) {
-            owner.requests -= 1;
-            if single.acks == Acks::Explicit {
-                owner.owed += 1;
-                ack_token = Some(AckToken { owner: key, group: None });
-            }
+    fn give_to_listener(&mut self, single: &Single, ack_token: Option<AckToken>) -> (Option<IdKey>, Option<AckToken>) {
+        let Some(key) = self.listener_of(single) else { return (None, ack_token) };
+        let owed = u32::from(ack_token.is_some());
+        if let Some(child) = self.ids.get_untouched(single.id) {
+            child.owed -= owed;
         }
-        let mut opened = self.open_single(&single, ack_token);
-        if let Some(event) = &mut opened {
-            event.listener = listener;
+        if let Some(listener) = self.ids.get_untouched(key) {
+            listener.owed += owed;
+            listener.requests -= 1;
         }
-        opened
+        (Some(key), ack_token.map(|_| AckToken { owner: key, group: None }))
     }
 
     /// The listener of a single event that is a connection request. The new id is still on the listener's channel.
