@@ -245,8 +245,7 @@ pub(super) fn has_room(
     linked: u32,
     limits: &Limits,
 ) -> bool {
-    let on_channel = channel.pending.counted()
-        + u32::from(single.is_some_and(|single| single.on == on && single.kind != CmEvent::ConnectRequest));
+    let on_channel = channel.pending.counted() + u32::from(single.is_some_and(|single| single.on == on));
     on_channel == 0 || (on_channel < limits.channel_events && linked + u32::from(single.is_some()) < limits.events)
 }
 

@@ -97,7 +97,9 @@ impl Core {
         }
         let Some(listener) = self.ids.get_untouched(key) else { return false };
         let (to, port_space) = (listener.channel, listener.port_space);
-        if self.single.is_some() || to == on || listener.device_channel != on || !listener.only_listens() {
+        // A linked request does not count for its channel. As the single event it counts, and that must not matter.
+        let has_room = self.limits.channel_events > 1 && self.pending.of_device() + 1 < self.limits.events;
+        if self.single.is_some() || !has_room || to == on || listener.device_channel != on || !listener.only_listens() {
             return false;
         }
         let Some(channel) = self.channels.get_mut(to).filter(|channel| channel.pending.head().is_none()) else {
@@ -216,10 +218,32 @@ impl Core {
 
     #[inline(never)]
     fn open_single(&mut self, single: &Single, ack_token: Option<AckToken>) -> Option<Event> {
+        if single.kind == CmEvent::ConnectRequest {
+            return self.open_request(single, ack_token);
+        }
+        self.fill_single(single, ack_token, None)
+    }
+
+    /// The listener owns a connection request, and not the new id, to which the ack was counted.
+    #[inline(never)]
+    fn open_request(&mut self, single: &Single, mut ack_token: Option<AckToken>) -> Option<Event> {
+        let listener = self.listener_of(single);
+        if let Some(token) = &mut ack_token
+            && let Some(child) = self.ids.get_untouched(single.id)
+        {
+            child.owed -= 1;
+            token.owner = listener.unwrap_or(single.id);
+        }
+        if let Some(listener) = listener.and_then(|key| self.ids.get_untouched(key)) {
+            listener.owed += u32::from(ack_token.is_some());
+            listener.requests -= 1;
+        }
+        self.fill_single(single, ack_token, listener)
+    }
+
+    #[inline(always)]
+    fn fill_single(&mut self, single: &Single, ack_token: Option<AckToken>, listener: Option<IdKey>) -> Option<Event> {
         self.single = None;
-        let is_request = single.kind == CmEvent::ConnectRequest;
-        let (listener, ack_token) =
-            if is_request { self.give_to_listener(single, ack_token) } else { (None, ack_token) };
         // Filled in where it is returned, to avoid a copy.
         let mut opened = Some(single.bare(ack_token));
         if let Some(event) = &mut opened {
@@ -228,21 +252,6 @@ impl Core {
         }
         self.pending.discard(single.private_data_ref);
         opened
-    }
-
-    /// The listener owns a connection request, and not the new id, to which the ack was counted.
-    #[inline(never)]
-    fn give_to_listener(&mut self, single: &Single, ack_token: Option<AckToken>) -> (Option<IdKey>, Option<AckToken>) {
-        let Some(key) = self.listener_of(single) else { return (None, ack_token) };
-        let owed = u32::from(ack_token.is_some());
-        if let Some(child) = self.ids.get_untouched(single.id) {
-            child.owed -= owed;
-        }
-        if let Some(listener) = self.ids.get_untouched(key) {
-            listener.owed += owed;
-            listener.requests -= 1;
-        }
-        (Some(key), ack_token.map(|_| AckToken { owner: key, group: None }))
     }
 
     /// The listener of a single event that is a connection request. The new id is still on the listener's channel.
