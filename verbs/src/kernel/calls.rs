@@ -8,7 +8,7 @@ use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, GroupKey, IdKey, O
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer::{in6, location, storage};
 use crate::kernel::channel::{Channel, Scratch};
-use crate::kernel::location::{Depths, Location, Place};
+use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::queue_pair::{Group, QueuePair};
 use crate::macros;
 
@@ -46,7 +46,7 @@ pub(crate) struct Id {
     pub(crate) doomed: bool,
     pub(crate) qp: Option<Arc<dyn QueuePair>>,
     pub(crate) groups: Vec<Membership>,
-    pub(crate) place: Place,
+    pub(crate) binding: DeviceBinding,
     /// Whether the kernel's address of it is used. librdmacm reads it after a bind and a listen, and with
     /// ADDR_RESOLVED and CONNECT_REQUEST.
     pub(crate) has_address: bool,
@@ -76,7 +76,7 @@ impl Id {
             doomed: false,
             qp: None,
             groups: Vec::new(),
-            place: Place::Nowhere,
+            binding: DeviceBinding::Unbound,
             has_address: false,
             has_peer: false,
             sought: None,
@@ -114,7 +114,8 @@ impl Id {
     }
 
     /// # Errors
-    /// `EADDRNOTAVAIL` if the id is not in this group by this address; `ENXIO` once the device is gone, and the id stays in the group.
+    /// `EADDRNOTAVAIL` if the id is not in this group by this address; `ENXIO` once the device is gone, and the id stays
+    /// in the group.
     pub(crate) fn leave(&mut self, channel: &Channel, key: GroupKey, addr: &SocketAddr) -> Outcome {
         let at = self
             .groups
@@ -148,23 +149,23 @@ impl Id {
         channel: &Channel,
         answer: &mut [u8; offset::EVENT_LEN],
     ) -> Result<Option<Location>, Errno> {
-        if matches!(self.place, Place::Unasked) {
+        if matches!(self.binding, DeviceBinding::Unqueried) {
             let answer = &mut answer[..offset::ADDR_LEN];
             // Some kernels do not write the last field.
             answer[offset::ADDR_INDEX..].fill(0xff);
             channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
-            self.place = location(answer).map_or(Place::Nowhere, Place::At);
+            self.binding = location(answer).map_or(DeviceBinding::Unbound, DeviceBinding::At);
         }
-        Ok(match self.place {
-            Place::At(location) => Some(location),
-            Place::Nowhere | Place::Unasked => None,
+        Ok(match self.binding {
+            DeviceBinding::At(location) => Some(location),
+            DeviceBinding::Unbound | DeviceBinding::Unqueried => None,
         })
     }
 
     /// # Errors
     /// `EINVAL` while the id has no device.
     fn needs_device(&self) -> Outcome {
-        if matches!(self.place, Place::Nowhere) { Err(Errno::EINVAL) } else { Ok(()) }
+        if matches!(self.binding, DeviceBinding::Unbound) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
     /// ADDR_RESOLVED was read, or the id is that of a request: it has a device and addresses.
@@ -176,8 +177,8 @@ impl Id {
 
     fn bound(&mut self) {
         self.has_address = true;
-        if matches!(self.place, Place::Nowhere) {
-            self.place = Place::Unasked;
+        if matches!(self.binding, DeviceBinding::Unbound) {
+            self.binding = DeviceBinding::Unqueried;
         }
     }
 

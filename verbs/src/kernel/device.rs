@@ -15,7 +15,7 @@ use crate::kernel::abi::{self, offset};
 use crate::kernel::answer;
 use crate::kernel::calls::{Id, set_option};
 use crate::kernel::channel::{Channel, Scratch};
-use crate::kernel::location::{Depths, Location, Place};
+use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::node::{Node, OpenError};
 use crate::kernel::queue_pair::QueuePair;
 
@@ -99,9 +99,9 @@ impl KernelCm {
 
     /// The device of an id, if the kernel has been queried.
     pub(super) fn location_of(&self, key: IdKey) -> Option<Location> {
-        match self.ids.get(key)?.place {
-            Place::At(location) => Some(location),
-            Place::Nowhere | Place::Unasked => None,
+        match self.ids.get(key)?.binding {
+            DeviceBinding::At(location) => Some(location),
+            DeviceBinding::Unbound | DeviceBinding::Unqueried => None,
         }
     }
 

@@ -20,11 +20,11 @@ pub(crate) struct Location {
 
 /// What is known of the device of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum DeviceBinding {
     /// It has no device, as far as the events that were read show.
-    Nowhere,
+    Unbound,
     /// It has one, and the kernel has not been queried which.
-    Unasked,
+    Unqueried,
     At(Location),
 }
 
