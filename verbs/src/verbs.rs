@@ -5,9 +5,10 @@ use core::net::SocketAddr;
 use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
+use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Caps, Cq, Pd, Qp};
+use crate::data::{Ah, Cq, Mr, Mw, Pd, Qp};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
@@ -64,7 +65,7 @@ impl std::error::Error for UnknownBackend {}
 /// The RDMA devices of this machine.
 ///
 /// It holds ids and event channels under the core's keys. Dropping it destroys all of them, ids first. What the data
-/// path made of it ([`Qp`], [`Cq`], [`Pd`], [`Mr`](crate::Mr)) lives as long as its handles. It can be moved to another
+/// path made of it ([`Qp`], [`Cq`], [`Pd`], [`Mr`]) lives as long as its handles. It can be moved to another
 /// thread, and is used by one thread at a time.
 pub struct Verbs {
     cm: Cm,
@@ -143,9 +144,18 @@ impl Verbs {
     pub fn set_aside(&self) -> (usize, usize) {
         either!(&self.cm, cm => cm.set_aside())
     }
+}
 
-    /// A protection domain on the id's device (ibv_alloc_pd(3)). No other device is opened. For datagrams the port of
-    /// the device matters that the id is on: see [`Pd::create_ah_from`].
+impl DataPath for Verbs {
+    type Pd = Pd;
+    type Mr = Mr;
+    type Mw = Mw;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Ah = Ah;
+
+    /// No other device is opened. For datagrams the port of the device matters that the id is on: see
+    /// [`ProtectionDomain::create_ah_from`](cmid_proto::datapath::ProtectionDomain::create_ah_from).
     ///
     /// Over librdmacm no descriptor is needed: an id that is bound to the device keeps it open, at a free port of the
     /// space `RDMA_PS_IB`, on the channel that [`Verbs::open`] has opened. (Only if no address can be bound to, on the
@@ -153,39 +163,21 @@ impl Verbs {
     /// [`devices`](crate::devices) describes.) On the kernel backend the first PD opens the device (ibv_open_device(3)).
     ///
     /// # Errors
-    /// `ENOENT` for an unknown id, `ENODEV` while the id has no device: before a specific address is bound or
-    /// ADDR_RESOLVED is read; on the kernel backend what opening the device leaves, `ENOSYS` without a free descriptor;
-    /// else what ibv_alloc_pd leaves.
-    pub fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
+    /// On the kernel backend also the errno of opening the device; `ENOSYS` without a free descriptor.
+    fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
         let (context, port) = either!(&mut self.cm, cm => cm.context(id))?;
         Pd::alloc(context, port)
     }
 
-    /// A completion queue for at least `depth` completions on the id's device, with a non-blocking completion channel
-    /// of its own (ibv_create_comp_channel(3), ibv_create_cq(3)).
-    ///
-    /// # Errors
-    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` for a depth that is 0 or more than the device can;
-    /// `EMFILE`, `ENOMEM`.
-    pub fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
+    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
         let (context, _) = either!(&mut self.cm, cm => cm.context(id))?;
         Cq::create(context, depth)
     }
 
-    /// A queue pair on the id (rdma_create_qp(3)): reliable connected, or for datagrams where the id's port space is
-    /// for them. The states of the first follow the connection; the second is ready to send at
-    /// once, and attached to the multicast groups whose MULTICAST_JOIN is read while the id has it.
-    ///
-    /// The device keeps it for as long as it is on the id; the handle that is returned posts to it, on any thread.
-    ///
     /// # Errors
-    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` if the id has a QP already, if the PD or a CQ is of
-    /// another device, if the device cannot do `caps`, and for an id whose connection has ended; `EOVERFLOW` if a CQ
-    /// has no room for the completions of all work requests that `caps` allows, beside those of the QPs that report
-    /// to it already ([`Cq::room`] says how much it has); `ENOMEM`, also where one of
-    /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them. A QP that
-    /// is destroyed keeps its room and its places until every completion is polled that it may have left.
-    pub fn create_qp(
+    /// `ENOMEM` also if one of the CQs has 65,536 work queues: a QP with one CQ for sends and receives is two of them.
+    /// A QP that is destroyed keeps its room and its places until every completion is polled that it may have left.
+    fn create_qp(
         &mut self,
         attaching: Attaching<'_>,
         pd: &Pd,
@@ -197,16 +189,10 @@ impl Verbs {
         either!(&mut self.cm, cm => cm.create_qp(id, pd, send_cq, recv_cq, caps)).map(Qp::new)
     }
 
-    /// Takes the QP off the id. If its [`Qp`] handle is left, the QP goes to the error state (what is posted
-    /// completes with [`WcStatus::WR_FLUSH_ERR`](crate::WcStatus::WR_FLUSH_ERR)) and is destroyed with the handle; otherwise it is destroyed now.
-    /// Drain its CQs before it is destroyed: the completions that they hold of it are lost then, with some providers
-    /// at once (`__mlx5_cq_clean`), else when [`Cq::poll`] comes upon them. Until the CQs have been polled empty
-    /// after that, the memory that its work requests name stays pinned.
-    /// Either way it receives nothing from multicast groups any more; the id stays in them.
-    ///
-    /// # Errors
-    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
-    pub fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+    /// With some providers the completions of the QP are lost at once (`__mlx5_cq_clean`), else when
+    /// [`CompletionQueue::poll`](cmid_proto::datapath::CompletionQueue::poll) comes upon them. The QP receives nothing
+    /// from multicast groups any more; the id stays in them.
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         either!(&mut self.cm, cm => cm.destroy_qp(id))
     }
 }
