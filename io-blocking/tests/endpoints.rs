@@ -6,6 +6,7 @@ mod common;
 use std::time::Duration;
 
 use cmid_blocking::{Blocking, Canceller, Endpoint, Error};
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{CmEvent, CmOption, ConnParam, Errno, Limits, PortSpace, RequestKind, State, Time};
 use cmid_sim::SimDevice;
 

@@ -30,7 +30,7 @@
 //!     let cq = device.create_cq(id, 32)?;
 //!     let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
 //!     let mut qp = device.create_qp(attaching, &pd, &cq, &cq, caps)?;
-//!     qp.post_recv(1, &memory, 0..1024)?;
+//!     qp.post_recv(1, memory.sge(0..1024))?;
 //!     Ok(qp)
 //! }
 //! # let _ = serve;

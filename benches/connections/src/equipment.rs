@@ -1,6 +1,6 @@
 //! A connection's objects of the data path: a QP. All QPs of a side use one CQ, as in cmtime.
 
-use cmid_datapath::{Caps, DataPath};
+use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, ConnParam, Drive, Errno, Error, IdKey};
 
 use crate::args::Plan;

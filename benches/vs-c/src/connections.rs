@@ -88,7 +88,7 @@ impl<W: Make<Verbs>> Active<W> {
     }
 
     fn connect(&mut self, id: IdKey) -> Result<()> {
-        let hello = wire::hello(self.wants, cmid_datapath::Remote { addr: 0, rkey: 0 });
+        let hello = wire::hello(self.wants, cmid_proto::datapath::Remote { addr: 0, rkey: 0 });
         let mut param = PARAM;
         let drive = self.driver.drive();
         if self.wants == Wants::Bare {

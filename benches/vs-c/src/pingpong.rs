@@ -120,14 +120,14 @@ impl Pinger {
 
     fn receive(&mut self) -> Result<()> {
         while self.posted < self.arguments.rx_depth {
-            self.qp.post_recv(RECV, &self.mr, 0..self.arguments.size)?;
+            self.qp.post_recv(RECV, self.mr.sge(0..self.arguments.size))?;
             self.posted += 1;
         }
         Ok(())
     }
 
     fn send(&mut self) -> Result<()> {
-        self.qp.post_send(SEND, &self.mr, 0..self.arguments.size)?;
+        self.qp.post_send(SendWr::send(SEND, self.mr.sge(0..self.arguments.size)))?;
         self.pending = SEND | RECV;
         Ok(())
     }

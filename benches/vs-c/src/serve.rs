@@ -80,7 +80,7 @@ impl<W: Make<Verbs>> Passive<W> {
                 self.qps.put(id, qp);
             }
         }
-        let hello = wire::hello(Wants::Bare, cmid_datapath::Remote { addr: 0, rkey: 0 });
+        let hello = wire::hello(Wants::Bare, cmid_proto::datapath::Remote { addr: 0, rkey: 0 });
         Ok(drive.accept(id, param, &hello, Time::NEVER)?)
     }
 }

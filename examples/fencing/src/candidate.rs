@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use cmid_blocking::{Connection, Options};
-use cmid_datapath::{DataPath, WcStatus};
+use cmid_proto::datapath::{DataPath, WcStatus};
 
 use crate::lane_addr::LaneAddr;
 use crate::port::Port;

@@ -1,6 +1,6 @@
 //! The address of a lane, and its message.
 
-use cmid_datapath::{Mr, Remote};
+use cmid_proto::datapath::{MemoryRegion, Remote};
 
 /// A lane as a candidate names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

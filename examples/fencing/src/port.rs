@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cmid_blocking::{Connection, Ready};
-use cmid_datapath::{Access, Caps, Completion as _, Cq as _, DataPath, Mr as _, Pd as _, Qp as _, Remote, WcStatus};
+use cmid_proto::datapath::{
+    Access, Caps, Completion, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, Remote, SendWr,
+    WcStatus,
+};
 use cmid_proto::{Attaching, Errno};
 
 /// How a work request ended.
@@ -49,15 +52,15 @@ impl<D: DataPath> Port<D> {
     }
 
     pub(crate) fn post_recv(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), Errno> {
-        self.qp.post_recv(wr_id, &self.messages, range)
+        self.qp.post_recv(wr_id, self.messages.sge(range))
     }
 
     pub(crate) fn post_send(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), Errno> {
-        self.qp.post_send(wr_id, &self.messages, range)
+        self.qp.post_send(SendWr::send(wr_id, self.messages.sge(range)))
     }
 
     pub(crate) fn post_write(&mut self, wr_id: u64, range: Range<usize>, to: Remote) -> Result<(), Errno> {
-        self.qp.post_write(wr_id, &self.messages, range, to)
+        self.qp.post_send(SendWr::write(wr_id, self.messages.sge(range), to))
     }
 
     /// Waits for the next completion.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
 use cmid_blocking::{Connection, Listener, Options};
-use cmid_datapath::{Access, DataPath, Mr, WcStatus};
+use cmid_proto::datapath::{Access, DataPath, MemoryRegion, WcStatus};
 use cmid_proto::memory::{Change, Fallback, Policy, Way};
 
 use crate::candidate::{ENTRY, PATIENCE};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
-use cmid_datapath::{DataPath, WcStatus};
+use cmid_proto::datapath::{DataPath, WcStatus};
 use cmid_proto::memory::Way;
 
 use crate::candidate::{Candidate, joined};

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, PolledDevice, Poller, PortSpace,
 };

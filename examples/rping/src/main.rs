@@ -23,7 +23,7 @@ use std::sync::mpsc::Sender;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_trace::{Files, Trace};
 
 use crate::args::{Args, DeviceName, DriverName, Scene};

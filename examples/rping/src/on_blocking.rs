@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use cmid_blocking::{Connection, Error, Listener, Options, Ready};
-use cmid_datapath::DataPath;
 use cmid_proto::CmEvent;
+use cmid_proto::datapath::DataPath;
 
 use crate::agent::{PARAM, PATIENCE};
 use crate::log::Log;

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::Sender;
 
 use anyhow::Result;
-use cmid_datapath::DataPath;
 use cmid_epoll::{Config, Epoll};
+use cmid_proto::datapath::DataPath;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 

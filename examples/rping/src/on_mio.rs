@@ -5,9 +5,9 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::Sender;
 
 use anyhow::Result;
-use cmid_datapath::DataPath;
 use cmid_mio::{Config, Mio};
 use cmid_proto::Limits;
+use cmid_proto::datapath::DataPath;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 

@@ -3,7 +3,9 @@
 use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result, bail, ensure};
-use cmid_datapath::{Access, Caps, Completion as _, Cq as _, DataPath, Mr as _, Pd as _, Qp as _, WcStatus};
+use cmid_proto::datapath::{
+    Access, Caps, Completion, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus,
+};
 use cmid_proto::{Attaching, Errno};
 
 use crate::message::{Message, ping_data, text};
@@ -160,8 +162,8 @@ impl<D: DataPath> Session<D> {
             self.plan.size
         );
         match self.half {
-            Half::Read => self.qp.post_read(RDMA, &self.sink, 0..len, message.at)?,
-            Half::Write => self.qp.post_write(RDMA, &self.sink, 0..len, message.at)?,
+            Half::Read => self.qp.post_send(SendWr::read(RDMA, self.sink.sge(0..len), message.at))?,
+            Half::Write => self.qp.post_send(SendWr::write(RDMA, self.sink.sge(0..len), message.at))?,
         }
         Ok(Progress::Going)
     }
@@ -223,13 +225,13 @@ impl<D: DataPath> Session<D> {
             return Ok(());
         }
         self.send.write(0, &message.encode())?;
-        self.qp.post_send(SEND, &self.send, 0..Message::LEN).context("posting a send")?;
+        self.qp.post_send(SendWr::send(SEND, self.send.sge(0..Message::LEN))).context("posting a send")?;
         self.sending = true;
         Ok(())
     }
 
     fn receive(&mut self) -> Result<(), Errno> {
-        self.qp.post_recv(RECV, &self.recv, 0..Message::LEN)
+        self.qp.post_recv(RECV, self.recv.sge(0..Message::LEN))
     }
 
     fn data(&self, mr: &D::Mr) -> Result<Vec<u8>> {

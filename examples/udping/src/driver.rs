@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cmid_blocking::{Blocking, Canceller, Channels};
-use cmid_datapath::DataPath;
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Drive, Limits, PolledDevice, Poller};
 use mio::{Events, Poll};
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{CmEvent, Datagram, GroupKey, IdKey, Progress};
 
 use crate::driver::Driver;

@@ -21,8 +21,8 @@ use std::sync::mpsc::{Sender, channel};
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cmid_blocking::Blocking;
-use cmid_datapath::DataPath;
 use cmid_epoll::Epoll;
+use cmid_proto::datapath::DataPath;
 use cmid_sim::{Clock, Config, Fabric, SimDevice};
 use cmid_trace::{Files, Trace};
 

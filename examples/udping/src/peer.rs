@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_datapath::DataPath as _;
+use cmid_proto::datapath::DataPath as _;
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, EventKind, IdKey, PolledDevice, PortSpace};
 
 use crate::driver::Driver;

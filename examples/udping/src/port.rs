@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use cmid_datapath::{
-    Access, Caps, Completion as _, Cq as _, DataPath, GRH_LEN, Mr as _, Pd as _, Qp as _, RECV, To, WcStatus,
+use cmid_proto::datapath::{
+    Access, Caps, Completion as _, CompletionQueue, Cq as _, DataPath, GRH_LEN, MemoryRegion, Mr as _, Pd as _,
+    ProtectionDomain, Qp as _, QueuePair, RECV, SendWr, To, WcStatus,
 };
 use cmid_proto::{AhAttr, Attaching, Errno};
 
@@ -71,7 +72,7 @@ impl<D: DataPath> Port<D> {
     }
 
     pub(crate) fn post_recv(&mut self, number: usize) -> Result<(), Errno> {
-        self.qp.post_recv(number as u64, &self.mr, slot(number, self.size))
+        self.qp.post_recv(number as u64, self.mr.sge(slot(number, self.size)))
     }
 
     /// Sends bytes; one send at a time.
@@ -79,7 +80,7 @@ impl<D: DataPath> Port<D> {
         let start = slot(SLOTS, self.size).start;
         self.mr.write(start, bytes)?;
         let to = To { ah: way, qp_num, qkey };
-        self.qp.post_send_to(SLOTS as u64, &self.mr, start..start + bytes.len(), to)
+        self.qp.post_send(SendWr::send_to(SLOTS as u64, self.mr.sge(start..start + bytes.len()), to))
     }
 
     pub(crate) fn read(&self, arrived: Arrived) -> Result<Vec<u8>, Errno> {

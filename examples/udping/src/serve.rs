@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Time};
 
 use crate::driver::Driver;

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Blocking, Canceller, Connection, Incoming, Listener, Options};
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, Attaching, ChannelKey, CmEvent, ConnParam, Errno, Event, Limits, PortSpace, Time};
 use cmid_sim::{Caps, Host, Qp, SimDevice};
 

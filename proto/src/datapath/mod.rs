@@ -34,6 +34,7 @@
 //! ```
 
 mod completion;
+mod layer;
 mod traits;
 mod values;
 mod work_request;

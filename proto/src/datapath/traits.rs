@@ -15,7 +15,7 @@ use crate::key::IdKey;
 use crate::memory::{self, Change, MrState, PdState, Policy, Returned, Way};
 
 /// A device with a data path. Dropping one of its objects destroys it, after the objects that depend on it.
-pub trait DataPath: Pollable + Send + Sized + 'static {
+pub trait DataPath: Pollable + Send {
     /// Protection domains.
     type Pd: ProtectionDomain<Mr = Self::Mr, Ah = Self::Ah, Mw = Self::Mw>;
     /// Memory regions.
@@ -349,6 +349,18 @@ pub trait CompletionQueue: Send {
     /// # Errors
     /// The errno of the device. Completions that came before are not lost.
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno>;
+
+    /// Takes the oldest completion. For much traffic [`CompletionQueue::poll`] with a larger slice costs less.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`].
+    #[inline]
+    fn poll_one(&mut self) -> Result<Option<Completion>, Errno> {
+        let mut one = [Completion::default()];
+        let polled = self.poll(&mut one)?;
+        let [completion] = one;
+        Ok((polled == 1).then_some(completion))
+    }
 
     /// Returns its depth, and the number of work requests of the QPs that use it.
     fn room(&self) -> CqRoom;

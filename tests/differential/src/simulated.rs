@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cmid_datapath::DataPath;
 use cmid_proto::Time;
+use cmid_proto::datapath::DataPath;
 use cmid_sim::{Config, Fabric, Flavour, SimDevice};
 
 use crate::program::{Action, Endpoint, Ip, LINK_LOCAL, Numbers, Program};
@@ -138,7 +138,7 @@ pub fn simulate(program: &Program, numbers: Numbers, flavour: Flavour, schedule:
 
 /// Runs a program on devices that wrap the simulator's.
 #[must_use]
-pub fn simulate_on<D: DataPath>(
+pub fn simulate_on<D: DataPath + 'static>(
     program: &Program,
     numbers: Numbers,
     flavour: Flavour,

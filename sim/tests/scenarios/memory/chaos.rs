@@ -1,6 +1,7 @@
 //! Random calls, faults and traffic: the counts of the device and of the machines agree at every step, and no memory
 //! is freed while the device uses it.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_sim::{Change, Completion, Left, Mw, Remote, ReregFault};
 
 use super::*;
@@ -186,10 +187,10 @@ impl Chaos {
         let (mr, qp) = (&self.mrs[at], &mut side.qp);
         let end = mr.len();
         let posted = match self.dice.roll(4) {
-            0 => qp.post_send(1, mr, 0..end),
-            1 => qp.post_recv(2, mr, 0..end),
-            2 => qp.post_write(3, mr, 0..end.min(10), remote),
-            _ => qp.post_read(4, mr, 0..end.min(10), remote),
+            0 => qp.post_send(SendWr::send(1, mr.sge(0..end))),
+            1 => qp.post_recv(2, mr.sge(0..end)),
+            2 => qp.post_send(SendWr::write(3, mr.sge(0..end.min(10)), remote)),
+            _ => qp.post_send(SendWr::read(4, mr.sge(0..end.min(10)), remote)),
         };
         format!("{posted:?}")
     }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use cmid_harness::failure::{ensure, fails};
 use cmid_harness::fixture::{SOON, Side, pdl};
-use cmid_harness::{Check, Disturbance, Env, Fixture, QpState};
+use cmid_harness::{Check, Disturbance, Env, Fixture};
+use cmid_proto::datapath::QpState;
 use cmid_proto::{CmEvent, Errno, PortSpace, Time};
 
 const TIMED_OUT: i32 = -Errno::ETIMEDOUT.0;
@@ -40,7 +41,7 @@ pub(super) fn behaviour_29_nobody_there<L: Env>(b: &mut Fixture<'_, L>) -> Check
     b.attach_qp(Side::Client, client)?;
     b.connect(client, &[])?;
     takes(b, SENT_IN_VAIN, |b| b.expect(Side::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
-    b.qp_is(Side::Client, client, QpState::Init)?;
+    b.qp_is(Side::Client, client, QpState::INIT)?;
     let param = b.param();
     fails("connect again", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)
 }
