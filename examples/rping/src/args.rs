@@ -1,4 +1,4 @@
-//! The command line: rdma-core's own flags where they apply.
+//! The command line: the flags of rdma-core's rping where they apply.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -47,9 +47,9 @@ pub(crate) struct Args {
     pub(crate) device: DeviceName,
 }
 
-/// The least that holds the text of a ping.
+/// The size of the text of a ping.
 pub(crate) const MIN_SIZE: u32 = 27;
-/// rdma-core's own limit.
+/// The limit of rdma-core's rping.
 pub(crate) const MAX_SIZE: u32 = 64 * 1024;
 
 /// Something else than a ping.
@@ -59,7 +59,7 @@ pub(crate) enum Scene {
     Demo,
 }
 
-/// One of cmid's drivers.
+/// The drivers of cmid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DriverName {
     /// In a mio `Poll`.
@@ -82,7 +82,7 @@ impl DriverName {
     }
 }
 
-/// Which device.
+/// The devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeviceName {
     /// The simulated fabric.

@@ -1,7 +1,8 @@
 //! Datagrams and multicast messages between two processes, on each driver of cmid.
 //!
 //! `udping serve` echoes datagrams and `udping ping` sends them; `udping receive` and `udping send` join a multicast
-//! group. The group's messages are those of rdma-core's `mckey`, in both directions: any bytes, counted.
+//! group. The group messages interoperate with rdma-core's `mckey` in both directions: they have any contents and are
+//! counted.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -97,7 +98,7 @@ fn main() -> ExitCode {
         Role::Demo => demo(driver, trace.as_ref()),
         Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(driver, trace.as_ref(), role),
     };
-    // The datagrams succeed without a trace, but the user requested one.
+    // A lost trace is an error even if the datagrams succeed, because the user requested it.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
     let mut code = ExitCode::SUCCESS;
     for error in [result, traced].into_iter().filter_map(Result::err) {
@@ -117,7 +118,7 @@ fn on_hardware(_: DriverName, _: Option<&Arc<Files>>, _: Role) -> Result<()> {
     anyhow::bail!("this udping was built without the feature `verbs`; `udping demo` runs on the simulator")
 }
 
-/// Runs a role, recorded if requested. The waiting role reports when it is `ready`.
+/// Runs a role, with a trace if requested. The waiting role sends to `ready` once it is ready.
 fn on<D: DataPath>(
     driver: DriverName,
     trace: Option<&Arc<Files>>,
@@ -149,7 +150,7 @@ fn play<S: Driver>(driver: S, role: Role, ready: &Sender<()>) -> Result<()> {
     }
 }
 
-/// Both pairs, each side on a thread of its own, on one simulated host.
+/// Runs both pairs on one simulated host, each side on a thread of its own.
 fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
     let [client, server]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
@@ -164,7 +165,7 @@ fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
         let device: SimDevice = host.device();
         let files = trace.cloned();
         let waiting = std::thread::spawn(move || on(driver, files.as_ref(), waits, device, &ready));
-        // If it never is, it returns the error.
+        // If the waiting side fails before it is ready, its thread returns the error.
         let looked_up =
             if is_ready.recv().is_ok() { on(driver, trace, looks_up, host.device(), &channel().0) } else { Ok(()) };
         let waited = waiting.join().map_err(|_| anyhow::anyhow!("a side panicked")).context("the demo")?;
