@@ -354,7 +354,7 @@ pub struct Run {
 /// A simulated host, as in [`SimEnv`], for one run of one scenario.
 #[derive(Debug)]
 pub struct FailingEnv<S> {
-    /// The hosts. Whose driver it would make does not matter.
+    /// The hosts. They ignore the driver type.
     hosts: SimEnv<OnEpoll<SimDevice>>,
     plan: Shared<Plan>,
     driver: PhantomData<fn() -> S>,
@@ -369,7 +369,7 @@ impl<S: Make<Failing<SimDevice>>> FailingEnv<S> {
         FailingEnv { hosts: SimEnv::new(), plan: Arc::new(Mutex::new(plan)), driver: PhantomData }
     }
 
-    /// What has come of it.
+    /// The result of the run.
     #[must_use]
     pub fn result(&self) -> Run {
         let plan = lock(&self.plan);

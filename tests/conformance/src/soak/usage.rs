@@ -1,4 +1,4 @@
-//! What the process and the kernel hold at a given time.
+//! Resources of the process and of the kernel that are in use.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(crate) struct Usage {
     objects: String,
 }
 
-/// What this program itself keeps between two measurements: their texts.
+/// Bytes that this program itself keeps between two measurements: their texts.
 const RUST_SLACK: u64 = 512;
 /// What malloc keeps for itself. Each way to migrate occurs 166 times in the 10,000 cycles: losing a block of
 /// malloc's smallest size in one of them would exceed this.
