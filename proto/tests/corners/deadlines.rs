@@ -138,7 +138,7 @@ fn an_id_is_armed_in_the_core_that_adopts_it_whatever_it_leaves_behind_in_the_ot
 }
 
 #[test]
-fn a_destruction_that_gives_up_tells_a_negative_errno() {
+fn a_destruction_that_gives_up_has_a_negative_errno_as_status() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id(Some(here));
     fixture.says(id, CmEvent::AddrChange);

@@ -27,7 +27,7 @@ fn of(group: GroupKey, id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&'stat
 }
 
 #[test]
-fn a_leave_that_fails_after_the_acks_tells_a_negative_errno() {
+fn a_leave_that_fails_after_the_acks_has_a_negative_errno_as_status() {
     let (mut fixture, here, id, group) = joining();
     fixture.says_on(here, of(group, id, JOINED, 0));
     let event = fixture.expect_event(here, id, cm(JOINED));

@@ -46,7 +46,7 @@ fn events_that_move_are_news() {
 }
 
 #[test]
-fn a_migration_that_fails_after_the_acks_tells_a_negative_errno() {
+fn a_migration_that_fails_after_the_acks_has_a_negative_errno_as_status() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.id(Some(here));
@@ -60,7 +60,7 @@ fn a_migration_that_fails_after_the_acks_tells_a_negative_errno() {
 }
 
 #[test]
-fn a_destruction_that_fails_after_the_acks_tells_a_negative_errno() {
+fn a_destruction_that_fails_after_the_acks_has_a_negative_errno_as_status() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id(Some(here));
     fixture.says(id, CmEvent::AddrChange);

@@ -86,7 +86,7 @@ fn only_what_opens_a_channel_needs_room_for_one_and_no_owed_acks() {
 }
 
 #[test]
-fn nobody_is_told_that_a_private_channel_is_closed() {
+fn the_close_of_a_private_channel_is_not_reported() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
     fixture.asks(id, Request::Destroy).unwrap();

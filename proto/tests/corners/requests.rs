@@ -168,7 +168,7 @@ fn the_request_that_waits_for_its_event_in_synchronous_mode_is_named() {
 }
 
 #[test]
-fn the_end_of_an_id_is_not_told_on_a_channel_that_is_still_being_opened() {
+fn the_end_of_an_id_is_not_reported_on_a_channel_that_is_still_being_opened() {
     let mut fixture = CoreFixture::new();
     let channel = fixture.core.open_channel(Acks::OnDelivery).unwrap();
     let (opening, _) = fixture.takes_call("create_event_channel");
@@ -183,7 +183,7 @@ fn the_end_of_an_id_is_not_told_on_a_channel_that_is_still_being_opened() {
 }
 
 #[test]
-fn an_ack_that_nobody_owes_is_refused_although_there_is_such_an_id() {
+fn an_ack_that_is_not_owed_is_refused_although_the_id_exists() {
     let (mut one, here) = CoreFixture::on(Acks::Explicit);
     let id = one.id(Some(here));
     one.says(id, CmEvent::AddrChange);

@@ -108,7 +108,7 @@ fn a_connection_that_ends_otherwise_is_disconnected_no_second_time() {
 }
 
 #[test]
-fn every_key_is_told_once_by_the_lists_of_a_core() {
+fn the_lists_of_a_core_contain_every_key_once() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let ids: HashSet<_> = (0..3).map(|_| fixture.id(Some(here))).collect();
     assert_eq!(fixture.core.id_keys().collect::<HashSet<_>>(), ids);
@@ -132,7 +132,7 @@ fn a_call_names_its_id_and_one_on_a_channel_names_none() {
 }
 
 #[test]
-fn each_request_that_waits_for_acks_says_so_for_itself_alone() {
+fn waits_for_acks_is_true_only_of_the_request_that_waits() {
     let waits = [RequestKind::Migrate, RequestKind::Leave, RequestKind::Destroy];
     for at in 0..waits.len() {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);

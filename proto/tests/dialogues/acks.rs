@@ -57,7 +57,7 @@ fn a_destroy_that_waited_and_failed_leaves_the_id_to_be_destroyed_again() {
 }
 
 #[test]
-fn a_migration_waits_for_every_receipt_and_is_told_ahead_of_what_moves() {
+fn a_migration_waits_for_every_ack_and_is_reported_ahead_of_the_events_that_move() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
@@ -77,7 +77,7 @@ fn a_migration_waits_for_every_receipt_and_is_told_ahead_of_what_moves() {
 }
 
 #[test]
-fn a_migration_that_waited_and_failed_says_so_where_the_id_still_is() {
+fn a_migration_that_waited_and_failed_is_reported_on_the_old_channel() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);

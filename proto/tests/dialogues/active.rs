@@ -72,7 +72,7 @@ fn what_went_wrong_on_the_way_can_be_tried_again() {
 }
 
 #[test]
-fn a_rejected_id_says_the_reason_and_can_only_be_destroyed() {
+fn a_rejected_id_reports_the_reason_and_can_only_be_destroyed() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connecting);
     fixture.says_status(id, CmEvent::Rejected, 28);

@@ -51,7 +51,7 @@ fn an_id_may_be_created_before_its_channel_is_open_and_goes_with_it_if_that_fail
 }
 
 #[test]
-fn a_channel_that_cannot_be_closed_is_told_and_forgotten() {
+fn a_channel_that_cannot_be_closed_is_reported_and_forgotten() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     fixture.core.close_channel(channel).unwrap();
     let failure = fixture.expect_call("destroy_event_channel", Err(Errno::EIO)).unwrap().result.unwrap_err();
@@ -60,7 +60,7 @@ fn a_channel_that_cannot_be_closed_is_told_and_forgotten() {
 }
 
 #[test]
-fn a_private_channel_is_nobody_elses() {
+fn a_private_channel_accepts_no_other_id() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, State::Bound);
     let alone = fixture.id(None);
@@ -87,7 +87,7 @@ fn a_channel_is_read_once_each_time_it_is_readable_and_not_after_it_is_gone() {
 }
 
 #[test]
-fn an_id_that_is_destroyed_before_it_is_created_ends_once_whatever_the_device_says() {
+fn an_id_that_is_destroyed_before_it_is_created_ends_once_whatever_the_outcomes() {
     for outcome in [OK, Err(Errno::ENOMEM)] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = fixture.core.create_id(Some(channel), PortSpace::Tcp).unwrap();

@@ -99,7 +99,7 @@ fn a_lookup_is_served_without_any_event_to_follow() {
 }
 
 #[test]
-fn a_lookup_that_nobody_answers_or_that_is_turned_down_fails() {
+fn a_lookup_that_is_not_answered_or_is_rejected_fails() {
     for (kind, status, errno) in [
         (CmEvent::Unreachable, -110, Errno::ETIMEDOUT),
         (CmEvent::Unreachable, 2, Errno::ENOENT),

@@ -55,7 +55,7 @@ fn a_deadline_goes_with_its_operation_however_that_ends() {
 }
 
 #[test]
-fn the_kernel_is_told_the_same_deadline_in_milliseconds_rounded_up() {
+fn the_kernel_gets_the_same_deadline_in_milliseconds_rounded_up() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
     let deadline = fixture.now.after(Duration::from_nanos(1));
@@ -124,7 +124,7 @@ fn both_deadlines_of_an_id_may_pass_at_once() {
 }
 
 #[test]
-fn a_destroy_that_waits_for_acks_gives_up_at_its_deadline_and_can_be_asked_for_again() {
+fn a_destroy_that_waits_for_acks_gives_up_at_its_deadline_and_can_be_requested_again() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, State::Connected);
     fixture.says(id, CmEvent::AddrChange);

@@ -128,7 +128,7 @@ fn a_teardown_answers_by_itself_and_a_deadline_is_acted_on_by_the_next_turn() {
 }
 
 #[test]
-fn a_listener_is_asked_for_its_requests() {
+fn get_request_returns_the_requests_of_a_listener() {
     let mut drive = Drive::new(Diary::default(), Limits::SINGLE);
     let listener = drive.create_id(None, PortSpace::Tcp).unwrap();
     drive.listen(listener, 1).unwrap();
@@ -153,7 +153,7 @@ fn a_listener_is_asked_for_its_requests() {
 }
 
 #[test]
-fn what_the_device_says_at_once_is_the_methods_own_error() {
+fn an_error_of_the_device_is_that_of_the_method() {
     let mut drive = Drive::new(Diary::default(), Limits::SINGLE);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();

@@ -61,7 +61,7 @@ fn ends_unreported(fixture: &mut CoreFixture, id: IdKey, token: cmid_proto::Toke
 }
 
 #[test]
-fn no_request_of_an_id_whose_destroy_gave_up_is_said_to_end_when_its_call_returns() {
+fn after_a_destroy_gave_up_no_other_request_of_the_id_ends_when_its_call_returns() {
     for at in 0..calls(CoreFixture::on(Acks::Explicit).1).len() {
         for outcome in [OK, Err(Errno::EINVAL)] {
             let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
@@ -104,7 +104,7 @@ fn the_second_call_of_a_request_reports_no_end_either() {
 }
 
 #[test]
-fn a_listen_that_a_destroy_has_ended_listens_all_the_same_if_the_device_says_so() {
+fn a_listen_that_a_destroy_has_ended_listens_all_the_same_if_its_call_succeeds() {
     for outcome in [OK, Err(Errno::EADDRINUSE)] {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
         let there = fixture.channel(Acks::Explicit);
@@ -216,7 +216,7 @@ fn an_id_that_could_not_be_created_is_gone_after_a_destroy_that_gave_up() {
 }
 
 #[test]
-fn a_destroy_that_is_asked_for_again_while_the_call_is_under_way_ends_once() {
+fn a_destroy_that_is_requested_again_while_the_call_is_under_way_ends_once() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);

@@ -180,7 +180,7 @@ fn a_listener_that_lost_its_device_can_only_go() {
 }
 
 #[test]
-fn an_event_of_an_id_that_nobody_has_heard_of_moves_along_too() {
+fn an_event_of_an_untaken_request_moves_along_too() {
     // The kernel reports no event of an id before its accept; a device may.
     for kind in [CmEvent::AddrChange, CmEvent::DeviceRemoval] {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);

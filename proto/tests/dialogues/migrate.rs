@@ -159,7 +159,7 @@ fn a_channel_is_in_use_while_an_id_is_on_its_way_to_it() {
 }
 
 #[test]
-fn an_event_on_the_new_channel_tells_before_the_outcome_does() {
+fn an_event_on_the_new_channel_shows_the_migration_before_its_outcome() {
     for (outcome, acked) in [(OK, true), (Err(Errno::EFAULT), true), (OK, false)] {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
         let there = fixture.channel(Acks::OnDelivery);
@@ -189,7 +189,7 @@ fn an_event_on_the_new_channel_tells_before_the_outcome_does() {
 }
 
 #[test]
-fn an_event_on_the_new_channel_tells_so_even_if_it_is_late() {
+fn an_event_on_the_new_channel_shows_the_migration_even_if_it_is_late() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Failed);
@@ -273,7 +273,7 @@ fn an_operation_goes_on_where_its_id_has_moved_to() {
 }
 
 #[test]
-fn two_migrations_in_a_row_keep_the_order_and_tell_of_each() {
+fn two_migrations_in_a_row_keep_the_order_and_each_is_reported() {
     let (mut fixture, one) = CoreFixture::on(Acks::Explicit);
     let (two, three) = (fixture.channel(Acks::Explicit), fixture.channel(Acks::OnDelivery));
     let id = fixture.in_state(one, State::Connected);
@@ -340,7 +340,7 @@ fn an_address_that_was_not_read_before_synchronous_mode_has_given_the_id_its_dev
 }
 
 #[test]
-fn a_deadline_that_passes_on_the_way_out_of_synchronous_mode_is_told_where_the_id_ends_up() {
+fn a_deadline_that_passes_on_the_way_out_of_synchronous_mode_is_reported_on_the_ids_final_channel() {
     for outcome in [OK, Err(Errno::ENOMEM)] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = fixture.in_state(channel, State::RouteResolved);

@@ -125,7 +125,7 @@ fn an_id_that_changes_cores_changes_the_number_of_its_keys() {
 }
 
 #[test]
-fn a_refusal_says_of_which_core_the_key_is() {
+fn a_refusal_names_the_core_of_the_key() {
     let mut b = numbered(3);
     let foreign = IdKey::from_parts(12, 0, 2).unwrap();
     assert_eq!(b.asks(foreign, BIND).unwrap_err().to_string(), "bind_addr on s12/id0.2: there is no such id");
@@ -135,7 +135,7 @@ fn a_refusal_says_of_which_core_the_key_is() {
 }
 
 #[test]
-fn what_limits_hold_beyond_the_keys_counts_as_what_the_keys_can_tell_apart() {
+fn limits_above_the_number_of_keys_are_reduced_to_it() {
     let all = Limits {
         ids: u32::MAX,
         channels: u32::MAX,

@@ -187,7 +187,7 @@ fn a_rejection_gives_its_reason() {
 }
 
 #[test]
-fn the_peer_is_told_of_options_that_were_set_before_the_message() {
+fn options_that_were_set_before_the_message_reach_the_peer() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     for from in [State::RouteResolved, State::Requested] {
         let id = fixture.in_state(channel, from);

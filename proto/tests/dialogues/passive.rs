@@ -90,7 +90,7 @@ fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
 }
 
 #[test]
-fn a_request_that_nobody_saw_and_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
+fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let listener = fixture.in_state(channel, State::Listening);
     let child = fixture.says_request(listener);

@@ -52,7 +52,7 @@ fn a_time_wait_may_end_before_the_peer_is_answered() {
 }
 
 #[test]
-fn a_disconnect_that_the_peer_never_answers_says_so() {
+fn a_disconnect_that_the_peer_never_answers_ends_with_its_status() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Disconnecting);
     fixture.says_status(id, CmEvent::Disconnected, -110);
@@ -193,7 +193,7 @@ fn a_confirmation_that_the_device_refuses_may_be_tried_again() {
 }
 
 #[test]
-fn a_changed_link_address_is_told_each_time_and_ends_no_connection() {
+fn a_changed_link_address_is_reported_each_time_and_ends_no_connection() {
     for state in [
         State::AddrResolved,
         State::RouteResolving,

@@ -96,7 +96,7 @@ fn every_synchronous_wait_ends_with_enodev() {
 }
 
 #[test]
-fn a_migration_in_the_middle_is_told_what_the_device_says() {
+fn a_migration_during_a_removal_ends_with_the_outcome_of_its_call() {
     for state in living().filter(|&state| state != State::Listening) {
         for outcome in [OK, Err(Errno::ENXIO)] {
             let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);

@@ -180,7 +180,7 @@ fn an_open_request_that_leaves_synchronous_mode_ends_by_event() {
 }
 
 #[test]
-fn an_event_that_ends_a_request_while_its_id_moves_is_neither_lost_nor_told_twice() {
+fn an_event_that_ends_a_request_while_its_id_moves_is_delivered_once() {
     for outcome in [OK, Err(Errno::ENOMEM)] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = routed(&mut fixture);
@@ -228,7 +228,7 @@ fn a_destroy_ends_a_wait() {
 }
 
 #[test]
-fn a_destroy_that_outlives_its_deadline_is_told_on_the_private_channel() {
+fn a_destroy_that_outlives_its_deadline_is_reported_on_the_private_channel() {
     let mut fixture = CoreFixture::new();
     let id = routed(&mut fixture);
     let private = fixture.core.channel(id).unwrap();

@@ -148,7 +148,7 @@ const CLOSES: [Step; 7] = [WAY[0], WAY[1], WAY[2], WAY[3], WAY[4], WAY[5], Step:
 const ANSWERED: [Step; 6] = [WAY[0], WAY[1], WAY[2], WAY[3], WAY[4], Step::EventRule(CmEvent::ConnectResponse)];
 
 #[test]
-fn every_cell_that_refuses_says_why_and_changes_nothing() {
+fn every_cell_that_refuses_returns_its_reason_and_changes_nothing() {
     for state in State::ALL {
         for request_kind in RequestKind::ALL {
             let Err(reason) = table::request_rule(state, request_kind, service_of(state)) else { continue };
@@ -163,7 +163,7 @@ fn every_cell_that_refuses_says_why_and_changes_nothing() {
 }
 
 #[test]
-fn every_cell_that_goes_leads_where_the_table_says() {
+fn every_legal_cell_leads_to_the_state_of_the_table() {
     for state in State::ALL {
         for request_kind in RequestKind::ALL {
             let Ok(next) = table::request_rule(state, request_kind, service_of(state)) else { continue };
@@ -190,7 +190,7 @@ fn every_cell_that_goes_leads_where_the_table_says() {
 }
 
 #[test]
-fn every_call_that_fails_leaves_the_state_that_the_table_says() {
+fn every_call_that_fails_leaves_the_state_of_the_table() {
     for state in State::ALL {
         for request_kind in RequestKind::ALL {
             let Ok(_) = table::request_rule(state, request_kind, service_of(state)) else { continue };
@@ -249,7 +249,7 @@ fn event_of(column: EventColumn) -> Option<CmEvent> {
 }
 
 #[test]
-fn every_event_is_delivered_counted_or_a_fault_as_the_table_says() {
+fn every_event_is_delivered_counted_or_a_fault_as_in_the_table() {
     for state in State::ALL {
         for column in EventColumn::ALL {
             let Some(kind) = event_of(column) else { continue };

@@ -23,7 +23,7 @@ fn with(limits: Limits) -> Driven {
 const ROOMY: Limits = Limits { ids: 4096, reserved_ids: 16, channels: 8, ..Limits::LARGE };
 
 #[test]
-fn requests_beyond_the_backlog_stay_at_the_device_and_nobody_is_kept_awake() {
+fn requests_beyond_the_backlog_stay_at_the_device_and_wake_no_wait() {
     let mut drive = with(ROOMY);
     let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 4).unwrap();
@@ -107,7 +107,7 @@ fn ids_that_go_with_their_listener_do_not_keep_events_waiting() {
 }
 
 #[test]
-fn a_paused_channel_stays_unread_and_keeps_nobody_awake() {
+fn a_paused_channel_stays_unread_and_wakes_no_wait() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.pause_channel(channel).unwrap();

@@ -216,7 +216,7 @@ fn takes(drive: &mut Followed, on: ChannelKey) -> usize {
 }
 
 #[test]
-fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
+fn a_core_with_the_observed_inputs_has_the_same_outputs() {
     let mut drive = followed();
     let channel = drive.open_channel(Acks::Explicit).unwrap();
     let other = drive.open_channel(Acks::OnDelivery).unwrap();
@@ -291,7 +291,7 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
 }
 
 #[test]
-fn it_hears_of_ids_that_are_destroyed_after_their_listener() {
+fn it_observes_ids_that_are_destroyed_after_their_listener() {
     let mut drive = Drive::new(
         PolledDevice::new(Twin::new(), RecordingPoller::default()),
         Limits { ids: 32, events: 32, ..LIMITS },
@@ -316,7 +316,7 @@ fn it_hears_of_ids_that_are_destroyed_after_their_listener() {
 }
 
 #[test]
-fn a_listening_device_hears_of_deadlines_that_pass_and_of_the_end_and_of_no_others() {
+fn an_observing_device_observes_deadlines_that_pass_and_the_end_and_no_others() {
     let mut drive = followed();
     let told = Rc::clone(&drive.device().told);
     let hears = |step| told.borrow().contains(step);

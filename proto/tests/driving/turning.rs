@@ -9,7 +9,7 @@ use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_
 const CHANGE: CmEvent = CmEvent::AddrChange;
 
 #[test]
-fn a_turn_reads_no_more_than_its_budget_and_says_that_there_is_more() {
+fn a_turn_reads_no_more_than_its_budget_and_reports_that_there_is_more() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     for _ in 0..3 {
@@ -93,7 +93,7 @@ fn at_the_limit_on_events_a_driver_sleeps_until_the_application_takes_some() {
 }
 
 #[test]
-fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_nobody_spins() {
+fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_the_driver_sleeps() {
     let mut drive = driven();
     let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 1).unwrap();
@@ -138,7 +138,7 @@ fn a_driver_sleeps_until_the_next_deadline_and_acts_on_it_once() {
 }
 
 #[test]
-fn what_goes_wrong_with_a_channel_is_told_and_the_loop_goes_on() {
+fn faults_of_a_channel_are_reported_and_the_loop_goes_on() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.device_mut().unreadable = Some(Errno::EFAULT);
@@ -161,7 +161,7 @@ fn what_goes_wrong_with_a_channel_is_told_and_the_loop_goes_on() {
 }
 
 #[test]
-fn a_channel_that_is_being_closed_is_not_read_and_keeps_nobody_awake() {
+fn a_channel_that_is_being_closed_is_not_read_and_wakes_no_wait() {
     let mut drive = driven();
     let id = drive.create_id(None, PortSpace::Tcp).unwrap();
     let home = drive.core().channel(id).unwrap();

@@ -113,7 +113,7 @@ fn a_change_that_cannot_be_is_refused_and_comes_back() {
 }
 
 #[test]
-fn a_pd_that_it_has_already_can_be_asked_for() {
+fn a_change_to_the_present_pd_is_legal() {
     let mut region = registered();
     region.reregister(Change::default().to_pd(Use(0)), Policy::default(), Traffic::Quiet).unwrap();
     assert_eq!(region.state(), MrState::Changing);

@@ -248,7 +248,7 @@ fn every_region_that_can_be_obeys_the_table_and_can_be_ended() {
 }
 
 #[test]
-fn what_ended_says_so_and_nothing_else_does() {
+fn a_run_returns_the_end_of_a_request_and_nothing_otherwise() {
     let mut region = registering();
     assert_eq!(region.handle_outcome(Outcome::Registered(Ok((0, KEYS)))), Ok(Some(Ended::Registered(KEYS))));
     assert_eq!(region.run(|call| panic!("{call:?}")), Ok(None), "there was nothing to do");
@@ -259,7 +259,7 @@ fn what_ended_says_so_and_nothing_else_does() {
 }
 
 #[test]
-fn a_driver_that_answers_another_call_is_told_and_the_call_is_still_to_be_made() {
+fn the_outcome_of_another_call_is_a_fault_and_the_call_is_still_to_be_made() {
     let mut region = registering();
     let before = region.clone();
     let fault = region.run(|_| Outcome::Deregistered(Ok(()))).unwrap_err();

@@ -348,7 +348,7 @@ fn the_way_is_that_of_the_last_success() {
 }
 
 #[test]
-fn a_deregistration_that_fails_says_what_is_left_whether_the_device_is_there_or_not() {
+fn a_failed_deregistration_reports_what_is_left_with_and_without_the_device() {
     for removed in [false, true] {
         for (errno, valid) in [(Errno::EBUSY, Valid::Old), (Errno::EINVAL, Valid::Old), (Errno::EIO, Valid::Neither)] {
             let mut fixture = RegionFixture::new();

@@ -34,7 +34,7 @@ fn a_group_is_joined_used_and_left() {
 }
 
 #[test]
-fn what_cannot_be_joined_or_left_is_refused_and_says_why() {
+fn what_cannot_be_joined_or_left_is_refused_with_a_reason() {
     let mut fixture = CoreFixture::with(Limits { ids: 32, channels: 9, events: 9, groups: 2, ..Limits::SINGLE });
     let channel = fixture.channel(Acks::OnDelivery);
     let connected = fixture.in_state(channel, State::Bound);

@@ -178,7 +178,7 @@ fn a_leave_that_waits_for_acks_does_not_wait_for_those_of_a_migration() {
 }
 
 #[test]
-fn a_leave_that_waited_ends_with_a_destroy_and_can_be_asked_for_again_when_that_gives_up() {
+fn a_leave_that_waited_ends_with_a_destroy_and_can_be_requested_again_when_that_gives_up() {
     for fails in [false, true] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = bound(&mut fixture, Some(channel));
