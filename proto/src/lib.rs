@@ -115,6 +115,8 @@ mod call;
 mod channel;
 mod columns;
 mod cq_room;
+#[cfg(feature = "std")]
+pub mod datapath;
 mod deadlines;
 mod device;
 mod device_layer;

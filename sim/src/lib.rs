@@ -127,20 +127,21 @@ mod fabric;
 mod index;
 mod kernel;
 
+pub use cmid_proto::datapath::{
+    self, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, MemoryRegion, MemoryWindow, PostError,
+    ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, To, View, WcFlags, WcOpcode,
+    WcStatus,
+};
 pub use cmid_proto::memory::{
     self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Returned, Valid, Way,
 };
-pub use data::ah::{Ah, To};
-pub use data::bytes::{Slice, SliceMut, View};
-pub use data::completion::{Completion, WcStatus};
+pub use data::ah::Ah;
 pub use data::cq::Cq;
-pub use data::datagram::GRH_LEN;
 pub use data::fault::{Left, ReregFault};
 pub use data::mr::{Buffer, Change, Mr, Reregistered};
 pub use data::mw::Mw;
 pub use data::pd::Pd;
-pub use data::qp::{Qp, Remote};
-pub use data::queues::{Caps, QpState};
+pub use data::qp::Qp;
 pub use fabric::Fabric;
 pub use fabric::config::{Clock, Config, Flavour, Rereg};
 pub use fabric::counters::Counters;

@@ -12,11 +12,9 @@
 pub(crate) use libc::{
     AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
 };
-pub(crate) use libc::{
-    EAGAIN, EINTR, EINVAL, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror, malloc,
-};
+pub(crate) use libc::{EAGAIN, EINTR, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror, malloc};
 pub(crate) use rdma_sys::{
-    bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_cq_events, ibv_ah, ibv_ah_attr, ibv_alloc_pd,
+    atomic_t, bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_cq_events, ibv_ah, ibv_ah_attr, ibv_alloc_pd,
     ibv_attach_mcast, ibv_close_device, ibv_comp_channel, ibv_context, ibv_cq, ibv_create_ah, ibv_create_ah_from_wc,
     ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah,
     ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp, ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_ece,

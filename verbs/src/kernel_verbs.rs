@@ -4,9 +4,10 @@ use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use cmid_proto::datapath::Caps;
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Caps, Context, Cq, Devices, Parts, Pd, QpInner};
+use crate::data::{Context, Cq, Devices, Parts, Pd, QpInner};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
 
 /// An id outside of any device.

@@ -131,15 +131,18 @@ mod verbs;
 
 #[cfg(feature = "rdma-core")]
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
+#[cfg(feature = "rdma-core")]
+pub use cmid_proto::datapath::{
+    self, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, MemoryRegion, MemoryWindow, PostError,
+    ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, To, View, WcFlags, WcOpcode,
+    WcStatus,
+};
 pub use cmid_proto::memory::{
     Access, Changes, Code, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Refused, Returned,
     Step, Valid, Way,
 };
 #[cfg(feature = "rdma-core")]
-pub use data::{
-    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, View,
-    WcStatus,
-};
+pub use data::{Ah, Buffer, Change, Cq, Mr, Mw, Pd, Qp, Reregistered};
 #[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
 #[cfg(feature = "scripted-kernel")]

@@ -5,9 +5,10 @@ use core::net::SocketAddr;
 use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
+use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Caps, Cq, Pd, Qp};
+use crate::data::{Ah, Cq, Mr, Mw, Pd, Qp};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
@@ -64,7 +65,7 @@ impl std::error::Error for UnknownBackend {}
 /// The RDMA devices of this machine.
 ///
 /// It holds ids and event channels under the core's keys. Dropping it destroys all of them, ids first. Objects of the
-/// data path ([`Qp`], [`Cq`], [`Pd`], [`Mr`](crate::Mr)) live as long as their handles. It can be moved to another
+/// data path ([`Qp`], [`Cq`], [`Pd`], [`Mr`]) live as long as their handles. It can be moved to another
 /// thread; one thread at a time uses it.
 pub struct Verbs {
     cm: Cm,
@@ -143,9 +144,18 @@ impl Verbs {
     pub fn set_aside(&self) -> (usize, usize) {
         either!(&self.cm, cm => cm.set_aside())
     }
+}
 
-    /// Allocates a protection domain on the id's device (ibv_alloc_pd(3)). No other device is opened. For datagrams
-    /// the port of the id on that device matters: see [`Pd::create_ah_from`].
+impl DataPath for Verbs {
+    type Pd = Pd;
+    type Mr = Mr;
+    type Mw = Mw;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Ah = Ah;
+
+    /// No other device is opened. For datagrams the port of the id on that device matters: see
+    /// [`ProtectionDomain::create_ah_from`](cmid_proto::datapath::ProtectionDomain::create_ah_from).
     ///
     /// Over librdmacm this needs no descriptor. An id that is bound to the device keeps it open: at a free port of
     /// the space `RDMA_PS_IB`, on the channel of [`Verbs::open`]. If no address can be bound, as on the loopback
@@ -153,39 +163,21 @@ impl Verbs {
     /// describes. On the kernel backend the first PD opens the device (ibv_open_device(3)).
     ///
     /// # Errors
-    /// `ENOENT` for an unknown id; `ENODEV` while the id has no device, which is before a specific address is bound
-    /// or ADDR_RESOLVED is read; on the kernel backend the errno of opening the device, `ENOSYS` without a free
-    /// descriptor; otherwise the errno of ibv_alloc_pd.
-    pub fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
+    /// On the kernel backend also the errno of opening the device; `ENOSYS` without a free descriptor.
+    fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
         let (context, port) = either!(&mut self.cm, cm => cm.context(id))?;
         Pd::alloc(context, port)
     }
 
-    /// Creates a completion queue for at least `depth` completions on the id's device, with a non-blocking completion
-    /// channel of its own (ibv_create_comp_channel(3), ibv_create_cq(3)).
-    ///
-    /// # Errors
-    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` for a depth that is 0 or above the device's limit;
-    /// `EMFILE`, `ENOMEM`.
-    pub fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
+    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
         let (context, _) = either!(&mut self.cm, cm => cm.context(id))?;
         Cq::create(context, depth)
     }
 
-    /// Creates a queue pair on the id (rdma_create_qp(3)): reliable connected, or for datagrams if the id's port
-    /// space is for them. The state of a connected QP follows the connection. A datagram QP is ready to send at once;
-    /// it is attached to the multicast groups whose MULTICAST_JOIN is read while the id has the QP.
-    ///
-    /// The device owns the QP for as long as it is on the id. The returned handle posts to it, on any thread.
-    ///
     /// # Errors
-    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]. `EINVAL` if the id has a QP already, if the PD or a CQ is of
-    /// another device, if the device does not support `caps`, and for an id whose connection has ended. `EOVERFLOW`
-    /// if a CQ has no room for the completions of all work requests that `caps` allows, in addition to those of its
-    /// other QPs ([`Cq::room`] returns the room). `ENOMEM`, also if a CQ has 65,536 work queues already: a QP with
-    /// one CQ for sends and receives counts as two. A destroyed QP occupies its room and its places until every
-    /// completion is polled that it may have left.
-    pub fn create_qp(
+    /// `ENOMEM` also if one of the CQs has 65,536 work queues: a QP with one CQ for sends and receives counts as two. A
+    /// destroyed QP occupies its room and its places until every completion is polled that it may have left.
+    fn create_qp(
         &mut self,
         attaching: Attaching<'_>,
         pd: &Pd,
@@ -197,16 +189,10 @@ impl Verbs {
         either!(&mut self.cm, cm => cm.create_qp(id, pd, send_cq, recv_cq, caps)).map(Qp::new)
     }
 
-    /// Detaches the QP from the id. If its [`Qp`] handle is left, the QP goes to the error state and is destroyed
-    /// with the handle; posted work completes with [`WcStatus::WR_FLUSH_ERR`](crate::WcStatus::WR_FLUSH_ERR).
-    /// Otherwise the QP is destroyed now. Drain its CQs before it is destroyed: its completions in them are lost
-    /// then, with some providers at once (`__mlx5_cq_clean`), with others when [`Cq::poll`] reaches them. The memory
-    /// of its work requests stays pinned until the CQs have been polled empty after that. In both cases it receives
-    /// nothing from multicast groups any more; the id stays in them.
-    ///
-    /// # Errors
-    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
-    pub fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+    /// With some providers the completions of the QP are lost at once (`__mlx5_cq_clean`), with others when
+    /// [`CompletionQueue::poll`](cmid_proto::datapath::CompletionQueue::poll) reaches them. The QP receives nothing
+    /// from multicast groups any more; the id stays in them.
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         either!(&mut self.cm, cm => cm.destroy_qp(id))
     }
 }

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace};
 
+use crate::data::ah::Ah;
 use crate::data::cq::Cq;
+use crate::data::mr::Mr;
+use crate::data::mw::Mw;
 use crate::data::pd::Pd;
 use crate::data::qp::Qp;
-use crate::data::queues::{Caps, Pair};
+use crate::data::queues::Pair;
 use crate::fabric::device::SimDevice;
 use crate::fabric::world::World;
 use crate::index::{HostNo, IdNo, PdNo, QpNo};
@@ -17,13 +21,18 @@ use crate::kernel::id::CmState;
 /// Maximum number of work requests of a queue (`RXE_MAX_QP_WR`).
 const MAX_QP_WR: u32 = 1 << 20;
 
-impl SimDevice {
-    /// Allocates a protection domain on the device of an id.
-    ///
+impl DataPath for SimDevice {
+    type Pd = Pd;
+    type Mr = Mr;
+    type Mw = Mw;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Ah = Ah;
+
     /// # Errors
-    /// `ENOENT` for an unknown id; `ENODEV` while librdmacm does not know the id's device: before a bind to a
-    /// specific address, before ADDR_RESOLVED is fetched, and once the device is removed.
-    pub fn alloc_pd(&self, id: IdKey) -> Result<Pd, Errno> {
+    /// `ENODEV` while librdmacm does not know the id's device: before a bind to a specific address, before ADDR_RESOLVED
+    /// is fetched, and once the device is removed.
+    fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
         let (_, (device, no)) = self.on_device(id, |world, no| {
             let host = world.id(no)?.host;
             let device = world.device_of(host);
@@ -32,11 +41,7 @@ impl SimDevice {
         Ok(Pd { fabric: self.fabric().clone(), device, no })
     }
 
-    /// Creates a completion queue for `depth` completions, with its own descriptor.
-    ///
-    /// # Errors
-    /// As [`SimDevice::alloc_pd`]; `EINVAL` for depth 0; the errno of the system if it cannot create a descriptor.
-    pub fn create_cq(&self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
+    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
         if depth == 0 {
             return Err(Errno::EINVAL);
         }
@@ -46,16 +51,13 @@ impl SimDevice {
         Ok(Cq { fabric: self.fabric().clone(), host, no, fd })
     }
 
-    /// Creates a QP on an id (rdma_create_qp(3)). The QP of a connection starts in INIT, and librdmacm changes its
-    /// state. The QP of a datagram id is ready at once, with the RDMA CM's queue key 0x01234567.
+    /// A datagram QP has the Q_Key 0x01234567 of the RDMA CM.
     ///
     /// # Errors
-    /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is deallocated, if the domain or a
-    /// queue belongs to another device, for more than 1,048,576 work requests, if the connection has ended or was
-    /// refused, and for a listener for connections; `EOVERFLOW` if a CQ has no room for the completions of all work
-    /// requests of `caps`, in addition to those of the QPs that already use it (see [`Cq::room`](crate::Cq::room)).
-    pub fn create_qp(
-        &self,
+    /// `EINVAL` for more than 1,048,576 work requests, if the connection was refused, and for a listener for
+    /// connections.
+    fn create_qp(
+        &mut self,
         attaching: Attaching<'_>,
         pd: &Pd,
         send_cq: &Cq,
@@ -90,15 +92,10 @@ impl SimDevice {
         Ok(Qp { fabric: self.fabric().clone(), no })
     }
 
-    /// Detaches the QP from an id and destroys it (rdma_destroy_qp(3)). Posted work requests never complete. Drain
-    /// its CQs first: the remaining completions are lost, as with libmlx5, or stay and pin memory until they are
-    /// polled, as with soft-RoCE ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a
-    /// window is bound through the QP ([`Mw`](crate::Mw)), the QP enters its error state instead, and is destroyed
-    /// with the window.
-    ///
-    /// # Errors
-    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
-    pub fn destroy_qp(&self, id: IdKey) -> Result<(), Errno> {
+    /// The remaining completions are lost, as with libmlx5, or stay and pin memory until they are polled, as with
+    /// soft-RoCE ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window is bound
+    /// through the QP ([`Mw`]), the QP enters its error state instead, and is destroyed with the window.
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         let no = self.id_no(id)?;
         self.fabric().with(|world| {
             let qp = world.id(no)?.qp.take().ok_or(Errno::EINVAL)?;
@@ -106,7 +103,9 @@ impl SimDevice {
             Ok(())
         })
     }
+}
 
+impl SimDevice {
     fn on_device<T>(
         &self,
         id: IdKey,

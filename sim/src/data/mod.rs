@@ -25,3 +25,4 @@ pub(crate) mod rereg;
 pub(crate) mod space;
 pub(crate) mod transfer;
 pub(crate) mod window;
+pub(crate) mod work;

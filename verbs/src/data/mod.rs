@@ -27,6 +27,7 @@ mod qp;
 mod queue_pair;
 mod registration;
 mod rereg;
+mod staging;
 mod sync;
 #[cfg(test)]
 mod track_tests;
@@ -36,11 +37,9 @@ mod wr_ring;
 
 use cmid_proto::memory::Access;
 
+pub use ah::Ah;
 pub(crate) use ah::path_from_c;
-pub use ah::{Ah, GRH_LEN, To};
 pub use buffer::Buffer;
-pub use bytes::View;
-pub use completion::{Completion, WcStatus};
 pub(crate) use context::{Context, Contexts};
 pub use cq::Cq;
 pub(crate) use create_qp::Parts;
@@ -48,7 +47,6 @@ pub(crate) use devices::Devices;
 pub use mr::Mr;
 pub use mw::Mw;
 pub use pd::Pd;
-pub use post::Remote;
+pub use qp::Qp;
 pub(crate) use qp::QpInner;
-pub use qp::{Caps, Qp, QpState};
 pub use rereg::{Change, Reregistered};

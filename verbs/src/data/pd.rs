@@ -4,12 +4,13 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use cmid_proto::Errno;
+use cmid_proto::datapath::{Completion, ProtectionDomain};
 use cmid_proto::memory::{self, Domain, PdState, Refused};
+use cmid_proto::{AhAttr, Errno};
 
-use crate::data::Context;
 use crate::data::in_flight::InFlightSet;
 use crate::data::parked::{Parked, TryDeregister};
+use crate::data::{Access, Ah, Buffer, Context, Mr, Mw};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::lock::lock;
@@ -20,7 +21,7 @@ use crate::lock::lock;
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
 
-/// Deallocated by [`Pd::dealloc`], or when there is neither a handle of it nor a user.
+/// Deallocated by [`ProtectionDomain::dealloc`], or when there is neither a handle of it nor a user.
 pub(crate) struct PdInner {
     /// Points at an `ibv_pd` while `domain` is not gone.
     raw: NonNull<ibv_pd>,
@@ -54,30 +55,6 @@ impl Pd {
         Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, context })))
     }
 
-    /// How many MRs, QPs, address handles and memory windows belong to it. An [`Mr`](crate::Mr) that was dropped
-    /// while work requests were in flight, or a window was bound to it, counts until it is deregistered; see there.
-    #[must_use]
-    pub fn users(&self) -> u32 {
-        self.0.domain().users()
-    }
-
-    /// Where it is in its life.
-    #[must_use]
-    pub fn state(&self) -> PdState {
-        self.0.domain().state()
-    }
-
-    /// Deallocates it now (ibv_dealloc_pd(3)), whatever handles there are. Without this it goes with its last handle or
-    /// user.
-    ///
-    /// # Errors
-    /// [`memory::RefuseReason::InUse`] as long as something belongs to it, [`memory::RefuseReason::Gone`] the second
-    /// time; [`memory::Error::Dealloc`] with what ibv_dealloc_pd answers, after which the PD is as before.
-    pub fn dealloc(&self) -> Result<(), memory::Error> {
-        self.0.parked.retry();
-        self.0.dealloc()
-    }
-
     pub(crate) fn context(&self) -> &Context {
         &self.0.context
     }
@@ -89,6 +66,50 @@ impl Pd {
     pub(crate) fn enter(&self) -> Result<PdUse, Refused> {
         self.0.domain().acquire()?;
         Ok(PdUse(Arc::clone(&self.0)))
+    }
+}
+
+impl ProtectionDomain for Pd {
+    type Mr = Mr;
+    type Mw = Mw;
+    type Ah = Ah;
+
+    /// # Errors
+    /// `EACCES`, without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
+    /// `EFAULT` also for memory that is mapped read-only, if [`Access::LOCAL_WRITE`] is requested.
+    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
+        self.0.parked().retry();
+        Mr::register(self, buffer.into(), access)
+    }
+
+    fn alloc_mw(&self) -> Result<Mw, Errno> {
+        Mw::alloc(self)
+    }
+
+    fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
+        Ah::create(self, path)
+    }
+
+    /// It searches the GIDs of a port for the address that the datagram was sent to. The port is that of the id on which
+    /// the PD was made.
+    ///
+    /// For a datagram that was sent to a multicast group, the path of MULTICAST_JOIN leads back, with the sender's GID
+    /// for the group's. Over IPv4 the sender's address is at byte 32 of the GRH.
+    fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
+        Ah::create_from(self, completion, mr, offset)
+    }
+
+    fn users(&self) -> u32 {
+        self.0.domain().users()
+    }
+
+    fn state(&self) -> PdState {
+        self.0.domain().state()
+    }
+
+    fn dealloc(&self) -> Result<(), memory::Error> {
+        self.0.parked.retry();
+        self.0.dealloc()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use cmid_proto::datapath::Caps;
 use cmid_proto::{Device as _, Errno, IdKey, Outcome};
 
-use crate::data::{Caps, Context, Cq, Parts, Pd, QpInner};
+use crate::data::{Context, Cq, Parts, Pd, QpInner};
 use crate::librdmacm::Rdmacm;
 
 impl Rdmacm {
