@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::{Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Time, Turn};
 
-use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, requested, routed, says};
+use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
 
 const CHANGE: CmEvent = CmEvent::AddrChange;
 
@@ -46,7 +46,7 @@ fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     routed(&mut drive, id);
     drive.connect(id, crate::device::PARAM, b"", Time::NEVER).unwrap();
-    says(&mut drive, id, CmEvent::ConnectResponse);
+    report(&mut drive, id, CmEvent::ConnectResponse);
     drive.establish(id).unwrap();
     drive.teardown(id, Time::NEVER).unwrap();
     while drive.next_event(channel).is_some() {}
@@ -178,20 +178,20 @@ fn a_channel_that_is_being_closed_is_not_read_and_wakes_no_wait() {
 fn the_newest_faults_are_kept() {
     let mut drive = driven();
     let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    says(&mut drive, id, CmEvent::Rejected);
+    report(&mut drive, id, CmEvent::Rejected);
     for _ in 0..64 {
-        says(&mut drive, id, CmEvent::Established);
+        report(&mut drive, id, CmEvent::Established);
     }
-    let told: Vec<_> = std::iter::from_fn(|| drive.next_fault()).collect();
-    assert_eq!(told.len(), 64);
-    assert!(told.iter().all(|fault| matches!(fault, Fault::Event { event: CmEvent::Established, .. })));
+    let faults: Vec<_> = std::iter::from_fn(|| drive.next_fault()).collect();
+    assert_eq!(faults.len(), 64);
+    assert!(faults.iter().all(|fault| matches!(fault, Fault::Event { event: CmEvent::Established, .. })));
 }
 
 #[test]
 fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
-    says(&mut drive, id, CHANGE);
+    report(&mut drive, id, CHANGE);
     let ack_token = drive.next_event(channel).unwrap().ack_token.unwrap();
     assert_eq!(drive.destroy(id, Time::NEVER).unwrap(), Progress::WhenAcked);
     assert!(calls(&mut drive).is_empty());
@@ -202,7 +202,7 @@ fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
     // An ack token of another driver is refused.
     let mut other = driven();
     let (channel, id) = channel_and_id(&mut other, Acks::Explicit, PortSpace::Tcp);
-    says(&mut other, id, CHANGE);
+    report(&mut other, id, CHANGE);
     let ack_token = other.next_event(channel).unwrap().ack_token.unwrap();
     let refused = drive.ack(ack_token).unwrap_err();
     assert!(matches!(Error::from(refused), Error::Refused(Refused::NothingOwed)));

@@ -190,27 +190,27 @@ impl RegionInState {
 fn compare(region_in_state: &RegionInState, step: Step) -> (RegionInState, (MrState, Input)) {
     let (state, input) = (region_in_state.region.state(), region_in_state.input(&step));
     let mut after = region_in_state.clone();
-    let told = format!("{step:?} of {:?}", region_in_state.region);
+    let case = format!("{step:?} of {:?}", region_in_state.region);
     let in_doubt = region_in_state.doubt && matches!(&step, Step::Reregister(change, _) if change.buffer.is_some());
     let result = after.take(step);
     match MR[state.index()][input.index()] {
         Cell::Go(_) if in_doubt => {
-            assert_eq!(result, Err(Some(RefuseReason::InDoubt)), "{told}");
-            assert!(after == *region_in_state, "{told} was refused and changed something");
+            assert_eq!(result, Err(Some(RefuseReason::InDoubt)), "{case}");
+            assert!(after == *region_in_state, "{case} was refused and changed something");
         }
         Cell::Go(next) => {
-            assert_eq!(result, Ok(()), "{told}");
+            assert_eq!(result, Ok(()), "{case}");
             let next = if after.removed && next == MrState::Registered { MrState::Unusable } else { next };
-            assert_eq!(after.region.state(), next, "{told}");
+            assert_eq!(after.region.state(), next, "{case}");
         }
         Cell::Refuse(reason) => {
             let gone = region_in_state.removed && reason == RefuseReason::OnlyDeregister;
-            assert_eq!(result, Err(Some(if gone { RefuseReason::DeviceGone } else { reason })), "{told}");
-            assert!(after == *region_in_state, "{told} was refused and changed something");
+            assert_eq!(result, Err(Some(if gone { RefuseReason::DeviceGone } else { reason })), "{case}");
+            assert!(after == *region_in_state, "{case} was refused and changed something");
         }
         Cell::Fault => {
-            assert_eq!(result, Err(None), "{told}");
-            assert!(after == *region_in_state, "{told} was a fault and changed something");
+            assert_eq!(result, Err(None), "{case}");
+            assert!(after == *region_in_state, "{case} was a fault and changed something");
         }
     }
     (after, (state, input))
