@@ -28,7 +28,7 @@ pub(crate) trait Tables {
     /// Makes room for an id in its slot, by destroying a forgotten one there.
     ///
     /// # Errors
-    /// Those of [`KeyTable::reserve`].
+    /// The errors of [`KeyTable::reserve`].
     #[inline]
     fn make_room_for_id(&mut self, key: IdKey) -> Outcome {
         if self.ids().has_room(key) { Ok(()) } else { self.make_more_room_for_id(key) }
@@ -49,7 +49,7 @@ pub(crate) trait Tables {
     /// Makes room for a channel in its slot.
     ///
     /// # Errors
-    /// Those of [`KeyTable::reserve`].
+    /// The errors of [`KeyTable::reserve`].
     fn make_room_for_channel(&mut self, key: ChannelKey) -> Outcome {
         if let Some(forgotten) = self.channels().occupant(key)
             && self.close_channel(forgotten).is_err()

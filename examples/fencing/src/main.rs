@@ -29,10 +29,10 @@ struct Args {
     /// The device. On the simulator, `--way` also selects its capabilities.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     device: DeviceName,
-    /// How the replica is to get there; it is an error if it gets there in the other way.
+    /// How the replica must re-register. If it happens in the other way, the program fails.
     #[arg(long, value_enum, default_value_t = Way::InPlace)]
     way: Way,
-    /// Where the replica listens; the default is an address of the simulator's, or of the VM's soft-RoCE device.
+    /// The address of the replica; the default is one of the simulator, or of the VM's soft-RoCE device.
     #[arg(short, long)]
     address: Option<SocketAddr>,
 }
@@ -49,7 +49,7 @@ enum DeviceName {
 enum Way {
     /// By ibv_rereg_mr.
     InPlace,
-    /// By a new registration and the end of the old one, where the provider has no ibv_rereg_mr.
+    /// By a new registration and the deregistration of the old one, for providers without ibv_rereg_mr.
     Anew,
 }
 

@@ -35,25 +35,25 @@ use crate::driver::{Driver, MioAlone};
 struct Udping {
     #[command(subcommand)]
     role: Role,
-    /// Which driver.
+    /// The driver.
     #[arg(long, value_enum, default_value_t = DriverName::Epoll, global = true)]
     driver: DriverName,
-    /// Record what the driver does in this file, for `cargo xtask replay`; more drivers in FILE.2 and so on.
+    /// Record the driver's steps in this file, for `cargo xtask replay`; further drivers in FILE.2 and so on.
     #[arg(long, value_name = "FILE", global = true)]
     trace: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 enum Role {
-    /// Answers lookups, and each datagram with the same bytes.
+    /// Answers one lookup, and echoes each datagram.
     Serve(Flow),
-    /// Looks the server up, and sends datagrams that it is to send back.
+    /// Looks the server up, sends datagrams and checks the echoes.
     Ping(Flow),
-    /// Joins a multicast group and counts what comes.
+    /// Joins a multicast group and counts its messages.
     Receive(Group),
-    /// Joins a multicast group, only to send to it.
+    /// Joins a multicast group as a sender only, and sends messages.
     Send(Group),
-    /// Both pairs at once on the simulator.
+    /// Runs both pairs at once on the simulator.
     Demo,
 }
 
@@ -61,10 +61,10 @@ enum Role {
 struct Flow {
     /// The server's address and port.
     address: SocketAddr,
-    /// How many datagrams.
+    /// The number of datagrams.
     #[arg(short = 'C', long, default_value_t = 100)]
     count: u32,
-    /// Bytes of each, at least 4.
+    /// The number of bytes of each datagram, at least 4.
     #[arg(short = 'S', long, default_value_t = 64)]
     size: usize,
 }
@@ -76,10 +76,10 @@ struct Group {
     /// The local address to join from.
     #[arg(short = 'b', long)]
     bind: IpAddr,
-    /// How many messages.
+    /// The number of messages.
     #[arg(short = 'C', long, default_value_t = 10)]
     count: u32,
-    /// Bytes of each.
+    /// The number of bytes of each message.
     #[arg(short = 'S', long, default_value_t = 100)]
     size: usize,
 }

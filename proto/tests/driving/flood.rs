@@ -31,7 +31,7 @@ fn requests_beyond_the_backlog_stay_at_the_device_and_wake_no_wait() {
     assert_eq!(drive.run(256), Next::Deliver);
     while drive.run(256) != Next::Wait(None) {}
     assert_eq!((drive.core().ids(), drive.device().unread()), (5, 2996));
-    // As many requests are read as are taken.
+    // The number of requests read equals the number taken.
     let mut seen = BTreeSet::new();
     while let Some(event) = drive.next_event(channel) {
         assert!(seen.insert(event.id));

@@ -332,7 +332,7 @@ fn an_observing_device_observes_deadlines_that_pass_and_the_end_and_no_others() 
     assert!(has_step("end"));
 }
 
-/// As an observing device of io-epoll, whose turns have a short path if the device does not observe.
+/// Like an observing device of io-epoll. Turns have a short path if the device does not observe.
 struct Level(Twin);
 
 impl DeviceLayer for Level {

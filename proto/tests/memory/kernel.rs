@@ -24,7 +24,7 @@ pub(crate) struct Kernel {
     next: u32,
 }
 
-/// What `ibv_rereg_mr` did.
+/// The effect of an `ibv_rereg_mr`.
 #[derive(Clone, Copy, PartialEq)]
 enum Did {
     All,

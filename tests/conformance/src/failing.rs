@@ -58,7 +58,7 @@ fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What exists on a device, according to the calls that succeeded.
+/// The objects that exist on a device, according to the calls that succeeded.
 #[derive(Debug, Default)]
 struct Ledger {
     channels: BTreeSet<ChannelKey>,

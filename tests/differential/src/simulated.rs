@@ -45,7 +45,7 @@ pub struct Limits {
 /// The result of a simulated run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulated {
-    /// What the sides have observed.
+    /// The observations of the sides.
     pub trace: Trace,
     /// The durations beyond which another run is too slow to be compared.
     pub limits: Limits,

@@ -10,7 +10,7 @@ use cmid_proto::Errno;
 
 use crate::kernel::abi;
 
-/// Where the kernel lists the device of `rdma_ucm`.
+/// The class directory of `rdma_ucm`'s device in sysfs.
 const CLASS: &str = "/sys/class/misc/rdma_cm";
 
 /// The reason why the kernel's connection manager cannot be used.
@@ -99,7 +99,7 @@ impl Node {
     /// Opens a new event channel.
     ///
     /// # Errors
-    /// Those of opening the node.
+    /// The errors of opening the node.
     pub(crate) fn open(&self) -> Result<File, OpenError> {
         let Node { path, number } = self;
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);

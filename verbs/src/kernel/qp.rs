@@ -83,7 +83,7 @@ impl Id {
     /// message of the handshake.
     ///
     /// # Errors
-    /// Those of the kernel and the provider. The QP is then in the error state.
+    /// The errors of the kernel and the provider. The QP is then in the error state.
     pub(crate) fn complete(&mut self, channel: &Channel, scratch: &mut Scratch, answered: Ece) -> Outcome {
         let Some(qp) = self.qp.clone() else { return Err(Errno::EINVAL) };
         let completed = self.complete_with(channel, scratch, &*qp, answered);

@@ -48,7 +48,7 @@ impl Rdmacm {
     /// Creates a device without ids, with the event channel of its [`Contexts`].
     ///
     /// # Errors
-    /// Those of rdma_create_event_channel(3).
+    /// The errors of rdma_create_event_channel(3).
     pub(crate) fn open() -> Result<Self, Errno> {
         Ok(Self::empty(Contexts::new(Channel::open()?)))
     }
@@ -78,7 +78,7 @@ impl Rdmacm {
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
-    /// As [`Rdmacm::id`].
+    /// Like [`Rdmacm::id`], mutable.
     #[inline]
     pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;

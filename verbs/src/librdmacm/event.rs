@@ -133,7 +133,7 @@ fn set_group(raw: &mut RawEvent<&[u8]>, ud: &rdma_ud_param) {
 /// Fills in the fields of a datagram id's events.
 ///
 /// # Safety
-/// Those of [`keep`] for the private data.
+/// The contract of [`keep`] for the private data.
 #[cold]
 unsafe fn set_datagram<'a>(raw: &mut RawEvent<&'a [u8]>, ud: &rdma_ud_param, private: &'a mut PrivateBuffer) {
     raw.datagram = (raw.kind == CmEvent::Established).then(|| datagram(ud));
