@@ -13,7 +13,7 @@ use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
 
-/// What manages the connections of a [`Verbs`]. The data path is the same.
+/// The connection manager of a [`Verbs`]. The data path is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
@@ -50,7 +50,7 @@ impl FromStr for Backend {
     }
 }
 
-/// A name that is of no [`Backend`].
+/// A name that no [`Backend`] has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownBackend(String);
 
@@ -64,9 +64,9 @@ impl std::error::Error for UnknownBackend {}
 
 /// The RDMA devices of this machine.
 ///
-/// It holds ids and event channels under the core's keys. Dropping it destroys all of them, ids first. What the data
-/// path made of it ([`Qp`], [`Cq`], [`Pd`], [`Mr`]) lives as long as its handles. It can be moved to another
-/// thread, and is used by one thread at a time.
+/// It holds ids and event channels under the core's keys. Dropping it destroys all of them, ids first. Objects of the
+/// data path ([`Qp`], [`Cq`], [`Pd`], [`Mr`]) live as long as their handles. It can be moved to another
+/// thread; one thread at a time uses it.
 pub struct Verbs {
     cm: Cm,
 }
@@ -78,7 +78,7 @@ enum Cm {
 
 /// An id with the channel that only it uses, outside of any [`Verbs`]; see [`Device::release`].
 ///
-/// Dropping it destroys the id and then the channel; the peer of a connection sees DISCONNECTED.
+/// Dropping it destroys the id and then the channel; the peer of a connection gets DISCONNECTED.
 pub struct Handle(Held);
 
 enum Held {
@@ -97,18 +97,18 @@ macro_rules! either {
 }
 
 impl Verbs {
-    /// A device without ids, over librdmacm. It opens one event channel, on which it keeps the devices open that its
-    /// data path uses; a [sibling](Pollable::sibling) shares it.
+    /// Creates a device without ids, over librdmacm. Opens one event channel, whose ids keep the devices of its data
+    /// path open; a [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
     /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if
-    /// there is no `/dev/infiniband/rdma_cm` or it may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if library and
-    /// kernel do not fit.
+    /// `/dev/infiniband/rdma_cm` does not exist or may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if the versions
+    /// of library and kernel do not match.
     pub fn open() -> Result<Self, Errno> {
         Ok(Verbs { cm: Cm::Librdmacm(Rdmacm::open()?) })
     }
 
-    /// A device without ids, over a backend.
+    /// Creates a device without ids, over a backend.
     ///
     /// # Errors
     /// For [`Backend::Librdmacm`] those of [`Verbs::open`] as [`OpenError::Failed`]. For [`Backend::Kernel`] the error
@@ -121,7 +121,7 @@ impl Verbs {
         Ok(Verbs { cm })
     }
 
-    /// What manages its connections.
+    /// The connection manager in use.
     #[must_use]
     pub fn backend(&self) -> Backend {
         match self.cm {
@@ -130,16 +130,16 @@ impl Verbs {
         }
     }
 
-    /// The numbers of ids and channels, those that are [set aside](Verbs::set_aside) included.
+    /// The numbers of ids and channels, including those that are [set aside](Verbs::set_aside).
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         either!(&self.cm, cm => cm.counts())
     }
 
-    /// The numbers of ids and channels that the core has forgotten and that could not be destroyed so far. They are
-    /// destroyed when that succeeds, at the latest when the device is dropped. Of each kind there are at most
-    /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX); once there are as many, calls that need another slot
-    /// of that kind fail with `EBUSY`.
+    /// The numbers of ids and channels that the core has dropped and that could not be destroyed so far. Their
+    /// destruction is repeated, at the latest when the device is dropped. There are at most
+    /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX) of each kind; at that number, calls that need another
+    /// slot of that kind fail with `EBUSY`.
     #[must_use]
     pub fn set_aside(&self) -> (usize, usize) {
         either!(&self.cm, cm => cm.set_aside())
@@ -154,13 +154,13 @@ impl DataPath for Verbs {
     type Qp = Qp;
     type Ah = Ah;
 
-    /// No other device is opened. For datagrams the port of the device matters that the id is on: see
+    /// No other device is opened. For datagrams the port of the id on that device matters: see
     /// [`ProtectionDomain::create_ah_from`](cmid_proto::datapath::ProtectionDomain::create_ah_from).
     ///
-    /// Over librdmacm no descriptor is needed: an id that is bound to the device keeps it open, at a free port of the
-    /// space `RDMA_PS_IB`, on the channel that [`Verbs::open`] has opened. (Only if no address can be bound to, on the
-    /// loopback address of InfiniBand for example, rdma_get_devices(3) is used, with the consequences that
-    /// [`devices`](crate::devices) describes.) On the kernel backend the first PD opens the device (ibv_open_device(3)).
+    /// Over librdmacm this needs no descriptor. An id that is bound to the device keeps it open: at a free port of
+    /// the space `RDMA_PS_IB`, on the channel of [`Verbs::open`]. If no address can be bound, as on the loopback
+    /// address of InfiniBand, rdma_get_devices(3) is used, with the consequences that [`devices`](crate::devices)
+    /// describes. On the kernel backend the first PD opens the device (ibv_open_device(3)).
     ///
     /// # Errors
     /// On the kernel backend also the errno of opening the device; `ENOSYS` without a free descriptor.
@@ -175,8 +175,8 @@ impl DataPath for Verbs {
     }
 
     /// # Errors
-    /// `ENOMEM` also if one of the CQs has 65,536 work queues: a QP with one CQ for sends and receives is two of them.
-    /// A QP that is destroyed keeps its room and its places until every completion is polled that it may have left.
+    /// `ENOMEM` also if one of the CQs has 65,536 work queues: a QP with one CQ for sends and receives counts as two. A
+    /// destroyed QP occupies its room and its places until every completion is polled that it may have left.
     fn create_qp(
         &mut self,
         attaching: Attaching<'_>,
@@ -189,8 +189,8 @@ impl DataPath for Verbs {
         either!(&mut self.cm, cm => cm.create_qp(id, pd, send_cq, recv_cq, caps)).map(Qp::new)
     }
 
-    /// With some providers the completions of the QP are lost at once (`__mlx5_cq_clean`), else when
-    /// [`CompletionQueue::poll`](cmid_proto::datapath::CompletionQueue::poll) comes upon them. The QP receives nothing
+    /// With some providers the completions of the QP are lost at once (`__mlx5_cq_clean`), with others when
+    /// [`CompletionQueue::poll`](cmid_proto::datapath::CompletionQueue::poll) reaches them. The QP receives nothing
     /// from multicast groups any more; the id stays in them.
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         either!(&mut self.cm, cm => cm.destroy_qp(id))

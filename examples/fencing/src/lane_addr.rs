@@ -2,7 +2,7 @@
 
 use cmid_proto::datapath::{MemoryRegion, Remote};
 
-/// A lane as a candidate names it.
+/// The address, key and length of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneAddr {
     pub(crate) addr: u64,
@@ -18,7 +18,7 @@ impl LaneAddr {
         LaneAddr { addr: lane.addr(), rkey: lane.rkey(), len: lane.len() as u32 }
     }
 
-    /// As a work request names it.
+    /// The address and key for a work request.
     pub(crate) fn remote(self) -> Remote {
         Remote { addr: self.addr, rkey: self.rkey }
     }

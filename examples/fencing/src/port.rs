@@ -1,4 +1,4 @@
-//! One end of a connection: its QP and what that needs.
+//! One end of a connection: its QP and the resources of the QP.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use cmid_proto::datapath::{
 };
 use cmid_proto::{Attaching, Errno};
 
-/// How a work request ended.
+/// The completion of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) wr_id: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Done {
 
 /// A QP, with a PD of its own, a CQ, and memory for messages.
 pub(crate) struct Port<D: DataPath> {
-    // In the order in which they are to go: the QP first, the PD last.
+    // Dropped in this order: the QP first, the PD last.
     qp: D::Qp,
     cq: D::Cq,
     messages: D::Mr,
@@ -28,7 +28,7 @@ pub(crate) struct Port<D: DataPath> {
 }
 
 impl<D: DataPath> Port<D> {
-    /// On an id, with `len` bytes for messages.
+    /// Creates a QP and its resources on an id, with `len` bytes for messages.
     pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, len: usize) -> Result<Self, Errno> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
@@ -38,7 +38,7 @@ impl<D: DataPath> Port<D> {
         Ok(Port { qp, cq, messages, pd })
     }
 
-    /// Memory in the PD of the QP, into which the peer may write: the log of one candidate at a replica.
+    /// Registers memory in the PD of the QP, writable by the peer: the log of one candidate at a replica.
     pub(crate) fn open_lane(&self, len: usize) -> Result<D::Mr, Errno> {
         self.pd.register(vec![0; len], Access::LOCAL_WRITE | Access::REMOTE_WRITE)
     }
@@ -66,7 +66,7 @@ impl<D: DataPath> Port<D> {
     /// Waits for the next completion.
     pub(crate) fn completion(&mut self, connection: &mut Connection<D>, patience: Duration) -> Result<Done> {
         loop {
-            // Armed before it is looked at, so that a completion after the look makes the descriptor readable.
+            // The CQ is armed before the poll, so that a completion after the poll makes the descriptor readable.
             self.cq.take_notifications()?;
             self.cq.arm()?;
             if let Some(done) = self.cq.poll()? {

@@ -16,7 +16,7 @@ use crate::log::Log;
 use crate::session::Plan;
 use crate::stall::Stall;
 
-/// The CQ's; the driver has those from 1 on.
+/// The token of the CQ; the driver has the tokens from 1 on.
 const CQ: Token = Token(0);
 
 pub(crate) fn ping<D: DataPath>(

@@ -59,7 +59,7 @@ fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What exists on a device, according to the calls that succeeded.
+/// The objects that exist on a device, according to the calls that succeeded.
 #[derive(Debug, Default)]
 struct Ledger {
     channels: BTreeSet<ChannelKey>,
@@ -336,7 +336,7 @@ pub struct Run {
 /// A simulated host, as in [`SimEnv`], for one run of one scenario.
 #[derive(Debug)]
 pub struct FailingEnv<S> {
-    /// The hosts. Whose driver it would make does not matter.
+    /// The hosts. They ignore the driver type.
     hosts: SimEnv<OnEpoll<SimDevice>>,
     plan: Shared<Plan>,
     driver: PhantomData<fn() -> S>,
@@ -351,7 +351,7 @@ impl<S: Make<Failing<SimDevice>>> FailingEnv<S> {
         FailingEnv { hosts: SimEnv::new(), plan: Arc::new(Mutex::new(plan)), driver: PhantomData }
     }
 
-    /// What has come of it.
+    /// The result of the run.
     #[must_use]
     pub fn result(&self) -> Run {
         let plan = lock(&self.plan);

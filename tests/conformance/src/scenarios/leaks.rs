@@ -1,4 +1,4 @@
-//! Nothing is left after many cycles.
+//! Many cycles leave no resource behind.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{PdOf, Side, pdl};

@@ -1,6 +1,5 @@
 //! Failing re-registrations and deregistrations, and which registration is valid then: behaviours 94 to 98, 107, 124
-//! and
-//! 126.
+//! and 126.
 
 use cmid_harness::failure::same;
 use cmid_harness::fixture::{MrOf, PdOf, Side};

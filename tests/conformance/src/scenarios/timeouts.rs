@@ -17,7 +17,7 @@ const TIMED_OUT: i32 = -Errno::ETIMEDOUT.0;
 
 /// The time of sixteen transmissions of a request, in seconds.
 pub(super) const SENT_IN_VAIN: Range<u64> = 55..125;
-/// The same after an MRA of the peer: its kernel has the message, its program does not read it.
+/// The same after an MRA of the peer: the peer's kernel has the message, but its program does not read it.
 const ASKED_TO_WAIT: Range<u64> = 900..1150;
 
 /// Runs `steps`. Fails unless they take a time in this range.
