@@ -136,6 +136,7 @@ pub use cmid_proto::memory::{
     self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Returned, Valid, Way,
 };
 pub use data::ah::Ah;
+pub use data::bytes::{Slice, SliceMut};
 pub use data::cq::Cq;
 pub use data::fault::{Left, ReregFault};
 pub use data::mr::{Buffer, Change, Mr, Reregistered};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail};
 use cmid_epoll::{Config, Epoll};
+use cmid_proto::datapath::{DataPath, ProtectionDomain};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Event, PortSpace};
 use cmid_verbs::{Access, Caps, Cq, Mr, Pd, Qp, Remote, Verbs};
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
 use cmid_harness::Make;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace, Time};
 use cmid_verbs::{Backend, Caps, Cq, Pd, Verbs};
 

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, QueuePair, SendWr};
 use cmid_verbs::{Completion, WcStatus};
 
 use crate::connection::{BYTES, Connection};

@@ -32,7 +32,7 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     /// Starts the thread, which connects at once.
-    pub(crate) fn start<D: DataPath>(name: char, device: D, replica: SocketAddr) -> Result<Self> {
+    pub(crate) fn start<D: DataPath + 'static>(name: char, device: D, replica: SocketAddr) -> Result<Self> {
         let (entries, orders) = channel();
         let (reports, ends) = channel();
         let thread = thread::Builder::new()

@@ -14,7 +14,7 @@ impl LaneAddr {
     /// The size of the message in bytes.
     pub(crate) const LEN: usize = 16;
 
-    pub(crate) fn of(lane: &impl Mr) -> Self {
+    pub(crate) fn of(lane: &impl MemoryRegion) -> Self {
         LaneAddr { addr: lane.addr(), rkey: lane.rkey(), len: lane.len() as u32 }
     }
 

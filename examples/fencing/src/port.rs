@@ -34,13 +34,13 @@ impl<D: DataPath> Port<D> {
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 32)?;
         let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps::default())?;
-        let messages = pd.register(vec![0; len], Access::LOCAL_WRITE)?;
+        let messages = pd.register(vec![0; len], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
         Ok(Port { qp, cq, messages, pd })
     }
 
     /// Registers memory in the PD of the QP, writable by the peer: the log of one candidate at a replica.
     pub(crate) fn open_lane(&self, len: usize) -> Result<D::Mr, Errno> {
-        self.pd.register(vec![0; len], Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+        self.pd.register(vec![0; len], Access::LOCAL_WRITE | Access::REMOTE_WRITE).map_err(|(_, error)| error.errno())
     }
 
     pub(crate) fn read(&self, into: &mut [u8]) -> Result<(), Errno> {
@@ -69,8 +69,8 @@ impl<D: DataPath> Port<D> {
             // The CQ is armed before the poll, so that a completion after the poll makes the descriptor readable.
             self.cq.take_notifications()?;
             self.cq.arm()?;
-            if let Some(done) = self.cq.poll()? {
-                return Ok(Done { wr_id: done.wr_id(), status: done.status() });
+            if let Some(done) = self.cq.poll_one()? {
+                return Ok(Done { wr_id: done.wr_id, status: done.status });
             }
             match connection.wait_for(Some(self.cq.fd()), patience)? {
                 Ready::Descriptor => {}

@@ -75,9 +75,9 @@ impl<D: DataPath> Replica<D> {
         let (before, access) = (LaneAddr::of(lane), lane.access().context("the lane is not registered")?);
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
         let way =
-            lane.reregister(Change::default().to_access(access - Access::REMOTE_WRITE), policy).with_context(|| {
-                format!("{name} is NOT fenced, its key {:#x} may still be good for writing", before.rkey)
-            })?;
+            lane.reregister(Change::default().to_access(access - Access::REMOTE_WRITE), policy).result.with_context(
+                || format!("{name} is NOT fenced, its key {:#x} may still be good for writing", before.rkey),
+            )?;
         let (after, access) = (LaneAddr::of(lane), lane.access());
         match way {
             Way::InPlace => println!("replica      deposes {name}: re-registered in place, {}", rights(lane)),
@@ -125,7 +125,7 @@ impl<D: DataPath> Replica<D> {
 }
 
 /// The access rights of a lane in words.
-fn rights(lane: &impl Mr) -> String {
+fn rights(lane: &impl MemoryRegion) -> String {
     let names = lane.access().map(|access| access.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(" and "));
     names.unwrap_or_else(|| "not registered".to_owned())
 }

@@ -13,7 +13,7 @@ use crate::replica::Replica;
 ///
 /// # Errors
 /// The first unexpected result.
-pub(crate) fn run<D: DataPath>(device: impl Fn() -> Result<D>, address: SocketAddr, way: Way) -> Result<()> {
+pub(crate) fn run<D: DataPath + 'static>(device: impl Fn() -> Result<D>, address: SocketAddr, way: Way) -> Result<()> {
     let mut replica = Replica::listen(device()?, address)?;
     let a = Candidate::start('A', device()?, address)?;
     replica.admit()?;

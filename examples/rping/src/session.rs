@@ -82,17 +82,24 @@ impl<D: DataPath> Session<D> {
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * DEPTH)?;
         cq.arm()?;
-        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH })?;
+        let qp = device.create_qp(
+            attaching,
+            &pd,
+            &cq,
+            &cq,
+            Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() },
+        )?;
+        let register = |len, access| pd.register(vec![0; len], access).map_err(|(_, error)| error.errno());
         let mut session = Session {
             plan,
             half: Half::Read,
             pings: 0,
             sending: false,
             unsent: None,
-            recv: pd.register(vec![0; Message::LEN], Access::LOCAL_WRITE)?,
-            send: pd.register(vec![0; Message::LEN], Access::LOCAL_WRITE)?,
-            sink: pd.register(vec![0; plan.size], REACHED)?,
-            source: pd.register(vec![0; plan.size], REACHED)?,
+            recv: register(Message::LEN, Access::LOCAL_WRITE)?,
+            send: register(Message::LEN, Access::LOCAL_WRITE)?,
+            sink: register(plan.size, REACHED)?,
+            source: register(plan.size, REACHED)?,
             qp,
             cq,
             _pd: pd,
@@ -120,7 +127,7 @@ impl<D: DataPath> Session<D> {
         // The CQ is armed before it is emptied, so that a completion after the last poll makes the descriptor
         // readable.
         self.cq.arm()?;
-        while let Some(done) = self.cq.poll()? {
+        while let Some(done) = self.cq.poll_one()? {
             if self.completed(done)? == Progress::Finished {
                 return Ok(Progress::Finished);
             }
@@ -128,13 +135,13 @@ impl<D: DataPath> Session<D> {
         Ok(Progress::Going)
     }
 
-    fn completed(&mut self, done: D::Completion) -> Result<Progress> {
+    fn completed(&mut self, done: Completion) -> Result<Progress> {
         // The connection has ended.
-        if done.status() == WcStatus::WR_FLUSH_ERR {
+        if done.status == WcStatus::WR_FLUSH_ERR {
             return Ok(Progress::Going);
         }
-        let (wr_id, WcStatus(status)) = (done.wr_id(), done.status());
-        ensure!(status == 0, "work request {wr_id} failed with status {status}");
+        let (wr_id, status) = (done.wr_id, done.status);
+        ensure!(status == WcStatus::SUCCESS, "work request {wr_id} failed: {status}");
         match wr_id {
             SEND => {
                 self.sending = false;
@@ -143,7 +150,7 @@ impl<D: DataPath> Session<D> {
                 }
             }
             RECV => {
-                ensure!(done.byte_len() as usize == Message::LEN, "a message of {} bytes", done.byte_len());
+                ensure!(done.byte_len as usize == Message::LEN, "a message of {} bytes", done.byte_len);
                 let mut bytes = [0; Message::LEN];
                 self.recv.read(0, &mut bytes)?;
                 self.receive()?;
@@ -185,7 +192,7 @@ impl<D: DataPath> Session<D> {
             }
         }
         // The client ignores the contents of the reply.
-        self.send(Message { at: self.sink.remote(), len: 0 })
+        self.send(Message { at: self.sink.remote(0), len: 0 })
     }
 
     /// Client: starts a ping.
@@ -193,7 +200,7 @@ impl<D: DataPath> Session<D> {
         let data = ping_data(self.pings, self.plan.size);
         self.source.write(0, &data)?;
         self.half = Half::Read;
-        self.send(Message { at: self.source.remote(), len: self.plan.size as u32 })
+        self.send(Message { at: self.source.remote(0), len: self.plan.size as u32 })
     }
 
     /// Client: handles the reply after the server's read or write.
@@ -201,7 +208,7 @@ impl<D: DataPath> Session<D> {
         match self.half {
             Half::Read => {
                 self.half = Half::Write;
-                self.send(Message { at: self.sink.remote(), len: self.plan.size as u32 })?;
+                self.send(Message { at: self.sink.remote(0), len: self.plan.size as u32 })?;
             }
             Half::Write => {
                 if self.plan.validate {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use cmid_proto::datapath::{
-    Access, Caps, Completion as _, CompletionQueue, Cq as _, DataPath, GRH_LEN, MemoryRegion, Mr as _, Pd as _,
-    ProtectionDomain, Qp as _, QueuePair, RECV, SendWr, To, WcStatus,
+    Access, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, MemoryRegion, ProtectionDomain, QueuePair, SendWr,
+    To, WcOpcode, WcStatus,
 };
 use cmid_proto::{AhAttr, Attaching, Errno};
 
@@ -41,7 +41,7 @@ pub(crate) struct Port<D: DataPath> {
     pd: D::Pd,
     size: usize,
     /// Per slot: the completion of its last receive, to create an address handle from.
-    last: [D::Completion; SLOTS],
+    last: [Completion; SLOTS],
 }
 
 impl<D: DataPath> Port<D> {
@@ -51,9 +51,16 @@ impl<D: DataPath> Port<D> {
         let depth = 2 * SLOTS as u32;
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * depth)?;
-        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr: depth, max_recv_wr: depth })?;
-        let mr = pd.register(vec![0; slot(SLOTS, size).end], Access::LOCAL_WRITE)?;
-        Ok(Port { qp, cq, mr, pd, size, last: [D::Completion::default(); SLOTS] })
+        let qp = device.create_qp(
+            attaching,
+            &pd,
+            &cq,
+            &cq,
+            Caps { max_send_wr: depth, max_recv_wr: depth, ..Caps::default() },
+        )?;
+        let mr =
+            pd.register(vec![0; slot(SLOTS, size).end], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        Ok(Port { qp, cq, mr, pd, size, last: [Completion::default(); SLOTS] })
     }
 
     pub(crate) fn num(&self) -> u32 {
@@ -90,20 +97,20 @@ impl<D: DataPath> Port<D> {
     }
 
     pub(crate) fn poll(&mut self) -> Result<Polled, Errno> {
-        let Some(done) = self.cq.poll()? else { return Ok(Polled::Nothing) };
-        let WcStatus(status) = done.status();
-        if done.status() != WcStatus::SUCCESS {
+        let Some(done) = self.cq.poll_one()? else { return Ok(Polled::Nothing) };
+        let WcStatus(status) = done.status;
+        if done.status != WcStatus::SUCCESS {
             return Ok(Polled::Failed(status));
         }
-        if done.opcode() != RECV {
+        if done.opcode != WcOpcode::RECV {
             return Ok(Polled::Sent);
         }
-        let slot = done.wr_id() as usize;
+        let slot = done.wr_id as usize;
         if let Some(last) = self.last.get_mut(slot) {
             *last = done;
         }
-        let len = (done.byte_len() as usize).saturating_sub(GRH_LEN);
-        Ok(Polled::Arrived(Arrived { slot, len, src_qp: done.src_qp() }))
+        let len = (done.byte_len as usize).saturating_sub(GRH_LEN);
+        Ok(Polled::Arrived(Arrived { slot, len, src_qp: done.src_qp }))
     }
 }
 

@@ -157,6 +157,14 @@ pub trait MemoryRegion: Sized + Send + Sync {
     type Pd;
     /// Memory that can be registered.
     type Buffer: From<Vec<u8>>;
+    /// What [`MemoryRegion::slice`] returns.
+    type Slice<'a>: Deref<Target = [u8]>
+    where
+        Self: 'a;
+    /// What [`MemoryRegion::slice_mut`] returns.
+    type SliceMut<'a>: DerefMut<Target = [u8]>
+    where
+        Self: 'a;
 
     /// Returns the address that peers use for the first byte. A re-registration may change it.
     fn addr(&self) -> u64;
@@ -218,13 +226,13 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// `EBUSY` while a work request in flight names it. `EACCES` if peers may write to it, directly or through a
     /// window ([`Access::lets_peers_write`]), also after a failed re-registration that would have permitted it; use
     /// [`MemoryRegion::view`] then. `EINVAL` if no registration is valid.
-    fn slice(&mut self) -> Result<impl Deref<Target = [u8]>, Errno>;
+    fn slice(&mut self) -> Result<Self::Slice<'_>, Errno>;
 
     /// Borrows the memory for writing. A peer that may read it sees the bytes in no particular order.
     ///
     /// # Errors
     /// As [`MemoryRegion::slice`]; `EACCES` also for read-only memory.
-    fn slice_mut(&mut self) -> Result<impl DerefMut<Target = [u8]>, Errno>;
+    fn slice_mut(&mut self) -> Result<Self::SliceMut<'_>, Errno>;
 
     /// Re-registers it (ibv_rereg_mr(3)): changes the memory, the PD, the rights, or several of them.
     ///

@@ -71,7 +71,7 @@ impl Mr {
 
 /// A read-only slice of a region.
 #[derive(Debug)]
-pub(super) struct Slice<'a> {
+pub struct Slice<'a> {
     bytes: Vec<u8>,
     region: PhantomData<&'a mut Mr>,
 }
@@ -86,7 +86,7 @@ impl Deref for Slice<'_> {
 
 /// A writable slice of a region.
 #[derive(Debug)]
-pub(super) struct SliceMut<'a> {
+pub struct SliceMut<'a> {
     fabric: Fabric,
     whole: Stretch,
     bytes: Vec<u8>,

@@ -1,6 +1,5 @@
 //! Memory regions.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
@@ -10,6 +9,7 @@ use cmid_proto::memory::{
     Traffic, Way,
 };
 
+use crate::data::bytes::{Slice, SliceMut};
 use crate::data::library::Request;
 use crate::data::pd::{Pd, PdUse};
 use crate::data::space::{Lent, Stretch};
@@ -72,6 +72,8 @@ impl Mr {
 impl MemoryRegion for Mr {
     type Pd = Pd;
     type Buffer = Buffer;
+    type Slice<'a> = Slice<'a>;
+    type SliceMut<'a> = SliceMut<'a>;
 
     fn addr(&self) -> u64 {
         self.stretch().addr
@@ -127,13 +129,13 @@ impl MemoryRegion for Mr {
     }
 
     /// In the simulator the slice is a copy.
-    fn slice(&mut self) -> Result<impl Deref<Target = [u8]>, Errno> {
+    fn slice(&mut self) -> Result<Slice<'_>, Errno> {
         self.borrow_bytes()
     }
 
     /// In the simulator the bytes become visible to peers when the slice is dropped; those of a forgotten slice are
     /// lost.
-    fn slice_mut(&mut self) -> Result<impl DerefMut<Target = [u8]>, Errno> {
+    fn slice_mut(&mut self) -> Result<SliceMut<'_>, Errno> {
         self.borrow_bytes_mut()
     }
 

@@ -1,7 +1,6 @@
 //! Registered memory.
 
 use core::fmt;
-use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use std::sync::Arc;
 
@@ -254,6 +253,8 @@ impl Mr {
 impl MemoryRegion for Mr {
     type Pd = Pd;
     type Buffer = Buffer;
+    type Slice<'a> = &'a [u8];
+    type SliceMut<'a> = &'a mut [u8];
 
     #[inline]
     fn addr(&self) -> u64 {
@@ -324,13 +325,13 @@ impl MemoryRegion for Mr {
     }
 
     /// Looks through what the QPs of its PD have in flight.
-    fn slice(&mut self) -> Result<impl Deref<Target = [u8]>, Errno> {
+    fn slice(&mut self) -> Result<&[u8], Errno> {
         self.borrow_bytes()
     }
 
     /// # Errors
     /// As [`MemoryRegion::slice`]; `EACCES` also for memory of [`Buffer::from_raw_read_only`].
-    fn slice_mut(&mut self) -> Result<impl DerefMut<Target = [u8]>, Errno> {
+    fn slice_mut(&mut self) -> Result<&mut [u8], Errno> {
         self.borrow_bytes_mut()
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
 
@@ -47,7 +48,7 @@ fn notified(cq: &mut Cq) -> Completion {
     two[0]
 }
 
-pub(crate) fn success(completion: Completion, wr_id: u64, opcode: u32) -> Completion {
+pub(crate) fn success(completion: Completion, wr_id: u64, opcode: WcOpcode) -> Completion {
     assert_eq!((completion.status, completion.wr_id, completion.opcode), (WcStatus::SUCCESS, wr_id, opcode));
     completion
 }

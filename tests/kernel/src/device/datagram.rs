@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::{AhAttr, Errno, GlobalRoute, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, Mr, Remote, To, WcStatus};
 

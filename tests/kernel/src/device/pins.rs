@@ -1,5 +1,6 @@
 //! Work in flight pins its memory.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::memory::{Error, Fallback, Policy, Provider, RefuseReason};
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};

@@ -7,6 +7,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, WcOpcode,
+};
 use cmid_proto::memory::{Error, MrState, PdState, Policy, RefuseReason};
 use cmid_proto::{Call, CmEvent, Device, Errno, IdKey};
 use cmid_verbs::{Access, Backend, Change, Completion};

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{Call, CmEvent, Device, Pollable};
 use cmid_verbs::{Access, Completion, Handle, Verbs};
 

@@ -1,6 +1,7 @@
 //! Re-registration in another PD.
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::memory::{Error, PdState, RefuseReason};
 use cmid_verbs::{Access, Change, Completion, Pd, QpState, WcStatus};
 

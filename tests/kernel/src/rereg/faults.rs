@@ -3,6 +3,7 @@
 use std::ptr::{self, NonNull};
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair};
 use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Provider, RefuseReason, Step, Valid};
 use cmid_verbs::{Access, Buffer, Change, Policy, Way, WcStatus};
 
