@@ -7,7 +7,7 @@
 //! ```
 //! use cmid_blocking::{Connection, Listener, Options};
 //! use std::{thread, time::Duration};
-//! # use cmid_sim::{Caps, SimDevice};
+//! # use cmid_sim::{Caps, DataPath, SimDevice};
 //! # fn qp(device: &mut SimDevice, attaching: cmid_proto::Attaching<'_>) -> Result<cmid_sim::Qp, cmid_proto::Errno> {
 //! #     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
 //! #     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
@@ -38,7 +38,7 @@
 //!
 #![cfg_attr(feature = "verbs", doc = "```no_run")]
 #![cfg_attr(not(feature = "verbs"), doc = "```ignore")]
-//! use cmid_blocking::verbs::{Caps, Hints, Qp, Verbs, addr_info};
+//! use cmid_blocking::verbs::{Caps, DataPath, Hints, Qp, Verbs, addr_info};
 //! use cmid_blocking::{Connection, Options};
 //! use cmid_proto::{Attaching, Errno, PortSpace};
 //!

@@ -50,7 +50,7 @@
 //!
 //! ```
 //! use cmid_proto::{Call, ChannelKey, Device, IdKey, PortSpace};
-//! use cmid_sim::{Access, Change, Config, Fabric, Fallback, Policy, Way};
+//! use cmid_sim::{Access, Change, Config, Fabric, Fallback, Policy, Way, datapath::prelude::*};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let fabric = Fabric::new(Config::default());

@@ -15,7 +15,7 @@
 //!
 //! ```no_run
 //! use cmid_proto::{Attaching, Drive, Errno, Error, IdKey};
-//! use cmid_verbs::{Access, Caps, Qp, Verbs};
+//! use cmid_verbs::{Access, Caps, Qp, Verbs, datapath::prelude::*};
 //! use std::net::SocketAddr;
 //!
 //! fn serve(drive: &mut Drive<Verbs>, id: IdKey) -> Result<(), Error> {

@@ -3,13 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{self, Flag, MemoryRegion};
+use cmid_proto::datapath;
 use cmid_proto::memory::{
     self, Access, Call, Ended, Error, Fault, MrState, Outcome, Policy, Refused, Region, RequestKind, Returned, Target,
-    Traffic, Way,
+    Traffic,
 };
 
-use crate::data::bytes::{Slice, SliceMut};
 use crate::data::library::Request;
 use crate::data::pd::{Pd, PdUse};
 use crate::data::space::{Lent, Stretch};
@@ -59,7 +58,7 @@ impl Mr {
         let ended = machine.run(|call| shared.make(device, &call));
         match ended {
             Ok(Some(Ended::Registered(_))) => {
-                let own = Owned { device: device, machine: Arc::new(Mutex::new(machine)) };
+                let own = Owned { device, machine: Arc::new(Mutex::new(machine)) };
                 Ok(Mr { fabric: fabric.clone(), own })
             }
             Ok(Some(Ended::NotRegistered(errno, lent))) => Err((shared.give_back(&lent), Error::Register(errno))),
@@ -69,77 +68,8 @@ impl Mr {
     }
 }
 
-impl MemoryRegion for Mr {
-    type Pd = Pd;
-    type Buffer = Buffer;
-    type Slice<'a> = Slice<'a>;
-    type SliceMut<'a> = SliceMut<'a>;
-
-    fn addr(&self) -> u64 {
-        self.stretch().addr
-    }
-
-    fn len(&self) -> usize {
-        self.stretch().len
-    }
-
-    fn lkey(&self) -> u32 {
-        self.machine().keys().map_or(0, |keys| keys.lkey)
-    }
-
-    fn rkey(&self) -> u32 {
-        self.machine().keys().map_or(0, |keys| keys.rkey)
-    }
-
-    fn state(&self) -> MrState {
-        self.machine().state()
-    }
-
-    fn access(&self) -> Option<Access> {
-        self.machine().access()
-    }
-
-    fn way(&self) -> Way {
-        self.machine().way()
-    }
-
-    fn pd(&self) -> Option<Pd> {
-        let machine = self.machine();
-        machine.pd().map(|pd| Pd::another(&self.fabric, pd.device, pd.no))
-    }
-
-    fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
-        self.copy_out(offset, into)
-    }
-
-    fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno> {
-        self.copy_in(offset, from)
-    }
-
-    fn load_relaxed<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
-        self.load_number(offset)
-    }
-
-    fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
-        self.load_number(offset)
-    }
-
-    fn store_release<F: Flag>(&mut self, offset: usize, number: F) -> Result<(), Errno> {
-        self.store_number(offset, number)
-    }
-
-    /// In the simulator the slice is a copy.
-    fn slice(&mut self) -> Result<Slice<'_>, Errno> {
-        self.borrow_bytes()
-    }
-
-    /// In the simulator the bytes become visible to peers when the slice is dropped; those of a forgotten slice are
-    /// lost.
-    fn slice_mut(&mut self) -> Result<SliceMut<'_>, Errno> {
-        self.borrow_bytes_mut()
-    }
-
-    fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
+impl Mr {
+    pub(super) fn change(&mut self, change: Change, policy: Policy) -> Reregistered {
         let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
         let shared = self.fabric.shared();
         shared.sweep();
@@ -164,16 +94,14 @@ impl MemoryRegion for Mr {
         }
     }
 
-    fn deregister(self) -> Result<Returned<Buffer>, (Mr, Error)> {
+    pub(super) fn give_back(self) -> Result<Returned<Buffer>, (Mr, Error)> {
         self.fabric.shared().sweep();
         match self.own.deregister(self.fabric.shared()) {
             Ok(returned) => Ok(returned),
             Err(error) => Err((self, error)),
         }
     }
-}
 
-impl Mr {
     /// Whether a QP of this domain may use it with these rights.
     pub(crate) fn allows(&self, fabric: &Fabric, pd: PdNo, needs: Access) -> bool {
         let machine = self.machine();
@@ -187,7 +115,7 @@ impl Mr {
         Ok(Stretch { addr: whole.addr + offset as u64, len })
     }
 
-    fn stretch(&self) -> Stretch {
+    pub(super) fn stretch(&self) -> Stretch {
         self.machine().buffer().map_or(Stretch { addr: 0, len: 0 }, Lent::stretch)
     }
 

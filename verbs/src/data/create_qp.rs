@@ -86,7 +86,17 @@ impl QpInner {
         let raw = make(pd.as_ptr(), &raw mut attr)?;
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
-        let qp = QpInner { raw, post_send, post_recv, is_datagram: datagrams, caps, rounded, send, recv, pd };
+        let qp = QpInner {
+            raw,
+            post_send,
+            post_recv,
+            is_datagram: datagrams,
+            requested: caps,
+            caps: rounded,
+            send,
+            recv,
+            pd,
+        };
         Ok(Arc::new(qp))
     }
 }

@@ -78,10 +78,11 @@ use crate::ffi::{ibv_mr, ibv_sge};
 /// Using it after it was deregistered:
 ///
 /// ```compile_fail,E0382
-/// # use cmid_verbs::{Mr, Qp};
+/// # use cmid_verbs::{SendWr, Mr, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn reuse(mr: Mr, qp: &mut Qp) {
 ///     let returned = mr.deregister();
-///     let _ = qp.post_send(1, &mr, 0..8);
+///     let _ = qp.post_send(SendWr::send(1, mr.sge(0..8)));
 ///     drop(returned);
 /// }
 /// ```
@@ -90,9 +91,10 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0382
 /// # use cmid_verbs::{Mr, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn both(mr: Mr, qp: &mut Qp) {
 ///     let slow = std::thread::spawn(move || mr.deregister().is_ok());
-///     let _ = qp.post_recv(1, &mr, 0..8);
+///     let _ = qp.post_recv(1, mr.sge(0..8));
 ///     let _ = slow.join();
 /// }
 /// ```
@@ -100,10 +102,11 @@ use crate::ffi::{ibv_mr, ibv_sge};
 /// Re-registering it while something refers to it, or posting it meanwhile:
 ///
 /// ```compile_fail,E0502
-/// # use cmid_verbs::{Access, Change, Mr, Policy, Qp};
+/// # use cmid_verbs::{SendWr, Access, Change, Mr, Policy, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn shared(mut mr: Mr, qp: &mut Qp) {
 ///     std::thread::scope(|scope| {
-///         scope.spawn(|| qp.post_send(1, &mr, 0..8));
+///         scope.spawn(|| qp.post_send(SendWr::send(1, mr.sge(0..8))));
 ///         let _ = mr.reregister(Change::default().to_access(Access::empty()), Policy::default());
 ///     });
 /// }
@@ -122,6 +125,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0382
 /// # use cmid_verbs::{Access, Pd};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn free(pd: &Pd) {
 ///     let memory = vec![0; 4096];
 ///     let mr = pd.register(memory, Access::LOCAL_WRITE);
@@ -134,6 +138,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0505
 /// # use cmid_verbs::{Access, Pd};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn keep(pd: &Pd) -> u8 {
 ///     let mut memory = vec![0; 4096];
 ///     let slice = &mut memory[..];
@@ -147,9 +152,10 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0502
 /// # use cmid_verbs::{Mr, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn look(mr: &mut Mr, qp: &mut Qp) -> u8 {
 ///     let slice = mr.slice().unwrap();
-///     let _ = qp.post_recv(1, mr, 0..8);
+///     let _ = qp.post_recv(1, mr.sge(0..8));
 ///     slice[0]
 /// }
 /// ```
@@ -158,6 +164,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0277
 /// # use cmid_verbs::{Access, Pd};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn borrow(pd: &Pd, memory: &mut [u8]) {
 ///     drop(pd.register(memory, Access::LOCAL_WRITE));
 /// }
@@ -167,6 +174,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0499
 /// # use cmid_verbs::{Completion, Cq};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn race(cq: &mut Cq) {
 ///     std::thread::scope(|scope| {
 ///         scope.spawn(|| cq.poll(&mut [Completion::default()]));
@@ -179,6 +187,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```no_run
 /// # use cmid_verbs::{Access, Buffer, Change, Fallback, Mr, Policy, Provider, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn replace(mut mr: Mr, memory: Vec<u8>) -> (Mr, Option<Buffer>) {
 ///     let policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
 ///     let outcome = mr.reregister(Change::default().to_buffer(memory), policy);

@@ -9,7 +9,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, MemoryWindow, SendFlags, SendOp};
 
 use crate::data::pd::PdUse;
-use crate::data::post::send_request;
+use crate::data::request::send_request;
 use crate::data::{Access, Mr, Pd, Qp, QpInner};
 use crate::errno;
 use crate::ffi::{

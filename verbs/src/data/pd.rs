@@ -4,13 +4,12 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use cmid_proto::datapath::{Completion, ProtectionDomain};
-use cmid_proto::memory::{self, Domain, PdState, Refused};
-use cmid_proto::{AhAttr, Errno};
+use cmid_proto::Errno;
+use cmid_proto::memory::{self, Domain, Refused};
 
+use crate::data::Context;
 use crate::data::in_flight::InFlightSet;
 use crate::data::parked::{Parked, TryDeregister};
-use crate::data::{Access, Ah, Buffer, Context, Mr, Mw};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::lock::lock;
@@ -21,7 +20,7 @@ use crate::lock::lock;
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
 
-/// Deallocated by [`ProtectionDomain::dealloc`], or when there is neither a handle of it nor a user.
+/// Deallocated by [`ProtectionDomain::dealloc`](cmid_proto::datapath::ProtectionDomain::dealloc), or when there is neither a handle of it nor a user.
 pub(crate) struct PdInner {
     /// Points at an `ibv_pd` while `domain` is not gone.
     raw: NonNull<ibv_pd>,
@@ -69,57 +68,13 @@ impl Pd {
     }
 }
 
-impl ProtectionDomain for Pd {
-    type Mr = Mr;
-    type Mw = Mw;
-    type Ah = Ah;
-
-    /// # Errors
-    /// `EACCES`, without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
-    /// `EFAULT` also for memory that is mapped read-only, if [`Access::LOCAL_WRITE`] is requested.
-    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
-        self.0.parked().retry();
-        Mr::register(self, buffer.into(), access)
-    }
-
-    fn alloc_mw(&self) -> Result<Mw, Errno> {
-        Mw::alloc(self)
-    }
-
-    fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
-        Ah::create(self, path)
-    }
-
-    /// It searches the GIDs of a port for the address that the datagram was sent to. The port is that of the id on which
-    /// the PD was made.
-    ///
-    /// For a datagram that was sent to a multicast group, the path of MULTICAST_JOIN leads back, with the sender's GID
-    /// for the group's. Over IPv4 the sender's address is at byte 32 of the GRH.
-    fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
-        Ah::create_from(self, completion, mr, offset)
-    }
-
-    fn users(&self) -> u32 {
-        self.0.domain().users()
-    }
-
-    fn state(&self) -> PdState {
-        self.0.domain().state()
-    }
-
-    fn dealloc(&self) -> Result<(), memory::Error> {
-        self.0.parked.retry();
-        self.0.dealloc()
-    }
-}
-
 impl PdInner {
     pub(crate) fn port_num(&self) -> u8 {
         self.port_num
     }
 
     /// Its life, which knows whether the device is gone.
-    fn domain(&self) -> MutexGuard<'_, Domain> {
+    pub(crate) fn domain(&self) -> MutexGuard<'_, Domain> {
         let mut domain = lock(&self.domain);
         if self.context.is_gone() {
             domain.handle_removal();
@@ -127,7 +82,7 @@ impl PdInner {
         domain
     }
 
-    fn dealloc(&self) -> Result<(), memory::Error> {
+    pub(crate) fn dealloc(&self) -> Result<(), memory::Error> {
         self.domain().dealloc()?;
         // SAFETY: allocated by ibv_alloc_pd, and still so: the domain has just agreed, which it does once, or again
         // after a failure. It has no users, so none of this crate's objects is on it, and it lets nobody in meanwhile.

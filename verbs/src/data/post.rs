@@ -1,21 +1,18 @@
 //! Posting work requests, through ibv_post_send(3) and ibv_post_recv(3).
 
-use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge};
+use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge};
 use cmid_proto::memory::Access;
 use smallvec::SmallVec;
 
+use crate::data::request::send_request;
 use crate::data::wr_ring::NO_KEY;
 use crate::data::{Ah, Mr, Mw, Qp};
 use crate::errno;
-use crate::ffi::{
-    atomic_t, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, imm_data_invalidated_rkey_union_t,
-    rdma_t, ud_t, wr_t,
-};
+use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
 /// The ranges of a work request that are not empty: some devices take a length of 0 for 2 GiB.
 type Sges = SmallVec<[ibv_sge; 4]>;
@@ -36,7 +33,7 @@ impl QueuePair for Qp {
     }
 
     fn caps(&self) -> Caps {
-        self.inner.rounded
+        self.inner.caps
     }
 
     /// A datagram should fit into one packet: a longer one is lost, and some devices complete it as if it were not.
@@ -60,11 +57,9 @@ impl QueuePair for Qp {
         Ah: 'a,
     {
         self.staging.clear();
-        let mut count = 0;
-        for SendWr { wr_id, op, sges, flags } in requests {
-            let (request, sges) = self.file_ranges(count, wr_id, op, sges.as_ref(), flags)?;
+        for (ahead, SendWr { wr_id, op, sges, flags }) in (0..).zip(requests) {
+            let (request, sges) = self.file_ranges(ahead, wr_id, op, sges.as_ref(), flags)?;
             self.staging.push_send(request, &sges);
-            count += 1;
         }
         let first = self.staging.link_sends();
         if first.is_null() {
@@ -115,11 +110,9 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         self.staging.clear();
-        let mut count = 0;
-        for (wr_id, sges) in requests {
-            let (request, sges) = self.file_targets(count, wr_id, sges.as_ref())?;
+        for (ahead, (wr_id, sges)) in (0..).zip(requests) {
+            let (request, sges) = self.file_targets(ahead, wr_id, sges.as_ref())?;
             self.staging.push_recv(request, &sges);
-            count += 1;
         }
         let first = self.staging.link_recvs();
         if first.is_null() {
@@ -203,7 +196,7 @@ impl Qp {
         flags: SendFlags,
     ) -> Result<(ibv_send_wr, Sges), Errno> {
         self.check_op(&op)?;
-        let sges = self.ranges(sges, op.writes_locally(), self.inner.caps.max_send_sge)?;
+        let sges = self.ranges(sges, op.writes_locally(), self.inner.requested.max_send_sge)?;
         let is_inline = self.inlines(&op, sges.iter().map(|sge| u64::from(sge.length)).sum());
         let token = self.file_send(ahead, wr_id, &pinned_keys(&sges, is_inline)).ok_or(Errno::ENOMEM)?;
         let mut request = send_request(token, op, flags, is_inline);
@@ -214,7 +207,7 @@ impl Qp {
     /// Files a receive with any number of ranges. `sg_list` is not set yet.
     #[inline]
     fn file_targets(&mut self, ahead: u32, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(ibv_recv_wr, Sges), Errno> {
-        let sges = self.ranges(sges, true, self.inner.caps.max_recv_sge)?;
+        let sges = self.ranges(sges, true, self.inner.requested.max_recv_sge)?;
         let token = self.file_recv(ahead, wr_id, &pinned_keys(&sges, false)).ok_or(Errno::ENOMEM)?;
         let num_sge = i32::try_from(sges.len()).map_err(|_| Errno::EINVAL)?;
         Ok((ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge }, sges))
@@ -242,7 +235,7 @@ impl Qp {
     #[inline]
     fn inlines(&self, op: &SendOp<'_, Ah>, len: u64) -> bool {
         // 0 wraps around: nothing to be inlined.
-        !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.inner.caps.max_inline)
+        !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.inner.requested.max_inline)
     }
 
     #[inline]
@@ -287,62 +280,4 @@ fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
 #[inline]
 fn pinned_keys(sges: &[ibv_sge], is_inline: bool) -> Keys {
     sges.iter().map(|sge| pinned_key(sge, is_inline)).collect()
-}
-
-/// A work request without ranges.
-#[inline]
-pub(super) fn send_request(token: u64, op: SendOp<'_, Ah>, flags: SendFlags, is_inline: bool) -> ibv_send_wr {
-    let inline_flag = if is_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
-    // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
-    let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
-    request.wr_id = token;
-    request.send_flags = flags.bits() | inline_flag;
-    let (opcode, peer) = match op {
-        SendOp::Send => (ibv_wr_opcode::IBV_WR_SEND, None),
-        SendOp::SendImm(_) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, None),
-        SendOp::SendInvalidate(_) => (ibv_wr_opcode::IBV_WR_SEND_WITH_INV, None),
-        SendOp::SendTo(to) => (ibv_wr_opcode::IBV_WR_SEND, Some(datagram(to.ah, to.qp_num, to.qkey))),
-        SendOp::SendToImm(to, _) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, Some(datagram(to.ah, to.qp_num, to.qkey))),
-        SendOp::Write(remote) => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, Some(rdma(remote))),
-        SendOp::WriteImm(remote, _) => (ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM, Some(rdma(remote))),
-        SendOp::Read(remote) => (ibv_wr_opcode::IBV_WR_RDMA_READ, Some(rdma(remote))),
-        SendOp::CompareSwap { remote, compare, swap } => {
-            (ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, Some(atomic(remote, compare, swap)))
-        }
-        SendOp::FetchAdd { remote, add } => (ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, Some(atomic(remote, add, 0))),
-    };
-    request.opcode = opcode;
-    if let Some(peer) = peer {
-        request.wr = peer;
-    }
-    match op {
-        SendOp::SendImm(imm) | SendOp::SendToImm(_, imm) | SendOp::WriteImm(_, imm) => {
-            request.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t { imm_data: imm.to_be() };
-        }
-        SendOp::SendInvalidate(rkey) => {
-            request.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t { invalidated_rkey: rkey };
-        }
-        SendOp::Send
-        | SendOp::SendTo(_)
-        | SendOp::Write(_)
-        | SendOp::Read(_)
-        | SendOp::CompareSwap { .. }
-        | SendOp::FetchAdd { .. } => {}
-    }
-    request
-}
-
-#[inline]
-fn rdma(remote: Remote) -> wr_t {
-    wr_t { rdma: rdma_t { remote_addr: remote.addr, rkey: remote.rkey } }
-}
-
-#[inline]
-fn atomic(remote: Remote, compare_add: u64, swap: u64) -> wr_t {
-    wr_t { atomic: atomic_t { remote_addr: remote.addr, compare_add, swap, rkey: remote.rkey } }
-}
-
-#[inline]
-fn datagram(ah: &Ah, qp_num: u32, qkey: u32) -> wr_t {
-    wr_t { ud: ud_t { ah: ah.as_ptr(), remote_qpn: qp_num, remote_qkey: qkey } }
 }

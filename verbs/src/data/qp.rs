@@ -38,10 +38,10 @@ pub(crate) struct QpInner {
     pub(super) post_send: PostSend,
     pub(super) post_recv: PostRecv,
     pub(super) is_datagram: bool,
-    /// As requested.
+    /// The capacities as requested.
+    pub(super) requested: Caps,
+    /// The capacities as the provider has rounded them.
     pub(super) caps: Caps,
-    /// As the provider has rounded them.
-    pub(super) rounded: Caps,
     // Dropped after the QP.
     pub(super) send: WorkQueue,
     pub(super) recv: WorkQueue,

@@ -170,7 +170,7 @@ impl Chaos {
         for cq in [send_cq, recv_cq, &mut server_qp.send_cq, &mut server_qp.recv_cq] {
             let mut done = [Completion::default(); 2];
             let count = cq.poll(&mut done).unwrap_or(0);
-            done[..count].iter().for_each(|done| log += &format!("{:?} {}, ", done.status, done.opcode));
+            done[..count].iter().for_each(|done| log += &format!("{} {}, ", done.status, done.opcode));
         }
         log
     }
@@ -262,11 +262,11 @@ fn the_books_agree_whatever_happens() {
         "valid: Old",
         "in flight",
         "InDoubt",
-        "WcStatus(10)",
-        "WcStatus(0) 5",
-        "WcStatus(0) 6",
-        "WcStatus(6) 5",
-        "WcStatus(5) 128",
+        "remote access error",
+        "success BIND_MW",
+        "success LOCAL_INV",
+        "memory window bind error BIND_MW",
+        "work request flushed RECV",
         "the device is removed",
     ] {
         assert!(logs.iter().any(|device_channel| device_channel.contains(seen)), "{seen}");
