@@ -6,8 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use cmid_blocking::{Connection, Ready};
 use cmid_proto::datapath::{
-    Access, Caps, Completion, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, Remote, SendWr,
-    WcStatus,
+    Access, Caps, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, Remote, SendWr, WcStatus,
 };
 use cmid_proto::{Attaching, Errno};
 

@@ -168,6 +168,8 @@ impl Drop for PdUse {
 
 #[cfg(test)]
 mod tests {
+    use cmid_proto::datapath::ProtectionDomain;
+
     use super::*;
     use crate::fabric::config::Config;
 

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use cmid_harness::{Check, Devices, Disturbance, Driver, Env, Make, Net, OnEpoll, SimEnv, TestDevice};
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{
-    Acks, Attaching, Call, ChannelKey, Device, DeviceLayer, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable,
-    PortSpace, RawEvent, State, Time,
+    Acks, Call, ChannelKey, Device, DeviceLayer, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace,
+    RawEvent, State, Time,
 };
 use cmid_sim::SimDevice;
 

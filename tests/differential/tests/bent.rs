@@ -11,9 +11,8 @@ use cmid_differential::judge::{Reality, Run, Verdict, judge};
 use cmid_differential::program::{Action, CHILDREN, Endpoint, Ip, Level, Offer, Program, SideName, Space, Step};
 use cmid_differential::simulated::{Prompt, Schedule, schedules, simulate, simulate_on};
 use cmid_differential::trace::{Line, Seen};
-use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{
-    Attaching, Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
+    Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
 };
 use cmid_sim::{Flavour, SimDevice, SimHandle};
 use rustix::event::{EventfdFlags, eventfd};

@@ -24,9 +24,7 @@ fn leave(cq_slots: &CqSlots, seat: u32, wr_ring: &Arc<WrRing>) {
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
     let token = cursor.file(0, wr_id, &[1]).expect("room");
     cursor.advance(1);
-    let mut completion = Completion::default();
-    completion.wr_id = token;
-    completion
+    Completion { wr_id: token, ..Completion::default() }
 }
 
 fn numbers(completions: &[Completion]) -> Vec<u64> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{Side, pdl};
-use cmid_harness::{Check, Env, Failure, Fixture, TestDevice};
+use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, Call, CmEvent, Device, Errno, EventKind, PortSpace, Progress, State, Time};
 

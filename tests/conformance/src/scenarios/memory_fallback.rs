@@ -2,7 +2,7 @@
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
-use cmid_harness::{Check, Env, Fixture, MemoryFault, TestMr, TestPd};
+use cmid_harness::{Check, Env, Fixture, MemoryFault, TestMr};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, WcStatus};
 use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid, Way};

@@ -3,7 +3,7 @@
 
 use cmid_harness::failure::same;
 use cmid_harness::fixture::{MrOf, PdOf, Side};
-use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestMr, TestPd};
+use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestMr};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, Remote, WcStatus};
 use cmid_proto::memory::{Change, Code, Error, MrState, PdState, Policy, Provider, RefuseReason, Step, Valid, Way};

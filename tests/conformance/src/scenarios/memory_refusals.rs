@@ -2,7 +2,7 @@
 
 use cmid_harness::failure::same;
 use cmid_harness::fixture::Side;
-use cmid_harness::{Check, Env, Fixture, TestMr, TestPd};
+use cmid_harness::{Check, Env, Fixture, TestMr};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};

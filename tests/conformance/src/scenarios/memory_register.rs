@@ -2,7 +2,7 @@
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
-use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestMr, TestPd};
+use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestPd};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Error, MrState, PdState, RefuseReason, Way};

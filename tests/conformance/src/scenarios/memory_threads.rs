@@ -5,7 +5,7 @@ use std::thread;
 
 use cmid_harness::failure::same;
 use cmid_harness::fixture::{SOON, Side, pdl};
-use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
+use cmid_harness::{Check, Env, Failure, Fixture, TestMr};
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Way};
 use cmid_proto::{CmEvent, Time};

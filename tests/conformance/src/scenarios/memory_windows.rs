@@ -2,7 +2,7 @@
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
-use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
+use cmid_harness::{Check, Env, Failure, Fixture, TestMr};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, RefuseReason, Step, Valid, Way};
-use cmid_verbs::{Access, Change, Completion, Mr, QpState, Remote, Reregistered, WcStatus};
+use cmid_verbs::{Access, Change, Mr, QpState, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
 use crate::env::{End, Pair, Side};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::memory::{Error, Failure, Fallback, MrState, Policy, Provider, Step, Valid};
-use cmid_verbs::{Access, Change, Completion, Mw, Remote, Reregistered, WcStatus};
+use cmid_verbs::{Access, Change, Mw, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
 use crate::env::Pair;
