@@ -138,6 +138,7 @@ pub use cmid_proto::memory::{
 pub use data::ah::Ah;
 pub use data::bytes::{Slice, SliceMut};
 pub use data::cq::Cq;
+pub use data::device::Nic;
 pub use data::fault::{Left, ReregFault};
 pub use data::mr::{Buffer, Change, Mr, Reregistered};
 pub use data::mw::Mw;

@@ -142,7 +142,7 @@ pub use cmid_proto::memory::{
     Step, Valid, Way,
 };
 #[cfg(feature = "rdma-core")]
-pub use data::{Ah, Buffer, Change, Cq, Mr, Mw, Pd, Qp, Reregistered};
+pub use data::{Ah, Buffer, Change, Cq, Mr, Mw, Nic, Pd, Qp, Reregistered};
 #[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
 #[cfg(feature = "scripted-kernel")]
@@ -168,6 +168,8 @@ const _: () = {
     sync::<Pd>();
     send::<Ah>();
     sync::<Ah>();
+    send::<Nic>();
+    sync::<Nic>();
     send::<Buffer>();
     sync::<Buffer>();
     send::<Mr>();

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Ah, Cq, Mr, Mw, Pd, Qp};
+use crate::data::{Ah, Cq, Mr, Mw, Nic, Pd, Qp};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
@@ -153,25 +153,29 @@ impl DataPath for Verbs {
     type Cq = Cq;
     type Qp = Qp;
     type Ah = Ah;
+    type Nic = Nic;
 
-    /// No other device is opened. For datagrams the port of the id on that device matters: see
+    /// No other device is opened. For datagrams the port of the id matters, which the handle names too: see
     /// [`ProtectionDomain::create_ah_from`](cmid_proto::datapath::ProtectionDomain::create_ah_from).
     ///
     /// Over librdmacm this needs no descriptor. An id that is bound to the device keeps it open: at a free port of
     /// the space `RDMA_PS_IB`, on the channel of [`Verbs::open`]. If no address can be bound, as on the loopback
     /// address of InfiniBand, rdma_get_devices(3) is used, with the consequences that [`devices`](crate::devices)
-    /// describes. On the kernel backend the first PD opens the device (ibv_open_device(3)).
+    /// describes. On the kernel backend it opens the device (ibv_open_device(3)).
     ///
     /// # Errors
     /// On the kernel backend also the errno of opening the device; `ENOSYS` without a free descriptor.
-    fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
-        let (context, port) = either!(&mut self.cm, cm => cm.context(id))?;
-        Pd::alloc(context, port)
+    fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
+        let (context, port_num) = either!(&mut self.cm, cm => cm.context(id))?;
+        Ok(Nic::new(context, port_num))
     }
 
-    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
-        let (context, _) = either!(&mut self.cm, cm => cm.context(id))?;
-        Cq::create(context, depth)
+    fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, Errno> {
+        Pd::alloc(nic.context(), nic.port_num())
+    }
+
+    fn create_cq_on(&mut self, nic: &Nic, depth: u32) -> Result<Cq, Errno> {
+        Cq::create(nic.context(), depth)
     }
 
     /// # Errors

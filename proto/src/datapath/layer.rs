@@ -14,13 +14,18 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
     type Cq = <L::Inner as DataPath>::Cq;
     type Qp = <L::Inner as DataPath>::Qp;
     type Ah = <L::Inner as DataPath>::Ah;
+    type Nic = <L::Inner as DataPath>::Nic;
 
-    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno> {
-        self.inner_mut().alloc_pd(id)
+    fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, Errno> {
+        self.inner_mut().device_of(id)
     }
 
-    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno> {
-        self.inner_mut().create_cq(id, depth)
+    fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, Errno> {
+        self.inner_mut().alloc_pd_on(nic)
+    }
+
+    fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, Errno> {
+        self.inner_mut().create_cq_on(nic, depth)
     }
 
     fn create_qp(

@@ -28,20 +28,47 @@ pub trait DataPath: Pollable + Send {
     type Qp: QueuePair<Mr = Self::Mr, Mw = Self::Mw, Ah = Self::Ah>;
     /// Address handles.
     type Ah: Send + Sync;
+    /// Handles of RDMA devices. Two are equal if they are of the same device.
+    type Nic: Clone + PartialEq + Send + fmt::Debug;
 
-    /// Allocates a protection domain on the device of an id (ibv_alloc_pd(3)).
+    /// Returns the RDMA device of an id (`rdma_cm_id.verbs`). A server on a wildcard address uses it to select the PD and
+    /// the MRs for a connection request. The handle keeps the device open.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id. `ENODEV` while the id has no device: before it is bound to a specific address or
     /// ADDR_RESOLVED is read, and after the device is removed. Else the errno of the device.
-    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno>;
+    fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, Errno>;
 
-    /// Creates a completion queue for at least `depth` completions on the device of an id, with its own non-blocking
-    /// completion channel (ibv_create_cq(3)).
+    /// Allocates a protection domain (ibv_alloc_pd(3)).
     ///
     /// # Errors
-    /// As [`DataPath::alloc_pd`]. `EINVAL` for a depth of 0 or above the device's maximum; `EMFILE`; `ENOMEM`.
-    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno>;
+    /// `ENODEV` or `EIO` after the device is removed; `ENOMEM`.
+    fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, Errno>;
+
+    /// Creates a completion queue for at least `depth` completions, with its own non-blocking completion channel
+    /// (ibv_create_cq(3)).
+    ///
+    /// # Errors
+    /// As [`DataPath::alloc_pd_on`]. `EINVAL` for a depth of 0 or above the device's maximum; `EMFILE`.
+    fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, Errno>;
+
+    /// Allocates a protection domain on the device of an id.
+    ///
+    /// # Errors
+    /// As [`DataPath::device_of`] and [`DataPath::alloc_pd_on`].
+    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno> {
+        let nic = self.device_of(id)?;
+        self.alloc_pd_on(&nic)
+    }
+
+    /// Creates a completion queue on the device of an id.
+    ///
+    /// # Errors
+    /// As [`DataPath::device_of`] and [`DataPath::create_cq_on`].
+    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno> {
+        let nic = self.device_of(id)?;
+        self.create_cq_on(&nic, depth)
+    }
 
     /// Creates a QP on an id (rdma_create_qp(3)), in the closure of [`Drive::attach_qp`](crate::Drive::attach_qp). The
     /// port space of the id decides whether it is a reliable connected QP or one for datagrams. The first changes its
@@ -51,7 +78,7 @@ pub trait DataPath: Pollable + Send {
     /// The id keeps the QP; the handle posts to it, on any thread.
     ///
     /// # Errors
-    /// As [`DataPath::alloc_pd`]. `EINVAL` if the id has a QP, if the PD or a CQ is of another device, if the device
+    /// As [`DataPath::device_of`]. `EINVAL` if the id has a QP, if the PD or a CQ is of another device, if the device
     /// does not support `caps`, and if the connection has ended. `EOVERFLOW` if a CQ has no room for the completions
     /// of all work requests of `caps` in addition to those of its other QPs ([`CompletionQueue::room`]). `ENOMEM`.
     fn create_qp(

@@ -12,14 +12,36 @@ use crate::data::mw::Mw;
 use crate::data::pd::Pd;
 use crate::data::qp::Qp;
 use crate::data::queues::Pair;
+use crate::fabric::Fabric;
 use crate::fabric::device::SimDevice;
 use crate::fabric::world::World;
-use crate::index::{HostNo, IdNo, PdNo, QpNo};
+use crate::index::{DeviceNo, HostNo, IdNo, PdNo, QpNo};
 use crate::kernel::channel::new_eventfd;
 use crate::kernel::id::CmState;
 
 /// Maximum number of work requests of a queue (`RXE_MAX_QP_WR`).
 const MAX_QP_WR: u32 = 1 << 20;
+
+/// A handle of a host's device. After a removal of the device it does not name the next one.
+#[derive(Clone, Debug)]
+pub struct Nic {
+    fabric: Fabric,
+    device: DeviceNo,
+}
+
+impl Nic {
+    fn on_device<T>(&self, action: impl FnOnce(&mut World) -> Result<T, Errno>) -> Result<T, Errno> {
+        self.fabric.with(|world| if world.lives(self.device) { action(world) } else { Err(Errno::ENODEV) })
+    }
+}
+
+impl PartialEq for Nic {
+    fn eq(&self, other: &Self) -> bool {
+        self.fabric.is(&other.fabric) && self.device == other.device
+    }
+}
+
+impl Eq for Nic {}
 
 impl DataPath for SimDevice {
     type Pd = Pd;
@@ -28,27 +50,32 @@ impl DataPath for SimDevice {
     type Cq = Cq;
     type Qp = Qp;
     type Ah = Ah;
+    type Nic = Nic;
 
     /// # Errors
     /// `ENODEV` while librdmacm does not know the id's device: before a bind to a specific address, before ADDR_RESOLVED
     /// is fetched, and once the device is removed.
-    fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
-        let (_, (device, no)) = self.on_device(id, |world, no| {
+    fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
+        let (_, device) = self.on_device(id, |world, no| {
             let host = world.id(no)?.host;
-            let device = world.device_of(host);
-            Ok((device, world.alloc_pd(device)?))
+            Ok(world.device_of(host))
         })?;
-        Ok(Pd { fabric: self.fabric().clone(), device, no })
+        Ok(Nic { fabric: self.fabric().clone(), device })
     }
 
-    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
+    fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, Errno> {
+        let no = nic.on_device(|world| world.alloc_pd(nic.device))?;
+        Ok(Pd { fabric: nic.fabric.clone(), device: nic.device, no })
+    }
+
+    fn create_cq_on(&mut self, nic: &Nic, depth: u32) -> Result<Cq, Errno> {
         if depth == 0 {
             return Err(Errno::EINVAL);
         }
         let fd = Arc::new(new_eventfd()?);
         let shared = Arc::clone(&fd);
-        let (host, no) = self.on_device(id, |world, _| Ok(world.queues.add_cq(depth, shared)))?;
-        Ok(Cq { fabric: self.fabric().clone(), host, no, fd })
+        let no = nic.on_device(|world| Ok(world.queues.add_cq(depth, shared)))?;
+        Ok(Cq { fabric: nic.fabric.clone(), host: nic.device.host, no, fd })
     }
 
     /// A datagram QP has the Q_Key 0x01234567 of the RDMA CM.

@@ -6,7 +6,7 @@ pub(crate) mod bytes;
 pub(crate) mod completion;
 pub(crate) mod cq;
 pub(crate) mod datagram;
-mod device;
+pub(crate) mod device;
 pub(crate) mod domains;
 pub(crate) mod fault;
 pub(crate) mod fork;

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{EndOf, PdOf, SOON, Side};
-use cmid_harness::{Check, Env, Failure, Fixture, TestMr, test_caps};
-use cmid_proto::Errno;
+use cmid_harness::{Check, Env, Failure, Fixture, TestMr, make_qp, test_caps};
 use cmid_proto::datapath::{
-    Caps, CompletionQueue, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QueuePair, Remote, SendWr,
-    WcOpcode, WcStatus,
+    Caps, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QueuePair, Remote,
+    SendWr, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, RefuseReason};
+use cmid_proto::{Errno, PortSpace};
 
 use super::memory::{contents, deregister, refused, register, unused};
 
@@ -282,4 +282,29 @@ pub(super) fn only_solicited_completions_notify<L: Env>(b: &mut Fixture<'_, L>) 
     b.ends(client, 3, WcStatus::SUCCESS)?;
     b.ends(client, 4, WcStatus::SUCCESS)?;
     link.close(b)
+}
+
+pub(super) fn the_device_of_an_id_is_known_once_it_has_one<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let channel = b.client.channel;
+    let unbound = b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
+    let device_of = |b: &mut Fixture<'_, L>, id| b.client.drive().device_mut().device_of(id);
+    same("without an address", device_of(b, unbound).map(drop), Err(Errno::ENODEV))?;
+    b.destroy(Side::Client, unbound)?;
+    same("gone", device_of(b, unbound).map(drop), Err(Errno::ENOENT))?;
+    b.listen()?;
+    let (first, second) = (b.resolved()?, b.resolved()?);
+    let (nic, same_nic) = (device_of(b, first)?, device_of(b, second)?);
+    ensure(nic == same_nic, || format!("{nic:?} and {same_nic:?}"))?;
+    // A PD that was allocated on the device is one of each id on it.
+    let pd = b.client.drive().device_mut().alloc_pd_on(&nic)?;
+    let mr = register(&pd, vec![1; 8], Access::LOCAL_WRITE)?;
+    let drive = b.client.drive();
+    let (mut qp, cq) =
+        drive.attach_qp(second, |device, attaching| make_qp(&mut **device, attaching, &pd, test_caps()))?;
+    qp.post_recv(1, mr.sge(0..8))?;
+    b.destroy(Side::Client, first)?;
+    b.destroy(Side::Client, second)?;
+    drop((qp, cq));
+    same("the memory", deregister(mr)?, vec![1; 8])?;
+    unused(&pd)
 }

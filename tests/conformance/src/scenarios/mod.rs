@@ -273,6 +273,7 @@ list! {
         data_path::inline_data_can_change_at_once [],
         data_path::a_send_invalidates_a_window_of_the_peer [],
         data_path::only_solicited_completions_notify [],
+        data_path::the_device_of_an_id_is_known_once_it_has_one [],
     }
     Explicit Fast {
         acks::behaviour_48_destroy_waits_for_acks_and_nobody_waits [48],
