@@ -30,6 +30,10 @@ struct Args {
     /// The device. On the simulator, `--way` also selects its capabilities.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     device: DeviceName,
+    /// What manages the connections with `--device verbs`: librdmacm or kernel.
+    #[cfg(feature = "verbs")]
+    #[arg(long, default_value_t)]
+    backend: cmid_verbs::Backend,
     /// How the replica is to get there; it is an error if it gets there in the other way.
     #[arg(long, value_enum, default_value_t = Way::InPlace)]
     way: Way,
@@ -42,7 +46,7 @@ struct Args {
 enum DeviceName {
     /// The simulated fabric.
     Sim,
-    /// librdmacm and libibverbs.
+    /// The RDMA devices of this machine.
     Verbs,
 }
 
@@ -95,7 +99,7 @@ fn on_sim(args: &Args) -> Result<()> {
 fn on_verbs(args: &Args) -> Result<()> {
     use anyhow::Context as _;
     let address = args.address.unwrap_or_else(|| SocketAddr::from(([10, 99, 0, 2], 7475)));
-    scene::run(|| cmid_verbs::Verbs::open().context("opening the RDMA device"), address, args.way.into())
+    scene::run(|| cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device"), address, args.way.into())
 }
 
 #[cfg(not(feature = "verbs"))]
