@@ -176,6 +176,10 @@ const SLOW: &[Step] = &[
         work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::ibacm),
     },
     Step {
+        name: "nothing blocks on the kernel backend",
+        work: BuildAndRun(On::Kernel(Kernel::V6_12), blocking::kernel_backend),
+    },
+    Step {
         name: "a listener moves between threads, on the kernel backend",
         work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::listener),
     },

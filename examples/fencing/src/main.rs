@@ -99,7 +99,11 @@ fn on_sim(args: &Args) -> Result<()> {
 fn on_verbs(args: &Args) -> Result<()> {
     use anyhow::Context as _;
     let address = args.address.unwrap_or_else(|| SocketAddr::from(([10, 99, 0, 2], 7475)));
-    scene::run(|| cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device"), address, args.way.into())
+    scene::run(
+        || cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device"),
+        address,
+        args.way.into(),
+    )
 }
 
 #[cfg(not(feature = "verbs"))]
