@@ -19,12 +19,12 @@ pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
     script(context, Backend::Librdmacm, OsString::new())
 }
 
-/// All drivers on the kernel backend, in the VM, with rdma-core's ibacm. The package is unpacked and not installed:
+/// All drivers on the kernel backend, in the VM, with rdma-core's ibacm. It is unpacked and not installed, because
 /// librdmacm of the host would use it.
 pub(crate) fn kernel_backend(context: &Context, kernel: Kernel) -> Result<()> {
     let directory = context.target().join("ibacm");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-    packages::unpack("ibacm", &directory)?;
+    packages::unpack(&["ibacm", "libibumad3"], &directory)?;
     guest::run(kernel, LIMIT, &script(context, Backend::Kernel, directory.into()), Vec::new())
 }
 

@@ -1,5 +1,5 @@
 # $1: xtask, which reads the traces; $2: cmid's rping; $3: the conformance suite; $4: the backend of cmid-verbs;
-# $5: a folder with the contents of the package ibacm, or nothing.
+# $5: a folder with the contents of the package ibacm and what it needs, or nothing.
 set -eu
 xtask=$1
 rping=$2

@@ -50,15 +50,16 @@ pub fn ensure(names: &[&str]) -> Result<(), Error> {
     })
 }
 
-/// Unpacks a package into a folder, without installing it.
+/// Unpacks packages into a folder, without installing them.
 ///
 /// # Errors
 ///
 /// [`Error::Network`] for a failed download, [`Error::Tool`] for any other error of apt or dpkg.
-pub fn unpack(name: &str, into: &Path) -> Result<(), Error> {
-    let _step = Step::begin(&format!("unpacking {name}"));
-    with_fresh_lists(&format!("downloading {name}"), || {
-        tool::succeed(apt_get(false).args(["download", name]).current_dir(into), LONG)
+pub fn unpack(names: &[&str], into: &Path) -> Result<(), Error> {
+    let list = names.join(" ");
+    let _step = Step::begin(&format!("unpacking {list}"));
+    with_fresh_lists(&format!("downloading {list}"), || {
+        tool::succeed(apt_get(false).arg("download").args(names).current_dir(into), LONG)
     })?;
     let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
     let files = fs::read_dir(into).map_err(|error| Error::Unexpected(format!("{}: {error}", into.display())))?;
