@@ -177,7 +177,7 @@ const SLOW: &[Step] = &[
     },
     Step {
         name: "nothing blocks on the kernel backend",
-        work: BuildAndRun(On::Kernel(Kernel::V6_12), blocking::kernel_backend),
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 900, blocking::kernel_backend),
     },
     Step {
         name: "a listener moves between threads, on the kernel backend",

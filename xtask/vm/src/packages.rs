@@ -6,8 +6,6 @@ use crate::{
     progress::Step,
     tool::{self, LONG, SHORT},
 };
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The packages that a run needs on the host.
@@ -48,25 +46,6 @@ pub fn ensure(names: &[&str]) -> Result<(), Error> {
         command.args(["install", "--yes", "--no-install-recommends"]).args(&missing);
         tool::succeed(&mut command, LONG)
     })
-}
-
-/// Unpacks packages into a folder, without installing them.
-///
-/// # Errors
-///
-/// [`Error::Network`] for a failed download, [`Error::Tool`] for any other error of apt or dpkg.
-pub fn unpack(names: &[&str], into: &Path) -> Result<(), Error> {
-    let list = names.join(" ");
-    let _step = Step::begin(&format!("unpacking {list}"));
-    with_fresh_lists(&format!("downloading {list}"), || {
-        tool::succeed(apt_get(false).arg("download").args(names).current_dir(into), LONG)
-    })?;
-    let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
-    let files = fs::read_dir(into).map_err(|error| Error::Unexpected(format!("{}: {error}", into.display())))?;
-    for package in files.filter_map(Result::ok).map(|file| file.path()).filter(is_package) {
-        tool::succeed(tool::command("dpkg").arg("--extract").args([&package, into]), LONG)?;
-    }
-    Ok(())
 }
 
 /// Attempts something that needs apt's package lists. If it fails, updates the lists and tries once more.
