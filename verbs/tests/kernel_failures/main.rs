@@ -4,6 +4,7 @@
 //! left can be destroyed, and then neither the kernel nor the process has anything of it.
 #![expect(clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[allow(dead_code, reason = "for both tests")]
 mod scripted;
 mod world;
 

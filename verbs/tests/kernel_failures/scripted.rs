@@ -1,6 +1,6 @@
 //! The kernel, as far as these lives need it: ids on channels, and an event for each request that has one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use cmid_proto::{ChannelKey, CmEvent, Errno, Outcome};
 
@@ -26,6 +26,7 @@ pub(crate) const JOIN_MCAST: u32 = 22;
 const EVENT: usize = 336;
 
 struct Id {
+    handle: u32,
     /// What events report it under; 0 for a request that is not accepted.
     uid: u64,
     channel: ChannelKey,
@@ -40,9 +41,13 @@ struct Pending {
 /// The kernel. A command fails if `fail` names its number in the order of commands.
 #[derive(Default)]
 pub(crate) struct Scripted {
-    ids: BTreeMap<u32, Id>,
-    groups: BTreeMap<u32, u32>,
+    // Vectors keep their memory, so that nothing is allocated once they have grown.
+    ids: Vec<Id>,
+    /// Memberships, and the ids that they are of.
+    groups: Vec<(u32, u32)>,
     handles: u32,
+    /// The id that listens.
+    listener: u32,
     pending: VecDeque<Pending>,
     /// The channel that the next command is written to. The script does not see descriptors.
     pub(crate) channel: Option<ChannelKey>,
@@ -78,8 +83,9 @@ impl Scripted {
             }
             DESTROY_ID => {
                 let handle = word(command, 16);
-                self.ids.remove(&handle).ok_or(Errno::ENOENT)?;
-                self.groups.retain(|_, owner| *owner != handle);
+                self.id(handle)?;
+                self.ids.retain(|id| id.handle != handle);
+                self.groups.retain(|(_, owner)| *owner != handle);
                 self.pending.retain(|event| event.owner != handle);
             }
             RESOLVE_IP => self.event(word(command, 64), CmEvent::AddrResolved)?,
@@ -90,7 +96,7 @@ impl Scripted {
                 let handle = word(command, 288);
                 // An accept without parameters is the third message.
                 if command[287] != 0 {
-                    self.ids.get_mut(&handle).ok_or(Errno::ENOENT)?.uid = long(command, 8);
+                    self.id_mut(handle)?.uid = long(command, 8);
                     self.event(handle, CmEvent::Established)?;
                 }
             }
@@ -103,20 +109,23 @@ impl Scripted {
                 into[..9].copy_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0, 1]);
             }
             MIGRATE_ID => {
-                self.ids.get_mut(&word(command, 16)).ok_or(Errno::ENOENT)?.channel =
-                    self.channel.ok_or(Errno::EINVAL)?
+                let to = self.channel.ok_or(Errno::EINVAL)?;
+                self.id_mut(word(command, 16))?.channel = to;
             }
             JOIN_MCAST => {
                 let owner = word(command, 24);
                 self.handles += 1;
-                self.groups.insert(self.handles, owner);
+                self.groups.push((self.handles, owner));
                 into[..4].copy_from_slice(&self.handles.to_ne_bytes());
                 self.push(owner, CmEvent::MulticastJoin, self.handles)?;
             }
-            LEAVE_MCAST => _ = self.groups.remove(&word(command, 16)).ok_or(Errno::ENOENT)?,
+            LEAVE_MCAST => {
+                let group = word(command, 16);
+                let at = self.groups.iter().position(|(handle, _)| *handle == group).ok_or(Errno::ENOENT)?;
+                self.groups.remove(at);
+            }
             GET_EVENT => {
-                let here =
-                    |event: &Pending| self.ids.get(&event.owner).is_some_and(|id| Some(id.channel) == self.channel);
+                let here = |event: &Pending| self.id(event.owner).is_ok_and(|id| Some(id.channel) == self.channel);
                 let at = self.pending.iter().position(here).ok_or(Errno::EAGAIN)?;
                 let event = self.pending.remove(at).ok_or(Errno::EAGAIN)?;
                 into.copy_from_slice(&event.bytes);
@@ -128,16 +137,26 @@ impl Scripted {
 
     fn create(&mut self, uid: u64, channel: ChannelKey) -> u32 {
         self.handles += 1;
-        self.ids.insert(self.handles, Id { uid, channel });
+        self.ids.push(Id { handle: self.handles, uid, channel });
         self.handles
     }
 
     fn id(&self, handle: u32) -> Result<&Id, Errno> {
-        self.ids.get(&handle).ok_or(Errno::ENOENT)
+        self.ids.iter().find(|id| id.handle == handle).ok_or(Errno::ENOENT)
+    }
+
+    fn id_mut(&mut self, handle: u32) -> Result<&mut Id, Errno> {
+        self.ids.iter_mut().find(|id| id.handle == handle).ok_or(Errno::ENOENT)
+    }
+
+    /// Another connection request to the listener.
+    pub(crate) fn request_again(&mut self) {
+        self.request(self.listener).expect("a listener");
     }
 
     /// A connection request: a new id on the listener's channel.
     fn request(&mut self, listener: u32) -> Outcome {
+        self.listener = listener;
         let child = self.create(0, self.id(listener)?.channel);
         self.push(listener, CmEvent::ConnectRequest, child)
     }
@@ -163,7 +182,7 @@ impl Scripted {
     /// A channel was closed: its ids end. Returns their number.
     pub(crate) fn closed(&mut self, channel: ChannelKey) -> usize {
         let before = self.ids.len();
-        self.ids.retain(|_, id| id.channel != channel);
+        self.ids.retain(|id| id.channel != channel);
         before - self.ids.len()
     }
 }
