@@ -29,6 +29,10 @@ struct Args {
     /// The device. On the simulator, `--way` also selects its capabilities.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     device: DeviceName,
+    /// What manages the connections with `--device verbs`: librdmacm or kernel.
+    #[cfg(feature = "verbs")]
+    #[arg(long, default_value_t)]
+    backend: cmid_verbs::Backend,
     /// How the replica must re-register. If it happens in the other way, the program fails.
     #[arg(long, value_enum, default_value_t = Way::InPlace)]
     way: Way,
@@ -41,7 +45,7 @@ struct Args {
 enum DeviceName {
     /// The simulated fabric.
     Sim,
-    /// librdmacm and libibverbs.
+    /// The RDMA devices of this machine.
     Verbs,
 }
 
@@ -94,7 +98,11 @@ fn on_sim(args: &Args) -> Result<()> {
 fn on_verbs(args: &Args) -> Result<()> {
     use anyhow::Context as _;
     let address = args.address.unwrap_or_else(|| SocketAddr::from(([10, 99, 0, 2], 7475)));
-    scene::run(|| cmid_verbs::Verbs::open().context("opening the RDMA device"), address, args.way.into())
+    scene::run(
+        || cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device"),
+        address,
+        args.way.into(),
+    )
 }
 
 #[cfg(not(feature = "verbs"))]

@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// The device. On the simulator both sides run in this process.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     pub(crate) device: DeviceName,
+    /// What manages the connections with `--device verbs`: librdmacm or kernel.
+    #[cfg(feature = "verbs")]
+    #[arg(long, default_value_t)]
+    pub(crate) backend: cmid_verbs::Backend,
 }
 
 /// The size of the text of a ping.
@@ -87,6 +91,6 @@ impl DriverName {
 pub(crate) enum DeviceName {
     /// The simulated fabric.
     Sim,
-    /// librdmacm and libibverbs.
+    /// The RDMA devices of this machine.
     Verbs,
 }

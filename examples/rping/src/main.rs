@@ -90,7 +90,7 @@ fn plan(args: &Args) -> Plan {
 
 #[cfg(feature = "verbs")]
 fn on_verbs(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
-    let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
+    let device = cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device")?;
     ping(
         args.driver,
         trace,

@@ -41,6 +41,10 @@ struct Udping {
     /// Record the driver's steps in this file, for `cargo xtask replay`; further drivers in FILE.2 and so on.
     #[arg(long, value_name = "FILE", global = true)]
     trace: Option<PathBuf>,
+    /// What manages the connections: librdmacm or kernel.
+    #[cfg(feature = "verbs")]
+    #[arg(long, default_value_t, global = true)]
+    backend: cmid_verbs::Backend,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -92,11 +96,12 @@ enum DriverName {
 }
 
 fn main() -> ExitCode {
-    let Udping { role, driver, trace } = Udping::parse();
-    let trace = trace.map(|path| Arc::new(Files::at(&path)));
-    let result = match role {
+    let arguments = Udping::parse();
+    let driver = arguments.driver;
+    let trace = arguments.trace.as_ref().map(|path| Arc::new(Files::at(path)));
+    let result = match arguments.role {
         Role::Demo => demo(driver, trace.as_ref()),
-        Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(driver, trace.as_ref(), role),
+        Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(&arguments, trace.as_ref()),
     };
     // A lost trace is an error even if the datagrams succeed, because the user requested it.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
@@ -109,12 +114,13 @@ fn main() -> ExitCode {
 }
 
 #[cfg(feature = "verbs")]
-fn on_hardware(driver: DriverName, trace: Option<&Arc<Files>>, role: Role) -> Result<()> {
-    on(driver, trace, role, cmid_verbs::Verbs::open().context("opening librdmacm")?, &channel().0)
+fn on_hardware(arguments: &Udping, trace: Option<&Arc<Files>>) -> Result<()> {
+    let device = cmid_verbs::Verbs::open_with(arguments.backend).context("opening the RDMA device")?;
+    on(arguments.driver, trace, arguments.role.clone(), device, &channel().0)
 }
 
 #[cfg(not(feature = "verbs"))]
-fn on_hardware(_: DriverName, _: Option<&Arc<Files>>, _: Role) -> Result<()> {
+fn on_hardware(_: &Udping, _: Option<&Arc<Files>>) -> Result<()> {
     anyhow::bail!("this udping was built without the feature `verbs`; `udping demo` runs on the simulator")
 }
 

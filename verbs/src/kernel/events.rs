@@ -37,6 +37,8 @@ impl KernelCm {
         if let Some(before) = before
             && !matches!(channel.take(event.handle(), before), Ok(()) | Err(Errno::EINVAL))
         {
+            // Which of the channels it is on is not known. If both destroys fail, it stays until its channel is closed.
+            let _ = new.destroy(before).or_else(|_| new.destroy(channel));
             return None;
         }
         let channel = self.channels.get_mut(on)?;

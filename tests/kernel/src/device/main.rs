@@ -113,6 +113,11 @@ fn main() {
         ibacm::silent();
         return;
     }
+    // Started by the check of what blocks.
+    if wanted == ["as-ibacm"] {
+        ibacm::stand_in();
+        return;
+    }
     // Likewise, and it starts processes of its own.
     if let [first, rest @ ..] = wanted.as_slice()
         && first == "opened"
