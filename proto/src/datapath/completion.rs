@@ -53,7 +53,8 @@ impl Completion {
         self.flags.contains(WcFlags::WITH_IMM).then(|| u32::from_be(self.imm_data))
     }
 
-    /// Returns the remote key of this side that the sender has invalidated.
+    /// Returns the remote key of this side that the sender has invalidated. `None` on soft-RoCE, which sets
+    /// [`WcFlags::IP_CSUM_OK`] instead of [`WcFlags::WITH_INV`]: there the key is in `imm_data`.
     #[must_use]
     #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {
@@ -77,7 +78,7 @@ bitflags::bitflags! {
         const GRH = 1;
         /// There is immediate data.
         const WITH_IMM = 1 << 1;
-        /// The hardware has found the IP checksum right.
+        /// The hardware has found the IP checksum right. Soft-RoCE sets it for a key that the sender has invalidated.
         const IP_CSUM_OK = 1 << 2;
         /// The sender has invalidated a key.
         const WITH_INV = 1 << 3;

@@ -318,7 +318,8 @@ impl Receive {
                 completion.imm_data = imm.to_be();
             }
             if let Some(rkey) = extra.invalidate {
-                completion.flags |= WcFlags::WITH_INV;
+                // The number of the kernel's `IB_WC_WITH_INVALIDATE`, which rxe copies to user space.
+                completion.flags |= WcFlags::IP_CSUM_OK;
                 completion.imm_data = rkey;
             }
         }
