@@ -127,14 +127,15 @@ mod index;
 mod kernel;
 
 pub use cmid_proto::datapath::{
-    self, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, MemoryRegion, MemoryWindow, PostError,
-    ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, To, View, WcFlags, WcOpcode,
-    WcStatus,
+    self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionQueue, DataPath,
+    GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp,
+    SendWr, Sge, To, View, WcFlags, WcOpcode, WcStatus,
 };
 pub use cmid_proto::memory::{
     self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Returned, Valid, Way,
 };
 pub use data::ah::Ah;
+pub use data::async_events::AsyncEvents;
 pub use data::bytes::{Slice, SliceMut};
 pub use data::cq::Cq;
 pub use data::device::Nic;

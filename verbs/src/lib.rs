@@ -52,7 +52,7 @@
 //! - It takes no lock of its own to post, and makes no atomic read-modify-write. The exception is the first post to
 //!   each queue of a QP, which allocates the queue's ring (16 bytes per work request). Polling takes no lock unless
 //!   such queues were added or removed since the last poll. One thread at a time posts to a QP; one polls a CQ.
-//! - It does not read the device's asynchronous events (ibv_get_async_event(3)).
+//! - It reads asynchronous events (ibv_get_async_event(3)) only through [`DataPath::async_events`], and acknowledges each at once.
 //!
 //! On InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for the answer without a time
 //! limit, under a process-wide lock. When the process opens its first [`Verbs`], the crate looks for ibacm: for
@@ -133,16 +133,16 @@ mod verbs;
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 #[cfg(feature = "rdma-core")]
 pub use cmid_proto::datapath::{
-    self, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, MemoryRegion, MemoryWindow, PostError,
-    ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, To, View, WcFlags, WcOpcode,
-    WcStatus,
+    self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionQueue, DataPath,
+    GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp,
+    SendWr, Sge, To, View, WcFlags, WcOpcode, WcStatus,
 };
 pub use cmid_proto::memory::{
     Access, Changes, Code, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Refused, Returned,
     Step, Valid, Way,
 };
 #[cfg(feature = "rdma-core")]
-pub use data::{Ah, Buffer, Change, Cq, Mr, Mw, Nic, Pd, Qp, Reregistered};
+pub use data::{Ah, AsyncEvents, Buffer, Change, Cq, Mr, Mw, Nic, Pd, Qp, Reregistered};
 #[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
 #[cfg(feature = "scripted-kernel")]

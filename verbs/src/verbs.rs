@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Ah, Cq, Mr, Mw, Nic, Pd, Qp};
+use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, Qp};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
@@ -154,6 +154,7 @@ impl DataPath for Verbs {
     type Qp = Qp;
     type Ah = Ah;
     type Nic = Nic;
+    type AsyncEvents = AsyncEvents;
 
     /// No other device is opened. For datagrams the port of the id matters, which the handle names too: see
     /// [`ProtectionDomain::create_ah_from`](cmid_proto::datapath::ProtectionDomain::create_ah_from).
@@ -168,6 +169,11 @@ impl DataPath for Verbs {
     fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
         let (context, port_num) = either!(&mut self.cm, cm => cm.context(id))?;
         Ok(Nic::new(context, port_num))
+    }
+
+    /// The descriptor belongs to the `ibv_context`: a second reader of the same device takes events away from the first.
+    fn async_events(&mut self, nic: &Nic) -> Result<AsyncEvents, Errno> {
+        AsyncEvents::open(nic.context())
     }
 
     fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, Errno> {

@@ -15,9 +15,14 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
     type Qp = <L::Inner as DataPath>::Qp;
     type Ah = <L::Inner as DataPath>::Ah;
     type Nic = <L::Inner as DataPath>::Nic;
+    type AsyncEvents = <L::Inner as DataPath>::AsyncEvents;
 
     fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, Errno> {
         self.inner_mut().device_of(id)
+    }
+
+    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, Errno> {
+        self.inner_mut().async_events(nic)
     }
 
     fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, Errno> {

@@ -9,6 +9,7 @@
 //! | protection domain | [`ProtectionDomain`] | ibv_reg_mr(3), ibv_create_ah(3), ibv_alloc_mw(3) |
 //! | memory region | [`MemoryRegion`] | ibv_rereg_mr(3), ibv_dereg_mr(3) |
 //! | memory window | [`MemoryWindow`] | ibv_dealloc_mw(3) |
+//! | asynchronous events | [`AsyncEventQueue`] | ibv_get_async_event(3) |
 //! | completion queue | [`CompletionQueue`] | ibv_poll_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3) |
 //! | queue pair | [`QueuePair`] | ibv_post_send(3), ibv_post_recv(3) |
 //!
@@ -33,6 +34,7 @@
 //! }
 //! ```
 
+mod async_event;
 mod completion;
 mod layer;
 mod traits;
@@ -40,14 +42,18 @@ mod values;
 mod work_request;
 
 pub use crate::memory::{Access, Flag};
+pub use async_event::{AsyncEvent, AsyncEventKind, AsyncSource};
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use traits::{
-    CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Reregistered, View,
+    AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Reregistered,
+    View,
 };
 pub use values::{Caps, GRH_LEN, PostError, QpState, Remote, To};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
 /// The traits, to call their methods.
 pub mod prelude {
-    pub use super::{CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair};
+    pub use super::{
+        AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
+    };
 }

@@ -5,7 +5,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 use std::os::fd::BorrowedFd;
 
-use super::{Access, Caps, Completion, Flag, PostError, QpState, Remote, SendWr, Sge};
+use super::{Access, AsyncEvent, Caps, Completion, Flag, PostError, QpState, Remote, SendWr, Sge};
 use crate::cq_room::CqRoom;
 use crate::device::Pollable;
 use crate::drive::Attaching;
@@ -31,6 +31,9 @@ pub trait DataPath: Pollable + Send {
     /// Handles of RDMA devices. Two are equal if they are of the same device.
     type Nic: Clone + PartialEq + Send + fmt::Debug;
 
+    /// Asynchronous events of a device.
+    type AsyncEvents: AsyncEventQueue;
+
     /// Returns the RDMA device of an id (`rdma_cm_id.verbs`). A server on a wildcard address uses it to select the PD and
     /// the MRs for a connection request. The handle keeps the device open.
     ///
@@ -51,6 +54,13 @@ pub trait DataPath: Pollable + Send {
     /// # Errors
     /// As [`DataPath::alloc_pd_on`]. `EINVAL` for a depth of 0 or above the device's maximum; `EMFILE`.
     fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, Errno>;
+
+    /// Returns the asynchronous events of a device, for one reader. Without a reader they are left in the kernel, which
+    /// has no limit for them.
+    ///
+    /// # Errors
+    /// `ENODEV` after the device is removed; the errno of making its descriptor non-blocking.
+    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, Errno>;
 
     /// Allocates a protection domain on the device of an id.
     ///
@@ -397,6 +407,9 @@ pub trait CompletionQueue: Send {
         Ok((polled == 1).then_some(completion))
     }
 
+    /// Returns its number, by which an [`AsyncEvent`] names it.
+    fn num(&self) -> u32;
+
     /// Returns its depth, and the number of work requests of the QPs that use it.
     fn room(&self) -> CqRoom;
 
@@ -422,6 +435,20 @@ pub trait CompletionQueue: Send {
     /// # Errors
     /// The errno of the device, never `EAGAIN`.
     fn take_notifications(&self) -> Result<u32, Errno>;
+}
+
+/// The asynchronous events of a device (`ibv_context.async_fd`), which no work request and no event channel reports.
+///
+/// An event is acknowledged when it is read, so it never delays the destruction of its object.
+pub trait AsyncEventQueue: Send {
+    /// Returns the descriptor: readable while there are events. It is non-blocking.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Returns the next event (ibv_get_async_event(3)); `None` if there is none. Never waits.
+    ///
+    /// # Errors
+    /// The errno of the device, `EIO` after its removal; never `EAGAIN`.
+    fn next_event(&mut self) -> Result<Option<AsyncEvent>, Errno>;
 }
 
 /// The handle of a QP. One thread at a time posts to it.

@@ -30,6 +30,10 @@ impl CompletionQueue for Cq {
         self.fabric.with(|world| world.poll_cq(self.no, into))
     }
 
+    fn num(&self) -> u32 {
+        self.no.number()
+    }
+
     fn room(&self) -> CqRoom {
         self.fabric.with(|world| world.queues.cqs.get(&self.no).map(|cq| cq.room).unwrap_or_default())
     }

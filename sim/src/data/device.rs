@@ -6,6 +6,7 @@ use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace};
 
 use crate::data::ah::Ah;
+use crate::data::async_events::AsyncEvents;
 use crate::data::cq::Cq;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
@@ -51,6 +52,7 @@ impl DataPath for SimDevice {
     type Qp = Qp;
     type Ah = Ah;
     type Nic = Nic;
+    type AsyncEvents = AsyncEvents;
 
     /// # Errors
     /// `ENODEV` while librdmacm does not know the id's device: before a bind to a specific address, before ADDR_RESOLVED
@@ -61,6 +63,11 @@ impl DataPath for SimDevice {
             Ok(world.device_of(host))
         })?;
         Ok(Nic { fabric: self.fabric().clone(), device })
+    }
+
+    fn async_events(&mut self, nic: &Nic) -> Result<AsyncEvents, Errno> {
+        nic.on_device(|_| Ok(()))?;
+        AsyncEvents::open(&nic.fabric, nic.device)
     }
 
     fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, Errno> {

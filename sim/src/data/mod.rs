@@ -2,6 +2,8 @@
 //! memory is moved to the fabric, and accessed by copies.
 
 pub(crate) mod ah;
+pub(crate) mod async_events;
+pub(crate) mod async_readers;
 pub(crate) mod bytes;
 pub(crate) mod completion;
 pub(crate) mod cq;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, Completion, WcFlags, WcOpcode, WcStatus};
+use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFlags, WcOpcode, WcStatus};
 
 use crate::data::packet::{Extra, Operation, Packet, Transfer};
 use crate::data::queues::{Pair, PairState, Pending, Receive, Received, Sent};
@@ -261,14 +261,24 @@ impl World {
     }
 
     pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
+        let cq = self.queues.pairs.get(&qp).map(|pair| pair.send_cq);
         if !self.queues.complete_send(qp, pending, sent) {
-            self.counters.overruns += 1;
+            self.overrun(qp, cq);
         }
     }
 
     pub(crate) fn finish_receive(&mut self, qp: QpNo, received: Received) {
+        let cq = self.queues.pairs.get(&qp).map(|pair| pair.recv_cq);
         if !self.queues.complete_receive(qp, received) {
-            self.counters.overruns += 1;
+            self.overrun(qp, cq);
+        }
+    }
+
+    fn overrun(&mut self, qp: QpNo, cq: Option<CqNo>) {
+        self.counters.overruns += 1;
+        if let Some(cq) = cq {
+            let device = self.device_of(qp.host);
+            self.async_readers.raise(device, AsyncEventKind::CQ_ERR, AsyncSource::Cq(cq.number()));
         }
     }
 

@@ -124,6 +124,11 @@ impl CompletionQueue for Cq {
         }
     }
 
+    fn num(&self) -> u32 {
+        // SAFETY: the CQ is alive, and nothing writes the field after its creation.
+        unsafe { (*self.inner.raw.as_ptr()).handle }
+    }
+
     fn room(&self) -> CqRoom {
         self.inner.cq_slots.room()
     }

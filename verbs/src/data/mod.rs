@@ -8,6 +8,7 @@
 
 mod ah;
 mod anchor;
+mod async_events;
 mod buffer;
 mod bytes;
 mod completion;
@@ -42,6 +43,7 @@ use cmid_proto::memory::Access;
 
 pub use ah::Ah;
 pub(crate) use ah::path_from_c;
+pub use async_events::AsyncEvents;
 pub use buffer::Buffer;
 pub(crate) use context::{Context, Contexts};
 pub use cq::Cq;

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, WcOpcode,
+    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, CompletionQueue, DataPath, MemoryRegion, MemoryWindow,
+    ProtectionDomain, QueuePair, WcOpcode,
 };
 use cmid_proto::memory::{Error, MrState, PdState, Policy, RefuseReason};
 use cmid_proto::{Call, CmEvent, Device, Errno, IdKey};
@@ -42,6 +43,10 @@ pub(crate) fn device_removed() {
     success(polled(&mut pair.s.cq), 3, WcOpcode::BIND_MW);
     pair.s.qp.post_recv(1, memory.sge(0..4096)).expect("post_recv");
     pair.s.qp.post_recv(2, other.sge(0..4096)).expect("post_recv");
+    let nic = pair.client.device.device_of(pair.c.id).expect("device_of");
+    assert_eq!(nic.name(), "rxe0");
+    let mut asynchronous = pair.client.device.async_events(&nic).expect("async_events");
+    assert_eq!(asynchronous.next_event(), Ok(None));
     let mut deleting = Command::new("rdma").args(["link", "delete", "rxe0"]).spawn().expect("rdma(8)");
     let mut removed = [false; 2];
     for (side, removed) in [&mut pair.client, &mut pair.server].into_iter().zip(&mut removed) {
@@ -51,6 +56,14 @@ pub(crate) fn device_removed() {
         }
     }
     assert_eq!(removed, [true, true]);
+    let fatal = AsyncEvent { kind: AsyncEventKind::DEVICE_FATAL, source: AsyncSource::Device };
+    let mut reported = Vec::new();
+    while let Ok(Some(event)) = asynchronous.next_event() {
+        println!("{event}");
+        reported.push(event);
+    }
+    assert!(reported.contains(&fatal), "{reported:?}");
+    drop(asynchronous);
 
     // In librdmacm, this would free the record that the unread event refers to.
     idle.fails(&Call::Leave { id: member, group, addr }, Errno::ENXIO);
