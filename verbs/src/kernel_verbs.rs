@@ -4,9 +4,10 @@ use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use cmid_proto::datapath::Caps;
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Caps, Context, Cq, Devices, Parts, Pd, QpInner};
+use crate::data::{Context, Cq, Devices, Parts, Pd, QpInner};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
 
 /// An id outside of any device.
@@ -21,7 +22,7 @@ pub(crate) struct KernelVerbs {
 
 impl KernelVerbs {
     pub(crate) fn open() -> Result<Self, OpenError> {
-        // The limits of each device are given before they are used.
+        // The limits of each device are set before they are used.
         Ok(KernelVerbs { cm: KernelCm::open(u8::MAX)?, devices: Devices::default() })
     }
 
@@ -67,7 +68,7 @@ impl KernelVerbs {
         self.cm.detach(id)
     }
 
-    /// Gives an id the limits of its device. An id without a device is refused by the kernel.
+    /// Sets the limits of an id's device. The kernel refuses the call on an id without a device.
     #[cold]
     fn learn_limits(&mut self, id: IdKey) -> Outcome {
         if let Some(location) = self.cm.locate(id)? {

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::Parser;
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Args, DeviceName, DriverName, Plan, Role};

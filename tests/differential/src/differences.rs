@@ -49,7 +49,7 @@ pub const NOT_COMPARED: &[Difference] = &[
     },
 ];
 
-/// What no program contains.
+/// Calls and conditions that no program contains.
 pub const NOT_GENERATED: &[Difference] = &[
     Difference {
         what: "answers after which a destroy takes 70 seconds",

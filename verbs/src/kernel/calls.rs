@@ -22,7 +22,7 @@ const COMM_EST: u32 = 4;
 pub(crate) struct Membership {
     pub(crate) key: GroupKey,
     addr: SocketAddr,
-    /// The kernel's number of it.
+    /// The kernel's number of the membership.
     pub(crate) handle: u32,
     pub(crate) send_only: bool,
     /// The group that the QP is attached to.
@@ -31,33 +31,33 @@ pub(crate) struct Membership {
 
 /// One id of the kernel's.
 pub(crate) struct Id {
-    /// The kernel's number of it.
+    /// The kernel's number of the id.
     pub(crate) handle: u32,
     /// The key that the kernel reports it under; `None` for a request that is not accepted.
     pub(crate) uid: Option<IdKey>,
     pub(crate) channel: ChannelKey,
-    /// The channel before that. The ids of requests that were unread at the migration are still on it.
+    /// The channel before the last migration. The ids of requests that were unread at the migration are still on it.
     pub(crate) came_from: Option<ChannelKey>,
     pub(crate) space: PortSpace,
     pub(crate) datagrams: bool,
     /// The connection could not be completed: its REJECTED and DISCONNECTED are not reported.
     pub(crate) connect_error: bool,
-    /// It was to be destroyed, and could not be.
+    /// A destroy of the id has failed.
     pub(crate) doomed: bool,
     pub(crate) qp: Option<Arc<dyn QueuePair>>,
     pub(crate) groups: Vec<Membership>,
     pub(crate) binding: DeviceBinding,
-    /// Whether the kernel's address of it is used. librdmacm reads it after a bind and a listen, and with
+    /// Whether the kernel's local address of the id is used. librdmacm reads it after a bind and a listen, and with
     /// ADDR_RESOLVED and CONNECT_REQUEST.
     pub(crate) has_address: bool,
-    /// The same of the peer's address, after a listen, and with ADDR_RESOLVED and CONNECT_REQUEST. A lookup that fails
-    /// leaves one in the kernel.
+    /// Whether the kernel's peer address is used: after a listen, and with ADDR_RESOLVED and CONNECT_REQUEST. A
+    /// lookup that fails leaves one in the kernel.
     pub(crate) has_peer: bool,
     /// The destination of the last lookup, until its ADDR_RESOLVED is read.
     pub(crate) sought: Option<SocketAddr>,
-    /// Those of its device, once they are known.
+    /// The limits of its device, if known.
     pub(crate) limits: Option<Depths>,
-    /// Of the request that made it.
+    /// The depths in the request that created it.
     pub(crate) requested: Depths,
     pub(crate) local_ece: Ece,
     pub(crate) remote_ece: Ece,
@@ -98,7 +98,7 @@ impl Id {
     pub(crate) fn destroy(&mut self, channel: &Channel) -> Outcome {
         let id = self.handle;
         self.doomed = true;
-        // No QP is the usual case.
+        // Usually there is no QP.
         let _ = self.detach();
         channel.number(abi::DestroyId { response: 0, id, reserved: 0 }).map(drop)
     }
@@ -131,7 +131,7 @@ impl Id {
         Ok(())
     }
 
-    /// What a MULTICAST_JOIN starts: the QP is attached, unless it only sends.
+    /// Handles a MULTICAST_JOIN: attaches the QP, unless the membership only sends.
     pub(crate) fn joined(&mut self, handle: u32, group: Group) -> Outcome {
         let Some(membership) = self.groups.iter_mut().find(|known| known.handle == handle) else { return Ok(()) };
         if let Some(qp) = &self.qp
@@ -143,7 +143,7 @@ impl Id {
         Ok(())
     }
 
-    /// Its device, queried once. `None` while it has none.
+    /// Queries the device of the id once. `None` if it has none.
     pub(crate) fn locate(
         &mut self,
         channel: &Channel,
@@ -168,7 +168,7 @@ impl Id {
         if matches!(self.binding, DeviceBinding::Unbound) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    /// ADDR_RESOLVED was read, or the id is that of a request: it has a device and addresses.
+    /// Handles ADDR_RESOLVED and CONNECT_REQUEST: the id has a device and addresses.
     pub(crate) fn resolved(&mut self) {
         self.has_peer = true;
         self.sought = None;
@@ -334,12 +334,12 @@ impl Id {
 /// The id has been destroyed, or ends with its channel.
 impl Drop for Id {
     fn drop(&mut self) {
-        // No QP is the usual case.
+        // Usually there is no QP.
         let _ = self.detach();
     }
 }
 
-/// The depths of the parameters; `most` where they name those of the device.
+/// The depths of the parameters; [`ConnParam::DEVICE_MAX`] becomes `most`.
 fn depths(param: &ConnParam, most: Depths) -> Depths {
     let or = |depth: u8, most: u8| if depth == ConnParam::DEVICE_MAX { most } else { depth };
     Depths {
@@ -349,7 +349,7 @@ fn depths(param: &ConnParam, most: Depths) -> Depths {
 }
 
 impl abi::ConnParam {
-    /// The number of the QP is that of the id's QP, if it has one.
+    /// Fills in the parameters. The QP number is that of the id's QP, if it has one.
     fn set(&mut self, param: &ConnParam, data: &[u8], depths: Depths, qp: Option<&dyn QueuePair>) -> Outcome {
         self.private_data_len = u8::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
         self.private_data[..data.len()].copy_from_slice(data);
@@ -365,7 +365,7 @@ impl abi::ConnParam {
     }
 }
 
-/// The field of a command, and how much of it counts.
+/// The field of a command, and the number of bytes in use.
 fn private(data: &[u8]) -> Result<([u8; abi::PRIVATE_DATA], u8), Errno> {
     let len = u8::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
     let mut field = [0; abi::PRIVATE_DATA];

@@ -29,10 +29,10 @@ use crate::kernel::queue_pair::QueuePair;
 /// the channel (`ib_safe_file_access`): after setuid(2), in a forked child, and between threads after a setuid(2), which
 /// gives each thread credentials of its own.
 pub struct KernelCm {
-    // The order matters: an id that has a QP lets it go before the kernel destroys the id with its channel.
+    // The order matters: an id releases its QP before the kernel destroys the id with its channel.
     pub(super) ids: KeyTable<IdKey, Id>,
     pub(super) channels: KeyTable<ChannelKey, Channel>,
-    /// Adopted ids, by what the kernel still reports them under, and where.
+    /// Adopted ids, by the key under which the kernel still reports them, and by channel.
     adopted: HashMap<(IdKey, ChannelKey), IdKey>,
     node: Node,
     /// The limits of devices that are not known otherwise.
@@ -50,9 +50,9 @@ pub struct KernelHandle {
 }
 
 impl KernelCm {
-    /// A device without ids. `depth` is the number of RDMA reads and atomics that the RDMA device serves and starts at
-    /// once (`max_qp_rd_atom` of ibv_query_device(3)); [`ConnParam::DEVICE_MAX`](cmid_proto::ConnParam::DEVICE_MAX)
-    /// stands for it.
+    /// Creates a device without ids. `depth` is the number of RDMA reads and atomics that the RDMA device serves and
+    /// starts at once (`max_qp_rd_atom` of ibv_query_device(3)).
+    /// [`ConnParam::DEVICE_MAX`](cmid_proto::ConnParam::DEVICE_MAX) selects it.
     ///
     /// # Errors
     /// Names the part of the kernel's interface that is missing.
@@ -74,7 +74,7 @@ impl KernelCm {
         }
     }
 
-    /// The numbers of ids and channels, those that are set aside included.
+    /// The numbers of ids and channels, including those that are set aside.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.ids.len(), self.channels.len())
     }
@@ -90,7 +90,7 @@ impl KernelCm {
         Ok((id, channel))
     }
 
-    /// The device of an id; `None` while it has none.
+    /// The device of an id; `None` if it has none.
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<Location>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
@@ -105,8 +105,8 @@ impl KernelCm {
         }
     }
 
-    /// The id of a call before which the limits of its device are to be given, and whether the call needs them. A call
-    /// that does not is not checked against limits that cannot be had, for lack of descriptors for example.
+    /// Returns the id of a call that uses the limits of its device, and whether the call needs them. A call that does
+    /// not need them is made without a check if they cannot be queried, for lack of descriptors for example.
     pub(crate) fn needs_limits(&self, call: &Call) -> Option<(IdKey, bool)> {
         let (Call::Connect { id, ref param } | Call::Accept { id, ref param }) = *call else { return None };
         let needed = [param.responder_resources, param.initiator_depth].contains(&ConnParam::DEVICE_MAX);
@@ -119,7 +119,7 @@ impl KernelCm {
         }
     }
 
-    /// Whether a QP for this id is for datagrams.
+    /// Whether a QP for this id is a datagram QP.
     ///
     /// # Errors
     /// `EINVAL` if the id has a QP.
@@ -128,13 +128,13 @@ impl KernelCm {
         if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.datagrams) }
     }
 
-    /// Puts a QP on an id.
+    /// Attaches a QP to an id.
     pub(crate) fn attach(&mut self, key: IdKey, qp: Arc<dyn QueuePair>) -> Outcome {
         let (id, channel) = self.find(key)?;
         id.attach(channel, qp)
     }
 
-    /// Takes the QP off an id.
+    /// Detaches the QP of an id.
     pub(crate) fn detach(&mut self, key: IdKey) -> Outcome {
         self.ids.get_mut(key).ok_or(Errno::ENOENT)?.detach()
     }
@@ -197,7 +197,7 @@ impl KernelCm {
         Ok(())
     }
 
-    /// An id is no longer on this channel. A channel that is set aside is closed after its last id.
+    /// Counts one id less on this channel. A channel that is set aside is closed after its last id.
     fn leave_channel(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;
@@ -360,7 +360,7 @@ impl Device for KernelCm {
         self.make_room_for_id(id)?;
         self.make_room_for_channel(channel)?;
         record.channel = channel;
-        // A key of the other device.
+        // It is a key of the other device.
         record.came_from = None;
         if let Some(uid) = record.uid
             && uid != id

@@ -1,4 +1,4 @@
-//! Reading events: what each is about, and what it starts on an id with a QP.
+//! Reads events, finds their ids, and performs their actions on an id with a QP.
 
 use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, PortSpace, RawEvent, ReceivedParam};
 
@@ -14,11 +14,11 @@ use crate::kernel::queue_pair::Group;
 /// The maximum number of events per fetch that are not reported.
 const STRAY_MAX: usize = 16;
 
-/// What an event is about.
+/// The id and the type of an event.
 struct Reported {
     id: IdKey,
     listener: Option<IdKey>,
-    /// Differs from the kernel's where the id has a QP: `ESTABLISHED` for a connection that is completed here.
+    /// Differs from the kernel's type on an id with a QP: `ESTABLISHED` for a connection that is completed here.
     kind: CmEvent,
     status: i32,
 }
@@ -32,7 +32,8 @@ impl KernelCm {
         let mut new = Id::new(event.handle(), None, on, space);
         let before = listener.and_then(|key| self.ids.get(key)?.came_from).and_then(|before| self.channels.get(before));
         let channel = self.channels.get(on)?;
-        // The kernel moves an unread request with its listener, and leaves the new id behind. `EINVAL`: it is not behind.
+        // The kernel moves an unread request with its listener, but not the new id. `EINVAL`: the new id is here
+        // already.
         if let Some(before) = before
             && !matches!(channel.take(event.handle(), before), Ok(()) | Err(Errno::EINVAL))
         {
@@ -42,7 +43,7 @@ impl KernelCm {
         }
         let channel = self.channels.get_mut(on)?;
         if listener.is_none() {
-            // It cannot be answered. If the destroy fails, the id stays until its channel is closed.
+            // The request cannot be answered. If the destroy fails, the id stays until its channel is closed.
             let _ = new.destroy(channel);
             return None;
         }
@@ -58,7 +59,7 @@ impl KernelCm {
         listener
     }
 
-    /// Returns what the event that was read last is about; `None` if it is not reported.
+    /// The id and the type of the event that was read last; `None` if it is not reported.
     fn reported(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
         let event = Answer(&self.answer);
         let (kind, status) = (event.kind(), event.status());
@@ -104,7 +105,7 @@ impl KernelCm {
         Some(Reported { id: key, listener: None, kind, status })
     }
 
-    /// A CONNECT_RESPONSE: a connection with a QP is completed.
+    /// Handles a CONNECT_RESPONSE: completes a connection that has a QP.
     fn answered(&mut self, key: IdKey) -> (CmEvent, i32) {
         let event = Answer(&self.answer);
         let (status, ece) = (event.status(), event.ece());
@@ -116,17 +117,17 @@ impl KernelCm {
         }
         match id.complete(channel, &mut self.scratch, ece) {
             Ok(()) => (CmEvent::Established, 0),
-            // As librdmacm reports it.
+            // librdmacm reports the same.
             Err(_) => (CmEvent::ConnectError, -1),
         }
     }
 
-    /// A MULTICAST_JOIN: the QP of the id is attached to the group.
+    /// Handles a MULTICAST_JOIN: attaches the QP of the id to the group.
     #[cold]
     fn joined(&mut self, key: IdKey) -> (CmEvent, i32) {
         let event = Answer(&self.answer);
         let attached = self.ids.get_mut(key).map(|id| id.joined(event.handle(), Group::at(&event.datagram().path)));
-        // As librdmacm reports it, whatever the status of the event.
+        // librdmacm reports the same, whatever the status of the event.
         if attached == Some(Ok(())) { (CmEvent::MulticastJoin, 0) } else { (CmEvent::MulticastError, -1) }
     }
 
@@ -160,7 +161,7 @@ impl KernelCm {
         child: IdKey,
         removed: impl FnOnce(Location),
     ) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        // Reserves first, so that a request is not lost for lack of a slot.
+        // Reserves a slot first, so that a request is not lost for lack of one.
         self.make_room_for_id(child)?;
         for _ in 0..STRAY_MAX {
             // An older kernel writes less; the rest stays zero.

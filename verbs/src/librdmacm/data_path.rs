@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use cmid_proto::datapath::Caps;
 use cmid_proto::{Device as _, Errno, IdKey, Outcome};
 
-use crate::data::{Caps, Context, Cq, Parts, Pd, QpInner};
+use crate::data::{Context, Cq, Parts, Pd, QpInner};
 use crate::librdmacm::Rdmacm;
 
 impl Rdmacm {
-    /// The context of the id's device, shared by everything that is made on it, and the port that the id is on.
+    /// The context of the id's device, which all objects on it share, and the port of the id.
     pub(crate) fn context(&mut self, id: IdKey) -> Result<(Arc<Context>, u8), Errno> {
         let record = self.id(id)?;
         let verbs = record.verbs().ok_or(Errno::ENODEV)?;
