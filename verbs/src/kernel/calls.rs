@@ -191,6 +191,8 @@ impl Id {
     ) -> Outcome {
         let (addr, addr_size) = storage(addr);
         channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
+        // librdmacm reads both addresses now.
+        (self.has_peer, self.sought) = (true, None);
         self.bound();
         self.locate(channel, answer).map(drop)
     }
@@ -226,7 +228,7 @@ impl Id {
 
     /// `rdma_connect`. `limits` are used if those of the device are not known.
     pub(crate) fn connect(
-        &self,
+        &mut self,
         channel: &Channel,
         scratch: &mut Scratch,
         param: &ConnParam,
@@ -236,8 +238,10 @@ impl Id {
         self.needs_device()?;
         let limits = self.limits.unwrap_or(limits);
         self.check(param, limits)?;
+        // Also for a connect that the kernel refuses: an accept is limited by them, as librdmacm does it.
+        self.requested = depths(param, limits);
         let message = &mut scratch.connect;
-        message.body.conn_param.set(param, data, depths(param, limits), self.qp.as_deref())?;
+        message.body.conn_param.set(param, data, self.requested, self.qp.as_deref())?;
         message.body.id = self.handle;
         message.body.ece = abi::Ece { vendor_id: self.local_ece.vendor_id, attr_mod: self.local_ece.options };
         channel.write_message(message)
