@@ -50,14 +50,14 @@ pub(crate) struct Id {
     /// Whether the kernel's local address of the id is used. librdmacm reads it after a bind and a listen, and with
     /// ADDR_RESOLVED and CONNECT_REQUEST.
     pub(crate) has_address: bool,
-    /// Whether the kernel's peer address is used: after a listen, and with ADDR_RESOLVED and CONNECT_REQUEST. A
-    /// lookup that fails leaves one in the kernel.
+    /// Whether the kernel's peer address is used: after a bind and a listen, and with ADDR_RESOLVED and
+    /// CONNECT_REQUEST. A lookup that fails leaves one in the kernel.
     pub(crate) has_peer: bool,
     /// The destination of the last lookup, until its ADDR_RESOLVED is read.
     pub(crate) sought: Option<SocketAddr>,
     /// The limits of its device, if known.
     pub(crate) limits: Option<Depths>,
-    /// The depths in the request that created it.
+    /// The depths in the request that created it, or of its last connect.
     pub(crate) requested: Depths,
     pub(crate) local_ece: Ece,
     pub(crate) remote_ece: Ece,
