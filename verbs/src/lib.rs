@@ -102,6 +102,9 @@
 //! CQs and PDs, address handles before PDs, and all of them before the device's context.
 
 #![expect(unsafe_code, reason = "it calls C")]
+#[cfg(all(test, feature = "scripted-kernel"))]
+extern crate self as cmid_verbs;
+
 #[cfg(feature = "rdma-core")]
 mod addr_info;
 mod contents;

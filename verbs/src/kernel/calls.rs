@@ -50,14 +50,14 @@ pub(crate) struct Id {
     /// Whether the kernel's local address of the id is used. librdmacm reads it after a bind and a listen, and with
     /// ADDR_RESOLVED and CONNECT_REQUEST.
     pub(crate) has_address: bool,
-    /// Whether the kernel's peer address is used: after a listen, and with ADDR_RESOLVED and CONNECT_REQUEST. A
-    /// lookup that fails leaves one in the kernel.
+    /// Whether the kernel's peer address is used: after a bind and a listen, and with ADDR_RESOLVED and
+    /// CONNECT_REQUEST. A lookup that fails leaves one in the kernel.
     pub(crate) has_peer: bool,
     /// The destination of the last lookup, until its ADDR_RESOLVED is read.
     pub(crate) sought: Option<SocketAddr>,
     /// The limits of its device, if known.
     pub(crate) limits: Option<Depths>,
-    /// The depths in the request that created it.
+    /// The depths in the request that created it, or of its last connect.
     pub(crate) requested: Depths,
     pub(crate) local_ece: Ece,
     pub(crate) remote_ece: Ece,
@@ -191,6 +191,8 @@ impl Id {
     ) -> Outcome {
         let (addr, addr_size) = storage(addr);
         channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
+        // librdmacm reads both addresses now.
+        (self.has_peer, self.sought) = (true, None);
         self.bound();
         self.locate(channel, answer).map(drop)
     }
@@ -226,7 +228,7 @@ impl Id {
 
     /// `rdma_connect`. `limits` are used if those of the device are not known.
     pub(crate) fn connect(
-        &self,
+        &mut self,
         channel: &Channel,
         scratch: &mut Scratch,
         param: &ConnParam,
@@ -236,8 +238,10 @@ impl Id {
         self.needs_device()?;
         let limits = self.limits.unwrap_or(limits);
         self.check(param, limits)?;
+        // Also for a connect that the kernel refuses: an accept is limited by them, as librdmacm does it.
+        self.requested = depths(param, limits);
         let message = &mut scratch.connect;
-        message.body.conn_param.set(param, data, depths(param, limits), self.qp.as_deref())?;
+        message.body.conn_param.set(param, data, self.requested, self.qp.as_deref())?;
         message.body.id = self.handle;
         message.body.ece = abi::Ece { vendor_id: self.local_ece.vendor_id, attr_mod: self.local_ece.options };
         channel.write_message(message)

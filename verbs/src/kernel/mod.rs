@@ -6,6 +6,8 @@ mod calls;
 mod channel;
 mod device;
 mod events;
+#[cfg(all(test, feature = "scripted-kernel"))]
+mod failing_tests;
 mod location;
 mod node;
 mod qp;

@@ -14,6 +14,7 @@ pub(crate) const LISTEN: u32 = 7;
 pub(crate) const ACCEPT: u32 = 8;
 pub(crate) const REJECT: u32 = 9;
 pub(crate) const DISCONNECT: u32 = 10;
+pub(crate) const INIT_QP_ATTR: u32 = 11;
 pub(crate) const GET_EVENT: u32 = 12;
 pub(crate) const SET_OPTION: u32 = 14;
 pub(crate) const NOTIFY: u32 = 15;
@@ -102,7 +103,7 @@ impl Scripted {
             }
             DISCONNECT => self.event(word(command, 8), CmEvent::Disconnected)?,
             REJECT | BIND | NOTIFY => _ = self.id(word(command, 8))?,
-            SET_OPTION => _ = self.id(word(command, 16))?,
+            SET_OPTION | INIT_QP_ATTR => _ = self.id(word(command, 16))?,
             QUERY => {
                 self.id(word(command, 16))?;
                 // The GUID and the port of the device.

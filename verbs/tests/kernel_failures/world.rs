@@ -9,7 +9,7 @@ use cmid_proto::{
 };
 use cmid_verbs::{KernelCm, KernelHandle};
 
-use crate::scripted::Scripted;
+use super::scripted::Scripted;
 
 /// The device. It notes the channel that a command is written to.
 pub(crate) struct Watched {
@@ -59,7 +59,10 @@ impl DeviceLayer for Watched {
 pub(crate) enum Ended {
     /// The request with this name failed, and the id had this state before.
     Request(&'static str, Option<State>, Error),
+    /// This event does not come.
     Event(CmEvent),
+    /// CONNECT_ERROR comes in place of ESTABLISHED.
+    NotCompleted,
 }
 
 /// One life. `channels` are the application's two.
@@ -112,6 +115,9 @@ impl World {
             self.turn();
             let events = self.channels.map(|channel| self.drive.next_event(channel));
             if let Some(event) = events.into_iter().flatten().next() {
+                if (kind, event.kind) == (CmEvent::Established, EventKind::Cm(CmEvent::ConnectError)) {
+                    return Err(Ended::NotCompleted);
+                }
                 assert_eq!(event.kind, EventKind::Cm(kind), "status {}", event.status);
                 return Ok(event);
             }
@@ -137,11 +143,13 @@ impl World {
 
     /// Destroys all ids and closes all channels. Nothing is left.
     pub(crate) fn end(mut self) -> Vec<Fault> {
-        let ids: Vec<_> = self.drive.core().id_keys().collect();
-        for id in ids {
-            // A child may end with its listener, and a destroy that fails ends the id all the same.
-            let _ = self.drive.destroy_now(id);
-            self.turn();
+        // A destroy that fails can be made again. A child may end with its listener.
+        for _ in 0..2 {
+            let ids: Vec<_> = self.drive.core().id_keys().collect();
+            for id in ids {
+                let _ = self.drive.destroy_now(id);
+                self.turn();
+            }
         }
         self.turn();
         for channel in self.channels {
