@@ -31,9 +31,9 @@ pub(crate) use rdma_sys::{
     rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags, rdma_conn_param, rdma_connect, rdma_create_event_channel,
     rdma_create_id, rdma_create_qp, rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect, rdma_establish,
     rdma_event_channel, rdma_free_devices, rdma_freeaddrinfo, rdma_get_cm_event, rdma_get_devices, rdma_get_remote_ece,
-    rdma_getaddrinfo, rdma_join_multicast_ex, rdma_leave_multicast, rdma_listen, rdma_migrate_id, rdma_notify,
-    rdma_port_space, rdma_reject, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route, rdma_set_local_ece,
-    rdma_set_option, rdma_ud_param,
+    rdma_getaddrinfo, rdma_init_qp_attr, rdma_join_multicast_ex, rdma_leave_multicast, rdma_listen, rdma_migrate_id,
+    rdma_notify, rdma_port_space, rdma_reject, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route,
+    rdma_set_local_ece, rdma_set_option, rdma_ud_param,
 };
 
 /// `ibv_post_send` as the provider has it.

@@ -4,11 +4,12 @@ use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use cmid_proto::datapath::Caps;
+use cmid_proto::datapath::{Caps, QpState};
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Context, Cq, Devices, Parts, Pd, QpInner};
+use crate::data::{Context, Cq, Devices, Parts, Pd, QpInner, ibv_qp_attr_of};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
+use crate::raw;
 
 /// An id outside of any device.
 pub(crate) type Handle = KernelHandle;
@@ -42,6 +43,12 @@ impl KernelVerbs {
     pub(crate) fn context(&mut self, id: IdKey) -> Result<(Arc<Context>, u8), Errno> {
         let location = self.location(id)?;
         Ok((self.devices.open(location)?, location.port))
+    }
+
+    pub(crate) fn qp_attr(&mut self, id: IdKey, state: QpState) -> Result<raw::QpAttr, Errno> {
+        self.location(id)?;
+        let attr = self.cm.init_qp_attr(id, state.0)?;
+        Ok(raw::QpAttr::new(ibv_qp_attr_of(&attr), attr.qp_attr_mask.cast_signed()))
     }
 
     pub(crate) fn create_qp(

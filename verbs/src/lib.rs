@@ -128,6 +128,8 @@ mod lock;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]
 mod macros;
 #[cfg(feature = "rdma-core")]
+pub mod raw;
+#[cfg(feature = "rdma-core")]
 mod sockaddr;
 #[cfg(feature = "rdma-core")]
 mod verbs;

@@ -2,16 +2,18 @@
 
 use core::fmt;
 use core::net::SocketAddr;
+use core::ptr::NonNull;
 use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::datapath::{Caps, DataPath};
+use cmid_proto::datapath::{Caps, DataPath, QpState};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
 use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, Qp};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
+use crate::raw;
 
 /// The connection manager of a [`Verbs`]. The data path is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -143,6 +145,37 @@ impl Verbs {
     #[must_use]
     pub fn set_aside(&self) -> (usize, usize) {
         either!(&self.cm, cm => cm.set_aside())
+    }
+}
+
+impl Verbs {
+    /// Returns the attributes that move a QP of the application to `state`: INIT, RTR or RTS (rdma_init_qp_attr(3)). For
+    /// ids without a QP of this crate; see [`raw`].
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id; `EINVAL` for another state, and in a state of the id that has no such attributes;
+    /// `ENODEV` while the id has no device.
+    pub fn qp_attr(&mut self, id: IdKey, state: QpState) -> Result<raw::QpAttr, Errno> {
+        if ![QpState::INIT, QpState::RTR, QpState::RTS].contains(&state) {
+            return Err(Errno::EINVAL);
+        }
+        either!(&mut self.cm, cm => cm.qp_attr(id, state))
+    }
+
+    /// Returns the `rdma_cm_id` of an id; see [`raw`]. `ENOSYS` on the kernel backend, which has none.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `ENXIO` for one that has ended.
+    ///
+    /// # Safety
+    /// The pointer is used only as long as the id lives, on one thread with this device, and for no call that changes
+    /// what this crate knows: those that create, destroy, migrate, bind, resolve, listen, connect, accept, reject,
+    /// disconnect, or attach a QP.
+    pub unsafe fn raw_id(&mut self, id: IdKey) -> Result<NonNull<raw::RdmaCmId>, Errno> {
+        match &mut self.cm {
+            Cm::Librdmacm(cm) => cm.raw_id(id),
+            Cm::Kernel(_) => Err(Errno::ENOSYS),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::data::notifications::PendingNotifications;
 use crate::errno;
 use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_context, ibv_cq};
 use crate::librdmacm::set_nonblocking;
+use crate::raw;
 
 /// A completion queue with a completion channel of its own. Any thread may have it, one at a time may poll it: polling
 /// takes it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).
@@ -213,6 +214,17 @@ impl Drop for CompChannel {
     fn drop(&mut self) {
         // SAFETY: made by ibv_create_comp_channel and destroyed only here, after its CQ.
         let _ = unsafe { ffi::ibv_destroy_comp_channel(self.0.as_ptr()) };
+    }
+}
+
+impl Cq {
+    /// Returns the `ibv_cq`; see [`raw`].
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_cq(&self) -> NonNull<raw::IbvCq> {
+        self.inner.raw.cast()
     }
 }
 

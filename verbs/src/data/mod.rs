@@ -55,4 +55,5 @@ pub use nic::Nic;
 pub use pd::Pd;
 pub use qp::Qp;
 pub(crate) use qp::QpInner;
+pub(crate) use queue_pair::ibv_qp_attr_of;
 pub use rereg::{Change, Reregistered};

@@ -14,6 +14,7 @@ use crate::data::pd::PdUse;
 use crate::data::registration::Registration;
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::ffi::{ibv_mr, ibv_sge};
+use crate::raw;
 
 /// Memory that the device can reach.
 ///
@@ -383,6 +384,17 @@ impl Drop for Mr {
             let owner = Arc::clone(registration.owner());
             owner.parked().end(registration);
         }
+    }
+}
+
+impl Mr {
+    /// Returns the `ibv_mr`; see [`raw`]. `None` if no registration is valid.
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives and is not re-registered, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_mr(&self) -> Option<NonNull<raw::IbvMr>> {
+        NonNull::new(self.as_ptr()?.cast())
     }
 }
 

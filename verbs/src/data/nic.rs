@@ -2,10 +2,12 @@
 
 use core::ffi::CStr;
 use core::fmt;
+use core::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::data::Context;
 use crate::ffi;
+use crate::raw;
 
 /// A handle of an RDMA device, and of the port that its id was on. It keeps the device open.
 #[derive(Clone)]
@@ -50,6 +52,17 @@ impl PartialEq for Nic {
 }
 
 impl Eq for Nic {}
+
+impl Nic {
+    /// Returns the `ibv_context`; see [`raw`].
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_context(&self) -> NonNull<raw::IbvContext> {
+        self.context.verbs().cast()
+    }
+}
 
 impl fmt::Debug for Nic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,6 +13,7 @@ use crate::data::parked::{Parked, TryDeregister};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::lock::lock;
+use crate::raw;
 
 /// A handle of a protection domain: memory of it can be used by QPs of it. Cheap to clone; any thread may use it.
 ///
@@ -166,6 +167,17 @@ impl Drop for PdInner {
     fn drop(&mut self) {
         // Every user holds it, so there is none. It may be gone already; if the kernel refuses, it is leaked.
         let _ = self.dealloc();
+    }
+}
+
+impl Pd {
+    /// Returns the `ibv_pd`; see [`raw`].
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_pd(&self) -> NonNull<raw::IbvPd> {
+        self.0.raw.cast()
     }
 }
 

@@ -14,6 +14,7 @@ use crate::data::work_queue::WorkQueue;
 use crate::data::wr_ring::Cursor;
 use crate::errno;
 use crate::ffi::{self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr};
+use crate::raw;
 
 /// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post:
 /// posting takes it by `&mut`, so that tracking work in flight costs no atomics (see [`Mr`](crate::Mr)).
@@ -131,6 +132,17 @@ impl Drop for QpInner {
             self.recv.leak(pd);
         }
         self.pd.inner().parked().released();
+    }
+}
+
+impl Qp {
+    /// Returns the `ibv_qp`; see [`raw`].
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_qp(&self) -> NonNull<raw::IbvQp> {
+        self.inner.raw.cast()
     }
 }
 

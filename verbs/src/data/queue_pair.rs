@@ -19,7 +19,7 @@ impl QueuePair for QpInner {
     }
 
     fn modify(&self, attr: &QpAttr) -> Outcome {
-        let mut c = qp_attr(attr);
+        let mut c = ibv_qp_attr_of(attr);
         // SAFETY: the QP is alive, and the attributes are read during the call.
         errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut c, attr.qp_attr_mask.cast_signed()) })
     }
@@ -81,7 +81,7 @@ impl QpInner {
 }
 
 /// The attributes in libibverbs' form.
-fn qp_attr(attr: &QpAttr) -> ibv_qp_attr {
+pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
     // SAFETY: zeros are a value of every field.
     let zeros: ibv_qp_attr = unsafe { MaybeUninit::zeroed().assume_init() };
     ibv_qp_attr {

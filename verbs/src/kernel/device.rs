@@ -11,6 +11,7 @@ use cmid_proto::{
 };
 
 use crate::forgotten::Tables;
+use crate::kernel::abi::QpAttr;
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer;
 use crate::kernel::calls::{Id, set_option};
@@ -126,6 +127,15 @@ impl KernelCm {
     pub(crate) fn wants_datagrams(&self, key: IdKey) -> Result<bool, Errno> {
         let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
         if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.datagrams) }
+    }
+
+    /// Returns the attributes of a QP for a state.
+    pub(crate) fn init_qp_attr(&self, key: IdKey, state: u32) -> Result<QpAttr, Errno> {
+        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::ENOENT)?;
+        let mut attr = QpAttr::default();
+        id.qp_attr(channel, state, &mut attr)?;
+        Ok(attr)
     }
 
     /// Attaches a QP to an id.

@@ -61,7 +61,7 @@ impl Id {
     }
 
     /// Queries the attributes for a state (`rdma_init_qp_attr`).
-    fn qp_attr(&self, channel: &Channel, state: u32, attr: &mut QpAttr) -> Outcome {
+    pub(super) fn qp_attr(&self, channel: &Channel, state: u32, attr: &mut QpAttr) -> Outcome {
         channel.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state }, attr)?;
         attr.qp_state = state;
         Ok(())

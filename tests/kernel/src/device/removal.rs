@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, CompletionQueue, DataPath, MemoryRegion, MemoryWindow,
-    ProtectionDomain, QueuePair, WcOpcode,
+    AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, WcOpcode,
 };
 use cmid_proto::memory::{Error, MrState, PdState, Policy, RefuseReason};
 use cmid_proto::{Call, CmEvent, Device, Errno, IdKey};
@@ -56,13 +55,8 @@ pub(crate) fn device_removed() {
         }
     }
     assert_eq!(removed, [true, true]);
-    let fatal = AsyncEvent { kind: AsyncEventKind::DEVICE_FATAL, source: AsyncSource::Device };
-    let mut reported = Vec::new();
-    while let Ok(Some(event)) = asynchronous.next_event() {
-        println!("{event}");
-        reported.push(event);
-    }
-    assert!(reported.contains(&fatal), "{reported:?}");
+    // rxe cannot revoke an open device, so the kernel reports no DEVICE_FATAL (`ib_uverbs_remove_one`).
+    assert_eq!(asynchronous.next_event(), Ok(None));
     drop(asynchronous);
 
     // In librdmacm, this would free the record that the unread event refers to.
