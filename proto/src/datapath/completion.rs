@@ -61,7 +61,8 @@ impl Completion {
         self.flags.contains(WcFlags::WITH_INV).then_some(self.imm_data)
     }
 
-    /// Whether the [`GRH_LEN`](super::GRH_LEN) bytes before a datagram are a header. Always on RoCE.
+    /// Whether the [`GRH_LEN`](super::GRH_LEN) bytes before a datagram are a header. Always on RoCE. For a message of a
+    /// connection it has no meaning; soft-RoCE sets it there too.
     #[must_use]
     #[inline]
     pub fn has_grh(&self) -> bool {

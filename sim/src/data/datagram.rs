@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cmid_proto::Service;
-use cmid_proto::datapath::{GRH_LEN, WcFlags, WcOpcode, WcStatus};
+use cmid_proto::datapath::{GRH_LEN, WcOpcode, WcStatus};
 
 use crate::data::packet::Datagram;
 use crate::data::queues::{Pair, PairState};
@@ -61,7 +61,6 @@ impl World {
         let outcome = self.put(pd, &receive.ranges, bytes).ok_or(WcStatus::LOC_PROT_ERR);
         let mut received = receive.ended(outcome, WcOpcode::RECV, datagram.extra);
         received.completion.src_qp = datagram.from.num;
-        received.completion.flags |= WcFlags::GRH;
         self.finish_receive(qp, received);
         Some(())
     }

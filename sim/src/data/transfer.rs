@@ -323,6 +323,8 @@ impl Receive {
         let Put { byte_len, scatter } = put;
         let mut completion = Completion { wr_id: self.wr_id, status, opcode, byte_len, ..Completion::default() };
         if status == WcStatus::SUCCESS {
+            // rxe sets it for every receive (`do_complete`).
+            completion.flags |= WcFlags::GRH;
             if let Some(imm) = extra.imm {
                 completion.flags |= WcFlags::WITH_IMM;
                 completion.imm_data = imm.to_be();
