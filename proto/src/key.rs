@@ -134,8 +134,8 @@ pub const WR_ID_TAG_MAX: u16 = CORE_MAX;
 
 impl IdKey {
     /// Packs the id and a tag of the application into the `wr_id` of a work request, so that its completion names the
-    /// id without a lookup by QP number. From the upper end: 24 bits of slot, 12 of the tag, 28 of generation. The core's
-    /// number is left out: a completion queue is polled by one core. `None` above [`WR_ID_TAG_MAX`].
+    /// id without a lookup by QP number. From the upper end: 24 bits of slot, 12 of the tag, 28 of generation. The
+    /// core's number is left out: a completion queue is polled by one core. `None` above [`WR_ID_TAG_MAX`].
     ///
     /// ```
     /// use cmid_proto::IdKey;

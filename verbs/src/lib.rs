@@ -52,7 +52,8 @@
 //! - It takes no lock of its own to post, and makes no atomic read-modify-write. The exception is the first post to
 //!   each queue of a QP, which allocates the queue's ring (16 bytes per work request). Polling takes no lock unless
 //!   such queues were added or removed since the last poll. One thread at a time posts to a QP; one polls a CQ.
-//! - It reads asynchronous events (ibv_get_async_event(3)) only through [`DataPath::async_events`], and acknowledges each at once.
+//! - It reads asynchronous events (ibv_get_async_event(3)) only through [`DataPath::async_events`], and acknowledges
+//!   each at once.
 //!
 //! On InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for the answer without a time
 //! limit, under a process-wide lock. When the process opens its first [`Verbs`], the crate looks for ibacm: for
@@ -85,8 +86,8 @@
 //! fewer instructions for a connection than the librdmacm backend (docs/generated/performance.md). librdmacm is the
 //! default: the kernel backend is new, and was tested on soft-RoCE only. It has these differences:
 //!
-//! - The RDMA device of an id is opened for its first PD, and closed after the last object on it. ADDR_RESOLVED does not
-//!   open it.
+//! - The RDMA device of an id is opened for its first PD, and closed after the last object on it. ADDR_RESOLVED does
+//!   not open it.
 //! - The new id of an unread request migrates with its listener. librdmacm loses such a request.
 //! - Leaving a multicast group after DEVICE_REMOVAL returns `ENXIO`. No event is lost.
 //! - [`addr_info()`] and [`devices`] still use librdmacm.

@@ -4,14 +4,15 @@
 //! object stays true only if the application keeps to these rules:
 //!
 //! - It destroys no object of this crate, and keeps a pointer only as long as the object lives.
-//! - A QP of the application holds the [`Pd`](crate::Pd) and the [`Cq`](crate::Cq)s that it uses, and is destroyed before
-//!   them. What it has in flight does not pin an [`Mr`](crate::Mr): the application keeps the MR.
+//! - A QP of the application holds the [`Pd`](crate::Pd) and the [`Cq`](crate::Cq)s that it uses, and is destroyed
+//!   before them. What it has in flight does not pin an [`Mr`](crate::Mr): the application keeps the MR.
 //! - It polls and arms only its own CQs. A completion of a foreign QP in a [`Cq`](crate::Cq) is dropped by its poll.
 //! - It posts to a [`Qp`](crate::Qp) of this crate only with a `wr_id` above 2^63, and does not rely on the completion.
 //!
-//! The application connects a QP of its own like this: it moves the QP to INIT with [`Verbs::qp_attr`](crate::Verbs::qp_attr),
-//! connects the id with [`ConnParam::qp_num`](cmid_proto::ConnParam::qp_num), moves the QP to RTR and RTS after
-//! CONNECT_RESPONSE, and calls establish. On the passive side it does so before the accept (rdma_accept(3)).
+//! The application connects a QP of its own like this: it moves the QP to INIT with
+//! [`Verbs::qp_attr`](crate::Verbs::qp_attr), connects the id with
+//! [`ConnParam::qp_num`](cmid_proto::ConnParam::qp_num), moves the QP to RTR and RTS after CONNECT_RESPONSE, and calls
+//! establish. On the passive side it does so before the accept (rdma_accept(3)).
 
 use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};

@@ -149,8 +149,8 @@ impl Verbs {
 }
 
 impl Verbs {
-    /// Returns the attributes that move a QP of the application to `state`: INIT, RTR or RTS (rdma_init_qp_attr(3)). For
-    /// ids without a QP of this crate; see [`raw`].
+    /// Returns the attributes that move a QP of the application to `state`: INIT, RTR or RTS (rdma_init_qp_attr(3)).
+    /// For ids without a QP of this crate; see [`raw`].
     ///
     /// # Errors
     /// `ENOENT` for an unknown id; `EINVAL` for another state, and in a state of the id that has no such attributes;
@@ -204,7 +204,8 @@ impl DataPath for Verbs {
         Ok(Nic::new(context, port_num))
     }
 
-    /// The descriptor belongs to the `ibv_context`: a second reader of the same device takes events away from the first.
+    /// The descriptor belongs to the `ibv_context`: a second reader of the same device takes events away from the
+    /// first.
     fn async_events(&mut self, nic: &Nic) -> Result<AsyncEvents, Errno> {
         AsyncEvents::open(nic.context())
     }

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-/// An asynchronous event (`struct ibv_async_event`, ibv_get_async_event(3)): what happens to a device, and not because of
-/// one work request.
+/// An asynchronous event (`struct ibv_async_event`, ibv_get_async_event(3)): what happens to a device, and not because
+/// of one work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AsyncEvent {
     /// What happened.
@@ -39,7 +39,8 @@ impl AsyncEventKind {
     pub const QP_REQ_ERR: AsyncEventKind = AsyncEventKind(2);
     /// A QP has received a request for memory that it may not access.
     pub const QP_ACCESS_ERR: AsyncEventKind = AsyncEventKind(3);
-    /// A QP has received data before ESTABLISHED; [`Request::Notify`](crate::Request::Notify) reports it to the RDMA CM.
+    /// A QP has received data before ESTABLISHED; [`Request::Notify`](crate::Request::Notify) reports it to the RDMA
+    /// CM.
     pub const COMM_EST: AsyncEventKind = AsyncEventKind(4);
     /// A QP has executed what was posted before it began to drain.
     pub const SQ_DRAINED: AsyncEventKind = AsyncEventKind(5);

@@ -34,8 +34,8 @@ pub trait DataPath: Pollable + Send {
     /// Asynchronous events of a device.
     type AsyncEvents: AsyncEventQueue;
 
-    /// Returns the RDMA device of an id (`rdma_cm_id.verbs`). A server on a wildcard address uses it to select the PD and
-    /// the MRs for a connection request. The handle keeps the device open.
+    /// Returns the RDMA device of an id (`rdma_cm_id.verbs`). A server on a wildcard address uses it to select the PD
+    /// and the MRs for a connection request. The handle keeps the device open.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id. `ENODEV` while the id has no device: before it is bound to a specific address or
@@ -371,8 +371,8 @@ impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
 /// [`QueuePair::post_bind`] binds it, [`QueuePair::post_invalidate`] unbinds it. Dropping it deallocates it, which also
 /// unbinds it.
 ///
-/// An MR with a bound window cannot be deregistered (`EINVAL`). The window keeps the QPs that it was bound through: such
-/// a QP is in the error state after its end, and is destroyed after the window.
+/// An MR with a bound window cannot be deregistered (`EINVAL`). The window keeps the QPs that it was bound through:
+/// such a QP is in the error state after its end, and is destroyed after the window.
 pub trait MemoryWindow: Sized + Send {
     /// Returns the key for peers. Every bind changes it.
     fn rkey(&self) -> u32;

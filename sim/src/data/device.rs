@@ -55,8 +55,8 @@ impl DataPath for SimDevice {
     type AsyncEvents = AsyncEvents;
 
     /// # Errors
-    /// `ENODEV` while librdmacm does not know the id's device: before a bind to a specific address, before ADDR_RESOLVED
-    /// is fetched, and once the device is removed.
+    /// `ENODEV` while librdmacm does not know the id's device: before a bind to a specific address, before
+    /// ADDR_RESOLVED is fetched, and once the device is removed.
     fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
         let (_, device) = self.on_device(id, |world, no| {
             let host = world.id(no)?.host;

@@ -88,8 +88,8 @@ fn gone() -> Domain {
 }
 
 /// A protection domain of one host's device (ibv_alloc_pd(3)). Clones are handles of the same domain; it can be used
-/// from any thread. It is deallocated with its last handle and last
-/// user, or by [`ProtectionDomain::dealloc`].
+/// from any thread. It is deallocated with its last handle and last user, or by
+/// [`dealloc`](cmid_proto::datapath::ProtectionDomain::dealloc).
 #[derive(Debug)]
 pub struct Pd {
     pub(crate) fabric: Fabric,
@@ -105,9 +105,9 @@ impl Pd {
     }
 
     /// The number of users that the simulated device counts independently; `None` if the device does not know the
-    /// domain, or not any more. For tests. It differs from [`ProtectionDomain::users`] after a driver fault
-    /// ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable after a failed move to another
-    /// domain: [`ProtectionDomain::users`] counts that domain too.
+    /// domain, or not any more. For tests. It differs from [`users`](cmid_proto::datapath::ProtectionDomain::users)
+    /// after a driver fault ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable after a
+    /// failed move to another domain: `users` counts that domain too.
     #[must_use]
     pub fn users_at_device(&self) -> Option<u32> {
         self.fabric.with(|world| world.memory.pd_users(self.no))

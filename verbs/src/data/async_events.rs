@@ -78,8 +78,8 @@ impl AsyncEventQueue for AsyncEvents {
         // SAFETY: the call has filled it; zeros are a value of it too.
         let mut event = unsafe { raw.assume_init() };
         let kind = AsyncEventKind(event.event_type.cast_unsigned());
-        // SAFETY: it is the event that was just returned, and not acknowledged. Until it is, the library keeps its object:
-        // a destruction on another thread waits for the acknowledgement.
+        // SAFETY: it is the event that was just returned, and not acknowledged. Until it is, the library keeps its
+        // object: a destruction on another thread waits for the acknowledgement.
         let source = unsafe { event.element.source(kind) };
         // SAFETY: as above; it is acknowledged once.
         unsafe { ffi::ibv_ack_async_event((&raw mut event).cast()) };

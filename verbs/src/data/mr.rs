@@ -18,7 +18,11 @@ use crate::raw;
 
 /// Memory that the device can reach.
 ///
-/// It is registered by [`ProtectionDomain::register`](cmid_proto::datapath::ProtectionDomain::register), and owns its [`Buffer`]. Dropping it deregisters it and frees the buffer.
+/// It is registered by [`ProtectionDomain::register`], and owns its [`Buffer`]. Dropping it deregisters it and frees
+/// the buffer.
+///
+/// [`ProtectionDomain::register`]: cmid_proto::datapath::ProtectionDomain::register
+/// [`ProtectionDomain::dealloc`]: cmid_proto::datapath::ProtectionDomain::dealloc
 ///
 /// # Work in flight pins it
 ///
@@ -30,9 +34,10 @@ use crate::raw;
 /// - what is sent inline (up to [`Caps::max_inline`](crate::Caps::max_inline) bytes), which has been copied;
 /// - an empty range.
 ///
-/// Dropping it meanwhile neither waits nor frees anything: it is deregistered with the next [`Pd::register`],
-/// [`Pd::dealloc`], re-registration or deregistration on the PD that finds it quiet, or when the QP, or a handle of
-/// the PD, goes. The same holds for one that is dropped while a memory window is bound to it, and for that window.
+/// Dropping it meanwhile neither waits nor frees anything: it is deregistered with the next
+/// [`ProtectionDomain::register`], [`ProtectionDomain::dealloc`], re-registration or deregistration on the PD that
+/// finds it quiet, or when the QP, or a handle of the PD, goes. The same holds for one that is dropped while a memory
+/// window is bound to it, and for that window.
 ///
 /// # Why this is memory-safe, although work requests outlive the calls that post them
 ///

@@ -34,8 +34,8 @@ impl Nic {
     /// Returns the name of the device, such as `mlx5_0` (ibv_get_device_name(3)).
     #[must_use]
     pub fn name(&self) -> &str {
-        // SAFETY: the context is open as long as the handle lives; its device and the name in it do not change. The name
-        // is a string of C.
+        // SAFETY: the context is open as long as the handle lives; its device and the name in it do not change. The
+        // name is a string of C.
         let name = unsafe {
             let name = ffi::ibv_get_device_name((*self.context.as_ptr()).device);
             if name.is_null() { c"" } else { CStr::from_ptr(name) }

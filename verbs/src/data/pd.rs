@@ -21,7 +21,8 @@ use crate::raw;
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
 
-/// Deallocated by [`ProtectionDomain::dealloc`](cmid_proto::datapath::ProtectionDomain::dealloc), or when there is neither a handle of it nor a user.
+/// Deallocated by [`ProtectionDomain::dealloc`](cmid_proto::datapath::ProtectionDomain::dealloc), or when there is
+/// neither a handle of it nor a user.
 pub(crate) struct PdInner {
     /// Points at an `ibv_pd` while `domain` is not gone.
     raw: NonNull<ibv_pd>,

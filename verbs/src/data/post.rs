@@ -98,7 +98,8 @@ impl QueuePair for Qp {
         }
         let mut bad = ptr::null_mut();
         // SAFETY: the QP is alive and the function is its provider's, which copies the request and its ranges before it
-        // returns. The memory that it names may be written to, is of the same PD, and is pinned from here on (see `Mr`).
+        // returns. The memory that it names may be written to, is of the same PD, and is pinned from here on (see
+        // `Mr`).
         errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.recv.advance(1);
         Ok(())

@@ -27,8 +27,8 @@ impl ProtectionDomain for Pd {
         Ah::create(self, path)
     }
 
-    /// It searches the GIDs of a port for the address that the datagram was sent to. The port is that of the id on which
-    /// the PD was made.
+    /// It searches the GIDs of a port for the address that the datagram was sent to. The port is that of the id on
+    /// which the PD was made.
     ///
     /// For a datagram that was sent to a multicast group, the path of MULTICAST_JOIN leads back, with the sender's GID
     /// for the group's. Over IPv4 the sender's address is at byte 32 of the GRH.
