@@ -67,8 +67,17 @@ impl KernelVerbs {
         self.cm.detach(id)
     }
 
+    /// Makes a call on an id that has not got the limits of its device.
+    #[inline(never)]
+    fn call_with_limits(&mut self, id: IdKey, needed: bool, call: &Call, private_data: &[u8]) -> Outcome {
+        match self.learn_limits(id) {
+            Err(errno) if needed => Err(errno),
+            Ok(()) | Err(_) => self.cm.call(call, private_data),
+        }
+    }
+
     /// Gives an id the limits of its device. An id without a device is refused by the kernel.
-    #[cold]
+    #[inline]
     fn learn_limits(&mut self, id: IdKey) -> Outcome {
         if let Some(location) = self.cm.locate(id)? {
             let limits = self.devices.limits(location)?;
@@ -87,13 +96,10 @@ impl Device for KernelVerbs {
     }
 
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        if let Some((id, needed)) = self.cm.needs_limits(call)
-            && let Err(errno) = self.learn_limits(id)
-            && needed
-        {
-            return Err(errno);
+        match self.cm.needs_limits(call) {
+            Some((id, needed)) => self.call_with_limits(id, needed, call, private_data),
+            None => self.cm.call(call, private_data),
         }
-        self.cm.call(call, private_data)
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {

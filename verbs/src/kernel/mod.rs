@@ -5,6 +5,7 @@ mod answer;
 mod calls;
 mod channel;
 mod device;
+mod dispatch;
 mod events;
 mod location;
 mod node;
