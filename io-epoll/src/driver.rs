@@ -103,6 +103,7 @@ impl<D: Pollable> Epoll<D> {
     }
 
     /// Reads a channel that had an event a moment ago. True: the application has something to look at.
+    #[inline(never)]
     fn reads_on(&mut self, channel: ChannelKey) -> bool {
         self.drive.readable(channel);
         self.drive.set_now(now());
@@ -123,6 +124,7 @@ impl<D: Pollable> Epoll<D> {
     }
 
     /// When a span from now is over; no clock is read for one that is empty or endless.
+    #[inline]
     fn end(&mut self, span: Option<Duration>) -> Time {
         match span {
             None => Time::NEVER,

@@ -24,10 +24,13 @@ impl TimerFd {
     }
 
     /// Readable from `due` on; never for [`Time::NEVER`]. Setting it to another time makes it unreadable until then.
+    #[inline]
     pub(crate) fn set(&mut self, due: Time) -> Result<(), Errno> {
-        if due == self.set {
-            return Ok(());
-        }
+        if due == self.set { Ok(()) } else { self.change(due) }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, due: Time) -> Result<(), Errno> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         // All zero would disarm it, so the past is the first nanosecond.
         let value = match due {

@@ -51,15 +51,15 @@ impl KernelVerbs {
         recv_cq: &Cq,
         caps: Caps,
     ) -> Result<Arc<QpInner>, Errno> {
-        let location = self.location(id)?;
-        let (datagrams, context) = (self.cm.wants_datagrams(id)?, pd.context());
+        let (location, datagrams) = self.cm.place_of_qp(id)?;
+        let context = pd.context();
         if !context.is_at(location) {
             return Err(Errno::EINVAL);
         }
         let parts = Parts { verbs: context.verbs(), pd, send_cq, recv_cq, caps, datagrams };
         let qp = QpInner::create_alone(&parts)?;
         let on_id: Arc<QpInner> = Arc::clone(&qp);
-        self.cm.attach(id, on_id)?;
+        self.cm.attach(id, on_id, context.limits())?;
         Ok(qp)
     }
 

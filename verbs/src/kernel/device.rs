@@ -124,19 +124,25 @@ impl KernelCm {
         }
     }
 
-    /// Whether a QP for this id is for datagrams.
+    /// The device of an id that gets a QP, and whether the QP is for datagrams.
     ///
     /// # Errors
-    /// `EINVAL` if the id has a QP.
-    pub(crate) fn wants_datagrams(&self, key: IdKey) -> Result<bool, Errno> {
-        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
-        if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.datagrams) }
+    /// `ENODEV` while the id has no device, `EINVAL` if it has a QP.
+    pub(crate) fn place_of_qp(&mut self, key: IdKey) -> Result<(Location, bool), Errno> {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        let location = id.locate(channel, &mut self.answer)?.ok_or(Errno::ENODEV)?;
+        if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok((location, id.datagrams)) }
     }
 
-    /// Puts a QP on an id.
-    pub(crate) fn attach(&mut self, key: IdKey, qp: Arc<dyn QueuePair>) -> Outcome {
+    /// Puts a QP on an id. `limits` are those of its device.
+    pub(crate) fn attach(&mut self, key: IdKey, qp: Arc<dyn QueuePair>, limits: Option<Depths>) -> Outcome {
         let (id, channel) = self.find(key)?;
-        id.attach(channel, qp)
+        id.attach(channel, qp)?;
+        if limits.is_some() {
+            id.limits = limits;
+        }
+        Ok(())
     }
 
     /// Takes the QP off an id.

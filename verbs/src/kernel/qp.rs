@@ -23,6 +23,7 @@ impl Id {
     ///
     /// # Errors
     /// `EINVAL` if the id has a QP; what the kernel or the provider answers, and the QP is not on the id.
+    #[inline]
     pub(crate) fn attach(&mut self, channel: &Channel, qp: Arc<dyn QueuePair>) -> Outcome {
         if self.qp.is_some() {
             return Err(Errno::EINVAL);
@@ -60,6 +61,7 @@ impl Id {
     }
 
     /// The attributes that the kernel names for a state (`rdma_init_qp_attr`).
+    #[inline]
     fn qp_attr(&self, channel: &Channel, state: u32, attr: &mut QpAttr) -> Outcome {
         channel.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state }, attr)?;
         attr.qp_state = state;
@@ -92,6 +94,7 @@ impl Id {
         completed
     }
 
+    #[inline]
     fn complete_with(
         &mut self,
         channel: &Channel,
@@ -104,7 +107,11 @@ impl Id {
         }
         let options = if answered.vendor_id == 0 { 0 } else { answered.options };
         self.remote_ece.vendor_id = answered.vendor_id;
-        qp.set_ece(Ece { vendor_id: self.local_ece.vendor_id, options })?;
+        // Without a vendor the QP has no options.
+        let has_options = self.local_ece.vendor_id != 0;
+        if has_options {
+            qp.set_ece(Ece { vendor_id: self.local_ece.vendor_id, options })?;
+        }
         // What the peer may access follows from the answer. The kernel names it for INIT; the next change of state sets it.
         let mut attr = QpAttr::default();
         self.qp_attr(channel, INIT, &mut attr)?;
@@ -116,7 +123,9 @@ impl Id {
         self.qp_attr(channel, RTS, &mut attr)?;
         qp.modify(&attr)?;
         self.establish(channel, scratch)?;
-        self.local_ece.options = qp.ece()?.options;
+        if has_options {
+            self.local_ece.options = qp.ece()?.options;
+        }
         Ok(())
     }
 }
