@@ -105,6 +105,7 @@ impl<D: Pollable> Epoll<D> {
     }
 
     /// Reads a channel again that had an event in the last wait. Returns true if an event is deliverable.
+    #[inline(never)]
     fn reads_on(&mut self, channel: ChannelKey) -> bool {
         self.drive.readable(channel);
         self.drive.set_now(now());
@@ -125,6 +126,7 @@ impl<D: Pollable> Epoll<D> {
     }
 
     /// The time at the end of a span from now. Reads no clock for an empty or endless span.
+    #[inline]
     fn end(&mut self, span: Option<Duration>) -> Time {
         match span {
             None => Time::NEVER,

@@ -42,6 +42,7 @@ impl Poller for Interest {
         let _ = epoll::modify(&self.epoll, fd, data(channel), epoll::EventFlags::empty());
     }
 
+    #[inline]
     fn clock(&self) -> Option<Time> {
         Some(now())
     }
@@ -53,6 +54,7 @@ impl Poller for Interest {
 }
 
 impl AsFd for Interest {
+    #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -24,10 +24,13 @@ impl TimerFd {
     }
 
     /// Makes it readable from `due` on; never for [`Time::NEVER`]. A later `due` makes it unreadable until then.
+    #[inline]
     pub(crate) fn set(&mut self, due: Time) -> Result<(), Errno> {
-        if due == self.set {
-            return Ok(());
-        }
+        if due == self.set { Ok(()) } else { self.change(due) }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, due: Time) -> Result<(), Errno> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A value of zero would disarm it, so a time in the past becomes the first nanosecond.
         let value = match due {

@@ -59,15 +59,15 @@ impl KernelVerbs {
         recv_cq: &Cq,
         caps: Caps,
     ) -> Result<Arc<QpInner>, Errno> {
-        let location = self.location(id)?;
-        let (datagrams, context) = (self.cm.wants_datagrams(id)?, pd.context());
+        let (location, datagrams) = self.cm.place_of_qp(id)?;
+        let context = pd.context();
         if !context.is_at(location) {
             return Err(Errno::EINVAL);
         }
         let parts = Parts { verbs: context.verbs(), pd, send_cq, recv_cq, caps, datagrams };
         let qp = QpInner::create_alone(&parts)?;
         let on_id: Arc<QpInner> = Arc::clone(&qp);
-        self.cm.attach(id, on_id)?;
+        self.cm.attach(id, on_id, context.limits())?;
         Ok(qp)
     }
 
@@ -75,8 +75,17 @@ impl KernelVerbs {
         self.cm.detach(id)
     }
 
+    /// Makes a call on an id that does not have the limits of its device yet.
+    #[inline(never)]
+    fn call_with_limits(&mut self, id: IdKey, needed: bool, call: &Call, private_data: &[u8]) -> Outcome {
+        match self.learn_limits(id) {
+            Err(errno) if needed => Err(errno),
+            Ok(()) | Err(_) => self.cm.call(call, private_data),
+        }
+    }
+
     /// Sets the limits of an id's device. The kernel refuses the call on an id without a device.
-    #[cold]
+    #[inline]
     fn learn_limits(&mut self, id: IdKey) -> Outcome {
         if let Some(location) = self.cm.locate(id)? {
             let limits = self.devices.limits(location)?;
@@ -95,13 +104,10 @@ impl Device for KernelVerbs {
     }
 
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        if let Some((id, needed)) = self.cm.needs_limits(call)
-            && let Err(errno) = self.learn_limits(id)
-            && needed
-        {
-            return Err(errno);
+        match self.cm.needs_limits(call) {
+            Some((id, needed)) => self.call_with_limits(id, needed, call, private_data),
+            None => self.cm.call(call, private_data),
         }
-        self.cm.call(call, private_data)
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {

@@ -295,9 +295,9 @@ fn what_is_nothing_to_look_at_is_read_on() {
 }
 
 /// A layer that changes nothing.
-struct Around(PolledDevice<Script, Levels>);
+struct Layer(PolledDevice<Script, Levels>);
 
-impl DeviceLayer for Around {
+impl DeviceLayer for Layer {
     type Inner = PolledDevice<Script, Levels>;
     type Handle = u32;
 
@@ -320,7 +320,7 @@ impl DeviceLayer for Around {
 
 #[test]
 fn a_layer_has_the_clock_of_its_device() {
-    let layer = Around(PolledDevice::new(Script::new(), Levels::default()));
+    let layer = Layer(PolledDevice::new(Script::new(), Levels::default()));
     assert_eq!(layer.clock(), Some(Time(7_000)));
     let drive = Drive::new(layer, LIMITS);
     assert_eq!(drive.within(std::time::Duration::from_nanos(5)), Time(7_005));

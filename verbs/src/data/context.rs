@@ -10,7 +10,7 @@ use cmid_proto::Errno;
 use crate::data::anchor::{Anchor, Home};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_device};
-use crate::kernel::Location;
+use crate::kernel::{Depths, Location};
 use crate::librdmacm::Channel;
 use crate::lock::lock;
 
@@ -25,6 +25,8 @@ pub(crate) struct Context {
     gone: AtomicBool,
     /// Of a context that was opened for ids of the kernel's connection manager.
     location: Option<Location>,
+    /// The limits of the device of such a context.
+    limits: Option<Depths>,
     _count: Count,
 }
 
@@ -102,9 +104,13 @@ impl Context {
     /// `ENODEV` if the device has gone meanwhile, `ENOMEM`.
     fn hold(owner: &Arc<Home>, verbs: NonNull<ibv_context>, port: u8, addr: Option<SocketAddr>) -> Result<Self, Errno> {
         match Anchor::at(owner, verbs, port, addr) {
-            Ok(anchor) => {
-                Ok(Context { verbs, gone: AtomicBool::new(false), location: None, _count: Count::Id(anchor) })
-            }
+            Ok(anchor) => Ok(Context {
+                verbs,
+                gone: AtomicBool::new(false),
+                location: None,
+                limits: None,
+                _count: Count::Id(anchor),
+            }),
             Err(errno @ Errno::ENOMEM) => Err(errno),
             // The address is there, its device is not.
             Err(errno @ Errno::ENODEV) if addr.is_some_and(|addr| !addr.ip().is_loopback()) => Err(errno),
@@ -134,6 +140,7 @@ impl Context {
                 verbs,
                 gone: AtomicBool::new(false),
                 location: None,
+                limits: None,
                 _count: Count::Listed(Listed(verbs)),
             });
             // SAFETY: `entry` was not the last one.
@@ -160,8 +167,19 @@ impl Context {
             verbs,
             gone: AtomicBool::new(false),
             location: Some(location),
+            limits: None,
             _count: Count::Opened(Opened(verbs)),
         })
+    }
+
+    /// Stores the limits of its device.
+    pub(crate) fn set_limits(&mut self, limits: Depths) {
+        self.limits = Some(limits);
+    }
+
+    /// The limits of its device; `None` if it is one of librdmacm's.
+    pub(crate) fn limits(&self) -> Option<Depths> {
+        self.limits
     }
 
     /// Whether it was opened for ids at this location, whatever their port.

@@ -102,6 +102,7 @@ impl CqSlots {
     /// # Errors
     /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if more queues had a reservation than
     /// there are seats. Nothing is reserved then.
+    #[inline]
     pub(crate) fn reserve(&self, queues: u32, capacity: u32) -> Result<(), Errno> {
         let mut plan = lock(&self.plan);
         plan.room.check(capacity).map_err(|_| Errno::EOVERFLOW)?;
@@ -113,6 +114,7 @@ impl CqSlots {
     }
 
     /// Gives up the reservations of queues that have no seat.
+    #[inline]
     pub(crate) fn cancel(&self, queues: u32, capacity: u32) {
         lock(&self.plan).cancel(queues, capacity);
     }

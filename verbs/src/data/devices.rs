@@ -43,8 +43,10 @@ impl Devices {
         {
             return Ok(context);
         }
-        let context = Arc::new(open(location)?);
+        let mut context = open(location)?;
         let limits = limits(&context)?;
+        context.set_limits(limits);
+        let context = Arc::new(context);
         if let Some(at) = known {
             all.swap_remove(at);
         }

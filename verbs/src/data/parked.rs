@@ -57,6 +57,7 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
     }
 
     /// Something has gone that may have held one up.
+    #[inline]
     pub(crate) fn released(&self) {
         let mut deferred = lock(&self.0);
         deferred.released = deferred.released.wrapping_add(1);

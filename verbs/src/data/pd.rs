@@ -64,6 +64,7 @@ impl Pd {
     ///
     /// # Errors
     /// If it is being deallocated, is gone, or its device is.
+    #[inline]
     pub(crate) fn enter(&self) -> Result<PdUse, Refused> {
         self.0.domain().acquire()?;
         Ok(PdUse(Arc::clone(&self.0)))
@@ -76,6 +77,7 @@ impl PdInner {
     }
 
     /// Its life, which knows whether the device is gone.
+    #[inline]
     pub(crate) fn domain(&self) -> MutexGuard<'_, Domain> {
         let mut domain = lock(&self.domain);
         if self.context.is_gone() {
@@ -152,6 +154,7 @@ impl Clone for PdUse {
 }
 
 impl Drop for PdUse {
+    #[inline]
     fn drop(&mut self) {
         self.0.domain().release();
     }

@@ -18,6 +18,7 @@ impl QueuePair for QpInner {
         unsafe { (*self.as_ptr()).qp_num }
     }
 
+    #[inline]
     fn modify(&self, attr: &QpAttr) -> Outcome {
         let mut c = ibv_qp_attr_of(attr);
         // SAFETY: the QP is alive, and the attributes are read during the call.
@@ -69,6 +70,7 @@ impl QueuePair for QpInner {
 }
 
 impl QpInner {
+    #[inline]
     pub(crate) fn set_state(&self, state: u32) -> Outcome {
         let mut attr = MaybeUninit::<ibv_qp_attr>::zeroed();
         let mask = ibv_qp_attr_mask::IBV_QP_STATE.0.cast_signed();
@@ -80,10 +82,10 @@ impl QpInner {
     }
 }
 
-/// The attributes in libibverbs' form.
+/// The attributes in libibverbs' form. A path is converted if the mask names it; the kernel leaves zeros in others.
+#[inline]
 pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
-    // SAFETY: zeros are a value of every field.
-    let zeros: ibv_qp_attr = unsafe { MaybeUninit::zeroed().assume_init() };
+    let path = |mask: ibv_qp_attr_mask, path| if attr.qp_attr_mask & mask.0 == 0 { NO_PATH } else { ah_attr(path) };
     ibv_qp_attr {
         qp_state: attr.qp_state,
         cur_qp_state: attr.cur_qp_state,
@@ -101,8 +103,8 @@ pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
             max_recv_sge: attr.max_recv_sge,
             max_inline_data: attr.max_inline_data,
         },
-        ah_attr: ah_attr(&attr.ah_attr),
-        alt_ah_attr: ah_attr(&attr.alt_ah_attr),
+        ah_attr: path(ibv_qp_attr_mask::IBV_QP_AV, &attr.ah_attr),
+        alt_ah_attr: path(ibv_qp_attr_mask::IBV_QP_ALT_PATH, &attr.alt_ah_attr),
         pkey_index: attr.pkey_index,
         alt_pkey_index: attr.alt_pkey_index,
         en_sqd_async_notify: attr.en_sqd_async_notify,
@@ -116,10 +118,27 @@ pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
         rnr_retry: attr.rnr_retry,
         alt_port_num: attr.alt_port_num,
         alt_timeout: attr.alt_timeout,
-        ..zeros
+        rate_limit: 0,
     }
 }
 
+const NO_PATH: ibv_ah_attr = ibv_ah_attr {
+    grh: ibv_global_route {
+        dgid: ibv_gid { raw: [0; 16] },
+        flow_label: 0,
+        sgid_index: 0,
+        hop_limit: 0,
+        traffic_class: 0,
+    },
+    dlid: 0,
+    sl: 0,
+    src_path_bits: 0,
+    static_rate: 0,
+    is_global: 0,
+    port_num: 0,
+};
+
+#[inline]
 fn ah_attr(attr: &KernelAhAttr) -> ibv_ah_attr {
     ibv_ah_attr {
         grh: ibv_global_route {

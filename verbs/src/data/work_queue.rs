@@ -40,6 +40,7 @@ impl WorkQueue {
     ///
     /// # Errors
     /// `EOVERFLOW` if a CQ has no room for so many completions more, `ENOMEM` if it has as many queues as it can have.
+    #[inline]
     pub(crate) fn reserve(cqs: [&Arc<CqInner>; 2], caps: Caps) -> Result<[Self; 2], Errno> {
         let ([send_cq, recv_cq], Caps { max_send_wr: sends, max_recv_wr: recvs, max_send_sge, max_recv_sge, .. }) =
             (cqs, caps);
@@ -56,6 +57,7 @@ impl WorkQueue {
         Ok([send, WorkQueue::reserved(recv_cq, recvs, max_recv_sge)])
     }
 
+    #[inline]
     fn reserved(cq: &Arc<CqInner>, capacity: u32, max_sge: u32) -> Self {
         WorkQueue { cq: Arc::clone(cq), capacity, max_sge, ring: OnceLock::new(), is_reserved: true }
     }
@@ -92,6 +94,7 @@ impl WorkQueue {
     }
 
     /// The QP of both is destroyed.
+    #[inline]
     pub(crate) fn close_both(send: &mut Self, recv: &mut Self, pd: &Arc<PdInner>) {
         if send.ring.get().is_none() && recv.ring.get().is_none() && Arc::ptr_eq(&send.cq, &recv.cq) {
             // They have left no completions. Their reservation is given up at once.
@@ -123,6 +126,7 @@ impl WorkQueue {
 }
 
 impl Drop for WorkQueue {
+    #[inline]
     fn drop(&mut self) {
         // With a ring it was not closed, because a buffer's owner has panicked: completions may be left.
         if self.is_reserved && self.ring.get().is_none() {

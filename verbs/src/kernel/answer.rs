@@ -13,32 +13,39 @@ pub(crate) struct Answer<'a>(pub(crate) &'a [u8; offset::EVENT_LEN]);
 
 impl<'a> Answer<'a> {
     /// The `uid` that create, accept or join has passed.
+    #[inline]
     pub(crate) fn uid(&self) -> u64 {
         u64::from_ne_bytes(bytes(self.0, 0))
     }
 
     /// The kernel's handle of the id, or of the membership.
+    #[inline]
     pub(crate) fn handle(&self) -> u32 {
         word(self.0, offset::EVENT_ID)
     }
 
+    #[inline]
     pub(crate) fn kind(&self) -> CmEvent {
         CmEvent::from_code(word(self.0, offset::EVENT_KIND))
     }
 
+    #[inline]
     pub(crate) fn status(&self) -> i32 {
         word(self.0, offset::EVENT_STATUS).cast_signed()
     }
 
     /// All zeros on kernels older than the field.
+    #[inline]
     pub(crate) fn ece(&self) -> Ece {
         Ece { vendor_id: word(self.0, offset::EVENT_ECE), options: word(self.0, offset::EVENT_ECE + 4) }
     }
 
+    #[inline]
     fn param(&self) -> &'a [u8] {
         &self.0[offset::EVENT_PARAM..offset::EVENT_LEN_OLD]
     }
 
+    #[inline]
     pub(crate) fn conn(&self) -> ConnParam {
         let param = self.param();
         let [_, srq, responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count, _] =
@@ -55,6 +62,7 @@ impl<'a> Answer<'a> {
     }
 
     /// The private data of an event of a connected id.
+    #[inline]
     pub(crate) fn conn_private(&self) -> &'a [u8] {
         private(self.param(), 8, offset::CONN_PRIVATE_LEN)
     }
@@ -80,15 +88,18 @@ fn path(ah: &[u8]) -> AhAttr {
 }
 
 /// The private data at `at`; the byte at `len` is its length. A byte is at most 255, which is less than the field.
+#[inline]
 fn private(param: &[u8], at: usize, len: usize) -> &[u8] {
     &param[at..][..usize::from(param[len]).min(PRIVATE_DATA)]
 }
 
+#[inline]
 fn word(from: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes(from, at))
 }
 
 /// `N` bytes at a constant offset inside the answer.
+#[inline]
 fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
     let mut copied = [0; N];
     copied.copy_from_slice(&from[at..at + N]);
@@ -96,6 +107,7 @@ fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
 }
 
 /// The device that `struct rdma_ucm_query_addr_resp` names; `None` while the id has none.
+#[inline]
 pub(crate) fn location(answer: &[u8]) -> Option<Location> {
     let guid = u64::from_ne_bytes(bytes(answer, 0));
     let location = Location { guid, index: word(answer, offset::ADDR_INDEX), port: answer[offset::ADDR_PORT] };
@@ -110,6 +122,7 @@ pub(crate) fn storage(addr: &SocketAddr) -> (Storage, u16) {
 }
 
 /// An address in the kernel's form.
+#[inline]
 pub(crate) fn in6(addr: &SocketAddr) -> In6 {
     let mut raw = [0; 28];
     raw[2..4].copy_from_slice(&addr.port().to_be_bytes());

@@ -64,6 +64,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
+    #[inline]
     pub(crate) fn new(handle: u32, uid: Option<IdKey>, channel: ChannelKey, space: PortSpace) -> Self {
         Id {
             handle,
@@ -71,7 +72,7 @@ impl Id {
             channel,
             came_from: None,
             space,
-            datagrams: matches!(space, PortSpace::Udp | PortSpace::Ipoib),
+            datagrams: is_for_datagrams(space),
             connect_error: false,
             doomed: false,
             qp: None,
@@ -87,20 +88,27 @@ impl Id {
         }
     }
 
-    pub(crate) fn create(key: IdKey, on: ChannelKey, channel: &Channel, space: PortSpace) -> Result<Self, Errno> {
-        let mut id = Self::new(0, Some(key), on, space);
-        let (uid, ps, qp_type) = (key.to_bits(), space.code() as u16, if id.datagrams { UD } else { RC });
-        id.handle = channel.number(abi::CreateId { uid, response: 0, ps, qp_type, reserved: [0; 5] })?;
-        Ok(id)
+    /// `rdma_create_id`. Returns the kernel's number of the id.
+    #[inline]
+    pub(crate) fn create(key: IdKey, channel: &Channel, space: PortSpace) -> Result<u32, Errno> {
+        let qp_type = if is_for_datagrams(space) { UD } else { RC };
+        let (uid, ps) = (key.to_bits(), space.code() as u16);
+        channel.number(abi::CreateId { uid, response: 0, ps, qp_type, reserved: [0; 5] })
     }
 
-    /// Destroys the id, after its QP was taken off. Its groups end with it. After a failure the id lives on without its QP.
+    /// Destroys the id, after its QP was taken off. Its groups end with it: the id owns nothing then. After a failure the id
+    /// lives on without its QP.
+    #[inline]
     pub(crate) fn destroy(&mut self, channel: &Channel) -> Outcome {
         let id = self.handle;
         self.doomed = true;
-        // Usually there is no QP.
-        let _ = self.detach();
-        channel.number(abi::DestroyId { response: 0, id, reserved: 0 }).map(drop)
+        if self.qp.is_some() {
+            // There is a QP, so it cannot fail.
+            let _ = self.detach();
+        }
+        channel.number(abi::DestroyId { response: 0, id, reserved: 0 })?;
+        self.groups = Vec::new();
+        Ok(())
     }
 
     /// The kernel reports the membership by the uid of the id and the number of the membership.
@@ -144,37 +152,46 @@ impl Id {
     }
 
     /// Queries the device of the id once. `None` if it has none.
+    #[inline]
     pub(crate) fn locate(
         &mut self,
         channel: &Channel,
         answer: &mut [u8; offset::EVENT_LEN],
     ) -> Result<Option<Location>, Errno> {
-        if matches!(self.binding, DeviceBinding::Unqueried) {
-            let answer = &mut answer[..offset::ADDR_LEN];
-            // Some kernels do not write the last field.
-            answer[offset::ADDR_INDEX..].fill(0xff);
-            channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
-            self.binding = location(answer).map_or(DeviceBinding::Unbound, DeviceBinding::At);
+        match self.binding {
+            DeviceBinding::At(location) => Ok(Some(location)),
+            DeviceBinding::Unbound => Ok(None),
+            DeviceBinding::Unqueried => self.query(channel, answer),
         }
-        Ok(match self.binding {
-            DeviceBinding::At(location) => Some(location),
-            DeviceBinding::Unbound | DeviceBinding::Unqueried => None,
-        })
+    }
+
+    #[inline(never)]
+    fn query(&mut self, channel: &Channel, answer: &mut [u8; offset::EVENT_LEN]) -> Result<Option<Location>, Errno> {
+        let answer = &mut answer[..offset::ADDR_LEN];
+        // Some kernels do not write the last field.
+        answer[offset::ADDR_INDEX..].fill(0xff);
+        channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
+        let found = location(answer);
+        self.binding = found.map_or(DeviceBinding::Unbound, DeviceBinding::At);
+        Ok(found)
     }
 
     /// # Errors
     /// `EINVAL` while the id has no device.
+    #[inline]
     fn needs_device(&self) -> Outcome {
         if matches!(self.binding, DeviceBinding::Unbound) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
     /// Handles ADDR_RESOLVED and CONNECT_REQUEST: the id has a device and addresses.
+    #[inline]
     pub(crate) fn resolved(&mut self) {
         self.has_peer = true;
         self.sought = None;
         self.bound();
     }
 
+    #[inline]
     fn bound(&mut self) {
         self.has_address = true;
         if matches!(self.binding, DeviceBinding::Unbound) {
@@ -183,6 +200,7 @@ impl Id {
     }
 
     /// `rdma_bind_addr`. An id that is bound to a specific address has a device.
+    #[inline]
     pub(crate) fn bind(
         &mut self,
         channel: &Channel,
@@ -198,6 +216,7 @@ impl Id {
     }
 
     /// `rdma_resolve_addr`.
+    #[inline]
     pub(crate) fn resolve_addr(
         &mut self,
         channel: &Channel,
@@ -213,6 +232,7 @@ impl Id {
     }
 
     /// `rdma_resolve_route`.
+    #[inline]
     pub(crate) fn resolve_route(&self, channel: &Channel, timeout_ms: i32) -> Outcome {
         self.needs_device()?;
         channel.send(abi::ResolveRoute { id: self.handle, timeout_ms: timeout_ms.cast_unsigned() })
@@ -227,6 +247,7 @@ impl Id {
     }
 
     /// `rdma_connect`. `limits` are used if those of the device are not known.
+    #[inline]
     pub(crate) fn connect(
         &mut self,
         channel: &Channel,
@@ -248,6 +269,7 @@ impl Id {
     }
 
     /// `rdma_accept`. The kernel reports the id under `key` from then on.
+    #[inline]
     pub(crate) fn accept(
         &mut self,
         key: IdKey,
@@ -284,6 +306,7 @@ impl Id {
     }
 
     /// The third message of the handshake: an accept without parameters.
+    #[inline]
     pub(crate) fn establish(&self, channel: &Channel, scratch: &mut Scratch) -> Outcome {
         let body = &mut scratch.accept.body;
         body.conn_param.valid = 0;
@@ -293,6 +316,7 @@ impl Id {
     }
 
     /// `rdma_disconnect`.
+    #[inline]
     pub(crate) fn disconnect(&self, channel: &Channel) -> Outcome {
         self.needs_device()?;
         if let Some(qp) = &self.qp {
@@ -307,6 +331,7 @@ impl Id {
     }
 
     /// Refuses depths that the device does not have, in the port space where librdmacm does it (`ucma_valid_param`).
+    #[inline]
     fn check(&self, param: &ConnParam, limits: Depths) -> Outcome {
         let above = |depth: u8, limit: u8| depth != ConnParam::DEVICE_MAX && depth > limit;
         let refused = above(param.responder_resources, limits.responder_resources)
@@ -337,10 +362,18 @@ impl Id {
 
 /// The id has been destroyed, or ends with its channel.
 impl Drop for Id {
+    #[inline]
     fn drop(&mut self) {
-        // Usually there is no QP.
-        let _ = self.detach();
+        if self.qp.is_some() {
+            // There is a QP, so it cannot fail.
+            let _ = self.detach();
+        }
     }
+}
+
+/// Whether the QPs of a port space are for datagrams.
+fn is_for_datagrams(space: PortSpace) -> bool {
+    matches!(space, PortSpace::Udp | PortSpace::Ipoib)
 }
 
 /// The depths of the parameters; [`ConnParam::DEVICE_MAX`] becomes `most`.

@@ -111,6 +111,7 @@ pub(crate) struct Message<B> {
 }
 
 impl<B: Body> Message<B> {
+    #[inline]
     fn new(body: B, out: u16) -> Self {
         Message { header: Header { cmd: B::COMMAND as u32, r#in: size_of::<B>() as u16, out }, body }
     }
@@ -162,11 +163,13 @@ impl Channel {
     }
 
     /// Sends a command without an answer.
+    #[inline]
     pub(crate) fn send(&self, body: impl Unanswered) -> Outcome {
         self.write_message(&Message::new(body, 0))
     }
 
     /// Sends a kept command without an answer.
+    #[inline]
     pub(crate) fn write_message<B: Unanswered>(&self, message: &Message<B>) -> Outcome {
         // SAFETY: the body contains no address.
         unsafe { self.write(message, &mut []) }
@@ -179,6 +182,7 @@ impl Channel {
     }
 
     /// Sends a command with an answer of at most the length of `into`.
+    #[inline]
     pub(crate) fn ask(&self, mut body: impl Answered, into: &mut [u8]) -> Outcome {
         let out = u16::try_from(into.len()).map_err(|_| Errno::EINVAL)?;
         *body.response() = into.as_mut_ptr().expose_provenance() as u64;
@@ -188,6 +192,7 @@ impl Channel {
     }
 
     /// Sends a command and reads its answer into a structure.
+    #[inline]
     pub(crate) fn read<T: Plain>(&self, body: impl Answered, answer: &mut T) -> Outcome {
         // SAFETY: the bytes are those of the structure, which has no padding, and every pattern is a value of it.
         let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *answer).cast::<u8>(), size_of::<T>()) };
@@ -195,6 +200,7 @@ impl Channel {
     }
 
     /// Sends a command with a one-number answer: a handle, or the number of reported events.
+    #[inline]
     pub(crate) fn number(&self, body: impl Answered) -> Result<u32, Errno> {
         let mut answer = [0; 4];
         self.ask(body, &mut answer)?;

@@ -14,7 +14,7 @@ use crate::forgotten::Tables;
 use crate::kernel::abi::QpAttr;
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer;
-use crate::kernel::calls::{Id, set_option};
+use crate::kernel::calls::Id;
 use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::node::{Node, OpenError};
@@ -37,7 +37,7 @@ pub struct KernelCm {
     adopted: HashMap<(IdKey, ChannelKey), IdKey>,
     node: Node,
     /// The limits of devices that are not known otherwise.
-    limits: Depths,
+    pub(super) limits: Depths,
     pub(super) answer: Box<[u8; offset::EVENT_LEN]>,
     pub(super) scratch: Box<Scratch>,
 }
@@ -85,6 +85,7 @@ impl KernelCm {
         (self.ids.aside().len(), self.channels.aside().len())
     }
 
+    #[inline]
     pub(super) fn find(&mut self, key: IdKey) -> Result<(&mut Id, &Channel), Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
@@ -92,6 +93,7 @@ impl KernelCm {
     }
 
     /// The device of an id; `None` if it has none.
+    #[inline]
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<Location>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
@@ -99,6 +101,7 @@ impl KernelCm {
     }
 
     /// The device of an id, if the kernel has been queried.
+    #[cold]
     pub(super) fn location_of(&self, key: IdKey) -> Option<Location> {
         match self.ids.get(key)?.binding {
             DeviceBinding::At(location) => Some(location),
@@ -108,12 +111,14 @@ impl KernelCm {
 
     /// Returns the id of a call that uses the limits of its device, and whether the call needs them. A call that does
     /// not need them is made without a check if they cannot be queried, for lack of descriptors for example.
+    #[inline]
     pub(crate) fn needs_limits(&self, call: &Call) -> Option<(IdKey, bool)> {
         let (Call::Connect { id, ref param } | Call::Accept { id, ref param }) = *call else { return None };
         let needed = [param.responder_resources, param.initiator_depth].contains(&ConnParam::DEVICE_MAX);
         self.ids.get(id).is_some_and(|id| id.limits.is_none()).then_some((id, needed))
     }
 
+    #[inline]
     pub(crate) fn set_limits(&mut self, key: IdKey, limits: Depths) {
         if let Some(id) = self.ids.get_mut(key) {
             id.limits = Some(limits);
@@ -123,10 +128,12 @@ impl KernelCm {
     /// Whether a QP for this id is a datagram QP.
     ///
     /// # Errors
-    /// `EINVAL` if the id has a QP.
-    pub(crate) fn wants_datagrams(&self, key: IdKey) -> Result<bool, Errno> {
-        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
-        if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.datagrams) }
+    /// `ENODEV` while the id has no device, `EINVAL` if it has a QP.
+    pub(crate) fn place_of_qp(&mut self, key: IdKey) -> Result<(Location, bool), Errno> {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        let location = id.locate(channel, &mut self.answer)?.ok_or(Errno::ENODEV)?;
+        if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok((location, id.datagrams)) }
     }
 
     /// Returns the attributes of a QP for a state.
@@ -138,10 +145,14 @@ impl KernelCm {
         Ok(attr)
     }
 
-    /// Attaches a QP to an id.
-    pub(crate) fn attach(&mut self, key: IdKey, qp: Arc<dyn QueuePair>) -> Outcome {
+    /// Attaches a QP to an id. `limits` are those of its device.
+    pub(crate) fn attach(&mut self, key: IdKey, qp: Arc<dyn QueuePair>, limits: Option<Depths>) -> Outcome {
         let (id, channel) = self.find(key)?;
-        id.attach(channel, qp)
+        id.attach(channel, qp)?;
+        if limits.is_some() {
+            id.limits = limits;
+        }
+        Ok(())
     }
 
     /// Detaches the QP of an id.
@@ -150,6 +161,7 @@ impl KernelCm {
     }
 
     /// The id that the kernel reports on this channel under this number.
+    #[inline]
     pub(super) fn known(&self, on: ChannelKey, uid: u64) -> Option<IdKey> {
         let uid = IdKey::from_bits(uid)?;
         if self.is_reported(uid, uid, on) { Some(uid) } else { self.known_adopted(on, uid) }
@@ -165,28 +177,32 @@ impl KernelCm {
         self.ids.get_filed(key).is_some_and(|id| id.uid == Some(uid) && id.channel == on)
     }
 
+    #[inline(never)]
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
         self.make_room_for_channel(key)?;
         let channel = Channel::open(&self.node).map_err(|error| error.errno())?;
         self.channels.insert(key, channel).map_err(|_| Errno::EINVAL)
     }
 
+    #[inline(never)]
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
         self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
-        let id = Id::create(key, on, channel, space)?;
+        let handle = Id::create(key, channel, space)?;
         channel.ids += 1;
-        self.ids.insert(key, id).map_err(|_| Errno::EINVAL)
+        self.ids.insert(key, Id::new(handle, Some(key), on, space)).map_err(|_| Errno::EINVAL)
     }
 
-    fn forget_adoption(&mut self, id: &Id) {
-        if let Some(uid) = id.uid
+    #[inline]
+    fn forget_adoption(&mut self, uid: Option<IdKey>, on: ChannelKey) {
+        if let Some(uid) = uid
             && !self.adopted.is_empty()
         {
-            self.adopted.remove(&(uid, id.channel));
+            self.adopted.remove(&(uid, on));
         }
     }
 
+    #[inline(never)]
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let (uid, from) = (id.uid, id.channel);
@@ -208,10 +224,18 @@ impl KernelCm {
     }
 
     /// Counts one id less on this channel. A channel that is set aside is closed after its last id.
+    #[inline]
     fn leave_channel(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;
-        if channel.ids == 0 && self.channels.aside().any(|aside| aside == key) {
+        if channel.ids == 0 {
+            self.close_channel_aside(key);
+        }
+    }
+
+    #[cold]
+    fn close_channel_aside(&mut self, key: ChannelKey) {
+        if self.channels.is_aside(key) {
             self.channels.remove(key);
         }
     }
@@ -247,18 +271,21 @@ impl Tables for KernelCm {
         &mut self.channels
     }
 
+    #[inline(never)]
     fn destroy(&mut self, key: IdKey) -> Outcome {
         let (id, channel) = self.find(key)?;
         id.destroy(channel)?;
-        if let Some(id) = self.ids.remove(key) {
-            self.forget_adoption(&id);
-            self.leave_channel(id.channel);
-        }
+        let (uid, on) = (id.uid, id.channel);
+        // It owns nothing any more. To drop it would copy it first.
+        core::mem::forget(self.ids.remove(key));
+        self.forget_adoption(uid, on);
+        self.leave_channel(on);
         Ok(())
     }
 
     /// # Errors
     /// `EBUSY` while ids are on it: the kernel would destroy them.
+    #[inline(never)]
     fn close_channel(&mut self, key: ChannelKey) -> Outcome {
         if self.channels.get(key).ok_or(Errno::EBADF)?.ids > 0 {
             self.destroy_forgotten_on(key);
@@ -281,52 +308,29 @@ impl Device for KernelCm {
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.fetch_noting(on, child, |_| {})
     }
+
+    #[inline]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        let key = match *call {
-            Call::OpenChannel { channel } => return self.open_channel(channel),
-            Call::CloseChannel { channel } => return self.close_channel(channel),
-            Call::CreateId { id, channel, port_space } => return self.create_id(id, channel, port_space),
-            Call::Migrate { id, from: _, to } => return self.migrate(id, to),
-            Call::Destroy { id } => return self.destroy(id),
-            Call::Bind { id, .. }
-            | Call::ResolveAddr { id, .. }
-            | Call::ResolveRoute { id, .. }
-            | Call::Listen { id, .. }
-            | Call::Connect { id, .. }
-            | Call::Accept { id, .. }
-            | Call::Reject { id, .. }
-            | Call::Establish { id }
-            | Call::Disconnect { id }
-            | Call::Notify { id }
-            | Call::Join { id, .. }
-            | Call::Leave { id, .. }
-            | Call::SetOption { id, .. }
-            | Call::SetEce { id, .. } => id,
-        };
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
-        let (scratch, limits) = (&mut *self.scratch, self.limits);
         match *call {
-            Call::Bind { ref addr, .. } => id.bind(channel, addr, &mut self.answer),
-            Call::ResolveAddr { ref src, ref dst, timeout_ms, .. } => id.resolve_addr(channel, src, dst, timeout_ms),
-            Call::ResolveRoute { timeout_ms, .. } => id.resolve_route(channel, timeout_ms),
-            Call::Listen { backlog, .. } => id.listen(channel, backlog),
-            Call::Connect { ref param, .. } => id.connect(channel, scratch, param, private_data, limits),
-            Call::Accept { ref param, .. } => id.accept(key, channel, scratch, param, private_data, limits),
-            Call::Reject { reason, .. } => id.reject(channel, reason, private_data),
-            Call::Establish { .. } if id.qp.is_some() => Err(Errno::EINVAL),
-            Call::Establish { .. } => id.establish(channel, scratch),
-            Call::Disconnect { .. } => id.disconnect(channel),
-            Call::Notify { .. } => id.notify(channel),
-            Call::SetOption { option, .. } => set_option(channel, id.handle, option),
-            Call::SetEce { ece, .. } => id.set_ece(ece),
-            Call::Join { group, ref addr, send_only, .. } => id.join(channel, group, addr, send_only),
-            Call::Leave { group, ref addr, .. } => id.leave(channel, group, addr),
-            Call::OpenChannel { .. }
-            | Call::CloseChannel { .. }
-            | Call::CreateId { .. }
-            | Call::Migrate { .. }
-            | Call::Destroy { .. } => Err(Errno::EINVAL),
+            Call::OpenChannel { channel } => self.open_channel(channel),
+            Call::CloseChannel { channel } => self.close_channel(channel),
+            Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
+            Call::Migrate { id, from: _, to } => self.migrate(id, to),
+            Call::Destroy { id } => self.destroy(id),
+            Call::Bind { id, ref addr } => self.bind(id, addr),
+            Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => self.resolve_addr(id, src, dst, timeout_ms),
+            Call::ResolveRoute { id, timeout_ms } => self.resolve_route(id, timeout_ms),
+            Call::Listen { id, backlog } => self.listen(id, backlog),
+            Call::Connect { id, ref param } => self.connect(id, param, private_data),
+            Call::Accept { id, ref param } => self.accept(id, param, private_data),
+            Call::Reject { id, reason } => self.reject(id, reason, private_data),
+            Call::Establish { id } => self.establish(id),
+            Call::Disconnect { id } => self.disconnect(id),
+            Call::Notify { id } => self.notify(id),
+            Call::SetOption { id, option } => self.set_option(id, option),
+            Call::SetEce { id, ece } => self.set_ece(id, ece),
+            Call::Join { id, group, ref addr, send_only } => self.join(id, group, addr, send_only),
+            Call::Leave { id, group, ref addr } => self.leave(id, group, addr),
         }
     }
 
@@ -360,7 +364,7 @@ impl Device for KernelCm {
             return Err(Errno::EINVAL);
         }
         let id = self.ids.remove(id).ok_or(Errno::ENOENT)?;
-        self.forget_adoption(&id);
+        self.forget_adoption(id.uid, id.channel);
         let channel = self.channels.remove(channel).ok_or(Errno::ENOENT)?;
         Ok(KernelHandle { id, channel })
     }

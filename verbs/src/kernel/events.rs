@@ -1,6 +1,6 @@
 //! Reads events, finds their ids, and performs their actions on an id with a QP.
 
-use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, PortSpace, RawEvent, ReceivedParam};
+use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam};
 
 use crate::contents::{Contents, contents};
 use crate::forgotten::Tables as _;
@@ -21,20 +21,23 @@ struct Reported {
     /// Differs from the kernel's type on an id with a QP: `ESTABLISHED` for a connection that is completed here.
     kind: CmEvent,
     status: i32,
+    /// Whether the id is for datagrams.
+    datagrams: bool,
 }
 
 impl KernelCm {
-    /// Stores the id of the request that was read last. Returns its listener.
-    fn file_child(&mut self, on: ChannelKey, child: IdKey) -> Option<IdKey> {
+    /// Stores the id of the request that was read last.
+    #[inline(never)]
+    fn requested(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
         let event = Answer(&self.answer);
-        let listener = self.known(on, event.uid());
-        let space = listener.and_then(|key| self.ids.get(key)).map_or(PortSpace::Tcp, |id| id.space);
+        let found = self.known(on, event.uid());
+        let listener = found.and_then(|key| self.ids.get(key));
+        let (space, before) = listener.map_or((PortSpace::Tcp, None), |id| (id.space, id.came_from));
         let mut new = Id::new(event.handle(), None, on, space);
-        let before = listener.and_then(|key| self.ids.get(key)?.came_from).and_then(|before| self.channels.get(before));
         let channel = self.channels.get(on)?;
         // The kernel moves an unread request with its listener, but not the new id. `EINVAL`: the new id is here
         // already.
-        if let Some(before) = before
+        if let Some(before) = before.and_then(|before| self.channels.get(before))
             && !matches!(channel.take(event.handle(), before), Ok(()) | Err(Errno::EINVAL))
         {
             // Which of the channels it is on is not known. If both destroys fail, it stays until its channel is closed.
@@ -42,12 +45,13 @@ impl KernelCm {
             return None;
         }
         let channel = self.channels.get_mut(on)?;
-        if listener.is_none() {
+        let Some(listener) = found else {
             // The request cannot be answered. If the destroy fails, the id stays until its channel is closed.
             let _ = new.destroy(channel);
             return None;
-        }
-        if !new.datagrams {
+        };
+        let datagrams = new.datagrams;
+        if !datagrams {
             let param = event.conn();
             new.requested =
                 Depths { responder_resources: param.responder_resources, initiator_depth: param.initiator_depth };
@@ -56,32 +60,43 @@ impl KernelCm {
         new.resolved();
         self.ids.insert(child, new).ok()?;
         channel.ids += 1;
-        listener
+        let (kind, status) = (CmEvent::ConnectRequest, event.status());
+        Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
     }
 
     /// The id and the type of the event that was read last; `None` if it is not reported.
+    #[inline(always)]
     fn reported(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
         let event = Answer(&self.answer);
         let (kind, status) = (event.kind(), event.status());
         if kind == CmEvent::ConnectRequest {
-            return self.file_child(on, child).map(|listener| Reported {
-                id: child,
-                listener: Some(listener),
-                kind,
-                status,
-            });
+            return self.requested(on, child);
         }
         let key = self.known(on, event.uid())?;
+        let id = self.ids.get_mut(key)?;
+        let datagrams = id.datagrams;
         let (kind, status) = match kind {
-            CmEvent::ConnectResponse => self.answered(key),
-            CmEvent::MulticastJoin => self.joined(key),
-            CmEvent::Rejected | CmEvent::Disconnected if self.ids.get(key)?.connect_error => return None,
+            // As librdmacm reports it.
+            CmEvent::ConnectResponse if id.qp.is_some() => match self.answered(key) {
+                Ok(()) => (CmEvent::Established, 0),
+                Err(_) => (CmEvent::ConnectError, -1),
+            },
+            CmEvent::ConnectResponse => {
+                id.remote_ece = event.ece();
+                (kind, status)
+            }
+            // Whatever the status of the event.
+            CmEvent::MulticastJoin => match self.joined(key) {
+                Ok(()) => (CmEvent::MulticastJoin, 0),
+                Err(_) => (CmEvent::MulticastError, -1),
+            },
+            CmEvent::Rejected | CmEvent::Disconnected if id.connect_error => return None,
             CmEvent::Rejected => {
-                self.ids.get(key)?.qp.iter().for_each(|qp| qp.stop());
+                id.qp.iter().for_each(|qp| qp.stop());
                 (kind, status)
             }
             CmEvent::AddrResolved => {
-                self.ids.get_mut(key)?.resolved();
+                id.resolved();
                 (kind, status)
             }
             CmEvent::AddrError
@@ -102,59 +117,66 @@ impl KernelCm {
             | CmEvent::Internal
             | CmEvent::Unknown(_) => (kind, status),
         };
-        Some(Reported { id: key, listener: None, kind, status })
+        Some(Reported { id: key, listener: None, kind, status, datagrams })
     }
 
-    /// Handles a CONNECT_RESPONSE: completes a connection that has a QP.
-    fn answered(&mut self, key: IdKey) -> (CmEvent, i32) {
-        let event = Answer(&self.answer);
-        let (status, ece) = (event.status(), event.ece());
-        let Some(id) = self.ids.get_mut(key) else { return (CmEvent::ConnectResponse, status) };
-        let Some(channel) = self.channels.get(id.channel) else { return (CmEvent::ConnectResponse, status) };
-        if id.qp.is_none() {
-            id.remote_ece = ece;
-            return (CmEvent::ConnectResponse, status);
-        }
-        match id.complete(channel, &mut self.scratch, ece) {
-            Ok(()) => (CmEvent::Established, 0),
-            // librdmacm reports the same.
-            Err(_) => (CmEvent::ConnectError, -1),
-        }
+    /// Handles a CONNECT_RESPONSE on an id with a QP: completes the connection.
+    #[inline(never)]
+    fn answered(&mut self, key: IdKey) -> Outcome {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        id.complete(channel, &mut self.scratch, Answer(&self.answer).ece())
     }
 
     /// Handles a MULTICAST_JOIN: attaches the QP of the id to the group.
     #[cold]
-    fn joined(&mut self, key: IdKey) -> (CmEvent, i32) {
+    fn joined(&mut self, key: IdKey) -> Outcome {
         let event = Answer(&self.answer);
-        let attached = self.ids.get_mut(key).map(|id| id.joined(event.handle(), Group::at(&event.datagram().path)));
-        // librdmacm reports the same, whatever the status of the event.
-        if attached == Some(Ok(())) { (CmEvent::MulticastJoin, 0) } else { (CmEvent::MulticastError, -1) }
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        id.joined(event.handle(), Group::at(&event.datagram().path))
     }
 
-    fn raw(&self, reported: Reported) -> RawEvent<&[u8]> {
-        let Reported { id, listener, kind, status } = reported;
-        let event = Answer(&self.answer);
-        let mut raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
+    /// Returns the event that was read last.
+    #[inline(always)]
+    fn raw(&self, reported: Reported) -> Option<RawEvent<&[u8]>> {
+        let Reported { id, listener, kind, status, datagrams } = reported;
         match contents(kind) {
-            Contents::Nothing => {}
+            Contents::Nothing => {
+                let (param, datagram, group, private_data) = (ReceivedParam::default(), None, None, &[][..]);
+                Some(RawEvent { id, listener, kind, status, param, datagram, group, private_data })
+            }
+            Contents::Parameters if !datagrams => {
+                let event = Answer(&self.answer);
+                let (param, private_data) = (ReceivedParam(event.conn()), event.conn_private());
+                let (datagram, group) = (None, None);
+                Some(RawEvent { id, listener, kind, status, param, datagram, group, private_data })
+            }
+            Contents::Parameters | Contents::Group => self.raw_of_datagrams(reported),
+        }
+    }
+
+    #[cold]
+    fn raw_of_datagrams(&self, reported: Reported) -> Option<RawEvent<&[u8]>> {
+        let Reported { id, listener, kind, status, .. } = reported;
+        let event = Answer(&self.answer);
+        let raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
+        Some(match contents(kind) {
+            Contents::Nothing => raw,
             Contents::Group => {
                 let groups = self.ids.get(id).map_or(&[][..], |id| &id.groups);
-                raw.group = groups.iter().find(|group| group.handle == event.handle()).map(|group| group.key);
-                raw.datagram = (kind == CmEvent::MulticastJoin).then(|| event.datagram());
-            }
-            Contents::Parameters if self.ids.get(id).is_some_and(|id| id.datagrams) => {
-                raw.datagram = (kind == CmEvent::Established).then(|| event.datagram());
-                raw.private_data = event.ud_private();
+                let group = groups.iter().find(|group| group.handle == event.handle()).map(|group| group.key);
+                let datagram = (kind == CmEvent::MulticastJoin).then(|| event.datagram());
+                RawEvent { datagram, group, ..raw }
             }
             Contents::Parameters => {
-                raw.param = ReceivedParam(event.conn());
-                raw.private_data = event.conn_private();
+                let datagram = (kind == CmEvent::Established).then(|| event.datagram());
+                RawEvent { datagram, private_data: event.ud_private(), ..raw }
             }
-        }
-        raw
+        })
     }
 
     /// Reads the next event. `removed` gets the device of a DEVICE_REMOVAL, if it is known.
+    #[inline]
     pub(crate) fn fetch_noting(
         &mut self,
         on: ChannelKey,
@@ -178,7 +200,7 @@ impl KernelCm {
                 {
                     removed(location);
                 }
-                return Ok(Some(self.raw(reported)));
+                return Ok(self.raw(reported));
             }
         }
         Err(Errno::EIO)

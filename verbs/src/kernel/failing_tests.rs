@@ -66,7 +66,7 @@ type Life = fn(&mut World, &Arc<FakeQp>) -> Result<(), Ended>;
 fn attach(world: &mut World, id: IdKey, qp: &Arc<FakeQp>) -> Result<(), Ended> {
     let qp = Arc::clone(qp);
     world.request("create_qp", id, |drive| {
-        drive.attach_qp(id, |device, attaching| device.inner_mut().attach(attaching.id(), qp))
+        drive.attach_qp(id, |device, attaching| device.inner_mut().attach(attaching.id(), qp, None))
     })
 }
 

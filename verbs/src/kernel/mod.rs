@@ -5,6 +5,7 @@ mod answer;
 mod calls;
 mod channel;
 mod device;
+mod dispatch;
 mod events;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod failing_tests;

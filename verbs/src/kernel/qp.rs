@@ -23,6 +23,7 @@ impl Id {
     ///
     /// # Errors
     /// `EINVAL` if the id has a QP; otherwise the errno of the kernel or the provider, and the QP is not attached.
+    #[inline]
     pub(crate) fn attach(&mut self, channel: &Channel, qp: Arc<dyn QueuePair>) -> Outcome {
         if self.qp.is_some() {
             return Err(Errno::EINVAL);
@@ -61,6 +62,7 @@ impl Id {
     }
 
     /// Queries the attributes for a state (`rdma_init_qp_attr`).
+    #[inline]
     pub(super) fn qp_attr(&self, channel: &Channel, state: u32, attr: &mut QpAttr) -> Outcome {
         channel.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state }, attr)?;
         attr.qp_state = state;
@@ -94,6 +96,7 @@ impl Id {
         completed
     }
 
+    #[inline]
     fn complete_with(
         &mut self,
         channel: &Channel,
@@ -106,7 +109,11 @@ impl Id {
         }
         let options = if answered.vendor_id == 0 { 0 } else { answered.options };
         self.remote_ece.vendor_id = answered.vendor_id;
-        qp.set_ece(Ece { vendor_id: self.local_ece.vendor_id, options })?;
+        // Without a vendor the QP has no options.
+        let has_options = self.local_ece.vendor_id != 0;
+        if has_options {
+            qp.set_ece(Ece { vendor_id: self.local_ece.vendor_id, options })?;
+        }
         // The peer's access rights follow from the answer. The kernel returns them for INIT; the next change of state
         // sets them.
         let mut attr = QpAttr::default();
@@ -119,7 +126,9 @@ impl Id {
         self.qp_attr(channel, RTS, &mut attr)?;
         qp.modify(&attr)?;
         self.establish(channel, scratch)?;
-        self.local_ece.options = qp.ece()?.options;
+        if has_options {
+            self.local_ece.options = qp.ece()?.options;
+        }
         Ok(())
     }
 }

@@ -12,12 +12,12 @@ use cmid_verbs::{KernelCm, KernelHandle};
 use super::scripted::Scripted;
 
 /// The device. It notes the channel that a command is written to.
-pub(crate) struct Watched {
+pub(crate) struct PolledChannel {
     device: KernelCm,
     kernel: Rc<RefCell<Scripted>>,
 }
 
-impl DeviceLayer for Watched {
+impl DeviceLayer for PolledChannel {
     type Inner = KernelCm;
     type Handle = KernelHandle;
 
@@ -67,7 +67,7 @@ pub(crate) enum Ended {
 
 /// One life. `channels` are the application's two.
 pub(crate) struct World {
-    pub(crate) drive: Drive<Watched>,
+    pub(crate) drive: Drive<PolledChannel>,
     pub(crate) channels: [ChannelKey; 2],
     /// Whether the core checks itself, which allocates.
     pub(crate) checks: bool,
@@ -79,7 +79,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(kernel: &Rc<RefCell<Scripted>>) -> Self {
         let device = KernelCm::open(16).expect("the scripted kernel");
-        let mut drive = Drive::new(Watched { device, kernel: Rc::clone(kernel) }, Limits::default());
+        let mut drive = Drive::new(PolledChannel { device, kernel: Rc::clone(kernel) }, Limits::default());
         let channels = [(); 2].map(|()| drive.open_channel(Acks::OnDelivery).expect("a channel"));
         World { drive, channels, checks: true, faults: Vec::new(), all: Vec::new(), kernel: Rc::clone(kernel) }
     }
@@ -95,7 +95,7 @@ impl World {
         &mut self,
         name: &'static str,
         id: IdKey,
-        request: impl FnOnce(&mut Drive<Watched>) -> Result<T, Error>,
+        request: impl FnOnce(&mut Drive<PolledChannel>) -> Result<T, Error>,
     ) -> Result<T, Ended> {
         let before = self.drive.core().state(id);
         let made = request(&mut self.drive);
