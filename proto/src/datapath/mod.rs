@@ -36,18 +36,23 @@
 
 mod async_event;
 mod completion;
+mod completion_queue;
+mod device;
 mod layer;
-mod traits;
+mod memory_region;
+mod protection_domain;
+mod queue_pair;
 mod values;
 mod work_request;
 
 pub use crate::memory::{Access, Flag};
 pub use async_event::{AsyncEvent, AsyncEventKind, AsyncSource};
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
-pub use traits::{
-    AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Reregistered,
-    View,
-};
+pub use completion_queue::{AsyncEventQueue, CompletionQueue};
+pub use device::DataPath;
+pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
+pub use protection_domain::ProtectionDomain;
+pub use queue_pair::QueuePair;
 pub use values::{Caps, GRH_LEN, PostError, QpState, Remote, To};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
