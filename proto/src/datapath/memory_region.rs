@@ -199,8 +199,8 @@ impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
 }
 
 /// A memory window of type 2: gives the peer of a QP access to a part of an MR, with its own rights and key.
-/// [`QueuePair::post_bind`] binds it, [`QueuePair::post_invalidate`] unbinds it. Dropping it deallocates it, which also
-/// unbinds it.
+/// [`post_bind`](super::QueuePair::post_bind) binds it, [`post_invalidate`](super::QueuePair::post_invalidate) unbinds
+/// it. Dropping it deallocates it, which also unbinds it.
 ///
 /// An MR with a bound window cannot be deregistered (`EINVAL`). The window keeps the QPs that it was bound through:
 /// such a QP is in the error state after its end, and is destroyed after the window.
