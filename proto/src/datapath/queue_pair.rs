@@ -96,6 +96,8 @@ pub trait QueuePair: Send {
     ) -> Result<(), Errno>;
 
     /// Posts the invalidation of a window (`IBV_WR_LOCAL_INV`). When the completion is polled, the peer has no access.
+    /// Deallocate a window that the peer may invalidate ([`SendOp::SendInvalidate`](super::SendOp::SendInvalidate))
+    /// instead: the kernel's soft-RoCE fails on the second invalidation (`rxe_do_invalidate_mw`).
     ///
     /// # Errors
     /// As [`QueuePair::post_send`]; `EINVAL` also unless the last bind of the window was posted to this QP and no
