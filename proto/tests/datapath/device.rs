@@ -1,0 +1,378 @@
+//! A device that records the calls of its data path.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+use cmid_proto::datapath::{
+    Access, AsyncEvent, AsyncEventQueue, Caps, Completion, CompletionQueue, DataPath, Flag, MemoryRegion, MemoryWindow,
+    PostError, ProtectionDomain, QpState, QueuePair, Reregistered, SendWr, Sge,
+};
+use cmid_proto::memory::{self, Change, MrState, PdState, Policy, Returned, Way};
+use cmid_proto::{
+    AhAttr, Attaching, Call, ChannelKey, CqRoom, Device, DeviceLayer, Ece, Errno, IdKey, Outcome, Pollable, RawEvent,
+};
+
+/// A call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    DeviceOf,
+    AllocPd(u32),
+    CreateCq(u32, u32),
+    AsyncEvents,
+    CreateQp(u32),
+    DestroyQp,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    pub(crate) log: Vec<Log>,
+    pub(crate) fails: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pd;
+#[derive(Debug)]
+pub(crate) struct Mw;
+#[derive(Debug)]
+pub(crate) struct Qp;
+#[derive(Debug)]
+pub(crate) struct Events;
+/// Memory at address 4096 with the key 6.
+#[derive(Debug)]
+pub(crate) struct Bytes(pub(crate) [u8; 9]);
+#[derive(Debug)]
+pub(crate) struct Cq {
+    depth: u32,
+    /// The results of polls.
+    pub(crate) ready: Vec<Result<usize, Errno>>,
+}
+
+impl DataPath for Paths {
+    type Pd = Pd;
+    type Mr = Bytes;
+    type Mw = Mw;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Ah = u8;
+    type Nic = u32;
+    type AsyncEvents = Events;
+
+    fn device_of(&mut self, _: IdKey) -> Result<u32, Errno> {
+        self.log.push(Log::DeviceOf);
+        if self.fails { Err(Errno::ENODEV) } else { Ok(3) }
+    }
+
+    fn alloc_pd_on(&mut self, nic: &u32) -> Result<Pd, Errno> {
+        self.log.push(Log::AllocPd(*nic));
+        Ok(Pd)
+    }
+
+    fn create_cq_on(&mut self, nic: &u32, depth: u32) -> Result<Cq, Errno> {
+        self.log.push(Log::CreateCq(*nic, depth));
+        Ok(Cq { depth, ready: Vec::new() })
+    }
+
+    fn async_events(&mut self, _: &u32) -> Result<Events, Errno> {
+        self.log.push(Log::AsyncEvents);
+        Ok(Events)
+    }
+
+    fn create_qp(&mut self, _: Attaching<'_>, _: &Pd, _: &Cq, _: &Cq, caps: Caps) -> Result<Qp, Errno> {
+        self.log.push(Log::CreateQp(caps.max_send_wr));
+        Ok(Qp)
+    }
+
+    fn destroy_qp(&mut self, _: IdKey) -> Result<(), Errno> {
+        self.log.push(Log::DestroyQp);
+        Ok(())
+    }
+}
+
+impl CompletionQueue for Cq {
+    fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        let polled = self.ready.remove(0)?;
+        completions[..polled].iter_mut().for_each(|completion| completion.wr_id = 5);
+        Ok(polled)
+    }
+
+    fn num(&self) -> u32 {
+        self.depth
+    }
+
+    fn room(&self) -> CqRoom {
+        CqRoom::new(self.depth)
+    }
+
+    fn arm(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn arm_solicited(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        unreachable!("it has no descriptor")
+    }
+
+    fn take_notifications(&self) -> Result<u32, Errno> {
+        Ok(0)
+    }
+}
+
+impl MemoryRegion for Bytes {
+    type Pd = Pd;
+    type Buffer = Vec<u8>;
+    type Slice<'a> = &'a [u8];
+    type SliceMut<'a> = &'a mut [u8];
+
+    fn addr(&self) -> u64 {
+        4096
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn lkey(&self) -> u32 {
+        5
+    }
+
+    fn rkey(&self) -> u32 {
+        6
+    }
+
+    fn state(&self) -> MrState {
+        MrState::Registered
+    }
+
+    fn access(&self) -> Option<Access> {
+        None
+    }
+
+    fn way(&self) -> Way {
+        Way::Anew
+    }
+
+    fn pd(&self) -> Option<Pd> {
+        Some(Pd)
+    }
+
+    fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
+        into.copy_from_slice(self.0.get(offset..offset + into.len()).ok_or(Errno::EINVAL)?);
+        Ok(())
+    }
+
+    fn write(&mut self, _: usize, _: &[u8]) -> Result<(), Errno> {
+        Err(Errno::EACCES)
+    }
+
+    fn load_relaxed<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
+        self.0.get(offset..offset + F::LEN).and_then(F::from_slice).ok_or(Errno::EINVAL)
+    }
+
+    fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
+        self.load_relaxed(offset)
+    }
+
+    fn store_release<F: Flag>(&mut self, _: usize, _: F) -> Result<(), Errno> {
+        Err(Errno::EACCES)
+    }
+
+    fn slice(&mut self) -> Result<&[u8], Errno> {
+        Ok(&self.0)
+    }
+
+    fn slice_mut(&mut self) -> Result<&mut [u8], Errno> {
+        Ok(&mut self.0)
+    }
+
+    fn reregister(&mut self, change: Change<Pd, Vec<u8>>, _: Policy) -> Reregistered<Vec<u8>> {
+        Reregistered { result: Ok(Way::Anew), buffer: change.buffer }
+    }
+
+    fn deregister(self) -> Result<Returned<Vec<u8>>, (Self, memory::Error)> {
+        Ok(Returned { buffer: self.0.to_vec(), other: None })
+    }
+}
+
+impl ProtectionDomain for Pd {
+    type Mr = Bytes;
+    type Mw = Mw;
+    type Ah = u8;
+
+    fn register(&self, _: impl Into<Vec<u8>>, _: Access) -> Result<Bytes, (Vec<u8>, memory::Error)> {
+        Ok(Bytes([0; 9]))
+    }
+
+    fn alloc_mw(&self) -> Result<Mw, Errno> {
+        Ok(Mw)
+    }
+
+    fn create_ah(&self, _: &AhAttr) -> Result<u8, Errno> {
+        Ok(7)
+    }
+
+    fn create_ah_from(&self, _: &Completion, _: &Bytes, _: usize) -> Result<u8, Errno> {
+        Ok(7)
+    }
+
+    fn users(&self) -> u32 {
+        0
+    }
+
+    fn state(&self) -> PdState {
+        PdState::Gone
+    }
+
+    fn dealloc(&self) -> Result<(), memory::Error> {
+        Ok(())
+    }
+}
+
+impl MemoryWindow for Mw {
+    fn rkey(&self) -> u32 {
+        8
+    }
+
+    fn dealloc(self) -> Result<(), (Self, Errno)> {
+        Ok(())
+    }
+}
+
+impl AsyncEventQueue for Events {
+    fn fd(&self) -> BorrowedFd<'_> {
+        unreachable!("it has no descriptor")
+    }
+
+    fn next_event(&mut self) -> Result<Option<AsyncEvent>, Errno> {
+        Ok(None)
+    }
+}
+
+impl QueuePair for Qp {
+    type Mr = Bytes;
+    type Mw = Mw;
+    type Ah = u8;
+
+    fn num(&self) -> u32 {
+        9
+    }
+
+    fn state(&self) -> Result<QpState, Errno> {
+        Ok(QpState::RTS)
+    }
+
+    fn caps(&self) -> Caps {
+        Caps::default()
+    }
+
+    fn post_send<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: SendWr<'a, L, u8>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, u8>>,
+        L: AsRef<[Sge<'a, Bytes>]>,
+    {
+        Ok(requests.into_iter().count())
+    }
+
+    fn post_recv<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: u64, _: L) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, Bytes>]>,
+    {
+        Ok(requests.into_iter().count())
+    }
+
+    fn post_bind(&mut self, _: u64, _: &mut Mw, _: &Bytes, _: Range<usize>, _: Access) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn post_invalidate(&mut self, _: u64, _: &mut Mw) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+impl Device for Paths {
+    type Handle = ();
+
+    fn fetch(&mut self, _: ChannelKey, _: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        Ok(None)
+    }
+
+    fn call(&mut self, _: &Call, _: &[u8]) -> Outcome {
+        Ok(())
+    }
+
+    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn adopt(&mut self, _: IdKey, _: ChannelKey, (): ()) -> Outcome {
+        Ok(())
+    }
+}
+
+impl Pollable for Paths {
+    fn fd(&self, _: ChannelKey) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn sibling(&self) -> Self {
+        Paths::default()
+    }
+}
+
+/// A layer that changes nothing.
+pub(crate) struct Layer(pub(crate) Paths);
+
+impl DeviceLayer for Layer {
+    type Inner = Paths;
+    type Handle = ();
+
+    fn inner(&self) -> &Paths {
+        &self.0
+    }
+
+    fn inner_mut(&mut self) -> &mut Paths {
+        &mut self.0
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<(), Errno> {
+        self.0.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, (): ()) -> Outcome {
+        self.0.adopt(id, channel, ())
+    }
+}
+
+impl Pollable for Layer {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.0.fd(on)
+    }
+
+    fn sibling(&self) -> Self {
+        Layer(self.0.sibling())
+    }
+}

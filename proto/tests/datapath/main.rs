@@ -1,0 +1,102 @@
+//! The types of the data path, and what its traits do themselves.
+
+#![cfg(feature = "std")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod device;
+mod names;
+
+use cmid_proto::datapath::{
+    Caps, Completion, CompletionQueue, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, Remote,
+    SendFlags, SendOp, SendWr, Sge, To,
+};
+use cmid_proto::{Attaching, Device, Errno, IdKey, Pollable};
+
+use crate::device::{Bytes, Layer, Log, Paths};
+
+fn id() -> IdKey {
+    IdKey::from_parts(0, 1, 1).unwrap()
+}
+
+#[test]
+fn a_pd_and_a_cq_of_an_id_are_of_its_device() {
+    let mut device = Paths::default();
+    assert_eq!(device.alloc_pd(id()).map(|pd| pd.users()), Ok(0));
+    assert_eq!(device.create_cq(id(), 7).map(|cq| cq.num()), Ok(7));
+    assert_eq!(device.log, [Log::DeviceOf, Log::AllocPd(3), Log::DeviceOf, Log::CreateCq(3, 7)]);
+    device.fails = true;
+    assert_eq!(device.alloc_pd(id()).map(drop), Err(Errno::ENODEV));
+    assert_eq!(device.create_cq(id(), 7).map(drop), Err(Errno::ENODEV));
+}
+
+#[test]
+fn a_layer_has_the_data_path_of_its_device() {
+    let mut layer = Layer(Paths::default());
+    let nic = layer.device_of(id()).unwrap();
+    assert_eq!(nic, 3);
+    let (pd, cq) = (layer.alloc_pd_on(&nic).unwrap(), layer.create_cq_on(&nic, 5).unwrap());
+    layer.async_events(&nic).unwrap();
+    let qp = layer.create_qp(Attaching::bare(id()), &pd, &cq, &cq, Caps::default()).unwrap();
+    assert_eq!((qp.num(), qp.caps().max_send_wr), (9, 16));
+    layer.destroy_qp(id()).unwrap();
+    let log =
+        [Log::DeviceOf, Log::AllocPd(3), Log::CreateCq(3, 5), Log::AsyncEvents, Log::CreateQp(16), Log::DestroyQp];
+    assert_eq!(layer.0.log, log);
+    assert_eq!(
+        (layer.local_addr(id()), layer.fd(cmid_proto::ChannelKey::from_bits(1).unwrap()).is_none()),
+        (Err(Errno::EINVAL), true)
+    );
+}
+
+#[test]
+fn one_completion_is_polled_or_none_or_the_error() {
+    let mut cq = Paths::default().create_cq(id(), 1).unwrap();
+    cq.ready = vec![Ok(1), Ok(0), Err(Errno::EIO)];
+    assert_eq!(cq.poll_one(), Ok(Some(Completion { wr_id: 5, ..Completion::default() })));
+    assert_eq!((cq.poll_one(), cq.poll_one()), (Ok(None), Err(Errno::EIO)));
+}
+
+#[test]
+fn memory_is_named_by_ranges_and_addresses_and_viewed_in_place() {
+    let mr = Bytes([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let Sge { offset, len, .. } = mr.sge(2..7);
+    assert_eq!((offset, len), (2, Some(5)));
+    assert_eq!(mr.remote(4), Remote { addr: 4100, rkey: 6 });
+    let view = mr.view();
+    let other = view;
+    assert_eq!((view.len(), view.byte(8), view.byte(9)), (9, Some(9), None));
+    assert_eq!((other.word(0), other.word(8)), (Some(u64::from_ne_bytes([1, 2, 3, 4, 5, 6, 7, 8])), None));
+    assert_eq!(format!("{view:?}"), "View { len: 9, .. }");
+}
+
+#[test]
+fn each_constructor_makes_its_operation() {
+    let mr = Bytes([0; 9]);
+    let (sge, remote) = (mr.sge(0..8), Remote { addr: 8, rkey: 2 });
+    let to = To { ah: &7_u8, qp_num: 1, qkey: 2 };
+    let made = |wr: SendWr<'_, Sge<'_, Bytes>, u8>| (wr.wr_id, format!("{:?}", wr.op), wr.flags);
+    let is = |wr, text: &str| assert_eq!(made(wr), (3, text.to_owned(), SendFlags::SIGNALED));
+    is(SendWr::send(3, sge), "Send");
+    is(SendWr::send_imm(3, sge, 4), "SendImm(4)");
+    is(SendWr::send_invalidate(3, sge, 5), "SendInvalidate(5)");
+    is(SendWr::send_to(3, sge, to), "SendTo(To { ah: 7, qp_num: 1, qkey: 2 })");
+    is(SendWr::send_to_imm(3, sge, to, 6), "SendToImm(To { ah: 7, qp_num: 1, qkey: 2 }, 6)");
+    is(SendWr::write(3, sge, remote), "Write(Remote { addr: 8, rkey: 2 })");
+    is(SendWr::write_imm(3, sge, remote, 9), "WriteImm(Remote { addr: 8, rkey: 2 }, 9)");
+    is(SendWr::read(3, sge, remote), "Read(Remote { addr: 8, rkey: 2 })");
+    let text = "CompareSwap { remote: Remote { addr: 8, rkey: 2 }, compare: 1, swap: 2 }";
+    is(SendWr::compare_swap(3, sge, remote, 1, 2), text);
+    is(SendWr::fetch_add(3, sge, remote, 1), "FetchAdd { remote: Remote { addr: 8, rkey: 2 }, add: 1 }");
+    let wr = SendWr::new(3, SendOp::SendTo(to), sge);
+    // Copies are equal.
+    #[expect(clippy::clone_on_copy, reason = "both ways to copy")]
+    let (copy, op, range, destination) = (wr, wr.op.clone(), wr.sges.clone(), to.clone());
+    assert_eq!((format!("{op:?}"), range.offset, destination.qkey), (format!("{:?}", copy.op), 0, 2));
+}
+
+#[test]
+fn a_batch_that_was_posted_in_part_says_how_far() {
+    let error = PostError { posted: 2, errno: Errno::ENOMEM };
+    assert_eq!(error.to_string(), "2 work requests are posted, the next one is not: ENOMEM");
+    assert_eq!(PostError::from(Errno::EINVAL), PostError { posted: 0, errno: Errno::EINVAL });
+}

@@ -1,0 +1,86 @@
+//! Every number of libibverbs has its name.
+
+use cmid_proto::datapath::{AsyncEventKind, Completion, QpState, WcFlags, WcOpcode, WcStatus};
+
+fn names<T: ToString>(numbers: std::ops::Range<u32>, of: fn(u32) -> T) -> Vec<String> {
+    numbers.map(|number| of(number).to_string()).collect()
+}
+
+#[test]
+fn states_of_a_qp() {
+    let expected = ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR", "QP state 7"];
+    assert_eq!(names(0..8, QpState), expected);
+}
+
+#[test]
+fn opcodes() {
+    let expected = ["SEND", "RDMA_WRITE", "RDMA_READ", "COMP_SWAP", "FETCH_ADD", "BIND_MW", "LOCAL_INV", "opcode 7"];
+    assert_eq!(names(0..8, WcOpcode), expected);
+    assert_eq!(names(128..131, WcOpcode), ["RECV", "RECV_RDMA_WITH_IMM", "opcode 130"]);
+}
+
+#[test]
+fn statuses() {
+    let expected = [
+        "success",
+        "local length error",
+        "local QP operation error",
+        "local EE context operation error",
+        "local protection error",
+        "work request flushed",
+        "memory window bind error",
+        "bad response",
+        "local access error",
+        "remote invalid request error",
+        "remote access error",
+        "remote operation error",
+        "transport retry counter exceeded",
+        "RNR retry counter exceeded",
+        "status 14",
+        "status 15",
+        "remote aborted",
+        "status 17",
+        "status 18",
+        "fatal error",
+        "response timeout",
+        "general error",
+        "status 22",
+    ];
+    assert_eq!(names(0..23, WcStatus), expected);
+}
+
+#[test]
+fn asynchronous_events() {
+    let expected = [
+        "CQ_ERR",
+        "QP_FATAL",
+        "QP_REQ_ERR",
+        "QP_ACCESS_ERR",
+        "COMM_EST",
+        "SQ_DRAINED",
+        "PATH_MIG",
+        "PATH_MIG_ERR",
+        "DEVICE_FATAL",
+        "PORT_ACTIVE",
+        "PORT_ERR",
+        "LID_CHANGE",
+        "PKEY_CHANGE",
+        "SM_CHANGE",
+        "SRQ_ERR",
+        "SRQ_LIMIT_REACHED",
+        "QP_LAST_WQE_REACHED",
+        "CLIENT_REREGISTER",
+        "GID_CHANGE",
+        "WQ_FATAL",
+        "event type 20",
+    ];
+    assert_eq!(names(0..21, AsyncEventKind), expected);
+}
+
+#[test]
+fn a_completion_says_whether_it_succeeded_and_has_a_header() {
+    let done = Completion { flags: WcFlags::GRH, ..Completion::default() };
+    assert!(done.is_success() && done.has_grh());
+    let failed = Completion { status: WcStatus::WR_FLUSH_ERR, flags: WcFlags::empty(), ..done };
+    assert!(!failed.is_success() && !failed.has_grh());
+}
