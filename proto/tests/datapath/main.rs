@@ -10,7 +10,7 @@ use cmid_proto::datapath::{
     Caps, Completion, CompletionQueue, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, Remote,
     SendFlags, SendOp, SendWr, Sge, To,
 };
-use cmid_proto::{Attaching, Device, Errno, IdKey, Pollable};
+use cmid_proto::{Acks, Drive, Errno, IdKey, Limits, PortSpace};
 
 use crate::device::{Bytes, Layer, Log, Paths};
 
@@ -31,21 +31,23 @@ fn a_pd_and_a_cq_of_an_id_are_of_its_device() {
 
 #[test]
 fn a_layer_has_the_data_path_of_its_device() {
-    let mut layer = Layer(Paths::default());
-    let nic = layer.device_of(id()).unwrap();
-    assert_eq!(nic, 3);
-    let (pd, cq) = (layer.alloc_pd_on(&nic).unwrap(), layer.create_cq_on(&nic, 5).unwrap());
-    layer.async_events(&nic).unwrap();
-    let qp = layer.create_qp(Attaching::bare(id()), &pd, &cq, &cq, Caps::default()).unwrap();
+    let mut drive = Drive::new(Layer(Paths::default()), Limits::SINGLE);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.bind(id, "10.0.0.1:1".parse().unwrap()).unwrap();
+    let made = drive.attach_qp(id, |layer, attaching| {
+        let nic = layer.device_of(attaching.id())?;
+        assert_eq!(nic, 3);
+        let (pd, cq) = (layer.alloc_pd_on(&nic)?, layer.create_cq_on(&nic, 5)?);
+        layer.async_events(&nic)?;
+        layer.create_qp(attaching, &pd, &cq, &cq, Caps::default())
+    });
+    let qp = made.unwrap();
     assert_eq!((qp.num(), qp.caps().max_send_wr), (9, 16));
-    layer.destroy_qp(id()).unwrap();
+    drive.detach_qp(id, |layer, id| layer.destroy_qp(id)).unwrap();
     let log =
         [Log::DeviceOf, Log::AllocPd(3), Log::CreateCq(3, 5), Log::AsyncEvents, Log::CreateQp(16), Log::DestroyQp];
-    assert_eq!(layer.0.log, log);
-    assert_eq!(
-        (layer.local_addr(id()), layer.fd(cmid_proto::ChannelKey::from_bits(1).unwrap()).is_none()),
-        (Err(Errno::EINVAL), true)
-    );
+    assert_eq!(drive.device().0.log, log);
 }
 
 #[test]
