@@ -65,7 +65,8 @@ fn memory_is_named_by_ranges_and_addresses_and_viewed_in_place() {
     assert_eq!((offset, len), (2, Some(5)));
     assert_eq!(mr.remote(4), Remote { addr: 4100, rkey: 6 });
     let view = mr.view();
-    let other = view;
+    #[expect(clippy::clone_on_copy, reason = "both ways to copy")]
+    let other = view.clone();
     assert_eq!((view.len(), view.byte(8), view.byte(9)), (9, Some(9), None));
     assert_eq!((other.word(0), other.word(8)), (Some(u64::from_ne_bytes([1, 2, 3, 4, 5, 6, 7, 8])), None));
     assert_eq!(format!("{view:?}"), "View { len: 9, .. }");
