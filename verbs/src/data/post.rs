@@ -56,12 +56,14 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        self.staging.clear();
+        // Lost if a request is refused: the next batch allocates again.
+        let mut staging = self.staging.take().unwrap_or_default();
+        staging.clear();
         for (ahead, SendWr { wr_id, op, sges, flags }) in (0..).zip(requests) {
             let (request, sges) = self.file_ranges(ahead, wr_id, op, sges.as_ref(), flags)?;
-            self.staging.push_send(request, &sges);
+            staging.push_send(request, &sges);
         }
-        let first = self.staging.link_sends();
+        let first = staging.link_sends();
         if first.is_null() {
             return Err(Errno::EINVAL.into());
         }
@@ -70,9 +72,10 @@ impl QueuePair for Qp {
         // does not change during the call.
         let posted = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
         let (posted, result) = match errno::of_ibv(posted) {
-            Ok(()) => (self.staging.len(), Ok(())),
-            Err(errno) => (self.staging.sends_before(bad), Err(errno)),
+            Ok(()) => (staging.len(), Ok(())),
+            Err(errno) => (staging.sends_before(bad), Err(errno)),
         };
+        self.staging = Some(staging);
         self.send.advance(posted as u32);
         result.map(|()| posted).map_err(|errno| PostError { posted, errno })
     }
@@ -110,12 +113,13 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        self.staging.clear();
+        let mut staging = self.staging.take().unwrap_or_default();
+        staging.clear();
         for (ahead, (wr_id, sges)) in (0..).zip(requests) {
             let (request, sges) = self.file_targets(ahead, wr_id, sges.as_ref())?;
-            self.staging.push_recv(request, &sges);
+            staging.push_recv(request, &sges);
         }
-        let first = self.staging.link_recvs();
+        let first = staging.link_recvs();
         if first.is_null() {
             return Err(Errno::EINVAL.into());
         }
@@ -124,9 +128,10 @@ impl QueuePair for Qp {
         // not change during the call.
         let posted = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), first, &raw mut bad) };
         let (posted, result) = match errno::of_ibv(posted) {
-            Ok(()) => (self.staging.len(), Ok(())),
-            Err(errno) => (self.staging.recvs_before(bad), Err(errno)),
+            Ok(()) => (staging.len(), Ok(())),
+            Err(errno) => (staging.recvs_before(bad), Err(errno)),
         };
+        self.staging = Some(staging);
         self.recv.advance(posted as u32);
         result.map(|()| posted).map_err(|errno| PostError { posted, errno })
     }

@@ -30,7 +30,8 @@ pub struct Qp {
     pub(super) pd: usize,
     pub(super) send: Cursor,
     pub(super) recv: Cursor,
-    pub(super) staging: Staging,
+    /// Created by the first batch. Behind a pointer, to keep the handle small.
+    pub(super) staging: Option<Box<Staging>>,
 }
 
 /// One QP, held by its id and by the handle.
@@ -60,7 +61,7 @@ impl Qp {
     pub(crate) fn new(inner: Arc<QpInner>) -> Self {
         let in_flight = inner.pd.inner().in_flight();
         let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
-        Qp { inner, pd, send, recv, staging: Staging::default() }
+        Qp { inner, pd, send, recv, staging: None }
     }
 
     /// Files a work request of the send queue; see [`Cursor::file`].
