@@ -108,6 +108,12 @@ impl KernelCm {
         }
     }
 
+    /// Whether it is a call with numbers of RDMA reads and atomics.
+    #[inline]
+    pub(crate) fn has_depths(call: &Call) -> bool {
+        matches!(call, Call::Connect { .. } | Call::Accept { .. })
+    }
+
     /// The id of a call before which the limits of its device are to be given, and whether the call needs them. A call
     /// that does not is not checked against limits that cannot be had, for lack of descriptors for example.
     #[inline]
