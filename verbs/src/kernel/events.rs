@@ -60,14 +60,11 @@ impl KernelCm {
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
     }
 
-    /// Returns what the event that was read last is about; `None` if it is not reported.
+    /// Returns what the event that was read last, which is no request, is about; `None` if it is not reported.
     #[inline(always)]
-    fn reported(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
+    fn reported(&mut self, on: ChannelKey) -> Option<Reported> {
         let event = Answer(&self.answer);
         let (kind, status) = (event.kind(), event.status());
-        if kind == CmEvent::ConnectRequest {
-            return self.requested(on, child);
-        }
         let key = self.known(on, event.uid())?;
         let id = self.ids.get_mut(key)?;
         let datagrams = id.datagrams;
@@ -151,6 +148,11 @@ impl KernelCm {
         }
     }
 
+    #[inline(never)]
+    fn raw_of_request(&self, reported: Reported) -> Option<RawEvent<&[u8]>> {
+        self.raw(reported)
+    }
+
     #[cold]
     fn raw_of_datagrams(&self, reported: Reported) -> Option<RawEvent<&[u8]>> {
         let Reported { id, listener, kind, status, .. } = reported;
@@ -190,7 +192,13 @@ impl KernelCm {
                 Err(Errno(libc::EINTR)) => continue,
                 Err(errno) => return Err(errno),
             }
-            if let Some(reported) = self.reported(on, child) {
+            if Answer(&self.answer).kind() == CmEvent::ConnectRequest {
+                match self.requested(on, child) {
+                    Some(reported) => return Ok(self.raw_of_request(reported)),
+                    None => continue,
+                }
+            }
+            if let Some(reported) = self.reported(on) {
                 if reported.kind == CmEvent::DeviceRemoval
                     && let Some(location) = self.location_of(reported.id)
                 {
