@@ -129,8 +129,13 @@ impl<D: Pollable> Epoll<D> {
         match span {
             None => Time::NEVER,
             Some(Duration::ZERO) => Time::ZERO,
-            Some(span) => self.drive.within(span),
+            Some(span) => self.end_of(span),
         }
+    }
+
+    #[inline(never)]
+    fn end_of(&mut self, span: Duration) -> Time {
+        self.drive.within(span)
     }
 
     /// Runs the core without waiting: for a loop in which the driver's [descriptor](AsFd) is nested. To be
