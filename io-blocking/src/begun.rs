@@ -1,9 +1,9 @@
-//! Requests that were begun before their id was in synchronous mode.
+//! Requests that were made before their id entered synchronous mode.
 
 use cmid_proto::table::{self, EventColumn, EventRule};
 use cmid_proto::{EventKind, PortSpace, RequestKind, Service, State};
 
-/// Whether a request ends by an event, and not with its call.
+/// Whether the request ends by an event; otherwise it ends with its call.
 pub(crate) fn ends_by_event(request_kind: RequestKind, port_space: Option<PortSpace>) -> bool {
     match request_kind {
         RequestKind::ResolveAddr
@@ -13,7 +13,7 @@ pub(crate) fn ends_by_event(request_kind: RequestKind, port_space: Option<PortSp
         | RequestKind::Teardown
         | RequestKind::GetRequest
         | RequestKind::Join => true,
-        // Nothing follows the answer to a lookup.
+        // An accept of a SIDR lookup is followed by no event.
         RequestKind::Accept => port_space.is_some_and(|space| space.service() == Service::Connected),
         RequestKind::Bind
         | RequestKind::Listen
@@ -36,7 +36,7 @@ pub(crate) fn ends_by_event(request_kind: RequestKind, port_space: Option<PortSp
     }
 }
 
-/// Whether this event ended the request that was under way in this state.
+/// Whether this event ends the request that was under way in state `begun`.
 pub(crate) fn is_end(event: EventKind, request_kind: RequestKind, begun: State) -> bool {
     match event {
         EventKind::Cm(kind) => {

@@ -1,4 +1,4 @@
-//! Ending a wait from another thread.
+//! Cancels a wait from another thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -6,26 +6,27 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Ends the waits of what it was given to, from any thread. Clones are the same canceller.
+/// Cancels the waits of the driver that it is passed to, from any thread. Clones cancel the same waits.
 #[derive(Clone, Debug)]
 pub struct Canceller {
     fd: Arc<OwnedFd>,
 }
 
 impl Canceller {
-    /// One that has not cancelled anything.
+    /// Creates a canceller that has not cancelled.
     ///
     /// # Errors
-    /// What eventfd(2) failed with.
+    /// The errno of eventfd(2).
     pub fn new() -> Result<Self, Errno> {
         let fd =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| Errno(error.raw_os_error()))?;
         Ok(Canceller { fd: Arc::new(fd) })
     }
 
-    /// Ends the wait that is under way and every later one. What was waited for goes on in the device.
+    /// Ends the current wait and every later one. The request itself continues in the device.
     pub fn cancel(&self) {
-        // The only failure of a non-blocking eventfd is a counter that is full, and then it is readable already.
+        // A write to a non-blocking eventfd fails only if the counter is full. The descriptor is then readable
+        // already.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! The active side, and a connection once it stands.
+//! The active side, and established connections of both sides.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -14,28 +14,28 @@ use crate::driver::{Blocking, Ready};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
-/// How to connect or accept.
+/// Options of a connect or accept.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
-    /// The local address to connect from; `None`: that of the route.
+    /// The local address to connect from; `None` selects the one of the route.
     pub source: Option<SocketAddr>,
     /// Connection parameters.
     pub param: ConnParam,
     /// Private data to send: at most 56 bytes to connect, 196 to accept.
     pub private_data: &'a [u8],
-    /// Options of the id, such as its type of service: set one after the other before anything else is done.
+    /// Options of the id, such as its type of service. They are set in order, before any other request.
     pub settings: &'a [CmOption],
-    /// Options of enhanced connection establishment for the peer. Where the provider can query a QP's own
-    /// (`ibv_query_ece`), a connect sends those of the QP instead, as `rdma_connect` does.
+    /// Options of enhanced connection establishment (ECE) for the peer. Where the provider can query the ECE of a QP
+    /// (`ibv_query_ece`), a connect sends the QP's options instead, as `rdma_connect` does.
     pub ece: Option<Ece>,
-    /// How long it may take altogether.
+    /// The time limit of the whole operation.
     pub timeout: Duration,
-    /// Whose [`cancel`](Canceller::cancel) ends every wait of the connection; `None`: a new one's.
+    /// The canceller whose [`cancel`](Canceller::cancel) ends every wait of the connection; `None` creates a new one.
     pub canceller: Option<Canceller>,
 }
 
 impl Default for Options<'_> {
-    /// The device's own parameters, no private data, 10 seconds.
+    /// The device's default parameters, no private data, 10 seconds.
     fn default() -> Self {
         Options {
             source: None,
@@ -49,7 +49,7 @@ impl Default for Options<'_> {
     }
 }
 
-/// A connection, with an id in synchronous mode on a driver of its own: it can be used from any one thread.
+/// A connection, with an id in synchronous mode on a driver of its own. Any one thread can use it.
 ///
 /// Dropping it ends the connection at once, as destroying an id does.
 #[derive(Debug)]
@@ -58,17 +58,18 @@ pub struct Connection<D: Pollable> {
     id: IdKey,
     param: ReceivedParam,
     private_data: PrivateData,
-    /// A teardown has come to its deadline.
+    /// A teardown has ended by its deadline.
     unsure: bool,
 }
 
 impl<D: Pollable> Connection<D> {
-    /// Connects to a listening peer. `attach` makes the QP, once the id has a device, and puts it on the id.
+    /// Connects to a listening peer. `attach` is called once the id has a device; it creates the QP and attaches it
+    /// to the id.
     ///
     /// # Errors
-    /// [`Error::Core`] if the device could not begin (`ENODEV`, `ENETUNREACH`, ...) or `attach` failed,
-    /// [`Error::Ended`] if it was rejected or not reached, [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left
-    /// of it then.
+    /// [`Error::Core`] if the device could not start the request (`ENODEV`, `ENETUNREACH`, ...) or `attach` failed,
+    /// [`Error::Ended`] if the peer rejected it or is unreachable, [`Error::TimedOut`], [`Error::Cancelled`]. After
+    /// an error all of its resources are released.
     pub fn connect<Q>(
         device: D,
         peer: SocketAddr,
@@ -93,7 +94,7 @@ impl<D: Pollable> Connection<D> {
         Ok((Connection::established(driver, id), qp))
     }
 
-    /// The id's connect or accept has ended well.
+    /// Wraps an id that has completed its connect or accept.
     pub(crate) fn established(mut driver: Blocking<D>, id: IdKey) -> Self {
         let (param, private_data) = match driver.drive().core().sync_event(id) {
             Some(event) => (event.param, event.private_data),
@@ -102,19 +103,20 @@ impl<D: Pollable> Connection<D> {
         Connection { driver, id, param, private_data, unsure: false }
     }
 
-    /// The parameters that the peer's answer carried; zero on the passive side, where they came with the request.
+    /// The parameters in the peer's reply. All are zero on the passive side, where the connection request carries
+    /// them.
     #[must_use]
     pub fn param(&self) -> ReceivedParam {
         self.param
     }
 
-    /// The private data of the peer's answer, padded with zeros by the transport.
+    /// The private data in the peer's reply, padded with zeros by the transport.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
 
-    /// The state of the connection, as far as events have been read.
+    /// The state of the connection after the events that have been read.
     #[must_use]
     pub fn state(&self) -> State {
         self.driver.view().core().state(self.id).unwrap_or(State::Destroying)
@@ -136,28 +138,28 @@ impl<D: Pollable> Connection<D> {
         cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
     }
 
-    /// The id and its driver, for what this face does not show. Events are taken with
-    /// [`next_event`](Connection::next_event) even so: some may be kept there.
+    /// The id and its driver, for requests that this type does not have. Take events with
+    /// [`next_event`](Connection::next_event) all the same: it may hold events that the driver has already delivered.
     pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
         (self.id, &mut self.driver)
     }
 
-    /// What ends the waits of this connection from another thread.
+    /// The canceller of this connection's waits, for use from another thread.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         self.driver.canceller().clone()
     }
 
-    /// Another canceller from now on. After one that has cancelled, the connection can be ended in an orderly way.
+    /// Replaces the canceller. After a cancel, this allows an orderly end of the connection.
     pub fn set_canceller(&mut self, canceller: Canceller) {
         self.driver.set_canceller(canceller);
     }
 
-    /// The next event of the connection that no call waited for, such as DISCONNECTED.
+    /// Returns the next event of the connection that no call waited for, such as DISCONNECTED.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if none comes within `timeout`, which may be zero; [`Error::Cancelled`]; [`Error::Wait`], or
-    /// [`Error::Core`] if the channel cannot be read.
+    /// [`Error::TimedOut`] if there is none within `timeout`, which may be zero; [`Error::Cancelled`];
+    /// [`Error::Wait`]; [`Error::Core`] if the channel cannot be read.
     pub fn next_event(&mut self, timeout: Duration) -> Result<Event, Error> {
         let end = self.driver.drive().within(timeout);
         loop {
@@ -167,21 +169,22 @@ impl<D: Pollable> Connection<D> {
         }
     }
 
-    /// Waits for the next event of the connection, or for a descriptor of the user's own: a CQ's.
+    /// Waits for the next event of the connection, or until the caller's descriptor `fd` is readable, such as that of
+    /// a CQ.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if neither comes within `timeout`; otherwise as [`next_event`](Connection::next_event).
+    /// [`Error::TimedOut`] if `timeout` passes first; otherwise as [`next_event`](Connection::next_event).
     pub fn wait_for(&mut self, fd: Option<BorrowedFd<'_>>, timeout: Duration) -> Result<Ready, Error> {
         let end = self.driver.drive().within(timeout);
         self.driver.ready(self.id, fd, end, "wait_for")
     }
 
-    /// Waits until the peer has ended the connection, to which [`disconnect`](Connection::disconnect) or
-    /// [`teardown`](Connection::teardown) is the answer, or until the device has gone ([`State::Removed`]). Events
-    /// before that one are dropped. Returns at once if the connection has ended already.
+    /// Waits until the peer has disconnected or the device was removed ([`State::Removed`]). After a disconnect of
+    /// the peer, call [`disconnect`](Connection::disconnect) or [`teardown`](Connection::teardown). Drops the events
+    /// before that one. Returns at once if the connection has ended already.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if the peer has not within `timeout`; otherwise as [`next_event`](Connection::next_event).
+    /// [`Error::TimedOut`] if `timeout` passes first; otherwise as [`next_event`](Connection::next_event).
     pub fn wait_closed(&mut self, timeout: Duration) -> Result<(), Error> {
         let (end, mut last) = (self.driver.drive().within(timeout), false);
         loop {
@@ -194,12 +197,12 @@ impl<D: Pollable> Connection<D> {
         }
     }
 
-    /// Ends the connection, or answers the peer that did, and waits for the end to be confirmed. The connection's
-    /// packets may still be under way: see [`teardown`](Connection::teardown).
+    /// Disconnects, or replies to the peer's disconnect, and waits for the confirmation. Packets of the connection
+    /// may still be under way: see [`teardown`](Connection::teardown).
     ///
     /// # Errors
-    /// [`Error::Core`] if there is nothing to end, [`Error::Ended`] when the device goes, [`Error::TimedOut`] if the
-    /// peer does not answer within `timeout`, [`Error::Cancelled`], [`Error::Wait`].
+    /// [`Error::Core`] if there is no connection, [`Error::Ended`] if the device is removed, [`Error::TimedOut`] if
+    /// the peer does not reply within `timeout`, [`Error::Cancelled`], [`Error::Wait`].
     pub fn disconnect(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         self.driver.finish_cancelled(self.id, deadline)?;
@@ -207,14 +210,14 @@ impl<D: Pollable> Connection<D> {
         self.driver.finish(self.id, RequestKind::Disconnect)
     }
 
-    /// Ends the connection, or answers the peer that did, and waits until no packet of it can arrive any more. What
-    /// it used (memory that the peer may write to, the QP's number) may then be used again, whatever the peer does.
-    /// It takes the time wait of the path: half a second to two on RoCE, and more if the peer does not answer.
+    /// Disconnects, or replies to the peer's disconnect, and waits until no packet of the connection can arrive any
+    /// more. Memory that the peer could write to, and the QP's number, may then be used again, whatever the peer
+    /// does. Takes the time wait of the path: half a second to two on RoCE, more if the peer does not reply.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]: not within `timeout`; there is nothing more to wait for, now or later (iWARP devices
-    /// never tell, others not always), and destroying the QP is what is left. [`Error::Core`] if there was no
-    /// connection, [`Error::Ended`] when the device goes, [`Error::Cancelled`], [`Error::Wait`].
+    /// [`Error::TimedOut`] if `timeout` passes first. There is then no event to wait for, now or later: iWARP devices
+    /// never report the end of the time wait, and others not always. The caller must destroy the QP. [`Error::Core`]
+    /// if there was no connection, [`Error::Ended`] if the device is removed, [`Error::Cancelled`], [`Error::Wait`].
     pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         if self.driver.finish_cancelled(self.id, deadline)? == Some(RequestKind::Teardown) {
@@ -237,7 +240,7 @@ impl<D: Pollable> Connection<D> {
         }
     }
 
-    /// A teardown has ended: for the core also when only the deadline has ended it.
+    /// Records whether the last teardown ended only by its deadline.
     fn note_teardown(&mut self) {
         self.unsure |= self.driver.view().core().sync_result(self.id) == Some(Err(Errno::ETIMEDOUT));
     }

@@ -1,4 +1,4 @@
-//! The driver: a [`Drive`] and the waiting.
+//! The driver: a [`Drive`] and its waits.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,38 +17,38 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::poller::Channels;
 
-/// Events read off the channels in one turn.
+/// Events read from the channels per turn.
 const BUDGET: usize = 256;
-/// As in the core's loop.
+/// Faults kept; the core's loop has the same limit.
 const FAULTS_KEPT: usize = 64;
 
-/// cmid with poll(2): what [`Connection`](crate::Connection) and [`Listener`](crate::Listener) are made of, for those
-/// who want their own face on it.
+/// cmid with poll(2). [`Connection`](crate::Connection) and [`Listener`](crate::Listener) are built on it;
+/// applications may build other interfaces on it.
 #[derive(Debug)]
 pub struct Blocking<D: Pollable> {
     drive: Drive<PolledDevice<D, Channels>>,
     canceller: Canceller,
-    /// Events that were in the way of a call that waited for another one; older than all that the core has.
+    /// Events taken while a call waited for another one. They are older than all events in the core.
     aside: VecDeque<Event>,
-    /// The request of synchronous mode that is not awaited any more.
+    /// The request in synchronous mode whose wait was cancelled.
     open: Option<RequestKind>,
-    /// What the device did wrong and no wait ended for.
+    /// Faults of the device that ended no wait.
     faults: VecDeque<Fault>,
 }
 
-/// What [`Connection::wait_for`](crate::Connection::wait_for) waited for.
+/// The reason why [`Connection::wait_for`](crate::Connection::wait_for) returned.
 #[derive(Debug)]
 pub enum Ready {
-    /// The user's own descriptor is readable.
+    /// The caller's descriptor is readable.
     Descriptor,
     /// An event came.
     Event(Box<Event>),
 }
 
-/// What ended a sleep.
+/// The reason why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
-    /// The user's own descriptor.
+    /// The caller's descriptor.
     Descriptor,
     Channels,
     Time,
@@ -56,7 +56,8 @@ enum Woken {
 }
 
 impl<D: Pollable> Blocking<D> {
-    /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
+    /// Creates a driver with no ids or channels on `device`. Its core gets the next number of the process, unless
+    /// `limits` has one.
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
         let mut drive = Drive::new(PolledDevice::new(device, Channels::default()), limits.numbered());
@@ -64,7 +65,7 @@ impl<D: Pollable> Blocking<D> {
         Blocking { drive, canceller, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
     }
 
-    /// Another canceller from now on: after one that has cancelled, what is still to be waited for can be.
+    /// Replaces the canceller. After a cancel, this allows further waits.
     pub fn set_canceller(&mut self, canceller: Canceller) {
         self.canceller = canceller;
     }
@@ -74,7 +75,7 @@ impl<D: Pollable> Blocking<D> {
         &mut self.drive
     }
 
-    /// The core, the device: what needs no time.
+    /// The core and the device, for calls that need no current time.
     pub(crate) fn view(&self) -> &Drive<PolledDevice<D, Channels>> {
         &self.drive
     }
@@ -83,22 +84,22 @@ impl<D: Pollable> Blocking<D> {
         &self.canceller
     }
 
-    /// Runs the core and waits until there are events for the application, for at most `at_most`
-    /// (`None`: for as long as it takes). May return early, with nothing to look at; after a signal it does.
+    /// Runs pending work, then waits until an event is deliverable or `at_most` elapses (`None`: no limit). May
+    /// return early without an event, and does so after a signal.
     ///
     /// A wait reports an event once: take all events before the next wait.
     ///
     /// # Errors
-    /// `ECANCELED` once the canceller has cancelled; what poll(2) failed with.
+    /// `ECANCELED` once the canceller has cancelled; otherwise the errno of poll(2).
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         self.wait_with(None, at_most).map(drop)
     }
 
-    /// As [`wait`](Blocking::wait), and also until a descriptor of the user's own (a CQ's) is readable: then it is
-    /// true.
+    /// As [`wait`](Blocking::wait), but also ends when the caller's descriptor `also` is readable, such as that of a
+    /// CQ. Returns true in that case.
     ///
     /// # Errors
-    /// `ECANCELED` once the canceller has cancelled; what poll(2) failed with.
+    /// `ECANCELED` once the canceller has cancelled; otherwise the errno of poll(2).
     pub fn wait_with(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<bool, Errno> {
         let end = at_most.map_or(Time::NEVER, |span| self.drive.within(span));
         let mut woken = Woken::Time;
@@ -106,8 +107,8 @@ impl<D: Pollable> Blocking<D> {
             let due = match self.drive.run(BUDGET) {
                 Next::Deliver => return Ok(false),
                 Next::Again => Time::ZERO,
-                // What was readable gave nothing. If it cannot be read it will be readable again and again: the
-                // application may want to know.
+                // A readable channel had no event. A channel that cannot be read stays readable and wakes each wait
+                // at once. The return lets the application look at the faults.
                 Next::Wait(_) if woken == Woken::Channels => return Ok(false),
                 Next::Wait(due) => due.unwrap_or(Time::NEVER).min(end),
             };
@@ -117,23 +118,22 @@ impl<D: Pollable> Blocking<D> {
                 return Ok(true);
             }
             if woken == Woken::Signal || self.drive.now() >= end {
-                // What was there at the end is not left for the next wait.
+                // Events that arrived at the end are delivered now, not in the next wait.
                 let _over = self.drive.run(BUDGET);
                 return Ok(false);
             }
         }
     }
 
-    /// The next thing that the device did wrong, oldest first, apart from what a wait has ended for.
+    /// Returns the oldest fault of the device that has ended no wait.
     pub fn next_fault(&mut self) -> Option<Fault> {
         self.faults.pop_front().or_else(|| self.drive.next_fault())
     }
 
-    /// The next event on the channel of an id, if there is one: of the id, of a listener's requests, or of another id
-    /// that the channel is shared with.
+    /// Returns the next event on the channel of an id, if there is one: of the id, of a connection request to it, or
+    /// of another id on the same channel.
     ///
-    /// While [`finish`](Blocking::finish) waits for one event it may have to take others; here they come in their
-    /// order.
+    /// Includes the events that [`finish`](Blocking::finish) took while it waited for another one, in their order.
     pub fn next_event(&mut self, id: IdKey) -> Option<Event> {
         let is_its = |event: &Event| event.id == id || event.listener == Some(id);
         match self.aside.iter().position(is_its) {
@@ -142,7 +142,7 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    /// Waits until `end` for the next event of an id, or for a descriptor of the user's own.
+    /// Waits until `end` for the next event of an id, or until the caller's descriptor is readable.
     pub(crate) fn ready(
         &mut self,
         id: IdKey,
@@ -161,7 +161,8 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    /// Waits once. What came at the very end is looked at once more before the time is up: `last` says so.
+    /// Waits once. `last` is set when the time is up, so that one more wait without sleep takes the events that came
+    /// at the end.
     pub(crate) fn wait_until(
         &mut self,
         also: Option<BorrowedFd<'_>>,
@@ -181,7 +182,7 @@ impl<D: Pollable> Blocking<D> {
         })?;
         while let Some(fault) = self.drive.next_fault() {
             if let Fault::Channel { channel, .. } = fault {
-                // The next wait tries it again.
+                // Allows the next wait to read the channel again.
                 self.drive.resume_channel(channel).map_err(Error::Core)?;
                 return Err(Error::Core(fault.into()));
             }
@@ -193,17 +194,17 @@ impl<D: Pollable> Blocking<D> {
         Ok(ready)
     }
 
-    /// Synchronous mode: waits until the request on an id that was made last, of which this is the kind, has ended. Its
-    /// deadline is the request's own. A request that ends with its call has nothing to be waited for.
+    /// Synchronous mode: waits until the last request on an id, of kind `request_kind`, has ended. The deadline is
+    /// that of the request. Returns at once if the request ends with its call.
     ///
-    /// A resolve, connect, accept, disconnect or teardown that was under way when the id came into synchronous mode is
-    /// waited for too. Its end is an ordinary event: where it ended well, [`next_event`](Blocking::next_event) has it
-    /// still.
+    /// Also waits for a resolve, connect, accept, disconnect or teardown that was under way when the id entered
+    /// synchronous mode. Its end is an ordinary event; if it succeeded, [`next_event`](Blocking::next_event) still
+    /// returns the event.
     ///
     /// # Errors
-    /// [`Error::Core`] for an id that is gone or not in synchronous mode; [`Error::NotSynchronous`] if the request
-    /// was made before the id was in synchronous mode, and has ended or is a join; [`Error::Ended`] with the event
-    /// that ended it badly, [`Error::TimedOut`]; [`Error::Cancelled`], and the request is still open;
+    /// [`Error::Core`] if the id does not exist or is not in synchronous mode; [`Error::NotSynchronous`] if the
+    /// request was made before the id entered synchronous mode, and has ended or is a join; [`Error::Ended`] with the
+    /// event if it failed, [`Error::TimedOut`]; [`Error::Cancelled`], after which the request is still open;
     /// [`Error::Wait`], or [`Error::Core`] if a channel cannot be read.
     pub fn finish(&mut self, id: IdKey, request_kind: RequestKind) -> Result<(), Error> {
         let during = request_kind.name();
@@ -230,8 +231,8 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    /// Synchronous mode: waits until `end` for the end of a request whose wait was cancelled, and says which it was.
-    /// Until then the id takes no other.
+    /// Synchronous mode: waits until `end` for the end of a request whose wait was cancelled, and returns its kind.
+    /// Until then the id accepts no other request.
     pub(crate) fn finish_cancelled(&mut self, id: IdKey, end: Time) -> Result<Option<RequestKind>, Error> {
         let open = self.open;
         if let Some(request_kind) = open {
@@ -240,7 +241,7 @@ impl<D: Pollable> Blocking<D> {
         Ok(open)
     }
 
-    /// Events that nobody else takes now, and behind which the one that is waited for comes.
+    /// Takes the undelivered events, because the awaited event may be behind them.
     fn take_aside(&mut self) {
         let ids: Vec<_> = self.drive.core().id_keys().collect();
         ids.into_iter().for_each(|id| self.take_aside_of(id));
@@ -252,20 +253,20 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    /// Whether events of an id stay in the kernel because others are untaken.
+    /// Whether the core cannot read an id's channel because undelivered events fill it.
     fn is_full(&self, id: IdKey) -> bool {
         let core = self.drive.core();
         core.device_channel(id)
             .is_some_and(|line| !core.is_paused(line) && !core.has_failed(line) && core.wants_event(line).is_none())
     }
 
-    /// Waits for the end of what was under way in this state when the id came into synchronous mode.
+    /// Waits for the end of a request that was under way in state `begun` when the id entered synchronous mode.
     fn finish_begun(&mut self, id: IdKey, request_kind: RequestKind, begun: State) -> Result<(), Error> {
         let during = request_kind.name();
         if table::operation(begun) != Some(request_kind) {
             return Err(Error::NotSynchronous { during });
         }
-        // Those that are here already are older than its end.
+        // The events that are here already are older than the end of the request.
         self.take_aside_of(id);
         let older = self.aside.len();
         let mut last = false;
@@ -290,7 +291,7 @@ impl<D: Pollable> Blocking<D> {
     fn await_end(&mut self, id: IdKey, end: Time, during: &'static str) -> Result<(), Error> {
         let mut last = false;
         while self.drive().core().sync_open(id).is_some() {
-            // Before the sleep: what there is no room for wakes nobody.
+            // The sleep does not wake for an event that the core has no room for.
             if self.is_full(id) {
                 self.take_aside();
             }
@@ -306,7 +307,7 @@ impl<D: Pollable> Blocking<D> {
             tv_nsec: i64::from(span.subsec_nanos()),
         });
         let device = self.drive.device();
-        // What the core does not take stays in the kernel, where it keeps its channel readable.
+        // An event that the core has no room for stays in the kernel and keeps its channel readable.
         let wanted = |key: &&ChannelKey| self.drive.core().wants_event(**key).is_some();
         let channels = device.poller().keys().iter().filter(wanted).filter_map(|&key| Some((key, device.fd(key)?)));
         let (keys, fds): (Vec<_>, Vec<_>) = channels.unzip();
@@ -314,7 +315,7 @@ impl<D: Pollable> Blocking<D> {
         let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) => {}
-            // It is the application's business: it gets a turn.
+            // The application gets a turn, so that it can handle the signal.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             Err(error) => return Err(Errno(error.raw_os_error())),
         }

@@ -1,4 +1,4 @@
-//! Endpoints: ids that are as far as their addresses lead (rdma_create_ep(3)).
+//! Endpoints: ids with resolved or bound addresses (rdma_create_ep(3)).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,33 +8,35 @@ use cmid_proto::{CmOption, IdKey, Pollable, PortSpace, RequestKind, Time};
 use crate::driver::Blocking;
 use crate::error::Error;
 
-/// What an endpoint is to be, as `addr_info` of the feature `verbs` found it (rdma_getaddrinfo(3)).
+/// The parameters of an endpoint, as `addr_info` of the feature `verbs` returns them (rdma_getaddrinfo(3)).
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'a> {
-    /// Its services.
+    /// The port space.
     pub port_space: PortSpace,
-    /// The local address; `None` with a destination: that of the route.
+    /// The local address; `None` with a destination selects the one of the route.
     pub src: Option<SocketAddr>,
-    /// The peer; `None`: the endpoint is to listen.
+    /// The peer; `None` for an endpoint that listens.
     pub dst: Option<SocketAddr>,
-    /// Options of the id, set one after the other before its first address.
+    /// Options of the id, set in order before its first address.
     pub settings: &'a [CmOption],
-    /// How long it may take altogether. rdma_create_ep(3) has two seconds for the address and two for the route.
+    /// The time limit of the whole operation. rdma_create_ep(3) has two seconds for the address and two for the
+    /// route.
     pub timeout: Duration,
 }
 
 impl<D: Pollable> Blocking<D> {
-    /// An id in synchronous mode: with a destination, its route is resolved and what is left is a QP and connect;
-    /// with only a source it is bound and what is left is listen.
+    /// Creates an id in synchronous mode. With a destination its route is resolved; a QP and a connect must follow.
+    /// With only a source it is bound; a listen must follow.
     ///
     /// # Errors
-    /// [`Error::Core`] if the device could not begin (`EADDRNOTAVAIL`, `ENODEV`, `ENETUNREACH`, ...),
-    /// [`Error::Ended`] if there is no way, [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left of it then.
+    /// [`Error::Core`] if the device could not start (`EADDRNOTAVAIL`, `ENODEV`, `ENETUNREACH`, ...),
+    /// [`Error::Ended`] if there is no route, [`Error::TimedOut`], [`Error::Cancelled`]. After an error the id is
+    /// destroyed.
     pub fn create_endpoint(&mut self, endpoint: &Endpoint<'_>) -> Result<IdKey, Error> {
         let deadline = self.drive().within(endpoint.timeout);
         let id = self.drive().create_id(None, endpoint.port_space)?;
         self.lead(id, endpoint, deadline).inspect_err(|_| {
-            // The application does not know this id, so there is nothing to report.
+            // The application does not know this id, so an error of the destroy is not reported.
             let _ = self.drive().destroy(id, Time::NEVER);
         })?;
         Ok(id)
@@ -50,15 +52,15 @@ impl<D: Pollable> Blocking<D> {
                 self.finish(id, RequestKind::ResolveRoute)
             }
             (Some(src), None) => Ok(self.drive().bind(id, src)?),
-            // Listen binds it.
+            // The listen binds it.
             (None, None) => Ok(()),
         }
     }
 
-    /// Destroys an endpoint, after `detach` has taken its QP off it, if it has one (rdma_destroy_ep(3)).
+    /// Destroys an endpoint. First calls `detach`, which detaches its QP if it has one (rdma_destroy_ep(3)).
     ///
     /// # Errors
-    /// [`Error::Core`]: what taking the QP off failed with, or the destruction.
+    /// [`Error::Core`] with the error of `detach` or of the destroy.
     pub fn destroy_endpoint(
         &mut self,
         id: IdKey,

@@ -1,14 +1,14 @@
-//! How a blocking call can end badly.
+//! Errors of blocking calls.
 
 use cmid_proto::{Errno, Event, RefuseReason, Refused};
 
 /// The reason why a blocking call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The request was refused, or the device could not begin it, or its events cannot be read.
+    /// The request was refused, the device could not start it, or its events cannot be read.
     #[error(transparent)]
     Core(cmid_proto::Error),
-    /// It ended with this event: rejected (the private data may contain details), unreachable, ...
+    /// The request ended with this event: rejected (the private data may contain details), unreachable, ...
     #[error("{during}: {errno} ({} with status {})", .event.kind, .event.status)]
     Ended {
         /// The request.
@@ -18,7 +18,7 @@ pub enum Error {
         /// The event that ended it.
         event: Box<Event>,
     },
-    /// The deadline passed first.
+    /// The deadline passed.
     #[error("{during}: timed out")]
     TimedOut {
         /// The request.
@@ -30,13 +30,13 @@ pub enum Error {
         /// The request.
         during: &'static str,
     },
-    /// The request was made before the id was in synchronous mode: its end is, or was, an ordinary event.
+    /// The request was made before the id entered synchronous mode: its end is an ordinary event.
     #[error("{during}: not made in synchronous mode")]
     NotSynchronous {
-        /// What was to be waited for.
+        /// The request.
         during: &'static str,
     },
-    /// The system could not wait.
+    /// The wait itself failed.
     #[error("waiting: {0}")]
     Wait(Errno),
 }
@@ -44,7 +44,7 @@ pub enum Error {
 impl From<cmid_proto::Error> for Error {
     fn from(error: cmid_proto::Error) -> Self {
         if let cmid_proto::Error::Refused(Refused::Request { request, reason: RefuseReason::TooLate, .. }) = error {
-            // The time was used up before it could begin.
+            // The time limit passed before the request could start.
             Error::TimedOut { during: request.name() }
         } else {
             Error::Core(error)
@@ -59,7 +59,7 @@ impl From<Refused> for Error {
 }
 
 impl Error {
-    /// The nearest errno.
+    /// The errno that describes the error best.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {

@@ -1,13 +1,13 @@
-//! cmid with the face of `std::net`.
+//! cmid with an interface like `std::net`.
 //!
-//! [`Listener::bind`], [`Listener::accept`], [`Connection::connect`]: each call waits, with a deadline, in poll(2) and
-//! nowhere else, and a [`Canceller`] ends the wait from another thread. A connection has a driver and a device of its
-//! own and may be used from any one thread.
+//! [`Listener::bind`], [`Listener::accept`], [`Connection::connect`]: each call waits in poll(2), with a deadline,
+//! and blocks nowhere else. A [`Canceller`] ends the wait from another thread. A connection has a driver and a device
+//! of its own; any one thread may use it.
 //!
 //! ```
 //! use cmid_blocking::{Connection, Listener, Options};
 //! use std::{thread, time::Duration};
-//! # use cmid_sim::{Caps, SimDevice};
+//! # use cmid_sim::{Caps, DataPath, SimDevice};
 //! # fn qp(device: &mut SimDevice, attaching: cmid_proto::Attaching<'_>) -> Result<cmid_sim::Qp, cmid_proto::Errno> {
 //! #     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
 //! #     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
@@ -31,14 +31,14 @@
 //!
 //! # In place of rdma_create_ep
 //!
-//! rdma_create_ep(3) makes an endpoint of what rdma_getaddrinfo(3) found. With the feature `verbs` the finding is
-//! `verbs::addr_info`, and the endpoint is made by [`Blocking::create_endpoint`]; or at once a [`Listener`] on the
-//! address `src` of a passive answer, or a [`Connection`] to `dst` of an active one, with `connect` in front of the
-//! private data:
+//! rdma_create_ep(3) creates an endpoint from the result of rdma_getaddrinfo(3). With the feature `verbs`,
+//! `verbs::addr_info` makes the lookup. [`Blocking::create_endpoint`] creates the endpoint from its result. As an
+//! alternative, create a [`Listener`] on the address `src` of a passive result, or a [`Connection`] to `dst` of an
+//! active one, with `connect` in front of the private data:
 //!
 #![cfg_attr(feature = "verbs", doc = "```no_run")]
 #![cfg_attr(not(feature = "verbs"), doc = "```ignore")]
-//! use cmid_blocking::verbs::{Caps, Hints, Qp, Verbs, addr_info};
+//! use cmid_blocking::verbs::{Caps, DataPath, Hints, Qp, Verbs, addr_info};
 //! use cmid_blocking::{Connection, Options};
 //! use cmid_proto::{Attaching, Errno, PortSpace};
 //!
@@ -56,8 +56,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A connection here is of [`PortSpace::Tcp`](cmid_proto::PortSpace::Tcp). For others, and for datagrams, there is
-//! [`Blocking`] with endpoints, which are ids in synchronous mode.
+//! A [`Connection`] is of [`PortSpace::Tcp`](cmid_proto::PortSpace::Tcp). For other port spaces, and for datagrams,
+//! use [`Blocking`] with endpoints, which are ids in synchronous mode.
 #![forbid(unsafe_code)]
 
 mod begun;

@@ -14,17 +14,18 @@ use crate::driver::{Blocking, Ready};
 use crate::endpoint::{Endpoint, set};
 use crate::error::Error;
 
-/// Requests that a listener has read from the kernel and the application has not taken yet.
+/// Limit of requests that a listener has read from the kernel and the application has not taken.
 const WAITING: u32 = 1024;
 
-/// How to listen.
+/// Options of a listener.
 #[derive(Clone, Debug, Default)]
 pub struct ListenOptions<'a> {
-    /// Options of the id, such as the reuse of its address: set one after the other before it is bound.
+    /// Options of the id, such as the reuse of its address. They are set in order, before the bind.
     pub settings: &'a [CmOption],
-    /// Requests that the kernel holds before it turns peers down; 0 or too many mean its maximum.
+    /// Requests that the kernel holds before it rejects peers; 0 and values above the kernel's maximum mean the
+    /// maximum.
     pub backlog: i32,
-    /// Whose [`cancel`](Canceller::cancel) ends every wait of the listener; `None`: a new one's.
+    /// The canceller whose [`cancel`](Canceller::cancel) ends every wait of the listener; `None` creates a new one.
     pub canceller: Option<Canceller>,
 }
 
@@ -36,7 +37,7 @@ pub struct Listener<D: Pollable> {
 }
 
 impl<D: Pollable> Listener<D> {
-    /// Binds to an address and listens. Port 0 selects a free one, see [`local_addr`](Listener::local_addr).
+    /// Binds to an address and listens. Port 0 selects a free port, see [`local_addr`](Listener::local_addr).
     ///
     /// # Errors
     /// [`Error::Core`] with `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
@@ -49,7 +50,7 @@ impl<D: Pollable> Listener<D> {
     /// # Errors
     /// As for [`bind`](Listener::bind).
     pub fn bind_with(device: D, addr: SocketAddr, options: &ListenOptions<'_>) -> Result<Self, Error> {
-        // The listener's channel, and that of a request on its way to a driver of its own.
+        // One channel for the listener, and one for a request that moves to a driver of its own.
         let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0, ..Limits::SINGLE };
         let mut driver = Blocking::new(device, limits, canceller(options.canceller.as_ref())?);
         let id = driver.create_endpoint(&Endpoint {
@@ -57,14 +58,14 @@ impl<D: Pollable> Listener<D> {
             src: Some(addr),
             dst: None,
             settings: options.settings,
-            // A bind waits for nothing.
+            // A bind does not wait.
             timeout: Duration::ZERO,
         })?;
         driver.drive().listen(id, options.backlog)?;
         Ok(Listener { driver, id })
     }
 
-    /// The address that it listens on.
+    /// The address of the listener.
     ///
     /// # Errors
     /// The errno of the device.
@@ -72,25 +73,25 @@ impl<D: Pollable> Listener<D> {
         cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
     }
 
-    /// What ends the waits of this listener from another thread.
+    /// The canceller of this listener's waits, for use from another thread.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         self.driver.canceller().clone()
     }
 
-    /// Another canceller from now on; after one that has cancelled, the listener can be used again.
+    /// Replaces the canceller. After a cancel, this allows further use of the listener.
     pub fn set_canceller(&mut self, canceller: Canceller) {
         self.driver.set_canceller(canceller);
     }
 
-    /// Waits for the next connection request. After a wait that was cancelled or took too long nothing is lost: a
-    /// request that came since is the next one.
+    /// Waits for the next connection request. A wait that was cancelled or timed out loses no request: the next call
+    /// returns it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if none comes within `timeout`, which may be zero; [`Error::Cancelled`]; [`Error::Ended`]
-    /// when the device goes, and from then on [`Error::Core`] (a listener on a wildcard address has no device and
-    /// hears of none). [`Error::Core`] or [`Error::Wait`] also if the new id cannot have a driver of its own
-    /// (`EMFILE`); the peer is then turned down.
+    /// [`Error::TimedOut`] if there is none within `timeout`, which may be zero; [`Error::Cancelled`];
+    /// [`Error::Ended`] if the device is removed, and [`Error::Core`] from then on. A listener on a wildcard address
+    /// has no device and gets no removal event. [`Error::Core`] or [`Error::Wait`] also if a driver for the new id
+    /// cannot be created (`EMFILE`); the peer is then rejected.
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D>, Error> {
         let end = self.driver.drive().within(timeout);
         loop {
@@ -118,13 +119,13 @@ impl<D: Pollable> Listener<D> {
 
     fn take_in(&mut self, request: Event) -> Result<Incoming<D>, Error> {
         let (driver, id) = self.hand_over(request.id).inspect_err(|_| {
-            // Nobody will ever answer it: gone already, or the peer is turned down now.
+            // The application never gets this id. The peer is rejected here, unless it has gone already.
             let _ = self.driver.drive().destroy(request.id, Time::NEVER);
         })?;
         Ok(Incoming { driver, id, param: request.param, private_data: request.private_data })
     }
 
-    /// Gives a new id a driver of its own, so that it can be used from another thread.
+    /// Moves a new id to a driver of its own, so that another thread can use it.
     fn hand_over(&mut self, id: IdKey) -> Result<(Blocking<D>, IdKey), Error> {
         let device: &D = self.driver.drive().device();
         let sibling = device.sibling();
@@ -136,7 +137,7 @@ impl<D: Pollable> Listener<D> {
     }
 }
 
-/// A connection request that is not answered yet. Dropping it turns the peer down.
+/// A connection request that is not answered yet. Dropping it rejects the peer.
 #[derive(Debug)]
 pub struct Incoming<D: Pollable> {
     driver: Blocking<D>,
@@ -146,7 +147,7 @@ pub struct Incoming<D: Pollable> {
 }
 
 impl<D: Pollable> Incoming<D> {
-    /// The peer's parameters, mirrored.
+    /// The peer's parameters, mirrored: its initiator depth is the local responder resources, and vice versa.
     #[must_use]
     pub fn param(&self) -> ReceivedParam {
         self.param
@@ -174,18 +175,18 @@ impl<D: Pollable> Incoming<D> {
         cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
     }
 
-    /// The id and its driver, for what this face does not show: what the peer told of enhanced connection
-    /// establishment, a rejection because of it.
+    /// The id and its driver, for requests that this type does not have, such as reading the peer's options of
+    /// enhanced connection establishment, or rejecting them.
     pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
         (self.id, &mut self.driver)
     }
 
-    /// Accepts it and waits until the peer has confirmed. `attach` makes the QP and puts it on the id. The source of
-    /// the options has no meaning here.
+    /// Accepts the request and waits for the peer's confirmation. `attach` creates the QP and attaches it to the id.
+    /// Ignores `source` of the options.
     ///
     /// # Errors
     /// [`Error::Core`] with `EINVAL` if the peer has gone, or if `attach` failed, [`Error::Ended`],
-    /// [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left of it then.
+    /// [`Error::TimedOut`], [`Error::Cancelled`]. After an error all of its resources are released.
     pub fn accept<Q>(
         mut self,
         options: &Options<'_>,
@@ -205,10 +206,10 @@ impl<D: Pollable> Incoming<D> {
         Ok((Connection::established(self.driver, self.id), qp))
     }
 
-    /// Turns it down, with a reason of at most 148 bytes.
+    /// Rejects the request, with a reason of at most 148 bytes.
     ///
     /// # Errors
-    /// [`Error::Core`], refused if the reason is too long, with `EINVAL` if the peer has gone.
+    /// [`Error::Core`]: refused if the reason is too long, or `EINVAL` if the peer has gone.
     pub fn reject(mut self, reason: &[u8]) -> Result<(), Error> {
         Ok(self.driver.drive().reject(self.id, reason)?)
     }

@@ -1,4 +1,4 @@
-//! The channels to wait for with poll(2): a list, as there are few.
+//! The channels that poll(2) waits for. They are few, so a list holds them.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,7 +6,7 @@ use cmid_proto::{ChannelKey, Errno, Poller, Time};
 
 use crate::clock::now;
 
-/// The channels of one driver; each wait takes their descriptors from the device.
+/// The channels of one driver. Each wait takes their descriptors from the device.
 #[derive(Debug, Default)]
 pub struct Channels {
     keys: Vec<ChannelKey>,
@@ -19,7 +19,7 @@ impl Channels {
 }
 
 impl Poller for Channels {
-    /// As poll(2) is. It does not look at channels from which no event is wanted.
+    /// poll(2) is level-triggered. Channels that the core cannot read are not polled.
     const LEVEL_TRIGGERED: bool = true;
 
     fn clock(&self) -> Option<Time> {

@@ -1,4 +1,4 @@
-//! Requests that were begun before their id came into synchronous mode: their end is awaited, or they are refused.
+//! Requests made before their id entered synchronous mode: `finish` waits for their end, or refuses them.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -14,7 +14,7 @@ use cmid_sim::SimDevice;
 
 use common::{A_WHILE, SOON, Silent, host, patient, qp, server};
 
-/// Nobody has it: looking it up ends at a deadline.
+/// An address that no host has: its lookup ends at a deadline.
 const NOBODY: &str = "10.0.0.77:7471";
 
 struct Begun {
@@ -102,7 +102,7 @@ fn it_ends_at_its_own_deadline_or_with_the_event_that_says_no() {
     let deadline = it.driver.drive().within(A_WHILE);
     it.driver.drive().resolve_addr(it.id, None, NOBODY.parse().unwrap(), deadline).unwrap();
     it.turns_sync();
-    // The kernel's own answer comes first, as it was given less time.
+    // The kernel reports its timeout first, because its time limit is shorter.
     let result = it.finishes(RequestKind::ResolveAddr);
     assert!(
         matches!(&result, Err(Error::Ended { errno: Errno::ETIMEDOUT, event, .. })
@@ -154,7 +154,7 @@ fn an_accept_is_awaited_and_a_listen_has_ended_with_its_call() {
     it.turns_sync();
     timed_out(it.finishes(RequestKind::Accept));
 
-    // The requests of the listener are awaited as those of any in synchronous mode.
+    // The wait for a listener's requests is the same as for any id in synchronous mode.
     it.id = listener;
     it.turns_sync();
     it.finishes(RequestKind::Listen).unwrap();
@@ -173,7 +173,7 @@ fn a_disconnect_and_a_teardown_are_awaited() {
         let _qp = it.driver.drive().attach_qp(it.id, |device, attaching| qp(device, attaching)).unwrap();
         it.driver.drive().connect(it.id, ConnParam::default(), &[], Time::NEVER).unwrap();
         it.awaits(CmEvent::Established);
-        // The peer does not answer: its kernel leaves that to its application.
+        // The peer does not reply: the kernel leaves the reply to the application.
         let _peer = peer.join().unwrap();
         let deadline = it.driver.drive().within(A_WHILE);
         if request_kind == RequestKind::Disconnect {

@@ -1,4 +1,5 @@
-//! Nothing is left open, however a call ends. Alone in its process, which it counts the descriptors of.
+//! No call leaves a descriptor open, however it ends. The only test of its process, because it counts the process's
+//! descriptors.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -19,7 +20,7 @@ fn no_qp(_: &mut SimDevice, _: Attaching<'_>) -> Result<Qp, Errno> {
     Err(Errno::ENOMEM)
 }
 
-/// Every call, and every end.
+/// Makes every call, and ends it in every way.
 fn round(host: &Host) {
     let short = || Options { timeout: A_WHILE, ..Options::default() };
     assert!(Connection::connect(host.device(), server(), &patient(), qp).is_err(), "nobody listens");

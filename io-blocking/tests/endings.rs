@@ -1,4 +1,4 @@
-//! Every way in which a wait ends: in time, too late, cancelled, with the device; and what can be done then.
+//! Every end of a wait: success, timeout, cancellation, device removal; and the requests that are legal afterwards.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -26,7 +26,7 @@ fn timed_out<T>(result: Result<T, Error>, expected: &str) {
     }
 }
 
-/// Runs a wait on this thread while another one cancels it after a while.
+/// Runs a wait on this thread; another thread cancels it after a while.
 fn cancelled<T>(canceller: &Canceller, wait: impl FnOnce() -> Result<T, Error>) -> Error {
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -45,7 +45,7 @@ fn waits_for_events_take_as_long_as_they_may_and_no_longer() {
     timed_out(active.wait_for(None, A_WHILE), "wait_for");
     timed_out(active.wait_closed(A_WHILE), "wait_closed");
     assert!(begun.elapsed() >= 3 * A_WHILE);
-    // The peer does not answer: its kernel leaves that to its application.
+    // The peer does not reply: the kernel leaves the reply to the application.
     timed_out(active.disconnect(Duration::from_secs(2)), "disconnect");
     assert_eq!(active.state(), State::TimeWait);
     passive.wait_closed(SOON).unwrap();
@@ -75,10 +75,10 @@ fn the_peer_s_confirmation_may_not_come() {
 fn the_peer_s_answer_may_not_come() {
     let host = host();
     let mut listener = Listener::bind(host.device(), server()).unwrap();
-    // The kernel would wait for a quarter of an hour.
+    // The kernel's own limit is a quarter of an hour.
     let options = Options { timeout: Duration::from_secs(3), ..Options::default() };
     timed_out(Connection::connect(host.device(), server(), &options, qp), "connect");
-    // Time that is used up before a step can begin is no other error.
+    // A time limit that passes before a step starts gives the same error.
     let options = Options { timeout: Duration::ZERO, ..Options::default() };
     timed_out(Connection::connect(host.device(), server(), &options, qp), "resolve_addr");
     drop(listener.accept(SOON).unwrap());
@@ -90,7 +90,7 @@ fn a_wait_without_time_takes_what_is_in_the_kernel() {
     let ((mut active, _qp), (mut passive, _other_qp)) = connected(&host());
     timed_out(passive.next_event(Duration::ZERO), "next_event");
     timed_out(active.disconnect(Duration::from_secs(2)), "disconnect");
-    // Readable, but not read yet.
+    // The event is readable, but not read.
     let (id, driver) = passive.parts();
     let home = driver.drive().core().channel(id).unwrap();
     let mut fds = [PollFd::from_borrowed_fd(driver.drive().device().fd(home).unwrap(), PollFlags::IN)];
@@ -130,7 +130,7 @@ fn a_connect_is_cancelled() {
     let device = host.device();
     thread::scope(|scope| {
         let connecting = scope.spawn(move || Connection::connect(device, server(), &options, qp).map(drop));
-        // Once the request is here the wait is that for the answer.
+        // After the request has arrived, the client waits for the reply.
         let _unanswered = listener.accept(SOON).unwrap();
         canceller.cancel();
         assert!(matches!(connecting.join().unwrap(), Err(Error::Cancelled { during: "connect" })));
@@ -148,7 +148,7 @@ fn an_accept_is_cancelled() {
         canceller.cancel();
         assert!(matches!(accepting.join().unwrap(), Err(Error::Cancelled { during: "accept" })));
     });
-    // Nothing is left of it, and the client is rejected.
+    // All resources of the accept are released, and the client is rejected.
     assert!(matches!(client.awaits().cm(), Some(CmEvent::Rejected | CmEvent::Disconnected)));
 }
 
@@ -180,10 +180,10 @@ fn a_teardown_waits_out_the_time_wait_on_both_sides() {
         passive.state()
     });
     active.teardown(SOON).unwrap();
-    // That of the simulated kernel.
+    // The time wait of the simulated kernel.
     assert!(begun.elapsed() >= Duration::from_millis(512));
     assert_eq!((active.state(), other.join().unwrap()), (State::Closed, State::Closed));
-    // What is over is over.
+    // A closed connection stays closed.
     active.teardown(SOON).unwrap();
     active.wait_closed(Duration::ZERO).unwrap();
 }
@@ -213,7 +213,7 @@ fn where_there_is_nothing_to_tear_down_it_is_refused() {
     }
 }
 
-/// The device goes while a wait is under way: once another thread has seen `begun`.
+/// Removes the device during a wait, after another thread has run `begun`.
 #[track_caller]
 fn loses_its_device<T: std::fmt::Debug>(
     host: &Host,
@@ -324,7 +324,7 @@ fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
     while begun.elapsed() < A_WHILE {
         let began = Instant::now();
         driver.wait(Some(A_WHILE)).unwrap();
-        // Nothing comes that could end it early.
+        // No event ends the wait early.
         assert!(began.elapsed() >= A_WHILE);
     }
     driver.drive().destroy(other, Time::NEVER).unwrap();

@@ -1,4 +1,4 @@
-//! Endpoints below the `std::net`-like face, for datagrams, and what is left of one that could not be made.
+//! Endpoints of the driver, for datagrams, and the state after an endpoint could not be created.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -6,6 +6,7 @@ mod common;
 use std::time::Duration;
 
 use cmid_blocking::{Blocking, Canceller, Endpoint, Error};
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{CmEvent, CmOption, ConnParam, Errno, Limits, PortSpace, RequestKind, State, Time};
 use cmid_sim::SimDevice;
 
@@ -42,7 +43,7 @@ fn a_lookup_between_two_endpoints() {
     serving.drive().migrate(request.id, None, Time::NEVER).unwrap();
     let param = ConnParam { qp_num: 77, ..ConnParam::default() };
     serving.drive().accept(request.id, param, b"me", Time::NEVER).unwrap();
-    // Nothing ever follows on this side: there is nothing to wait for.
+    // An accept of a SIDR lookup is followed by no event on this side, so there is no wait.
     serving.finish(request.id, RequestKind::Accept).unwrap();
 
     asking.finish(id, RequestKind::Connect).unwrap();
@@ -66,7 +67,7 @@ fn a_wait_takes_events_of_others_out_of_its_way_and_keeps_them() {
     let way = Endpoint { port_space: PortSpace::Tcp, src: None, dst: Some(server()), settings: &[], timeout: SOON };
     let bound = Endpoint { src: Some(server()), dst: None, ..way };
     let other = one.create_endpoint(&bound).unwrap();
-    // Of the other id an event waits, and no other fits.
+    // An event of the other id is undelivered, and the core has no room for another one.
     host.fail_over();
     one.wait(Some(SOON)).unwrap();
     let id = one.create_endpoint(&way).unwrap();

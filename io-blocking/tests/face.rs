@@ -1,4 +1,4 @@
-//! The `std::net`-like face on the simulator: what goes well, what is refused, and what is dropped.
+//! The interface like `std::net` on the simulator: successes, refusals and drops.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -69,7 +69,7 @@ fn a_listener_that_is_dropped_turns_down_what_it_has_read() {
     drop(listener);
     let ends: Vec<_> = clients[1..].iter_mut().map(|client| client.awaits().cm()).collect();
     assert_eq!(ends, [Some(CmEvent::Rejected); 2]);
-    // The one that was taken has a driver of its own.
+    // The request that was taken has a driver of its own.
     taken.reject(&[]).unwrap();
     assert_eq!(clients[0].awaits().cm(), Some(CmEvent::Rejected));
 }
@@ -85,7 +85,7 @@ fn options_are_set_before_anything_else() {
         let mut incoming = listener.accept(SOON).unwrap();
         assert_eq!(incoming.local_addr().unwrap(), server());
         let (id, driver) = incoming.parts();
-        // With a QP on the id, the request carries the QP's ECE, and a simulated QP has none.
+        // With a QP on the id, the request carries the QP's ECE. A simulated QP has none.
         assert_eq!(driver.drive().device().remote_ece(id).unwrap(), Ece::default());
         incoming.accept(&Options { settings: &[CmOption::Tos(32)], ..patient() }, qp).unwrap()
     });
@@ -93,7 +93,7 @@ fn options_are_set_before_anything_else() {
     Connection::connect(host.device(), server(), &options, qp).unwrap();
     passive.join().unwrap();
 
-    // One that cannot be set then is refused, and nothing is left.
+    // An option that cannot be set in this state is refused, and all resources of the accept are released.
     let late = Options { settings: &[CmOption::AfOnly(true)], ..patient() };
     let (mut client, incoming) = incoming(&host);
     assert!(matches!(incoming.accept(&late, qp), Err(Error::Core(cmid_proto::Error::Refused(_)))));

@@ -1,4 +1,4 @@
-//! A device whose channels cannot be read, though they are readable.
+//! A device that fails to read its channels although they are readable.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -12,7 +12,7 @@ use cmid_proto::{Errno, Fault};
 
 use common::{FOR_EVER, SOON, Silent, host, server};
 
-/// No call of the device comes between the failed reads and the request, so nothing else wakes the listener.
+/// The device makes no call between the failed reads and the request, so nothing else wakes the listener.
 #[test]
 fn a_wait_goes_on_after_reads_that_failed() {
     let host = host();

@@ -1,4 +1,4 @@
-//! The driver: a [`Drive`] and the waiting.
+//! The driver: a [`Drive`] and its waits.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,18 +13,18 @@ use crate::poller::{Interest, errno};
 use crate::read_on::ReadOn;
 use crate::timer_fd::TimerFd;
 
-/// Events read off the channels in one turn, before others get theirs.
+/// Events read from the channels per turn.
 const BUDGET: usize = 256;
 
 /// Descriptors reported by one `epoll_wait`.
 const REPORTS: usize = 64;
 
-/// How the driver waits.
+/// Configuration of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Config {
-    /// What the core may hold.
+    /// Limits of the core.
     pub limits: Limits,
-    /// How long [`Epoll::wait`] looks for events without sleeping before it sleeps. Zero: it sleeps at once.
+    /// How long [`Epoll::wait`] polls for events before it sleeps. Zero: it sleeps at once.
     pub busy_poll: Duration,
 }
 
@@ -37,7 +37,7 @@ pub struct Epoll<D: Pollable> {
     read_on: ReadOn,
 }
 
-/// What one look at the epoll instance gave.
+/// The result of one `epoll_wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
     Reports,
@@ -46,10 +46,11 @@ enum Woken {
 }
 
 impl<D: Pollable> Epoll<D> {
-    /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
+    /// Creates a driver with no ids or channels on `device`. Its core gets the next number of the process, unless the
+    /// limits have one.
     ///
     /// # Errors
-    /// What `epoll_create1` or `timerfd_create` failed with.
+    /// The errno of `epoll_create1` or `timerfd_create`.
     pub fn new(device: D, config: Config) -> Result<Self, Errno> {
         let (interest, timer_fd) = (Interest::new()?, TimerFd::new()?);
         interest.add_own(timer_fd.as_fd())?;
@@ -65,15 +66,15 @@ impl<D: Pollable> Epoll<D> {
         &mut self.drive
     }
 
-    /// Runs the core and waits until there are events for the application, for at most `at_most`
-    /// (`None`: for as long as it takes). May return early, with nothing to look at; after a signal it does.
+    /// Runs pending work, then waits until an event is deliverable or `at_most` elapses (`None`: no limit). May
+    /// return early without an event, and does so after a signal.
     ///
     /// A wait reports an event once: take all events before the next wait.
     ///
     /// # Errors
-    /// What `epoll_wait` or `timerfd_settime` failed with.
+    /// The errno of `epoll_wait` or `timerfd_settime`.
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
-        // One that a turn has set would end each sleep once it has passed.
+        // A timer that a turn has set would end each sleep after its expiry.
         self.timer_fd.set(Time::NEVER)?;
         if let Some(channel) = self.read_on.next()
             && self.reads_on(channel)
@@ -82,7 +83,8 @@ impl<D: Pollable> Epoll<D> {
         }
         let end = self.end(at_most);
         let spin_end = self.end(Some(self.busy_poll));
-        // Whether the time is that of this wait: the clock is read once before each sleep, and once after it.
+        // Whether the drive's time was read in this wait: the clock is read once before each sleep, and once after
+        // it.
         let mut is_now = at_most.is_some();
         loop {
             let sleep = match self.drive.run(BUDGET) {
@@ -95,14 +97,14 @@ impl<D: Pollable> Epoll<D> {
             self.drive.set_now(now());
             is_now = true;
             if woken == Woken::Signal || self.drive.now() >= end {
-                // What was there at the end is not left for the next wait.
+                // Events that arrived at the end are delivered now, not in the next wait.
                 let _over = self.drive.run(BUDGET);
                 return Ok(());
             }
         }
     }
 
-    /// Reads a channel that had an event a moment ago. True: the application has something to look at.
+    /// Reads a channel again that had an event in the last wait. Returns true if an event is deliverable.
     #[inline(never)]
     fn reads_on(&mut self, channel: ChannelKey) -> bool {
         self.drive.readable(channel);
@@ -112,7 +114,7 @@ impl<D: Pollable> Epoll<D> {
         has_found
     }
 
-    /// How long to sleep; `None` for as long as nothing happens.
+    /// The length of the next sleep; `None` for no limit.
     fn span_until(&mut self, wake: Time, is_now: bool) -> Option<Duration> {
         if wake == Time::NEVER {
             return None;
@@ -123,7 +125,7 @@ impl<D: Pollable> Epoll<D> {
         Some(wake.since(self.drive.now()))
     }
 
-    /// When a span from now is over; no clock is read for one that is empty or endless.
+    /// The time at the end of a span from now. Reads no clock for an empty or endless span.
     #[inline]
     fn end(&mut self, span: Option<Duration>) -> Time {
         match span {
@@ -138,20 +140,21 @@ impl<D: Pollable> Epoll<D> {
         self.drive.within(span)
     }
 
-    /// Runs the core without waiting: for a loop in which the driver's [descriptor](AsFd) is nested. To be
-    /// called when the descriptor is readable, and once more after requests or acks, before the outer loop sleeps:
-    /// their deadlines and events make the descriptor readable from that turn on. [`Next::Deliver`]: take all events.
+    /// Runs the core without waiting, for an outer loop that polls the driver's [descriptor](AsFd). Call it when the
+    /// descriptor is readable. After requests or acks, call it again before the outer loop sleeps: it arms the
+    /// descriptor for their deadlines and events. [`Next::Deliver`]: take all events.
     ///
-    /// An edge-triggered outer loop turns until the result is [`Next::Wait`]; a level-triggered one need not.
+    /// An edge-triggered outer loop repeats the call until the result is [`Next::Wait`]; a level-triggered one need
+    /// not.
     ///
     /// # Errors
-    /// What `epoll_wait` or `timerfd_settime` failed with.
+    /// The errno of `epoll_wait` or `timerfd_settime`.
     pub fn turn(&mut self) -> Result<Next, Errno> {
         let woken = self.collect(Some(Duration::ZERO))?;
         self.drive.set_now(now());
         let mut rest = self.drive.run(BUDGET);
         if woken == Woken::Reports && matches!(rest, Next::Wait(_)) {
-            // What is left on these channels, and on others, makes no new edge in an outer loop.
+            // Unread events of these channels, and of others, cause no new edge in an outer loop.
             rest = Next::Again;
         }
         let due = match rest {
@@ -163,7 +166,7 @@ impl<D: Pollable> Epoll<D> {
         Ok(rest)
     }
 
-    /// Takes reports of the epoll instance: which channels are readable.
+    /// Marks the channels that the epoll instance reports as readable.
     #[inline(always)]
     fn collect(&mut self, at_most: Option<Duration>) -> Result<Woken, Errno> {
         let timeout = at_most.map(|span| Timespec {
@@ -173,12 +176,12 @@ impl<D: Pollable> Epoll<D> {
         let mut reports = [MaybeUninit::uninit(); REPORTS];
         let reported = match epoll::wait(self.drive.device().poller().as_fd(), &mut reports, timeout.as_ref()) {
             Ok((reported, _)) => reported,
-            // It is the application's business: it gets a turn.
+            // The application gets a turn, so that it can handle the signal.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             Err(error) => return Err(errno(error)),
         };
-        // Without a key it is the alarm, which needs no more than to have woken us, and is reported for as long as it
-        // rings.
+        // A report without a key is that of the timer. It needs no action; it repeats for as long as the timer is
+        // expired.
         let (mut woken, mut only) = (Woken::Nothing, None);
         for report in reported.iter() {
             let Some(channel) = ChannelKey::from_bits(report.data.u64()) else { continue };
@@ -191,8 +194,8 @@ impl<D: Pollable> Epoll<D> {
     }
 }
 
-/// Readable when a [turn](Epoll::turn) would do something: a channel is readable, a deadline has come, or the last turn
-/// has left work. A [wait](Epoll::wait) switches its timer off: deadlines make it readable again after the next turn.
+/// Readable when a [turn](Epoll::turn) has work: a channel is readable, a deadline has come, or the last turn left
+/// work. A [wait](Epoll::wait) disarms the timer; the next turn arms it again.
 impl<D: Pollable> AsFd for Epoll<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.drive.device().poller().as_fd()

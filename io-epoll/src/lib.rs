@@ -1,8 +1,8 @@
-//! cmid on a hand-rolled epoll loop.
+//! cmid on an epoll loop of its own.
 //!
-//! [`Epoll`] waits on an epoll instance of its own, with deadlines to the nanosecond and an optional busy-poll budget.
-//! Its one descriptor nests in any other loop: it is readable when a [turn](Epoll::turn) would do something. Nothing
-//! here blocks but [`Epoll::wait`], and that only in `epoll_wait`.
+//! [`Epoll`] waits on an epoll instance of its own. Deadlines are exact to the nanosecond; busy polling is optional.
+//! Its one descriptor nests in any other loop: it is readable when a [turn](Epoll::turn) has work. Only
+//! [`Epoll::wait`] blocks, and only in `epoll_wait`.
 //!
 //! ```
 //! use cmid_epoll::{Config, Epoll};

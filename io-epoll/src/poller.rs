@@ -1,4 +1,4 @@
-//! The epoll instance: channels come and go, their keys are the data of their events.
+//! The epoll instance. Channels are registered with their key as event data.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,9 +7,9 @@ use rustix::event::epoll;
 
 use crate::clock::now;
 
-/// Registers each channel, level-triggered: one event is read per report, or a few where events come in bursts
-/// (`ReadOn`), and what is left is reported again. A channel that cannot be read now, because the core is full or the
-/// channel paused, is disarmed, so that it does not wake anyone.
+/// Registers each channel, level-triggered. One event is read per report, or a few during bursts (`ReadOn`);
+/// remaining events are reported again. A channel is disarmed while the core cannot read it, because the core is full
+/// or the channel is paused. A disarmed channel wakes no wait.
 #[derive(Debug)]
 pub struct Interest {
     epoll: OwnedFd,
@@ -20,7 +20,7 @@ impl Interest {
         epoll::create(epoll::CreateFlags::CLOEXEC).map(|epoll| Interest { epoll }).map_err(errno)
     }
 
-    /// A descriptor of the driver's own, level-triggered, without a key.
+    /// Registers a descriptor of the driver itself, level-triggered, without a key.
     pub(crate) fn add_own(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(errno)
     }
@@ -34,7 +34,7 @@ impl Poller for Interest {
     }
 
     fn arm(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) {
-        // It can only fail for a descriptor that is not registered.
+        // This fails only for a descriptor that is not registered.
         let _ = epoll::modify(&self.epoll, fd, data(channel), epoll::EventFlags::IN);
     }
 
@@ -48,7 +48,7 @@ impl Poller for Interest {
     }
 
     fn remove(&mut self, _channel: ChannelKey, fd: BorrowedFd<'_>) {
-        // It can only fail for a descriptor that is not registered, and then there is nothing to remove.
+        // This fails only for a descriptor that is not registered. There is then nothing to remove.
         let _ = epoll::delete(&self.epoll, fd);
     }
 }

@@ -1,31 +1,30 @@
-//! Whether a channel is read on without a look at the epoll instance.
+//! Decides whether a channel is read again without an `epoll_wait`.
 
 use cmid_proto::ChannelKey;
 
-/// Reads in a row, before other channels get theirs.
+/// Reads in a row, before other channels are read.
 const IN_A_ROW: u8 = 16;
 
-/// How many reports are let pass after a read that found nothing, before another one is tried.
+/// Reports without a further read, after a read that found no event.
 const PAUSE: core::ops::RangeInclusive<u8> = 7..=63;
 
-/// After an event the channel that it came from may have another. To read it at once saves an `epoll_wait` where
-/// events come in bursts; where they come one by one the read finds nothing, and costs more than the `epoll_wait`.
-/// What the reads before found decides: each that finds nothing doubles the pause before the next try, and each that
-/// finds an event takes one report off it.
+/// Decides from the results of earlier reads. A further read at once saves an `epoll_wait` if events come in bursts.
+/// If they come one by one, the read finds no event and costs more than the `epoll_wait`. A read that finds no event
+/// doubles the pause before the next attempt. A read that finds an event shortens the pause by one report.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadOn {
-    /// The channel that was reported last, if no other was with it.
+    /// The channel of the last report, if it was reported alone.
     channel: Option<ChannelKey>,
-    /// How often it may be read before the next look at the epoll instance.
+    /// Further reads allowed before the next `epoll_wait`.
     left: u8,
-    /// How many reports are left of the pause.
+    /// Reports left of the pause.
     pause: u8,
-    /// How long the pause was, in reports.
+    /// Length of the last pause, in reports.
     paused: u8,
 }
 
 impl ReadOn {
-    /// The epoll instance has reported this channel alone; `None` for nothing, and for several.
+    /// Records the channel of a report; `None` for no channel, and for several.
     #[inline]
     pub(crate) fn reported(&mut self, channel: Option<ChannelKey>) {
         if self.pause > 0 {
@@ -34,7 +33,7 @@ impl ReadOn {
         (self.channel, self.left) = (channel, IN_A_ROW);
     }
 
-    /// The channel to be read on now, if one is.
+    /// The channel to read now, if any.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<ChannelKey> {
         if self.pause > 0 || self.left == 0 {
@@ -44,7 +43,7 @@ impl ReadOn {
         self.channel
     }
 
-    /// What the read found.
+    /// Records whether the read found an event.
     #[inline]
     pub(crate) fn found(&mut self, event: bool) {
         if event {
@@ -65,7 +64,8 @@ mod tests {
         ChannelKey::from_bits(1).unwrap()
     }
 
-    /// So many reports of one channel, each with so many events: how many were read on, and how often in vain.
+    /// Simulates `reports` reports of one channel with `each` events each. Returns the numbers of further reads that
+    /// found an event, and that found none.
     fn read(read_on: &mut ReadOn, reports: u32, each: u32) -> (u32, u32) {
         let (mut found, mut in_vain) = (0, 0);
         for _ in 0..reports {
@@ -94,7 +94,7 @@ mod tests {
         let mut read_on = ReadOn::default();
         assert_eq!(read(&mut read_on, 64, 1), (0, 4));
         assert_eq!(read(&mut read_on, 630, 1), (0, 10));
-        // A burst is found after the pause.
+        // A burst is noticed after the pause.
         let (found, in_vain) = read(&mut read_on, 63 + 16, 1000);
         assert!(found >= 15 * u32::from(IN_A_ROW) && in_vain == 0, "{found} found, {in_vain} in vain");
     }

@@ -1,4 +1,4 @@
-//! A timer descriptor inside the epoll instance, so that deadlines, too, make its one descriptor readable.
+//! A timer descriptor in the epoll instance, which makes the driver's descriptor readable at deadlines.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,7 +9,7 @@ use rustix::time::{
 
 use crate::poller::errno;
 
-/// A `timerfd`, to the nanosecond. Set only when the deadline has changed.
+/// A `timerfd` with nanosecond resolution. It is set only when the deadline has changed.
 #[derive(Debug)]
 pub(crate) struct TimerFd {
     timer: OwnedFd,
@@ -23,7 +23,7 @@ impl TimerFd {
         Ok(TimerFd { timer, set: Time::NEVER })
     }
 
-    /// Readable from `due` on; never for [`Time::NEVER`]. Setting it to another time makes it unreadable until then.
+    /// Makes it readable from `due` on; never for [`Time::NEVER`]. A later `due` makes it unreadable until then.
     #[inline]
     pub(crate) fn set(&mut self, due: Time) -> Result<(), Errno> {
         if due == self.set { Ok(()) } else { self.change(due) }
@@ -32,7 +32,7 @@ impl TimerFd {
     #[inline(never)]
     fn change(&mut self, due: Time) -> Result<(), Errno> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // All zero would disarm it, so the past is the first nanosecond.
+        // A value of zero would disarm it, so a time in the past becomes the first nanosecond.
         let value = match due {
             Time::NEVER => zero,
             Time(ns) => {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
-    /// What never comes in a test, also on a busy machine.
+    /// A time that no test reaches, also on a busy machine.
     const FAR: Duration = Duration::from_secs(3600);
 
     fn rings_within(timer_fd: &TimerFd, span: Duration) -> bool {
@@ -99,7 +99,7 @@ mod tests {
         assert!(rings(&timer_fd) && now() >= near);
     }
 
-    /// What is due already rings at once, and for as long as it is due.
+    /// A time in the past makes it readable at once, until it is set again.
     #[test]
     fn a_deadline_in_the_past() {
         let (mut timer_fd, begin) = (TimerFd::new().unwrap(), now());

@@ -1,4 +1,4 @@
-//! The driver's one descriptor in another loop: readable when there is something to do, and only then.
+//! The driver's one descriptor in another loop: readable exactly when a turn has work.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use cmid_sim::{Clock, Fabric, SimDevice};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 
-/// Longer than anything here takes, also on a busy machine.
+/// Longer than any wait of these tests, also on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 fn driver(config: Config) -> Epoll<SimDevice> {
@@ -67,7 +67,7 @@ fn an_event_makes_it_readable_once() {
 fn a_deadline_makes_it_readable() {
     let mut driver = driver(Config::default());
     let (channel, id) = id(&mut driver);
-    // The listener never answers, so only the core's own deadline can end the connect.
+    // The listener never replies, so only the core's deadline ends the connect.
     let listener = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
     let there = "10.0.0.2:7471".parse().unwrap();
     driver.drive().bind(listener, there).unwrap();
@@ -75,7 +75,7 @@ fn a_deadline_makes_it_readable() {
     driver.drive().resolve_addr(id, None, there, Time::NEVER).unwrap();
     let mut kinds = Vec::new();
     while !kinds.contains(&EventKind::DeadlinePassed(RequestKind::Connect)) {
-        // After `Deliver` or `Again` there are events already, and nothing to wait for.
+        // After `Deliver` or `Again` there are events already, so there is no wait.
         if let Next::Wait(_) = driver.turn().unwrap() {
             assert!(readable(&driver, SOON), "after {kinds:?}");
         }
@@ -123,7 +123,7 @@ fn an_event_that_moved_in_the_kernel_is_read_by_the_next_turn() {
     let (old, id) = id(&mut driver);
     let new = driver.drive().open_channel(Acks::OnDelivery).unwrap();
     driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
-    // It is on the old channel, unread, and nothing will make the new one readable.
+    // The event is unread on the old channel. The new channel does not become readable.
     assert!(readable(&driver, SOON));
     driver.drive().migrate(id, Some(new), Time::NEVER).unwrap();
     assert_eq!(driver.turn().unwrap(), Next::Deliver);
@@ -143,7 +143,7 @@ fn an_edge_triggered_outer_loop_hears_of_every_channel() {
     for &(_, id) in &ids {
         driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
     }
-    // Most of them are readable at once.
+    // After this pause most of them are readable.
     std::thread::sleep(Duration::from_millis(100));
     let mut record = 0;
     while record < CHANNELS {
@@ -182,14 +182,14 @@ fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
     let param = cmid_proto::ConnParam { qp_num: 9, ..Default::default() };
     client.drive().connect(id, param, &[], Time::NEVER).unwrap();
 
-    // The channel is readable, and stays so; once the core has refused to read it, it is not waited for.
+    // The channel is readable and stays so. The driver disarms it once the core has refused to read it.
     assert!(readable(&server, SOON));
     while server.turn().unwrap() != Next::Wait(None) {}
     assert!(!readable(&server, Duration::from_millis(100)));
     let (begun, span) = (Instant::now(), Duration::from_millis(50));
     server.wait(Some(span)).unwrap();
     assert!(begun.elapsed() >= span);
-    // An event of another channel is delivered all the same, and then there is room.
+    // An event of another channel is still delivered. Then there is room.
     assert_eq!(server.drive().next_event(channel), None);
     server.drive().resolve_addr(other, None, there, Time::NEVER).unwrap();
     assert_eq!(awaited(&mut server, channel).cm(), Some(CmEvent::AddrResolved));

@@ -1,4 +1,4 @@
-//! A channel with many events is read on without a look at the epoll instance, and others get theirs even so.
+//! A channel with many events is read again without an `epoll_wait`, and other channels are read as well.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use cmid_proto::{
 };
 use cmid_sim::{Clock, Fabric, SimDevice};
 
-/// Counts the reads that find nothing.
+/// Counts the reads that find no event.
 struct Counting {
     device: SimDevice,
     in_vain: Rc<Cell<usize>>,
@@ -91,7 +91,7 @@ fn each_event_is_delivered_before_the_next_is_read_and_no_channel_is_kept_waitin
     (0..EVENTS).for_each(|_| resolve(&mut driver, busy));
     std::thread::sleep(Duration::from_millis(100));
     let mut left = EVENTS;
-    // The busy channel is being read on.
+    // The driver reads the busy channel without an `epoll_wait`.
     for _ in 0..100 {
         driver.wait(Some(SOON)).unwrap();
         assert_eq!(taken(&mut driver, busy), 1);
@@ -122,7 +122,7 @@ fn where_events_come_one_by_one_few_reads_find_nothing() {
     let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
     for _ in 0..64 {
         resolve(&mut driver, channel);
-        // Until it is there, so that a read finds it as soon as the epoll instance reports it.
+        // Waits for the event, so that a read finds it as soon as the epoll instance reports it.
         driver.wait(Some(SOON)).unwrap();
         while taken(&mut driver, channel) == 0 {
             driver.wait(Some(SOON)).unwrap();

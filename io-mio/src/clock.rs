@@ -1,9 +1,10 @@
-//! The clock of the core's time.
+//! The clock that the core's times are taken from.
 
 use cmid_proto::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-/// `CLOCK_MONOTONIC`: the same for every driver of a machine, so that an id may take its deadline along.
+/// Reads `CLOCK_MONOTONIC`. All drivers of a machine share it, so an id keeps its deadline when it moves to another
+/// driver.
 pub(crate) fn now() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time((now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64))

@@ -1,4 +1,4 @@
-//! The driver: a [`Drive`] and the translation of the user's poll to it.
+//! The driver: a [`Drive`] in the user's poll.
 
 use std::io;
 use std::ops::Range;
@@ -11,34 +11,35 @@ use mio::event::Event;
 use crate::clock::now;
 use crate::poller::Tokens;
 
-/// Events read off the channels in one turn, before others get theirs.
+/// Events read from the channels per turn.
 const BUDGET: usize = 256;
 
-/// How the driver shares the user's poll.
+/// Configuration of the driver in the user's poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What the core may hold.
+    /// Limits of the core.
     pub limits: Limits,
-    /// The tokens that are the driver's, one per channel at a time; the user's own sources use others. Each listener
-    /// and each id in synchronous mode has a channel of its own. There are at most as many channels as tokens,
-    /// whatever the limits say.
+    /// The tokens of the driver, one per channel at a time; the user's own sources use others. Each listener and each
+    /// id in synchronous mode has a channel of its own. The number of tokens limits the number of channels, in
+    /// addition to `limits`.
     pub tokens: Range<usize>,
 }
 
 /// cmid in a `mio::Poll` that the user owns, beside the user's own sources.
 ///
-/// The user's loop: [`timeout`](Mio::before_poll) before the poll, [`handle`](Mio::handle) for each event of it,
-/// [`turn`](Mio::turn) after them, then take all events of the channels: the driver reports each once.
+/// The user's loop calls [`before_poll`](Mio::before_poll) before the poll, [`handle`](Mio::handle) for each event of
+/// the poll, and then [`turn`](Mio::turn). Then it takes all events of the channels: the driver reports each once.
 #[derive(Debug)]
 pub struct Mio<D: Pollable> {
     drive: Drive<PolledDevice<D, Tokens>>,
 }
 
 impl<D: Pollable> Mio<D> {
-    /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
+    /// Creates a driver with no ids or channels on `device`. Its core gets the next number of the process, unless the
+    /// limits have one.
     ///
     /// # Errors
-    /// What duplicating the registry failed with.
+    /// The error of duplicating the registry.
     pub fn new(device: D, registry: &Registry, config: Config) -> io::Result<Self> {
         let Config { mut limits, tokens } = config;
         limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
@@ -53,27 +54,28 @@ impl<D: Pollable> Mio<D> {
         &mut self.drive
     }
 
-    /// Takes an event of the poll. False: its token is not the driver's, it is of one of the user's own sources.
+    /// Takes an event of the poll. Returns false if the token is not the driver's: the event is of a source of the
+    /// user.
     pub fn handle(&mut self, event: &Event) -> bool {
         let tokens = self.drive.device().poller();
         let is_ours = tokens.has(event.token());
-        // Without a channel it is of one that was closed since the poll.
+        // A token without a channel belongs to a channel that was closed after the poll.
         if let Some(channel) = tokens.channel(event.token()) {
             self.drive.readable(channel);
         }
         is_ours
     }
 
-    /// Runs the core without waiting. [`Next::Deliver`]: there are events to take.
+    /// Runs the core without waiting. [`Next::Deliver`]: take all events.
     pub fn turn(&mut self) -> Next {
         self.drive.set_now(now());
         self.drive.run(BUDGET)
     }
 
-    /// Completes the requests since the last turn and returns the timeout of the next poll: at most `at_most`; `None`
-    /// is no timeout.
+    /// Completes the requests made since the last turn and returns the timeout of the next poll: at most `at_most`;
+    /// `None` means no timeout.
     ///
-    /// Rounded up to milliseconds, which is all that mio has: a poll that wakes just before a deadline would spin.
+    /// Rounded up to milliseconds, the resolution of mio: a poll that wakes just before a deadline would spin.
     pub fn before_poll(&mut self, at_most: Option<Duration>) -> Option<Duration> {
         let due = match self.drive.run(BUDGET) {
             Next::Deliver | Next::Again => Time::ZERO,

@@ -1,7 +1,7 @@
 //! cmid in a `mio::Poll` that the user owns.
 //!
-//! [`Mio`] registers its channels in the user's registry, under tokens of a range that the user gives it, beside the
-//! user's own sources. Nothing here waits: the user polls.
+//! [`Mio`] registers its channels in the user's registry, under a range of tokens that the user chooses. The user's
+//! own sources use other tokens. No call waits: the user polls.
 //!
 //! ```
 //! use cmid_mio::{Config, Mio};

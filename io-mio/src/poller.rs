@@ -1,4 +1,4 @@
-//! The user's registry: channels come and go, each under a token of the driver's range.
+//! The user's registry: each channel is registered under a token of the driver's range.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,14 +10,14 @@ use mio::{Interest, Registry, Token};
 
 use crate::clock::now;
 
-/// Registers each channel in the user's `Poll`, edge-triggered as everything in mio.
+/// Registers each channel in the user's `Poll`, edge-triggered like all sources in mio.
 #[derive(Debug)]
 pub struct Tokens {
     registry: Registry,
     range: Range<usize>,
-    /// The channel of each token that has been used, from the first on.
+    /// The channel of each token, from the first one to the last one used so far.
     channels: Vec<Option<ChannelKey>>,
-    /// Those among them that are free.
+    /// The free tokens among them.
     free: Vec<Token>,
     tokens: BTreeMap<ChannelKey, Token>,
 }
@@ -27,12 +27,12 @@ impl Tokens {
         Tokens { registry, range, channels: Vec::new(), free: Vec::new(), tokens: BTreeMap::new() }
     }
 
-    /// Whether a token is one of the driver's, in use or not.
+    /// Whether a token is in the driver's range, in use or not.
     pub(crate) fn has(&self, token: Token) -> bool {
         self.range.contains(&token.0)
     }
 
-    /// The channel that has this token.
+    /// The channel of a token.
     pub(crate) fn channel(&self, token: Token) -> Option<ChannelKey> {
         self.channels.get(token.0.checked_sub(self.range.start)?).copied().flatten()
     }
@@ -74,7 +74,7 @@ impl Poller for Tokens {
         if let Some(token) = self.tokens.remove(&channel) {
             self.set(token, None);
             self.free.push(token);
-            // It can only fail for a descriptor that is not registered, and then there is nothing to remove.
+            // This fails only for a descriptor that is not registered. There is then nothing to remove.
             let _ = self.registry.deregister(&mut SourceFd(&fd.as_raw_fd()));
         }
     }

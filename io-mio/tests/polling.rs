@@ -1,4 +1,4 @@
-//! The driver in the application's own poll: what wakes it, what does not, and the use of tokens.
+//! The driver in the application's poll: what wakes it, what does not, and the use of tokens.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use cmid_proto::{
 use cmid_sim::{Clock, Fabric, Host, SimDevice};
 use mio::{Events, Poll, Token, Waker};
 
-/// Longer than anything here takes, also on a busy machine.
+/// Longer than any wait of these tests, also on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
-/// The user's own token, behind those of the driver.
+/// A token of the user, outside the driver's range.
 const OWN: Token = Token(200);
 
 fn host() -> Host {
@@ -26,7 +26,7 @@ struct Program {
     poll: Poll,
     events: Events,
     driver: Mio<SimDevice>,
-    /// Events of the poll that were not the driver's.
+    /// Events of the poll that are not the driver's.
     foreign: Vec<Token>,
 }
 
@@ -47,7 +47,7 @@ impl Program {
         self.driver.drive().resolve_addr(id, None, "10.0.0.2:7471".parse().unwrap(), Time::NEVER).unwrap();
     }
 
-    /// Polls once. Whether anything became ready.
+    /// Polls once. Returns whether any source became ready.
     fn polls(&mut self, at_most: Duration) -> bool {
         let timeout = self.driver.before_poll(Some(at_most));
         self.poll.poll(&mut self.events, timeout).unwrap();
@@ -90,7 +90,7 @@ fn what_was_left_in_the_kernel_is_read_without_another_edge() {
     for &id in &ids {
         program.resolve(id);
     }
-    // All of them are there at the first edge, which is the last.
+    // All of them are there at the first edge. There is no second edge.
     std::thread::sleep(Duration::from_millis(100));
     let mut record: Vec<_> = ids.iter().map(|_| program.awaits(channel).id).collect();
     record.sort_unstable();
@@ -104,7 +104,7 @@ fn an_event_that_moved_in_the_kernel_is_read_by_the_next_turn() {
     let (old, id) = program.id();
     let new = program.driver.drive().open_channel(Acks::OnDelivery).unwrap();
     program.resolve(id);
-    // Polled, but not given to the driver: it stays unread.
+    // The poll reports it, but the driver does not get the report, so the event stays unread.
     program.poll.poll(&mut program.events, Some(SOON)).unwrap();
     assert!(!program.events.is_empty());
     program.driver.drive().migrate(id, Some(new), Time::NEVER).unwrap();
@@ -127,7 +127,7 @@ fn a_sleep_never_ends_just_before_the_deadline() {
     assert!(timeout >= deadline.since(program.driver.drive().now()));
     assert!(timeout < Duration::from_micros(701_300));
     assert!(program.driver.before_poll(Some(Duration::ZERO)) == Some(Duration::ZERO));
-    // The kernel's own answer, a little earlier, or the deadline, if this machine is slow.
+    // The kernel's timeout, a little earlier; or the deadline, if this machine is slow.
     let event = program.awaits(channel);
     assert!(matches!(
         event.kind,
@@ -156,7 +156,7 @@ fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
     assert_eq!(server.driver.turn(), Next::Wait(None));
     assert_eq!(server.driver.before_poll(None), None);
     assert!(!server.polls(Duration::from_millis(50)));
-    // An event of another channel is delivered all the same, and then there is room.
+    // An event of another channel is still delivered. Then there is room.
     server.resolve(other);
     assert_eq!(server.awaits(channel).cm(), Some(CmEvent::AddrResolved));
     server.driver.drive().destroy(other, Time::NEVER).unwrap();
@@ -170,7 +170,7 @@ fn there_are_no_more_channels_than_tokens_and_tokens_are_used_again() {
     let (_, listener) = program.id();
     let full = program.driver.drive().open_channel(Acks::OnDelivery);
     assert!(matches!(full, Err(Error::Refused(Refused::Full("channels")))), "{full:?}");
-    // A listener needs one of its own.
+    // A listener needs a channel of its own.
     program.driver.drive().bind(listener, "10.0.0.2:7471".parse().unwrap()).unwrap();
     let refused = program.driver.drive().listen(listener, 1).unwrap_err();
     assert!(matches!(refused, Error::Refused(_)), "{refused}");

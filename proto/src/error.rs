@@ -168,7 +168,7 @@ pub enum RefuseReason {
 /// core to that core.
 #[derive(Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the ack token of {} is not valid here: the id is gone, or it is of another core", .ack_token.owner())]
-#[must_use = "the core that the ack token is of waits for it"]
+#[must_use = "the core of the ack token still waits for this ack"]
 pub struct AckError {
     /// The ack token.
     pub ack_token: AckToken,

@@ -313,9 +313,9 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// One event as the application sees it.
+/// An event for the application.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "with it goes its ack token, without which its id is never migrated and not destroyed but by `destroy_now`"]
+#[must_use = "dropping an event drops its ack token: its id can then not migrate, and only `destroy_now` destroys it"]
 pub struct Event {
     /// The id it is about; for CONNECT_REQUEST the new one.
     pub id: IdKey,
@@ -383,7 +383,7 @@ impl Event {
 
 /// Proof that an event was delivered and is not acked yet. Not `Clone`: an ack happens once.
 #[derive(Debug, PartialEq, Eq, Hash)]
-#[must_use = "an event that is never acked holds up the migration and the destruction of its id, or the leave of its group"]
+#[must_use = "an unacked event blocks the migration and the destruction of its id, or the leave of its group"]
 pub struct AckToken {
     /// The id whose ack count it belongs to: for CONNECT_REQUEST the listener, as in the kernel.
     pub(crate) owner: IdKey,

@@ -311,6 +311,16 @@ impl Id {
             && !(self.sync || self.listens || self.waived || self.orphaned || self.answer_due)
     }
 
+    /// Whether it listens and nothing is under way for it. The short paths of requests take only such listeners.
+    #[inline]
+    pub(crate) fn only_listens(&self) -> bool {
+        self.state == State::Listening
+            && matches!(self.pending_call, PendingCall::Nothing)
+            && self.pending_migrate.is_none()
+            && self.sync_state == SyncState::Never
+            && !(self.sync || self.waived || self.orphaned)
+    }
+
     /// Whether the stored result of `is_plain` is right: for checks.
     pub(crate) fn is_known_rightly(&self) -> bool {
         !self.plain.0 || (self.pending_call == PendingCall::Nothing && self.is_plain_but_for_a_call())

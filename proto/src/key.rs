@@ -11,6 +11,7 @@ const GENERATION_BITS: u32 = 28;
 static_assertions::const_assert_eq!(SLOT_BITS + CORE_BITS + GENERATION_BITS, u64::BITS);
 
 const SLOT_SHIFT: u32 = CORE_BITS + GENERATION_BITS;
+const CORE_BITS_MASK: u64 = (CORE_MAX as u64) << GENERATION_BITS;
 const GENERATION_MAX: u64 = (1 << GENERATION_BITS) - 1;
 
 /// The number of slots that keys have.
@@ -128,6 +129,47 @@ key! {
     /// The key of one `rdma_cm_id` of one [`Core`](crate::Core).
     IdKey, "id"
 }
+/// The maximum tag of [`IdKey::to_wr_id`].
+pub const WR_ID_TAG_MAX: u16 = CORE_MAX;
+
+impl IdKey {
+    /// Packs the id and a tag of the application into the `wr_id` of a work request, so that its completion names the
+    /// id without a lookup by QP number. From the upper end: 24 bits of slot, 12 of the tag, 28 of generation. The
+    /// core's number is left out: a completion queue is polled by one core. `None` above [`WR_ID_TAG_MAX`].
+    ///
+    /// ```
+    /// use cmid_proto::IdKey;
+    ///
+    /// let id = IdKey::from_parts(3, 7, 1).ok_or("no key")?;
+    /// let wr_id = id.to_wr_id(5).ok_or("the tag is too large")?;
+    /// assert_eq!(IdKey::from_wr_id(wr_id, id.core()), Some((id, 5)));
+    /// # Ok::<(), &str>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn to_wr_id(self, tag: u16) -> Option<u64> {
+        if tag > WR_ID_TAG_MAX {
+            return None;
+        }
+        Some(self.to_bits() & !CORE_BITS_MASK | (tag as u64) << GENERATION_BITS)
+    }
+
+    /// Returns the id of the core with this number, and the tag, from a `wr_id` of [`IdKey::to_wr_id`]. `None` if no id
+    /// has it. The id may be gone: look it up in an [`IdMap`](crate::IdMap).
+    #[must_use]
+    #[inline]
+    pub const fn from_wr_id(wr_id: u64, core: u16) -> Option<(Self, u16)> {
+        let tag = (wr_id >> GENERATION_BITS) as u16 & CORE_MAX;
+        if core > CORE_MAX {
+            return None;
+        }
+        match Self::from_bits(wr_id & !CORE_BITS_MASK | (core as u64) << GENERATION_BITS) {
+            Some(id) => Some((id, tag)),
+            None => None,
+        }
+    }
+}
+
 key! {
     /// The key of one event channel of one [`Core`](crate::Core); an id in synchronous mode has its own channel.
     ChannelKey, "ch"
@@ -159,6 +201,18 @@ pub struct Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wr_id_has_the_id_and_the_tag() {
+        for (core, slot, generation, tag) in [(0, 0, 1, 0), (CORE_MAX, SLOTS - 1, 7, WR_ID_TAG_MAX), (2, 5, 3, 1)] {
+            let id = IdKey::from_parts(core, slot, generation).unwrap();
+            let wr_id = id.to_wr_id(tag).unwrap();
+            assert_eq!(IdKey::from_wr_id(wr_id, core), Some((id, tag)));
+            assert_eq!(id.to_wr_id(WR_ID_TAG_MAX + 1), None);
+            assert_eq!(IdKey::from_wr_id(wr_id, CORE_MAX + 1), None);
+        }
+        assert_eq!(IdKey::from_wr_id(0, 0), None);
+    }
     use alloc::string::ToString;
 
     #[test]

@@ -115,6 +115,8 @@ mod call;
 mod channel;
 mod columns;
 mod cq_room;
+#[cfg(feature = "std")]
+pub mod datapath;
 mod deadlines;
 mod device;
 mod device_layer;
@@ -124,6 +126,7 @@ mod error;
 mod event;
 mod guard;
 mod id;
+mod id_map;
 mod key;
 mod key_table;
 mod limits;
@@ -156,7 +159,8 @@ pub use event::{
     AckToken, AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam,
 };
 pub use guard::private_data_max;
-pub use key::{ChannelKey, GroupKey, IdKey, Target, Token};
+pub use id_map::IdMap;
+pub use key::{ChannelKey, GroupKey, IdKey, Target, Token, WR_ID_TAG_MAX};
 pub use key_table::{KeyTable, TableKey};
 pub use limits::{BACKLOG_MAX, Limits};
 pub use machine::{Admission, Core, Counters, Ended, Released};

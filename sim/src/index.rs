@@ -39,6 +39,13 @@ pub(crate) struct QpNo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CqNo(pub(crate) u64);
 
+impl CqNo {
+    /// The number that asynchronous events have.
+    pub(crate) fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// Names one protection domain; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PdNo(pub(crate) u64);

@@ -41,7 +41,7 @@
 //!
 //! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency and without
 //! loss. The calls and events of an id change its QP's state as in librdmacm. A datagram ([`Ah`], [`To`],
-//! [`Qp::post_send_to`]) arrives after [`GRH_LEN`] bytes of header, or is lost.
+//! [`SendWr::send_to`]) arrives after [`GRH_LEN`] bytes of header, or is lost.
 //!
 //! Memory ([`Pd`], [`Mr`], [`Mw`]) uses the state machines of [`memory`]. The simulated device keeps its own
 //! accounts, which tests can compare ([`Pd::users_at_device`]). It checks keys, domains and rights when it executes a
@@ -50,7 +50,7 @@
 //!
 //! ```
 //! use cmid_proto::{Call, ChannelKey, Device, IdKey, PortSpace};
-//! use cmid_sim::{Access, Change, Config, Fabric, Fallback, Policy, Way};
+//! use cmid_sim::{Access, Change, Config, Fabric, Fallback, Policy, Way, datapath::prelude::*};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let fabric = Fabric::new(Config::default());
@@ -104,7 +104,7 @@
 //!   (`rxe_requester`). A datagram that is longer than its receive is dropped, and the receive stays posted.
 //! - The type of service appears only in the path that a lookup of a datagram service returns, and has no effect. The
 //!   GID table of a port is the list of its host's addresses.
-//! - Only reliable connected and datagram QPs exist; there are no shared receive queues and no immediate data.
+//! - Only reliable connected and datagram QPs exist; there are no shared receive queues.
 //! - A send waits for its receive without limit; `rnr_retry_count` is ignored.
 //! - A call refuses a work request if its range is outside of the region, if the region belongs to another domain, or
 //!   if the region lacks a required right. Real hardware reports these in a completion, or does not check them.
@@ -116,8 +116,7 @@
 //!   completes.
 //! - Memory has simulated addresses, and every buffer has its own pages. The pinned memory of all programs of a host
 //!   counts against one limit ([`Config::lock_limit`]).
-//! - Access rights are those of rxe without on-demand paging, which no device supports here. Atomic operations cannot
-//!   be posted.
+//! - Access rights are those of rxe without on-demand paging, which no device supports here.
 //! - Memory windows are of type 2, and give access to their part of a region only; those of rxe give access to all of
 //!   it (`check_rkey`).
 #![forbid(unsafe_code)]
@@ -127,20 +126,24 @@ mod fabric;
 mod index;
 mod kernel;
 
+pub use cmid_proto::datapath::{
+    self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionQueue, DataPath,
+    GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp,
+    SendWr, Sge, To, View, WcFlags, WcOpcode, WcStatus,
+};
 pub use cmid_proto::memory::{
     self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Returned, Valid, Way,
 };
-pub use data::ah::{Ah, To};
-pub use data::bytes::{Slice, SliceMut, View};
-pub use data::completion::{Completion, WcStatus};
+pub use data::ah::Ah;
+pub use data::async_events::AsyncEvents;
+pub use data::bytes::{Slice, SliceMut};
 pub use data::cq::Cq;
-pub use data::datagram::GRH_LEN;
+pub use data::device::Nic;
 pub use data::fault::{Left, ReregFault};
 pub use data::mr::{Buffer, Change, Mr, Reregistered};
 pub use data::mw::Mw;
 pub use data::pd::Pd;
-pub use data::qp::{Qp, Remote};
-pub use data::queues::{Caps, QpState};
+pub use data::qp::Qp;
 pub use fabric::Fabric;
 pub use fabric::config::{Clock, Config, Flavour, Rereg};
 pub use fabric::counters::Counters;

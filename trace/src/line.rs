@@ -79,7 +79,7 @@ pub(crate) enum Line {
         #[serde(default, skip_serializing_if = "Bytes::is_empty")]
         data: Bytes,
     },
-    /// What the call returned.
+    /// The outcome of the call.
     Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         errno: Option<As<Errno>>,

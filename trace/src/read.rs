@@ -29,7 +29,7 @@ impl Wrong {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
     pub(crate) limits: Limits,
-    /// From the second line of the file on.
+    /// The lines from the second one of the file on.
     pub(crate) lines: Vec<Line>,
 }
 

@@ -115,7 +115,7 @@ impl<'a> Replay<'a> {
     }
 
     fn play(&mut self, line: &Line, between: &mut Between) -> Result<(), String> {
-        // A driver makes each call and reports it before it does anything else.
+        // A driver makes each call and reports its outcome before any other step.
         if self.call.is_some() && !matches!(line, Line::Outcome { .. } | Line::End(_)) {
             return Err("a call is under way, and its outcome was to be next".into());
         }

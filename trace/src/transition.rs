@@ -16,7 +16,7 @@ pub enum Arrow {
     CoreToApp,
     /// A call.
     CoreToDevice,
-    /// What a call returned.
+    /// The outcome of a call.
     Outcome,
     /// An event read from the device.
     DeviceToCore,

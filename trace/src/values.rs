@@ -149,7 +149,7 @@ impl Word for RejectReason {
     }
 }
 
-/// Bytes in hex, without the zeros at their end, and how many there are: `68656c6c6f/56`.
+/// Bytes in hex without trailing zeros, and the total number of bytes: `68656c6c6f/56`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use cmid_blocking::{Connection, Listener, Options};
 use cmid_epoll::Epoll;
 use cmid_mio::Mio;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, Attaching, CmEvent, Device, Drive, Errno, IdKey, Limits, Pollable, PortSpace};
 use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
 use cmid_trace::{Files, Recording, Trace, replay};

@@ -98,7 +98,7 @@ fn no_room_for_another_event() {
         while drive.run(8) != Next::Wait(None) {}
         let _ = drive.next_event(channel).unwrap();
         while drive.run(8) != Next::Wait(None) {}
-        // Not taken: the end line contains it.
+        // The event is not read, so the end line contains it.
     });
     assert!(text.contains("{\"look\":{\"on\":\"ch1\"}}"), "{text}");
     assert!(text.lines().last().unwrap().contains("\"ch0\":[\"CONNECT_REQUEST on id2, from id0, data "), "{text}");

@@ -14,23 +14,23 @@ use crate::ffi::{self, AF_INET, AF_INET6, c_int, ibv_qp_type, rdma_addrinfo};
 use crate::macros;
 use crate::sockaddr::{self, CAddr};
 
-/// What is asked for (the `hints` of rdma_getaddrinfo(3)). [`Hints::default`] asks for nothing in particular, which
-/// makes an active address of [`PortSpace::Tcp`].
+/// The `hints` of rdma_getaddrinfo(3). [`Hints::default`] sets none, which gives an active address of
+/// [`PortSpace::Tcp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hints {
-    /// The address is to listen on; otherwise it is to connect to (`RAI_PASSIVE`).
+    /// The result is an address to listen on; otherwise an address to connect to (`RAI_PASSIVE`).
     pub passive: bool,
-    /// The node is a number: no name is looked up (`RAI_NUMERICHOST`).
+    /// The node is a numeric address: no name is looked up (`RAI_NUMERICHOST`).
     pub numeric_host: bool,
     /// Do not query the ibacm daemon for a route (`RAI_NOROUTE`).
     pub no_route: bool,
     /// Only addresses of this family.
     pub family: Option<Family>,
-    /// The port space; else it follows from the service.
+    /// The port space; `None` derives it from the service.
     pub port_space: Option<PortSpace>,
-    /// Reliable connected, or datagrams; else it follows from the port space.
+    /// Reliable connected or datagrams; `None` derives it from the port space.
     pub service: Option<Service>,
-    /// The local address, where node and service do not give it.
+    /// The local address, if node and service do not name one.
     pub src: Option<SocketAddr>,
     /// The peer's address, if neither node nor service is given.
     pub dst: Option<SocketAddr>,
@@ -45,61 +45,61 @@ pub enum Family {
     Ipv6,
 }
 
-/// What is needed to make an endpoint.
+/// The parameters of an endpoint.
 ///
-/// rdma_create_ep(3) makes one of such an answer, but waits inside librdmacm while it does. Here an endpoint is made
-/// of the core's requests, and nothing waits: an id of `port_space`; if it is passive, bind it to `src` and listen;
-/// otherwise resolve the address `dst` (from `src`, where there is one), then the route, put a QP on it, and connect
-/// with `connect` in front of the private data.
+/// rdma_create_ep(3) creates an endpoint from them, but waits inside librdmacm. Requests of the core do the same
+/// without waiting. Create an id of `port_space`. If the result is passive, bind the id to `src` and listen.
+/// Otherwise resolve the address `dst` (from `src`, if there is one), then the route; attach a QP; and connect with
+/// `connect` in front of the private data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct AddrInfo {
-    /// To listen on, or to connect to.
+    /// An address to listen on, not to connect to.
     pub passive: bool,
-    /// The port space; `None` if it is none of those of [`PortSpace`].
+    /// The port space; `None` if [`PortSpace`] does not have it.
     pub port_space: Option<PortSpace>,
-    /// The kind of QP; `None` if it is neither of the two.
+    /// The kind of QP; `None` if [`Service`] does not have it.
     pub service: Option<Service>,
-    /// The local address; `None` if there is none, or it is of another family than IP.
+    /// The local address; `None` if there is none, or if it is not an IP address.
     pub src: Option<SocketAddr>,
-    /// The peer's address; `None` if there is none, or it is of another family than IP.
+    /// The peer's address; `None` if there is none, or if it is not an IP address.
     pub dst: Option<SocketAddr>,
     /// The full name of the node, if the resolver returned one.
     pub canonical_name: Option<String>,
-    /// Path records (`struct ibv_path_data`) that the ibacm daemon knew; on InfiniBand only.
+    /// Path records (`struct ibv_path_data`) from the ibacm daemon; on InfiniBand only.
     pub route: Vec<u8>,
-    /// What has to be in front of the private data of the connect; on InfiniBand only.
+    /// Bytes that must precede the private data of the connect; on InfiniBand only.
     pub connect: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// The reason why a lookup failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddrInfoError {
     /// The resolver's `EAI_` code (getaddrinfo(3)), below 0: no such name or service, no answer, none of that family.
     Resolver(i32),
     /// An errno: `EINVAL` if there is neither a node nor a service, or a name has a zero byte; `ENODEV` without RDMA
-    /// devices; `ENOMEM`; what the resolver left where it says that the system failed.
+    /// devices; `ENOMEM`; the errno that the resolver leaves with `EAI_SYSTEM`.
     System(Errno),
 }
 
-/// Asks what a node and a service are for RDMA (rdma_getaddrinfo(3)). The answer is the first of the resolver's.
+/// Resolves a node and a service to RDMA addresses (rdma_getaddrinfo(3)). Returns the first result of the resolver.
 ///
-/// This waits, for name servers and for the ibacm daemon if there is one: an event loop calls it from another thread,
-/// or with [`Hints::numeric_host`].
+/// Blocks on name servers, and on the ibacm daemon if there is one. An event loop calls it from another thread, or
+/// with [`Hints::numeric_host`].
 ///
 /// # Errors
-/// [`AddrInfoError`]. librdmacm returns −1 both with an errno and for the resolver's `EAI_BADFLAGS`; it is taken for
-/// the former.
+/// [`AddrInfoError`]. librdmacm returns −1 both with an errno and for the resolver's `EAI_BADFLAGS`; this function
+/// assumes an errno.
 pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Result<AddrInfo, AddrInfoError> {
     let (node, service) = (c_string(node)?, c_string(service)?);
     let as_ptr = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
     let (mut src, mut dst) = (hints.src.map(CAddr::new), hints.dst.map(CAddr::new));
     let c_hints = hints.to_c(src.as_mut(), dst.as_mut());
-    // The resolver does more without hints than with empty ones.
+    // The resolver returns more results without hints than with empty ones.
     let c_hints: *const _ = if *hints == Hints::default() { ptr::null() } else { &raw const c_hints };
     let mut found = ptr::null_mut();
     // SAFETY: texts and hints may be null; the texts end with a zero, the hints point at addresses of the lengths
-    // that they tell, and the result has a place. All of them are only read, and only during the call.
+    // that they contain, and the result has a place. All of them are only read, and only during the call.
     let returned = unsafe { ffi::rdma_getaddrinfo(as_ptr(&node), as_ptr(&service), c_hints, &raw mut found) };
     match returned {
         0 => {}
@@ -111,7 +111,7 @@ pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Re
     Ok(unsafe { copy(found.0.as_ref()) })
 }
 
-/// The answer in librdmacm's form; dropping it frees it.
+/// The result in librdmacm's form; dropping it frees it.
 struct List(NonNull<rdma_addrinfo>);
 
 impl Drop for List {
@@ -122,7 +122,7 @@ impl Drop for List {
 }
 
 impl Hints {
-    /// librdmacm's form; it points at the addresses.
+    /// The hints in librdmacm's form, which points at the addresses.
     fn to_c(self, src: Option<&mut CAddr>, dst: Option<&mut CAddr>) -> rdma_addrinfo {
         let flag = |on: bool, flag: c_int| if on { flag } else { 0 };
         // SAFETY: zeros are a value of it: integers and null pointers.
@@ -136,7 +136,7 @@ impl Hints {
             Some(Family::Ipv6) => AF_INET6,
             None => 0,
         };
-        // The resolver is told by one of the two which protocol is meant.
+        // One of the two fields selects the protocol for the resolver.
         let port_space = self.port_space;
         let service = self.service.or(port_space.map(PortSpace::service));
         hints.ai_qp_type = match service {
@@ -160,12 +160,12 @@ fn c_string(text: Option<&str>) -> Result<Option<CString>, AddrInfoError> {
 }
 
 /// # Safety
-/// The entry is one that rdma_getaddrinfo made and that was not freed yet.
+/// The entry is from rdma_getaddrinfo and is not freed yet.
 unsafe fn copy(found: &rdma_addrinfo) -> AddrInfo {
     let passive = found.ai_flags & macros::RAI_PASSIVE != 0;
     let name = if passive { found.ai_src_canonname } else { found.ai_dst_canonname };
-    // SAFETY: as the caller promises, each pointer is null, or is at as many bytes as the length beside it says, and
-    // a name ends with a zero.
+    // SAFETY: as the caller promises, each pointer is null, or points at as many bytes as the length beside it, and a
+    // name ends with a zero.
     unsafe {
         AddrInfo {
             passive,
@@ -181,12 +181,12 @@ unsafe fn copy(found: &rdma_addrinfo) -> AddrInfo {
 }
 
 /// # Safety
-/// Unless `data` is null, `len` bytes can be read there.
+/// `data` is null, or `len` bytes can be read there.
 unsafe fn bytes(data: *const ffi::c_void, len: usize) -> Vec<u8> {
     if data.is_null() {
         return Vec::new();
     }
-    // SAFETY: as the caller promises; nobody writes to them now.
+    // SAFETY: as the caller promises; no other code writes to them now.
     unsafe { core::slice::from_raw_parts(data.cast::<u8>(), len) }.to_vec()
 }
 

@@ -1,14 +1,14 @@
-//! What an event contains beside its type and status, by its type.
+//! The contents of an event besides its type and status, by its type.
 
 use cmid_proto::CmEvent;
 
-/// What the union of an event contains.
+/// The contents of the union in an event.
 pub(crate) enum Contents {
-    /// Nothing that is read. USER has an integer there.
+    /// Contents that are not read. A USER event has an integer there.
     Nothing,
     /// Parameters and private data.
     Parameters,
-    /// The group, and the context of the join in the place of private data.
+    /// The group, and the context of the join in place of private data.
     Group,
 }
 

@@ -1,4 +1,4 @@
-//! How the two libraries say that something failed.
+//! The error conventions of the two libraries.
 
 use cmid_proto::Errno;
 use libc::{__errno_location, c_int};
@@ -13,13 +13,13 @@ pub(crate) fn last() -> Errno {
     }
 }
 
-/// Forgets what earlier calls have left, before one that is judged by what it leaves.
+/// Clears errno before a call whose failure is recognized by errno.
 pub(crate) fn clear() {
     // SAFETY: the calling thread's errno is always there.
     unsafe { *__errno_location() = 0 };
 }
 
-/// The result of an `rdma_*` function: −1 and errno. Old versions returned −errno now and then (rdma_cm(7)).
+/// The result of an `rdma_*` function: −1 and errno. Old versions returned −errno in some cases (rdma_cm(7)).
 #[inline]
 pub(crate) fn of_rdma(returned: c_int) -> Result<(), Errno> {
     match returned {
@@ -30,7 +30,7 @@ pub(crate) fn of_rdma(returned: c_int) -> Result<(), Errno> {
     }
 }
 
-/// The result of an `ibv_*` function: a positive errno, or for a few −1 and errno.
+/// The result of an `ibv_*` function: a positive errno, or −1 and errno for a few.
 #[inline]
 pub(crate) fn of_ibv(returned: c_int) -> Result<(), Errno> {
     match returned {

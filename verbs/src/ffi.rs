@@ -1,40 +1,39 @@
-//! The one door to librdmacm and libibverbs: everything foreign that this crate uses is named here, so that the
-//! bindings can be exchanged by editing one file.
+//! The bindings to librdmacm and libibverbs. Only this file and `macros` name them, so another set of bindings needs
+//! a change of this file only.
 //!
-//! Three habits keep the traps of the bindings out. Nothing of type `ibv_event_type` is ever read (it is a Rust enum
-//! that newer libraries overrun); one constant of it is passed. The bindings' hand-written inline functions are not
-//! used (they return `Option<*mut T>` with null inside, and unwrap on the data path); what C has as an inline
-//! function goes through the operation table of the context here too. And memory is registered by `ibv_reg_mr_iova2`:
-//! the symbol `ibv_reg_mr` is the one behind C's macro, and does not mask optional access bits on kernels that refuse
+//! Three rules avoid the traps of the bindings. First: no value of type `ibv_event_type` is read, because it is a
+//! Rust enum without the codes of newer libraries; one constant of it is passed. Second: the bindings' hand-written
+//! inline functions are not used, because they return `Option<*mut T>` with null inside, and unwrap on the data path.
+//! Inline functions of C go through the operation table of the context here too. Third: memory is registered by
+//! `ibv_reg_mr_iova2`. The symbol `ibv_reg_mr` is the one behind C's macro, and does not mask optional access bits on
+//! kernels that refuse them.
 //! them.
 
 pub(crate) use libc::{
     AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
 };
-pub(crate) use libc::{
-    EAGAIN, EINTR, EINVAL, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror, malloc,
-};
+pub(crate) use libc::{EAGAIN, EINTR, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror, malloc};
 pub(crate) use rdma_sys::{
-    bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_cq_events, ibv_ah, ibv_ah_attr, ibv_alloc_pd,
-    ibv_attach_mcast, ibv_close_device, ibv_comp_channel, ibv_context, ibv_cq, ibv_create_ah, ibv_create_ah_from_wc,
-    ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah,
-    ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp, ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_ece,
-    ibv_event_type, ibv_free_device_list, ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_index,
-    ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_global_route, ibv_grh, ibv_modify_qp, ibv_mr, ibv_mw,
-    ibv_mw_bind_info, ibv_mw_type, ibv_open_device, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap,
-    ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_query_device, ibv_query_ece, ibv_query_gid, ibv_query_qp,
-    ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr, ibv_rereg_mr_flags, ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge,
-    ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
-    imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
+    atomic_t, bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_async_event, ibv_ack_cq_events, ibv_ah,
+    ibv_ah_attr, ibv_alloc_pd, ibv_async_event, ibv_attach_mcast, ibv_close_device, ibv_comp_channel, ibv_context,
+    ibv_cq, ibv_create_ah, ibv_create_ah_from_wc, ibv_create_comp_channel, ibv_create_cq, ibv_create_qp,
+    ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah, ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp,
+    ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_ece, ibv_event_type, ibv_free_device_list, ibv_get_async_event,
+    ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_index, ibv_get_device_list, ibv_get_device_name, ibv_gid,
+    ibv_global_route, ibv_grh, ibv_modify_qp, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_open_device, ibv_pd,
+    ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_query_device,
+    ibv_query_ece, ibv_query_gid, ibv_query_qp, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr, ibv_rereg_mr_flags,
+    ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode,
+    ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
 };
 pub(crate) use rdma_sys::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,
     rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags, rdma_conn_param, rdma_connect, rdma_create_event_channel,
     rdma_create_id, rdma_create_qp, rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect, rdma_establish,
     rdma_event_channel, rdma_free_devices, rdma_freeaddrinfo, rdma_get_cm_event, rdma_get_devices, rdma_get_remote_ece,
-    rdma_getaddrinfo, rdma_join_multicast_ex, rdma_leave_multicast, rdma_listen, rdma_migrate_id, rdma_notify,
-    rdma_port_space, rdma_reject, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route, rdma_set_local_ece,
-    rdma_set_option, rdma_ud_param,
+    rdma_getaddrinfo, rdma_init_qp_attr, rdma_join_multicast_ex, rdma_leave_multicast, rdma_listen, rdma_migrate_id,
+    rdma_notify, rdma_port_space, rdma_reject, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route,
+    rdma_set_local_ece, rdma_set_option, rdma_ud_param,
 };
 
 /// `ibv_post_send` as the provider has it.
@@ -46,7 +45,7 @@ pub(crate) type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -
 /// `ibv_req_notify_cq` as the provider has it.
 pub(crate) type ReqNotifyCq = unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int;
 
-// A key travels in `rdma_cm_id.context`.
+// `rdma_cm_id.context` holds a key.
 const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>(), "64-bit targets only");
 const _: () = assert!(rdma_port_space::RDMA_PS_TCP == cmid_proto::PortSpace::Tcp.code());
 const _: () = assert!(rdma_port_space::RDMA_PS_IB == cmid_proto::PortSpace::Ib.code());

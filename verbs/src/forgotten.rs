@@ -1,12 +1,12 @@
-//! Ids and channels that the core has forgotten although they could not be destroyed or released.
+//! Ids and channels that the core has dropped although they could not be destroyed or released.
 //!
-//! The core reports each of them once ([`Fault::Leak`](cmid_proto::Fault::Leak)) and uses its slot again. The
-//! destruction is tried again when the slot is needed and when the channel is closed. What fails then is set aside
+//! The core reports each of them once ([`Fault::Leak`](cmid_proto::Fault::Leak)) and reuses its slot. The destroy is
+//! repeated when the slot is needed and when the channel is closed. If it fails again, the object is set aside
 //! ([`KeyTable`]), and is destroyed with the device.
 
 use cmid_proto::{ChannelKey, IdKey, KeyTable, Outcome};
 
-/// The tables of a backend, and what ends their entries.
+/// The tables of a backend, and the functions that remove their entries.
 pub(crate) trait Tables {
     type Id;
     type Channel;
@@ -25,10 +25,10 @@ pub(crate) trait Tables {
     /// Whether an id is on this channel and could not be destroyed before.
     fn is_doomed_on(id: &Self::Id, channel: ChannelKey) -> bool;
 
-    /// Makes room for an id in its slot.
+    /// Makes room for an id in its slot, by destroying a forgotten one there.
     ///
     /// # Errors
-    /// Those of [`KeyTable::reserve`].
+    /// The errors of [`KeyTable::reserve`].
     #[inline]
     fn make_room_for_id(&mut self, key: IdKey) -> Outcome {
         if self.ids().has_room(key) { Ok(()) } else { self.make_more_room_for_id(key) }
@@ -49,7 +49,7 @@ pub(crate) trait Tables {
     /// Makes room for a channel in its slot.
     ///
     /// # Errors
-    /// Those of [`KeyTable::reserve`].
+    /// The errors of [`KeyTable::reserve`].
     fn make_room_for_channel(&mut self, key: ChannelKey) -> Outcome {
         if let Some(forgotten) = self.channels().occupant(key)
             && self.close_channel(forgotten).is_err()

@@ -1,4 +1,4 @@
-//! Which RDMA devices this machine has.
+//! The RDMA devices of this machine.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -15,36 +15,36 @@ use crate::ffi::{self, c_int, ibv_device_attr};
 pub struct DeviceInfo {
     /// Its name, as rdma(8) shows it: `rxe0`, `mlx5_0`.
     pub name: String,
-    /// The node's GUID, as a number whose first byte is the highest.
+    /// The GUID of the node, as a number whose first byte is the most significant.
     pub node_guid: u64,
-    /// The GUID of what the device is part of, likewise.
+    /// The GUID of the system that contains the device, in the same form.
     pub sys_image_guid: u64,
-    /// The vendor's number.
+    /// The vendor id.
     pub vendor_id: u32,
-    /// The vendor's number of the part.
+    /// The vendor's part id.
     pub vendor_part_id: u32,
-    /// How many ports it has; they are numbered from 1.
+    /// The number of ports; they are numbered from 1.
     pub ports: u8,
-    /// RDMA reads and atomics that a QP serves at once: the most that `responder_resources` may be.
+    /// RDMA reads and atomics that a QP serves at once: the maximum of `responder_resources`.
     pub max_responder_resources: u8,
-    /// RDMA reads and atomics that a QP starts at once: the most that `initiator_depth` may be.
+    /// RDMA reads and atomics that a QP starts at once: the maximum of `initiator_depth`.
     pub max_initiator_depth: u8,
-    /// Work requests in one queue of a QP.
+    /// Maximum number of work requests in one queue of a QP.
     pub max_qp_wr: u32,
-    /// Completions in one completion queue.
+    /// Maximum number of completions in one completion queue.
     pub max_cqe: u32,
 }
 
-/// The devices that librdmacm can use now (rdma_get_devices(3)).
+/// Lists the devices that librdmacm can use now (rdma_get_devices(3)).
 ///
 /// librdmacm opens every device of the machine for this and keeps it open for the life of the process: an rxe device
-/// can't be deleted until then. One that it cannot open, for want of a descriptor for example, is missing from the
-/// list, and librdmacm never uses it again: later lookups that lead to it end in ADDR_ERROR with status −1. A device
-/// that has been removed is closed by this once no id, PD, CQ or QP of it is left. A program that uses only the
-/// devices of its ids does not need to call this.
+/// can't be deleted until then. If librdmacm cannot open a device, for lack of a descriptor for example, the device
+/// is missing from the list, and librdmacm never uses it again: later lookups that lead to it end in ADDR_ERROR with
+/// status −1. This call also closes a removed device once no id, PD, CQ or QP of it is left. A program that uses only
+/// the devices of its ids does not need this call.
 ///
 /// # Errors
-/// `ENODEV` if there is none, and otherwise as [`Verbs::open`](crate::Verbs::open); what ibv_query_device(3) answers.
+/// `ENODEV` if there is none, and otherwise as [`Verbs::open`](crate::Verbs::open); the errno of ibv_query_device(3).
 pub fn devices() -> Result<Vec<DeviceInfo>, Errno> {
     Context::all()?.iter().map(describe).collect()
 }
@@ -72,7 +72,7 @@ fn describe(context: &Context) -> Result<DeviceInfo, Errno> {
     })
 }
 
-/// The two parameters are bytes (`struct rdma_conn_param`).
+/// Converts to the width of the two parameters, which are bytes (`struct rdma_conn_param`).
 pub(crate) fn in_u8(number: c_int) -> u8 {
     u8::try_from(number.clamp(0, c_int::from(u8::MAX))).unwrap_or(u8::MAX)
 }

@@ -4,10 +4,12 @@ use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use cmid_proto::datapath::{Caps, QpState};
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Caps, Context, Cq, Devices, Parts, Pd, QpInner};
+use crate::data::{Context, Cq, Devices, Parts, Pd, QpInner, ibv_qp_attr_of};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
+use crate::raw;
 
 /// An id outside of any device.
 pub(crate) type Handle = KernelHandle;
@@ -21,7 +23,7 @@ pub(crate) struct KernelVerbs {
 
 impl KernelVerbs {
     pub(crate) fn open() -> Result<Self, OpenError> {
-        // The limits of each device are given before they are used.
+        // The limits of each device are set before they are used.
         Ok(KernelVerbs { cm: KernelCm::open(u8::MAX)?, devices: Devices::default() })
     }
 
@@ -41,6 +43,12 @@ impl KernelVerbs {
     pub(crate) fn context(&mut self, id: IdKey) -> Result<(Arc<Context>, u8), Errno> {
         let location = self.location(id)?;
         Ok((self.devices.open(location)?, location.port))
+    }
+
+    pub(crate) fn qp_attr(&mut self, id: IdKey, state: QpState) -> Result<raw::QpAttr, Errno> {
+        self.location(id)?;
+        let attr = self.cm.init_qp_attr(id, state.0)?;
+        Ok(raw::QpAttr::new(ibv_qp_attr_of(&attr), attr.qp_attr_mask.cast_signed()))
     }
 
     pub(crate) fn create_qp(
@@ -67,7 +75,7 @@ impl KernelVerbs {
         self.cm.detach(id)
     }
 
-    /// Makes a call with depths, after the id has got the limits of its device.
+    /// Makes a call with depths. The id gets the limits of its device first.
     #[inline(never)]
     fn call_with_limits(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         if let Some((id, needed)) = self.cm.needs_limits(call)
@@ -79,7 +87,7 @@ impl KernelVerbs {
         self.cm.call(call, private_data)
     }
 
-    /// Gives an id the limits of its device. An id without a device is refused by the kernel.
+    /// Sets the limits of an id's device. The kernel refuses the call on an id without a device.
     #[inline]
     fn learn_limits(&mut self, id: IdKey) -> Outcome {
         if let Some(location) = self.cm.locate(id)? {

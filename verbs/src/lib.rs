@@ -15,7 +15,7 @@
 //!
 //! ```no_run
 //! use cmid_proto::{Attaching, Drive, Errno, Error, IdKey};
-//! use cmid_verbs::{Access, Caps, Qp, Verbs};
+//! use cmid_verbs::{Access, Caps, Qp, Verbs, datapath::prelude::*};
 //! use std::net::SocketAddr;
 //!
 //! fn serve(drive: &mut Drive<Verbs>, id: IdKey) -> Result<(), Error> {
@@ -30,7 +30,7 @@
 //!     let cq = device.create_cq(id, 32)?;
 //!     let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
 //!     let mut qp = device.create_qp(attaching, &pd, &cq, &cq, caps)?;
-//!     qp.post_recv(1, &memory, 0..1024)?;
+//!     qp.post_recv(1, memory.sge(0..1024))?;
 //!     Ok(qp)
 //! }
 //! # let _ = serve;
@@ -49,37 +49,35 @@
 //! - It never panics on input from a device, a peer or a newer library: unknown event codes and statuses are values.
 //! - It never hands out a reference into memory that a device may write to, and never frees such memory. Memory that
 //!   is not known to be withdrawn from the device is kept, or leaked.
-//! - It takes no lock of its own and no atomic read-modify-write to post, but for the first post to each queue of a
-//!   QP, which makes the queue's ring (16 bytes per work request), and none to poll unless such queues have come or
-//!   gone: one at a time posts to a QP, one polls a CQ.
-//! - It does not read the device's asynchronous events (ibv_get_async_event(3)).
-//!
-//! # Systems with ibacm
+//! - It takes no lock of its own to post, and makes no atomic read-modify-write. The exception is the first post to
+//!   each queue of a QP, which allocates the queue's ring (16 bytes per work request). Polling takes no lock unless
+//!   such queues were added or removed since the last poll. One thread at a time posts to a QP; one polls a CQ.
+//! - It reads asynchronous events (ibv_get_async_event(3)) only through [`DataPath::async_events`], and acknowledges
+//!   each at once.
 //!
 //! On InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for the answer without a time
-//! limit, under a process-wide lock. The crate looks for ibacm when the process opens its first [`Verbs`]: it looks
-//! for `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, as librdmacm does. (It does not detect an rdma-core
-//! that was built with another run directory.) If neither file exists, librdmacm never connects to ibacm later, and
-//! each call is made at once. Otherwise
+//! limit, under a process-wide lock. When the process opens its first [`Verbs`], the crate looks for ibacm: for
+//! `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, as librdmacm does. (It does not detect an rdma-core that
+//! was built with another run directory.) If neither file exists, librdmacm never connects to ibacm later, and the
+//! crate makes each call at once. Otherwise
 //!
-//! - one thread of the process makes all calls of rdma_resolve_route, one after the other, and the core's call
-//!   succeeds at once; what the thread's call fails with comes as ROUTE_ERROR with that status; and the request ends
-//!   at its deadline whether ibacm answers or not;
-//! - each channel takes two descriptors more: what [`Pollable::fd`](cmid_proto::Pollable::fd) gives is an epoll
-//!   instance;
-//! - while ibacm does not answer for an id, the id can be destroyed, and `EBUSY` is the answer to moving it to another
-//!   channel, to releasing it, and to binding, resolving and listening, after at most 50 ms. librdmacm's part of an
-//!   id that is destroyed then is [set aside](Verbs::set_aside) until ibacm has answered; its channel is not closed
-//!   before (`EBUSY`). Dropping the [`Verbs`] waits for nothing: the thread destroys the id when ibacm answers.
+//! - one thread of the process makes all calls of rdma_resolve_route, one after the other. The core's call succeeds
+//!   at once. If the thread's call fails, its errno is the status of a ROUTE_ERROR. The request ends at its deadline
+//!   even if ibacm does not answer;
+//! - each channel takes two more descriptors: [`Pollable::fd`](cmid_proto::Pollable::fd) returns an epoll instance;
+//! - while ibacm does not answer for an id, moving the id to another channel, releasing, binding, resolving and
+//!   listening fail with `EBUSY` after at most 50 ms. The id can be destroyed. librdmacm's part of it is then [set
+//!   aside](Verbs::set_aside) until ibacm has answered; until then its channel is not closed (`EBUSY`). Dropping the
+//!   [`Verbs`] does not wait: the thread destroys the id when ibacm answers.
 //!
 //! # Device removal during a leave
 //!
-//! `rdma_leave_multicast` frees librdmacm's record of a membership also where the kernel refuses to leave because the
+//! `rdma_leave_multicast` frees librdmacm's record of a membership even if the kernel refuses to leave because the
 //! device is gone; an unread event would then refer to freed memory. The crate therefore first queries the kernel for
-//! the device. If the device goes between the query and the call, the id is destroyed at once, with its unread events.
-//! Leave then returns `ENXIO`, as does every later call except Destroy, and the next read of the channel returns
-//! DEVICE_REMOVAL. (That does not make the descriptor readable; the kernel's own DEVICE_REMOVAL, which the destruction
-//! removes, has done so before.)
+//! the device. If the device is removed between the query and the call, the crate destroys the id at once, with its
+//! unread events. Leave then returns `ENXIO`, as does every later call except Destroy, and the next read of the
+//! channel returns DEVICE_REMOVAL. (That does not make the descriptor readable. The kernel's own DEVICE_REMOVAL,
+//! which the destruction removes, has done so before.)
 //!
 //! # Without librdmacm
 //!
@@ -88,8 +86,8 @@
 //! fewer instructions for a connection than the librdmacm backend (docs/generated/performance.md). librdmacm is the
 //! default: the kernel backend is new, and was tested on soft-RoCE only. It has these differences:
 //!
-//! - The RDMA device of an id is opened for its first PD, and closed after the last object on it. ADDR_RESOLVED does not
-//!   open it.
+//! - The RDMA device of an id is opened for its first PD, and closed after the last object on it. ADDR_RESOLVED does
+//!   not open it.
 //! - The new id of an unread request migrates with its listener. librdmacm loses such a request.
 //! - Leaving a multicast group after DEVICE_REMOVAL returns `ENXIO`. No event is lost.
 //! - [`addr_info()`] and [`devices`] still use librdmacm.
@@ -105,6 +103,9 @@
 //! CQs and PDs, address handles before PDs, and all of them before the device's context.
 
 #![expect(unsafe_code, reason = "it calls C")]
+#[cfg(all(test, feature = "scripted-kernel"))]
+extern crate self as cmid_verbs;
+
 #[cfg(feature = "rdma-core")]
 mod addr_info;
 mod contents;
@@ -128,21 +129,26 @@ mod lock;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]
 mod macros;
 #[cfg(feature = "rdma-core")]
+pub mod raw;
+#[cfg(feature = "rdma-core")]
 mod sockaddr;
 #[cfg(feature = "rdma-core")]
 mod verbs;
 
 #[cfg(feature = "rdma-core")]
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
+#[cfg(feature = "rdma-core")]
+pub use cmid_proto::datapath::{
+    self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionQueue, DataPath,
+    GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp,
+    SendWr, Sge, To, View, WcFlags, WcOpcode, WcStatus,
+};
 pub use cmid_proto::memory::{
     Access, Changes, Code, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Refused, Returned,
     Step, Valid, Way,
 };
 #[cfg(feature = "rdma-core")]
-pub use data::{
-    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, View,
-    WcStatus,
-};
+pub use data::{Ah, AsyncEvents, Buffer, Change, Cq, Mr, Mw, Nic, Pd, Qp, Reregistered};
 #[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
 #[cfg(feature = "scripted-kernel")]
@@ -151,7 +157,7 @@ pub use kernel::{KernelCm, KernelHandle, OpenError};
 #[cfg(feature = "rdma-core")]
 pub use verbs::{Backend, Handle, UnknownBackend, Verbs};
 
-/// What may change threads, and what several may use at a time, is part of the interface.
+/// Which types are `Send` and `Sync` is part of the interface.
 const _: () = {
     const fn send<T: Send>() {}
     send::<KernelCm>();
@@ -168,6 +174,8 @@ const _: () = {
     sync::<Pd>();
     send::<Ah>();
     sync::<Ah>();
+    send::<Nic>();
+    sync::<Nic>();
     send::<Buffer>();
     sync::<Buffer>();
     send::<Mr>();

@@ -1,6 +1,6 @@
-//! Numbers that the headers have as macros or in enums without a name, which the bindings leave out.
+//! Constants that the headers have as macros or in unnamed enums, which the bindings do not include.
 //!
-//! `tests/layout.rs` includes this file, and asks the C compiler whether they are right.
+//! `tests/layout.rs` includes this file and compares the values with those of the C compiler.
 
 /// `RDMA_OPTION_ID`: the options of an id (rdma_set_option(3)).
 pub(crate) const RDMA_OPTION_ID: i32 = 0;
@@ -15,11 +15,11 @@ pub(crate) const RDMA_OPTION_ID_ACK_TIMEOUT: i32 = 3;
 
 /// `RAI_PASSIVE`: the address is to listen on (rdma_getaddrinfo(3)).
 pub(crate) const RAI_PASSIVE: i32 = 1;
-/// `RAI_NUMERICHOST`: the node is a number, not a name.
+/// `RAI_NUMERICHOST`: the node is a numeric address, not a name.
 pub(crate) const RAI_NUMERICHOST: i32 = 2;
 /// `RAI_NOROUTE`: no route is looked up.
 pub(crate) const RAI_NOROUTE: i32 = 4;
-/// `RAI_FAMILY`: the node is to be read as of `ai_family`.
+/// `RAI_FAMILY`: the node is an address or a name of the family `ai_family`.
 pub(crate) const RAI_FAMILY: i32 = 8;
 
 /// `EAI_SYSTEM`: the reason is in errno (getaddrinfo(3)).

@@ -1,4 +1,4 @@
-//! Between `core::net::SocketAddr` and C's socket addresses.
+//! Conversion between `core::net::SocketAddr` and C's socket addresses.
 
 use core::mem::{MaybeUninit, size_of};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -44,7 +44,7 @@ impl CAddr {
         CAddr(storage)
     }
 
-    /// How long C takes it to be.
+    /// The length of the address in C.
     pub(crate) fn len(&self) -> socklen_t {
         let size = match i32::from(self.0.ss_family) {
             AF_INET => size_of::<sockaddr_in>(),
@@ -59,13 +59,13 @@ impl CAddr {
     }
 }
 
-/// Of no family.
+/// A storage without a family.
 fn no_address() -> sockaddr_storage {
     // SAFETY: sockaddr_storage is plain integers; all bytes zero is a value of it.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// The address in a `sockaddr_storage`; `None` if its family is neither of the two (0 while there is no address).
+/// The address in a `sockaddr_storage`; `None` if it is neither IPv4 nor IPv6 (the family is 0 without an address).
 pub(crate) fn from_c(storage: &sockaddr_storage) -> Option<SocketAddr> {
     let place = &raw const *storage;
     match i32::from(storage.ss_family) {
@@ -85,10 +85,10 @@ pub(crate) fn from_c(storage: &sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// The address at a pointer; `None` if that is null, or as for [`from_c`].
+/// The address at a pointer; `None` if the pointer is null, or as for [`from_c`].
 ///
 /// # Safety
-/// Unless `addr` is null, `len` bytes can be read there.
+/// `addr` is null, or `len` bytes can be read there.
 pub(crate) unsafe fn from_raw(addr: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
     if addr.is_null() {
         return None;
@@ -111,7 +111,7 @@ mod tests {
             let mut c = CAddr::new(addr);
             assert_eq!(from_c(&c.0), Some(addr));
             let len = c.len();
-            // SAFETY: the address is as long as it says.
+            // SAFETY: the address is as long as `len`.
             assert_eq!(unsafe { from_raw(c.as_mut_ptr(), len) }, Some(addr));
         }
     }

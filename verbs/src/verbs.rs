@@ -2,17 +2,20 @@
 
 use core::fmt;
 use core::net::SocketAddr;
+use core::ptr::NonNull;
 use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
+use cmid_proto::datapath::{Caps, DataPath, QpState};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Caps, Cq, Pd, Qp};
+use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, Qp};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
+use crate::raw;
 
-/// What manages the connections of a [`Verbs`]. The data path is the same.
+/// The connection manager of a [`Verbs`]. The data path is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
@@ -49,7 +52,7 @@ impl FromStr for Backend {
     }
 }
 
-/// A name that is of no [`Backend`].
+/// A name that no [`Backend`] has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownBackend(String);
 
@@ -63,9 +66,9 @@ impl std::error::Error for UnknownBackend {}
 
 /// The RDMA devices of this machine.
 ///
-/// It holds ids and event channels under the core's keys. Dropping it destroys all of them, ids first. What the data
-/// path made of it ([`Qp`], [`Cq`], [`Pd`], [`Mr`](crate::Mr)) lives as long as its handles. It can be moved to another
-/// thread, and is used by one thread at a time.
+/// It holds ids and event channels under the core's keys. Dropping it destroys all of them, ids first. Objects of the
+/// data path ([`Qp`], [`Cq`], [`Pd`], [`Mr`]) live as long as their handles. It can be moved to another
+/// thread; one thread at a time uses it.
 pub struct Verbs {
     cm: Cm,
 }
@@ -77,7 +80,7 @@ enum Cm {
 
 /// An id with the channel that only it uses, outside of any [`Verbs`]; see [`Device::release`].
 ///
-/// Dropping it destroys the id and then the channel; the peer of a connection sees DISCONNECTED.
+/// Dropping it destroys the id and then the channel; the peer of a connection gets DISCONNECTED.
 pub struct Handle(Held);
 
 enum Held {
@@ -96,18 +99,18 @@ macro_rules! either {
 }
 
 impl Verbs {
-    /// A device without ids, over librdmacm. It opens one event channel, on which it keeps the devices open that its
-    /// data path uses; a [sibling](Pollable::sibling) shares it.
+    /// Creates a device without ids, over librdmacm. Opens one event channel, whose ids keep the devices of its data
+    /// path open; a [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
     /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if
-    /// there is no `/dev/infiniband/rdma_cm` or it may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if library and
-    /// kernel do not fit.
+    /// `/dev/infiniband/rdma_cm` does not exist or may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if the versions
+    /// of library and kernel do not match.
     pub fn open() -> Result<Self, Errno> {
         Ok(Verbs { cm: Cm::Librdmacm(Rdmacm::open()?) })
     }
 
-    /// A device without ids, over a backend.
+    /// Creates a device without ids, over a backend.
     ///
     /// # Errors
     /// For [`Backend::Librdmacm`] those of [`Verbs::open`] as [`OpenError::Failed`]. For [`Backend::Kernel`] the error
@@ -120,7 +123,7 @@ impl Verbs {
         Ok(Verbs { cm })
     }
 
-    /// What manages its connections.
+    /// The connection manager in use.
     #[must_use]
     pub fn backend(&self) -> Backend {
         match self.cm {
@@ -129,63 +132,96 @@ impl Verbs {
         }
     }
 
-    /// The numbers of ids and channels, those that are [set aside](Verbs::set_aside) included.
+    /// The numbers of ids and channels, including those that are [set aside](Verbs::set_aside).
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         either!(&self.cm, cm => cm.counts())
     }
 
-    /// The numbers of ids and channels that the core has forgotten and that could not be destroyed so far. They are
-    /// destroyed when that succeeds, at the latest when the device is dropped. Of each kind there are at most
-    /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX); once there are as many, calls that need another slot
-    /// of that kind fail with `EBUSY`.
+    /// The numbers of ids and channels that the core has dropped and that could not be destroyed so far. Their
+    /// destruction is repeated, at the latest when the device is dropped. There are at most
+    /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX) of each kind; at that number, calls that need another
+    /// slot of that kind fail with `EBUSY`.
     #[must_use]
     pub fn set_aside(&self) -> (usize, usize) {
         either!(&self.cm, cm => cm.set_aside())
     }
+}
 
-    /// A protection domain on the id's device (ibv_alloc_pd(3)). No other device is opened. For datagrams the port of
-    /// the device matters that the id is on: see [`Pd::create_ah_from`].
-    ///
-    /// Over librdmacm no descriptor is needed: an id that is bound to the device keeps it open, at a free port of the
-    /// space `RDMA_PS_IB`, on the channel that [`Verbs::open`] has opened. (Only if no address can be bound to, on the
-    /// loopback address of InfiniBand for example, rdma_get_devices(3) is used, with the consequences that
-    /// [`devices`](crate::devices) describes.) On the kernel backend the first PD opens the device (ibv_open_device(3)).
+impl Verbs {
+    /// Returns the attributes that move a QP of the application to `state`: INIT, RTR or RTS (rdma_init_qp_attr(3)).
+    /// For ids without a QP of this crate; see [`raw`].
     ///
     /// # Errors
-    /// `ENOENT` for an unknown id, `ENODEV` while the id has no device: before a specific address is bound or
-    /// ADDR_RESOLVED is read; on the kernel backend what opening the device leaves, `ENOSYS` without a free descriptor;
-    /// else what ibv_alloc_pd leaves.
-    pub fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
-        let (context, port) = either!(&mut self.cm, cm => cm.context(id))?;
-        Pd::alloc(context, port)
+    /// `ENOENT` for an unknown id; `EINVAL` for another state, and in a state of the id that has no such attributes;
+    /// `ENODEV` while the id has no device.
+    pub fn qp_attr(&mut self, id: IdKey, state: QpState) -> Result<raw::QpAttr, Errno> {
+        if ![QpState::INIT, QpState::RTR, QpState::RTS].contains(&state) {
+            return Err(Errno::EINVAL);
+        }
+        either!(&mut self.cm, cm => cm.qp_attr(id, state))
     }
 
-    /// A completion queue for at least `depth` completions on the id's device, with a non-blocking completion channel
-    /// of its own (ibv_create_comp_channel(3), ibv_create_cq(3)).
+    /// Returns the `rdma_cm_id` of an id; see [`raw`]. `ENOSYS` on the kernel backend, which has none.
     ///
     /// # Errors
-    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` for a depth that is 0 or more than the device can;
-    /// `EMFILE`, `ENOMEM`.
-    pub fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
-        let (context, _) = either!(&mut self.cm, cm => cm.context(id))?;
-        Cq::create(context, depth)
+    /// `ENOENT` for an unknown id, `ENXIO` for one that has ended.
+    ///
+    /// # Safety
+    /// The pointer is used only as long as the id lives, on one thread with this device, and for no call that changes
+    /// what this crate knows: those that create, destroy, migrate, bind, resolve, listen, connect, accept, reject,
+    /// disconnect, or attach a QP.
+    pub unsafe fn raw_id(&mut self, id: IdKey) -> Result<NonNull<raw::RdmaCmId>, Errno> {
+        match &mut self.cm {
+            Cm::Librdmacm(cm) => cm.raw_id(id),
+            Cm::Kernel(_) => Err(Errno::ENOSYS),
+        }
+    }
+}
+
+impl DataPath for Verbs {
+    type Pd = Pd;
+    type Mr = Mr;
+    type Mw = Mw;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Ah = Ah;
+    type Nic = Nic;
+    type AsyncEvents = AsyncEvents;
+
+    /// No other device is opened. For datagrams the port of the id matters, which the handle names too: see
+    /// [`ProtectionDomain::create_ah_from`](cmid_proto::datapath::ProtectionDomain::create_ah_from).
+    ///
+    /// Over librdmacm this needs no descriptor. An id that is bound to the device keeps it open: at a free port of
+    /// the space `RDMA_PS_IB`, on the channel of [`Verbs::open`]. If no address can be bound, as on the loopback
+    /// address of InfiniBand, rdma_get_devices(3) is used, with the consequences that [`devices`](crate::devices)
+    /// describes. On the kernel backend it opens the device (ibv_open_device(3)).
+    ///
+    /// # Errors
+    /// On the kernel backend also the errno of opening the device; `ENOSYS` without a free descriptor.
+    fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
+        let (context, port_num) = either!(&mut self.cm, cm => cm.context(id))?;
+        Ok(Nic::new(context, port_num))
     }
 
-    /// A queue pair on the id (rdma_create_qp(3)): reliable connected, or for datagrams where the id's port space is
-    /// for them. The states of the first follow the connection; the second is ready to send at
-    /// once, and attached to the multicast groups whose MULTICAST_JOIN is read while the id has it.
-    ///
-    /// The device keeps it for as long as it is on the id; the handle that is returned posts to it, on any thread.
-    ///
+    /// The descriptor belongs to the `ibv_context`: a second reader of the same device takes events away from the
+    /// first.
+    fn async_events(&mut self, nic: &Nic) -> Result<AsyncEvents, Errno> {
+        AsyncEvents::open(nic.context())
+    }
+
+    fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, Errno> {
+        Pd::alloc(nic.context(), nic.port_num())
+    }
+
+    fn create_cq_on(&mut self, nic: &Nic, depth: u32) -> Result<Cq, Errno> {
+        Cq::create(nic.context(), depth)
+    }
+
     /// # Errors
-    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` if the id has a QP already, if the PD or a CQ is of
-    /// another device, if the device cannot do `caps`, and for an id whose connection has ended; `EOVERFLOW` if a CQ
-    /// has no room for the completions of all work requests that `caps` allows, beside those of the QPs that report
-    /// to it already ([`Cq::room`] says how much it has); `ENOMEM`, also where one of
-    /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them. A QP that
-    /// is destroyed keeps its room and its places until every completion is polled that it may have left.
-    pub fn create_qp(
+    /// `ENOMEM` also if one of the CQs has 65,536 work queues: a QP with one CQ for sends and receives counts as two. A
+    /// destroyed QP occupies its room and its places until every completion is polled that it may have left.
+    fn create_qp(
         &mut self,
         attaching: Attaching<'_>,
         pd: &Pd,
@@ -197,16 +233,10 @@ impl Verbs {
         either!(&mut self.cm, cm => cm.create_qp(id, pd, send_cq, recv_cq, caps)).map(Qp::new)
     }
 
-    /// Takes the QP off the id. If its [`Qp`] handle is left, the QP goes to the error state (what is posted
-    /// completes with [`WcStatus::WR_FLUSH_ERR`](crate::WcStatus::WR_FLUSH_ERR)) and is destroyed with the handle; otherwise it is destroyed now.
-    /// Drain its CQs before it is destroyed: the completions that they hold of it are lost then, with some providers
-    /// at once (`__mlx5_cq_clean`), else when [`Cq::poll`] comes upon them. Until the CQs have been polled empty
-    /// after that, the memory that its work requests name stays pinned.
-    /// Either way it receives nothing from multicast groups any more; the id stays in them.
-    ///
-    /// # Errors
-    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
-    pub fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+    /// With some providers the completions of the QP are lost at once (`__mlx5_cq_clean`), with others when
+    /// [`CompletionQueue::poll`](cmid_proto::datapath::CompletionQueue::poll) reaches them. The QP receives nothing
+    /// from multicast groups any more; the id stays in them.
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         either!(&mut self.cm, cm => cm.destroy_qp(id))
     }
 }

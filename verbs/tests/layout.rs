@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
 
+use cmid_proto::datapath::WcOpcode;
 use cmid_proto::{CmEvent, ConnParam, Errno, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, QpState, WcStatus};
 
@@ -60,10 +61,10 @@ fn verbs() -> Vec<(String, i64)> {
         number("IBV_WC_REM_ACCESS_ERR", WcStatus::REM_ACCESS_ERR.0),
         number("IBV_WC_RETRY_EXC_ERR", WcStatus::RETRY_EXC_ERR.0),
         number("IBV_WC_RNR_RETRY_EXC_ERR", WcStatus::RNR_RETRY_EXC_ERR.0),
-        number("IBV_WC_SEND", Completion::SEND),
-        number("IBV_WC_RDMA_WRITE", Completion::WRITE),
-        number("IBV_WC_RDMA_READ", Completion::READ),
-        number("IBV_WC_RECV", Completion::RECV),
+        number("IBV_WC_SEND", WcOpcode::SEND.0),
+        number("IBV_WC_RDMA_WRITE", WcOpcode::RDMA_WRITE.0),
+        number("IBV_WC_RDMA_READ", WcOpcode::RDMA_READ.0),
+        number("IBV_WC_RECV", WcOpcode::RECV.0),
         number("IBV_QPS_RESET", QpState::RESET.0),
         number("IBV_QPS_INIT", QpState::INIT.0),
         number("IBV_QPS_RTR", QpState::RTR.0),

@@ -26,13 +26,13 @@ const NEVER: u32 = 0;
 /// Posts, once there is room, and hands the token to the device, which may complete it before it is counted.
 fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
     let token = loop {
-        match cursor.file(wr_id, lkey) {
+        match cursor.file(0, wr_id, &[lkey]) {
             Some(token) => break token,
             None => thread::yield_now(),
         }
     };
     line.store(token, Release);
-    cursor.advance();
+    cursor.advance(1);
 }
 
 fn polled(line: &Line) -> u64 {
@@ -45,7 +45,7 @@ fn polled(line: &Line) -> u64 {
 }
 
 fn ring(capacity: u32) -> (Arc<WrRing>, Cursor) {
-    let wr_ring = Arc::new(WrRing::new(7, capacity));
+    let wr_ring = Arc::new(WrRing::new(7, capacity, 1));
     let cursor = Cursor::new(&wr_ring);
     (wr_ring, cursor)
 }
@@ -80,8 +80,8 @@ fn who_sees_that_something_is_in_flight_sees_what() {
         let watched = Arc::clone(&wr_ring);
         let poster = thread::spawn(move || {
             for (wr_id, lkey) in [(10, 5), (11, 6)] {
-                cursor.file(wr_id, lkey).expect("room");
-                cursor.advance();
+                cursor.file(0, wr_id, &[lkey]).expect("room");
+                cursor.advance(1);
             }
         });
         assert!(!watched.names(NEVER), "counted, but its key is not there");

@@ -1,30 +1,94 @@
-# $1: xtask, which reads the traces; $2: cmid's rping; $3: the conformance suite.
+# $1: xtask, which reads the traces; $2: cmid's rping; $3: the conformance suite; $4: the backend of cmid-verbs;
+# $5: the program that stands in for ibacm, which does not run without an InfiniBand port.
 set -eu
+xtask=$1
+rping=$2
+conformance=$3
+export CMID_BACKEND="$4"
+kernel_device=$5
 cd /tmp
 
 # The detector must report a program that waits elsewhere.
 strace -f -T -o control sleep 0.3
-if "$1" waits control >/dev/null 2>&1; then
+if "$xtask" waits control >/dev/null 2>&1; then
     echo "the detector does not see a sleep"
     exit 1
 fi
 
-for driver in mio epoll; do
-    strace -f -T -o server "$2" -s --driver $driver --device verbs -a 10.99.0.1 -p 7300 -S 4096 &
+port=7300
+# Traces a driver's connections, and what the suite does with events that are not acked.
+trace() {
+    driver=$1
+    port=$((port + 1))
+    set -- --driver "$driver" --device verbs --backend "$CMID_BACKEND" -a 10.99.0.1 -p $port -S 4096
+    strace -f -T -o server "$rping" -s "$@" &
     server=$!
     tries=0
-    until rdma resource show cm_id | grep LISTEN | grep -q ":7300 "; do
+    until rdma resource show cm_id | grep LISTEN | grep -q ":$port "; do
         tries=$((tries + 1))
         [ $tries -lt 300 ] || { echo "the server does not listen"; exit 1; }
         sleep 0.1
     done
-    timeout 120 strace -f -T -o client "$2" -c --driver $driver --device verbs -a 10.99.0.1 -p 7300 -C 20 -S 4096 -V
+    timeout 120 strace -f -T -o client "$rping" -c "$@" -C 20 -V
     wait $server
     # Migrations and destructions that wait for acks, on ids with events pending.
-    timeout 120 strace -f -T -o acks "$3" --device verbs --driver $driver _for_acks >/dev/null
-    timeout 120 strace -f -T -o child "$3" --device verbs --driver $driver behaviour_58 >/dev/null
+    timeout 120 strace -f -T -o acks "$conformance" --device verbs --driver "$driver" _for_acks >/dev/null
+    timeout 120 strace -f -T -o child "$conformance" --device verbs --driver "$driver" behaviour_58 >/dev/null
     for trace in server client acks child; do
-        printf '%s, %s: ' $driver $trace
-        "$1" waits $trace
+        printf '%s, %s: ' "$driver" $trace
+        "$xtask" waits $trace
     done
+}
+
+if [ "$CMID_BACKEND" = librdmacm ]; then
+    for driver in mio epoll; do trace $driver; done
+    exit
+fi
+
+# The kernel backend never uses ibacm, whatever it does.
+all_drivers() {
+    for driver in mio epoll blocking; do
+        trace $driver
+        if grep -l ibacm server client acks child; then
+            echo "this trace has a call for ibacm"
+            exit 1
+        fi
+    done
+}
+
+# rdma-core's client, whose route librdmacm looks up with ibacm. Nobody listens, so it fails, or hangs until the limit.
+lookup() {
+    status=0
+    timeout 10 strace -f -o lookup rping -c -a 10.99.0.1 -p 7299 -C 1 >/dev/null 2>&1 || status=$?
+}
+
+echo "no ibacm:"
+all_drivers
+
+"$kernel_device" as-ibacm &
+ibacm=$!
+tries=0
+until [ -S /run/ibacm.sock ]; do
+    tries=$((tries + 1))
+    [ $tries -lt 100 ] || { echo "ibacm has no socket"; exit 1; }
+    sleep 0.1
 done
+lookup
+if [ $status -eq 124 ] || ! grep 'connect(.*/run/ibacm.sock' lookup | grep -q '= 0'; then
+    cat lookup
+    echo "librdmacm does not use ibacm: status $status"
+    exit 1
+fi
+echo "ibacm runs:"
+all_drivers
+
+kill -STOP $ibacm
+lookup
+if [ $status -ne 124 ]; then
+    cat lookup
+    echo "librdmacm does not wait for an ibacm that hangs: status $status"
+    exit 1
+fi
+echo "ibacm hangs:"
+all_drivers
+kill -KILL $ibacm

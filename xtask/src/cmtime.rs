@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use cmid_softroce::{Kernel, Options};
+use serde_json::Value;
 
+use crate::backend::Backend;
 use crate::cmtime_results::{self, Simulated};
 use crate::context::{Context, output};
 use crate::{guest, host};
@@ -32,6 +34,9 @@ pub(crate) struct Arguments {
     /// The number of pairs of runs
     #[arg(long, default_value_t = 7, value_name = "K")]
     pairs: u64,
+    /// The backend of cmid-verbs. The results of the kernel backend are added to the recorded ones of librdmacm
+    #[arg(long, value_enum, default_value_t)]
+    backend: Backend,
     /// The number of connections on the simulator
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     simulated: u64,
@@ -51,16 +56,16 @@ impl Arguments {
 
 /// The command of the daily step: both roles, on both drivers.
 pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
-    let mut command = script(context, EVERY_DAY);
+    let mut command = script(context, Backend::Librdmacm, EVERY_DAY);
     command.extend(["interop", "epoll", "mio"].map(OsString::from));
     command
 }
 
-fn script(context: &Context, connections: u64) -> Vec<OsString> {
+fn script(context: &Context, backend: Backend, connections: u64) -> Vec<OsString> {
     let script = include_str!("cmtime.sh");
     let start = ["sh".into(), "-c".into(), script.into(), "sh".into(), context.release("cmtime").into()];
     let mut command = Vec::from(start);
-    command.extend([connections.to_string().into(), ADDRESS.into()]);
+    command.extend([backend.name().into(), connections.to_string().into(), ADDRESS.into()]);
     command
 }
 
@@ -68,13 +73,42 @@ fn script(context: &Context, connections: u64) -> Vec<OsString> {
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "-p", "cmtime", "--features", "verbs"], &[])?;
-    let simulated = [simulated(context, arguments, Some("100"))?, simulated(context, arguments, None)?];
+    let simulated = match arguments.backend {
+        Backend::Librdmacm => Some([simulated(context, arguments, Some("100"))?, simulated(context, arguments, None)?]),
+        Backend::Kernel => None,
+    };
+    let came_out = in_guest(context, arguments)?;
+    let path = context.root.join(RESULTS);
+    let mut recorded = fs::read_to_string(&path).map(|text| serde_json::from_str(&text)).unwrap_or(Ok(Value::Null))?;
+    let section = match simulated {
+        Some(simulated) => {
+            let kernel = arguments.kernel.series();
+            let mut section =
+                cmtime_results::section(&came_out, arguments.connections, kernel, arguments.simulated, &simulated)?;
+            cmtime_results::keep_kernel_rows(&mut section, &recorded)?;
+            section
+        }
+        None => {
+            cmtime_results::add_kernel_rows(&mut recorded, &came_out, arguments.connections)?;
+            recorded
+        }
+    };
+    fs::create_dir_all(path.parent().context("no folder")?)?;
+    fs::write(&path, format!("{section:#}\n")).with_context(|| path.display().to_string())?;
+    println!("{}", cmtime_results::summary(&section)?);
+    println!("written to {RESULTS}");
+    Ok(())
+}
 
+/// Runs both programs in the VM, and returns what they print.
+fn in_guest(context: &Context, arguments: &Arguments) -> Result<String> {
     let directory = context.target().join("cmtime");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-    let mut command = script(context, arguments.connections);
+    let mut command = script(context, arguments.backend, arguments.connections);
     command.extend(["compare".into(), arguments.pairs.to_string().into(), directory.clone().into()]);
-    command.extend(IN_FLIGHT.iter().map(OsString::from));
+    if arguments.backend == Backend::Librdmacm {
+        command.extend(IN_FLIGHT.iter().map(OsString::from));
+    }
     let options = Options {
         kernel: arguments.kernel,
         timeout: Duration::from_secs(arguments.timeout),
@@ -84,20 +118,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     };
     guest::run_with(&options, &command)?;
 
-    let came_out = fs::read_to_string(directory.join("cmtime.txt")).context("what came out in the VM")?;
-    let section = cmtime_results::section(
-        &came_out,
-        arguments.connections,
-        arguments.kernel.series(),
-        arguments.simulated,
-        &simulated,
-    )?;
-    let path = context.root.join(RESULTS);
-    fs::create_dir_all(path.parent().context("no folder")?)?;
-    fs::write(&path, format!("{section:#}\n")).with_context(|| path.display().to_string())?;
-    println!("{}", cmtime_results::summary(&section)?);
-    println!("written to {RESULTS}");
-    Ok(())
+    fs::read_to_string(directory.join("cmtime.txt")).context("what came out in the VM")
 }
 
 /// Makes connections on the simulator in virtual time, and measures real time.

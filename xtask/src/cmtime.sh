@@ -1,11 +1,12 @@
-# cmtime.sh OURS CONNECTIONS ADDRESS interop DRIVER...
-# cmtime.sh OURS CONNECTIONS ADDRESS compare PAIRS DIRECTORY IN_FLIGHT...: the results go into DIRECTORY/cmtime.txt.
+# cmtime.sh OURS BACKEND CONNECTIONS ADDRESS interop DRIVER...
+# cmtime.sh OURS BACKEND CONNECTIONS ADDRESS compare PAIRS DIRECTORY IN_FLIGHT...: the results go into DIRECTORY/cmtime.txt.
 # Runs cmid's cmtime and rdma-core's, one server and one client at a time.
 ours=$1
-connections=$2
-address=$3
-what=$4
-shift 4
+backend=$2
+connections=$3
+address=$4
+what=$5
+shift 5
 port=7700
 failed=
 
@@ -68,8 +69,8 @@ known() {
     return 0
 }
 
-our_server='"$ours" --device verbs -b $address -p $port -c $connections --deadline 100'
-our_client='"$ours" --device verbs -s $address -p $port -c $connections --deadline 100'
+our_server='"$ours" --device verbs --backend $backend -b $address -p $port -c $connections --deadline 100'
+our_client='"$ours" --device verbs --backend $backend -s $address -p $port -c $connections --deadline 100'
 their_server='cmtime -b $address -p $port'
 their_client='cmtime -s $address -p $port -c $connections'
 # Over TCP, the last round has no QPs. Both sides are on one device, so each QP number is used once.

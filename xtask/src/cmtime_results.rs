@@ -99,6 +99,62 @@ fn read(text: &str, connections: u64) -> Result<CameOut> {
     Ok(came_out)
 }
 
+/// The end of the names of the kernel backend's rows.
+const ON_KERNEL: &str = ", kernel backend";
+
+/// The rows of the kernel backend: connections per second.
+fn kernel_rows(came_out: &CameOut, connections: u64) -> Result<Vec<Value>> {
+    let mut rows = rates_over_c(came_out, connections, 1.05)?;
+    for row in &mut rows {
+        row["what"] = json!(format!("{}{ON_KERNEL}", row["what"].as_str().unwrap_or_default()));
+    }
+    Ok(rows)
+}
+
+/// Puts the results of the kernel backend into a recorded section, in place of earlier ones.
+pub(crate) fn add_kernel_rows(section: &mut Value, text: &str, connections: u64) -> Result<()> {
+    put_kernel_rows(section, kernel_rows(&read(text, connections)?, connections)?)
+}
+
+/// Copies the results of the kernel backend from the recorded section, if there are any.
+pub(crate) fn keep_kernel_rows(section: &mut Value, recorded: &Value) -> Result<()> {
+    let rows = recorded["rows"].as_array().into_iter().flatten().filter(|row| is_on_kernel(row)).cloned();
+    put_kernel_rows(section, rows.collect())
+}
+
+/// After librdmacm's rates, which are the first rows.
+fn put_kernel_rows(section: &mut Value, on_kernel: Vec<Value>) -> Result<()> {
+    let rows = section["rows"].as_array_mut().context("nothing is recorded for librdmacm")?;
+    rows.retain(|row| !is_on_kernel(row));
+    let at = rows.len().min(2);
+    rows.splice(at..at, on_kernel);
+    Ok(())
+}
+
+fn is_on_kernel(row: &Value) -> bool {
+    row["what"].as_str().is_some_and(|what| what.ends_with(ON_KERNEL))
+}
+
+/// A comparison of each pair of runs in one figure.
+fn pairs(came_out: &CameOut, figure: &dyn Fn(&Run) -> Option<f64>) -> Result<Value> {
+    let pairs = came_out.ours.iter().zip(&came_out.theirs);
+    let pairs: Option<Vec<_>> = pairs.map(|(ours, theirs)| Some([figure(ours)?, figure(theirs)?])).collect();
+    Ok(json!(pairs.context("a phase is missing")?))
+}
+
+/// Connections per second of both programs, with a target for their ratio.
+fn rates_over_c(came_out: &CameOut, connections: u64, target: f64) -> Result<Vec<Value>> {
+    let row = |until: &str, figure: &dyn Fn(&Run) -> Option<f64>| -> Result<Value> {
+        let what = format!("{connections} connections at once, {until}");
+        let target = json!({ "at_least": target });
+        Ok(compared(what, "connections/s", target, pairs(came_out, figure)?))
+    };
+    Ok(vec![
+        row("from creation to destruction", &|run| Some(run.per_second))?,
+        row("until all are connected", &|run| Some(run.connected_per_second))?,
+    ])
+}
+
 /// The section of the report.
 pub(crate) fn section(
     text: &str,
@@ -108,28 +164,10 @@ pub(crate) fn section(
     on_simulator: &[Simulated; 2],
 ) -> Result<Value> {
     let came_out = read(text, connections)?;
-    let pairs = |figure: &dyn Fn(&Run) -> Option<f64>| -> Result<Value> {
-        let pairs = came_out.ours.iter().zip(&came_out.theirs);
-        let pairs: Option<Vec<_>> = pairs.map(|(ours, theirs)| Some([figure(ours)?, figure(theirs)?])).collect();
-        Ok(json!(pairs.context("a phase is missing")?))
-    };
-    let mut rows = vec![
-        compared(
-            format!("{connections} connections at once, from creation to destruction"),
-            "connections/s",
-            json!({ "at_least": 1.0 }),
-            pairs(&|run| Some(run.per_second))?,
-        ),
-        compared(
-            format!("{connections} connections at once, until all are connected"),
-            "connections/s",
-            json!({ "at_least": 1.0 }),
-            pairs(&|run| Some(run.connected_per_second))?,
-        ),
-    ];
+    let mut rows = rates_over_c(&came_out, connections, 1.0)?;
     rows[0]["before"] = json!(BEFORE);
     for phase in PHASES {
-        let each = pairs(&|run| run.phases.get(phase).map(|total| total * 1e3 / connections as f64))?;
+        let each = pairs(&came_out, &|run| run.phases.get(phase).map(|total| total * 1e3 / connections as f64))?;
         rows.push(compared(format!("the phase \"{phase}\", per connection"), "µs", Value::Null, each));
     }
     let (by_concurrency, points) = by_concurrency(&came_out, connections)?;
@@ -289,6 +327,24 @@ mod tests {
         assert!(summary.contains("from creation to destruction: 0.002 (0.002 to 0.002) of 2"), "{summary}");
         assert!(summary.contains("seconds of processor time: 8.0"), "{summary}");
         assert!(summary.contains("highest median: 100 at once, phase after phase: 10.0"), "{summary}");
+    }
+
+    #[test]
+    fn the_kernel_backend_has_rows_beside_those_of_librdmacm() {
+        let simulated = || Simulated { wall_seconds: 9.0, cpu_seconds: Some(8.0), peak_memory_kib: Some(2048) };
+        let mut recorded = section(&text(), 100, "6.12", 1000, &[simulated(), simulated()]).unwrap();
+        let others = recorded["rows"].as_array().unwrap().len();
+        for _ in 0..2 {
+            add_kernel_rows(&mut recorded, &text(), 100).unwrap();
+            assert_eq!(recorded["rows"].as_array().unwrap().len(), others + 2);
+        }
+        let row = &recorded["rows"][2];
+        assert!(row["what"].as_str().unwrap().ends_with("from creation to destruction, kernel backend"), "{row}");
+        assert_eq!((&row["target"], &row["pairs"][0]), (&json!({ "at_least": 1.05 }), &json!([10.0, 5e3])));
+        let mut anew = section(&text(), 100, "6.12", 1000, &[simulated(), simulated()]).unwrap();
+        keep_kernel_rows(&mut anew, &recorded).unwrap();
+        assert_eq!(anew, recorded);
+        assert!(add_kernel_rows(&mut Value::Null, &text(), 100).is_err());
     }
 
     #[test]

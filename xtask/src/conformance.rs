@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use cmid_conformance::{Report, Speed};
 use cmid_softroce::Kernel;
 
+use crate::backend::Backend;
 use crate::context::Context;
 use crate::{guest, kernel_rereg};
 
@@ -84,31 +85,6 @@ fn run_in_guest(context: &Context, kernel: Kernel, limit: u64, backend: Backend)
     let job = job(context, kernel, Speed::Fast, backend)?;
     let result = guest::run(kernel, limit, &job.command, vec![reports(context)?]);
     conclude(context, &backend.environment(kernel), Speed::Fast, result)
-}
-
-/// A backend of cmid-verbs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Backend {
-    Librdmacm,
-    Kernel,
-}
-
-impl Backend {
-    /// The name of the recorded results.
-    fn environment(self, kernel: Kernel) -> String {
-        match self {
-            Backend::Librdmacm => kernel.series().into(),
-            Backend::Kernel => format!("{}-kernel", kernel.series()),
-        }
-    }
-
-    /// The setting of the variable that the suites read.
-    fn setting(self) -> &'static str {
-        match self {
-            Backend::Librdmacm => "CMID_BACKEND=librdmacm",
-            Backend::Kernel => "CMID_BACKEND=kernel",
-        }
-    }
 }
 
 /// Runs the slow scenarios on both kernels and backends, at the same time, because they only wait.

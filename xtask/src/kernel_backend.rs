@@ -4,12 +4,13 @@ use std::ffi::OsString;
 
 use cmid_softroce::Kernel;
 
+use crate::backend::Backend;
 use crate::context::Context;
 use crate::differential;
 
 /// A program with the setting of the variable that the suites read.
 fn on_kernel(context: &Context, program: &str, arguments: &[&str]) -> Vec<OsString> {
-    let mut command = vec!["env".into(), "CMID_BACKEND=kernel".into(), context.release(program).into_os_string()];
+    let mut command = vec!["env".into(), Backend::Kernel.setting().into(), context.release(program).into_os_string()];
     command.extend(arguments.iter().map(OsString::from));
     command
 }

@@ -4,6 +4,7 @@
 // A command-line program prints to standard output.
 #![allow(clippy::print_stdout)]
 
+mod backend;
 mod bench;
 mod blocking;
 mod checks;

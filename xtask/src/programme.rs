@@ -176,6 +176,10 @@ const SLOW: &[Step] = &[
         work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::ibacm),
     },
     Step {
+        name: "nothing blocks on the kernel backend",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 900, blocking::kernel_backend),
+    },
+    Step {
         name: "a listener moves between threads, on the kernel backend",
         work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::listener),
     },
@@ -197,6 +201,10 @@ const SLOW: &[Step] = &[
     },
     Step { name: "under AddressSanitizer, all of it", work: BuildAndRun(On::Kernel(Kernel::V6_12), sanitize::full) },
     Step { name: "under AddressSanitizer, quickly", work: BuildAndRun(On::Kernel(Kernel::V6_1), sanitize::quick) },
+    Step {
+        name: "under AddressSanitizer, on the kernel backend",
+        work: BuildAndRun(On::Kernel(Kernel::V6_12), sanitize::kernel_backend),
+    },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-exploration"]) },
     Step { name: "mutants of the core", work: Host(mutants::all) },
     Step {

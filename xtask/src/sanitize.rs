@@ -18,6 +18,7 @@ use anyhow::Result;
 use clap::Args;
 use cmid_softroce::{Kernel, Options};
 
+use crate::backend::Backend;
 use crate::context::Context;
 use crate::{compile_fail, guest, host, kernel_rereg};
 
@@ -29,6 +30,9 @@ pub(crate) struct Arguments {
     /// Run only the part that CI runs
     #[arg(long)]
     quick: bool,
+    /// The backend of cmid-verbs
+    #[arg(long, value_enum, default_value_t)]
+    backend: Backend,
 }
 
 /// The VM's target. Naming it keeps build scripts and macros, which run on the host, from being instrumented.
@@ -73,29 +77,38 @@ const LIMIT: u64 = 1800;
 const MEMORY: u32 = 1024;
 
 const SCRIPT: &str = include_str!("sanitize.sh");
+/// The suite on one driver, and on all drivers.
+const QUICK: &str = "quick";
+const FULL: &str = "full";
 
 /// Builds and runs the programs.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
-    if arguments.quick { quick(context, arguments.kernel) } else { full(context, arguments.kernel) }
+    let extent = if arguments.quick { QUICK } else { FULL };
+    build_and_run(context, arguments.kernel, arguments.backend, extent)
 }
 
 /// Runs the device's own check, and the suite on one driver. All packages for it are installed.
 pub(crate) fn quick(context: &Context, kernel: Kernel) -> Result<()> {
-    build_and_run(context, kernel, "quick")
+    build_and_run(context, kernel, Backend::Librdmacm, QUICK)
 }
 
 /// Runs the same with the suite on all drivers.
 pub(crate) fn full(context: &Context, kernel: Kernel) -> Result<()> {
-    build_and_run(context, kernel, "full")
+    build_and_run(context, kernel, Backend::Librdmacm, FULL)
 }
 
-fn build_and_run(context: &Context, kernel: Kernel, extent: &str) -> Result<()> {
+/// The quick part on the kernel backend of cmid-verbs.
+pub(crate) fn kernel_backend(context: &Context, kernel: Kernel) -> Result<()> {
+    build_and_run(context, kernel, Backend::Kernel, QUICK)
+}
+
+fn build_and_run(context: &Context, kernel: Kernel, backend: Backend, extent: &str) -> Result<()> {
     cargo(context, HOST_TESTS)?;
     cargo(context, BUILD)?;
     let timeout = Duration::from_secs(LIMIT);
     let options = Options { kernel, timeout, memory_mib: MEMORY, ..Options::default() };
-    guest::run_with(&options, &command(context, kernel, extent))
+    guest::run_with(&options, &command(context, kernel, backend, extent))
 }
 
 /// The variable for unstable options forces a rebuild of build scripts and macros, so these builds have a target
@@ -120,7 +133,7 @@ fn cargo(context: &Context, arguments: &[&str]) -> Result<()> {
 }
 
 /// The command to run in the VM. Variables hold paths, because these may contain any character.
-fn command(context: &Context, kernel: Kernel, extent: &str) -> Vec<OsString> {
+fn command(context: &Context, kernel: Kernel, backend: Backend, extent: &str) -> Vec<OsString> {
     let variable = |name: &str, value: &OsStr| [OsStr::new(name), value].join(OsStr::new("="));
     let programs = target(context).join(TARGET).join("debug");
     vec![
@@ -129,6 +142,7 @@ fn command(context: &Context, kernel: Kernel, extent: &str) -> Vec<OsString> {
         variable("expect", kernel_rereg::expected(kernel).as_ref()),
         variable("extent", extent.as_ref()),
         variable("ASAN_OPTIONS", OPTIONS.as_ref()),
+        backend.setting().into(),
         "sh".into(),
         "-c".into(),
         SCRIPT.into(),

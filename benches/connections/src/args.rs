@@ -46,6 +46,10 @@ pub(crate) struct Args {
     /// The device.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     pub(crate) device: DeviceName,
+    /// What manages the connections with `--device verbs`: librdmacm or kernel.
+    #[cfg(feature = "verbs")]
+    #[arg(long, default_value_t)]
+    pub(crate) backend: cmid_verbs::Backend,
     /// The number of simulated hosts of clients, with the driver `virtual`; a host has ports for 28,232 connections
     /// at once. By default one for each 25,000. The hosts share the concurrent connections, so there are no more
     /// hosts than those; phase follows phase on each host independently.
@@ -131,6 +135,6 @@ impl DriverName {
 pub(crate) enum DeviceName {
     /// The simulated fabric.
     Sim,
-    /// librdmacm and libibverbs.
+    /// The RDMA devices of this machine.
     Verbs,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Device, Drive, PolledDevice, Poller, Time};
 
 /// A driver's device that wraps one with a data path.

@@ -1,13 +1,13 @@
 //! A connection's objects of the data path: a QP. All QPs of a side use one CQ, as in cmtime.
 
-use cmid_datapath::{Caps, DataPath};
+use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, ConnParam, Drive, Errno, Error, IdKey};
 
 use crate::args::Plan;
 use crate::backend::Backend;
 
 /// The capacities of cmtime's QPs.
-const CAPS: Caps = Caps { max_send_wr: 1, max_recv_wr: 1 };
+const CAPS: Caps = Caps { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
 /// QP numbers have 24 bits.
 const QPN_MASK: u32 = 0xff_ffff;
 /// A CQ must have room for the work requests that each QP of a side could post, though none is posted.

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::Parser;
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Args, DeviceName, DriverName, Plan, Role};
@@ -148,7 +148,7 @@ fn one_round(
 ) -> Result<()> {
     use anyhow::Context as _;
 
-    let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
+    let device = cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device")?;
     let (bar, begin) = (if args.server.is_some() { bar(args) } else { ProgressBar::hidden() }, Instant::now());
     let outcome = run_on(args.driver, device, role, plan, bar.clone(), &Alone::default(), meet)?;
     bar.finish_and_clear();

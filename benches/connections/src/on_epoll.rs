@@ -1,8 +1,8 @@
 //! One side on cmid's epoll driver.
 
 use anyhow::Result;
-use cmid_datapath::DataPath;
 use cmid_epoll::{Config, Epoll};
+use cmid_proto::datapath::DataPath;
 use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};

@@ -1,9 +1,9 @@
 //! One side in a mio `Poll`.
 
 use anyhow::Result;
-use cmid_datapath::DataPath;
 use cmid_mio::{Config, Mio};
 use cmid_proto::Limits;
+use cmid_proto::datapath::DataPath;
 use indicatif::ProgressBar;
 use mio::{Events, Poll};
 

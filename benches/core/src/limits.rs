@@ -60,7 +60,7 @@ pub const ROWS: &[Row] = &[
     row("request_in_steps", "a request, its call, its outcome: each step by itself", [Some(488), None], [Some(200), None], [197, 135]),
     row("request_with_data", "a request, its call, its outcome: with 56 bytes and a deadline", [None, None], [None, None], [129, 129]),
     row("active_life", "a whole active life, create to destroy", [Some(7652), Some(10041)], [Some(2500), Some(3200)], [2015, 2662]),
-    row("passive_life", "a whole passive life, request to destroy", [Some(5228), Some(6901)], [Some(2200), Some(2900)], [1995, 2725]),
+    row("passive_life", "a whole passive life, request to destroy", [Some(5228), Some(6901)], [Some(2200), Some(2900)], [1811, 2337]),
     row("no_event", "a poll for an event, and there is none", [Some(39), None], [Some(30), None], [14, 14]),
     row("nothing_to_do", "a poll for everything, and there is nothing to do", [Some(70), None], [Some(30), None], [30, 39]),
     row("migrate_0", "a migration without events", [Some(858), None], [Some(300), None], [229, 234]),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail};
 use cmid_epoll::{Config, Epoll};
+use cmid_proto::datapath::{DataPath, ProtectionDomain};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Event, PortSpace};
 use cmid_verbs::{Access, Caps, Cq, Mr, Pd, Qp, Remote, Verbs};
 
@@ -47,7 +48,7 @@ impl Connection {
         let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
         let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
         let qp = drive.attach_qp(id, |device, attaching| device.create_qp(attaching, &pd, &cq, &cq, caps))?;
-        let hello = wire::hello(Wants::Echo, cmid_datapath::Remote { addr: 0, rkey: 0 });
+        let hello = wire::hello(Wants::Echo, cmid_proto::datapath::Remote { addr: 0, rkey: 0 });
         drive.connect(id, PARAM, &hello, drive.within(RESOLVE))?;
         let established = await_event(&mut driver, channel, CmEvent::Established)?;
         let (_, at) = wire::read(&established.private_data)?;

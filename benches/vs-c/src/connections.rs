@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cmid_harness::Make;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace, Time};
 use cmid_verbs::{Backend, Caps, Cq, Pd, Verbs};
 
@@ -88,7 +89,7 @@ impl<W: Make<Verbs>> Active<W> {
     }
 
     fn connect(&mut self, id: IdKey) -> Result<()> {
-        let hello = wire::hello(self.wants, cmid_datapath::Remote { addr: 0, rkey: 0 });
+        let hello = wire::hello(self.wants, cmid_proto::datapath::Remote { addr: 0, rkey: 0 });
         let mut param = PARAM;
         let drive = self.driver.drive();
         if self.wants == Wants::Bare {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 
 use anyhow::{Result, bail, ensure};
+use cmid_proto::datapath::CompletionQueue;
 use cmid_verbs::{Completion, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;

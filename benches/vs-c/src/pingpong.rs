@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use cmid_epoll::{Config, Epoll};
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Event, IdKey, PortSpace, Time};
 use cmid_verbs::{Access, Caps, Completion, Cq, Mr, Qp, Verbs, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -120,14 +121,14 @@ impl Pinger {
 
     fn receive(&mut self) -> Result<()> {
         while self.posted < self.arguments.rx_depth {
-            self.qp.post_recv(RECV, &self.mr, 0..self.arguments.size)?;
+            self.qp.post_recv(RECV, self.mr.sge(0..self.arguments.size))?;
             self.posted += 1;
         }
         Ok(())
     }
 
     fn send(&mut self) -> Result<()> {
-        self.qp.post_send(SEND, &self.mr, 0..self.arguments.size)?;
+        self.qp.post_send(SendWr::send(SEND, self.mr.sge(0..self.arguments.size)))?;
         self.pending = SEND | RECV;
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
 use cmid_harness::Make;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace, Time};
 use cmid_verbs::{Backend, Caps, Cq, Pd, Verbs};
 
@@ -80,7 +81,7 @@ impl<W: Make<Verbs>> Passive<W> {
                 self.qps.put(id, qp);
             }
         }
-        let hello = wire::hello(Wants::Bare, cmid_datapath::Remote { addr: 0, rkey: 0 });
+        let hello = wire::hello(Wants::Bare, cmid_proto::datapath::Remote { addr: 0, rkey: 0 });
         Ok(drive.accept(id, param, &hello, Time::NEVER)?)
     }
 }

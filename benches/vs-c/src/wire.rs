@@ -1,7 +1,7 @@
 //! The private data that the two sides exchange at the connection; `c/versus.h` defines it as a struct.
 
 use anyhow::{Context as _, Result};
-use cmid_datapath::Remote;
+use cmid_proto::datapath::Remote;
 
 /// The kind of connection that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, QueuePair, SendWr};
 use cmid_verbs::{Completion, WcStatus};
 
 use crate::connection::{BYTES, Connection};
@@ -56,17 +57,17 @@ pub(crate) fn sends(to: SocketAddr, batches: u32) -> Result<()> {
 
 #[inline]
 fn post_write(connection: &mut Connection, number: u64) -> Result<()> {
-    Ok(connection.qp.post_write(number, &connection.mr, 0..BYTES, connection.peer)?)
+    Ok(connection.qp.post_send(SendWr::write(number, connection.mr.sge(0..BYTES), connection.peer))?)
 }
 
 #[inline]
 pub(crate) fn post_send(connection: &mut Connection, number: u64) -> Result<()> {
-    Ok(connection.qp.post_send(number, &connection.mr, 0..BYTES)?)
+    Ok(connection.qp.post_send(SendWr::send(number, connection.mr.sge(0..BYTES)))?)
 }
 
 #[inline]
 pub(crate) fn post_recv(connection: &mut Connection, number: u64) -> Result<()> {
-    Ok(connection.qp.post_recv(number, &connection.mr, BYTES..2 * BYTES)?)
+    Ok(connection.qp.post_recv(number, connection.mr.sge(BYTES..2 * BYTES))?)
 }
 
 #[inline]

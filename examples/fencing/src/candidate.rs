@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use cmid_blocking::{Connection, Options};
-use cmid_datapath::{DataPath, WcStatus};
+use cmid_proto::datapath::{DataPath, WcStatus};
 
 use crate::lane_addr::LaneAddr;
 use crate::port::Port;
 
-/// How long any step may take. Emulated machines are slow.
+/// The time limit of each step. Emulated machines are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The most bytes of an entry, and of a message.
+/// Maximum number of bytes of an entry, and of a message.
 pub(crate) const ENTRY: usize = 64;
 
 const RECV: u64 = 1;
 const WRITE: u64 = 2;
 
-/// The thread of a candidate. The channels to it are the director's; a real one acts by itself.
+/// The thread of a candidate. The director sends it entries through a channel; a real candidate acts by itself.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     name: char,
@@ -31,8 +31,8 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Starts it; it connects at once.
-    pub(crate) fn start<D: DataPath>(name: char, device: D, replica: SocketAddr) -> Result<Self> {
+    /// Starts the thread, which connects at once.
+    pub(crate) fn start<D: DataPath + 'static>(name: char, device: D, replica: SocketAddr) -> Result<Self> {
         let (entries, orders) = channel();
         let (reports, ends) = channel();
         let thread = thread::Builder::new()
@@ -41,7 +41,7 @@ impl Candidate {
         Ok(Candidate { name, entries, ends, thread })
     }
 
-    /// Has it write an entry behind those before; how that ended.
+    /// Makes the candidate append an entry. Returns the status of its RDMA write.
     pub(crate) fn replicate(&self, entry: &str) -> Result<WcStatus> {
         let status =
             self.entries.send(entry.as_bytes().to_vec()).ok().and_then(|()| self.ends.recv_timeout(PATIENCE).ok());
@@ -50,13 +50,13 @@ impl Candidate {
         Ok(status)
     }
 
-    /// Has it disconnect, which the replica has to answer before [`joined`] returns.
+    /// Makes the candidate disconnect. The replica must reply before [`joined`] returns.
     pub(crate) fn leave(self) -> JoinHandle<Result<()>> {
         self.thread
     }
 }
 
-/// The end of a candidate's thread.
+/// Waits for the end of a candidate's thread.
 pub(crate) fn joined(thread: JoinHandle<Result<()>>) -> Result<()> {
     thread.join().map_err(|_| anyhow!("a candidate panicked"))?
 }
@@ -90,7 +90,7 @@ fn serve<D: DataPath>(
         let done = port.completion(&mut connection, PATIENCE)?;
         free.addr += entry.len() as u64;
         free.len -= entry.len() as u32;
-        // The director may have given up.
+        // The director may have stopped receiving.
         let _ = ends.send(done.status);
     }
     connection.disconnect(PATIENCE)?;

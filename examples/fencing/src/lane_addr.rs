@@ -1,8 +1,8 @@
 //! The address of a lane, and its message.
 
-use cmid_datapath::{Mr, Remote};
+use cmid_proto::datapath::{MemoryRegion, Remote};
 
-/// A lane as a candidate names it.
+/// The address, key and length of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneAddr {
     pub(crate) addr: u64,
@@ -14,11 +14,11 @@ impl LaneAddr {
     /// The size of the message in bytes.
     pub(crate) const LEN: usize = 16;
 
-    pub(crate) fn of(lane: &impl Mr) -> Self {
+    pub(crate) fn of(lane: &impl MemoryRegion) -> Self {
         LaneAddr { addr: lane.addr(), rkey: lane.rkey(), len: lane.len() as u32 }
     }
 
-    /// As a work request names it.
+    /// The address and key for a work request.
     pub(crate) fn remote(self) -> Remote {
         Remote { addr: self.addr, rkey: self.rkey }
     }

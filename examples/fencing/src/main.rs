@@ -1,13 +1,12 @@
-//! Fencing, as consensus systems over RDMA do it: a replica takes the right to write away from a leader that was
-//! deposed.
+//! Fencing, as in consensus systems over RDMA: a replica revokes the write access of a deposed leader.
 //!
-//! A replica has a region of memory, a *lane* of its log, for each candidate for leadership. Whoever leads replicates
-//! by RDMA write, past the replica's processor. So that a leader that was deposed, and may not know it, writes nothing
-//! more, the replica re-registers its lane without remote write. From then on the device refuses that candidate's
-//! writes, and nobody else's. If the device or the library fails at that, the candidate is to be taken for *not
-//! fenced*.
+//! A replica has a region of memory, a *lane* of its log, for each candidate for leadership. The leader replicates by
+//! RDMA write, without the replica's processor. A deposed leader may not know that it is deposed. The replica
+//! therefore re-registers the leader's lane without remote write. From then on the device refuses the writes of that
+//! candidate, and of no other. If the device or the library fails to re-register, the candidate is *not fenced*.
 //!
-//! The replica and both candidates are threads of this program; on a real device what they write goes through it.
+//! The replica and both candidates are threads of this program. On a real device their writes pass through the
+//! device.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -30,10 +29,14 @@ struct Args {
     /// The device. On the simulator, `--way` also selects its capabilities.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     device: DeviceName,
-    /// How the replica is to get there; it is an error if it gets there in the other way.
+    /// What manages the connections with `--device verbs`: librdmacm or kernel.
+    #[cfg(feature = "verbs")]
+    #[arg(long, default_value_t)]
+    backend: cmid_verbs::Backend,
+    /// How the replica must re-register. If it happens in the other way, the program fails.
     #[arg(long, value_enum, default_value_t = Way::InPlace)]
     way: Way,
-    /// Where the replica listens; the default is an address of the simulator's, or of the VM's soft-RoCE device.
+    /// The address of the replica; the default is one of the simulator, or of the VM's soft-RoCE device.
     #[arg(short, long)]
     address: Option<SocketAddr>,
 }
@@ -42,7 +45,7 @@ struct Args {
 enum DeviceName {
     /// The simulated fabric.
     Sim,
-    /// librdmacm and libibverbs.
+    /// The RDMA devices of this machine.
     Verbs,
 }
 
@@ -50,7 +53,7 @@ enum DeviceName {
 enum Way {
     /// By ibv_rereg_mr.
     InPlace,
-    /// By a new registration and the end of the old one, where the provider has no ibv_rereg_mr.
+    /// By a new registration and the deregistration of the old one, for providers without ibv_rereg_mr.
     Anew,
 }
 
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// On one simulated host, as the VM is one.
+/// Runs it on one simulated host. The VM is also one host.
 fn on_sim(args: &Args) -> Result<()> {
     use cmid_sim::{Clock, Config, Fabric, Rereg};
     let rereg = match args.way {
@@ -95,7 +98,11 @@ fn on_sim(args: &Args) -> Result<()> {
 fn on_verbs(args: &Args) -> Result<()> {
     use anyhow::Context as _;
     let address = args.address.unwrap_or_else(|| SocketAddr::from(([10, 99, 0, 2], 7475)));
-    scene::run(|| cmid_verbs::Verbs::open().context("opening the RDMA device"), address, args.way.into())
+    scene::run(
+        || cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device"),
+        address,
+        args.way.into(),
+    )
 }
 
 #[cfg(not(feature = "verbs"))]

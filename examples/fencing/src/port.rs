@@ -1,14 +1,16 @@
-//! One end of a connection: its QP and what that needs.
+//! One end of a connection: its QP and the resources of the QP.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cmid_blocking::{Connection, Ready};
-use cmid_datapath::{Access, Caps, Completion as _, Cq as _, DataPath, Mr as _, Pd as _, Qp as _, Remote, WcStatus};
+use cmid_proto::datapath::{
+    Access, Caps, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, Remote, SendWr, WcStatus,
+};
 use cmid_proto::{Attaching, Errno};
 
-/// How a work request ended.
+/// The completion of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) wr_id: u64,
@@ -17,7 +19,7 @@ pub(crate) struct Done {
 
 /// A QP, with a PD of its own, a CQ, and memory for messages.
 pub(crate) struct Port<D: DataPath> {
-    // In the order in which they are to go: the QP first, the PD last.
+    // Dropped in this order: the QP first, the PD last.
     qp: D::Qp,
     cq: D::Cq,
     messages: D::Mr,
@@ -25,19 +27,19 @@ pub(crate) struct Port<D: DataPath> {
 }
 
 impl<D: DataPath> Port<D> {
-    /// On an id, with `len` bytes for messages.
+    /// Creates a QP and its resources on an id, with `len` bytes for messages.
     pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, len: usize) -> Result<Self, Errno> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 32)?;
         let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps::default())?;
-        let messages = pd.register(vec![0; len], Access::LOCAL_WRITE)?;
+        let messages = pd.register(vec![0; len], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
         Ok(Port { qp, cq, messages, pd })
     }
 
-    /// Memory in the PD of the QP, into which the peer may write: the log of one candidate at a replica.
+    /// Registers memory in the PD of the QP, writable by the peer: the log of one candidate at a replica.
     pub(crate) fn open_lane(&self, len: usize) -> Result<D::Mr, Errno> {
-        self.pd.register(vec![0; len], Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+        self.pd.register(vec![0; len], Access::LOCAL_WRITE | Access::REMOTE_WRITE).map_err(|(_, error)| error.errno())
     }
 
     pub(crate) fn read(&self, into: &mut [u8]) -> Result<(), Errno> {
@@ -49,25 +51,25 @@ impl<D: DataPath> Port<D> {
     }
 
     pub(crate) fn post_recv(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), Errno> {
-        self.qp.post_recv(wr_id, &self.messages, range)
+        self.qp.post_recv(wr_id, self.messages.sge(range))
     }
 
     pub(crate) fn post_send(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), Errno> {
-        self.qp.post_send(wr_id, &self.messages, range)
+        self.qp.post_send(SendWr::send(wr_id, self.messages.sge(range)))
     }
 
     pub(crate) fn post_write(&mut self, wr_id: u64, range: Range<usize>, to: Remote) -> Result<(), Errno> {
-        self.qp.post_write(wr_id, &self.messages, range, to)
+        self.qp.post_send(SendWr::write(wr_id, self.messages.sge(range), to))
     }
 
     /// Waits for the next completion.
     pub(crate) fn completion(&mut self, connection: &mut Connection<D>, patience: Duration) -> Result<Done> {
         loop {
-            // Armed before it is looked at, so that a completion after the look makes the descriptor readable.
+            // The CQ is armed before the poll, so that a completion after the poll makes the descriptor readable.
             self.cq.take_notifications()?;
             self.cq.arm()?;
-            if let Some(done) = self.cq.poll()? {
-                return Ok(Done { wr_id: done.wr_id(), status: done.status() });
+            if let Some(done) = self.cq.poll_one()? {
+                return Ok(Done { wr_id: done.wr_id, status: done.status });
             }
             match connection.wait_for(Some(self.cq.fd()), patience)? {
                 Ready::Descriptor => {}

@@ -1,22 +1,22 @@
-//! The replica: it accepts candidates, sends each the address of its lane, and deposes leaders.
+//! The replica: accepts candidates, sends each the address of its lane, and deposes leaders.
 
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
 use cmid_blocking::{Connection, Listener, Options};
-use cmid_datapath::{Access, DataPath, Mr, WcStatus};
+use cmid_proto::datapath::{Access, DataPath, MemoryRegion, WcStatus};
 use cmid_proto::memory::{Change, Fallback, Policy, Way};
 
 use crate::candidate::{ENTRY, PATIENCE};
 use crate::lane_addr::LaneAddr;
 use crate::port::Port;
 
-/// Bytes of a lane.
+/// Bytes per lane.
 const LANE: usize = 4096;
 
 const SEND: u64 = 3;
 
-/// A candidate as the replica sees it.
+/// The replica's side of a candidate.
 struct Member<D: DataPath> {
     name: char,
     _port: Port<D>,
@@ -25,7 +25,7 @@ struct Member<D: DataPath> {
     connection: Connection<D>,
 }
 
-/// What holds the logs.
+/// The replica: the listener and the logs.
 pub(crate) struct Replica<D: DataPath> {
     members: Vec<Member<D>>,
     listener: Listener<D>,
@@ -38,12 +38,12 @@ impl<D: DataPath> Replica<D> {
         Ok(Replica { members: Vec::new(), listener })
     }
 
-    /// Takes in the next candidate.
+    /// Accepts the next candidate.
     pub(crate) fn admit(&mut self) -> Result<()> {
         let incoming = self.listener.accept(PATIENCE)?;
         let name = incoming.private_data().first().map_or('?', |&byte| byte.into());
         let (mut connection, (mut port, lane)) = incoming.accept(&Options::default(), |device, id| {
-            // The port has a PD of its own: with another lane's key this candidate could do nothing.
+            // The port has a PD of its own, so this candidate cannot use the key of another lane.
             let port = Port::open(device, id, ENTRY)?;
             let lane = port.open_lane(LANE)?;
             Ok((port, lane))
@@ -61,23 +61,23 @@ impl<D: DataPath> Replica<D> {
         Ok(())
     }
 
-    /// Takes the right to write from a candidate: what comes to the device after this has returned `Ok` is refused.
+    /// Revokes the write access of a candidate. After `Ok`, the device refuses every write that reaches it.
     ///
     /// # Errors
-    /// The candidate is **not fenced**, as far as anyone knows: after any failure its old key may still be good for
-    /// writing. It surely is if the fallback fails at its last step, `ibv_dereg_mr` of the old registration
-    /// ([`Step::DeregisterOld`](cmid_proto::memory::Step::DeregisterOld)): that stays as it was. A replica must not
-    /// follow another leader then, unless it ends the connection of this one and destroys its QP.
+    /// The candidate is **not fenced**: after any failure its old key may still allow writes. It certainly does if
+    /// the fallback fails at its last step, `ibv_dereg_mr` of the old registration
+    /// ([`Step::DeregisterOld`](cmid_proto::memory::Step::DeregisterOld)): the old registration is then unchanged. In
+    /// that case a replica must end the candidate's connection and destroy its QP before it follows another leader.
     ///
-    /// Also if the right was taken, but not in the `expected` way.
+    /// Also an error if the access was revoked, but not in the `expected` way.
     pub(crate) fn depose(&mut self, name: char, expected: Way) -> Result<()> {
         let Member { lane, .. } = self.member(name)?;
         let (before, access) = (LaneAddr::of(lane), lane.access().context("the lane is not registered")?);
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
         let way =
-            lane.reregister(Change::default().to_access(access - Access::REMOTE_WRITE), policy).with_context(|| {
-                format!("{name} is NOT fenced, its key {:#x} may still be good for writing", before.rkey)
-            })?;
+            lane.reregister(Change::default().to_access(access - Access::REMOTE_WRITE), policy).result.with_context(
+                || format!("{name} is NOT fenced, its key {:#x} may still be good for writing", before.rkey),
+            )?;
         let (after, access) = (LaneAddr::of(lane), lane.access());
         match way {
             Way::InPlace => println!("replica      deposes {name}: re-registered in place, {}", rights(lane)),
@@ -96,7 +96,7 @@ impl<D: DataPath> Replica<D> {
         Ok(())
     }
 
-    /// Checks that a lane holds these entries, one behind the other, and nothing after.
+    /// Checks that a lane contains exactly these entries, one after the other.
     pub(crate) fn check(&mut self, name: char, entries: &[&str]) -> Result<()> {
         let mut bytes = vec![0xff; LANE];
         self.member(name)?.lane.read(0, &mut bytes)?;
@@ -108,7 +108,7 @@ impl<D: DataPath> Replica<D> {
         Ok(())
     }
 
-    /// Answers the end of a candidate's connection.
+    /// Waits until a candidate disconnects, and replies.
     pub(crate) fn release(&mut self, name: char) -> Result<()> {
         let connection = &mut self.member(name)?.connection;
         connection.wait_closed(PATIENCE)?;
@@ -124,8 +124,8 @@ impl<D: DataPath> Replica<D> {
     }
 }
 
-/// What may be done with a lane, in words.
-fn rights(lane: &impl Mr) -> String {
+/// The access rights of a lane in words.
+fn rights(lane: &impl MemoryRegion) -> String {
     let names = lane.access().map(|access| access.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(" and "));
     names.unwrap_or_else(|| "not registered".to_owned())
 }
@@ -147,14 +147,14 @@ mod tests {
         let a = Candidate::start('A', host.device(), address).expect("start");
         replica.admit().expect("admit");
 
-        // Registered anew, and then the old registration does not go.
+        // The new registration succeeds; the deregistration of the old one fails.
         host.fail_next_deregistration(Errno::EBUSY);
         let error = replica.depose('A', Way::Anew).expect_err("the old registration cannot be deregistered");
         assert!(format!("{error:#}").starts_with("A is NOT fenced"), "{error:#}");
         assert_eq!(a.replicate("x = 3; ").expect("an answer"), WcStatus::SUCCESS);
         replica.check('A', &["x = 3; "]).expect("it was written");
 
-        // Tried again it works.
+        // A second attempt succeeds.
         replica.depose('A', Way::Anew).expect("depose");
         assert_eq!(a.replicate("x = 4; ").expect("an answer"), WcStatus::REM_ACCESS_ERR);
         replica.check('A', &["x = 3; "]).expect("nothing more was written");

@@ -1,33 +1,33 @@
-//! What happens, in order.
+//! The steps of the program, in order.
 
 use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
-use cmid_datapath::{DataPath, WcStatus};
+use cmid_proto::datapath::{DataPath, WcStatus};
 use cmid_proto::memory::Way;
 
 use crate::candidate::{Candidate, joined};
 use crate::replica::Replica;
 
-/// Runs it, each of the three on a device of its own.
+/// Runs the steps. The replica and the candidates each have a device of their own.
 ///
 /// # Errors
-/// At the first thing that is not as it should be.
-pub(crate) fn run<D: DataPath>(device: impl Fn() -> Result<D>, address: SocketAddr, way: Way) -> Result<()> {
+/// The first unexpected result.
+pub(crate) fn run<D: DataPath + 'static>(device: impl Fn() -> Result<D>, address: SocketAddr, way: Way) -> Result<()> {
     let mut replica = Replica::listen(device()?, address)?;
     let a = Candidate::start('A', device()?, address)?;
     replica.admit()?;
     let b = Candidate::start('B', device()?, address)?;
     replica.admit()?;
 
-    // A leads, and B has written before.
+    // A is the leader; B may still write to its own lane.
     ensure!(a.replicate("x = 1; ")? == WcStatus::SUCCESS, "A leads and cannot write");
     ensure!(b.replicate("y = 1; ")? == WcStatus::SUCCESS, "B cannot write to its lane");
     ensure!(a.replicate("x = 2; ")? == WcStatus::SUCCESS, "A leads and cannot write");
 
     replica.depose('A', way)?;
 
-    // A has not received a message about it.
+    // A has received no message about it.
     let refused = a.replicate("x = 3; ")?;
     ensure!(refused == WcStatus::REM_ACCESS_ERR, "A was deposed, and its write ended with {refused}");
     ensure!(b.replicate("y = 2; ")? == WcStatus::SUCCESS, "B leads and cannot write");

@@ -1,4 +1,4 @@
-//! The program on the simulated fabric, both ways.
+//! The program on the simulated fabric, with and without ibv_rereg_mr.
 
 use std::process::{Command, Output};
 
@@ -8,7 +8,7 @@ fn fencing(arguments: &[&str]) -> (bool, String) {
     (status.success(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }
 
-/// What is the same either way.
+/// Checks the lines of the output that both ways have in common.
 fn assert_fenced(said: &str) {
     for line in [
         "candidate A  writes \"x = 2; \": success",

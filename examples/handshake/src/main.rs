@@ -1,7 +1,7 @@
 //! Connections on the kernel's own interface, without librdmacm and libibverbs.
 //!
-//! `handshake serve` accepts connections; `handshake connect` makes them, one after the other. Each side sends private
-//! data and the number of a QP. This program has no QPs; a program that has made its own passes their numbers.
+//! `handshake serve` accepts connections; `handshake connect` makes them, one after the other. Each side sends
+//! private data and the number of a QP. This program has no QPs; a program with QPs of its own passes their numbers.
 //!
 //! It can be linked statically: `cargo build -p handshake --target x86_64-unknown-linux-musl`.
 #![forbid(unsafe_code)]
@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Accepts the connections. They may overlap.
+/// Accepts the connections, which may overlap.
 fn serve(epoll: &mut Epoll<KernelCm>, channel: ChannelKey, flow: Flow) -> Result<()> {
     let listener = epoll.drive().create_id(Some(channel), PortSpace::Tcp)?;
     epoll.drive().bind(listener, flow.address)?;
@@ -114,10 +114,10 @@ fn one_connection(epoll: &mut Epoll<KernelCm>, channel: ChannelKey, id: IdKey, f
     Ok(())
 }
 
-/// The kernel takes a second connection from the same QP of a device for a stale one and rejects it. The numbers of all
-/// processes must therefore differ.
+/// The connection parameters. If two connections have the same QP number, the kernel treats the first as stale and
+/// rejects the second. Processes on one device therefore use different numbers.
 fn param(flow: Flow, number: u32) -> ConnParam {
-    // A number has 24 bits.
+    // A QP number has 24 bits.
     ConnParam { qp_num: flow.qp_num.wrapping_add(number) & 0xff_ffff, ..ConnParam::default() }
 }
 

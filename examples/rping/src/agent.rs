@@ -1,4 +1,4 @@
-//! One side of a ping as an event-driven program: what mio and epoll have in common.
+//! One side of a ping as an event-driven program: the code that mio and epoll share.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, PolledDevice, Poller, PortSpace,
 };
@@ -14,7 +14,7 @@ use cmid_proto::{
 use crate::log::Log;
 use crate::session::{Plan, Progress, Session};
 
-/// How long each step to a connection, and its end, may take.
+/// The time limit of each step of connecting and disconnecting.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The connection parameters of rdma-core's rping.
@@ -28,15 +28,15 @@ pub(crate) const PARAM: ConnParam = ConnParam {
     qp_num: 0,
 };
 
-/// A client or a server with its one connection.
+/// A client or a server, with one connection.
 #[derive(Debug)]
 pub(crate) struct Agent<D: DataPath> {
     plan: Plan,
     log: Log,
     channel: ChannelKey,
-    /// The server's listening id.
+    /// The listening id of a server.
     listener: Option<IdKey>,
-    /// The connection's.
+    /// The id of the connection.
     id: Option<IdKey>,
     session: Option<Session<D>>,
     done: bool,
@@ -58,7 +58,7 @@ impl<D: DataPath> Agent<D> {
             drive.bind(id, address)?;
             drive.listen(id, 0)?;
             agent.listener = Some(id);
-            // It need not concern anyone.
+            // It is no error if the receiver is gone.
             let _ = listens.send(());
             agent.log.note(drive, id, &format!("listens on {address}"));
         } else {
@@ -77,12 +77,12 @@ impl<D: DataPath> Agent<D> {
         self.session.as_ref().map_or(0, Session::pings)
     }
 
-    /// The descriptor of the connection's CQ, once there is one.
+    /// The descriptor of the connection's CQ, if it exists.
     pub(crate) fn cq_fd(&self) -> Option<BorrowedFd<'_>> {
         self.session.as_ref().map(Session::cq_fd)
     }
 
-    /// Takes every event that is there. True if there was one.
+    /// Handles all deliverable events. Returns true if there were any.
     pub(crate) fn take_events<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<bool> {
         let mut any = false;
         while !self.done
@@ -107,7 +107,7 @@ impl<D: DataPath> Agent<D> {
             }
             // One connection at a time: other requests are rejected.
             CmEvent::ConnectRequest if self.id.is_some() => {
-                // It fails if they have gone, which is as well.
+                // The reject fails if the peer has gone. The id is destroyed in both cases.
                 let _ = drive.reject(id, &[]);
                 drive.destroy(id, drive.within(PATIENCE))?;
             }
@@ -123,7 +123,7 @@ impl<D: DataPath> Agent<D> {
                 }
             }
             CmEvent::Disconnected => self.end(drive, id)?,
-            // A change of the path, not of the connection.
+            // These events do not end the connection.
             CmEvent::AddrChange | CmEvent::TimewaitExit => {}
             CmEvent::AddrError
             | CmEvent::RouteError
@@ -143,8 +143,8 @@ impl<D: DataPath> Agent<D> {
         Ok(())
     }
 
-    /// The CQ's descriptor is readable. [`Progress::Finished`]: it has asked something of the drive, which wants a
-    /// turn.
+    /// Handles the completions after the CQ's descriptor became readable. After [`Progress::Finished`] a request is
+    /// pending, and the driver needs a turn.
     pub(crate) fn run<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<Progress> {
         let (Some(session), Some(id)) = (&mut self.session, self.id) else { return Ok(Progress::Going) };
         let progress = session.run()?;
@@ -162,7 +162,7 @@ impl<D: DataPath> Agent<D> {
         Ok(())
     }
 
-    /// The connection has ended: this side answers if it was not the one to end it, and clears up.
+    /// Handles the end of the connection: replies if the peer disconnected first, and releases the resources.
     fn end<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, id: IdKey) -> Result<()> {
         let pings = self.pings();
         drive.disconnect(id, drive.within(PATIENCE))?;
@@ -172,7 +172,7 @@ impl<D: DataPath> Agent<D> {
             drive.destroy(id, drive.within(PATIENCE))?;
             self.log.ends(id);
         }
-        // What is still undelivered goes with the ids; then nothing uses the channel.
+        // Drops the undelivered events, so that the channel can be closed.
         while drive.next_event(self.channel).is_some() {}
         drive.close_channel(self.channel)?;
         self.done = true;
@@ -183,7 +183,7 @@ impl<D: DataPath> Agent<D> {
     }
 }
 
-/// Whether an event is one of the two that carry a status of the peer.
+/// An event and its status, if it has one.
 pub(crate) fn describe(kind: EventKind, status: i32) -> String {
     if status == 0 { kind.to_string() } else { format!("{kind} (status {status})") }
 }

@@ -1,4 +1,4 @@
-//! The command line: rdma-core's own flags where they apply.
+//! The command line: the flags of rdma-core's rping where they apply.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use clap::{Parser, Subcommand, ValueEnum};
 #[derive(Clone, Debug, Parser)]
 #[command(disable_version_flag = true, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
-    /// What to do instead of a ping.
+    /// Run this instead of a ping.
     #[command(subcommand)]
     pub(crate) scene: Option<Scene>,
-    /// Be the server: take one connection and answer until it ends.
+    /// Run the server: accept one connection and serve it until it ends.
     #[arg(short, long, required_unless_present = "client")]
     pub(crate) server: bool,
-    /// Be the client.
+    /// Run the client.
     #[arg(short, long, conflicts_with = "server")]
     pub(crate) client: bool,
     /// The server's address.
@@ -24,42 +24,46 @@ pub(crate) struct Args {
     /// The server's port.
     #[arg(short, long, default_value_t = 7174)]
     pub(crate) port: u16,
-    /// How many pings the client sends; 0: until it is stopped.
+    /// The number of pings that the client sends; 0: no limit.
     #[arg(short = 'C', long, default_value_t = 0)]
     pub(crate) count: u64,
-    /// Bytes in each ping.
+    /// The number of bytes of each ping.
     #[arg(short = 'S', long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(MIN_SIZE as i64..=MAX_SIZE as i64))]
     pub(crate) size: u32,
-    /// Show the data.
+    /// Print the data.
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Compare what comes back with what was sent.
+    /// Compare received data with sent data.
     #[arg(short = 'V', long)]
     pub(crate) validate: bool,
-    /// Which of cmid's drivers carries it.
+    /// The driver of cmid.
     #[arg(long, value_enum, default_value_t = DriverName::Epoll)]
     pub(crate) driver: DriverName,
-    /// Record what the driver does in this file, for `cargo xtask replay`; more drivers in FILE.2 and so on.
+    /// Record the driver's steps in this file, for `cargo xtask replay`; further drivers in FILE.2 and so on.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Which device. On the simulator both sides run in this process, with the other one's part played for you.
+    /// The device. On the simulator both sides run in this process.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     pub(crate) device: DeviceName,
+    /// What manages the connections with `--device verbs`: librdmacm or kernel.
+    #[cfg(feature = "verbs")]
+    #[arg(long, default_value_t)]
+    pub(crate) backend: cmid_verbs::Backend,
 }
 
-/// The least that holds the text of a ping.
+/// The size of the text of a ping.
 pub(crate) const MIN_SIZE: u32 = 27;
-/// rdma-core's own limit.
+/// The limit of rdma-core's rping.
 pub(crate) const MAX_SIZE: u32 = 64 * 1024;
 
-/// Something else than a ping.
+/// Commands other than a ping.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Scene {
     /// Show cmid at work on the simulator: a ping on each driver, and an id that migrates.
     Demo,
 }
 
-/// One of cmid's drivers.
+/// The drivers of cmid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DriverName {
     /// In a mio `Poll`.
@@ -82,11 +86,11 @@ impl DriverName {
     }
 }
 
-/// Which device.
+/// The devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeviceName {
     /// The simulated fabric.
     Sim,
-    /// librdmacm and libibverbs.
+    /// The RDMA devices of this machine.
     Verbs,
 }

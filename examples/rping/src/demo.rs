@@ -27,7 +27,7 @@ fn hosts(server: IpAddr, client: IpAddr) -> (Host, Host) {
     (fabric.host(&[server]), fabric.host(&[client]))
 }
 
-/// `rping --device sim`: there is no other process on a simulated fabric, so the other side runs here too.
+/// `rping --device sim`: both sides run in this process, because no other process can reach a simulated fabric.
 pub(crate) fn ping_on_sim(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
     let count = if args.count == 0 { u64::MAX } else { args.count };
     let plan = Plan { count, ..crate::plan(args) };
@@ -51,8 +51,8 @@ fn both(
     let server = thread::Builder::new()
         .name("server".into())
         .spawn(move || ping(driver, server_trace, server_device, address, server_plan, server_voice, &listens))?;
-    // The listener must be there before the first request: over a fabric without loss there is one try. If there is
-    // none the server says why.
+    // The listener must exist before the first request: on a fabric without loss a request is sent once. If there is
+    // no listener, the server's thread returns the error.
     let client = match listening.recv() {
         Ok(()) => {
             let plan = Plan { server: false, ..client };
@@ -61,7 +61,7 @@ fn both(
         Err(_) => Ok(()),
     };
     if client.is_err() && !server.is_finished() {
-        // It may wait for its client for ever.
+        // The server may wait for its client without end, so its thread is not joined.
         return client.context("client");
     }
     let server = server.join().map_err(|_| anyhow!("the server panicked"))?;

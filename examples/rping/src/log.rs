@@ -4,31 +4,31 @@ use cmid_proto::{Core, Device, Drive, Event, IdKey};
 
 use crate::agent::describe;
 
-/// The name under which a side speaks; none: it is silent.
+/// The name of a side in the output; `None` prints nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Log(pub(crate) Option<&'static str>);
 
 impl Log {
     pub(crate) const SILENT: Log = Log(None);
 
-    /// The side does something with an id.
+    /// Prints an action of the side on an id.
     pub(crate) fn note<D: Device>(self, drive: &Drive<D>, id: IdKey, what: &str) {
         self.line(drive.core(), id, what);
     }
 
-    /// The side gets an event.
+    /// Prints an event of the side.
     pub(crate) fn note_event<D: Device>(self, drive: &Drive<D>, event: &Event) {
         self.line(drive.core(), event.id, &format!("<- {}", describe(event.kind, event.status)));
     }
 
-    /// The side does something for which there is no id to show.
+    /// Prints an action without an id.
     pub(crate) fn print(self, what: &str) {
         if let Some(name) = self.0 {
             say!("  {name:<7} {what}");
         }
     }
 
-    /// An id is gone.
+    /// Prints that an id is destroyed.
     pub(crate) fn ends(self, id: IdKey) {
         if let Some(name) = self.0 {
             say!("  {name:<7} {:<4} {:<52} [gone]", id.to_string(), "is destroyed");

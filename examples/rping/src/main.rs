@@ -1,7 +1,8 @@
 //! rdma-core's rping on cmid: `rping -s -a ADDRESS`, `rping -c -a ADDRESS -C 100 -S 4096 -V`.
 //!
-//! The client tells the server where its source buffer is; the server reads it and sends; the client tells where its
-//! sink buffer is; the server writes the data there and sends. It talks to rdma-core's own rping.
+//! The client sends the address of its source buffer; the server reads the buffer and sends a reply. Then the client
+//! sends the address of its sink buffer; the server writes the data to it and sends a reply. It interoperates with
+//! rdma-core's rping.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -23,7 +24,7 @@ use std::sync::mpsc::Sender;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_trace::{Files, Trace};
 
 use crate::args::{Args, DeviceName, DriverName, Scene};
@@ -38,7 +39,7 @@ fn main() -> Result<()> {
         (None, DeviceName::Sim) => demo::ping_on_sim(&args, trace.clone()),
         (None, DeviceName::Verbs) => on_verbs(&args, trace.clone()),
     };
-    // The pings succeed without a trace, but the user requested one.
+    // A lost trace is an error even if the pings succeed, because the user requested it.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
     match (result, traced) {
         (Err(error), Err(lost)) => bail!("{error:#}; and {lost:#}"),
@@ -46,7 +47,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// One side, on whichever driver, recorded if that is wanted. A server `listens` before it waits for its client.
+/// Runs one side on a driver, with a trace if `trace` is set. A server sends to `listens` once it listens.
 fn ping<D: DataPath>(
     driver: DriverName,
     trace: Option<Arc<Files>>,
@@ -89,7 +90,7 @@ fn plan(args: &Args) -> Plan {
 
 #[cfg(feature = "verbs")]
 fn on_verbs(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
-    let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
+    let device = cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device")?;
     ping(
         args.driver,
         trace,

@@ -1,6 +1,6 @@
 //! The messages of rping: the buffers to read from and to write to.
 
-use cmid_datapath::Remote;
+use cmid_proto::datapath::Remote;
 
 /// 16 bytes, big-endian: a 64-bit address, a 32-bit key, a 32-bit length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

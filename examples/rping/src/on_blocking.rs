@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use cmid_blocking::{Connection, Error, Listener, Options, Ready};
-use cmid_datapath::DataPath;
 use cmid_proto::CmEvent;
+use cmid_proto::datapath::DataPath;
 
 use crate::agent::{PARAM, PATIENCE};
 use crate::log::Log;
 use crate::session::{Plan, Progress, Session};
 
-/// How long a connection may be still.
+/// The time limit of a connection without activity.
 const STILL: Duration = Duration::from_secs(60);
 
 pub(crate) fn ping<D: DataPath>(
@@ -26,12 +26,12 @@ pub(crate) fn ping<D: DataPath>(
     let options = Options { param: PARAM, timeout: PATIENCE, ..Options::default() };
     if plan.server {
         let mut listener = Listener::bind(device, address)?;
-        // It need not concern anyone.
+        // It is no error if the receiver is gone.
         let _ = listens.send(());
         log.print(&format!("listens on {}", listener.local_addr()?));
         let incoming = loop {
             match listener.accept(Duration::from_secs(3600)) {
-                // A server waits for its client for as long as it takes.
+                // A server waits for its client without a limit.
                 Err(Error::TimedOut { .. }) => {}
                 result => break result?,
             }

@@ -1,12 +1,12 @@
-//! The ping on cmid's epoll driver, nested in a poll(2) of the program's own, beside the CQ.
+//! The ping on cmid's epoll driver, nested in a poll(2) of the program, beside the CQ.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::mpsc::Sender;
 
 use anyhow::Result;
-use cmid_datapath::DataPath;
 use cmid_epoll::{Config, Epoll};
+use cmid_proto::datapath::DataPath;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
@@ -28,7 +28,7 @@ pub(crate) fn ping<D: DataPath>(
     let mut wants_turn = true;
     loop {
         let mut events = false;
-        // The driver has nothing to do for a completion.
+        // A completion alone needs no turn of the driver.
         while wants_turn {
             let _look = driver.turn()?;
             wants_turn = agent.take_events(driver.drive())?;

@@ -5,9 +5,9 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::Sender;
 
 use anyhow::Result;
-use cmid_datapath::DataPath;
 use cmid_mio::{Config, Mio};
 use cmid_proto::Limits;
+use cmid_proto::datapath::DataPath;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
@@ -16,7 +16,7 @@ use crate::log::Log;
 use crate::session::Plan;
 use crate::stall::Stall;
 
-/// The CQ's; the driver has those from 1 on.
+/// The token of the CQ; the driver has the tokens from 1 on.
 const CQ: Token = Token(0);
 
 pub(crate) fn ping<D: DataPath>(

@@ -1,6 +1,6 @@
 //! Standard output.
 
-/// Prints a line. That standard output has been closed is no reason to stop a ping.
+/// Prints a line. Ignores errors, so that a closed standard output does not stop a ping.
 #[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{

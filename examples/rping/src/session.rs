@@ -1,24 +1,27 @@
-//! The ping-pong itself, once connected: completions in, work requests out. Which loop drives it does not matter.
+//! The ping-pong on an established connection: handles completions and posts work requests. Independent of the
+//! driver.
 
 use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result, bail, ensure};
-use cmid_datapath::{Access, Caps, Completion as _, Cq as _, DataPath, Mr as _, Pd as _, Qp as _, WcStatus};
+use cmid_proto::datapath::{
+    Access, Caps, Completion, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus,
+};
 use cmid_proto::{Attaching, Errno};
 
 use crate::message::{Message, ping_data, text};
 
 /// Work requests of each kind; a ping has at most two under way.
 const DEPTH: u32 = 16;
-/// What the peer's reads and writes need.
+/// The access that the peer's reads and writes need.
 const REACHED: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
 
-/// The work requests, by their wr_id.
+/// The kinds of work requests, as wr_id.
 const SEND: u64 = 1;
 const RECV: u64 = 2;
 const RDMA: u64 = 3;
 
-/// What a side does.
+/// The parameters of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) server: bool,
@@ -28,7 +31,7 @@ pub(crate) struct Plan {
     pub(crate) validate: bool,
 }
 
-/// Which half of a ping a side is in.
+/// The two halves of a ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Half {
     /// The server reads the client's source.
@@ -37,31 +40,31 @@ enum Half {
     Write,
 }
 
-/// How far the ping-pong is.
+/// The progress of the ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// More to come.
+    /// More pings follow.
     Going,
-    /// The client has had its pings: time to disconnect.
+    /// The client has completed its pings and disconnects next.
     Finished,
 }
 
-/// The queue pair, its memory and where the ping-pong stands.
+/// The QP, its memory and the state of the ping-pong.
 pub(crate) struct Session<D: DataPath> {
     plan: Plan,
     half: Half,
     pings: u64,
     sending: bool,
-    /// A message that waits for the send before it to complete: its buffer is still the device's.
+    /// A message that waits until the previous send completes, because the device still uses the send buffer.
     unsent: Option<Message>,
-    // In the order in which they are to go: the QP first, the PD last.
+    // Dropped in this order: the QP first, the PD last.
     qp: D::Qp,
     cq: D::Cq,
     recv: D::Mr,
     send: D::Mr,
-    /// The server's buffer; the client's sink.
+    /// The buffer of the server, or the sink of the client.
     sink: D::Mr,
-    /// The client's source.
+    /// The source of the client.
     source: D::Mr,
     _pd: D::Pd,
 }
@@ -73,23 +76,30 @@ impl<D: DataPath> std::fmt::Debug for Session<D> {
 }
 
 impl<D: DataPath> Session<D> {
-    /// Makes the QP on the id and what goes with it, and is ready to receive.
+    /// Creates the QP and its resources on the id, and posts a receive.
     pub(crate) fn new(device: &mut D, attaching: Attaching<'_>, plan: Plan) -> Result<Self, Errno> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * DEPTH)?;
         cq.arm()?;
-        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH })?;
+        let qp = device.create_qp(
+            attaching,
+            &pd,
+            &cq,
+            &cq,
+            Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() },
+        )?;
+        let register = |len, access| pd.register(vec![0; len], access).map_err(|(_, error)| error.errno());
         let mut session = Session {
             plan,
             half: Half::Read,
             pings: 0,
             sending: false,
             unsent: None,
-            recv: pd.register(vec![0; Message::LEN], Access::LOCAL_WRITE)?,
-            send: pd.register(vec![0; Message::LEN], Access::LOCAL_WRITE)?,
-            sink: pd.register(vec![0; plan.size], REACHED)?,
-            source: pd.register(vec![0; plan.size], REACHED)?,
+            recv: register(Message::LEN, Access::LOCAL_WRITE)?,
+            send: register(Message::LEN, Access::LOCAL_WRITE)?,
+            sink: register(plan.size, REACHED)?,
+            source: register(plan.size, REACHED)?,
             qp,
             cq,
             _pd: pd,
@@ -106,17 +116,18 @@ impl<D: DataPath> Session<D> {
         self.cq.fd()
     }
 
-    /// The connection stands: the client begins.
+    /// Starts the first ping of a client. Called once the connection is established.
     pub(crate) fn start(&mut self) -> Result<()> {
         if self.plan.server { Ok(()) } else { self.ping() }
     }
 
-    /// Takes every completion that is there and does what follows.
+    /// Handles all completions.
     pub(crate) fn run(&mut self) -> Result<Progress> {
         self.cq.take_notifications()?;
-        // Armed before it is emptied, so that a completion after the last look makes the descriptor readable.
+        // The CQ is armed before it is emptied, so that a completion after the last poll makes the descriptor
+        // readable.
         self.cq.arm()?;
-        while let Some(done) = self.cq.poll()? {
+        while let Some(done) = self.cq.poll_one()? {
             if self.completed(done)? == Progress::Finished {
                 return Ok(Progress::Finished);
             }
@@ -124,13 +135,13 @@ impl<D: DataPath> Session<D> {
         Ok(Progress::Going)
     }
 
-    fn completed(&mut self, done: D::Completion) -> Result<Progress> {
-        // The connection has ended under it.
-        if done.status() == WcStatus::WR_FLUSH_ERR {
+    fn completed(&mut self, done: Completion) -> Result<Progress> {
+        // The connection has ended.
+        if done.status == WcStatus::WR_FLUSH_ERR {
             return Ok(Progress::Going);
         }
-        let (wr_id, WcStatus(status)) = (done.wr_id(), done.status());
-        ensure!(status == 0, "work request {wr_id} failed with status {status}");
+        let (wr_id, status) = (done.wr_id, done.status);
+        ensure!(status == WcStatus::SUCCESS, "work request {wr_id} failed: {status}");
         match wr_id {
             SEND => {
                 self.sending = false;
@@ -139,7 +150,7 @@ impl<D: DataPath> Session<D> {
                 }
             }
             RECV => {
-                ensure!(done.byte_len() as usize == Message::LEN, "a message of {} bytes", done.byte_len());
+                ensure!(done.byte_len as usize == Message::LEN, "a message of {} bytes", done.byte_len);
                 let mut bytes = [0; Message::LEN];
                 self.recv.read(0, &mut bytes)?;
                 self.receive()?;
@@ -151,7 +162,7 @@ impl<D: DataPath> Session<D> {
         Ok(Progress::Going)
     }
 
-    /// Server: the client has sent the buffer to read or write.
+    /// Server: handles the message with the buffer to read or write.
     fn received(&mut self, message: Message) -> Result<Progress> {
         let len = message.len as usize;
         ensure!(
@@ -160,13 +171,13 @@ impl<D: DataPath> Session<D> {
             self.plan.size
         );
         match self.half {
-            Half::Read => self.qp.post_read(RDMA, &self.sink, 0..len, message.at)?,
-            Half::Write => self.qp.post_write(RDMA, &self.sink, 0..len, message.at)?,
+            Half::Read => self.qp.post_send(SendWr::read(RDMA, self.sink.sge(0..len), message.at))?,
+            Half::Write => self.qp.post_send(SendWr::write(RDMA, self.sink.sge(0..len), message.at))?,
         }
         Ok(Progress::Going)
     }
 
-    /// Server: the read or write is done, the client may go on.
+    /// Server: handles the end of the read or write, and sends a reply.
     fn transferred(&mut self) -> Result<()> {
         match self.half {
             Half::Read => {
@@ -180,24 +191,24 @@ impl<D: DataPath> Session<D> {
                 self.half = Half::Read;
             }
         }
-        // What a "go ahead" contains does not matter.
-        self.send(Message { at: self.sink.remote(), len: 0 })
+        // The client ignores the contents of the reply.
+        self.send(Message { at: self.sink.remote(0), len: 0 })
     }
 
-    /// Client: begins a ping.
+    /// Client: starts a ping.
     fn ping(&mut self) -> Result<()> {
         let data = ping_data(self.pings, self.plan.size);
         self.source.write(0, &data)?;
         self.half = Half::Read;
-        self.send(Message { at: self.source.remote(), len: self.plan.size as u32 })
+        self.send(Message { at: self.source.remote(0), len: self.plan.size as u32 })
     }
 
-    /// Client: the server has read, or has written.
+    /// Client: handles the reply after the server's read or write.
     fn go_ahead(&mut self) -> Result<Progress> {
         match self.half {
             Half::Read => {
                 self.half = Half::Write;
-                self.send(Message { at: self.sink.remote(), len: self.plan.size as u32 })?;
+                self.send(Message { at: self.sink.remote(0), len: self.plan.size as u32 })?;
             }
             Half::Write => {
                 if self.plan.validate {
@@ -223,13 +234,13 @@ impl<D: DataPath> Session<D> {
             return Ok(());
         }
         self.send.write(0, &message.encode())?;
-        self.qp.post_send(SEND, &self.send, 0..Message::LEN).context("posting a send")?;
+        self.qp.post_send(SendWr::send(SEND, self.send.sge(0..Message::LEN))).context("posting a send")?;
         self.sending = true;
         Ok(())
     }
 
     fn receive(&mut self) -> Result<(), Errno> {
-        self.qp.post_recv(RECV, &self.recv, 0..Message::LEN)
+        self.qp.post_recv(RECV, self.recv.sge(0..Message::LEN))
     }
 
     fn data(&self, mr: &D::Mr) -> Result<Vec<u8>> {

@@ -1,13 +1,13 @@
-//! A bound on waiting: a connection on which nothing happens is given up.
+//! Ends a connection without activity after a time limit.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// How long a connection may be still.
+/// The time limit without activity.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// When something happened last.
+/// The time of the last activity.
 #[derive(Debug)]
 pub(crate) struct Stall {
     last: Instant,
@@ -18,12 +18,12 @@ impl Stall {
         Stall { last: Instant::now() }
     }
 
-    /// How long to sleep before having a look.
+    /// The sleep between two checks.
     pub(crate) fn slice(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Notes whether something has happened; a server that waits for its client counts as such.
+    /// Records activity, or fails after the limit without any. A server that waits for its client counts as active.
     pub(crate) fn check(&mut self, alive: bool) -> Result<()> {
         if alive {
             self.last = Instant::now();

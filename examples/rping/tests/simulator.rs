@@ -29,7 +29,7 @@ fn the_demo() {
     assert!(said.lines().any(is_moved), "{said}");
 }
 
-/// A disk that is full.
+/// The trace is written to a full disk.
 #[test]
 fn a_trace_that_is_lost_is_a_failure() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,17 +1,17 @@
-//! The drivers, and how to wait for each of them.
+//! The drivers, with a common way to wait.
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::Result;
 use cmid_blocking::{Blocking, Canceller, Channels};
-use cmid_datapath::DataPath;
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Drive, Limits, PolledDevice, Poller};
 use mio::{Events, Poll};
 
-/// A driver, and how to wait for it.
+/// A driver that can wait.
 pub(crate) trait Driver: Sized {
     type Path: DataPath;
     type Poller: Poller;
@@ -59,7 +59,7 @@ impl<D: DataPath> Driver for Blocking<D> {
     }
 }
 
-/// cmid's mio driver in a poll of its own.
+/// cmid's mio driver in a poll without other sources.
 pub(crate) struct MioAlone<D: DataPath> {
     poll: Poll,
     events: Events,

@@ -5,14 +5,14 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{CmEvent, Datagram, GroupKey, IdKey, Progress};
 
 use crate::driver::Driver;
 use crate::peer::{PATIENCE, Peer};
 use crate::port::{Polled, Port};
 
-/// An id that is a member.
+/// An id that is a member of the group.
 struct Member<D: DataPath> {
     id: IdKey,
     group: GroupKey,
@@ -45,7 +45,7 @@ fn leave<S: Driver>(peer: &mut Peer<S>, member: Member<S::Path>) -> Result<()> {
     peer.close(member.id)
 }
 
-/// Joins and counts `count` messages.
+/// Joins the group and counts messages until `count` have arrived.
 pub(crate) fn receive<S: Driver>(
     driver: S,
     group: IpAddr,
@@ -57,7 +57,7 @@ pub(crate) fn receive<S: Driver>(
     let mut peer = Peer::new(driver)?;
     let mut member = join(&mut peer, group, bind, size, false)?;
     println!("joined {group}");
-    // It need not concern anyone.
+    // It is no error if the receiver is gone.
     let _ = ready.send(());
     let (mut came, mut last) = (0, Instant::now());
     while came < count {
@@ -79,7 +79,7 @@ pub(crate) fn receive<S: Driver>(
     leave(&mut peer, member)
 }
 
-/// Joins and sends `count` messages.
+/// Joins the group and sends `count` messages.
 pub(crate) fn send<S: Driver>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()> {
     let mut peer = Peer::new(driver)?;
     let mut member = join(&mut peer, group, bind, size, true)?;
@@ -99,7 +99,7 @@ pub(crate) fn send<S: Driver>(driver: S, group: IpAddr, bind: IpAddr, count: u32
                 }
             }
         }
-        // No faster than a reader with few receives posted can follow.
+        // Limits the rate, so that a receiver with few posted receives can follow.
         peer.rest()?;
     }
     println!("{count} messages sent to {group}");

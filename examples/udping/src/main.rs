@@ -1,7 +1,8 @@
 //! Datagrams and multicast messages between two processes, on each driver of cmid.
 //!
 //! `udping serve` echoes datagrams and `udping ping` sends them; `udping receive` and `udping send` join a multicast
-//! group. The group's messages are those of rdma-core's `mckey`, in both directions: any bytes, counted.
+//! group. The group messages interoperate with rdma-core's `mckey` in both directions: they have any contents and are
+//! counted.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -21,8 +22,8 @@ use std::sync::mpsc::{Sender, channel};
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cmid_blocking::Blocking;
-use cmid_datapath::DataPath;
 use cmid_epoll::Epoll;
+use cmid_proto::datapath::DataPath;
 use cmid_sim::{Clock, Config, Fabric, SimDevice};
 use cmid_trace::{Files, Trace};
 
@@ -34,25 +35,29 @@ use crate::driver::{Driver, MioAlone};
 struct Udping {
     #[command(subcommand)]
     role: Role,
-    /// Which driver.
+    /// The driver.
     #[arg(long, value_enum, default_value_t = DriverName::Epoll, global = true)]
     driver: DriverName,
-    /// Record what the driver does in this file, for `cargo xtask replay`; more drivers in FILE.2 and so on.
+    /// Record the driver's steps in this file, for `cargo xtask replay`; further drivers in FILE.2 and so on.
     #[arg(long, value_name = "FILE", global = true)]
     trace: Option<PathBuf>,
+    /// What manages the connections: librdmacm or kernel.
+    #[cfg(feature = "verbs")]
+    #[arg(long, default_value_t, global = true)]
+    backend: cmid_verbs::Backend,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 enum Role {
-    /// Answers lookups, and each datagram with the same bytes.
+    /// Answers one lookup, and echoes each datagram.
     Serve(Flow),
-    /// Looks the server up, and sends datagrams that it is to send back.
+    /// Looks the server up, sends datagrams and checks the echoes.
     Ping(Flow),
-    /// Joins a multicast group and counts what comes.
+    /// Joins a multicast group and counts its messages.
     Receive(Group),
-    /// Joins a multicast group, only to send to it.
+    /// Joins a multicast group as a sender only, and sends messages.
     Send(Group),
-    /// Both pairs at once on the simulator.
+    /// Runs both pairs at once on the simulator.
     Demo,
 }
 
@@ -60,10 +65,10 @@ enum Role {
 struct Flow {
     /// The server's address and port.
     address: SocketAddr,
-    /// How many datagrams.
+    /// The number of datagrams.
     #[arg(short = 'C', long, default_value_t = 100)]
     count: u32,
-    /// Bytes of each, at least 4.
+    /// The number of bytes of each datagram, at least 4.
     #[arg(short = 'S', long, default_value_t = 64)]
     size: usize,
 }
@@ -75,10 +80,10 @@ struct Group {
     /// The local address to join from.
     #[arg(short = 'b', long)]
     bind: IpAddr,
-    /// How many messages.
+    /// The number of messages.
     #[arg(short = 'C', long, default_value_t = 10)]
     count: u32,
-    /// Bytes of each.
+    /// The number of bytes of each message.
     #[arg(short = 'S', long, default_value_t = 100)]
     size: usize,
 }
@@ -91,13 +96,14 @@ enum DriverName {
 }
 
 fn main() -> ExitCode {
-    let Udping { role, driver, trace } = Udping::parse();
-    let trace = trace.map(|path| Arc::new(Files::at(&path)));
-    let result = match role {
+    let arguments = Udping::parse();
+    let driver = arguments.driver;
+    let trace = arguments.trace.as_ref().map(|path| Arc::new(Files::at(path)));
+    let result = match arguments.role {
         Role::Demo => demo(driver, trace.as_ref()),
-        Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(driver, trace.as_ref(), role),
+        Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(&arguments, trace.as_ref()),
     };
-    // The datagrams succeed without a trace, but the user requested one.
+    // A lost trace is an error even if the datagrams succeed, because the user requested it.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
     let mut code = ExitCode::SUCCESS;
     for error in [result, traced].into_iter().filter_map(Result::err) {
@@ -108,16 +114,17 @@ fn main() -> ExitCode {
 }
 
 #[cfg(feature = "verbs")]
-fn on_hardware(driver: DriverName, trace: Option<&Arc<Files>>, role: Role) -> Result<()> {
-    on(driver, trace, role, cmid_verbs::Verbs::open().context("opening librdmacm")?, &channel().0)
+fn on_hardware(arguments: &Udping, trace: Option<&Arc<Files>>) -> Result<()> {
+    let device = cmid_verbs::Verbs::open_with(arguments.backend).context("opening the RDMA device")?;
+    on(arguments.driver, trace, arguments.role.clone(), device, &channel().0)
 }
 
 #[cfg(not(feature = "verbs"))]
-fn on_hardware(_: DriverName, _: Option<&Arc<Files>>, _: Role) -> Result<()> {
+fn on_hardware(_: &Udping, _: Option<&Arc<Files>>) -> Result<()> {
     anyhow::bail!("this udping was built without the feature `verbs`; `udping demo` runs on the simulator")
 }
 
-/// Runs a role, recorded if requested. The waiting role reports when it is `ready`.
+/// Runs a role, with a trace if requested. The waiting role sends to `ready` once it is ready.
 fn on<D: DataPath>(
     driver: DriverName,
     trace: Option<&Arc<Files>>,
@@ -149,7 +156,7 @@ fn play<S: Driver>(driver: S, role: Role, ready: &Sender<()>) -> Result<()> {
     }
 }
 
-/// Both pairs, each side on a thread of its own, on one simulated host.
+/// Runs both pairs on one simulated host, each side on a thread of its own.
 fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
     let [client, server]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
@@ -164,7 +171,7 @@ fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
         let device: SimDevice = host.device();
         let files = trace.cloned();
         let waiting = std::thread::spawn(move || on(driver, files.as_ref(), waits, device, &ready));
-        // If it never is, it returns the error.
+        // If the waiting side fails before it is ready, its thread returns the error.
         let looked_up =
             if is_ready.recv().is_ok() { on(driver, trace, looks_up, host.device(), &channel().0) } else { Ok(()) };
         let waited = waiting.join().map_err(|_| anyhow::anyhow!("a side panicked")).context("the demo")?;

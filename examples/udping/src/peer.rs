@@ -1,15 +1,15 @@
-//! What all roles need: a driver with a channel, the next event, and a moment's rest.
+//! The code that all roles share: a driver with a channel, the next event, and a short wait.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_datapath::DataPath as _;
+use cmid_proto::datapath::DataPath as _;
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, EventKind, IdKey, PolledDevice, PortSpace};
 
 use crate::driver::Driver;
 use crate::port::{Port, SLOTS};
 
-/// How long any step may take. Emulated machines are slow.
+/// The time limit of each step. Emulated machines are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A driver and its channel.
@@ -28,13 +28,13 @@ impl<S: Driver> Peer<S> {
         self.driver.drive()
     }
 
-    /// A datagram id.
+    /// Creates a datagram id.
     pub(crate) fn id(&mut self) -> Result<IdKey> {
         let channel = self.channel;
         Ok(self.drive().create_id(Some(channel), PortSpace::Udp)?)
     }
 
-    /// Lets the driver run for a moment.
+    /// Lets the driver run for at most a millisecond.
     pub(crate) fn rest(&mut self) -> Result<()> {
         self.driver.wait(Duration::from_millis(1))
     }
@@ -44,7 +44,7 @@ impl<S: Driver> Peer<S> {
         self.drive().next_event(channel)
     }
 
-    /// Waits for an event of an id.
+    /// Waits for the next event of the channel, which must be of this id and kind.
     pub(crate) fn expect(&mut self, id: IdKey, kind: CmEvent) -> Result<Event> {
         let began = Instant::now();
         loop {
@@ -63,7 +63,7 @@ impl<S: Driver> Peer<S> {
         }
     }
 
-    /// A QP on an id, with every receive posted.
+    /// Creates a QP on an id and posts all receives.
     pub(crate) fn open_port(&mut self, id: IdKey, size: usize) -> Result<Port<S::Path>> {
         let mut port = self.drive().attach_qp(id, |device, attaching| Port::open(&mut **device, attaching, size))?;
         for slot in 0..SLOTS {
@@ -72,7 +72,7 @@ impl<S: Driver> Peer<S> {
         Ok(port)
     }
 
-    /// The id and its QP go.
+    /// Destroys the QP and the id.
     pub(crate) fn close(&mut self, id: IdKey) -> Result<()> {
         let deadline = self.drive().within(PATIENCE);
         self.drive().detach_qp(id, |device, id| device.destroy_qp(id))?;

@@ -1,4 +1,4 @@
-//! The active side: looks the server up, then sends datagrams and waits for each to come back.
+//! The active side: resolves the server's QP, then sends datagrams and waits for the echo of each.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use crate::driver::Driver;
 use crate::peer::{PATIENCE, Peer};
 use crate::port::Polled;
 
-/// Datagrams are not reliable: one that has no answer by then is sent again.
+/// The time after which an unanswered datagram is sent again, because datagrams are unreliable.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Sends `count` datagrams and checks that each comes back as it was.
+/// Sends `count` datagrams and checks that each echo has the same bytes.
 pub(crate) fn run<S: Driver>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()> {
     ensure!(size >= 4, "a datagram starts with its number: at least 4 bytes");
     let mut peer = Peer::new(driver)?;
@@ -42,7 +42,7 @@ pub(crate) fn run<S: Driver>(driver: S, address: SocketAddr, count: u32, size: u
                     if came == bytes {
                         break;
                     }
-                    // Only the answer to one that was sent twice may come now.
+                    // Only an echo of an earlier datagram that was sent twice is also legal here.
                     let earlier = came.first_chunk::<4>().is_some_and(|it| u32::from_be_bytes(*it) < number);
                     ensure!(earlier, "datagram {number} came back as {came:?}");
                 }

@@ -2,84 +2,92 @@
 
 use std::ops::Range;
 
-use cmid_datapath::{
-    Access, Caps, Completion as _, Cq as _, DataPath, GRH_LEN, Mr as _, Pd as _, Qp as _, RECV, To, WcStatus,
+use cmid_proto::datapath::{
+    Access, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, MemoryRegion, ProtectionDomain, QueuePair, SendWr,
+    To, WcOpcode, WcStatus,
 };
 use cmid_proto::{AhAttr, Attaching, Errno};
 
-/// How many receives a port has buffers for.
+/// Number of receive buffers of a port.
 pub(crate) const SLOTS: usize = 32;
 
-/// A datagram that has come.
+/// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
-    /// What the receive was posted with.
+    /// The slot of the receive.
     pub(crate) slot: usize,
-    /// Bytes, without the header.
+    /// Bytes, without the GRH.
     pub(crate) len: usize,
-    /// Who sent it.
+    /// The sender's QP number.
     pub(crate) src_qp: u32,
 }
 
-/// What a poll of the CQ gave.
+/// The result of a poll of the CQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Polled {
     Nothing,
     Sent,
     Arrived(Arrived),
-    /// The status of a work request that failed.
+    /// The status of a failed work request.
     Failed(u32),
 }
 
-/// The QP, what it needs, and its buffers.
+/// The QP, its resources and its buffers.
 pub(crate) struct Port<D: DataPath> {
-    // In the order in which they are to go: the QP first, the PD last.
+    // Dropped in this order: the QP first, the PD last.
     qp: D::Qp,
     cq: D::Cq,
     mr: D::Mr,
     pd: D::Pd,
     size: usize,
-    /// Of each slot: the completion that an address handle is made from.
-    last: [D::Completion; SLOTS],
+    /// Per slot: the completion of its last receive, to create an address handle from.
+    last: [Completion; SLOTS],
 }
 
 impl<D: DataPath> Port<D> {
-    /// A QP on an id, for datagrams of at most `size` bytes.
+    /// Creates a QP on an id, for datagrams of at most `size` bytes.
     pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, size: usize) -> Result<Self, Errno> {
         let id = attaching.id();
         let depth = 2 * SLOTS as u32;
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * depth)?;
-        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr: depth, max_recv_wr: depth })?;
-        let mr = pd.register(vec![0; slot(SLOTS, size).end], Access::LOCAL_WRITE)?;
-        Ok(Port { qp, cq, mr, pd, size, last: [D::Completion::default(); SLOTS] })
+        let qp = device.create_qp(
+            attaching,
+            &pd,
+            &cq,
+            &cq,
+            Caps { max_send_wr: depth, max_recv_wr: depth, ..Caps::default() },
+        )?;
+        let mr =
+            pd.register(vec![0; slot(SLOTS, size).end], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        Ok(Port { qp, cq, mr, pd, size, last: [Completion::default(); SLOTS] })
     }
 
     pub(crate) fn num(&self) -> u32 {
         self.qp.num()
     }
 
-    /// A way to a QP or a group.
+    /// Creates an address handle for a QP or a group.
     pub(crate) fn way(&self, path: &AhAttr) -> Result<D::Ah, Errno> {
         self.pd.create_ah(path)
     }
 
-    /// Sends to the sender of the datagram in a slot.
+    /// Creates an address handle for the sender of the datagram in a slot.
     pub(crate) fn way_back(&self, arrived: Arrived) -> Result<D::Ah, Errno> {
         let completion = self.last.get(arrived.slot).ok_or(Errno::EINVAL)?;
         self.pd.create_ah_from(completion, &self.mr, slot(arrived.slot, self.size).start)
     }
 
     pub(crate) fn post_recv(&mut self, number: usize) -> Result<(), Errno> {
-        self.qp.post_recv(number as u64, &self.mr, slot(number, self.size))
+        self.qp.post_recv(number as u64, self.mr.sge(slot(number, self.size)))
     }
 
-    /// Sends bytes; one send at a time.
+    /// Posts a send of `bytes`. Only one send may be outstanding.
     pub(crate) fn send(&mut self, bytes: &[u8], way: &D::Ah, qp_num: u32, qkey: u32) -> Result<(), Errno> {
         let start = slot(SLOTS, self.size).start;
         self.mr.write(start, bytes)?;
         let to = To { ah: way, qp_num, qkey };
-        self.qp.post_send_to(SLOTS as u64, &self.mr, start..start + bytes.len(), to)
+        self.qp.post_send(SendWr::send_to(SLOTS as u64, self.mr.sge(start..start + bytes.len()), to))
     }
 
     pub(crate) fn read(&self, arrived: Arrived) -> Result<Vec<u8>, Errno> {
@@ -89,24 +97,24 @@ impl<D: DataPath> Port<D> {
     }
 
     pub(crate) fn poll(&mut self) -> Result<Polled, Errno> {
-        let Some(done) = self.cq.poll()? else { return Ok(Polled::Nothing) };
-        let WcStatus(status) = done.status();
-        if done.status() != WcStatus::SUCCESS {
+        let Some(done) = self.cq.poll_one()? else { return Ok(Polled::Nothing) };
+        let WcStatus(status) = done.status;
+        if done.status != WcStatus::SUCCESS {
             return Ok(Polled::Failed(status));
         }
-        if done.opcode() != RECV {
+        if done.opcode != WcOpcode::RECV {
             return Ok(Polled::Sent);
         }
-        let slot = done.wr_id() as usize;
+        let slot = done.wr_id as usize;
         if let Some(last) = self.last.get_mut(slot) {
             *last = done;
         }
-        let len = (done.byte_len() as usize).saturating_sub(GRH_LEN);
-        Ok(Polled::Arrived(Arrived { slot, len, src_qp: done.src_qp() }))
+        let len = (done.byte_len as usize).saturating_sub(GRH_LEN);
+        Ok(Polled::Arrived(Arrived { slot, len, src_qp: done.src_qp }))
     }
 }
 
-/// The range of a slot: the header, then the datagram. The last slot is what is sent.
+/// The byte range of a slot: the GRH, then the datagram. The last slot is the send buffer.
 fn slot(number: usize, size: usize) -> Range<usize> {
     let width = GRH_LEN + size;
     number * width..(number + 1) * width

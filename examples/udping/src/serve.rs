@@ -1,4 +1,4 @@
-//! The passive side: answers one lookup, then sends every datagram back.
+//! The passive side: answers one lookup, then echoes every datagram.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,20 +6,20 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Time};
 
 use crate::driver::Driver;
 use crate::peer::{PATIENCE, Peer};
 use crate::port::{Arrived, Polled, Port};
 
-/// How long it stays to answer datagrams that are sent again.
+/// The time after the last datagram in which repeated datagrams are still echoed.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// What both sides know of datagram QPs made by librdmacm (`RDMA_UDP_QKEY`).
+/// The Q_Key that librdmacm uses for datagram QPs (`RDMA_UDP_QKEY`).
 const QKEY: u32 = 0x0123_4567;
 
-/// Answers until `count` different datagrams have come.
+/// Echoes datagrams until `count` different ones have arrived.
 pub(crate) fn run<S: Driver>(
     driver: S,
     address: SocketAddr,
@@ -32,7 +32,7 @@ pub(crate) fn run<S: Driver>(
     peer.drive().bind(listener, address)?;
     peer.drive().listen(listener, 8)?;
     println!("serves {address}");
-    // It need not concern anyone.
+    // It is no error if the receiver is gone.
     let _ = ready.send(());
     let began = Instant::now();
     let id = loop {
@@ -67,14 +67,14 @@ pub(crate) fn run<S: Driver>(
     Ok(())
 }
 
-/// Sends a datagram back; its number.
+/// Echoes a datagram and returns its number.
 fn answer<D: DataPath>(port: &mut Port<D>, arrived: Arrived) -> Result<u32> {
     let bytes = port.read(arrived)?;
     let Some(number) = bytes.first_chunk::<4>() else { bail!("a datagram of {} bytes", bytes.len()) };
     let way = port.way_back(arrived)?;
     port.send(&bytes, &way, arrived.src_qp, QKEY)?;
     let began = Instant::now();
-    // One at a time: the address handle and the buffer are needed until it is sent.
+    // The address handle and the buffer are in use until the send has completed.
     loop {
         match port.poll()? {
             Polled::Sent => break,
@@ -82,7 +82,7 @@ fn answer<D: DataPath>(port: &mut Port<D>, arrived: Arrived) -> Result<u32> {
                 ensure!(began.elapsed() < PATIENCE, "an answer is not sent within {PATIENCE:?}");
                 std::thread::yield_now();
             }
-            // The peer waits for its answer before it sends the next; this is the same one again.
+            // The peer sends the next datagram only after the echo, so this is the same one again.
             Polled::Arrived(again) => port.post_recv(again.slot)?,
             Polled::Failed(status) => bail!("the answer failed with status {status}"),
         }

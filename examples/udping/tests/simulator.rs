@@ -17,7 +17,7 @@ fn the_demo_on_every_driver() {
     }
 }
 
-/// A disk that is full.
+/// The trace is written to a full disk.
 #[test]
 fn a_trace_that_is_lost_is_a_failure() {
     let folder = tempfile::tempdir().expect("a folder");

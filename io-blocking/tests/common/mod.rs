@@ -1,4 +1,4 @@
-//! A simulated host and what is done on it again and again.
+//! A simulated host and the steps that the tests share.
 #![allow(dead_code, unused_imports, clippy::unwrap_used, reason = "for tests, each of which uses some of it")]
 
 use std::net::SocketAddr;
@@ -7,16 +7,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Blocking, Canceller, Connection, Incoming, Listener, Options};
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, Attaching, ChannelKey, CmEvent, ConnParam, Errno, Event, Limits, PortSpace, Time};
 use cmid_sim::{Caps, Host, Qp, SimDevice};
 
 pub(crate) use cmid_harness::sim_host as host;
 
-/// Longer than anything here takes, also on a busy machine.
+/// Longer than any wait of these tests, also on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
-/// Time that passes without anything to happen in it.
+/// A time in which no event comes.
 pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
-/// A wait that only its canceller is to end.
+/// The time limit of a wait that only its canceller ends.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(3600);
 
 pub(crate) fn server() -> SocketAddr {
@@ -43,10 +44,10 @@ pub(crate) fn patient() -> Options<'static> {
     Options { timeout: SOON, ..Options::default() }
 }
 
-/// The next number of a QP that is none; two connections of a host may not have the same.
+/// The next number of a QP that does not exist. Two connections of a host may not have the same number.
 static QP_NUM: AtomicU32 = AtomicU32::new(9);
 
-/// A client that has requested a connection and will not confirm it: it has no QP, so librdmacm does not confirm it
+/// A client that has requested a connection and does not confirm it. It has no QP, so librdmacm does not confirm it
 /// either.
 #[derive(Debug)]
 pub(crate) struct Silent {
@@ -81,7 +82,7 @@ impl Silent {
     }
 }
 
-/// A request of a peer that does not answer.
+/// A connection request of a client that does not confirm the connection.
 pub(crate) fn incoming(host: &Host) -> (Silent, Incoming<SimDevice>) {
     let mut listener = Listener::bind(host.device(), server()).unwrap();
     let client = Silent::connecting(host);

@@ -65,6 +65,20 @@ impl<D: Device> Drive<D> {
                 None => {}
             }
         }
+        self.take_request_turn(budget, to_look)
+    }
+
+    /// Makes a turn: a short one if only the channel of a listener is to be read.
+    #[inline(never)]
+    fn take_request_turn(&mut self, budget: usize, to_look: bool) -> bool {
+        if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
+            let Drive { core, device, now, .. } = self;
+            match core.read_requests_short(now.get(), |channel, child| device.fetch(channel, child)) {
+                Some(Read::Done) => return false,
+                Some(read) => return self.go_on(read, budget - 1, to_look),
+                None => {}
+            }
+        }
         self.take_any_turn(budget, to_look)
     }
 

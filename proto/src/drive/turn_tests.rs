@@ -135,3 +135,51 @@ fn a_turn_is_the_same_on_both_paths() {
     }
     assert!(read > 200, "{read} reads");
 }
+
+/// The raw event has the key of the next id and the listener's.
+const REQUESTS: [fn(IdKey, IdKey) -> [Fetched; 2]; 4] = [
+    |listener, child| {
+        let request = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
+        [Ok(Some(RawEvent { private_data: &[7; 56], ..request })), Ok(None)]
+    },
+    // Impossible: it names no listener.
+    |_, child| [Ok(Some(RawEvent::new(child, CmEvent::ConnectRequest))), Err(Errno::EIO)],
+    |listener, _| [Ok(Some(RawEvent::new(listener, CmEvent::DeviceRemoval))), Ok(None)],
+    |_, _| [Err(Errno::EIO), Ok(None)],
+];
+
+#[test]
+fn a_turn_that_reads_a_listener_is_the_same_on_both_paths() {
+    let mut read = 0;
+    for (at, before) in BEFORE.into_iter().enumerate() {
+        for (from, fetched) in REQUESTS.into_iter().enumerate() {
+            for (budget, to_look) in [0, 1, 2, 9].into_iter().flat_map(|budget| [(budget, false), (budget, true)]) {
+                let [mut short, mut long] = [(); 2].map(|()| {
+                    let mut drive = Drive::new(Script::default(), Limits::LARGE);
+                    let [on, other] = [(); 2].map(|()| drive.open_channel(Acks::Explicit).unwrap());
+                    let [listener, id] = [(); 2].map(|()| drive.create_id(Some(on), PortSpace::Tcp).unwrap());
+                    drive.listen(listener, 2).unwrap();
+                    let _left = drive.take_any_turn(9, false);
+                    let device_channel = drive.core.device_channel(listener).unwrap();
+                    before(&mut drive, device_channel, other, id);
+                    let child = drive.core.wants_event(device_channel).unwrap_or(id);
+                    drive.device.next.extend(fetched(listener, child));
+                    drive
+                });
+                for turn in 0..3 {
+                    let name = alloc::format!("before {at}, read {from}, budget {budget}, {to_look}, turn {turn}");
+                    let left = short.take_turn(budget, to_look) && short.core().has_work();
+                    let left_long = long.take_any_turn(budget, to_look) && long.core().has_work();
+                    assert_eq!(left, left_long, "{name}");
+                    assert_eq!(short.core, long.core, "{name}");
+                    assert_eq!(short.faults, long.faults, "{name}");
+                    assert_eq!(short.device.next.len(), long.device.next.len(), "{name}");
+                    assert_eq!(short.device.read, long.device.read, "{name}");
+                    short.core.check();
+                }
+                read += short.device.read;
+            }
+        }
+    }
+    assert!(read > 100, "{read} reads");
+}

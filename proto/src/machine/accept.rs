@@ -79,6 +79,8 @@ impl Core {
             && id.pending_call == PendingCall::Nothing
             && id.owed == 0
             && id.is_plain_but_for_its_device_channel()
+            // The listener of an undelivered request is found by the channel of its id.
+            && self.single.as_ref().is_none_or(|single| single.id != key)
             && now < deadline
             && self.calls.is_empty()
             && guard::check(id, RequestKind::Accept, request).is_ok()

@@ -2,6 +2,7 @@
 
 use super::Core;
 use crate::channel::{Channel, Phase};
+use crate::event::CmEvent;
 use crate::id::{Group, GroupPhase, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request_kind::RequestKind;
@@ -16,9 +17,12 @@ impl Core {
     /// The message names the violated invariant.
     pub fn check(&self) {
         if let Some(single) = &self.single {
-            let Some(id) = self.ids.get(single.id) else { panic!("an event of {} and on no list", single.id) };
-            // A plain id's lists are read and changed only by requests, which link the event first.
-            assert!(id.channel == single.on && id.is_plain_but_for_a_call(), "{}: an event on no list", single.id);
+            let owner = self.listener_of(single).unwrap_or(single.id);
+            let Some(id) = self.ids.get(owner) else { panic!("an event of {owner} and on no list") };
+            // The lists of such an id are read and changed only by requests, which link the event first.
+            let is_free =
+                if single.kind == CmEvent::ConnectRequest { id.only_listens() } else { id.is_plain_but_for_a_call() };
+            assert!(id.channel == single.on && is_free, "{owner}: an event on no list");
             assert!(
                 matches!(id.pending_call, PendingCall::Nothing | PendingCall::Request { .. }),
                 "{}: an event on no list",

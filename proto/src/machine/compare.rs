@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::{Core, Read};
+use super::{Admission, Core, Read};
 use crate::call::Outcome;
 use crate::errno::Errno;
-use crate::event::RawEvent;
+use crate::event::{CmEvent, RawEvent};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::Request;
 use crate::time::Time;
@@ -90,15 +90,21 @@ impl Core {
             self.compare_read(on, fetched);
         }
         let (mut short, mut long) = (self.clone(), self.clone());
-        if !short.admit_short(on, raw) {
+        let child = self.wants_event(on);
+        let is_request = child.is_some_and(|child| short.admit_request_short(on, child, raw));
+        if !is_request && !short.admit_short(on, raw) {
             self.assert_same(&short, "not admitted");
             return false;
         }
-        assert_eq!(long.take_any_event(on, raw), Ok(super::Admission::Known), "{raw:?} on {on}");
+        let admitted = if is_request { Admission::Child(raw.id) } else { Admission::Known };
+        assert_eq!(long.take_any_event(on, raw), Ok(admitted), "{raw:?} on {on}");
         long.assert_same(&short, "admitted");
         assert!(short.single.is_some() && long.single.is_none(), "{raw:?} on {on}: where it is stored");
-        assert_eq!(short.wants_event(on), long.wants_event(on), "after {raw:?} on {on}");
-        let [ours, theirs] = [&mut short, &mut long].map(|core| core.poll_event(on));
+        let to = short.single.as_ref().map_or(on, |single| single.on);
+        for channel in [on, to] {
+            assert_eq!(short.wants_event(channel), long.wants_event(channel), "{channel}, after {raw:?} on {on}");
+        }
+        let [ours, theirs] = [&mut short, &mut long].map(|core| core.poll_event(to));
         assert!(ours.is_some() && ours == theirs, "{ours:?} and {theirs:?}");
         long.assert_same(&short, "delivered");
         true
@@ -114,10 +120,14 @@ impl Core {
         before.handle_readable(on);
         let (mut short, mut long) = (before.clone(), before.clone());
         let mut wanted = None;
-        let read = short.read_short(Time::ZERO, |channel, child| {
+        let mut fetch = |channel, child| {
             wanted = Some((channel, child));
             fetched
-        });
+        };
+        let mut read = short.read_short(Time::ZERO, &mut fetch);
+        if read.is_none() {
+            read = short.read_requests_short(Time::ZERO, &mut fetch);
+        }
         let Some(read) = read else {
             assert_eq!(wanted, None, "{on}: it was read");
             before.assert_same(&short, "not read");
@@ -131,7 +141,9 @@ impl Core {
         assert_eq!((wanted, long.poll_readable()), (looked, None), "{on}: what is read");
         match (read, fetched) {
             (Read::Done, Ok(Some(raw))) => {
-                assert_eq!(long.take_any_event(on, &raw), Ok(super::Admission::Known), "{raw:?} on {on}");
+                let is_request = raw.kind == CmEvent::ConnectRequest;
+                let admitted = if is_request { Admission::Child(raw.id) } else { Admission::Known };
+                assert_eq!(long.take_any_event(on, &raw), Ok(admitted), "{raw:?} on {on}");
                 assert!(!short.has_work(), "{raw:?} on {on} is not all");
             }
             (Read::Taken(result), Ok(Some(raw))) => {

@@ -85,7 +85,18 @@ impl Core {
     /// As `handle_event`, without a copy of the event.
     #[inline]
     pub(crate) fn take_event(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        if self.admit_short(on, raw) { Ok(Admission::Known) } else { self.take_any_event(on, raw) }
+        if self.admit_short(on, raw) { Ok(Admission::Known) } else { self.take_other_event(on, raw) }
+    }
+
+    #[inline(never)]
+    fn take_other_event(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
+        if raw.kind == CmEvent::ConnectRequest
+            && let Some(child) = self.wants_event(on)
+            && self.admit_request_short(on, child, raw)
+        {
+            return Ok(Admission::Child(child));
+        }
+        self.take_any_event(on, raw)
     }
 
     #[inline(never)]

@@ -15,6 +15,8 @@ mod outcome;
 mod perform;
 mod queue;
 mod release;
+#[cfg(test)]
+mod request_tests;
 mod short;
 #[cfg(test)]
 mod short_tests;

@@ -85,6 +85,41 @@ impl Core {
         }
     }
 
+    /// The short path of [`admit_request`](Core::admit_request). `child` is the key that
+    /// [`wants_event`](Core::wants_event) has returned for this channel. Returns false if the event has no short path;
+    /// then nothing has changed.
+    #[inline(never)]
+    pub(super) fn admit_request_short(&mut self, on: ChannelKey, child: IdKey, raw: &RawEvent<&[u8]>) -> bool {
+        let is_request = raw.kind == CmEvent::ConnectRequest && raw.id == child && !raw.private_data.is_empty();
+        let Some(key) = raw.listener.filter(|_| is_request) else { return false };
+        if self.channels.get(on).is_none_or(|channel| channel.listener != raw.listener) {
+            return false;
+        }
+        let Some(listener) = self.ids.get_untouched(key) else { return false };
+        let (to, port_space) = (listener.channel, listener.port_space);
+        // A linked request does not count for its channel. As the single event it counts, and that must not matter.
+        let has_room = self.limits.channel_events > 1 && self.pending.of_device() + 1 < self.limits.events;
+        if self.single.is_some() || !has_room || to == on || listener.device_channel != on || !listener.only_listens() {
+            return false;
+        }
+        let Some(channel) = self.channels.get_mut(to).filter(|channel| channel.pending.head().is_none()) else {
+            return false;
+        };
+        channel.ids += 1;
+        let acks = channel.acks;
+        listener.requests += 1;
+        if let Some(device_channel) = self.channels.get_mut(on) {
+            device_channel.failures = 0;
+            device_channel.ids += 1;
+        }
+        self.ids.insert(Id::child(port_space, to, on));
+        self.activity += 1;
+        let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
+        let (kind, status, param) = (raw.kind, raw.status, raw.param);
+        self.single = Some(Single { on: to, acks, id: child, kind, status, param, private_data_ref });
+        true
+    }
+
     /// The short path of a turn. Reads the only channel to be read, if there is no other work and the channel is not
     /// a listener's. It looks the channel up once; the long path does so several times. `None` if there is no short
     /// path; then nothing has changed.
@@ -124,6 +159,35 @@ impl Core {
         })
     }
 
+    /// The same for the channel of a listener. Apart from [`read_short`](Core::read_short), because it would make that
+    /// one longer for all other channels.
+    #[inline(always)]
+    pub(crate) fn read_requests_short<'d>(
+        &mut self,
+        now: Time,
+        fetch: impl FnOnce(ChannelKey, IdKey) -> Result<Option<RawEvent<&'d [u8]>>, Errno>,
+    ) -> Option<Read> {
+        let &on = self.readable.only()?;
+        let is_due = self.deadlines.first().is_some_and(|(due, _)| due <= now);
+        if is_due || !self.calls.is_empty() || !self.children.is_empty() || !self.parked.is_empty() {
+            return None;
+        }
+        if self.channels.get(on).is_none_or(|channel| channel.listener.is_none()) {
+            return None;
+        }
+        let child = self.wants_event(on)?;
+        self.readable.take_only();
+        if let Some(channel) = self.channels.get_mut(on) {
+            channel.readable = false;
+        }
+        Some(match fetch(on, child) {
+            Ok(Some(raw)) if self.admit_request_short(on, child, &raw) => Read::Done,
+            Ok(Some(raw)) => Read::Taken(self.take_any_event(on, &raw)),
+            Ok(None) => Read::Done,
+            Err(errno) => Read::Failed(on, errno),
+        })
+    }
+
     #[inline(never)]
     fn enclose_single(&mut self, raw: &RawEvent<&[u8]>) {
         let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
@@ -154,14 +218,49 @@ impl Core {
 
     #[inline(never)]
     fn open_single(&mut self, single: &Single, ack_token: Option<AckToken>) -> Option<Event> {
+        if single.kind == CmEvent::ConnectRequest {
+            return self.open_request(single, ack_token);
+        }
+        self.fill_single(single, ack_token, None)
+    }
+
+    /// The listener owns a connection request, and not the new id, to which the ack was counted.
+    #[inline(never)]
+    fn open_request(&mut self, single: &Single, mut ack_token: Option<AckToken>) -> Option<Event> {
+        let listener = self.listener_of(single);
+        if let Some(token) = &mut ack_token
+            && let Some(child) = self.ids.get_untouched(single.id)
+        {
+            child.owed -= 1;
+            token.owner = listener.unwrap_or(single.id);
+        }
+        if let Some(listener) = listener.and_then(|key| self.ids.get_untouched(key)) {
+            listener.owed += u32::from(ack_token.is_some());
+            listener.requests -= 1;
+        }
+        self.fill_single(single, ack_token, listener)
+    }
+
+    #[inline(always)]
+    fn fill_single(&mut self, single: &Single, ack_token: Option<AckToken>, listener: Option<IdKey>) -> Option<Event> {
         self.single = None;
         // Filled in where it is returned, to avoid a copy.
         let mut opened = Some(single.bare(ack_token));
         if let Some(event) = &mut opened {
+            event.listener = listener;
             self.pending.fill_private_data(single.private_data_ref, event);
         }
         self.pending.discard(single.private_data_ref);
         opened
+    }
+
+    /// The listener of a single event that is a connection request. The new id is still on the listener's channel.
+    pub(super) fn listener_of(&self, single: &Single) -> Option<IdKey> {
+        if single.kind != CmEvent::ConnectRequest {
+            return None;
+        }
+        let child = self.ids.get(single.id)?;
+        self.channels.get(child.device_channel)?.listener
     }
 
     /// Puts the single event on the lists, if there is one.
@@ -175,7 +274,7 @@ impl Core {
     #[inline(never)]
     fn link_now(&mut self) {
         if let Some(single) = self.single.take() {
-            self.link(single.stored(), single.on);
+            self.link(single.stored(self.listener_of(&single)), single.on);
         }
     }
 

@@ -7,8 +7,8 @@ use crate::request::Acks;
 use crate::slab_index::PrivateDataRef;
 use crate::stored::Stored;
 
-/// An undelivered event that is on no list: the only one of its channel. It came from the device, belongs to no
-/// group, and is no connection request. Its id was plain when it came.
+/// An undelivered event that is on no list: the only one of its channel. It came from the device and belongs to no
+/// group. Its id was plain when it came; for a connection request, nothing was under way for its listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Single {
     pub(super) on: ChannelKey,
@@ -18,6 +18,7 @@ pub(super) struct Single {
     pub(super) kind: CmEvent,
     pub(super) status: i32,
     pub(super) param: ReceivedParam,
+    /// A connection request always has it.
     pub(super) private_data_ref: Option<PrivateDataRef>,
 }
 
@@ -37,8 +38,12 @@ impl Single {
         }
     }
 
-    /// Returns the event as it is stored on the lists.
-    pub(super) fn stored(&self) -> Stored {
-        Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.private_data_ref)
+    /// Returns the event as it is stored on the lists. `listener` is that of a connection request.
+    pub(super) fn stored(&self, listener: Option<IdKey>) -> Stored {
+        let stored = Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.private_data_ref);
+        match listener {
+            Some(listener) => stored.with_listener(listener),
+            None => stored,
+        }
     }
 }

@@ -8,7 +8,7 @@ use cmid_proto::State::{
 use cmid_proto::table::{self, EventColumn, EventRule, RequestRule};
 use cmid_proto::{RefuseReason, RequestKind, State};
 
-use crate::kinds::{asks, tells};
+use crate::kinds::{event_rules, request_rules};
 
 /// Some states, and what holds in them.
 type In<T> = (&'static [State], T);
@@ -259,7 +259,7 @@ fn a_change_of_any_cell_of_requests_differs_from_its_column() {
     for state in State::ALL {
         for request_kind in RequestKind::ALL {
             let own = table[state.index()][request_kind.index()];
-            for other in asks().into_iter().filter(|other| *other != own) {
+            for other in request_rules().into_iter().filter(|other| *other != own) {
                 table[state.index()][request_kind.index()] = other;
                 assert_eq!(differences(&table, &stated, RequestKind::ALL), [(state, request_kind)], "{other:?}");
                 changes += 1;
@@ -268,7 +268,7 @@ fn a_change_of_any_cell_of_requests_differs_from_its_column() {
         }
     }
     println!("{changes} changes of a cell of requests are noticed");
-    assert_eq!(changes, State::COUNT * RequestKind::COUNT * (asks().len() - 1));
+    assert_eq!(changes, State::COUNT * RequestKind::COUNT * (request_rules().len() - 1));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_change_of_any_cell_of_events_differs_from_its_column() {
     for state in State::ALL {
         for column in EventColumn::ALL {
             let own = table[state.index()][column.index()];
-            for other in tells().into_iter().filter(|other| *other != own) {
+            for other in event_rules().into_iter().filter(|other| *other != own) {
                 table[state.index()][column.index()] = other;
                 assert_eq!(differences(&table, &stated, EventColumn::ALL), [(state, column)], "{other:?}");
                 changes += 1;
@@ -287,5 +287,5 @@ fn a_change_of_any_cell_of_events_differs_from_its_column() {
         }
     }
     println!("{changes} changes of a cell of events are noticed");
-    assert_eq!(changes, State::COUNT * EventColumn::COUNT * (tells().len() - 1));
+    assert_eq!(changes, State::COUNT * EventColumn::COUNT * (event_rules().len() - 1));
 }

@@ -151,15 +151,15 @@ fn destruction(cell: EventRule) {
     let mut fixture = CoreFixture::new();
     let on = fixture.channel(cmid_proto::Acks::Explicit);
     let id = fixture.id(Some(on));
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let event = fixture.expect_event(on, id, cm(CmEvent::AddrChange));
-    fixture.asks_until(id, Request::Destroy, fixture.within(Duration::from_secs(1))).unwrap();
+    fixture.submit_until(id, Request::Destroy, fixture.within(Duration::from_secs(1))).unwrap();
     fixture.passes(Duration::from_secs(1));
     assert_eq!(EventRule::Go(fixture.state(id)), cell);
-    let told = fixture.expect_event(on, id, EventKind::Destroyed);
-    assert_ne!(told.status, 0);
+    let destroyed = fixture.expect_event(on, id, EventKind::Destroyed);
+    assert_ne!(destroyed.status, 0);
     fixture.acks(event);
-    fixture.asks_until(id, Request::Destroy, Time::NEVER).unwrap();
+    fixture.submit_until(id, Request::Destroy, Time::NEVER).unwrap();
     fixture.all_well();
     assert_eq!(fixture.core.state(id), None);
 }

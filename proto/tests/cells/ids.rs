@@ -52,14 +52,14 @@ pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
     }
     let group = fixture.core.group_at(id, addr(GROUP));
     let mut id_in_state = IdInState { fixture, id, here, there, group };
-    let told = |id_in_state: &mut IdInState, kind| {
-        id_in_state.fixture.says_on(id_in_state.here, raw(id_in_state.id, kind, 0));
+    let report_and_take = |id_in_state: &mut IdInState, kind| {
+        id_in_state.fixture.report_on(id_in_state.here, raw(id_in_state.id, kind, 0));
         id_in_state.fixture.sees(id_in_state.here, id_in_state.id, cm(kind));
     };
     let resolving = |id_in_state: &mut IdInState| id_in_state.fixture.does(id_in_state.id, RESOLVE);
     let resolved = |id_in_state: &mut IdInState| {
         resolving(id_in_state);
-        told(id_in_state, CmEvent::AddrResolved);
+        report_and_take(id_in_state, CmEvent::AddrResolved);
     };
     let routing = |id_in_state: &mut IdInState| {
         resolved(id_in_state);
@@ -67,7 +67,7 @@ pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
     };
     let routed = |id_in_state: &mut IdInState| {
         routing(id_in_state);
-        told(id_in_state, CmEvent::RouteResolved);
+        report_and_take(id_in_state, CmEvent::RouteResolved);
     };
     let asking = |id_in_state: &mut IdInState| {
         routed(id_in_state);
@@ -82,15 +82,15 @@ pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
         State::SidrReqSent => asking(&mut id_in_state),
         State::SidrResolved => {
             asking(&mut id_in_state);
-            told(&mut id_in_state, CmEvent::Established);
+            report_and_take(&mut id_in_state, CmEvent::Established);
         }
         State::Failed => {
             asking(&mut id_in_state);
-            told(&mut id_in_state, CmEvent::Unreachable);
+            report_and_take(&mut id_in_state, CmEvent::Unreachable);
         }
         State::Listening => id_in_state.fixture.does(id, LISTEN),
-        State::Removed => told(&mut id_in_state, CmEvent::DeviceRemoval),
-        State::Destroying => id_in_state.fixture.asks(id, Request::Destroy).unwrap(),
+        State::Removed => report_and_take(&mut id_in_state, CmEvent::DeviceRemoval),
+        State::Destroying => id_in_state.fixture.submit(id, Request::Destroy).unwrap(),
         _ => return None,
     }
     assert_eq!(id_in_state.fixture.state(id), state);
@@ -103,9 +103,9 @@ pub(crate) fn destroying_with_qp() -> IdInState {
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
     fixture.does(id, Request::AttachQp);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     assert!(fixture.expect_event(here, id, cm(CmEvent::AddrChange)).ack_token.is_some());
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.no_call();
     IdInState { fixture, id, here, there, group: None }
 }
@@ -143,8 +143,8 @@ const WAY: [(State, Result<Request<'static>, CmEvent>); 9] = [
 ];
 
 impl IdInState {
-    fn told(&mut self, kind: CmEvent) {
-        self.fixture.says_on(self.here, raw(self.id, kind, 0));
+    fn report_and_take(&mut self, kind: CmEvent) {
+        self.fixture.report_on(self.here, raw(self.id, kind, 0));
         self.fixture.sees(self.here, self.id, cm(kind));
     }
 
@@ -153,8 +153,8 @@ impl IdInState {
         let fixture = &mut self.fixture;
         match state {
             State::Listening => fixture.does(self.id, LISTEN),
-            State::Removed => self.told(CmEvent::DeviceRemoval),
-            State::Destroying => fixture.asks(self.id, Request::Destroy).unwrap(),
+            State::Removed => self.report_and_take(CmEvent::DeviceRemoval),
+            State::Destroying => fixture.submit(self.id, Request::Destroy).unwrap(),
             State::Accepting | State::SidrResolved => fixture.does(self.id, accept()),
             State::Failed => self.after(State::Connecting, CmEvent::Rejected),
             State::Responded => self.after(State::Connecting, CmEvent::ConnectResponse),
@@ -174,7 +174,7 @@ impl IdInState {
 
     fn after(&mut self, state: State, kind: CmEvent) {
         self.walks_to(state);
-        self.told(kind);
+        self.report_and_take(kind);
     }
 
     fn walks_to(&mut self, state: State) {
@@ -182,7 +182,7 @@ impl IdInState {
             match step {
                 Ok(_) if next == State::Connecting => self.fixture.does(self.id, connect()),
                 Ok(request) => self.fixture.does(self.id, request),
-                Err(kind) => self.told(kind),
+                Err(kind) => self.report_and_take(kind),
             }
             if next == state {
                 return;

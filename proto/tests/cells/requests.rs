@@ -96,7 +96,7 @@ fn meet(state: State, request_kind: RequestKind, service: Service) -> Option<Met
     let Some(request) = request_of(request_kind, id_in_state.there, id_in_state.group) else {
         return Some(release(&mut id_in_state.fixture, id, state, cell));
     };
-    let result = id_in_state.fixture.asks(id, request);
+    let result = id_in_state.fixture.submit(id, request);
     match (cell, result) {
         (Err(reason), result) => {
             assert_eq!(
@@ -181,7 +181,7 @@ fn a_passed_deadline_is_refused_in_every_cell_that_goes_but_a_destruction() {
             let Ok(_) = table::request_rule(state, request_kind, Service::Connected) else { continue };
             let Some(mut id_in_state) = place_for(state, request_kind, Service::Connected) else { continue };
             let Some(request) = request_of(request_kind, id_in_state.there, None) else { continue };
-            let result = id_in_state.fixture.asks_until(id_in_state.id, request, Time(1));
+            let result = id_in_state.fixture.submit_until(id_in_state.id, request, Time(1));
             if matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
                 assert_eq!(result, Ok(()), "{state}");
             } else {

@@ -9,17 +9,17 @@ use crate::fixture::{CoreFixture, RESOLVE};
 #[test]
 fn the_kernel_gives_up_before_the_deadline() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let mut told = |deadline: Time| {
+    let mut timeout_ms = |deadline: Time| {
         let id = fixture.id(Some(here));
-        fixture.asks_until(id, RESOLVE, deadline).unwrap();
+        fixture.submit_until(id, RESOLVE, deadline).unwrap();
         let (_, call) = fixture.takes_call("resolve_addr");
         let Call::ResolveAddr { timeout_ms, .. } = call else { unreachable!("{call:?}") };
         timeout_ms
     };
     let now = Time(1_000);
-    assert_eq!(told(now.after(Duration::from_secs(8))), 7000);
-    assert_eq!(told(now.after(Duration::from_nanos(1))), 1);
-    assert_eq!(told(Time::NEVER), i32::MAX);
+    assert_eq!(timeout_ms(now.after(Duration::from_secs(8))), 7000);
+    assert_eq!(timeout_ms(now.after(Duration::from_nanos(1))), 1);
+    assert_eq!(timeout_ms(Time::NEVER), i32::MAX);
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn an_id_that_was_never_created_leaves_no_deadline() {
     let id = fixture.core.create_id(Some(here), PortSpace::Tcp).unwrap();
     let (token, _) = fixture.takes_call("create_id");
     let deadline = fixture.within(Duration::from_secs(1));
-    fixture.asks_until(id, Request::Destroy, deadline).unwrap();
+    fixture.submit_until(id, Request::Destroy, deadline).unwrap();
     assert!(fixture.core.poll_timeout().is_some());
     fixture.answers(token, Err(Errno::ENOMEM));
     assert_eq!((fixture.core.state(id), fixture.core.poll_timeout()), (None, None));
@@ -88,7 +88,7 @@ fn deadlines_that_count_outlive_those_that_are_left_behind() {
             let id = fixture.id(Some(here));
             let [first, then] = [2, 200 - ms].map(|ms| fixture.within(Duration::from_millis(ms)));
             fixture.does_until(id, RESOLVE, first);
-            fixture.tells(id, CmEvent::AddrResolved);
+            fixture.report_and_take(id, CmEvent::AddrResolved);
             fixture.does_until(id, Request::ResolveRoute, then);
             (then, id)
         })
@@ -113,7 +113,7 @@ fn a_nearer_deadline_counts_where_a_later_one_was_left_behind() {
     let id = fixture.id(Some(here));
     let [later, nearer] = [9, 5].map(|ms| fixture.within(Duration::from_millis(ms)));
     fixture.does_until(id, RESOLVE, later);
-    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.report_and_take(id, CmEvent::AddrResolved);
     fixture.does_until(id, Request::ResolveRoute, nearer);
     fixture.does(near, Request::Destroy);
     assert_eq!(fixture.core.poll_timeout(), Some((nearer, id)));
@@ -138,16 +138,16 @@ fn an_id_is_armed_in_the_core_that_adopts_it_whatever_it_leaves_behind_in_the_ot
 }
 
 #[test]
-fn a_destruction_that_gives_up_tells_a_negative_errno() {
+fn a_destruction_that_gives_up_has_a_negative_errno_as_status() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id(Some(here));
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let event = fixture.expect_event(here, id, EventKind::Cm(CmEvent::AddrChange));
     let deadline = fixture.within(Duration::from_secs(1));
-    fixture.asks_until(id, Request::Destroy, deadline).unwrap();
+    fixture.submit_until(id, Request::Destroy, deadline).unwrap();
     fixture.passes(Duration::from_secs(1));
-    let told = fixture.sees(here, id, EventKind::Destroyed);
-    assert_eq!((told.status, told.result()), (-Errno::ETIMEDOUT.0, Err(Errno::ETIMEDOUT)));
+    let destroyed = fixture.sees(here, id, EventKind::Destroyed);
+    assert_eq!((destroyed.status, destroyed.result()), (-Errno::ETIMEDOUT.0, Err(Errno::ETIMEDOUT)));
     fixture.acks(event);
     fixture.ends(&[id], &[here]);
 }

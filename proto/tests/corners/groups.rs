@@ -27,11 +27,11 @@ fn of(group: GroupKey, id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&'stat
 }
 
 #[test]
-fn a_leave_that_fails_after_the_acks_tells_a_negative_errno() {
+fn a_leave_that_fails_after_the_acks_has_a_negative_errno_as_status() {
     let (mut fixture, here, id, group) = joining();
-    fixture.says_on(here, of(group, id, JOINED, 0));
+    fixture.report_on(here, of(group, id, JOINED, 0));
     let event = fixture.expect_event(here, id, cm(JOINED));
-    fixture.asks(id, Request::Leave { group }).unwrap();
+    fixture.submit(id, Request::Leave { group }).unwrap();
     fixture.no_call();
     fixture.acks(event);
     fixture.expect_call("leave_multicast", Err(Errno::EINVAL));
@@ -43,10 +43,10 @@ fn a_leave_that_fails_after_the_acks_tells_a_negative_errno() {
 #[test]
 fn what_comes_of_a_group_that_waits_to_be_left_is_late() {
     let (mut fixture, here, id, group) = joining();
-    fixture.says_on(here, of(group, id, JOINED, 0));
+    fixture.report_on(here, of(group, id, JOINED, 0));
     let event = fixture.expect_event(here, id, cm(JOINED));
-    fixture.asks(id, Request::Leave { group }).unwrap();
-    assert_eq!(fixture.says_on(here, of(group, id, LOST, -1)), Admission::Late);
+    fixture.submit(id, Request::Leave { group }).unwrap();
+    assert_eq!(fixture.report_on(here, of(group, id, LOST, -1)), Admission::Late);
     fixture.no_event(here);
     fixture.acks(event);
     fixture.expect_call("leave_multicast", OK);
@@ -57,9 +57,9 @@ fn what_comes_of_a_group_that_waits_to_be_left_is_late() {
 #[test]
 fn a_group_that_could_not_be_joined_cannot_be_lost() {
     let (mut fixture, here, id, group) = joining();
-    assert_eq!(fixture.says_on(here, of(group, id, JOINED, -Errno::EINVAL.0)), Admission::Known);
+    assert_eq!(fixture.report_on(here, of(group, id, JOINED, -Errno::EINVAL.0)), Admission::Known);
     assert_eq!(fixture.sees(here, id, cm(JOINED)).status, -Errno::EINVAL.0);
-    assert_eq!(fixture.says_on(here, of(group, id, LOST, -1)), Admission::Late);
+    assert_eq!(fixture.report_on(here, of(group, id, LOST, -1)), Admission::Late);
     fixture.ends(&[id], &[here]);
 }
 
@@ -68,11 +68,11 @@ fn events_that_moved_go_out_of_the_middle_of_a_channel() {
     let (mut fixture, here, id, group) = joining();
     let there = fixture.channel(Acks::OnDelivery);
     let other = fixture.id(Some(there));
-    fixture.says_status(other, CmEvent::AddrChange, 1);
-    fixture.says(id, CmEvent::AddrChange);
-    fixture.says_on(here, of(group, id, JOINED, 0));
+    fixture.report_status(other, CmEvent::AddrChange, 1);
+    fixture.report(id, CmEvent::AddrChange);
+    fixture.report_on(here, of(group, id, JOINED, 0));
     fixture.does(id, to(there));
-    fixture.says_status(other, CmEvent::AddrChange, 2);
+    fixture.report_status(other, CmEvent::AddrChange, 2);
     // Discards the second of the migrated events, then the first.
     fixture.does(id, Request::Leave { group });
     fixture.does(id, Request::Destroy);

@@ -23,10 +23,10 @@ fn the_id_of_a_request_that_was_moved_stays_also_where_its_listener_came_by() {
     let [here, there, beyond] = [(); 3].map(|()| fixture.channel(Acks::OnDelivery));
     let listener = fixture.id(Some(here));
     fixture.does(listener, LISTEN);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     fixture.does(child, to(there));
     for channel in [there, beyond] {
-        fixture.asks(listener, to(channel)).unwrap();
+        fixture.submit(listener, to(channel)).unwrap();
         fixture.no_call();
         assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(there), Some(there)));
     }
@@ -39,33 +39,33 @@ fn events_that_move_are_news() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.id(Some(here));
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let before = fixture.core.activity();
     fixture.does(id, to(there));
     assert_ne!(fixture.core.activity(), before, "whoever serves the new channel has not looked at it");
 }
 
 #[test]
-fn a_migration_that_fails_after_the_acks_tells_a_negative_errno() {
+fn a_migration_that_fails_after_the_acks_has_a_negative_errno_as_status() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.id(Some(here));
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     fixture.acks(event);
     fixture.expect_call("migrate_id", Err(Errno::ENOMEM));
-    let told = fixture.sees(here, id, EventKind::Migrated);
-    assert_eq!((told.status, told.result()), (-Errno::ENOMEM.0, Err(Errno::ENOMEM)));
+    let migrated = fixture.sees(here, id, EventKind::Migrated);
+    assert_eq!((migrated.status, migrated.result()), (-Errno::ENOMEM.0, Err(Errno::ENOMEM)));
 }
 
 #[test]
-fn a_destruction_that_fails_after_the_acks_tells_a_negative_errno() {
+fn a_destruction_that_fails_after_the_acks_has_a_negative_errno_as_status() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id(Some(here));
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.acks(event);
     fixture.expect_call("destroy_id", Err(Errno::EBUSY));
     assert_eq!(fixture.sees(here, id, EventKind::Destroyed).status, -Errno::EBUSY.0);
@@ -78,11 +78,11 @@ fn a_request_is_not_delivered_while_the_device_moves_its_listener() {
     let there = fixture.channel(Acks::Explicit);
     let listener = fixture.id(Some(here));
     fixture.does(listener, LISTEN);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     // A listener without its device migrates like any other id.
     let device_channel = fixture.core.device_channel(listener).unwrap();
-    fixture.says_on(device_channel, fixture::raw(listener, CmEvent::DeviceRemoval, 0));
-    fixture.asks(listener, to(there)).unwrap();
+    fixture.report_on(device_channel, fixture::raw(listener, CmEvent::DeviceRemoval, 0));
+    fixture.submit(listener, to(there)).unwrap();
     let (token, _) = fixture.takes_call("migrate_id");
     fixture.no_event(here);
     fixture.answers(token, OK);
@@ -97,12 +97,12 @@ fn an_id_with_a_qp_is_established_by_the_library_alone() {
     let id = fixture.in_state(here, State::Bound);
     fixture.does(id, Request::AttachQp);
     fixture.does(id, RESOLVE);
-    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.report_and_take(id, CmEvent::AddrResolved);
     fixture.does(id, Request::ResolveRoute);
-    fixture.tells(id, CmEvent::RouteResolved);
+    fixture.report_and_take(id, CmEvent::RouteResolved);
     fixture.does(id, connect());
     // No library reports this event here, but the core does not depend on that.
-    fixture.tells(id, CmEvent::ConnectResponse);
+    fixture.report_and_take(id, CmEvent::ConnectResponse);
     fixture.refuses(id, Request::Establish, RefuseReason::HasQp);
 }
 
@@ -118,9 +118,9 @@ fn an_id_listens_only_where_there_is_room_for_its_channel() {
 fn a_listen_goes_no_further_when_its_id_is_to_be_destroyed() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(here));
-    fixture.asks(id, LISTEN).unwrap();
+    fixture.submit(id, LISTEN).unwrap();
     let (token, _) = fixture.takes_call("create_event_channel");
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.answers(token, OK);
     fixture.expect_call("destroy_event_channel", OK);
     fixture.expect_call("destroy_id", OK);
@@ -133,7 +133,7 @@ fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let listener = fixture.in_state(here, State::Listening);
     let device_channel = fixture.core.device_channel(listener).unwrap();
-    fixture.asks(listener, Request::Destroy).unwrap();
+    fixture.submit(listener, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", OK);
     let (token, _) = fixture.takes_call("destroy_event_channel");
     // The core accepts no event on this channel, so the key is from another channel.
@@ -154,8 +154,8 @@ fn a_call_is_made_with_its_own_private_data() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let [one, two] = [(); 2].map(|()| fixture.in_state(here, State::RouteResolved));
     let with = |private_data| Request::Connect { param: fixture::param(), private_data };
-    fixture.asks(one, with(b"one")).unwrap();
-    fixture.asks(two, with(b"two")).unwrap();
+    fixture.submit(one, with(b"one")).unwrap();
+    fixture.submit(two, with(b"two")).unwrap();
     let calls: Vec<_> = std::iter::from_fn(|| fixture.core.poll_call()).collect();
     let data: Vec<_> = calls.iter().map(|(token, _)| fixture.core.call_data(*token)).collect();
     assert_eq!(data, [&b"one"[..], b"two"]);
@@ -165,12 +165,12 @@ fn a_call_is_made_with_its_own_private_data() {
 fn an_idle_id_that_found_no_route_is_bound() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(here));
-    fixture.asks(id, RESOLVE).unwrap();
+    fixture.submit(id, RESOLVE).unwrap();
     fixture.expect_call("resolve_addr", Err(Errno::ENETUNREACH));
     assert_eq!(fixture.state(id), State::Bound);
     // After another errno the state is unchanged.
     let id = fixture.id(Some(here));
-    fixture.asks(id, RESOLVE).unwrap();
+    fixture.submit(id, RESOLVE).unwrap();
     fixture.expect_call("resolve_addr", Err(Errno::EINVAL));
     assert_eq!(fixture.state(id), State::Idle);
 }
@@ -190,7 +190,7 @@ fn an_event_stays_where_it_is_when_those_behind_it_vanish() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let [first, second, third] = [(); 3].map(|()| fixture.id(Some(here)));
     for id in [first, second, third] {
-        fixture.says(id, CmEvent::AddrChange);
+        fixture.report(id, CmEvent::AddrChange);
     }
     for id in [second, third] {
         fixture.does(id, Request::Destroy);
@@ -203,7 +203,7 @@ fn an_event_stays_where_it_is_when_those_behind_it_vanish() {
 fn an_id_does_not_listen_while_one_ack_is_owed() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id(Some(here));
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
     fixture.refuses(id, LISTEN, RefuseReason::OwesAcks);
     fixture.acks(event);
@@ -215,11 +215,11 @@ fn an_id_does_not_listen_while_one_ack_is_owed() {
 fn only_the_call_that_is_under_way_has_private_data() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(here, State::AddrResolved);
-    fixture.asks(id, Request::ResolveRoute).unwrap();
+    fixture.submit(id, Request::ResolveRoute).unwrap();
     let (resolve, _) = fixture.takes_call("resolve_route");
     fixture.answers(resolve, OK);
-    fixture.tells(id, CmEvent::RouteResolved);
-    fixture.asks(id, connect()).unwrap();
+    fixture.report_and_take(id, CmEvent::RouteResolved);
+    fixture.submit(id, connect()).unwrap();
     let (connect, _) = fixture.takes_call("connect");
     assert_eq!((fixture.core.call_data(resolve), fixture.core.call_data(connect)), (&b""[..], &b"hello"[..]));
     fixture.answers(connect, OK);

@@ -8,7 +8,7 @@ use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, TO_SYNC, cm, raw};
 fn a_private_channel_that_the_device_does_not_close_is_a_leak() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", Ok(()));
     let (token, _) = fixture.takes_call("destroy_event_channel");
     let leak = Fault::Leak { call: "destroy_event_channel", errno: Errno::EIO };
@@ -22,8 +22,8 @@ fn a_wait_for_a_request_that_the_removal_ended_is_read_in_the_other_core() {
     let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let listener = one.id(None);
     one.does(listener, LISTEN);
-    one.asks(listener, Request::GetRequest).unwrap();
-    one.says(listener, CmEvent::DeviceRemoval);
+    one.submit(listener, Request::GetRequest).unwrap();
+    one.report(listener, CmEvent::DeviceRemoval);
     assert_eq!(one.core.sync_result(listener), Some(Err(Errno::ENODEV)));
     let (released, _) = one.core.release(listener).unwrap();
     let (key, _) = two.core.adopt(released).unwrap();
@@ -40,7 +40,7 @@ fn an_id_brings_its_private_data_to_a_core_that_has_some_already() {
     for ((fixture, id), private_data) in [&mut one, &mut two].into_iter().zip(ids).zip([&b"one"[..], b"two"]) {
         fixture.does(id, TO_SYNC);
         let home = fixture.core.channel(id).unwrap();
-        fixture.says_on(home, RawEvent { private_data, ..raw(id, CmEvent::Rejected, 28) });
+        fixture.report_on(home, RawEvent { private_data, ..raw(id, CmEvent::Rejected, 28) });
     }
     let (released, _) = one.core.release(ids[0]).unwrap();
     let (key, home) = two.core.adopt(released).unwrap();
@@ -71,7 +71,7 @@ fn only_what_opens_a_channel_needs_room_for_one_and_no_owed_acks() {
     let mut fixture = CoreFixture::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, ..Limits::SINGLE });
     let here = fixture.channel(Acks::Explicit);
     let id = fixture.id(Some(here));
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
     fixture.refuses(id, LISTEN, RefuseReason::NoChannelLeft);
     fixture.does(id, BIND);
@@ -86,10 +86,10 @@ fn only_what_opens_a_channel_needs_room_for_one_and_no_owed_acks() {
 }
 
 #[test]
-fn nobody_is_told_that_a_private_channel_is_closed() {
+fn the_close_of_a_private_channel_is_not_reported() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", Ok(()));
     let (token, _) = fixture.takes_call("destroy_event_channel");
     assert_eq!(fixture.core.handle_outcome(token, Ok(())), Ok(None));

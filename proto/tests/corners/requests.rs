@@ -57,14 +57,14 @@ fn an_id_that_was_moved_before_its_request_was_taken_stays_when_its_listener_mov
     let [here, there, beyond] = [(); 3].map(|()| fixture.channel(Acks::OnDelivery));
     let listener = fixture.id(Some(here));
     fixture.does(listener, LISTEN);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     fixture.does(child, to(there));
-    fixture.asks(listener, to(beyond)).unwrap();
+    fixture.submit(listener, to(beyond)).unwrap();
     fixture.no_call();
     assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(there), Some(there)));
     // The CONNECT_REQUEST is the listener's event.
     fixture.sees(beyond, child, cm(CmEvent::ConnectRequest));
-    fixture.says(child, CmEvent::AddrChange);
+    fixture.report(child, CmEvent::AddrChange);
     fixture.sees(there, child, cm(CmEvent::AddrChange));
     fixture.ends(&[child, listener], &[here, there, beyond]);
 }
@@ -74,9 +74,9 @@ fn the_end_of_a_migration_does_not_count_against_the_limit_on_events() {
     let mut fixture = CoreFixture::with(Limits { ids: 4, channels: 4, events: 1, groups: 1, ..Limits::SINGLE });
     let [here, there] = [(); 2].map(|()| fixture.channel(Acks::Explicit));
     let id = fixture.id(Some(here));
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     fixture.acks(event);
     fixture.all_well();
     assert!(fixture.core.wants_event(there).is_some());
@@ -124,17 +124,17 @@ fn what_the_core_made_is_not_to_be_acked() {
     fixture.does(id, BIND);
     let group = fixture.core.join(fixture.now, id, addr(9), false, Time::NEVER).unwrap();
     fixture.all_well();
-    fixture.says_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
+    fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
     let joined = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
-    fixture.asks(id, Request::Leave { group }).unwrap();
+    fixture.submit(id, Request::Leave { group }).unwrap();
     fixture.acks(joined);
     fixture.all_well();
     assert!(fixture.expect_event(here, id, EventKind::Left).ack_token.is_none());
     for last in [EventKind::Migrated, EventKind::Destroyed] {
-        fixture.says(id, CmEvent::AddrChange);
+        fixture.report(id, CmEvent::AddrChange);
         let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
         let request = if last == EventKind::Migrated { to(here) } else { Request::Destroy };
-        fixture.asks(id, request).unwrap();
+        fixture.submit(id, request).unwrap();
         fixture.acks(event);
         fixture.all_well();
         assert!(fixture.expect_event(here, id, last).ack_token.is_none(), "{last:?}");
@@ -149,7 +149,7 @@ fn the_end_of_a_synchronous_request_is_news() {
     fixture.does(id, RESOLVE);
     let before = fixture.core.activity();
     assert_eq!(fixture.core.sync_result(id), None);
-    fixture.says(id, CmEvent::AddrResolved);
+    fixture.report(id, CmEvent::AddrResolved);
     assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
     assert_ne!(fixture.core.activity(), before, "whoever waits for it has not looked at it");
     fixture.does(id, Request::Destroy);
@@ -162,19 +162,19 @@ fn the_request_that_waits_for_its_event_in_synchronous_mode_is_named() {
     assert_eq!(fixture.core.sync_open(id), None);
     fixture.does(id, RESOLVE);
     assert_eq!(fixture.core.sync_open(id), Some(RequestKind::ResolveAddr));
-    fixture.says(id, CmEvent::AddrResolved);
+    fixture.report(id, CmEvent::AddrResolved);
     assert_eq!(fixture.core.sync_open(id), None);
     fixture.does(id, Request::Destroy);
 }
 
 #[test]
-fn the_end_of_an_id_is_not_told_on_a_channel_that_is_still_being_opened() {
+fn the_end_of_an_id_is_not_reported_on_a_channel_that_is_still_being_opened() {
     let mut fixture = CoreFixture::new();
     let channel = fixture.core.open_channel(Acks::OnDelivery).unwrap();
     let (opening, _) = fixture.takes_call("create_event_channel");
     let id = fixture.core.create_id(Some(channel), PortSpace::Tcp).unwrap();
     let (creating, _) = fixture.takes_call("create_id");
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     let ended = fixture.answers(creating, Err(Errno::ENOMEM)).unwrap();
     assert_eq!((ended.target, ended.result), (Target::Id(id), Ok(())));
     fixture.answers(opening, Ok(()));
@@ -183,10 +183,10 @@ fn the_end_of_an_id_is_not_told_on_a_channel_that_is_still_being_opened() {
 }
 
 #[test]
-fn an_ack_that_nobody_owes_is_refused_although_there_is_such_an_id() {
+fn an_ack_that_is_not_owed_is_refused_although_the_id_exists() {
     let (mut one, here) = CoreFixture::on(Acks::Explicit);
     let id = one.id(Some(here));
-    one.says(id, CmEvent::AddrChange);
+    one.report(id, CmEvent::AddrChange);
     let ack_token = one.expect_event(here, id, cm(CmEvent::AddrChange)).ack_token.unwrap();
     // Another core with the same number.
     let (mut two, there) = CoreFixture::on(Acks::Explicit);

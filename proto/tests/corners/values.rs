@@ -40,7 +40,7 @@ fn the_status_of_an_event_is_an_errno_whatever_its_sign() {
         (i32::MAX, Err(Errno(i32::MAX))),
         (i32::MIN, Err(Errno::EINVAL)),
     ] {
-        fixture.says_status(id, CmEvent::AddrChange, status);
+        fixture.report_status(id, CmEvent::AddrChange, status);
         assert_eq!(fixture.sees(here, id, cm(CmEvent::AddrChange)).result(), result, "{status}");
     }
     fixture.ends(&[id], &[here]);
@@ -51,9 +51,9 @@ fn an_end_without_an_errno_is_an_error_even_so() {
     for (errno, status) in [(0, -Errno::EIO.0), (22, -22), (i32::MIN, i32::MAX)] {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
         let id = fixture.id(Some(here));
-        fixture.says(id, CmEvent::AddrChange);
+        fixture.report(id, CmEvent::AddrChange);
         let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-        fixture.asks(id, Request::Destroy).unwrap();
+        fixture.submit(id, Request::Destroy).unwrap();
         fixture.acks(event);
         fixture.expect_call("destroy_id", Err(Errno(errno)));
         assert_eq!(fixture.sees(here, id, EventKind::Destroyed).status, status, "errno {errno}");
@@ -86,7 +86,7 @@ fn a_receipt_names_the_id_and_the_group_that_it_counts_for() {
     let at = addr(9);
     let group = fixture.core.join(fixture.now, id, at, false, Time::NEVER).unwrap();
     fixture.all_well();
-    fixture.says_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
+    fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
     let ack_token = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin)).ack_token.unwrap();
     assert_eq!((ack_token.owner(), ack_token.group()), (id, Some(group)));
     fixture.core.ack(ack_token).unwrap();
@@ -97,18 +97,18 @@ fn a_receipt_names_the_id_and_the_group_that_it_counts_for() {
 fn a_connection_that_ends_otherwise_is_disconnected_no_second_time() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Connected);
-    fixture.asks(id, Request::Teardown).unwrap();
+    fixture.submit(id, Request::Teardown).unwrap();
     let (token, _) = fixture.takes_call("disconnect");
     // The core would answer the peer's disconnect, but the device is removed first.
-    fixture.says(id, CmEvent::Disconnected);
-    fixture.says(id, CmEvent::DeviceRemoval);
+    fixture.report(id, CmEvent::Disconnected);
+    fixture.report(id, CmEvent::DeviceRemoval);
     fixture.answers(token, Ok(()));
     fixture.no_call();
     fixture.ends(&[id], &[here]);
 }
 
 #[test]
-fn every_key_is_told_once_by_the_lists_of_a_core() {
+fn the_lists_of_a_core_contain_every_key_once() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let ids: HashSet<_> = (0..3).map(|_| fixture.id(Some(here))).collect();
     assert_eq!(fixture.core.id_keys().collect::<HashSet<_>>(), ids);
@@ -132,7 +132,7 @@ fn a_call_names_its_id_and_one_on_a_channel_names_none() {
 }
 
 #[test]
-fn each_request_that_waits_for_acks_says_so_for_itself_alone() {
+fn waits_for_acks_is_true_only_of_the_request_that_waits() {
     let waits = [RequestKind::Migrate, RequestKind::Leave, RequestKind::Destroy];
     for at in 0..waits.len() {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
@@ -141,24 +141,24 @@ fn each_request_that_waits_for_acks_says_so_for_itself_alone() {
         fixture.does(id, BIND);
         let group = fixture.core.join(fixture.now, id, addr(9), false, Time::NEVER).unwrap();
         fixture.all_well();
-        fixture.says_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
+        fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
         let event = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
         assert!(
             waits.iter().all(|request_kind| !fixture.core.waits_for_acks(id, *request_kind)),
             "nothing was asked for"
         );
         let request = [to(there), Request::Leave { group }, Request::Destroy][at];
-        let asked = request.request_kind();
-        fixture.asks(id, request).unwrap();
+        let submitted = request.request_kind();
+        fixture.submit(id, request).unwrap();
         for request_kind in waits {
             assert_eq!(
                 fixture.core.waits_for_acks(id, request_kind),
-                request_kind == asked,
-                "{request_kind} when {asked} was asked for"
+                request_kind == submitted,
+                "{request_kind} when {submitted} was asked for"
             );
         }
         fixture.acks(event);
         fixture.all_well();
-        assert!(!fixture.core.waits_for_acks(id, asked));
+        assert!(!fixture.core.waits_for_acks(id, submitted));
     }
 }

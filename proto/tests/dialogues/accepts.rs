@@ -12,11 +12,11 @@ use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, TO_SYNC, accept, cm, raw, 
 const SOON: Duration = Duration::from_millis(2);
 
 /// A listener, its channel at the device, and the id of a request that was taken and acked. No channel is to be read.
-fn asked(fixture: &mut CoreFixture, space: PortSpace, here: ChannelKey) -> (IdKey, ChannelKey, IdKey) {
+fn requested(fixture: &mut CoreFixture, space: PortSpace, here: ChannelKey) -> (IdKey, ChannelKey, IdKey) {
     let listener = fixture.id_for(space, Some(here));
     fixture.does(listener, LISTEN);
     let device_channel = fixture.core.device_channel(listener).unwrap();
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     fixture.sees(here, child, cm(CmEvent::ConnectRequest));
     while fixture.core.poll_readable().is_some() {}
     assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(here), Some(device_channel)));
@@ -32,9 +32,9 @@ const SPACES: [(PortSpace, State, State); 2] = [
 fn an_accept_migrates_the_id_of_the_request_and_then_accepts_and_nothing_is_read() {
     for (space, _, accepted) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let (listener, device_channel, child) = asked(&mut fixture, space, here);
+        let (listener, device_channel, child) = requested(&mut fixture, space, here);
         let soon = fixture.within(SOON);
-        fixture.asks_until(child, accept(), soon).unwrap();
+        fixture.submit_until(child, accept(), soon).unwrap();
         assert_eq!(fixture.state(child), accepted);
         fixture.refuses(
             child,
@@ -60,7 +60,7 @@ fn an_accept_migrates_the_id_of_the_request_and_then_accepts_and_nothing_is_read
         let waits = space == PortSpace::Tcp;
         assert_eq!(fixture.core.poll_timeout(), waits.then_some((soon, child)));
         if waits {
-            fixture.tells(child, CmEvent::Established);
+            fixture.report_and_take(child, CmEvent::Established);
         }
         fixture.ends(&[child, listener], &[here]);
     }
@@ -70,14 +70,14 @@ fn an_accept_migrates_the_id_of_the_request_and_then_accepts_and_nothing_is_read
 fn the_id_of_a_request_that_is_rejected_or_destroyed_is_not_migrated() {
     for (space, ..) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-        let (listener, _, child) = asked(&mut fixture, space, here);
-        fixture.asks(child, REJECT).unwrap();
+        let (listener, _, child) = requested(&mut fixture, space, here);
+        fixture.submit(child, REJECT).unwrap();
         fixture.expect_call("reject", OK);
         fixture.no_call();
-        fixture.asks(child, Request::Destroy).unwrap();
+        fixture.submit(child, Request::Destroy).unwrap();
         fixture.expect_call("destroy_id", OK);
-        let other = fixture.says_request(listener);
-        fixture.asks(other, Request::Destroy).unwrap();
+        let other = fixture.report_request(listener);
+        fixture.submit(other, Request::Destroy).unwrap();
         fixture.expect_call("destroy_id", OK);
         fixture.no_call();
         fixture.ends(&[listener], &[here]);
@@ -90,10 +90,10 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
         for other in [Acks::Explicit, Acks::OnDelivery] {
             let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
             let there = fixture.channel(other);
-            let (listener, device_channel, child) = asked(&mut fixture, space, here);
+            let (listener, device_channel, child) = requested(&mut fixture, space, here);
             for target in [here, there] {
                 let mut fixture = fixture.clone();
-                fixture.asks(child, to(target)).unwrap();
+                fixture.submit(child, to(target)).unwrap();
                 let (token, call) = fixture.takes_call("migrate_id");
                 assert_eq!(call, Call::Migrate { id: child, from: device_channel, to: target });
                 assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
@@ -102,17 +102,17 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
                     (Some(target), Some(target))
                 );
                 assert_eq!(fixture.core.poll_readable(), None);
-                fixture.asks(child, accept()).unwrap();
+                fixture.submit(child, accept()).unwrap();
                 fixture.expect_call("accept", OK);
                 assert_eq!(fixture.core.poll_readable(), None);
                 fixture.ends(&[child, listener], &[here, there]);
             }
-            fixture.asks(child, TO_SYNC).unwrap();
+            fixture.submit(child, TO_SYNC).unwrap();
             fixture.expect_call("create_event_channel", OK);
             fixture.expect_call("migrate_id", OK);
             assert!(fixture.core.is_sync(child));
             assert_eq!(fixture.core.poll_readable(), None);
-            fixture.asks(child, accept()).unwrap();
+            fixture.submit(child, accept()).unwrap();
             fixture.expect_call("accept", OK);
             fixture.ends(&[child, listener], &[here, there]);
         }
@@ -124,7 +124,7 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
 fn an_accepted_id_that_is_migrated_has_its_new_channel_read() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
-    let (listener, _, child) = asked(&mut fixture, PortSpace::Tcp, here);
+    let (listener, _, child) = requested(&mut fixture, PortSpace::Tcp, here);
     fixture.does(child, accept());
     fixture.does(child, to(there));
     assert_eq!(fixture.core.poll_readable(), Some(there));
@@ -135,9 +135,9 @@ fn an_accepted_id_that_is_migrated_has_its_new_channel_read() {
 fn an_accept_whose_migration_fails_leaves_the_request_to_be_accepted_again() {
     for (space, before, accepted) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let (listener, device_channel, child) = asked(&mut fixture, space, here);
+        let (listener, device_channel, child) = requested(&mut fixture, space, here);
         let soon = fixture.within(SOON);
-        fixture.asks_until(child, accept(), soon).unwrap();
+        fixture.submit_until(child, accept(), soon).unwrap();
         let failure = fixture.expect_call("migrate_id", Err(Errno::ENOMEM)).unwrap().result.unwrap_err();
         assert_eq!((failure.call, failure.state, failure.errno), ("migrate_id", before, Errno::ENOMEM));
         assert_eq!((fixture.state(child), fixture.core.device_channel(child)), (before, Some(device_channel)));
@@ -151,8 +151,8 @@ fn an_accept_whose_migration_fails_leaves_the_request_to_be_accepted_again() {
 #[test]
 fn an_accept_that_fails_after_the_migration_has_rejected_the_peer() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let (listener, device_channel, child) = asked(&mut fixture, PortSpace::Tcp, here);
-    fixture.asks(child, accept()).unwrap();
+    let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
+    fixture.submit(child, accept()).unwrap();
     fixture.expect_call("migrate_id", OK);
     let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.state), ("accept", State::Failed));
@@ -164,9 +164,9 @@ fn an_accept_that_fails_after_the_migration_has_rejected_the_peer() {
 fn a_deadline_or_a_destroy_in_the_middle_of_an_accept_makes_no_second_call() {
     for outcome in [OK, Err(Errno::ENOMEM)] {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let (listener, device_channel, child) = asked(&mut fixture, PortSpace::Tcp, here);
+        let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
         let soon = fixture.within(SOON);
-        fixture.asks_until(child, accept(), soon).unwrap();
+        fixture.submit_until(child, accept(), soon).unwrap();
         let (token, _) = fixture.takes_call("migrate_id");
         let mut other = fixture.clone();
         fixture.passes(SOON);
@@ -179,7 +179,7 @@ fn a_deadline_or_a_destroy_in_the_middle_of_an_accept_makes_no_second_call() {
         assert_eq!(fixture.core.device_channel(child), Some(if outcome.is_ok() { here } else { device_channel }));
         fixture.ends(&[child, listener], &[here]);
 
-        other.asks(child, Request::Destroy).unwrap();
+        other.submit(child, Request::Destroy).unwrap();
         assert_eq!(other.answers(token, outcome), None);
         assert_eq!(other.expect_call("destroy_id", OK), None);
         other.no_call();
@@ -193,11 +193,11 @@ fn a_deadline_or_a_destroy_in_the_middle_of_an_accept_makes_no_second_call() {
 fn an_event_in_the_middle_of_an_accept_is_taken_as_before_it() {
     for (space, before, accepted) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let (listener, device_channel, child) = asked(&mut fixture, space, here);
-        fixture.asks(child, accept()).unwrap();
+        let (listener, device_channel, child) = requested(&mut fixture, space, here);
+        fixture.submit(child, accept()).unwrap();
         let (token, _) = fixture.takes_call("migrate_id");
-        assert_eq!(fixture.says_on(device_channel, raw(child, CmEvent::Established, 0)), Admission::Late);
-        assert_eq!(fixture.says_on(device_channel, raw(child, CmEvent::AddrChange, 0)), Admission::Known);
+        assert_eq!(fixture.report_on(device_channel, raw(child, CmEvent::Established, 0)), Admission::Late);
+        assert_eq!(fixture.report_on(device_channel, raw(child, CmEvent::AddrChange, 0)), Admission::Known);
         assert_eq!(fixture.state(child), accepted);
         fixture.no_event(here);
         let mut gone = fixture.clone();
@@ -206,7 +206,7 @@ fn an_event_in_the_middle_of_an_accept_is_taken_as_before_it() {
         fixture.sees(here, child, cm(CmEvent::AddrChange));
         fixture.ends(&[child, listener], &[here]);
 
-        assert_eq!(gone.says_on(device_channel, raw(child, CmEvent::DeviceRemoval, 0)), Admission::Known);
+        assert_eq!(gone.report_on(device_channel, raw(child, CmEvent::DeviceRemoval, 0)), Admission::Known);
         let ended = gone.answers(token, Err(Errno::ENXIO)).unwrap();
         match ended.result {
             // The removal ends the accept.
@@ -224,10 +224,10 @@ fn an_event_in_the_middle_of_an_accept_is_taken_as_before_it() {
 #[test]
 fn a_lookup_whose_device_goes_in_the_middle_of_its_answer_fails_although_it_was_moved() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let (listener, device_channel, child) = asked(&mut fixture, PortSpace::Udp, here);
-    fixture.asks(child, accept()).unwrap();
+    let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Udp, here);
+    fixture.submit(child, accept()).unwrap();
     let (token, _) = fixture.takes_call("migrate_id");
-    fixture.says_on(device_channel, raw(child, CmEvent::DeviceRemoval, 0));
+    fixture.report_on(device_channel, raw(child, CmEvent::DeviceRemoval, 0));
     let failure = fixture.answers(token, OK).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.state, failure.errno), ("accept", State::Removed, Errno::ENODEV));
     fixture.no_call();
@@ -241,16 +241,16 @@ fn a_lookup_whose_device_goes_in_the_middle_of_its_answer_fails_although_it_was_
 fn an_accept_does_not_wait_for_the_ack_of_the_request() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let listener = fixture.in_state(here, State::Listening);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     let request = fixture.expect_event(here, child, cm(CmEvent::ConnectRequest));
     assert_eq!((fixture.core.owed(listener), fixture.core.owed(child)), (1, 0));
     let mut other = fixture.clone();
     fixture.does(child, accept());
-    fixture.tells(child, CmEvent::Established);
+    fixture.report_and_take(child, CmEvent::Established);
     fixture.acks(request);
     fixture.ends(&[child, listener], &[here]);
 
-    other.says(child, CmEvent::AddrChange);
+    other.report(child, CmEvent::AddrChange);
     let own = other.expect_event(here, child, cm(CmEvent::AddrChange));
     assert_eq!(other.refuses(child, accept(), RefuseReason::OwesAcks).errno(), Errno::EBUSY);
     other.acks(own);
@@ -260,32 +260,32 @@ fn an_accept_does_not_wait_for_the_ack_of_the_request() {
 #[test]
 fn a_listener_that_goes_leaves_its_channel_until_the_request_is_accepted() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let (listener, device_channel, child) = asked(&mut fixture, PortSpace::Tcp, here);
+    let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
     fixture.does(listener, Request::Destroy);
     assert!(fixture.core.has_channel(device_channel));
-    fixture.asks(child, accept()).unwrap();
+    fixture.submit(child, accept()).unwrap();
     fixture.expect_call("migrate_id", OK);
     let closes = fixture.core.has_channel(device_channel);
     fixture.all_well();
     assert_eq!((closes, fixture.core.has_channel(device_channel)), (true, false));
-    fixture.tells(child, CmEvent::Established);
+    fixture.report_and_take(child, CmEvent::Established);
     fixture.ends(&[child], &[here]);
 }
 
 #[test]
 fn an_accept_is_refused_where_the_id_would_be_on_a_channel_that_failed() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let (_, device_channel, child) = asked(&mut fixture, PortSpace::Tcp, here);
+    let (_, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
     let mut other = fixture.clone();
     while fixture.core.handle_unreadable(here) {}
     fixture.refuses(child, accept(), RefuseReason::ChannelFailed(here));
     // A failed channel of the listener does not matter.
     while other.core.handle_unreadable(device_channel) {}
     other.does(child, accept());
-    other.tells(child, CmEvent::Established);
+    other.report_and_take(child, CmEvent::Established);
     // The channel fails during the accept.
     fixture.core.resume_channel(here).unwrap();
-    fixture.asks(child, accept()).unwrap();
+    fixture.submit(child, accept()).unwrap();
     while fixture.core.handle_unreadable(here) {}
     fixture.all_well();
     fixture.passes(Duration::ZERO);
@@ -295,18 +295,18 @@ fn an_accept_is_refused_where_the_id_would_be_on_a_channel_that_failed() {
 #[test]
 fn a_listener_is_released_when_the_ids_of_its_requests_have_left_its_channel() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let (listener, device_channel, taken) = asked(&mut fixture, PortSpace::Tcp, here);
-    let rejected = fixture.says_request(listener);
+    let (listener, device_channel, taken) = requested(&mut fixture, PortSpace::Tcp, here);
+    let rejected = fixture.report_request(listener);
     fixture.sees(here, rejected, cm(CmEvent::ConnectRequest));
     fixture.does(rejected, REJECT);
-    let accepted = fixture.says_request(listener);
+    let accepted = fixture.report_request(listener);
     fixture.sees(here, accepted, cm(CmEvent::ConnectRequest));
     fixture.does(accepted, accept());
     assert_eq!(
         fixture.core.ids_awaiting_migrate(device_channel).collect::<Vec<_>>(),
         [(taken, here), (rejected, here)]
     );
-    fixture.asks(listener, TO_SYNC).unwrap();
+    fixture.submit(listener, TO_SYNC).unwrap();
     fixture.no_call();
     assert!(matches!(
         fixture.core.release(listener),

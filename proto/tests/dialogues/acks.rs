@@ -8,10 +8,10 @@ use crate::fixture::{CoreFixture, OK, cm, to};
 fn on_delivery_nothing_is_owed_and_nothing_waits() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connected);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     assert_eq!(fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token, None);
     assert_eq!(fixture.core.owed(id), 0);
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
     fixture.ends(&[], &[channel]);
 }
@@ -20,12 +20,12 @@ fn on_delivery_nothing_is_owed_and_nothing_waits() {
 fn a_destroy_waits_for_every_receipt_and_ends_by_event() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, State::Connected);
-    fixture.says(id, CmEvent::AddrChange);
-    fixture.says(id, CmEvent::Disconnected);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::Disconnected);
+    fixture.report(id, CmEvent::AddrChange);
     let one = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
     let two = fixture.expect_event(channel, id, cm(CmEvent::Disconnected));
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.no_call();
     fixture.no_event(channel);
     fixture.acks(two);
@@ -42,32 +42,32 @@ fn a_destroy_waits_for_every_receipt_and_ends_by_event() {
 fn a_destroy_that_waited_and_failed_leaves_the_id_to_be_destroyed_again() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, State::Bound);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let event = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.acks(event);
     // An errno of 0 or without a counterpart must not look like success.
     assert_eq!(fixture.expect_call("destroy_id", Err(Errno(0))), None);
     assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::EIO));
     assert_eq!(fixture.state(id), State::Failed);
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     let ended = fixture.expect_call("destroy_id", Err(Errno(i32::MIN))).unwrap();
     assert!(ended.result.is_err());
     fixture.ends(&[id], &[channel]);
 }
 
 #[test]
-fn a_migration_waits_for_every_receipt_and_is_told_ahead_of_what_moves() {
+fn a_migration_waits_for_every_ack_and_is_reported_ahead_of_the_events_that_move() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     fixture.no_call();
     assert_eq!(fixture.core.channel(id), Some(here), "it is as it was");
-    fixture.says(id, CmEvent::Disconnected);
-    assert!(fixture.asks(id, Request::Disconnect).unwrap_err().to_string().ends_with("migrate_id is under way"));
+    fixture.report(id, CmEvent::Disconnected);
+    assert!(fixture.submit(id, Request::Disconnect).unwrap_err().to_string().ends_with("migrate_id is under way"));
     fixture.acks(held);
     assert_eq!(fixture.expect_call("migrate_id", OK), None, "it ends by event");
     fixture.no_event(here);
@@ -77,13 +77,13 @@ fn a_migration_waits_for_every_receipt_and_is_told_ahead_of_what_moves() {
 }
 
 #[test]
-fn a_migration_that_waited_and_failed_says_so_where_the_id_still_is() {
+fn a_migration_that_waited_and_failed_is_reported_on_the_old_channel() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     fixture.acks(held);
     fixture.expect_call("migrate_id", Err(Errno::ENXIO));
     assert_eq!(fixture.sees(here, id, EventKind::Migrated).result(), Err(Errno::ENXIO));
@@ -95,9 +95,9 @@ fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     fixture.core.close_channel(there).unwrap();
     fixture.all_well();
     fixture.acks(held);
@@ -114,16 +114,16 @@ fn a_destroy_overtakes_a_migration_at_every_point() {
                 let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
                 let there = fixture.channel(Acks::Explicit);
                 let id = fixture.in_state(here, State::Connected);
-                fixture.says(id, CmEvent::AddrChange);
+                fixture.report(id, CmEvent::AddrChange);
                 let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-                fixture.asks(id, if sync { crate::fixture::TO_SYNC } else { to(there) }).unwrap();
+                fixture.submit(id, if sync { crate::fixture::TO_SYNC } else { to(there) }).unwrap();
                 if acked {
                     fixture.acks(held);
                     let (token, _) = fixture.takes_call(if sync { "create_event_channel" } else { "migrate_id" });
-                    fixture.asks(id, Request::Destroy).unwrap();
+                    fixture.submit(id, Request::Destroy).unwrap();
                     fixture.answers(token, outcome);
                 } else {
-                    fixture.asks(id, Request::Destroy).unwrap();
+                    fixture.submit(id, Request::Destroy).unwrap();
                     fixture.no_call();
                     fixture.acks(held);
                 }
@@ -142,8 +142,8 @@ fn nothing_can_be_taken_of_an_id_that_is_being_moved() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.says(id, CmEvent::AddrChange);
-    fixture.asks(id, to(there)).unwrap();
+    fixture.report(id, CmEvent::AddrChange);
+    fixture.submit(id, to(there)).unwrap();
     fixture.no_event(here);
     fixture.expect_call("migrate_id", OK);
     fixture.sees(there, id, cm(CmEvent::AddrChange));
@@ -154,7 +154,7 @@ fn nothing_can_be_taken_of_an_id_that_is_being_moved() {
 fn a_receipt_of_what_owes_nothing_is_refused() {
     let (mut one, channel) = CoreFixture::on(Acks::Explicit);
     let id = one.in_state(channel, State::Bound);
-    one.says(id, CmEvent::AddrChange);
+    one.report(id, CmEvent::AddrChange);
     let event = one.expect_event(channel, id, cm(CmEvent::AddrChange));
     let mut two = CoreFixture::new();
     let refused = two.core.ack(event.ack_token.unwrap()).unwrap_err();

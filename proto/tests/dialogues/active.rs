@@ -8,28 +8,28 @@ use crate::fixture::{BIND, CoreFixture, OK, RESOLVE, addr, cm, connect, param};
 fn an_id_without_a_qp_connects_establishes_and_disconnects() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
-    fixture.asks(id, RESOLVE).unwrap();
+    fixture.submit(id, RESOLVE).unwrap();
     let (token, call) = fixture.takes_call("resolve_addr");
     assert_eq!(call, Call::ResolveAddr { id, src: None, dst: addr(2), timeout_ms: i32::MAX });
     assert!(fixture.answers(token, OK).unwrap().result.is_ok());
-    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.report_and_take(id, CmEvent::AddrResolved);
     fixture.does(id, Request::ResolveRoute);
-    fixture.tells(id, CmEvent::RouteResolved);
+    fixture.report_and_take(id, CmEvent::RouteResolved);
 
-    fixture.asks(id, connect()).unwrap();
+    fixture.submit(id, connect()).unwrap();
     let (token, call) = fixture.takes_call("connect");
     assert_eq!(call, Call::Connect { id, param: param() });
     assert_eq!(fixture.core.call_data(token), b"hello");
     fixture.answers(token, OK);
     assert_eq!(fixture.core.call_data(token), b"", "the device has it");
-    fixture.tells(id, CmEvent::ConnectResponse);
+    fixture.report_and_take(id, CmEvent::ConnectResponse);
     assert_eq!(fixture.state(id), State::Responded);
     fixture.does(id, Request::Establish);
     assert_eq!(fixture.state(id), State::Connected);
 
     fixture.does(id, Request::Disconnect);
-    fixture.tells(id, CmEvent::Disconnected);
-    fixture.tells(id, CmEvent::TimewaitExit);
+    fixture.report_and_take(id, CmEvent::Disconnected);
+    fixture.report_and_take(id, CmEvent::TimewaitExit);
     assert_eq!(fixture.state(id), State::Closed);
     fixture.ends(&[id], &[channel]);
 }
@@ -40,11 +40,11 @@ fn an_id_with_a_qp_is_established_by_the_library_and_answers_the_peers_disconnec
     let id = fixture.in_state(channel, State::RouteResolved);
     fixture.does(id, Request::AttachQp);
     fixture.does(id, Request::Connect { param: ConnParam::default(), private_data: &[] });
-    fixture.tells(id, CmEvent::Established);
+    fixture.report_and_take(id, CmEvent::Established);
     assert_eq!(fixture.state(id), State::Connected);
-    fixture.tells(id, CmEvent::Disconnected);
+    fixture.report_and_take(id, CmEvent::Disconnected);
     fixture.does(id, Request::Disconnect);
-    fixture.tells(id, CmEvent::TimewaitExit);
+    fixture.report_and_take(id, CmEvent::TimewaitExit);
     fixture.does(id, Request::DetachQp);
     fixture.ends(&[id], &[channel]);
 }
@@ -54,17 +54,17 @@ fn what_went_wrong_on_the_way_can_be_tried_again() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
     fixture.does(id, RESOLVE);
-    assert_eq!(fixture.says_status(id, CmEvent::AddrError, -110), Admission::Known);
+    assert_eq!(fixture.report_status(id, CmEvent::AddrError, -110), Admission::Known);
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::AddrError)).result(), Err(Errno::ETIMEDOUT));
     assert_eq!(fixture.state(id), State::Bound);
     fixture.does(id, RESOLVE);
-    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.report_and_take(id, CmEvent::AddrResolved);
     fixture.does(id, Request::ResolveRoute);
-    fixture.tells(id, CmEvent::RouteError);
+    fixture.report_and_take(id, CmEvent::RouteError);
     assert_eq!(fixture.state(id), State::AddrResolved);
     fixture.does(id, Request::ResolveRoute);
-    fixture.tells(id, CmEvent::RouteResolved);
-    fixture.asks(id, connect()).unwrap();
+    fixture.report_and_take(id, CmEvent::RouteResolved);
+    fixture.submit(id, connect()).unwrap();
     let failure = fixture.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!((failure.errno, failure.state), (Errno::EINVAL, State::RouteResolved));
     fixture.does(id, connect());
@@ -72,14 +72,14 @@ fn what_went_wrong_on_the_way_can_be_tried_again() {
 }
 
 #[test]
-fn a_rejected_id_says_the_reason_and_can_only_be_destroyed() {
+fn a_rejected_id_reports_the_reason_and_can_only_be_destroyed() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connecting);
-    fixture.says_status(id, CmEvent::Rejected, 28);
+    fixture.report_status(id, CmEvent::Rejected, 28);
     let event = fixture.sees(channel, id, cm(CmEvent::Rejected));
     assert_eq!((event.status, event.result()), (28, Err(Errno::ECONNREFUSED)));
     assert_eq!(fixture.state(id), State::Failed);
-    assert!(fixture.asks(id, connect()).is_err());
+    assert!(fixture.submit(id, connect()).is_err());
     fixture.ends(&[id], &[channel]);
 }
 
@@ -96,18 +96,18 @@ fn the_guards_refuse_what_the_table_leaves_open() {
         ),
         (Request::DetachQp, RefuseReason::NoQp),
     ] {
-        let refused = fixture.asks(id, request).unwrap_err();
+        let refused = fixture.submit(id, request).unwrap_err();
         assert_eq!(refused.to_string(), format!("{} on {id} while route resolved: {reason}", request.request_kind()));
         assert_eq!(fixture.core, before);
     }
     fixture.does(id, Request::AttachQp);
-    let twice = fixture.asks(id, Request::AttachQp).unwrap_err();
+    let twice = fixture.submit(id, Request::AttachQp).unwrap_err();
     assert!(twice.to_string().ends_with("the id has a QP"));
     let (now, idle) = (fixture.now, fixture.id(Some(channel)));
-    let refused = fixture.asks_until(idle, BIND, now).unwrap_err();
+    let refused = fixture.submit_until(idle, BIND, now).unwrap_err();
     assert!(refused.to_string().ends_with("the deadline has passed"), "{refused}");
     let dst = "[fe80::1]:1".parse().unwrap();
-    assert!(fixture.asks(idle, Request::ResolveAddr { src: Some(addr(1)), dst }).is_err());
+    assert!(fixture.submit(idle, Request::ResolveAddr { src: Some(addr(1)), dst }).is_err());
     fixture.ends(&[id, idle], &[channel]);
 }
 
@@ -115,8 +115,8 @@ fn the_guards_refuse_what_the_table_leaves_open() {
 fn one_call_at_a_time_is_made_for_an_id() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
-    fixture.asks(id, BIND).unwrap();
-    let refused = fixture.asks(id, RESOLVE).unwrap_err();
+    fixture.submit(id, BIND).unwrap();
+    let refused = fixture.submit(id, RESOLVE).unwrap_err();
     assert_eq!(refused.to_string(), format!("resolve_addr on {id} while bound: bind_addr is under way"));
     assert_eq!(refused.errno(), Errno::EBUSY);
     fixture.expect_call("bind_addr", OK);
@@ -130,16 +130,16 @@ fn two_ids_on_one_channel_keep_the_order_of_the_device() {
     let (one, two) = (fixture.id(Some(channel)), fixture.id(Some(channel)));
     fixture.does(one, RESOLVE);
     fixture.does(two, RESOLVE);
-    fixture.says(two, CmEvent::AddrResolved);
-    fixture.says(one, CmEvent::AddrResolved);
-    fixture.says(two, CmEvent::AddrChange);
+    fixture.report(two, CmEvent::AddrResolved);
+    fixture.report(one, CmEvent::AddrResolved);
+    fixture.report(two, CmEvent::AddrChange);
     fixture.sees(channel, two, cm(CmEvent::AddrResolved));
     fixture.does(two, Request::ResolveRoute);
     fixture.sees(channel, one, cm(CmEvent::AddrResolved));
-    fixture.says(two, CmEvent::RouteResolved);
+    fixture.report(two, CmEvent::RouteResolved);
     fixture.sees(channel, two, cm(CmEvent::AddrChange));
     // A destroy discards the undelivered events of its id and no others.
-    fixture.says(one, CmEvent::AddrChange);
+    fixture.report(one, CmEvent::AddrChange);
     fixture.does(two, Request::Destroy);
     fixture.sees(channel, one, cm(CmEvent::AddrChange));
     fixture.no_event(channel);
@@ -151,9 +151,9 @@ fn two_ids_on_one_channel_keep_the_order_of_the_device() {
 fn a_removed_device_ends_everything_but_the_destroy() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connecting);
-    fixture.tells(id, CmEvent::DeviceRemoval);
-    assert_eq!(fixture.says(id, CmEvent::Established), Admission::Late);
-    assert!(fixture.asks(id, Request::Disconnect).is_err());
+    fixture.report_and_take(id, CmEvent::DeviceRemoval);
+    assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
+    assert!(fixture.submit(id, Request::Disconnect).is_err());
     assert_eq!(fixture.core.poll_timeout(), None);
     fixture.ends(&[id], &[channel]);
 }
@@ -163,9 +163,9 @@ fn a_bind_to_the_wildcard_gives_no_device() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
     fixture.does_until(id, Request::Bind { addr: "0.0.0.0:0".parse().unwrap() }, Time::NEVER);
-    assert!(fixture.asks(id, Request::AttachQp).unwrap_err().to_string().ends_with("not bound to a device"));
+    assert!(fixture.submit(id, Request::AttachQp).unwrap_err().to_string().ends_with("not bound to a device"));
     fixture.does(id, RESOLVE);
-    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.report_and_take(id, CmEvent::AddrResolved);
     fixture.does(id, Request::AttachQp);
     fixture.ends(&[id], &[channel]);
 }
@@ -181,7 +181,7 @@ fn a_qp_comes_too_late_once_the_peer_has_a_number() {
     // A request that the device has refused was not sent.
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::RouteResolved);
-    fixture.asks(id, connect()).unwrap();
+    fixture.submit(id, connect()).unwrap();
     fixture.expect_call("connect", Err(Errno::ENOMEM));
     fixture.does(id, Request::AttachQp);
     fixture.ends(&[id], &[channel]);

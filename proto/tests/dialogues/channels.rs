@@ -10,7 +10,7 @@ fn a_channel_with_ids_or_events_on_it_stays() {
     let id = fixture.in_state(channel, State::Bound);
     let in_use = Err(Refused::ChannelInUse { channel });
     assert_eq!(fixture.core.close_channel(channel), in_use);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let event = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
     fixture.does(id, Request::Destroy);
     fixture.acks(event);
@@ -51,7 +51,7 @@ fn an_id_may_be_created_before_its_channel_is_open_and_goes_with_it_if_that_fail
 }
 
 #[test]
-fn a_channel_that_cannot_be_closed_is_told_and_forgotten() {
+fn a_channel_that_cannot_be_closed_is_reported_and_forgotten() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     fixture.core.close_channel(channel).unwrap();
     let failure = fixture.expect_call("destroy_event_channel", Err(Errno::EIO)).unwrap().result.unwrap_err();
@@ -60,7 +60,7 @@ fn a_channel_that_cannot_be_closed_is_told_and_forgotten() {
 }
 
 #[test]
-fn a_private_channel_is_nobody_elses() {
+fn a_private_channel_accepts_no_other_id() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, State::Bound);
     let alone = fixture.id(None);
@@ -68,7 +68,7 @@ fn a_private_channel_is_nobody_elses() {
     let in_use = Refused::ChannelInUse { channel: private };
     assert_eq!(fixture.core.create_id(Some(private), PortSpace::Tcp), Err(in_use));
     assert_eq!(fixture.core.close_channel(private), Err(in_use));
-    assert!(fixture.asks(id, to(private)).is_err());
+    assert!(fixture.submit(id, to(private)).is_err());
     fixture.ends(&[id, alone], &[channel]);
 }
 
@@ -87,11 +87,11 @@ fn a_channel_is_read_once_each_time_it_is_readable_and_not_after_it_is_gone() {
 }
 
 #[test]
-fn an_id_that_is_destroyed_before_it_is_created_ends_once_whatever_the_device_says() {
+fn an_id_that_is_destroyed_before_it_is_created_ends_once_whatever_the_outcomes() {
     for outcome in [OK, Err(Errno::ENOMEM)] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = fixture.core.create_id(Some(channel), PortSpace::Tcp).unwrap();
-        fixture.asks(id, Request::Destroy).unwrap();
+        fixture.submit(id, Request::Destroy).unwrap();
         assert_eq!(fixture.expect_call("create_id", outcome), None);
         fixture.all_well();
         fixture.sees(channel, id, cmid_proto::EventKind::Destroyed);
@@ -100,7 +100,7 @@ fn an_id_that_is_destroyed_before_it_is_created_ends_once_whatever_the_device_sa
 
         let mut fixture = CoreFixture::new();
         let id = fixture.core.create_id(None, PortSpace::Tcp).unwrap();
-        fixture.asks(id, Request::Destroy).unwrap();
+        fixture.submit(id, Request::Destroy).unwrap();
         let mut ended = fixture.expect_call("create_event_channel", outcome);
         while let Some((token, _)) = fixture.core.poll_call() {
             assert_eq!(ended, None);

@@ -15,9 +15,9 @@ const SOON: Duration = Duration::from_millis(2);
 fn routed(fixture: &mut CoreFixture, on: ChannelKey) -> IdKey {
     let id = fixture.id_for(PortSpace::Udp, Some(on));
     fixture.does(id, RESOLVE);
-    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.report_and_take(id, CmEvent::AddrResolved);
     fixture.does(id, Request::ResolveRoute);
-    fixture.tells(id, CmEvent::RouteResolved);
+    fixture.report_and_take(id, CmEvent::RouteResolved);
     id
 }
 
@@ -44,15 +44,15 @@ fn a_lookup_is_answered_and_the_id_is_of_no_more_use() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = routed(&mut fixture, channel);
     // A lookup carries no QP number, so none is required.
-    fixture.asks(id, Request::Connect { param: ConnParam::default(), private_data: b"who" }).unwrap();
+    fixture.submit(id, Request::Connect { param: ConnParam::default(), private_data: b"who" }).unwrap();
     let (token, call) = fixture.takes_call("connect");
     assert_eq!(call, Call::Connect { id, param: ConnParam::default() });
     assert_eq!(fixture.core.call_data(token), b"who");
     assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
     assert_eq!(fixture.state(id), State::SidrReqSent);
     let way = Datagram { qp_num: 17, qkey: 0x0123_4567, path: AhAttr::default() };
-    let told = RawEvent { datagram: Some(way), private_data: &b"me"[..], ..raw(id, CmEvent::Established, 0) };
-    assert_eq!(fixture.says_on(channel, told), Admission::Known);
+    let event = RawEvent { datagram: Some(way), private_data: &b"me"[..], ..raw(id, CmEvent::Established, 0) };
+    assert_eq!(fixture.report_on(channel, event), Admission::Known);
     let event = fixture.sees(channel, id, cm(CmEvent::Established));
     assert_eq!((event.datagram, &*event.private_data, fixture.state(id)), (Some(way), &b"me"[..], State::SidrResolved));
     for (request, reason) in [
@@ -66,10 +66,10 @@ fn a_lookup_is_answered_and_the_id_is_of_no_more_use() {
         fixture.refuses(id, request, reason);
     }
     // A change of the peer's link address does not affect a lookup that was answered.
-    fixture.says_status(id, CmEvent::Unreachable, -110);
+    fixture.report_status(id, CmEvent::Unreachable, -110);
     fixture.sees(channel, id, cm(CmEvent::Unreachable));
     assert_eq!(fixture.state(id), State::SidrResolved);
-    assert_eq!(fixture.says(id, CmEvent::Established), Admission::Late);
+    assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
     fixture.ends(&[id], &[channel]);
 }
 
@@ -78,7 +78,7 @@ fn a_lookup_is_served_without_any_event_to_follow() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let listener = fixture.id_for(PortSpace::Udp, Some(channel));
     fixture.does(listener, crate::fixture::LISTEN);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     assert_eq!((fixture.state(child), fixture.core.port_space(child)), (State::SidrReqReceived, Some(PortSpace::Udp)));
     fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
     fixture.refuses(child, Request::Establish, RefuseReason::Breaks);
@@ -91,7 +91,7 @@ fn a_lookup_is_served_without_any_event_to_follow() {
         (State::SidrResolved, None),
         "there is nothing to wait for"
     );
-    assert_eq!(fixture.says(child, CmEvent::Established), Admission::Late);
+    assert_eq!(fixture.report(child, CmEvent::Established), Admission::Late);
     fixture.refuses(child, accept(), RefuseReason::WrongState);
     fixture.refuses(child, REJECT, RefuseReason::WrongState);
     fixture.does(child, Request::DetachQp);
@@ -99,7 +99,7 @@ fn a_lookup_is_served_without_any_event_to_follow() {
 }
 
 #[test]
-fn a_lookup_that_nobody_answers_or_that_is_turned_down_fails() {
+fn a_lookup_that_is_not_answered_or_is_rejected_fails() {
     for (kind, status, errno) in [
         (CmEvent::Unreachable, -110, Errno::ETIMEDOUT),
         (CmEvent::Unreachable, 2, Errno::ENOENT),
@@ -112,7 +112,7 @@ fn a_lookup_that_nobody_answers_or_that_is_turned_down_fails() {
                 fixture.does(id, TO_SYNC);
             }
             fixture.does(id, connect());
-            assert_eq!(fixture.says_status(id, kind, status), Admission::Known);
+            assert_eq!(fixture.report_status(id, kind, status), Admission::Known);
             if synchronous {
                 assert_eq!(fixture.core.sync_result(id), Some(Err(errno)));
             } else {
@@ -184,8 +184,8 @@ fn a_lookup_ends_at_its_deadline_and_its_answer_is_late() {
             fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
         }
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Failed, None));
-        assert_eq!(fixture.says(id, CmEvent::Established), Admission::Late);
-        assert_eq!(fixture.says_status(id, CmEvent::AddrError, -1), Admission::Late);
+        assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
+        assert_eq!(fixture.report_status(id, CmEvent::AddrError, -1), Admission::Late);
         fixture.ends(&[id], &[channel]);
     }
 }
@@ -194,16 +194,16 @@ fn a_lookup_ends_at_its_deadline_and_its_answer_is_late() {
 fn a_call_that_fails_leaves_a_lookup_to_be_tried_again_and_an_answer_lost() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let active = routed(&mut fixture, channel);
-    fixture.asks(active, connect()).unwrap();
+    fixture.submit(active, connect()).unwrap();
     let failure = fixture.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!(failure.state, State::RouteResolved);
     fixture.does(active, connect());
     assert_eq!(fixture.state(active), State::SidrReqSent);
     let passive = fixture.in_state(channel, State::SidrReqReceived);
-    fixture.asks(passive, REJECT).unwrap();
+    fixture.submit(passive, REJECT).unwrap();
     assert!(fixture.expect_call("reject", Err(Errno::EINVAL)).unwrap().result.is_err());
     assert_eq!(fixture.state(passive), State::SidrReqReceived);
-    fixture.asks(passive, accept()).unwrap();
+    fixture.submit(passive, accept()).unwrap();
     fixture.expect_call("migrate_id", OK);
     // The kernel has rejected the peer.
     let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
@@ -220,7 +220,7 @@ fn in_synchronous_mode_a_lookup_waits_and_its_answer_does_not() {
     fixture.does(active, connect());
     assert_eq!(fixture.core.sync_result(active), None);
     fixture.refuses(active, Request::AttachQp, RefuseReason::Busy(RequestKind::Connect));
-    fixture.says(active, CmEvent::Established);
+    fixture.report(active, CmEvent::Established);
     assert_eq!(fixture.core.sync_result(active), Some(Ok(())));
     fixture.does(active, Request::AttachQp);
     fixture.does(passive, accept());
@@ -234,7 +234,7 @@ fn a_qp_may_be_put_on_the_id_before_during_and_after_a_lookup_and_before_the_ans
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = if state == State::SidrResolved {
             let id = fixture.in_state(channel, State::SidrReqSent);
-            fixture.tells(id, CmEvent::Established);
+            fixture.report_and_take(id, CmEvent::Established);
             id
         } else {
             fixture.in_state(channel, state)
@@ -284,7 +284,7 @@ fn a_listener_that_goes_takes_its_undelivered_lookups_along() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let listener = fixture.id_for(PortSpace::Ipoib, Some(channel));
     fixture.does(listener, crate::fixture::LISTEN);
-    let (seen, unseen) = (fixture.says_request(listener), fixture.says_request(listener));
+    let (seen, unseen) = (fixture.report_request(listener), fixture.report_request(listener));
     fixture.sees(channel, seen, cm(CmEvent::ConnectRequest));
     fixture.does(listener, Request::Destroy);
     assert_eq!((fixture.state(seen), fixture.core.state(unseen)), (State::SidrReqReceived, None));

@@ -29,7 +29,7 @@ fn every_operation_ends_at_its_deadline_and_what_comes_later_is_late() {
         let event = fixture.expect_event(channel, id, EventKind::DeadlinePassed(request_kind));
         assert_eq!((event.result(), event.ack_token), (Err(Errno::ETIMEDOUT), None));
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (after, None));
-        assert_eq!(fixture.says(id, late), Admission::Late);
+        assert_eq!(fixture.report(id, late), Admission::Late);
         fixture.no_event(channel);
         assert_eq!(fixture.core.counters().late, 1);
         let listeners: Vec<_> = fixture.core.channel(id).into_iter().collect();
@@ -42,11 +42,11 @@ fn a_deadline_goes_with_its_operation_however_that_ends() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
     let deadline = fixture.within(SOON);
-    fixture.asks_until(id, RESOLVE, deadline).unwrap();
+    fixture.submit_until(id, RESOLVE, deadline).unwrap();
     fixture.expect_call("resolve_addr", Err(Errno::EADDRNOTAVAIL));
     assert_eq!(fixture.core.poll_timeout(), None, "the call failed");
     fixture.does_until(id, RESOLVE, deadline);
-    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.report_and_take(id, CmEvent::AddrResolved);
     assert_eq!(fixture.core.poll_timeout(), None, "the event came");
     fixture.does_until(id, Request::ResolveRoute, deadline);
     fixture.does(id, Request::Destroy);
@@ -55,11 +55,11 @@ fn a_deadline_goes_with_its_operation_however_that_ends() {
 }
 
 #[test]
-fn the_kernel_is_told_the_same_deadline_in_milliseconds_rounded_up() {
+fn the_kernel_gets_the_same_deadline_in_milliseconds_rounded_up() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
     let deadline = fixture.now.after(Duration::from_nanos(1));
-    fixture.asks_until(id, RESOLVE, deadline).unwrap();
+    fixture.submit_until(id, RESOLVE, deadline).unwrap();
     let (_, call) = fixture.takes_call("resolve_addr");
     assert!(matches!(call, cmid_proto::Call::ResolveAddr { timeout_ms: 1, .. }), "{call:?}");
 }
@@ -74,7 +74,7 @@ fn the_nearest_deadline_is_first_and_each_id_has_one() {
         fixture.does_until(id, RESOLVE, deadline);
     }
     fixture.does(ids[3], Request::Destroy);
-    fixture.tells(ids[5], CmEvent::AddrResolved);
+    fixture.report_and_take(ids[5], CmEvent::AddrResolved);
     for expected in [ids[1], ids[2], ids[0], ids[4]] {
         let (due, id) = fixture.core.poll_timeout().unwrap();
         assert_eq!(id, expected);
@@ -93,16 +93,16 @@ fn a_migration_that_waits_for_acks_gives_up_at_its_deadline_and_the_operation_go
     let id = fixture.in_state(here, State::Bound);
     let (soon, later) = (fixture.within(SOON), fixture.within(SOON * 2));
     fixture.does_until(id, RESOLVE, later);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks_until(id, to(there), soon).unwrap();
+    fixture.submit_until(id, to(there), soon).unwrap();
     assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
     fixture.passes(SOON);
     assert_eq!(fixture.sees(here, id, EventKind::Migrated).result(), Err(Errno::ETIMEDOUT));
     assert_eq!(fixture.core.poll_timeout(), Some((later, id)));
     fixture.acks(held);
     fixture.no_call();
-    fixture.says(id, CmEvent::AddrResolved);
+    fixture.report(id, CmEvent::AddrResolved);
     fixture.sees(here, id, cm(CmEvent::AddrResolved));
     fixture.ends(&[id], &[here, there]);
 }
@@ -113,9 +113,9 @@ fn both_deadlines_of_an_id_may_pass_at_once() {
     let id = fixture.in_state(here, State::Bound);
     let soon = fixture.within(SOON);
     fixture.does_until(id, RESOLVE, soon);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks_until(id, crate::fixture::TO_SYNC, soon).unwrap();
+    fixture.submit_until(id, crate::fixture::TO_SYNC, soon).unwrap();
     fixture.passes(SOON);
     fixture.sees(here, id, EventKind::Migrated);
     fixture.sees(here, id, EventKind::DeadlinePassed(RequestKind::ResolveAddr));
@@ -124,13 +124,13 @@ fn both_deadlines_of_an_id_may_pass_at_once() {
 }
 
 #[test]
-fn a_destroy_that_waits_for_acks_gives_up_at_its_deadline_and_can_be_asked_for_again() {
+fn a_destroy_that_waits_for_acks_gives_up_at_its_deadline_and_can_be_requested_again() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, State::Connected);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
     let soon = fixture.within(SOON);
-    fixture.asks_until(id, Request::Destroy, soon).unwrap();
+    fixture.submit_until(id, Request::Destroy, soon).unwrap();
     fixture.passes(SOON);
     assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
     assert_eq!(fixture.state(id), State::Failed);
@@ -145,7 +145,7 @@ fn a_deadline_may_pass_before_the_call_returns_and_the_request_ends_once() {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, State::RouteResolved);
         let soon = fixture.within(SOON);
-        fixture.asks_until(id, connect(), soon).unwrap();
+        fixture.submit_until(id, connect(), soon).unwrap();
         let (token, _) = fixture.takes_call("connect");
         fixture.passes(SOON);
         let ended = fixture.answers(token, outcome).unwrap();

@@ -21,7 +21,7 @@ fn owing(state: State) -> (CoreFixture, ChannelKey, IdKey, AckToken) {
 
 fn owes(fixture: &mut CoreFixture, channel: ChannelKey, id: IdKey) -> AckToken {
     let device_channel = fixture.core.device_channel(id).unwrap();
-    fixture.says_on(device_channel, raw(id, CmEvent::AddrChange, 0));
+    fixture.report_on(device_channel, raw(id, CmEvent::AddrChange, 0));
     fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token.unwrap()
 }
 
@@ -37,7 +37,7 @@ fn a_lost_receipt_does_not_make_an_id_immortal() {
     for state in [State::Idle, State::AddrResolved, State::Connected, State::Failed, State::Listening] {
         let (mut fixture, channel, id, lost) = owing(state);
         assert_eq!(fixture.core.ids_with_owed_acks().collect::<Vec<_>>(), [(id, 1)]);
-        fixture.asks(id, NOW).unwrap();
+        fixture.submit(id, NOW).unwrap();
         assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "it ends with its call");
         fixture.all_well();
         assert_eq!(fixture.core.state(id), None);
@@ -71,10 +71,10 @@ fn ids_with_owed_acks_are_listed_with_how_many() {
 fn it_ends_a_destroy_that_waits_for_acks() {
     for deadline in [Time::NEVER, Time(5_000_000_000)] {
         let (mut fixture, channel, id, lost) = owing(State::Connected);
-        fixture.asks_until(id, Request::Destroy, deadline).unwrap();
+        fixture.submit_until(id, Request::Destroy, deadline).unwrap();
         fixture.no_call();
         assert_eq!(fixture.core.ids_with_owed_acks().collect::<Vec<_>>(), [(id, 1)], "one that is to be destroyed too");
-        fixture.asks(id, NOW).unwrap();
+        fixture.submit(id, NOW).unwrap();
         assert_eq!(fixture.core.poll_timeout(), None, "the deadline is over");
         assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
         fixture.no_event(channel);
@@ -87,15 +87,15 @@ fn it_ends_a_destroy_that_waits_for_acks() {
 fn one_that_waits_for_nothing_is_not_hastened() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
-    fixture.asks(id, BIND).unwrap();
+    fixture.submit(id, BIND).unwrap();
     let (bind, _) = fixture.takes_call("bind_addr");
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.refuses(id, NOW, RefuseReason::Busy(RequestKind::Destroy));
     fixture.answers(bind, OK);
     fixture.refuses(id, NOW, RefuseReason::Busy(RequestKind::Destroy));
     fixture.all_well();
     fixture.sees(channel, id, EventKind::Destroyed);
-    assert_eq!(fixture.asks(id, NOW), Err(Refused::NoSuchId { id, request: RequestKind::DestroyNow }));
+    assert_eq!(fixture.submit(id, NOW), Err(Refused::NoSuchId { id, request: RequestKind::DestroyNow }));
     fixture.ends(&[], &[channel]);
 }
 
@@ -103,12 +103,12 @@ fn one_that_waits_for_nothing_is_not_hastened() {
 fn a_call_that_is_under_way_is_waited_for() {
     for waits_already in [false, true] {
         let (mut fixture, channel, id, lost) = owing(State::Idle);
-        fixture.asks(id, BIND).unwrap();
+        fixture.submit(id, BIND).unwrap();
         let (bind, _) = fixture.takes_call("bind_addr");
         if waits_already {
-            fixture.asks(id, Request::Destroy).unwrap();
+            fixture.submit(id, Request::Destroy).unwrap();
         }
-        fixture.asks(id, NOW).unwrap();
+        fixture.submit(id, NOW).unwrap();
         fixture.no_call();
         is_refused(&mut fixture, lost);
         assert_eq!(fixture.answers(bind, OK), None);
@@ -124,9 +124,9 @@ fn a_migration_that_waits_for_acks_goes_with_it() {
     for request in [None, Some(TO_SYNC)] {
         let (mut fixture, here, id, lost) = owing(State::Connected);
         let there = fixture.channel(Acks::Explicit);
-        fixture.asks(id, request.unwrap_or(to(there))).unwrap();
+        fixture.submit(id, request.unwrap_or(to(there))).unwrap();
         fixture.no_call();
-        fixture.asks(id, NOW).unwrap();
+        fixture.submit(id, NOW).unwrap();
         assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "and no migration before it");
         is_refused(&mut fixture, lost);
         fixture.no_event(here);
@@ -140,10 +140,10 @@ fn a_listener_goes_with_its_undelivered_requests_and_leaves_those_that_were_take
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let listener = fixture.id(Some(channel));
     fixture.does(listener, LISTEN);
-    let taken = fixture.says_request(listener);
+    let taken = fixture.report_request(listener);
     let event = fixture.expect_event(channel, taken, cm(CmEvent::ConnectRequest));
-    let untaken = fixture.says_request(listener);
-    fixture.asks(listener, NOW).unwrap();
+    let untaken = fixture.report_request(listener);
+    fixture.submit(listener, NOW).unwrap();
     fixture.all_well();
     assert_eq!((fixture.core.state(listener), fixture.core.state(untaken)), (None, None));
     assert_eq!(fixture.state(taken), State::Requested);
@@ -158,16 +158,16 @@ fn an_id_in_synchronous_mode_goes_with_its_open_request_and_its_channel() {
     let listener = fixture.id(Some(channel));
     fixture.does(listener, LISTEN);
     let private = fixture.core.device_channel(listener).unwrap();
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
     // The migration waits for the ack until its deadline. Then nothing is open except the ack.
-    fixture.asks_until(listener, TO_SYNC, fixture.within(Duration::from_secs(1))).unwrap();
+    fixture.submit_until(listener, TO_SYNC, fixture.within(Duration::from_secs(1))).unwrap();
     fixture.passes(Duration::from_secs(1));
     assert_eq!(fixture.sees(channel, listener, EventKind::Migrated).result(), Err(Errno::ETIMEDOUT));
     fixture.core.ack(event.ack_token.unwrap()).unwrap();
     fixture.does(listener, TO_SYNC);
-    fixture.asks(listener, Request::GetRequest).unwrap();
-    fixture.asks(listener, NOW).unwrap();
+    fixture.submit(listener, Request::GetRequest).unwrap();
+    fixture.submit(listener, NOW).unwrap();
     fixture.all_well();
     // The id of the taken request is still on the channel.
     assert_eq!((fixture.core.state(listener), fixture.core.device_channel(child)), (None, Some(private)));
@@ -184,11 +184,11 @@ fn a_leave_that_waits_for_acks_goes_with_it() {
     let group = fixture.core.join(fixture.now, id, addr(9), false, Time::NEVER).unwrap();
     fixture.all_well();
     let joined = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
-    fixture.says_on(channel, joined);
+    fixture.report_on(channel, joined);
     let lost = fixture.expect_event(channel, id, cm(CmEvent::MulticastJoin)).ack_token.unwrap();
-    fixture.asks(id, Request::Leave { group }).unwrap();
+    fixture.submit(id, Request::Leave { group }).unwrap();
     fixture.no_call();
-    fixture.asks(id, NOW).unwrap();
+    fixture.submit(id, NOW).unwrap();
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "and no leave before it");
     assert_eq!(fixture.core.groups(), 0);
     fixture.no_event(channel);
@@ -199,10 +199,10 @@ fn a_leave_that_waits_for_acks_goes_with_it() {
 #[test]
 fn after_a_destroy_that_gave_up_at_its_deadline() {
     let (mut fixture, channel, id, lost) = owing(State::Connected);
-    fixture.asks_until(id, Request::Destroy, fixture.within(Duration::from_secs(1))).unwrap();
+    fixture.submit_until(id, Request::Destroy, fixture.within(Duration::from_secs(1))).unwrap();
     fixture.passes(Duration::from_secs(1));
     assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
-    fixture.asks(id, NOW).unwrap();
+    fixture.submit(id, NOW).unwrap();
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
     is_refused(&mut fixture, lost);
     fixture.ends(&[], &[channel]);
@@ -211,11 +211,11 @@ fn after_a_destroy_that_gave_up_at_its_deadline() {
 #[test]
 fn an_old_receipt_is_refused_also_where_the_device_could_not_destroy_the_id() {
     let (mut fixture, channel, id, lost) = owing(State::Bound);
-    fixture.asks(id, NOW).unwrap();
+    fixture.submit(id, NOW).unwrap();
     let failure = fixture.expect_call("destroy_id", Err(Errno::ENOMEM)).unwrap().result.unwrap_err();
     assert_eq!((failure.errno, fixture.state(id)), (Errno::ENOMEM, State::Failed));
     // Later events of the id are delivered and owe no ack.
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     assert_eq!(fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token, None);
     is_refused(&mut fixture, lost);
     fixture.ends(&[id], &[channel]);

@@ -54,7 +54,7 @@ impl Device for Diary {
 }
 
 /// Queues an event at the device and reads it in a turn.
-fn says(drive: &mut Drive<Diary>, id: IdKey, group: Option<GroupKey>, kind: CmEvent) {
+fn report(drive: &mut Drive<Diary>, id: IdKey, group: Option<GroupKey>, kind: CmEvent) {
     let device_channel = drive.core().device_channel(id).unwrap();
     drive.device_mut().events.push_back((device_channel, RawEvent { group, ..raw(id, kind, 0) }));
     drive.readable(device_channel);
@@ -69,12 +69,12 @@ fn calls(drive: &mut Drive<Diary>) -> Vec<&'static str> {
 fn connected(drive: &mut Drive<Diary>, on: ChannelKey) -> IdKey {
     let id = drive.create_id(Some(on), PortSpace::Tcp).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
-    says(drive, id, None, CmEvent::AddrResolved);
+    report(drive, id, None, CmEvent::AddrResolved);
     drive.resolve_route(id, Time::NEVER).unwrap();
-    says(drive, id, None, CmEvent::RouteResolved);
+    report(drive, id, None, CmEvent::RouteResolved);
     let param = ConnParam { qp_num: 7, ..ConnParam::default() };
     drive.connect(id, param, b"", Time::NEVER).unwrap();
-    says(drive, id, None, CmEvent::ConnectResponse);
+    report(drive, id, None, CmEvent::ConnectResponse);
     drive.establish(id).unwrap();
     while drive.next_event(on).is_some() {}
     calls(drive);
@@ -88,7 +88,7 @@ fn a_leave_that_is_done_does_not_wait_for_another_that_is_not() {
     let id = drive.create_id(Some(channel), PortSpace::Udp).unwrap();
     drive.bind(id, addr(1)).unwrap();
     let [one, two] = [3, 4].map(|last| drive.join(id, addr(last), false, Time::NEVER).unwrap());
-    says(&mut drive, id, Some(one), CmEvent::MulticastJoin);
+    report(&mut drive, id, Some(one), CmEvent::MulticastJoin);
     let held = drive.next_event(channel).unwrap();
     calls(&mut drive);
     assert_eq!(drive.leave(id, one).unwrap(), Progress::WhenAcked);
@@ -116,7 +116,7 @@ fn a_teardown_answers_by_itself_and_a_deadline_is_acted_on_by_the_next_turn() {
     let deadline = drive.within(Duration::from_millis(2));
     drive.teardown(id, deadline).unwrap();
     drive.set_option(id, CmOption::Tos(4)).unwrap();
-    says(&mut drive, id, None, CmEvent::Disconnected);
+    report(&mut drive, id, None, CmEvent::Disconnected);
     assert_eq!(calls(&mut drive), ["disconnect", "set_option", "disconnect"]);
     assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_event(channel).unwrap().kind, cm(CmEvent::Disconnected));
@@ -128,7 +128,7 @@ fn a_teardown_answers_by_itself_and_a_deadline_is_acted_on_by_the_next_turn() {
 }
 
 #[test]
-fn a_listener_is_asked_for_its_requests() {
+fn get_request_returns_the_requests_of_a_listener() {
     let mut drive = Drive::new(Diary::default(), Limits::SINGLE);
     let listener = drive.create_id(None, PortSpace::Tcp).unwrap();
     drive.listen(listener, 1).unwrap();
@@ -144,7 +144,7 @@ fn a_listener_is_asked_for_its_requests() {
     assert_eq!(drive.migrate(child, None, Time::NEVER).unwrap(), Progress::Done);
     drive.accept(child, ConnParam { qp_num: 7, ..ConnParam::default() }, b"", Time::NEVER).unwrap();
     drive.notify_established(child).unwrap();
-    says(&mut drive, child, None, CmEvent::Established);
+    report(&mut drive, child, None, CmEvent::Established);
     assert_eq!(drive.core().sync_result(child), Some(Ok(())));
     for id in [child, listener] {
         assert_eq!(drive.destroy(id, Time::NEVER).unwrap(), Progress::Done);
@@ -153,7 +153,7 @@ fn a_listener_is_asked_for_its_requests() {
 }
 
 #[test]
-fn what_the_device_says_at_once_is_the_methods_own_error() {
+fn an_error_of_the_device_is_that_of_the_method() {
     let mut drive = Drive::new(Diary::default(), Limits::SINGLE);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();

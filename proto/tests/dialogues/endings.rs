@@ -42,7 +42,7 @@ fn calls(there: ChannelKey) -> Vec<(State, Request<'static>)> {
 /// The deadline of a destroy passes while a call of the id is under way.
 fn gives_up(fixture: &mut CoreFixture, id: IdKey) {
     let soon = fixture.within(SOON);
-    fixture.asks_until(id, Request::Destroy, soon).unwrap();
+    fixture.submit_until(id, Request::Destroy, soon).unwrap();
     fixture.no_call();
     fixture.passes(SOON);
     assert_eq!(fixture.state(id), State::Failed);
@@ -61,7 +61,7 @@ fn ends_unreported(fixture: &mut CoreFixture, id: IdKey, token: cmid_proto::Toke
 }
 
 #[test]
-fn no_request_of_an_id_whose_destroy_gave_up_is_said_to_end_when_its_call_returns() {
+fn after_a_destroy_gave_up_no_other_request_of_the_id_ends_when_its_call_returns() {
     for at in 0..calls(CoreFixture::on(Acks::Explicit).1).len() {
         for outcome in [OK, Err(Errno::EINVAL)] {
             let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
@@ -69,7 +69,7 @@ fn no_request_of_an_id_whose_destroy_gave_up_is_said_to_end_when_its_call_return
             let (state, request) = calls(there)[at];
             let id = fixture.in_state(here, state);
             let channels = fixture.core.channels();
-            fixture.asks(id, request).unwrap();
+            fixture.submit(id, request).unwrap();
             let (token, _) = fixture.core.poll_call().unwrap();
             gives_up(&mut fixture, id);
             ends_unreported(&mut fixture, id, token, outcome);
@@ -91,7 +91,7 @@ fn the_second_call_of_a_request_reports_no_end_either() {
         for outcome in [OK, Err(Errno::EINVAL)] {
             let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
             let id = fixture.in_state(here, State::Bound);
-            fixture.asks(id, request).unwrap();
+            fixture.submit(id, request).unwrap();
             fixture.expect_call("create_event_channel", OK);
             let (token, _) = fixture.takes_call(second);
             gives_up(&mut fixture, id);
@@ -104,19 +104,19 @@ fn the_second_call_of_a_request_reports_no_end_either() {
 }
 
 #[test]
-fn a_listen_that_a_destroy_has_ended_listens_all_the_same_if_the_device_says_so() {
+fn a_listen_that_a_destroy_has_ended_listens_all_the_same_if_its_call_succeeds() {
     for outcome in [OK, Err(Errno::EADDRINUSE)] {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
         let there = fixture.channel(Acks::Explicit);
         let id = fixture.in_state(here, State::Bound);
-        fixture.asks(id, LISTEN).unwrap();
+        fixture.submit(id, LISTEN).unwrap();
         fixture.expect_call("create_event_channel", OK);
         fixture.expect_call("migrate_id", OK);
         let (token, _) = fixture.takes_call("listen");
         gives_up(&mut fixture, id);
         ends_unreported(&mut fixture, id, token, outcome);
         // The device does not migrate a listening id.
-        fixture.asks(id, to(there)).unwrap();
+        fixture.submit(id, to(there)).unwrap();
         let call = fixture.core.poll_call();
         assert_eq!(call.is_none(), outcome.is_ok());
         if let Some((token, _)) = call {
@@ -132,13 +132,13 @@ fn an_event_may_say_that_the_id_has_moved_and_no_end_is_reported() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     fixture.acks(held);
     let (token, _) = fixture.takes_call("migrate_id");
     gives_up(&mut fixture, id);
-    fixture.says_on(there, raw(id, CmEvent::AddrChange, 0));
+    fixture.report_on(there, raw(id, CmEvent::AddrChange, 0));
     assert_eq!((fixture.core.channel(id), fixture.core.device_channel(id)), (Some(there), Some(there)));
     assert_eq!(fixture.answers(token, OK), None);
     assert_eq!(fixture.sees(there, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
@@ -157,9 +157,9 @@ fn a_migration_or_a_leave_that_began_with_the_last_ack_is_not_reported() {
         let group = fixture.core.join(fixture.now, id, addr(9), false, cmid_proto::Time::NEVER).unwrap();
         fixture.all_well();
         let joined = cmid_proto::RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
-        fixture.says_on(here, joined);
+        fixture.report_on(here, joined);
         let held = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
-        fixture.asks(id, if migrates { to(there) } else { Request::Leave { group } }).unwrap();
+        fixture.submit(id, if migrates { to(there) } else { Request::Leave { group } }).unwrap();
         fixture.no_call();
         fixture.acks(held);
         let (token, call) = fixture.core.poll_call().unwrap();
@@ -181,7 +181,7 @@ fn a_join_that_a_destroy_has_ended_leaves_a_membership_to_be_left() {
         let (token, _) = fixture.takes_call("join_multicast");
         gives_up(&mut fixture, id);
         ends_unreported(&mut fixture, id, token, outcome);
-        fixture.asks(id, Request::Leave { group }).unwrap();
+        fixture.submit(id, Request::Leave { group }).unwrap();
         assert!(fixture.expect_call("leave_multicast", outcome).is_some());
         fixture.ends(&[id], &[here]);
     }
@@ -216,15 +216,15 @@ fn an_id_that_could_not_be_created_is_gone_after_a_destroy_that_gave_up() {
 }
 
 #[test]
-fn a_destroy_that_is_asked_for_again_while_the_call_is_under_way_ends_once() {
+fn a_destroy_that_is_requested_again_while_the_call_is_under_way_ends_once() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     let (token, _) = fixture.takes_call("migrate_id");
     gives_up(&mut fixture, id);
     fixture.refuses(id, Request::DetachQp, cmid_proto::RefuseReason::Busy(RequestKind::Migrate));
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     assert_eq!(fixture.answers(token, OK), None);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     assert_eq!(fixture.sees(there, id, EventKind::Destroyed).result(), Ok(()));
@@ -241,10 +241,10 @@ fn an_accept_whose_destroy_gave_up_makes_no_second_call() {
         let there = fixture.channel(Acks::OnDelivery);
         let (listener, child) = fixture.requested(here);
         let device_channel = fixture.core.device_channel(listener).unwrap();
-        fixture.asks(child, accept()).unwrap();
+        fixture.submit(child, accept()).unwrap();
         let (token, call) = fixture.takes_call("migrate_id");
         assert_eq!(call, Call::Migrate { id: child, from: device_channel, to: here });
-        fixture.asks(listener, to(there)).unwrap();
+        fixture.submit(listener, to(there)).unwrap();
         gives_up(&mut fixture, child);
         assert_eq!(fixture.answers(token, outcome), None);
         fixture.no_call();

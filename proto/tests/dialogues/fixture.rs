@@ -110,17 +110,17 @@ impl CoreFixture {
     /// Asserts that the request is refused for `reason` and that the core does not change.
     pub(crate) fn refuses(&mut self, id: IdKey, request: Request<'_>, reason: RefuseReason) -> Refused {
         let (before, state) = (self.core.clone(), self.state(id));
-        let refused = self.asks(id, request).unwrap_err();
+        let refused = self.submit(id, request).unwrap_err();
         assert_eq!(refused, Refused::Request { id, request: request.request_kind(), state, reason });
         assert_eq!(self.core, before, "{request:?} was refused and changed something");
         refused
     }
 
-    pub(crate) fn asks(&mut self, id: IdKey, request: Request<'_>) -> Result<(), Refused> {
-        self.asks_until(id, request, Time::NEVER)
+    pub(crate) fn submit(&mut self, id: IdKey, request: Request<'_>) -> Result<(), Refused> {
+        self.submit_until(id, request, Time::NEVER)
     }
 
-    pub(crate) fn asks_until(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
+    pub(crate) fn submit_until(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
         let result = self.core.submit(self.now, id, request, deadline);
         self.core.check();
         result
@@ -132,7 +132,7 @@ impl CoreFixture {
     }
 
     pub(crate) fn does_until(&mut self, id: IdKey, request: Request<'_>, deadline: Time) {
-        self.asks_until(id, request, deadline).unwrap();
+        self.submit_until(id, request, deadline).unwrap();
         self.all_well();
     }
 
@@ -171,28 +171,28 @@ impl CoreFixture {
     }
 
     /// The device reports an event on the id's channel.
-    pub(crate) fn says(&mut self, id: IdKey, kind: CmEvent) -> Admission {
-        self.says_status(id, kind, 0)
+    pub(crate) fn report(&mut self, id: IdKey, kind: CmEvent) -> Admission {
+        self.report_status(id, kind, 0)
     }
 
-    pub(crate) fn says_status(&mut self, id: IdKey, kind: CmEvent, status: i32) -> Admission {
+    pub(crate) fn report_status(&mut self, id: IdKey, kind: CmEvent, status: i32) -> Admission {
         let home = self.core.channel(id).unwrap();
-        self.says_on(home, raw(id, kind, status))
+        self.report_on(home, raw(id, kind, status))
     }
 
-    pub(crate) fn says_on(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Admission {
+    pub(crate) fn report_on(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Admission {
         let admission = self.core.handle_event(on, raw).unwrap();
         self.core.check();
         admission
     }
 
     /// The device reports a connection request for a listener. Returns the id of the request.
-    pub(crate) fn says_request(&mut self, listener: IdKey) -> IdKey {
+    pub(crate) fn report_request(&mut self, listener: IdKey) -> IdKey {
         let device_channel = self.core.device_channel(listener).unwrap();
         let child = self.core.wants_event(device_channel).unwrap();
         let data =
             RawEvent { listener: Some(listener), private_data: &[1; 56][..], ..raw(child, CmEvent::ConnectRequest, 0) };
-        assert_eq!(self.says_on(device_channel, data), Admission::Child(child));
+        assert_eq!(self.report_on(device_channel, data), Admission::Child(child));
         self.no_call();
         child
     }
@@ -220,9 +220,9 @@ impl CoreFixture {
     }
 
     /// The device reports an event; the application takes and acks it.
-    pub(crate) fn tells(&mut self, id: IdKey, kind: CmEvent) {
+    pub(crate) fn report_and_take(&mut self, id: IdKey, kind: CmEvent) {
         let home = self.core.channel(id).unwrap();
-        assert_eq!(self.says(id, kind), Admission::Known);
+        assert_eq!(self.report(id, kind), Admission::Known);
         self.sees(home, id, cm(kind));
     }
 
@@ -249,7 +249,7 @@ impl CoreFixture {
     pub(crate) fn requested(&mut self, on: ChannelKey) -> (IdKey, IdKey) {
         let listener = self.id(Some(on));
         self.does(listener, LISTEN);
-        let child = self.says_request(listener);
+        let child = self.report_request(listener);
         self.sees(on, child, cm(CmEvent::ConnectRequest));
         (listener, child)
     }
@@ -262,51 +262,51 @@ impl CoreFixture {
             fixture.does(id, request);
             id
         };
-        let told = |fixture: &mut Self, from: State, kind: CmEvent| {
+        let reported = |fixture: &mut Self, from: State, kind: CmEvent| {
             let id = lead(fixture, from);
-            fixture.tells(id, kind);
+            fixture.report_and_take(id, kind);
             id
         };
         let id = match state {
             State::Idle => self.id(Some(on)),
             State::Bound => after(self, State::Idle, BIND),
             State::AddrResolving => after(self, State::Idle, RESOLVE),
-            State::AddrResolved => told(self, State::AddrResolving, CmEvent::AddrResolved),
+            State::AddrResolved => reported(self, State::AddrResolving, CmEvent::AddrResolved),
             State::RouteResolving => after(self, State::AddrResolved, Request::ResolveRoute),
-            State::RouteResolved => told(self, State::RouteResolving, CmEvent::RouteResolved),
+            State::RouteResolved => reported(self, State::RouteResolving, CmEvent::RouteResolved),
             State::Connecting => after(self, State::RouteResolved, connect()),
-            State::Responded => told(self, State::Connecting, CmEvent::ConnectResponse),
+            State::Responded => reported(self, State::Connecting, CmEvent::ConnectResponse),
             State::Requested => self.requested(on).1,
             State::Accepting => after(self, State::Requested, accept()),
             State::Connected => after(self, State::Responded, Request::Establish),
             State::Disconnecting => after(self, State::Connected, Request::Disconnect),
             State::Closing => after(self, State::Connected, Request::Teardown),
-            State::PeerClosed => told(self, State::Connected, CmEvent::Disconnected),
+            State::PeerClosed => reported(self, State::Connected, CmEvent::Disconnected),
             State::TimeWait => after(self, State::PeerClosed, Request::Disconnect),
-            State::Closed => told(self, State::TimeWait, CmEvent::TimewaitExit),
+            State::Closed => reported(self, State::TimeWait, CmEvent::TimewaitExit),
             State::SidrReqSent => {
                 let id = self.id_for(PortSpace::Udp, Some(on));
                 self.does(id, RESOLVE);
-                self.tells(id, CmEvent::AddrResolved);
+                self.report_and_take(id, CmEvent::AddrResolved);
                 self.does(id, Request::ResolveRoute);
-                self.tells(id, CmEvent::RouteResolved);
+                self.report_and_take(id, CmEvent::RouteResolved);
                 self.does(id, connect());
                 id
             }
             State::SidrReqReceived => {
                 let listener = self.id_for(PortSpace::Udp, Some(on));
                 self.does(listener, LISTEN);
-                let child = self.says_request(listener);
+                let child = self.report_request(listener);
                 self.sees(on, child, cm(CmEvent::ConnectRequest));
                 child
             }
             State::SidrResolved => after(self, State::SidrReqReceived, accept()),
-            State::Failed => told(self, State::Connecting, CmEvent::Rejected),
+            State::Failed => reported(self, State::Connecting, CmEvent::Rejected),
             State::Listening => after(self, State::Idle, LISTEN),
-            State::Removed => told(self, State::Bound, CmEvent::DeviceRemoval),
+            State::Removed => reported(self, State::Bound, CmEvent::DeviceRemoval),
             State::Destroying => {
                 let id = lead(self, State::Bound);
-                self.asks(id, Request::Destroy).unwrap();
+                self.submit(id, Request::Destroy).unwrap();
                 id
             }
         };

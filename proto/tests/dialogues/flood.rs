@@ -61,7 +61,7 @@ fn no_more_requests_are_read_than_the_backlog_allows() {
 fn a_request_that_is_not_wanted_is_a_fault_and_is_not_taken_in() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (listener, device_channel) = listening(&mut fixture, channel, 1);
-    let first = fixture.says_request(listener);
+    let first = fixture.report_request(listener);
     let child = fixture.core.wants_event(channel).unwrap();
     let before = fixture.core.ids();
     let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
@@ -89,9 +89,9 @@ fn every_listener_has_its_own_backlog() {
     let device_channel = device_channel(&fixture, listener);
     let mut all = flood(&mut fixture, listener);
     assert_eq!(all.len(), 2);
-    fixture.asks(listener, Request::GetRequest).unwrap();
+    fixture.submit(listener, Request::GetRequest).unwrap();
     assert!(fixture.core.wants_event(device_channel).is_some());
-    all.push(fixture.says_request(listener));
+    all.push(fixture.report_request(listener));
     assert_eq!(fixture.core.wants_event(device_channel), None);
     fixture.does(listener, Request::Destroy);
     fixture.ends(&all[..1], &[]);
@@ -121,7 +121,7 @@ fn requests_leave_the_ids_and_events_that_are_reserved() {
     assert_eq!(children.len(), 5);
     for _ in 0..5 {
         assert!(fixture.core.wants_event(channel).is_some());
-        fixture.says(id, CmEvent::AddrChange);
+        fixture.report(id, CmEvent::AddrChange);
     }
     assert_eq!(fixture.core.wants_event(channel), None);
     for child in &children {
@@ -148,7 +148,7 @@ fn a_full_channel_stops_only_its_own_reads() {
     let fills = |fixture: &mut CoreFixture, which: usize| {
         let mut count = 0;
         while fixture.core.wants_event(channels[which]).is_some() {
-            fixture.says(ids[which], CmEvent::AddrChange);
+            fixture.report(ids[which], CmEvent::AddrChange);
             count += 1;
         }
         count
@@ -171,7 +171,7 @@ fn a_full_channel_stops_only_its_own_reads() {
 fn a_paused_channel_is_not_read_until_it_is_resumed() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     for _ in 0..2 {
         fixture.core.pause_channel(channel).unwrap();
         fixture.core.check();
@@ -192,7 +192,7 @@ fn a_paused_channel_is_not_read_until_it_is_resumed() {
     assert_eq!(fixture.core.wants_event(device_channel), None);
     assert!(fixture.core.wants_event(channel).is_some());
     fixture.core.resume_channel(device_channel).unwrap();
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     fixture.does(listener, Request::Destroy);
     assert_eq!(fixture.core.state(child), None);
     let refused = Refused::NoSuchChannel { channel: device_channel };
@@ -208,7 +208,7 @@ fn the_ids_of_many_requests_follow_their_listener_without_a_call() {
     let (listener, device_channel) = listening(&mut fixture, here, 100);
     let children = flood(&mut fixture, listener);
     assert_eq!(children.len(), 100);
-    fixture.asks(listener, to(there)).unwrap();
+    fixture.submit(listener, to(there)).unwrap();
     fixture.no_call();
     assert_eq!(fixture.core.poll_child(), None);
     fixture.core.close_channel(here).unwrap();
@@ -234,7 +234,7 @@ fn a_listener_that_goes_takes_the_ids_of_many_requests_along_a_few_at_a_time() {
         if moves {
             fixture.does(listener, to(there));
         }
-        fixture.asks(listener, Request::Destroy).unwrap();
+        fixture.submit(listener, Request::Destroy).unwrap();
         let mut gone = 0;
         while let Some((token, call)) = fixture.core.poll_call() {
             assert_eq!(call.name(), "destroy_id");
@@ -261,7 +261,7 @@ fn a_listener_that_goes_takes_the_ids_of_many_requests_along_a_few_at_a_time() {
 fn events_of_accepted_ids_do_not_wait_for_requests() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (listener, device_channel) = listening(&mut fixture, channel, 1);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
     fixture.does(child, accept());
     flood(&mut fixture, listener);
@@ -284,9 +284,9 @@ fn an_id_leaves_its_listeners_channel_before_it_is_accepted() {
     let (released, _) = one.core.release(listener).unwrap();
     let (listener, device_channel) = two.core.adopt(released).unwrap();
     let channel = two.channel(Acks::OnDelivery);
-    let children = [two.says_request(listener), two.says_request(listener)];
+    let children = [two.report_request(listener), two.report_request(listener)];
     for child in children {
-        two.asks(listener, Request::GetRequest).unwrap();
+        two.submit(listener, Request::GetRequest).unwrap();
         assert_eq!(two.core.device_channel(child), Some(device_channel));
         assert_eq!(two.refuses(child, accept(), RefuseReason::OnListenersChannel).errno(), Errno::EBUSY);
     }
@@ -297,11 +297,11 @@ fn an_id_leaves_its_listeners_channel_before_it_is_accepted() {
         assert_ne!(two.core.device_channel(child), Some(device_channel));
     }
     // A rejection needs no migration, because no event follows it.
-    let other = two.says_request(listener);
-    two.asks(listener, Request::GetRequest).unwrap();
+    let other = two.report_request(listener);
+    two.submit(listener, Request::GetRequest).unwrap();
     two.does(other, crate::fixture::REJECT);
     assert_eq!(flood(&mut two, listener).len(), 8);
-    two.tells(children[0], CmEvent::Established);
+    two.report_and_take(children[0], CmEvent::Established);
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     }
     // An event between two failed reads resets the count.
     let mut other = fixture.clone();
-    other.tells(busy, CmEvent::AddrChange);
+    other.report_and_take(busy, CmEvent::AddrChange);
     assert!(other.core.handle_unreadable(channel));
     let activity = fixture.core.activity();
     assert!(!fixture.core.handle_unreadable(channel));
@@ -338,7 +338,7 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     fixture.does(busy, Request::Destroy);
     fixture.does(idle, to(spare));
     fixture.does(idle, RESOLVE);
-    fixture.tells(idle, CmEvent::AddrResolved);
+    fixture.report_and_take(idle, CmEvent::AddrResolved);
     // The channel can be read again.
     fixture.core.resume_channel(channel).unwrap();
     assert!(std::iter::from_fn(|| fixture.core.poll_readable()).any(|read| read == channel));
@@ -353,10 +353,10 @@ fn what_waits_on_a_failed_channel_in_synchronous_mode_or_for_a_group_ends() {
     let (sync, listener) = (fixture.id(None), fixture.id(None));
     fixture.does(sync, RESOLVE);
     fixture.does(listener, LISTEN);
-    fixture.asks(listener, Request::GetRequest).unwrap();
+    fixture.submit(listener, Request::GetRequest).unwrap();
     let member = fixture.id_for(PortSpace::Udp, Some(channel));
     fixture.does(member, RESOLVE);
-    fixture.tells(member, CmEvent::AddrResolved);
+    fixture.report_and_take(member, CmEvent::AddrResolved);
     let group = fixture.core.join(fixture.now, member, "239.1.1.1:7471".parse().unwrap(), false, Time::NEVER).unwrap();
     fixture.all_well();
     for failed in
@@ -369,9 +369,9 @@ fn what_waits_on_a_failed_channel_in_synchronous_mode_or_for_a_group_ends() {
     for id in [sync, listener] {
         assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
     }
-    let told =
+    let event =
         fixture.expect_event(channel, member, cmid_proto::EventKind::DeadlinePassed(cmid_proto::RequestKind::Join));
-    assert_eq!(told.group, Some(group));
+    assert_eq!(event.group, Some(group));
     fixture.refuses(
         listener,
         Request::GetRequest,

@@ -10,7 +10,7 @@ fn an_event_of_an_unknown_id_is_counted() {
     let old = fixture.id(Some(channel));
     fixture.does(old, Request::Destroy);
     let new = fixture.id(Some(channel));
-    assert_eq!(fixture.says_on(channel, raw(old, CmEvent::AddrChange, 0)), Admission::Stray);
+    assert_eq!(fixture.report_on(channel, raw(old, CmEvent::AddrChange, 0)), Admission::Stray);
     fixture.no_event(channel);
     assert_eq!(fixture.core.counters().stray, 1);
     fixture.ends(&[new], &[channel]);
@@ -50,7 +50,7 @@ fn a_listener_means_nothing_on_an_event_that_is_no_request() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let (id, other) = (fixture.id(Some(channel)), fixture.id(Some(channel)));
     let odd = RawEvent { listener: Some(other), ..raw(id, CmEvent::AddrChange, 0) };
-    assert_eq!(fixture.says_on(channel, odd), Admission::Known);
+    assert_eq!(fixture.report_on(channel, odd), Admission::Known);
     let event = fixture.sees(channel, id, cm(CmEvent::AddrChange));
     assert_eq!(event.listener, None);
     fixture.ends(&[id, other], &[channel]);
@@ -63,7 +63,7 @@ fn a_request_for_a_listener_that_is_gone_is_destroyed() {
     fixture.does(listener, Request::Destroy);
     let child = fixture.core.wants_event(channel).unwrap();
     let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
-    assert_eq!(fixture.says_on(channel, request), Admission::Stray);
+    assert_eq!(fixture.report_on(channel, request), Admission::Stray);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     fixture.ends(&[], &[channel]);
 }
@@ -72,11 +72,11 @@ fn a_request_for_a_listener_that_is_gone_is_destroyed() {
 fn an_outcome_counts_once() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
-    fixture.asks(id, BIND).unwrap();
+    fixture.submit(id, BIND).unwrap();
     let (bind, _) = fixture.takes_call("bind_addr");
     fixture.answers(bind, OK);
     assert_eq!(fixture.core.handle_outcome(bind, Err(Errno::EIO)), Err(Fault::NoSuchCall { token: bind }));
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     assert_eq!(fixture.core.handle_outcome(bind, OK), Err(Fault::NoSuchCall { token: bind }), "not the destroy's");
     let (destroy, _) = fixture.takes_call("destroy_id");
     fixture.answers(destroy, OK);
@@ -102,7 +102,7 @@ fn nor_on_an_event_that_is_late() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connected);
     let late = RawEvent { listener: Some(id), ..raw(id, CmEvent::AddrResolved, 0) };
-    assert_eq!(fixture.says_on(channel, late), Admission::Late);
+    assert_eq!(fixture.report_on(channel, late), Admission::Late);
     assert_eq!(fixture.state(id), State::Connected);
     fixture.ends(&[id], &[channel]);
 }
@@ -112,7 +112,7 @@ fn private_data_of_any_length_is_taken() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connecting);
     let long = RawEvent { private_data: &[7; 1000][..], ..raw(id, CmEvent::Rejected, i32::MAX) };
-    fixture.says_on(channel, long);
+    fixture.report_on(channel, long);
     let event = fixture.sees(channel, id, cm(CmEvent::Rejected));
     assert_eq!(event.private_data.len(), cmid_proto::PRIVATE_DATA_MAX);
     fixture.ends(&[id], &[channel]);

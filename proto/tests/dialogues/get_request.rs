@@ -31,18 +31,18 @@ fn got(fixture: &CoreFixture, listener: IdKey) -> IdKey {
 fn a_request_that_comes_ends_the_wait_and_is_readable_until_the_next() {
     let mut fixture = CoreFixture::new();
     let (id, device_channel) = listener(&mut fixture);
-    fixture.asks(id, NEXT).unwrap();
+    fixture.submit(id, NEXT).unwrap();
     fixture.no_call();
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None));
-    let first = fixture.says_request(id);
+    let first = fixture.report_request(id);
     for _ in 0..2 {
         assert_eq!(got(&fixture, id), first);
     }
     fixture.no_event(device_channel);
-    fixture.asks(id, NEXT).unwrap();
+    fixture.submit(id, NEXT).unwrap();
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None));
     assert_eq!(fixture.state(first), State::Requested, "it lives on");
-    let second = fixture.says_request(id);
+    let second = fixture.report_request(id);
     assert_eq!(got(&fixture, id), second);
     fixture.ends(&[first, second, id], &[]);
 }
@@ -51,11 +51,11 @@ fn a_request_that_comes_ends_the_wait_and_is_readable_until_the_next() {
 fn a_request_that_is_there_already_ends_the_wait_at_once_and_in_order() {
     let mut fixture = CoreFixture::new();
     let (id, device_channel) = listener(&mut fixture);
-    let first = fixture.says_request(id);
-    fixture.says_on(device_channel, raw(id, CmEvent::AddrChange, 0));
-    let second = fixture.says_request(id);
+    let first = fixture.report_request(id);
+    fixture.report_on(device_channel, raw(id, CmEvent::AddrChange, 0));
+    let second = fixture.report_request(id);
     for child in [first, second] {
-        fixture.asks(id, NEXT).unwrap();
+        fixture.submit(id, NEXT).unwrap();
         assert_eq!(got(&fixture, id), child);
         assert_eq!(fixture.core.poll_timeout(), None);
     }
@@ -91,20 +91,20 @@ fn a_wait_ends_at_its_deadline_and_the_listener_goes_on() {
     let mut fixture = CoreFixture::new();
     let (id, device_channel) = listener(&mut fixture);
     let soon = fixture.within(SOON);
-    fixture.asks_until(id, NEXT, soon).unwrap();
+    fixture.submit_until(id, NEXT, soon).unwrap();
     assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
     fixture.passes(SOON);
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (Some(Err(Errno::ETIMEDOUT)), None));
     assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Listening, None));
     fixture.no_event(device_channel);
-    let child = fixture.says_request(id);
+    let child = fixture.report_request(id);
     assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)), "it came too late for that one");
     let later = fixture.within(SOON);
-    fixture.asks_until(id, NEXT, later).unwrap();
+    fixture.submit_until(id, NEXT, later).unwrap();
     assert_eq!(got(&fixture, id), child);
     assert_eq!(fixture.core.poll_timeout(), None, "a request was there");
-    fixture.asks_until(id, NEXT, later).unwrap();
-    let other = fixture.says_request(id);
+    fixture.submit_until(id, NEXT, later).unwrap();
+    let other = fixture.report_request(id);
     assert_eq!((got(&fixture, id), fixture.core.poll_timeout()), (other, None), "one came in time");
     fixture.ends(&[child, other, id], &[]);
 }
@@ -114,11 +114,11 @@ fn only_a_request_or_the_removal_ends_a_wait() {
     let mut fixture = CoreFixture::new();
     let (id, device_channel) = listener(&mut fixture);
     let soon = fixture.within(SOON);
-    fixture.asks_until(id, NEXT, soon).unwrap();
-    fixture.says_on(device_channel, raw(id, CmEvent::AddrChange, 0));
+    fixture.submit_until(id, NEXT, soon).unwrap();
+    fixture.report_on(device_channel, raw(id, CmEvent::AddrChange, 0));
     assert_eq!(fixture.core.sync_result(id), None);
     fixture.sees(device_channel, id, cm(CmEvent::AddrChange));
-    fixture.says_on(device_channel, raw(id, CmEvent::DeviceRemoval, 0));
+    fixture.report_on(device_channel, raw(id, CmEvent::DeviceRemoval, 0));
     assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ENODEV)));
     assert_eq!(fixture.core.sync_event(id).unwrap().kind, cm(CmEvent::DeviceRemoval));
     assert_eq!(fixture.core.poll_timeout(), None);
@@ -131,13 +131,13 @@ fn a_listener_that_goes_leaves_the_request_that_was_waited_for() {
     let mut fixture = CoreFixture::new();
     let (id, device_channel) = listener(&mut fixture);
     fixture.does(id, NEXT);
-    let (child, unread) = (fixture.says_request(id), fixture.says_request(id));
+    let (child, unread) = (fixture.report_request(id), fixture.report_request(id));
     // The request that ended the wait counts as delivered, whether or not the application has read it.
     fixture.does(id, Request::Destroy);
     assert_eq!((fixture.core.state(unread), fixture.state(child)), (None, State::Requested));
     assert!(fixture.core.has_channel(device_channel), "its events are reported there");
     fixture.does(child, accept());
-    fixture.tells(child, CmEvent::Established);
+    fixture.report_and_take(child, CmEvent::Established);
     fixture.does(child, Request::Destroy);
     assert!(!fixture.core.has_channel(device_channel));
     fixture.ends(&[], &[]);
@@ -148,8 +148,8 @@ fn a_destroy_ends_a_wait() {
     let mut fixture = CoreFixture::new();
     let (id, _) = listener(&mut fixture);
     let soon = fixture.within(SOON);
-    fixture.asks_until(id, NEXT, soon).unwrap();
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit_until(id, NEXT, soon).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
     fixture.ends(&[], &[]);
@@ -161,13 +161,13 @@ fn a_wait_that_leaves_synchronous_mode_goes_on_as_requests_on_the_channel() {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let (id, device_channel) = listener(&mut fixture);
         let soon = fixture.within(SOON);
-        fixture.asks_until(id, NEXT, soon).unwrap();
-        let taken = ended.then(|| fixture.says_request(id));
-        fixture.asks(id, to(channel)).unwrap();
+        fixture.submit_until(id, NEXT, soon).unwrap();
+        let taken = ended.then(|| fixture.report_request(id));
+        fixture.submit(id, to(channel)).unwrap();
         fixture.no_call();
         assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
         fixture.passes(SOON);
-        let child = fixture.says_request(id);
+        let child = fixture.report_request(id);
         fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
         fixture.no_event(channel);
         if let Some(taken) = taken {
@@ -183,15 +183,15 @@ fn a_wait_that_leaves_synchronous_mode_goes_on_as_requests_on_the_channel() {
 fn an_undelivered_request_is_there_for_a_listener_that_becomes_synchronous() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, State::Listening);
-    let (first, second) = (fixture.says_request(id), fixture.says_request(id));
+    let (first, second) = (fixture.report_request(id), fixture.report_request(id));
     let held = fixture.expect_event(channel, first, cm(CmEvent::ConnectRequest));
-    fixture.asks(id, TO_SYNC).unwrap();
+    fixture.submit(id, TO_SYNC).unwrap();
     fixture.refuses(id, NEXT, RefuseReason::Busy(RequestKind::Migrate));
     fixture.acks(held);
     fixture.all_well();
     let device_channel = fixture.core.channel(id).unwrap();
     fixture.sees(device_channel, id, EventKind::Migrated);
-    fixture.asks(id, NEXT).unwrap();
+    fixture.submit(id, NEXT).unwrap();
     assert_eq!(got(&fixture, id), second);
     assert_eq!(
         (fixture.core.channel(second), fixture.core.device_channel(second)),
@@ -205,7 +205,7 @@ fn the_id_of_a_request_becomes_synchronous_itself_and_goes_elsewhere() {
     let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let (id, device_channel) = listener(&mut one);
     one.does(id, NEXT);
-    let child = one.says_request(id);
+    let child = one.report_request(id);
     assert!(!one.core.is_sync(child));
     assert!(matches!(one.core.release(id), Err(Refused::Request { reason: RefuseReason::SharesChannel, .. })));
     one.does(child, TO_SYNC);
@@ -213,7 +213,7 @@ fn the_id_of_a_request_becomes_synchronous_itself_and_goes_elsewhere() {
     let (released, _) = one.core.release(child).unwrap();
     let (child, _) = two.core.adopt(released).unwrap();
     two.does(child, accept());
-    two.says(child, CmEvent::Established);
+    two.report(child, CmEvent::Established);
     assert_eq!(two.core.sync_result(child), Some(Ok(())));
     two.ends(&[child], &[]);
     one.ends(&[id], &[]);
@@ -224,13 +224,13 @@ fn an_open_wait_goes_to_another_core() {
     let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let (id, _) = listener(&mut one);
     let soon = one.within(SOON);
-    one.asks_until(id, NEXT, soon).unwrap();
+    one.submit_until(id, NEXT, soon).unwrap();
     let (released, _) = one.core.release(id).unwrap();
     one.ends(&[], &[]);
     let (id, _) = two.core.adopt(released).unwrap();
     two.core.check();
     assert_eq!((two.core.sync_result(id), two.core.poll_timeout()), (None, Some((soon, id))));
-    let child = two.says_request(id);
+    let child = two.report_request(id);
     assert_eq!((got(&two, id), two.core.poll_timeout()), (child, None));
     two.ends(&[child, id], &[]);
 }
@@ -241,7 +241,7 @@ fn a_listener_takes_no_event_of_another_id_to_another_core() {
     let channel = one.channel(Acks::OnDelivery);
     let (id, device_channel) = listener(&mut one);
     one.does(id, NEXT);
-    let child = one.says_request(id);
+    let child = one.report_request(id);
     one.does(child, to(channel));
     let (released, _) = one.core.release(id).unwrap();
     one.core.check();
@@ -250,8 +250,8 @@ fn a_listener_takes_no_event_of_another_id_to_another_core() {
     two.core.check();
     assert_eq!((two.core.sync_result(id), two.core.sync_event(id)), (None, None));
     // An undelivered request keeps the listener in this core, even without its device.
-    let other = two.says_request(id);
-    two.says_on(device_channel, raw(id, CmEvent::DeviceRemoval, 0));
+    let other = two.report_request(id);
+    two.report_on(device_channel, raw(id, CmEvent::DeviceRemoval, 0));
     let door = two.channel(Acks::OnDelivery);
     two.does(other, to(door));
     assert_eq!(two.state(id), State::Removed);
@@ -272,7 +272,7 @@ fn a_listen_gives_up_the_event_of_the_request_before() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
     fixture.does(id, RESOLVE);
-    assert_eq!(fixture.says_status(id, CmEvent::AddrError, -110), Admission::Known);
+    assert_eq!(fixture.report_status(id, CmEvent::AddrError, -110), Admission::Known);
     assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
     fixture.does(id, LISTEN);
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None));

@@ -15,7 +15,7 @@ fn at_the_limit_on_events_none_is_wanted_and_none_is_lost() {
     let id = fixture.id(Some(channel));
     for status in 0..2 {
         assert!(fixture.core.wants_event(channel).is_some());
-        fixture.says_status(id, CmEvent::AddrChange, status);
+        fixture.report_status(id, CmEvent::AddrChange, status);
     }
     assert_eq!(fixture.core.wants_event(channel), None);
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::AddrChange)).status, 0);
@@ -31,7 +31,7 @@ fn the_ends_of_synchronous_requests_do_not_fill_the_core() {
     for id in ids {
         fixture.does(id, RESOLVE);
         assert!(fixture.core.wants_event(fixture.core.channel(id).unwrap()).is_some());
-        fixture.says(id, CmEvent::AddrResolved);
+        fixture.report(id, CmEvent::AddrResolved);
     }
     assert_eq!(ids.map(|id| fixture.core.sync_result(id)), [Some(Ok(())); 2]);
     fixture.ends(&ids, &[]);
@@ -42,16 +42,16 @@ fn an_application_that_takes_no_events_does_not_fill_the_core_with_ends_of_migra
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks_until(id, to(there), fixture.within(Duration::from_secs(1))).unwrap();
+    fixture.submit_until(id, to(there), fixture.within(Duration::from_secs(1))).unwrap();
     fixture.passes(Duration::from_secs(1));
     for _ in 0..2 {
         fixture.refuses(id, to(there), RefuseReason::Busy(RequestKind::Migrate));
         fixture.refuses(id, TO_SYNC, RefuseReason::Busy(RequestKind::Migrate));
     }
     assert_eq!(fixture.sees(here, id, EventKind::Migrated).status, -Errno::ETIMEDOUT.0);
-    fixture.asks_until(id, to(there), fixture.within(Duration::from_secs(1))).unwrap();
+    fixture.submit_until(id, to(there), fixture.within(Duration::from_secs(1))).unwrap();
     fixture.passes(Duration::from_secs(1));
     // A migration that waits for no ack ends with its call. The event below is the end of the one before.
     fixture.acks(held);
@@ -72,9 +72,9 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait() {
     assert!(fixture.core.wants_event(door).is_some(), "where its events are delivered none is reported");
     fixture.does(id, connect());
     assert!(fixture.core.wants_event(room).is_some());
-    fixture.tells(id, CmEvent::Established);
+    fixture.report_and_take(id, CmEvent::Established);
     fixture.does(id, Request::Destroy);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     assert_eq!(fixture.core.wants_event(device_channel), None);
     fixture.ends(&[child, listener], &[door, room]);
 }
@@ -99,9 +99,9 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
     assert!(fixture.core.has_work());
     assert_eq!((fixture.core.poll_readable(), fixture.core.poll_readable()), (Some(device_channel), None));
     // Short of events: each channel with untaken events waits.
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     assert!(fixture.core.wants_event(channel).is_some(), "requests of others do not stop it");
-    fixture.says_on(device_channel, raw(listener, CmEvent::AddrChange, 0));
+    fixture.report_on(device_channel, raw(listener, CmEvent::AddrChange, 0));
     fixture.core.wait_for_room(device_channel);
     fixture.core.wait_for_room(channel);
     assert!(!fixture.core.has_work());
@@ -132,7 +132,7 @@ fn a_full_core_refuses_and_changes_nothing() {
     let before = fixture.core.clone();
     assert_eq!(fixture.core.open_channel(Acks::Explicit), Err(Refused::Full("channels")));
     assert_eq!(fixture.core.create_id(None, PortSpace::Tcp), Err(Refused::Full("channels")));
-    let refused = fixture.asks(id, TO_SYNC).unwrap_err();
+    let refused = fixture.submit(id, TO_SYNC).unwrap_err();
     assert!(refused.to_string().ends_with("the limit on channels is reached, and the id needs its own"));
     assert_eq!(fixture.core, before);
     fixture.ends(&[id, other], &[channel]);
@@ -146,7 +146,7 @@ fn a_key_names_nothing_once_its_id_is_gone() {
     let new = fixture.id(Some(channel));
     assert_ne!(old, new);
     let before = fixture.core.clone();
-    let refused = fixture.asks(old, LISTEN).unwrap_err();
+    let refused = fixture.submit(old, LISTEN).unwrap_err();
     assert_eq!(refused.to_string(), format!("listen on {old}: there is no such id"));
     assert_eq!((fixture.core.state(old), fixture.core.channel(old), fixture.core.owed(old)), (None, None, 0));
     assert_eq!(fixture.core, before);

@@ -9,7 +9,7 @@ use crate::fixture::{CoreFixture, LISTEN, OK, accept, cm, raw, to};
 fn an_id_does_not_listen_again_while_accepted_ids_are_on_its_channel() {
     let (mut fixture, _) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(None);
-    fixture.asks(id, LISTEN).unwrap();
+    fixture.submit(id, LISTEN).unwrap();
     let (token, _) = fixture.core.poll_call().unwrap();
     let device_channel = fixture.core.device_channel(id).unwrap();
     let child = fixture.core.wants_event(device_channel).unwrap();
@@ -31,9 +31,9 @@ fn an_id_does_not_listen_again_while_accepted_ids_are_on_its_channel() {
 fn an_id_does_not_listen_again_with_more_untaken_requests_than_the_backlog_allows() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
-    fixture.asks(id, Request::Listen { backlog: 2 }).unwrap();
+    fixture.submit(id, Request::Listen { backlog: 2 }).unwrap();
     let (token, _) = fixture.core.poll_call().unwrap();
-    let children = [(); 2].map(|()| fixture.says_request(id));
+    let children = [(); 2].map(|()| fixture.report_request(id));
     fixture.answers(token, Err(Errno::ENOMEM));
     let again = Request::Listen { backlog: 1 };
     fixture.refuses(id, again, RefuseReason::Busy(cmid_proto::RequestKind::Listen));
@@ -46,10 +46,10 @@ fn an_id_does_not_listen_again_with_more_untaken_requests_than_the_backlog_allow
 fn the_channel_of_a_listen_that_failed_has_no_listener() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(None);
-    fixture.asks(id, LISTEN).unwrap();
+    fixture.submit(id, LISTEN).unwrap();
     let (token, _) = fixture.core.poll_call().unwrap();
     let device_channel = fixture.core.device_channel(id).unwrap();
-    let child = fixture.says_request(id);
+    let child = fixture.report_request(id);
     fixture.answers(token, Err(Errno::ENOMEM));
     fixture.does(child, accept());
     fixture.does(id, to(channel));
@@ -58,7 +58,7 @@ fn the_channel_of_a_listen_that_failed_has_no_listener() {
         (fixture.core.device_channel(child), fixture.core.state(child)),
         (Some(device_channel), Some(State::Accepting))
     );
-    fixture.tells(child, CmEvent::Established);
+    fixture.report_and_take(child, CmEvent::Established);
 }
 
 /// The id of a request that is reported before the device listens is migrated before its accept, as with any request.
@@ -66,20 +66,20 @@ fn the_channel_of_a_listen_that_failed_has_no_listener() {
 fn a_channel_has_a_listener_from_when_it_is_opened_for_one() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
-    fixture.asks(id, LISTEN).unwrap();
+    fixture.submit(id, LISTEN).unwrap();
     let (open, call) = fixture.takes_call("create_event_channel");
     let Call::OpenChannel { channel: device_channel } = call else { panic!("{call:?}") };
     fixture.answers(open, OK);
     let (migrate, _) = fixture.takes_call("migrate_id");
     let child = fixture.core.wants_event(device_channel).unwrap();
-    fixture.says_on(device_channel, RawEvent { listener: Some(id), ..raw(child, CmEvent::ConnectRequest, 0) });
+    fixture.report_on(device_channel, RawEvent { listener: Some(id), ..raw(child, CmEvent::ConnectRequest, 0) });
     for makes in [false, true] {
         let mut fixture = fixture.clone();
         if makes {
             fixture.answers(migrate, OK);
             fixture.all_well();
         }
-        fixture.asks(child, accept()).unwrap();
+        fixture.submit(child, accept()).unwrap();
         let (_, call) = fixture.takes_call("migrate_id");
         assert_eq!(call, Call::Migrate { id: child, from: device_channel, to: channel });
     }

@@ -8,7 +8,7 @@ use crate::fixture::{BIND, CoreFixture, LISTEN, OK, TO_SYNC, accept, cm, raw, to
 fn a_listen_opens_a_channel_moves_the_id_there_and_listens() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
-    fixture.asks(id, LISTEN).unwrap();
+    fixture.submit(id, LISTEN).unwrap();
     let (token, call) = fixture.takes_call("create_event_channel");
     let Call::OpenChannel { channel: device_channel } = call else { panic!("{call:?}") };
     assert_eq!(fixture.answers(token, OK), None);
@@ -31,7 +31,7 @@ fn the_channel_of_a_listener_is_read_like_any_other_until_the_id_is_moved_there(
     let mut fixture = CoreFixture::with(Limits { ids: 8, channels: 8, ..Limits::SINGLE }).reserving(4, 0);
     let here = fixture.channel(Acks::OnDelivery);
     let id = (0..4).map(|_| fixture.id(Some(here))).last().unwrap();
-    fixture.asks(id, LISTEN).unwrap();
+    fixture.submit(id, LISTEN).unwrap();
     let (token, call) = fixture.takes_call("create_event_channel");
     let Call::OpenChannel { channel: device_channel } = call else { panic!("{call:?}") };
     fixture.answers(token, OK);
@@ -47,7 +47,7 @@ fn a_listen_that_fails_half_way_leaves_the_id_as_it_was_and_can_be_repeated() {
     for fails in 0..3 {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(here, State::Bound);
-        fixture.asks(id, LISTEN).unwrap();
+        fixture.submit(id, LISTEN).unwrap();
         let mut failure = None;
         for (at, call) in ["create_event_channel", "migrate_id", "listen"].into_iter().enumerate().take(fails + 1) {
             let outcome = if at == fails { Err(Errno::EMFILE) } else { OK };
@@ -69,11 +69,11 @@ fn a_destroy_that_overtakes_a_listen_leaves_nothing() {
     for made in 0..3 {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(here, State::Bound);
-        fixture.asks(id, LISTEN).unwrap();
+        fixture.submit(id, LISTEN).unwrap();
         for call in ["create_event_channel", "migrate_id", "listen"].into_iter().take(made) {
             fixture.expect_call(call, OK);
         }
-        fixture.asks(id, Request::Destroy).unwrap();
+        fixture.submit(id, Request::Destroy).unwrap();
         fixture.all_well();
         if made < 3 {
             fixture.sees(here, id, EventKind::Destroyed);
@@ -88,15 +88,15 @@ fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
     let there = fixture.channel(Acks::OnDelivery);
     let listener = fixture.in_state(here, State::Listening);
     let device_channel = fixture.core.device_channel(listener);
-    let taken = fixture.says_request(listener);
+    let taken = fixture.report_request(listener);
     fixture.sees(here, taken, cm(CmEvent::ConnectRequest));
-    let (first, second) = (fixture.says_request(listener), fixture.says_request(listener));
-    fixture.asks(listener, to(there)).unwrap();
+    let (first, second) = (fixture.report_request(listener), fixture.report_request(listener));
+    fixture.submit(listener, to(there)).unwrap();
     assert!(!fixture.core.waits_for_acks(listener, RequestKind::Migrate));
     assert_eq!((fixture.core.channel(listener), fixture.core.device_channel(listener)), (Some(there), device_channel));
     fixture.no_call();
     fixture.no_event(here);
-    let third = fixture.says_request(listener);
+    let third = fixture.report_request(listener);
     for child in [first, second, third] {
         fixture.sees(there, child, cm(CmEvent::ConnectRequest));
         assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(there), device_channel));
@@ -107,12 +107,12 @@ fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
         "what was delivered stays"
     );
     for (child, home) in [(taken, here), (second, there)] {
-        fixture.asks(child, accept()).unwrap();
+        fixture.submit(child, accept()).unwrap();
         let (token, call) = fixture.takes_call("migrate_id");
         assert_eq!(call, Call::Migrate { id: child, from: device_channel.unwrap(), to: home });
         fixture.answers(token, OK);
         fixture.expect_call("accept", OK);
-        fixture.tells(child, CmEvent::Established);
+        fixture.report_and_take(child, CmEvent::Established);
     }
     fixture.ends(&[listener, taken, first, second, third], &[here, there]);
 }
@@ -122,10 +122,10 @@ fn a_listener_whose_requests_are_not_acked_moves_when_they_are() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let listener = fixture.in_state(here, State::Listening);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     let held = fixture.expect_event(here, child, cm(CmEvent::ConnectRequest));
-    let waiting = fixture.says_request(listener);
-    fixture.asks(listener, to(there)).unwrap();
+    let waiting = fixture.report_request(listener);
+    fixture.submit(listener, to(there)).unwrap();
     assert!(fixture.core.waits_for_acks(listener, RequestKind::Migrate));
     fixture.acks(held);
     fixture.all_well();
@@ -140,15 +140,15 @@ fn a_listener_goes_to_another_core_whole_and_listens_on() {
     let listener = fixture.in_state(here, State::Listening);
     let device_channel = fixture.core.device_channel(listener).unwrap();
     for _ in 0..3 {
-        fixture.asks(listener, TO_SYNC).unwrap();
+        fixture.submit(listener, TO_SYNC).unwrap();
         fixture.no_call();
         assert!(fixture.core.is_sync(listener));
         assert_eq!(fixture.core.channel(listener), Some(device_channel));
-        fixture.asks(listener, to(here)).unwrap();
+        fixture.submit(listener, to(here)).unwrap();
         fixture.no_call();
         assert!(!fixture.core.is_sync(listener));
     }
-    fixture.asks(listener, TO_SYNC).unwrap();
+    fixture.submit(listener, TO_SYNC).unwrap();
     let (released, channel) = fixture.core.release(listener).unwrap();
     assert_eq!(channel, device_channel);
     fixture.ends(&[], &[here]);
@@ -156,9 +156,9 @@ fn a_listener_goes_to_another_core_whole_and_listens_on() {
     let (mut other, door) = CoreFixture::on(Acks::OnDelivery);
     let (listener, device_channel) = other.core.adopt(released).unwrap();
     assert_eq!(other.core.poll_readable(), Some(device_channel), "requests may have come meanwhile");
-    other.asks(listener, to(door)).unwrap();
+    other.submit(listener, to(door)).unwrap();
     other.no_call();
-    let child = other.says_request(listener);
+    let child = other.report_request(listener);
     other.sees(door, child, cm(CmEvent::ConnectRequest));
     other.does(child, accept());
     other.ends(&[listener, child], &[door]);
@@ -170,9 +170,9 @@ fn a_listener_that_lost_its_device_can_only_go() {
     let id = fixture.id(Some(here));
     fixture.does(id, BIND);
     fixture.does(id, LISTEN);
-    fixture.says_on(fixture.core.device_channel(id).unwrap(), raw(id, CmEvent::DeviceRemoval, 0));
+    fixture.report_on(fixture.core.device_channel(id).unwrap(), raw(id, CmEvent::DeviceRemoval, 0));
     fixture.sees(here, id, cm(CmEvent::DeviceRemoval));
-    fixture.asks(id, TO_SYNC).unwrap();
+    fixture.submit(id, TO_SYNC).unwrap();
     fixture.expect_call("create_event_channel", OK);
     fixture.expect_call("migrate_id", Err(Errno::ENXIO));
     fixture.all_well();
@@ -180,14 +180,14 @@ fn a_listener_that_lost_its_device_can_only_go() {
 }
 
 #[test]
-fn an_event_of_an_id_that_nobody_has_heard_of_moves_along_too() {
+fn an_event_of_an_untaken_request_moves_along_too() {
     // The kernel reports no event of an id before its accept; a device may.
     for kind in [CmEvent::AddrChange, CmEvent::DeviceRemoval] {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
         let there = fixture.channel(Acks::OnDelivery);
         let listener = fixture.in_state(here, State::Listening);
-        let child = fixture.says_request(listener);
-        fixture.says(child, kind);
+        let child = fixture.report_request(listener);
+        fixture.report(child, kind);
         fixture.does(listener, to(there));
         fixture.no_event(here);
         fixture.sees(there, child, cm(CmEvent::ConnectRequest));
@@ -203,10 +203,10 @@ fn a_listener_that_could_not_be_destroyed_listens_on_and_is_not_migrated_by_the_
     let there = fixture.channel(Acks::OnDelivery);
     let listener = fixture.in_state(here, State::Listening);
     let device_channel = fixture.core.device_channel(listener);
-    fixture.asks(listener, Request::Destroy).unwrap();
+    fixture.submit(listener, Request::Destroy).unwrap();
     assert!(fixture.expect_call("destroy_id", Err(Errno::EBUSY)).unwrap().result.is_err());
     assert_eq!(fixture.state(listener), State::Failed);
-    fixture.asks(listener, to(there)).unwrap();
+    fixture.submit(listener, to(there)).unwrap();
     fixture.no_call();
     assert_eq!((fixture.core.channel(listener), fixture.core.device_channel(listener)), (Some(there), device_channel));
     fixture.ends(&[listener], &[here, there]);
@@ -217,14 +217,14 @@ fn a_listener_without_a_device_that_the_device_moved_is_migrated_by_the_device_f
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Listening);
     let device_channel = fixture.core.device_channel(id).unwrap();
-    fixture.says(id, CmEvent::DeviceRemoval);
+    fixture.report(id, CmEvent::DeviceRemoval);
     fixture.does(id, to(channel));
     assert_eq!((fixture.core.device_channel(id), fixture.core.has_channel(device_channel)), (Some(channel), false));
     // The id lives on, but no longer as a listener: it is on a channel that other ids may use.
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", Err(Errno::EBUSY));
     assert_eq!(fixture.state(id), State::Failed);
-    fixture.asks(id, TO_SYNC).unwrap();
+    fixture.submit(id, TO_SYNC).unwrap();
     fixture.expect_call("create_event_channel", OK);
     fixture.expect_call("migrate_id", OK);
     assert!(fixture.core.is_sync(id) && fixture.core.channel(id) != Some(channel));
@@ -242,16 +242,16 @@ fn a_child_that_owes_an_ack_is_destroyed_after_its_listener() {
     let children = [(); 5].map(|()| {
         let child = fixture.core.wants_event(device_channel).unwrap();
         fixture
-            .says_on(device_channel, RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) });
+            .report_on(device_channel, RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) });
         fixture.all_well();
         child
     });
     let last = children[4];
-    fixture.asks(last, to(there)).unwrap();
+    fixture.submit(last, to(there)).unwrap();
     fixture.all_well();
-    fixture.says_on(there, raw(last, CmEvent::AddrChange, 0));
+    fixture.report_on(there, raw(last, CmEvent::AddrChange, 0));
     let ack_token = fixture.core.poll_event(there).unwrap().ack_token.unwrap();
-    fixture.asks(listener, Request::Destroy).unwrap();
+    fixture.submit(listener, Request::Destroy).unwrap();
     fixture.core.check();
     fixture.all_well();
     assert_eq!((fixture.core.poll_child(), fixture.core.ids()), (None, 1));

@@ -22,18 +22,18 @@ fn every_state_migrates_with_its_undelivered_events_ahead_of_later_ones() {
             let bystander = fixture.id(Some(here));
             for status in 0..undelivered {
                 let known = state != State::Removed;
-                fixture.says_status(id, ANY, status);
-                fixture.says_status(bystander, ANY, status);
+                fixture.report_status(id, ANY, status);
+                fixture.report_status(bystander, ANY, status);
                 assert_eq!(fixture.core.counters().late, if known { 0 } else { status as u64 + 1 });
             }
             let from = fixture.core.device_channel(id).unwrap();
             assert_eq!(from != here, matches!(state, State::Requested | State::SidrReqReceived), "{state}");
-            fixture.asks(id, to(there)).unwrap();
+            fixture.submit(id, to(there)).unwrap();
             let (token, call) = fixture.takes_call("migrate_id");
             assert_eq!(call, Call::Migrate { id, from, to: there });
             assert!(fixture.answers(token, OK).unwrap().result.is_ok());
             assert_eq!((fixture.state(id), fixture.core.channel(id)), (state, Some(there)));
-            fixture.says_status(id, ANY, 100);
+            fixture.report_status(id, ANY, 100);
             if state != State::Removed {
                 for status in (0..undelivered).chain([100]) {
                     assert_eq!(fixture.sees(there, id, cm(ANY)).status, status, "{state}");
@@ -55,10 +55,10 @@ fn every_state_waits_for_the_acks_of_what_was_delivered() {
             let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
             let there = fixture.channel(target_acks);
             let id = fixture.in_state(here, state);
-            fixture.says_status(id, ANY, 1);
-            fixture.says_status(id, ANY, 2);
+            fixture.report_status(id, ANY, 1);
+            fixture.report_status(id, ANY, 2);
             let held = fixture.expect_event(here, id, cm(ANY));
-            fixture.asks(id, to(there)).unwrap();
+            fixture.submit(id, to(there)).unwrap();
             fixture.no_call();
             fixture.acks(held);
             fixture.expect_call("migrate_id", OK);
@@ -75,8 +75,8 @@ fn every_state_survives_a_migration_that_fails() {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
         let there = fixture.channel(Acks::OnDelivery);
         let id = fixture.in_state(here, state);
-        let waits = fixture.says(id, ANY) == Admission::Known;
-        fixture.asks(id, to(there)).unwrap();
+        let waits = fixture.report(id, ANY) == Admission::Known;
+        fixture.submit(id, to(there)).unwrap();
         let failure = fixture.expect_call("migrate_id", Err(Errno::ENXIO)).unwrap().result.unwrap_err();
         assert_eq!((failure.call, failure.state, failure.errno), ("migrate_id", state, Errno::ENXIO));
         assert_eq!((fixture.state(id), fixture.core.channel(id)), (state, Some(here)));
@@ -93,16 +93,16 @@ fn every_state_goes_to_synchronous_mode_and_back() {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(here, state);
         let before = fixture.core.channels();
-        let waits = fixture.says(id, ANY) == Admission::Known;
-        fixture.asks(id, TO_SYNC).unwrap();
+        let waits = fixture.report(id, ANY) == Admission::Known;
+        fixture.submit(id, TO_SYNC).unwrap();
         fixture.expect_call("create_event_channel", OK);
         fixture.expect_call("migrate_id", OK);
         let private = fixture.core.channel(id).unwrap();
         assert!(fixture.core.is_sync(id) && fixture.core.is_private(private));
-        let refused = fixture.asks(id, TO_SYNC).unwrap_err();
+        let refused = fixture.submit(id, TO_SYNC).unwrap_err();
         let reason = RefuseReason::AlreadySync;
         assert_eq!(refused, cmid_proto::Refused::Request { id, request: RequestKind::Migrate, state, reason });
-        fixture.asks(id, to(here)).unwrap();
+        fixture.submit(id, to(here)).unwrap();
         fixture.expect_call("migrate_id", OK);
         fixture.expect_call("destroy_event_channel", OK);
         assert_eq!((fixture.state(id), fixture.core.is_sync(id)), (state, false));
@@ -118,15 +118,15 @@ fn every_state_goes_to_synchronous_mode_and_back() {
 fn an_id_may_migrate_to_where_it_is_and_its_events_go_to_the_end() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (one, two) = (fixture.in_state(channel, State::Bound), fixture.in_state(channel, State::Bound));
-    fixture.says(one, ANY);
-    fixture.says(two, ANY);
-    fixture.asks(one, to(channel)).unwrap();
+    fixture.report(one, ANY);
+    fixture.report(two, ANY);
+    fixture.submit(one, to(channel)).unwrap();
     assert!(fixture.expect_call("migrate_id", OK).unwrap().result.is_ok());
     fixture.sees(channel, two, cm(ANY));
     fixture.sees(channel, one, cm(ANY));
     // Between equal channels, an event before the outcome does not prove that the migration succeeded.
-    fixture.asks(one, to(channel)).unwrap();
-    fixture.says(one, ANY);
+    fixture.submit(one, to(channel)).unwrap();
+    fixture.report(one, ANY);
     assert!(fixture.expect_call("migrate_id", Err(Errno::EBADF)).unwrap().result.is_err());
     fixture.sees(channel, one, cm(ANY));
     fixture.ends(&[one, two], &[channel]);
@@ -139,7 +139,7 @@ fn a_channel_that_is_closed_is_refused() {
     let id = fixture.in_state(here, State::Bound);
     fixture.core.close_channel(there).unwrap();
     for _ in 0..2 {
-        let refused = fixture.asks(id, to(there)).unwrap_err();
+        let refused = fixture.submit(id, to(there)).unwrap_err();
         assert_eq!(refused.errno(), Errno::EBADF);
         assert_eq!(refused.to_string(), format!("migrate_id on {id} while bound: there is no channel {there}"));
         fixture.all_well();
@@ -152,29 +152,29 @@ fn a_channel_is_in_use_while_an_id_is_on_its_way_to_it() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     assert!(fixture.core.close_channel(there).is_err());
     fixture.all_well();
     fixture.ends(&[id], &[here, there]);
 }
 
 #[test]
-fn an_event_on_the_new_channel_tells_before_the_outcome_does() {
+fn an_event_on_the_new_channel_shows_the_migration_before_its_outcome() {
     for (outcome, acked) in [(OK, true), (Err(Errno::EFAULT), true), (OK, false)] {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
         let there = fixture.channel(Acks::OnDelivery);
         let id = fixture.in_state(here, State::Connected);
-        fixture.says_status(id, ANY, 1);
+        fixture.report_status(id, ANY, 1);
         let held = fixture.expect_event(here, id, cm(ANY));
         if acked {
             fixture.core.ack(held.ack_token.unwrap()).unwrap();
-            fixture.asks(id, to(there)).unwrap();
+            fixture.submit(id, to(there)).unwrap();
         } else {
-            fixture.asks(id, to(there)).unwrap();
+            fixture.submit(id, to(there)).unwrap();
             fixture.acks(held);
         }
         let (token, _) = fixture.takes_call("migrate_id");
-        fixture.says_on(there, raw(id, ANY, 2));
+        fixture.report_on(there, raw(id, ANY, 2));
         assert_eq!(fixture.core.channel(id), Some(there));
         let ended = fixture.answers(token, outcome);
         if acked {
@@ -189,15 +189,15 @@ fn an_event_on_the_new_channel_tells_before_the_outcome_does() {
 }
 
 #[test]
-fn an_event_on_the_new_channel_tells_so_even_if_it_is_late() {
+fn an_event_on_the_new_channel_shows_the_migration_even_if_it_is_late() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Failed);
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     let (token, _) = fixture.takes_call("migrate_id");
-    assert_eq!(fixture.says_on(here, raw(id, CmEvent::Rejected, 0)), Admission::Late);
+    assert_eq!(fixture.report_on(here, raw(id, CmEvent::Rejected, 0)), Admission::Late);
     assert_eq!(fixture.core.channel(id), Some(here), "nothing is said by one on the old channel");
-    assert_eq!(fixture.says_on(there, raw(id, CmEvent::Rejected, 0)), Admission::Late);
+    assert_eq!(fixture.report_on(there, raw(id, CmEvent::Rejected, 0)), Admission::Late);
     assert_eq!((fixture.core.channel(id), fixture.core.device_channel(id)), (Some(there), Some(there)));
     assert!(fixture.answers(token, Err(Errno::EFAULT)).unwrap().result.is_ok());
     assert_eq!((fixture.core.channel(id), fixture.core.device_channel(id)), (Some(there), Some(there)));
@@ -213,7 +213,7 @@ fn the_new_channel_is_to_be_read_after_a_migration() {
     fixture.does(id, to(there));
     assert_eq!(fixture.core.poll_readable(), Some(there), "the kernel wakes no one");
     // An event that was read from the old channel before the migration is delivered on the new one.
-    fixture.says_on(here, raw(id, ANY, 0));
+    fixture.report_on(here, raw(id, ANY, 0));
     fixture.sees(there, id, cm(ANY));
     fixture.ends(&[id], &[here, there]);
 }
@@ -222,10 +222,10 @@ fn the_new_channel_is_to_be_read_after_a_migration() {
 fn a_private_channel_that_cannot_be_opened_leaves_the_id_where_it_is() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Connected);
-    fixture.asks(id, TO_SYNC).unwrap();
+    fixture.submit(id, TO_SYNC).unwrap();
     let failure = fixture.expect_call("create_event_channel", Err(Errno::EMFILE)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.errno), ("create_event_channel", Errno::EMFILE));
-    fixture.asks(id, TO_SYNC).unwrap();
+    fixture.submit(id, TO_SYNC).unwrap();
     fixture.expect_call("create_event_channel", OK);
     fixture.expect_call("migrate_id", Err(Errno::ENXIO));
     fixture.expect_call("destroy_event_channel", OK);
@@ -254,7 +254,7 @@ fn an_operation_goes_on_where_its_id_has_moved_to() {
         let there = fixture.channel(Acks::Explicit);
         let id = fixture.in_state(here, from);
         let soon = fixture.within(std::time::Duration::from_millis(2));
-        fixture.asks_until(id, request, soon).unwrap();
+        fixture.submit_until(id, request, soon).unwrap();
         if request.request_kind() == RequestKind::Accept {
             fixture.expect_call("migrate_id", OK);
         }
@@ -262,44 +262,44 @@ fn an_operation_goes_on_where_its_id_has_moved_to() {
         let (token, _) = fixture.core.poll_call().unwrap();
         assert_eq!(fixture.refuses(id, to(there), RefuseReason::Busy(request.request_kind())).errno(), Errno::EBUSY);
         fixture.answers(token, OK);
-        fixture.asks(id, to(there)).unwrap();
+        fixture.submit(id, to(there)).unwrap();
         fixture.refuses(id, to(there), RefuseReason::Busy(RequestKind::Migrate));
         fixture.expect_call("migrate_id", OK);
         assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
-        fixture.tells(id, end);
+        fixture.report_and_take(id, end);
         assert_eq!((fixture.state(id), fixture.core.channel(id)), (after, Some(there)));
         fixture.no_event(here);
     }
 }
 
 #[test]
-fn two_migrations_in_a_row_keep_the_order_and_tell_of_each() {
+fn two_migrations_in_a_row_keep_the_order_and_each_is_reported() {
     let (mut fixture, one) = CoreFixture::on(Acks::Explicit);
     let (two, three) = (fixture.channel(Acks::Explicit), fixture.channel(Acks::OnDelivery));
     let id = fixture.in_state(one, State::Connected);
-    fixture.says_status(id, ANY, 1);
-    fixture.says_status(id, ANY, 2);
+    fixture.report_status(id, ANY, 1);
+    fixture.report_status(id, ANY, 2);
     let held = fixture.expect_event(one, id, cm(ANY));
-    fixture.asks(id, to(two)).unwrap();
+    fixture.submit(id, to(two)).unwrap();
     fixture.refuses(id, to(three), RefuseReason::Busy(RequestKind::Migrate));
     fixture.acks(held);
     fixture.all_well();
-    fixture.says_status(id, ANY, 3);
+    fixture.report_status(id, ANY, 3);
     // The second migration precedes the taking of the first one's end. That event is the core's own and owes no ack.
-    fixture.asks(id, to(three)).unwrap();
+    fixture.submit(id, to(three)).unwrap();
     fixture.expect_call("migrate_id", OK);
     fixture.no_event(two);
-    fixture.says_status(id, ANY, 4);
+    fixture.report_status(id, ANY, 4);
     fixture.sees(three, id, EventKind::Migrated);
     for status in 2..5 {
         assert_eq!(fixture.sees(three, id, cm(ANY)).status, status);
     }
     // Several migrations in a row, the last back to the first channel.
-    fixture.says_status(id, ANY, 5);
+    fixture.report_status(id, ANY, 5);
     for channel in [one, two, one] {
         fixture.does(id, to(channel));
     }
-    fixture.says_status(id, ANY, 6);
+    fixture.report_status(id, ANY, 6);
     for status in 5..7 {
         assert_eq!(fixture.sees(one, id, cm(ANY)).status, status);
     }
@@ -310,13 +310,13 @@ fn two_migrations_in_a_row_keep_the_order_and_tell_of_each() {
 fn an_event_that_was_not_read_before_synchronous_mode_ends_no_later_request() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(here, State::RouteResolving);
-    fixture.says(id, CmEvent::RouteResolved);
+    fixture.report(id, CmEvent::RouteResolved);
     fixture.does(id, TO_SYNC);
     let private = fixture.core.channel(id).unwrap();
     // librdmacm would take the old event for the answer to the connect, and stay one event behind for ever.
     fixture.does(id, connect());
     assert_eq!(fixture.core.sync_result(id), None);
-    fixture.says_status(id, CmEvent::Rejected, 28);
+    fixture.report_status(id, CmEvent::Rejected, 28);
     assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ECONNREFUSED)));
     assert_eq!(fixture.core.sync_event(id).unwrap().kind, cm(CmEvent::Rejected));
     fixture.sees(private, id, cm(CmEvent::RouteResolved));
@@ -330,17 +330,17 @@ fn an_address_that_was_not_read_before_synchronous_mode_has_given_the_id_its_dev
     let id = fixture.in_state(here, State::AddrResolving);
     fixture.does(id, TO_SYNC);
     // The event was in the kernel when the id migrated. It is read from the new channel.
-    fixture.says(id, CmEvent::AddrResolved);
+    fixture.report(id, CmEvent::AddrResolved);
     fixture.does(id, Request::AttachQp);
     fixture.does(id, Request::ResolveRoute);
     assert_eq!(fixture.core.sync_result(id), None);
-    fixture.says(id, CmEvent::RouteResolved);
+    fixture.report(id, CmEvent::RouteResolved);
     assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
     fixture.ends(&[id], &[here]);
 }
 
 #[test]
-fn a_deadline_that_passes_on_the_way_out_of_synchronous_mode_is_told_where_the_id_ends_up() {
+fn a_deadline_that_passes_on_the_way_out_of_synchronous_mode_is_reported_on_the_ids_final_channel() {
     for outcome in [OK, Err(Errno::ENOMEM)] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = fixture.in_state(channel, State::RouteResolved);
@@ -349,7 +349,7 @@ fn a_deadline_that_passes_on_the_way_out_of_synchronous_mode_is_told_where_the_i
         let span = std::time::Duration::from_millis(2);
         let soon = fixture.within(span);
         fixture.does_until(id, connect(), soon);
-        fixture.asks(id, to(channel)).unwrap();
+        fixture.submit(id, to(channel)).unwrap();
         let (token, _) = fixture.takes_call("migrate_id");
         fixture.passes(span);
         assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
@@ -374,10 +374,10 @@ fn an_operation_that_became_synchronous_ends_by_event_and_a_new_one_by_itself() 
     let id = fixture.in_state(here, State::Connecting);
     fixture.does(id, TO_SYNC);
     let private = fixture.core.channel(id).unwrap();
-    fixture.tells(id, CmEvent::Established);
+    fixture.report_and_take(id, CmEvent::Established);
     assert_eq!(fixture.core.sync_result(id), None, "it was not a request of synchronous mode");
     fixture.does(id, Request::Disconnect);
-    fixture.says(id, CmEvent::Disconnected);
+    fixture.report(id, CmEvent::Disconnected);
     assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
     fixture.no_event(private);
     fixture.ends(&[id], &[here]);

@@ -20,7 +20,7 @@ fn filled(core: u16) -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
     let group = fixture.core.join(fixture.now, id, addr(9), false, cmid_proto::Time::NEVER).unwrap();
     fixture.all_well();
     let made = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
-    assert_eq!(fixture.says_on(channel, made), Admission::Known);
+    assert_eq!(fixture.report_on(channel, made), Admission::Known);
     fixture.sees(channel, id, cm(CmEvent::MulticastJoin));
     (fixture, channel, id, group)
 }
@@ -33,7 +33,7 @@ fn keys_of_another_core_are_refused_and_nothing_has_changed() {
     let before = b.core.clone();
 
     for request in [BIND, Request::Destroy, to(channel_b), Request::Leave { group: group_b }] {
-        let refused = b.asks(id_a, request).unwrap_err();
+        let refused = b.submit(id_a, request).unwrap_err();
         assert_eq!(refused, Refused::NoSuchId { id: id_a, request: request.request_kind() });
         assert_eq!(b.core.would_refuse(b.now, id_a, &request, b.now), Err(refused));
     }
@@ -55,14 +55,14 @@ fn keys_of_another_core_are_refused_and_nothing_has_changed() {
 fn events_and_outcomes_of_another_core_are_not_believed() {
     let (mut a, channel_a, id_a, group_a) = filled(1);
     let (mut b, channel_b, id_b, group_b) = filled(2);
-    assert_eq!(b.says_on(channel_b, raw(id_a, CmEvent::AddrChange, 0)), Admission::Stray);
+    assert_eq!(b.report_on(channel_b, raw(id_a, CmEvent::AddrChange, 0)), Admission::Stray);
     let foreign = b.core.handle_event(channel_a, raw(id_b, CmEvent::AddrChange, 0));
     assert_eq!(foreign, Err(Fault::NoSuchChannel { channel: channel_a }));
     let lost = RawEvent { group: Some(group_a), ..raw(id_b, CmEvent::MulticastError, 0) };
-    assert_eq!(b.says_on(channel_b, lost), Admission::Late, "not of a membership here");
+    assert_eq!(b.report_on(channel_b, lost), Admission::Late, "not of a membership here");
 
     let leave = |fixture: &mut CoreFixture, id, group| {
-        fixture.asks(id, Request::Leave { group }).unwrap();
+        fixture.submit(id, Request::Leave { group }).unwrap();
         fixture.takes_call("leave_multicast").0
     };
     let (token_a, token_b) = (leave(&mut a, id_a, group_a), leave(&mut b, id_b, group_b));
@@ -82,7 +82,7 @@ fn a_request_under_a_key_of_another_core_is_a_fault() {
     let foreign = IdKey::from_parts(1, wanted.slot() as u32, wanted.generation()).unwrap();
     let request = RawEvent { listener: Some(listener), ..raw(foreign, CmEvent::ConnectRequest, 0) };
     assert_eq!(b.core.handle_event(device_channel, request), Err(Fault::WrongChild { id: foreign }));
-    assert_eq!(b.says_request(listener), wanted);
+    assert_eq!(b.report_request(listener), wanted);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_receipt_of_another_core_is_given_back_and_each_core_takes_its_own() {
         let mut fixture = numbered(core);
         let channel = fixture.channel(Acks::Explicit);
         let id = fixture.in_state(channel, State::Bound);
-        fixture.says(id, CmEvent::AddrChange);
+        fixture.report(id, CmEvent::AddrChange);
         let event = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
         (fixture, channel, id, event.ack_token.unwrap())
     };
@@ -125,17 +125,17 @@ fn an_id_that_changes_cores_changes_the_number_of_its_keys() {
 }
 
 #[test]
-fn a_refusal_says_of_which_core_the_key_is() {
+fn a_refusal_names_the_core_of_the_key() {
     let mut b = numbered(3);
     let foreign = IdKey::from_parts(12, 0, 2).unwrap();
-    assert_eq!(b.asks(foreign, BIND).unwrap_err().to_string(), "bind_addr on s12/id0.2: there is no such id");
+    assert_eq!(b.submit(foreign, BIND).unwrap_err().to_string(), "bind_addr on s12/id0.2: there is no such id");
     let channel = b.channel(Acks::OnDelivery);
     let id = b.id(Some(channel));
     assert_eq!(format!("{id} {channel:?}"), "s3/id0 s3/ch0");
 }
 
 #[test]
-fn what_limits_hold_beyond_the_keys_counts_as_what_the_keys_can_tell_apart() {
+fn limits_above_the_number_of_keys_are_reduced_to_it() {
     let all = Limits {
         ids: u32::MAX,
         channels: u32::MAX,

@@ -24,11 +24,11 @@ fn each_option_reaches_the_device_as_it_was_given() {
         CmOption::AfOnly(true),
         CmOption::AckTimeout(14),
     ] {
-        fixture.asks(id, Request::SetOption { option }).unwrap();
+        fixture.submit(id, Request::SetOption { option }).unwrap();
         let (token, call) = fixture.takes_call("set_option");
         assert_eq!(call, Call::SetOption { id, option });
         assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
-        fixture.asks(id, Request::SetOption { option }).unwrap();
+        fixture.submit(id, Request::SetOption { option }).unwrap();
         let failure = fixture.expect_call("set_option", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
         assert_eq!((failure.call, failure.errno), (option.request_kind().name(), Errno::EINVAL));
         assert_eq!(fixture.state(id), State::Idle);
@@ -80,16 +80,16 @@ fn an_option_leaves_the_operation_that_is_under_way_its_deadline() {
             let id = if state == State::SidrReqSent {
                 let id = fixture.id_for(PortSpace::Udp, Some(channel));
                 fixture.does(id, RESOLVE);
-                fixture.tells(id, CmEvent::AddrResolved);
+                fixture.report_and_take(id, CmEvent::AddrResolved);
                 fixture.does(id, Request::ResolveRoute);
-                fixture.tells(id, CmEvent::RouteResolved);
+                fixture.report_and_take(id, CmEvent::RouteResolved);
                 id
             } else {
                 fixture.in_state(channel, from)
             };
             let soon = fixture.within(SOON);
             fixture.does_until(id, request, soon);
-            fixture.asks(id, TOS).unwrap();
+            fixture.submit(id, TOS).unwrap();
             assert_eq!(fixture.core.poll_timeout(), Some((soon, id)), "{state}");
             fixture.expect_call("set_option", outcome);
             assert_eq!(fixture.core.poll_timeout(), Some((soon, id)), "{state}");
@@ -106,7 +106,7 @@ fn a_deadline_may_pass_while_an_option_is_being_set() {
         let id = fixture.in_state(channel, State::RouteResolved);
         let soon = fixture.within(SOON);
         fixture.does_until(id, connect(), soon);
-        fixture.asks(id, TOS).unwrap();
+        fixture.submit(id, TOS).unwrap();
         let (token, _) = fixture.takes_call("set_option");
         fixture.passes(SOON);
         assert_eq!(fixture.answers(token, outcome).unwrap().result.is_ok(), outcome.is_ok());
@@ -125,12 +125,12 @@ fn notify_is_for_an_accepted_id_and_leaves_the_accept_its_deadline() {
         fixture.refuses(id, Request::Notify, RefuseReason::WrongState);
         let soon = fixture.within(SOON);
         fixture.does_until(id, accept(), soon);
-        fixture.asks(id, Request::Notify).unwrap();
+        fixture.submit(id, Request::Notify).unwrap();
         let (token, call) = fixture.takes_call("notify");
         assert_eq!(call, Call::Notify { id });
         assert_eq!(fixture.answers(token, outcome).unwrap().result.is_ok(), outcome.is_ok());
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Accepting, Some((soon, id))));
-        fixture.tells(id, CmEvent::Established);
+        fixture.report_and_take(id, CmEvent::Established);
         assert_eq!(fixture.core.poll_timeout(), None);
         assert_eq!(fixture.refuses(id, Request::Notify, RefuseReason::IsConnected).errno(), Errno::EISCONN);
     }
@@ -140,9 +140,9 @@ fn notify_is_for_an_accepted_id_and_leaves_the_accept_its_deadline() {
 fn a_confirmation_may_come_while_notify_is_under_way() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Accepting);
-    fixture.asks(id, Request::Notify).unwrap();
+    fixture.submit(id, Request::Notify).unwrap();
     let (token, _) = fixture.takes_call("notify");
-    fixture.tells(id, CmEvent::Established);
+    fixture.report_and_take(id, CmEvent::Established);
     let failure = fixture.answers(token, Err(Errno::EISCONN)).unwrap().result.unwrap_err();
     assert_eq!((failure.state, failure.errno), (State::Connected, Errno::EISCONN));
 }
@@ -156,15 +156,15 @@ fn in_synchronous_mode_notify_does_not_end_the_accept_that_it_is_for() {
         let soon = fixture.within(SOON);
         fixture.does_until(id, accept(), soon);
         fixture.refuses(id, TOS, RefuseReason::Busy(RequestKind::Accept));
-        fixture.asks(id, Request::Notify).unwrap();
+        fixture.submit(id, Request::Notify).unwrap();
         let (token, _) = fixture.takes_call("notify");
         if early {
-            fixture.says(id, CmEvent::Established);
+            fixture.report(id, CmEvent::Established);
         }
         fixture.answers(token, outcome);
         if !early {
             assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, Some((soon, id))));
-            fixture.says(id, CmEvent::Established);
+            fixture.report(id, CmEvent::Established);
         }
         assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
         assert_eq!(fixture.core.sync_event(id).unwrap().kind, cm(CmEvent::Established));
@@ -177,7 +177,7 @@ fn a_rejection_gives_its_reason() {
         for from in [State::Requested, State::Responded, State::SidrReqReceived] {
             let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
             let id = fixture.in_state(channel, from);
-            fixture.asks(id, Request::Reject { reason, private_data: b"no" }).unwrap();
+            fixture.submit(id, Request::Reject { reason, private_data: b"no" }).unwrap();
             let (token, call) = fixture.takes_call("reject");
             assert_eq!((call, fixture.core.call_data(token)), (Call::Reject { id, reason }, &b"no"[..]));
             fixture.answers(token, OK);
@@ -187,11 +187,11 @@ fn a_rejection_gives_its_reason() {
 }
 
 #[test]
-fn the_peer_is_told_of_options_that_were_set_before_the_message() {
+fn options_that_were_set_before_the_message_reach_the_peer() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     for from in [State::RouteResolved, State::Requested] {
         let id = fixture.in_state(channel, from);
-        fixture.asks(id, ECE).unwrap();
+        fixture.submit(id, ECE).unwrap();
         let (token, call) = fixture.takes_call("set_local_ece");
         assert_eq!(call, Call::SetEce { id, ece: Ece { vendor_id: 0x15b3, options: 1 } });
         assert!(fixture.answers(token, Err(Errno::ENOSYS)).unwrap().result.is_err());

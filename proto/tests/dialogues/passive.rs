@@ -8,15 +8,15 @@ use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, accept, cm, raw, to};
 fn a_request_is_accepted_and_lives_until_its_peer_leaves() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let listener = fixture.in_state(channel, State::Listening);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
     assert_eq!((event.listener, event.private_data.len()), (Some(listener), 56));
-    assert_eq!(fixture.says(child, CmEvent::Rejected), Admission::Late, "nothing is told before the accept");
+    assert_eq!(fixture.report(child, CmEvent::Rejected), Admission::Late, "nothing is told before the accept");
     fixture.does(child, accept());
-    fixture.tells(child, CmEvent::Established);
-    fixture.tells(child, CmEvent::Disconnected);
+    fixture.report_and_take(child, CmEvent::Established);
+    fixture.report_and_take(child, CmEvent::Disconnected);
     fixture.does(child, Request::Disconnect);
-    fixture.tells(child, CmEvent::TimewaitExit);
+    fixture.report_and_take(child, CmEvent::TimewaitExit);
     fixture.ends(&[child, listener], &[channel]);
 }
 
@@ -24,7 +24,7 @@ fn a_request_is_accepted_and_lives_until_its_peer_leaves() {
 fn a_request_is_turned_down() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (listener, child) = fixture.requested(channel);
-    fixture.asks(child, REJECT).unwrap();
+    fixture.submit(child, REJECT).unwrap();
     let (token, _) = fixture.takes_call("reject");
     assert_eq!(fixture.core.call_data(token), b"no");
     fixture.answers(token, OK);
@@ -36,7 +36,7 @@ fn a_request_is_turned_down() {
 fn an_accept_that_fails_has_rejected_the_peer() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (listener, child) = fixture.requested(channel);
-    fixture.asks(child, accept()).unwrap();
+    fixture.submit(child, accept()).unwrap();
     fixture.expect_call("migrate_id", OK);
     let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!(failure.state, State::Failed);
@@ -47,8 +47,8 @@ fn an_accept_that_fails_has_rejected_the_peer() {
 fn the_disconnect_may_overtake_the_confirmation() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let child = fixture.in_state(channel, State::Accepting);
-    fixture.tells(child, CmEvent::Disconnected);
-    assert_eq!(fixture.says(child, CmEvent::Established), Admission::Late);
+    fixture.report_and_take(child, CmEvent::Disconnected);
+    assert_eq!(fixture.report(child, CmEvent::Established), Admission::Late);
     assert_eq!(fixture.state(child), State::PeerClosed);
 }
 
@@ -56,8 +56,8 @@ fn the_disconnect_may_overtake_the_confirmation() {
 fn a_destroyed_listener_takes_its_undelivered_requests_along_and_leaves_the_others() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (listener, seen) = fixture.requested(channel);
-    let (first, second) = (fixture.says_request(listener), fixture.says_request(listener));
-    fixture.asks(listener, Request::Destroy).unwrap();
+    let (first, second) = (fixture.report_request(listener), fixture.report_request(listener));
+    fixture.submit(listener, Request::Destroy).unwrap();
     fixture.no_event(channel);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
@@ -72,7 +72,7 @@ fn a_destroyed_listener_takes_its_undelivered_requests_along_and_leaves_the_othe
 fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let listener = fixture.in_state(channel, State::Listening);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
     assert_eq!((fixture.core.owed(listener), fixture.core.owed(child)), (1, 0), "it counts on the listener");
     fixture.does(listener, Request::Destroy);
@@ -80,7 +80,7 @@ fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
     // A request that arrives meanwhile is destroyed.
     let late = fixture.core.wants_event(channel).unwrap();
     let request = RawEvent { listener: Some(listener), ..raw(late, CmEvent::ConnectRequest, 0) };
-    assert_eq!(fixture.says_on(channel, request), Admission::Late);
+    assert_eq!(fixture.report_on(channel, request), Admission::Late);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     fixture.does(child, Request::Destroy);
     fixture.acks(event);
@@ -90,11 +90,11 @@ fn a_listener_with_an_unacked_request_waits_for_the_ack_with_its_destruction() {
 }
 
 #[test]
-fn a_request_that_nobody_saw_and_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
+fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let listener = fixture.in_state(channel, State::Listening);
-    let child = fixture.says_request(listener);
-    fixture.asks(listener, Request::Destroy).unwrap();
+    let child = fixture.report_request(listener);
+    fixture.submit(listener, Request::Destroy).unwrap();
     let (token, _) = fixture.takes_call("destroy_id");
     let fault = fixture.core.handle_outcome(token, Err(Errno::EBADF)).unwrap_err();
     assert_eq!(fault, cmid_proto::Fault::Leak { call: "destroy_id", errno: Errno::EBADF });
@@ -108,11 +108,11 @@ fn a_request_that_nobody_saw_and_cannot_be_destroyed_is_a_leak_and_is_forgotten(
 fn a_request_that_precedes_the_failure_of_the_listen_can_be_answered() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Bound);
-    fixture.asks(id, LISTEN).unwrap();
+    fixture.submit(id, LISTEN).unwrap();
     fixture.expect_call("create_event_channel", OK);
     fixture.expect_call("migrate_id", OK);
     let (token, _) = fixture.takes_call("listen");
-    let child = fixture.says_request(id);
+    let child = fixture.report_request(id);
     fixture.answers(token, Err(Errno::EADDRINUSE));
     assert_eq!(fixture.state(id), State::Bound);
     fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
@@ -125,11 +125,11 @@ fn a_child_goes_its_own_way_before_its_request_is_acked() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let other = fixture.channel(Acks::Explicit);
     let listener = fixture.in_state(channel, State::Listening);
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
     fixture.does(child, to(other));
     fixture.does(child, accept());
-    fixture.tells(child, CmEvent::Established);
+    fixture.report_and_take(child, CmEvent::Established);
     assert_eq!(fixture.core.channel(child), Some(other));
     fixture.acks(event);
     fixture.ends(&[child, listener], &[channel, other]);

@@ -10,7 +10,7 @@ use crate::world::{GROUPS, World};
 /// Four bytes: what to do, and three choices.
 type Step = (u8, u8, u8, u8);
 
-fn ask(world: &mut World, a: u8, b: u8, c: u8) {
+fn any_request(world: &mut World, a: u8, b: u8, c: u8) {
     let Some(id) = world.id(a) else { return };
     let wait = if c < 64 { Some(u64::from(c)) } else { None };
     let group = GROUPS[usize::from(c) % 2];
@@ -135,7 +135,7 @@ fn step(world: &mut World, (what, a, b, c): Step) {
         1 => world.create(if c < 80 { None } else { world.some_channel(b) }),
         2 if c < 128 => world.create(world.some_channel(b)),
         2 => world.well(),
-        3..=6 => ask(world, a, b, c),
+        3..=6 => any_request(world, a, b, c),
         7 => onward(world, a, 1, c),
         8 | 9 => onward(world, a, b % 16, c),
         10 | 11 => world.take_call(),

@@ -9,17 +9,17 @@ fn a_crossing_disconnect_is_over_for_both_and_has_a_time_wait_only_if_one_answer
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let sides = [fixture.in_state(channel, State::Disconnecting), fixture.in_state(channel, State::Disconnecting)];
     for id in sides {
-        fixture.tells(id, CmEvent::Disconnected);
+        fixture.report_and_take(id, CmEvent::Disconnected);
         assert_eq!(fixture.state(id), State::TimeWait);
     }
     // TIMEWAIT_EXIT may not arrive by itself; a second disconnect causes it.
     for id in sides {
-        fixture.asks(id, Request::Disconnect).unwrap();
+        fixture.submit(id, Request::Disconnect).unwrap();
         assert!(fixture.expect_call("disconnect", OK).unwrap().result.is_ok());
         assert_eq!(fixture.state(id), State::TimeWait);
-        fixture.tells(id, CmEvent::TimewaitExit);
+        fixture.report_and_take(id, CmEvent::TimewaitExit);
         assert_eq!(fixture.state(id), State::Closed);
-        assert_eq!(fixture.says(id, CmEvent::TimewaitExit), Admission::Late, "twice");
+        assert_eq!(fixture.report(id, CmEvent::TimewaitExit), Admission::Late, "twice");
     }
     fixture.ends(&sides, &[channel]);
 }
@@ -30,12 +30,12 @@ fn a_disconnect_may_turn_out_to_be_the_answer() {
     for outcome in [OK, Err(Errno::EINVAL)] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, State::Connected);
-        fixture.asks(id, Request::Disconnect).unwrap();
+        fixture.submit(id, Request::Disconnect).unwrap();
         let (token, _) = fixture.takes_call("disconnect");
-        fixture.tells(id, CmEvent::Disconnected);
+        fixture.report_and_take(id, CmEvent::Disconnected);
         assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()), "the event is its end");
         assert_eq!(fixture.state(id), State::TimeWait);
-        fixture.tells(id, CmEvent::TimewaitExit);
+        fixture.report_and_take(id, CmEvent::TimewaitExit);
         fixture.ends(&[id], &[channel]);
     }
 }
@@ -44,7 +44,7 @@ fn a_disconnect_may_turn_out_to_be_the_answer() {
 fn a_time_wait_may_end_before_the_peer_is_answered() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::PeerClosed);
-    fixture.tells(id, CmEvent::TimewaitExit);
+    fixture.report_and_take(id, CmEvent::TimewaitExit);
     assert_eq!(fixture.state(id), State::Closed);
     fixture.does(id, Request::Disconnect);
     assert_eq!(fixture.state(id), State::Closed, "harmless");
@@ -52,10 +52,10 @@ fn a_time_wait_may_end_before_the_peer_is_answered() {
 }
 
 #[test]
-fn a_disconnect_that_the_peer_never_answers_says_so() {
+fn a_disconnect_that_the_peer_never_answers_ends_with_its_status() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Disconnecting);
-    fixture.says_status(id, CmEvent::Disconnected, -110);
+    fixture.report_status(id, CmEvent::Disconnected, -110);
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::Disconnected)).result(), Err(Errno::ETIMEDOUT));
     assert_eq!(fixture.state(id), State::TimeWait);
     fixture.ends(&[id], &[channel]);
@@ -66,10 +66,10 @@ fn an_answer_to_a_client_that_has_gone_fails_and_the_id_can_go() {
     for from in [State::Requested, State::SidrReqReceived] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, from);
-        fixture.asks(id, REJECT).unwrap();
+        fixture.submit(id, REJECT).unwrap();
         let failure = fixture.expect_call("reject", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
         assert_eq!((failure.state, failure.errno), (from, Errno::EINVAL));
-        fixture.asks(id, accept()).unwrap();
+        fixture.submit(id, accept()).unwrap();
         fixture.expect_call("migrate_id", OK);
         let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
         assert_eq!(failure.state, State::Failed);
@@ -81,10 +81,10 @@ fn an_answer_to_a_client_that_has_gone_fails_and_the_id_can_go() {
 fn an_accept_that_comes_after_the_client_gave_up_ends_unreachable() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Accepting);
-    fixture.says_status(id, CmEvent::Unreachable, -110);
+    fixture.report_status(id, CmEvent::Unreachable, -110);
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::Unreachable)).result(), Err(Errno::ETIMEDOUT));
     assert_eq!(fixture.state(id), State::Failed);
-    assert_eq!(fixture.says(id, CmEvent::Established), Admission::Late);
+    assert_eq!(fixture.report(id, CmEvent::Established), Admission::Late);
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn a_notified_connection_may_be_rejected_yet() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Accepting);
     fixture.does(id, Request::Notify);
-    fixture.tells(id, CmEvent::Established);
-    fixture.says_status(id, CmEvent::Rejected, 28);
+    fixture.report_and_take(id, CmEvent::Established);
+    fixture.report_status(id, CmEvent::Rejected, 28);
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::Rejected)).status, 28);
     assert_eq!(fixture.state(id), State::Failed);
     fixture.does(id, Request::Disconnect);
@@ -104,17 +104,17 @@ fn the_passive_side_may_disconnect_before_the_active_has_finished() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (active, passive) = (fixture.in_state(channel, State::Responded), fixture.in_state(channel, State::Accepting));
     fixture.does(passive, Request::Notify);
-    fixture.tells(passive, CmEvent::Established);
+    fixture.report_and_take(passive, CmEvent::Established);
     fixture.does(passive, Request::Disconnect);
     // The DREQ is dropped until the active side has established, and is then repeated.
     fixture.does(active, Request::Establish);
-    fixture.tells(active, CmEvent::Disconnected);
+    fixture.report_and_take(active, CmEvent::Disconnected);
     fixture.does(active, Request::Disconnect);
     for id in [passive, active] {
         if id == passive {
-            fixture.tells(id, CmEvent::Disconnected);
+            fixture.report_and_take(id, CmEvent::Disconnected);
         }
-        fixture.tells(id, CmEvent::TimewaitExit);
+        fixture.report_and_take(id, CmEvent::TimewaitExit);
         assert_eq!(fixture.state(id), State::Closed);
     }
 }
@@ -124,14 +124,14 @@ fn a_disconnect_may_precede_the_answer_of_the_peer() {
     for from in [State::Connecting, State::Responded] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, from);
-        fixture.tells(id, CmEvent::Disconnected);
+        fixture.report_and_take(id, CmEvent::Disconnected);
         assert_eq!(fixture.state(id), State::PeerClosed);
         for late in [CmEvent::ConnectResponse, CmEvent::Established, CmEvent::Disconnected, CmEvent::Rejected] {
-            assert_eq!(fixture.says(id, late), Admission::Late);
+            assert_eq!(fixture.report(id, late), Admission::Late);
         }
         fixture.refuses(id, Request::Establish, RefuseReason::WrongState);
         fixture.does(id, Request::Disconnect);
-        fixture.tells(id, CmEvent::TimewaitExit);
+        fixture.report_and_take(id, CmEvent::TimewaitExit);
         fixture.ends(&[id], &[channel]);
     }
 }
@@ -142,13 +142,13 @@ fn with_a_qp_a_failed_answer_is_one_event_and_the_rest_is_late() {
     let id = fixture.in_state(channel, State::RouteResolved);
     fixture.does(id, Request::AttachQp);
     fixture.does(id, connect());
-    fixture.says_status(id, CmEvent::ConnectError, -1);
+    fixture.report_status(id, CmEvent::ConnectError, -1);
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::ConnectError)).result(), Err(Errno::EPERM));
     for late in [CmEvent::Rejected, CmEvent::Disconnected, CmEvent::ConnectError, CmEvent::TimewaitExit] {
-        assert_eq!(fixture.says(id, late), Admission::Late);
+        assert_eq!(fixture.report(id, late), Admission::Late);
     }
     // UNREACHABLE from the neighbour table is delivered to a failed id too.
-    fixture.tells(id, CmEvent::Unreachable);
+    fixture.report_and_take(id, CmEvent::Unreachable);
     assert_eq!(fixture.state(id), State::Failed);
     fixture.does(id, Request::DetachQp);
     fixture.ends(&[id], &[channel]);
@@ -160,10 +160,10 @@ fn without_a_qp_the_peer_may_go_between_its_answer_and_the_confirmation() {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, State::Responded);
         let token = confirming.map(|_| {
-            fixture.asks(id, Request::Establish).unwrap();
+            fixture.submit(id, Request::Establish).unwrap();
             fixture.takes_call("establish").0
         });
-        fixture.says_status(id, CmEvent::Rejected, 28);
+        fixture.report_status(id, CmEvent::Rejected, 28);
         if let (Some(token), Some(outcome)) = (token, confirming) {
             let ended = fixture.answers(token, outcome).unwrap();
             assert_eq!(
@@ -185,7 +185,7 @@ fn without_a_qp_the_peer_may_go_between_its_answer_and_the_confirmation() {
 fn a_confirmation_that_the_device_refuses_may_be_tried_again() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Responded);
-    fixture.asks(id, Request::Establish).unwrap();
+    fixture.submit(id, Request::Establish).unwrap();
     let failure = fixture.expect_call("establish", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!(failure.state, State::Responded);
     fixture.does(id, Request::Establish);
@@ -193,7 +193,7 @@ fn a_confirmation_that_the_device_refuses_may_be_tried_again() {
 }
 
 #[test]
-fn a_changed_link_address_is_told_each_time_and_ends_no_connection() {
+fn a_changed_link_address_is_reported_each_time_and_ends_no_connection() {
     for state in [
         State::AddrResolved,
         State::RouteResolving,
@@ -208,7 +208,7 @@ fn a_changed_link_address_is_told_each_time_and_ends_no_connection() {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, state);
         for _ in 0..2 {
-            fixture.says_status(id, CmEvent::Unreachable, -110);
+            fixture.report_status(id, CmEvent::Unreachable, -110);
             fixture.sees(channel, id, cm(CmEvent::Unreachable));
             assert_eq!(fixture.state(id), state);
         }
@@ -220,10 +220,10 @@ fn a_changed_link_address_is_told_each_time_and_ends_no_connection() {
 fn an_attempt_that_was_given_up_as_unreachable_is_over_whatever_comes() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connecting);
-    fixture.says_status(id, CmEvent::Unreachable, -110);
+    fixture.report_status(id, CmEvent::Unreachable, -110);
     fixture.sees(channel, id, cm(CmEvent::Unreachable));
     for late in [CmEvent::Established, CmEvent::ConnectResponse, CmEvent::Disconnected, CmEvent::TimewaitExit] {
-        assert_eq!(fixture.says(id, late), Admission::Late);
+        assert_eq!(fixture.report(id, late), Admission::Late);
     }
     assert_eq!(fixture.state(id), State::Failed);
     fixture.ends(&[id], &[channel]);
@@ -235,7 +235,7 @@ fn a_destroyed_id_takes_its_unread_events_along_and_leaves_the_others_in_order()
     let ids = [(); 3].map(|()| fixture.in_state(channel, State::Connected));
     for status in 0..3 {
         for id in ids {
-            fixture.says_status(id, CmEvent::AddrChange, status);
+            fixture.report_status(id, CmEvent::AddrChange, status);
         }
     }
     let read = fixture.expect_event(channel, ids[0], cm(CmEvent::AddrChange));
@@ -254,12 +254,12 @@ fn requests_that_were_read_outlive_their_listener() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let listener = fixture.id(Some(channel));
     fixture.does(listener, LISTEN);
-    let (one, two) = (fixture.says_request(listener), fixture.says_request(listener));
+    let (one, two) = (fixture.report_request(listener), fixture.report_request(listener));
     fixture.sees(channel, one, cm(CmEvent::ConnectRequest));
-    fixture.asks(one, accept()).unwrap();
-    fixture.asks(listener, Request::Destroy).unwrap();
+    fixture.submit(one, accept()).unwrap();
+    fixture.submit(listener, Request::Destroy).unwrap();
     fixture.all_well();
     assert_eq!(fixture.core.state(two), None);
-    fixture.tells(one, CmEvent::Established);
+    fixture.report_and_take(one, CmEvent::Established);
     fixture.ends(&[one], &[channel]);
 }

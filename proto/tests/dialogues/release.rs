@@ -12,8 +12,8 @@ fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
     let id = one.id(None);
     let deadline = one.within(Duration::from_secs(5));
     one.does_until(id, RESOLVE, deadline);
-    one.says_status(id, CmEvent::AddrChange, 1);
-    one.says_status(id, CmEvent::AddrChange, 2);
+    one.report_status(id, CmEvent::AddrChange, 1);
+    one.report_status(id, CmEvent::AddrChange, 2);
     let (released, private) = one.core.release(id).unwrap();
     one.core.check();
     assert_eq!(released.state(), State::AddrResolving);
@@ -45,7 +45,7 @@ fn an_id_takes_the_event_that_ended_its_request_along_with_its_private_data() {
     let home = one.core.channel(id).unwrap();
     let response =
         cmid_proto::RawEvent { private_data: &b"data"[..], ..crate::fixture::raw(id, CmEvent::Rejected, 28) };
-    one.says_on(home, response);
+    one.report_on(home, response);
     let (released, _) = one.core.release(id).unwrap();
     one.ends(&[], &[channel]);
     let (key, home) = two.core.adopt(released).unwrap();
@@ -60,7 +60,7 @@ fn the_end_of_a_request_is_readable_in_the_other_core() {
     let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let id = one.id(None);
     one.does(id, RESOLVE);
-    one.says(id, CmEvent::AddrResolved);
+    one.report(id, CmEvent::AddrResolved);
     let (released, _) = one.core.release(id).unwrap();
     one.ends(&[], &[]);
     let (key, _) = two.core.adopt(released).unwrap();
@@ -86,21 +86,21 @@ fn what_cannot_be_released_is_refused_and_stays() {
         reason
     };
     assert_eq!(reason(&mut fixture, shared), RefuseReason::NotSync);
-    fixture.asks(alone, LISTEN).unwrap();
+    fixture.submit(alone, LISTEN).unwrap();
     assert_eq!(reason(&mut fixture, alone), RefuseReason::Busy(RequestKind::Listen));
     fixture.all_well();
-    let child = fixture.says_request(alone);
+    let child = fixture.report_request(alone);
     assert_eq!(reason(&mut fixture, alone), RefuseReason::SharesChannel, "a request of it lives on its channel");
     fixture.does(child, to(channel));
     assert_eq!(reason(&mut fixture, alone), RefuseReason::Busy(RequestKind::Listen), "a request waits to be taken");
     let private = fixture.core.channel(alone).unwrap();
     fixture.sees(private, child, cm(CmEvent::ConnectRequest));
     let moving = fixture.id(None);
-    fixture.asks(moving, to(channel)).unwrap();
+    fixture.submit(moving, to(channel)).unwrap();
     assert_eq!(reason(&mut fixture, moving), RefuseReason::Busy(RequestKind::Migrate));
     fixture.expect_call("migrate_id", Err(Errno::EINVAL));
     fixture.does(moving, Request::Destroy);
-    fixture.asks(alone, Request::Destroy).unwrap();
+    fixture.submit(alone, Request::Destroy).unwrap();
     assert_eq!(reason(&mut fixture, alone), RefuseReason::WrongState);
     fixture.all_well();
     assert!(matches!(fixture.core.release(alone), Err(Refused::NoSuchId { .. })));
@@ -113,7 +113,7 @@ fn an_id_that_finds_no_room_is_given_back() {
     let mut two = CoreFixture::with(Limits { ids: 1, channels: 1, events: 1, groups: 8, ..Limits::SINGLE });
     let id = one.id(None);
     let other = two.id(None);
-    one.says(id, CmEvent::AddrChange);
+    one.report(id, CmEvent::AddrChange);
     let (released, _) = one.core.release(id).unwrap();
     let (refused, released) = two.core.adopt(released).unwrap_err();
     assert_eq!(refused, Refused::Full("ids"));
@@ -139,7 +139,7 @@ fn a_listener_listens_in_the_other_core() {
     one.ends(&[], &[]);
     let (key, home) = two.core.adopt(released).unwrap();
     two.core.check();
-    let child = two.says_request(key);
+    let child = two.report_request(key);
     two.sees(home, child, cm(CmEvent::ConnectRequest));
     two.refuses(child, accept(), RefuseReason::OnListenersChannel);
     two.does(child, TO_SYNC);
@@ -151,7 +151,7 @@ fn a_listener_listens_in_the_other_core() {
 fn a_key_is_stale_after_the_release_and_an_outcome_for_it_is_a_fault() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
-    fixture.asks_until(id, RESOLVE, Time::NEVER).unwrap();
+    fixture.submit_until(id, RESOLVE, Time::NEVER).unwrap();
     let (token, _) = fixture.takes_call("resolve_addr");
     assert!(fixture.core.release(id).is_err(), "a call is under way");
     fixture.answers(token, OK);

@@ -31,7 +31,7 @@ fn operations() -> [(State, Request<'static>); 6] {
 fn is_over(fixture: &mut CoreFixture, id: IdKey, on: ChannelKey) {
     assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Removed, None));
     for kind in [CmEvent::Established, CmEvent::Disconnected, CmEvent::TimewaitExit, GONE] {
-        assert_eq!(fixture.says(id, kind), Admission::Late);
+        assert_eq!(fixture.report(id, kind), Admission::Late);
     }
     fixture.no_event(on);
     fixture.does(id, Request::Destroy);
@@ -44,9 +44,9 @@ fn every_state_ends_removed_also_while_a_call_is_under_way() {
         for outcome in [OK, Err(Errno::ENXIO)] {
             let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
             let id = fixture.in_state(channel, state);
-            fixture.asks(id, Request::SetOption { option: CmOption::Tos(1) }).unwrap();
+            fixture.submit(id, Request::SetOption { option: CmOption::Tos(1) }).unwrap();
             let (token, _) = fixture.takes_call("set_option");
-            fixture.says(id, GONE);
+            fixture.report(id, GONE);
             assert_eq!(fixture.state(id), State::Removed);
             let ended = fixture.answers(token, outcome).unwrap();
             assert_eq!(ended.result.map_err(|failure| failure.state), outcome.map_err(|_| State::Removed), "{state}");
@@ -63,12 +63,12 @@ fn every_operation_ends_by_the_removal_before_and_after_its_call_has_returned() 
             let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
             let id = fixture.in_state(channel, from);
             let soon = fixture.within(SOON);
-            fixture.asks_until(id, request, soon).unwrap();
+            fixture.submit_until(id, request, soon).unwrap();
             let (token, _) = fixture.core.poll_call().unwrap();
             if outcome.is_none() {
                 fixture.answers(token, OK);
             }
-            fixture.says(id, GONE);
+            fixture.report(id, GONE);
             if let Some(outcome) = outcome {
                 assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()), "the event is its end");
             }
@@ -88,7 +88,7 @@ fn every_synchronous_wait_ends_with_enodev() {
         let private = fixture.core.channel(id).unwrap();
         let soon = fixture.within(SOON);
         fixture.does_until(id, request, soon);
-        fixture.says(id, GONE);
+        fixture.report(id, GONE);
         assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ENODEV)), "{}", request.request_kind());
         assert_eq!(fixture.core.sync_event(id).unwrap().kind, cm(GONE));
         is_over(&mut fixture, id, private);
@@ -96,15 +96,15 @@ fn every_synchronous_wait_ends_with_enodev() {
 }
 
 #[test]
-fn a_migration_in_the_middle_is_told_what_the_device_says() {
+fn a_migration_during_a_removal_ends_with_the_outcome_of_its_call() {
     for state in living().filter(|&state| state != State::Listening) {
         for outcome in [OK, Err(Errno::ENXIO)] {
             let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
             let there = fixture.channel(Acks::OnDelivery);
             let id = fixture.in_state(here, state);
-            fixture.asks(id, to(there)).unwrap();
+            fixture.submit(id, to(there)).unwrap();
             let (token, _) = fixture.takes_call("migrate_id");
-            fixture.says_on(here, raw(id, GONE, 0));
+            fixture.report_on(here, raw(id, GONE, 0));
             assert_eq!(fixture.answers(token, outcome).unwrap().result.is_ok(), outcome.is_ok());
             let home = if outcome.is_ok() { there } else { here };
             fixture.sees(home, id, cm(GONE));
@@ -118,10 +118,10 @@ fn a_migration_that_waits_for_acks_is_made_and_may_fail() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.in_state(here, State::Connected);
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-    fixture.asks(id, to(there)).unwrap();
-    fixture.says(id, GONE);
+    fixture.submit(id, to(there)).unwrap();
+    fixture.report(id, GONE);
     fixture.acks(held);
     fixture.expect_call("migrate_id", Err(Errno::ENXIO));
     fixture.sees(here, id, cm(GONE));
@@ -136,13 +136,13 @@ fn a_listen_in_the_middle_fails_or_has_made_a_listener_of_a_removed_device() {
         for outcome in [OK, Err(Errno::ENXIO)] {
             let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
             let id = fixture.in_state(channel, State::Bound);
-            fixture.asks(id, LISTEN).unwrap();
+            fixture.submit(id, LISTEN).unwrap();
             let calls = ["create_event_channel", "migrate_id", "listen"];
             for call in &calls[..made] {
                 fixture.expect_call(call, OK);
             }
             let (token, _) = fixture.takes_call(calls[made]);
-            fixture.says(id, GONE);
+            fixture.report(id, GONE);
             let mut ended = fixture.answers(token, outcome);
             while ended.is_none() {
                 let (token, _) = fixture.core.poll_call().unwrap();
@@ -161,18 +161,18 @@ fn a_listen_in_the_middle_fails_or_has_made_a_listener_of_a_removed_device() {
 fn a_listener_that_is_removed_still_has_the_requests_that_came_before() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let listener = fixture.in_state(channel, State::Listening);
-    let child = fixture.says_request(listener);
-    fixture.says(listener, GONE);
+    let child = fixture.report_request(listener);
+    fixture.report(listener, GONE);
     fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
     fixture.sees(channel, listener, cm(GONE));
-    fixture.asks(child, accept()).unwrap();
+    fixture.submit(child, accept()).unwrap();
     fixture.expect_call("migrate_id", OK);
     fixture.expect_call("accept", Err(Errno::ENXIO));
     assert_eq!(fixture.state(child), State::Failed);
     // A request after the removal has no listener.
     let late = fixture.core.wants_event(channel).unwrap();
     let request = cmid_proto::RawEvent { listener: Some(listener), ..raw(late, CmEvent::ConnectRequest, 0) };
-    assert_eq!(fixture.says_on(channel, request), Admission::Late);
+    assert_eq!(fixture.report_on(channel, request), Admission::Late);
     fixture.all_well();
     assert_eq!(fixture.core.state(late), None);
     fixture.ends(&[child, listener], &[channel]);
@@ -183,8 +183,8 @@ fn an_address_that_was_not_read_before_the_removal_is_an_error_and_then_the_remo
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::AddrResolving);
     // The library's query for the device fails, so it turns ADDR_RESOLVED into ADDR_ERROR.
-    fixture.says_status(id, CmEvent::AddrError, -1);
-    fixture.says(id, GONE);
+    fixture.report_status(id, CmEvent::AddrError, -1);
+    fixture.report(id, GONE);
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::AddrError)).result(), Err(Errno::EPERM));
     fixture.sees(channel, id, cm(GONE));
     is_over(&mut fixture, id, channel);
@@ -195,17 +195,17 @@ fn a_destroy_that_waits_or_is_under_way_takes_no_notice() {
     for waits in [true, false] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = fixture.in_state(channel, State::Connected);
-        fixture.says(id, CmEvent::AddrChange);
+        fixture.report(id, CmEvent::AddrChange);
         let held = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
-        fixture.asks(id, Request::Destroy).unwrap();
+        fixture.submit(id, Request::Destroy).unwrap();
         if waits {
-            assert_eq!(fixture.says(id, GONE), Admission::Late);
+            assert_eq!(fixture.report(id, GONE), Admission::Late);
             fixture.acks(held);
             fixture.expect_call("destroy_id", OK);
         } else {
             fixture.acks(held);
             let (token, _) = fixture.takes_call("destroy_id");
-            assert_eq!(fixture.says(id, GONE), Admission::Late);
+            assert_eq!(fixture.report(id, GONE), Admission::Late);
             fixture.answers(token, OK);
         }
         fixture.sees(channel, id, EventKind::Destroyed);

@@ -10,9 +10,9 @@ use crate::fixture::{CoreFixture, OK, RESOLVE, accept, cm, connect, to};
 fn routed(fixture: &mut CoreFixture) -> IdKey {
     let id = fixture.id(None);
     fixture.does(id, RESOLVE);
-    fixture.says(id, CmEvent::AddrResolved);
+    fixture.report(id, CmEvent::AddrResolved);
     fixture.does(id, Request::ResolveRoute);
-    fixture.says(id, CmEvent::RouteResolved);
+    fixture.report(id, CmEvent::RouteResolved);
     assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
     id
 }
@@ -20,7 +20,7 @@ fn routed(fixture: &mut CoreFixture) -> IdKey {
 fn connected(fixture: &mut CoreFixture) -> IdKey {
     let id = routed(fixture);
     fixture.does(id, connect());
-    fixture.says(id, CmEvent::Established);
+    fixture.report(id, CmEvent::Established);
     id
 }
 
@@ -32,14 +32,14 @@ fn the_event_that_ends_a_request_is_readable_until_the_next_request() {
     assert_eq!(fixture.core.sync_result(id), None);
     fixture.does(id, RESOLVE);
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None), "it is open");
-    assert!(fixture.asks(id, Request::ResolveRoute).is_err());
-    fixture.says(id, CmEvent::AddrResolved);
+    assert!(fixture.submit(id, Request::ResolveRoute).is_err());
+    fixture.report(id, CmEvent::AddrResolved);
     fixture.no_event(private);
     for _ in 0..2 {
         assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
         assert_eq!(fixture.core.sync_event(id).unwrap().kind, cm(CmEvent::AddrResolved));
     }
-    fixture.asks(id, Request::ResolveRoute).unwrap();
+    fixture.submit(id, Request::ResolveRoute).unwrap();
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None));
     fixture.ends(&[id], &[]);
 }
@@ -61,7 +61,7 @@ fn every_end_has_the_errno_of_the_library() {
         let mut fixture = CoreFixture::new();
         let id = routed(&mut fixture);
         fixture.does(id, connect());
-        fixture.says_status(id, kind, status);
+        fixture.report_status(id, kind, status);
         assert_eq!(fixture.core.sync_result(id), Some(result), "{kind} {status}");
         assert_eq!(fixture.core.sync_event(id).unwrap().status, status);
         fixture.ends(&[id], &[]);
@@ -74,7 +74,7 @@ fn an_event_that_is_not_the_requests_own_does_not_end_it() {
     let id = routed(&mut fixture);
     let private = fixture.core.channel(id).unwrap();
     fixture.does(id, connect());
-    fixture.says(id, CmEvent::AddrChange);
+    fixture.report(id, CmEvent::AddrChange);
     assert_eq!(fixture.core.sync_result(id), None);
     fixture.sees(private, id, cm(CmEvent::AddrChange));
     fixture.ends(&[id], &[]);
@@ -87,14 +87,14 @@ fn a_disconnect_waits_for_its_event_unless_there_is_nothing_to_wait_for() {
     let private = fixture.core.channel(id).unwrap();
     fixture.does(id, Request::Disconnect);
     assert_eq!(fixture.core.sync_result(id), None);
-    fixture.says(id, CmEvent::Disconnected);
+    fixture.report(id, CmEvent::Disconnected);
     assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
     fixture.does(id, Request::Disconnect);
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (Some(Ok(())), None), "at once");
 
     let lost = connected(&mut fixture);
     let home = fixture.core.channel(lost).unwrap();
-    fixture.says(lost, CmEvent::Disconnected);
+    fixture.report(lost, CmEvent::Disconnected);
     fixture.does(lost, Request::Disconnect);
     assert_eq!(fixture.core.sync_result(lost), Some(Ok(())));
     assert_eq!(fixture.core.sync_event(lost).unwrap().kind, cm(CmEvent::Disconnected), "the peer's, not taken yet");
@@ -121,7 +121,7 @@ fn a_deadline_ends_the_wait() {
 fn a_call_that_fails_is_no_wait() {
     let mut fixture = CoreFixture::new();
     let id = routed(&mut fixture);
-    fixture.asks(id, connect()).unwrap();
+    fixture.submit(id, connect()).unwrap();
     assert!(fixture.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.is_err());
     assert_eq!(fixture.core.sync_result(id), None);
     fixture.does(id, connect());
@@ -133,7 +133,7 @@ fn the_private_channel_closes_with_its_id() {
     let mut fixture = CoreFixture::new();
     let id = connected(&mut fixture);
     let private = fixture.core.channel(id).unwrap();
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
     assert!(fixture.core.has_channel(private));
     let (token, _) = fixture.takes_call("destroy_event_channel");
@@ -146,7 +146,7 @@ fn the_private_channel_closes_with_its_id() {
 fn a_private_channel_that_cannot_be_closed_is_a_leak() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", OK);
     let (token, _) = fixture.takes_call("destroy_event_channel");
     assert!(fixture.core.handle_outcome(token, Err(Errno::EIO)).is_err());
@@ -174,23 +174,23 @@ fn an_open_request_that_leaves_synchronous_mode_ends_by_event() {
     let id = routed(&mut fixture);
     fixture.does(id, connect());
     fixture.does(id, to(channel));
-    fixture.tells(id, CmEvent::Established);
+    fixture.report_and_take(id, CmEvent::Established);
     assert_eq!(fixture.core.sync_result(id), None);
     fixture.ends(&[id], &[channel]);
 }
 
 #[test]
-fn an_event_that_ends_a_request_while_its_id_moves_is_neither_lost_nor_told_twice() {
+fn an_event_that_ends_a_request_while_its_id_moves_is_delivered_once() {
     for outcome in [OK, Err(Errno::ENOMEM)] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = routed(&mut fixture);
         let private = fixture.core.channel(id).unwrap();
         fixture.does(id, connect());
-        fixture.says(id, CmEvent::AddrChange);
-        fixture.asks(id, to(channel)).unwrap();
+        fixture.report(id, CmEvent::AddrChange);
+        fixture.submit(id, to(channel)).unwrap();
         let (token, _) = fixture.takes_call("migrate_id");
-        fixture.says(id, CmEvent::Established);
-        fixture.says(id, CmEvent::Disconnected);
+        fixture.report(id, CmEvent::Established);
+        fixture.report(id, CmEvent::Disconnected);
         fixture.answers(token, outcome);
         if outcome.is_ok() {
             for kind in [CmEvent::AddrChange, CmEvent::Established, CmEvent::Disconnected] {
@@ -212,12 +212,12 @@ fn a_destroy_ends_a_wait() {
         let mut fixture = CoreFixture::new();
         let id = routed(&mut fixture);
         let soon = fixture.within(Duration::from_secs(1));
-        fixture.asks_until(id, connect(), soon).unwrap();
+        fixture.submit_until(id, connect(), soon).unwrap();
         let (token, _) = fixture.takes_call("connect");
         if returned {
             fixture.answers(token, OK);
         }
-        fixture.asks(id, Request::Destroy).unwrap();
+        fixture.submit(id, Request::Destroy).unwrap();
         assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
         if !returned {
             assert_eq!(fixture.answers(token, OK), None);
@@ -228,14 +228,14 @@ fn a_destroy_ends_a_wait() {
 }
 
 #[test]
-fn a_destroy_that_outlives_its_deadline_is_told_on_the_private_channel() {
+fn a_destroy_that_outlives_its_deadline_is_reported_on_the_private_channel() {
     let mut fixture = CoreFixture::new();
     let id = routed(&mut fixture);
     let private = fixture.core.channel(id).unwrap();
-    fixture.asks(id, connect()).unwrap();
+    fixture.submit(id, connect()).unwrap();
     let (token, _) = fixture.takes_call("connect");
     let soon = fixture.within(Duration::from_secs(1));
-    fixture.asks_until(id, Request::Destroy, soon).unwrap();
+    fixture.submit_until(id, Request::Destroy, soon).unwrap();
     fixture.passes(Duration::from_secs(1));
     fixture.sees(private, id, EventKind::Destroyed);
     fixture.answers(token, OK);
@@ -248,18 +248,18 @@ fn the_requests_of_a_synchronous_listener_live_on_its_channel_until_they_leave()
     let listener = fixture.id(None);
     fixture.does(listener, Request::Listen { backlog: 2 });
     let private = fixture.core.channel(listener).unwrap();
-    let (first, second) = (fixture.says_request(listener), fixture.says_request(listener));
+    let (first, second) = (fixture.report_request(listener), fixture.report_request(listener));
     fixture.sees(private, first, cm(CmEvent::ConnectRequest));
     fixture.sees(private, second, cm(CmEvent::ConnectRequest));
     fixture.does(first, crate::fixture::TO_SYNC);
     fixture.does(first, accept());
-    fixture.says(first, CmEvent::Established);
+    fixture.report(first, CmEvent::Established);
     assert_eq!(fixture.core.sync_result(first), Some(Ok(())));
     // The listener is destroyed. Its channel stays for the id that is still on it.
     fixture.does(listener, Request::Destroy);
     assert!(fixture.core.has_channel(private));
     fixture.does(second, accept());
-    fixture.tells(second, CmEvent::Established);
+    fixture.report_and_take(second, CmEvent::Established);
     fixture.does(second, Request::Destroy);
     assert!(!fixture.core.has_channel(private));
     fixture.ends(&[first], &[]);
@@ -271,11 +271,11 @@ fn a_request_that_is_destroyed_last_closes_the_channel_of_its_listener() {
     let listener = fixture.id(None);
     fixture.does(listener, Request::Listen { backlog: 1 });
     let private = fixture.core.channel(listener).unwrap();
-    let child = fixture.says_request(listener);
+    let child = fixture.report_request(listener);
     fixture.sees(private, child, cm(CmEvent::ConnectRequest));
     fixture.does(listener, Request::Destroy);
-    fixture.asks(child, accept()).unwrap();
-    fixture.asks(child, Request::Destroy).unwrap();
+    fixture.submit(child, accept()).unwrap();
+    fixture.submit(child, Request::Destroy).unwrap();
     fixture.expect_call("accept", OK);
     assert!(fixture.expect_call("destroy_id", OK).is_some());
     fixture.ends(&[], &[]);

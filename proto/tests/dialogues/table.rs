@@ -66,7 +66,7 @@ fn set(state: State, request_kind: Option<RequestKind>) -> (CoreFixture, IdKey, 
     // An id that has accepted a lookup takes no QP. This id has made the lookup.
     if request_kind == Some(RequestKind::AttachQp) && state == State::SidrResolved {
         let id = fixture.in_state(here, State::SidrReqSent);
-        fixture.tells(id, CmEvent::Established);
+        fixture.report_and_take(id, CmEvent::Established);
         return (fixture, id, here, there);
     }
     let id = fixture.in_state(here, from);
@@ -116,7 +116,7 @@ fn with_qp(
             Step::Do(request) => fixture.does(id, request),
             Step::Connect => fixture.does(id, connect()),
             Step::Accept => fixture.does(id, accept()),
-            Step::EventRule(kind) => fixture.tells(id, kind),
+            Step::EventRule(kind) => fixture.report_and_take(id, kind),
         }
     }
     assert_eq!(fixture.state(id), state);
@@ -148,14 +148,14 @@ const CLOSES: [Step; 7] = [WAY[0], WAY[1], WAY[2], WAY[3], WAY[4], WAY[5], Step:
 const ANSWERED: [Step; 6] = [WAY[0], WAY[1], WAY[2], WAY[3], WAY[4], Step::EventRule(CmEvent::ConnectResponse)];
 
 #[test]
-fn every_cell_that_refuses_says_why_and_changes_nothing() {
+fn every_cell_that_refuses_returns_its_reason_and_changes_nothing() {
     for state in State::ALL {
         for request_kind in RequestKind::ALL {
             let Err(reason) = table::request_rule(state, request_kind, service_of(state)) else { continue };
             let (mut fixture, id, _, there) = set(state, None);
             let Some(request) = request_of(request_kind, there) else { continue };
             let before = fixture.core.clone();
-            let refused = fixture.asks(id, request).unwrap_err();
+            let refused = fixture.submit(id, request).unwrap_err();
             assert_eq!(refused, Refused::Request { id, request: request_kind, state, reason });
             assert_eq!(fixture.core, before, "{request_kind} while {state} was refused and changed something");
         }
@@ -163,7 +163,7 @@ fn every_cell_that_refuses_says_why_and_changes_nothing() {
 }
 
 #[test]
-fn every_cell_that_goes_leads_where_the_table_says() {
+fn every_legal_cell_leads_to_the_state_of_the_table() {
     for state in State::ALL {
         for request_kind in RequestKind::ALL {
             let Ok(next) = table::request_rule(state, request_kind, service_of(state)) else { continue };
@@ -180,7 +180,7 @@ fn every_cell_that_goes_leads_where_the_table_says() {
             }
             let (mut fixture, id, _, there) = set(state, Some(request_kind));
             let Some(request) = request_of(request_kind, there) else { continue };
-            fixture.asks(id, request).unwrap();
+            fixture.submit(id, request).unwrap();
             assert_eq!(fixture.state(id), next, "{request_kind} while {state}, before the call");
             fixture.all_well();
             let gone = matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow);
@@ -190,7 +190,7 @@ fn every_cell_that_goes_leads_where_the_table_says() {
 }
 
 #[test]
-fn every_call_that_fails_leaves_the_state_that_the_table_says() {
+fn every_call_that_fails_leaves_the_state_of_the_table() {
     for state in State::ALL {
         for request_kind in RequestKind::ALL {
             let Ok(_) = table::request_rule(state, request_kind, service_of(state)) else { continue };
@@ -207,7 +207,7 @@ fn every_call_that_fails_leaves_the_state_that_the_table_says() {
             let Some(request) = request_of(request_kind, there) else { continue };
             for errno in [cmid_proto::Errno::EINVAL, cmid_proto::Errno::ENETUNREACH] {
                 let mut fixture = fixture.clone();
-                fixture.asks(id, request).unwrap();
+                fixture.submit(id, request).unwrap();
                 if request_kind == RequestKind::Accept {
                     // The call that an accept begins with; `accepts` tests its failure.
                     fixture.expect_call("migrate_id", OK);
@@ -249,7 +249,7 @@ fn event_of(column: EventColumn) -> Option<CmEvent> {
 }
 
 #[test]
-fn every_event_is_delivered_counted_or_a_fault_as_the_table_says() {
+fn every_event_is_delivered_counted_or_a_fault_as_in_the_table() {
     for state in State::ALL {
         for column in EventColumn::ALL {
             let Some(kind) = event_of(column) else { continue };

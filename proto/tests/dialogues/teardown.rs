@@ -20,13 +20,13 @@ fn a_teardown_disconnects_answers_and_ends_with_the_time_wait() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.in_state(channel, State::Connected);
     let soon = fixture.within(SOON);
-    fixture.asks_until(id, Request::Teardown, soon).unwrap();
+    fixture.submit_until(id, Request::Teardown, soon).unwrap();
     assert_eq!(fixture.expect_call("disconnect", OK).unwrap().result, Ok(()));
     assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closing, Some((soon, id))));
-    fixture.tells(id, CmEvent::Disconnected);
+    fixture.report_and_take(id, CmEvent::Disconnected);
     answers(&mut fixture, id);
     assert_eq!(fixture.state(id), State::Closing, "packets may still be under way");
-    fixture.tells(id, CmEvent::TimewaitExit);
+    fixture.report_and_take(id, CmEvent::TimewaitExit);
     assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closed, None));
     fixture.no_call();
     assert_eq!(fixture.refuses(id, Request::Teardown, RefuseReason::IsOver).errno(), Errno::EINVAL);
@@ -43,11 +43,11 @@ fn both_sides_at_once_get_their_time_wait_by_the_second_disconnect() {
     // Each side takes the other's request for the answer to its own. Without a second disconnect no time wait would
     // follow.
     for id in sides {
-        fixture.tells(id, CmEvent::Disconnected);
+        fixture.report_and_take(id, CmEvent::Disconnected);
         answers(&mut fixture, id);
     }
     for id in sides {
-        fixture.tells(id, CmEvent::TimewaitExit);
+        fixture.report_and_take(id, CmEvent::TimewaitExit);
         assert_eq!(fixture.state(id), State::Closed);
     }
     fixture.ends(&sides, &[channel]);
@@ -65,15 +65,15 @@ fn the_event_of_a_crossing_disconnect_may_precede_the_outcome_of_ones_own() {
                 fixture.does(id, TO_SYNC);
             }
             let home = fixture.core.channel(id).unwrap();
-            fixture.asks(id, Request::Teardown).unwrap();
+            fixture.submit(id, Request::Teardown).unwrap();
             let (token, _) = fixture.takes_call("disconnect");
-            fixture.tells(id, ended);
+            fixture.report_and_take(id, ended);
             fixture.no_call();
             // The id does not return to connected, whatever the outcome.
             assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()));
             assert_eq!(fixture.state(id), State::Closing);
             answers(&mut fixture, id);
-            fixture.says(id, CmEvent::TimewaitExit);
+            fixture.report(id, CmEvent::TimewaitExit);
             if synchronous {
                 assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
             } else {
@@ -90,10 +90,10 @@ fn a_teardown_goes_on_from_wherever_the_connection_ends() {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, from);
         let soon = fixture.within(SOON);
-        fixture.asks_until(id, Request::Teardown, soon).unwrap();
+        fixture.submit_until(id, Request::Teardown, soon).unwrap();
         fixture.expect_call("disconnect", OK);
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closing, Some((soon, id))), "{from}");
-        fixture.tells(id, CmEvent::TimewaitExit);
+        fixture.report_and_take(id, CmEvent::TimewaitExit);
         assert_eq!(fixture.state(id), State::Closed);
         fixture.ends(&[id], &[channel]);
     }
@@ -124,20 +124,20 @@ fn a_teardown_is_refused_where_there_is_no_connection() {
 
 #[test]
 fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
-    for (told, events) in [(false, &[][..]), (true, &[CmEvent::Disconnected][..])] {
+    for (reported, events) in [(false, &[][..]), (true, &[CmEvent::Disconnected][..])] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(channel, State::Connected);
         let soon = fixture.within(SOON);
         fixture.does_until(id, Request::Teardown, soon);
         for &kind in events {
-            fixture.tells(id, kind);
+            fixture.report_and_take(id, kind);
             answers(&mut fixture, id);
         }
         fixture.passes(SOON);
         let event = fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Teardown));
-        assert_eq!((event.result(), fixture.state(id)), (Err(Errno::ETIMEDOUT), State::Closed), "{told}");
+        assert_eq!((event.result(), fixture.state(id)), (Err(Errno::ETIMEDOUT), State::Closed), "{reported}");
         for kind in [CmEvent::Disconnected, CmEvent::TimewaitExit, CmEvent::Rejected] {
-            assert_eq!(fixture.says(id, kind), Admission::Late);
+            assert_eq!(fixture.report(id, kind), Admission::Late);
         }
         fixture.no_call();
         fixture.ends(&[id], &[channel]);
@@ -151,10 +151,10 @@ fn a_deadline_may_pass_while_either_disconnect_is_under_way() {
             let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
             let id = fixture.in_state(channel, State::Connected);
             let soon = fixture.within(SOON);
-            fixture.asks_until(id, Request::Teardown, soon).unwrap();
+            fixture.submit_until(id, Request::Teardown, soon).unwrap();
             if second {
                 fixture.expect_call("disconnect", OK);
-                fixture.tells(id, CmEvent::Disconnected);
+                fixture.report_and_take(id, CmEvent::Disconnected);
             }
             let (token, _) = fixture.takes_call("disconnect");
             fixture.passes(SOON);
@@ -173,12 +173,12 @@ fn a_teardown_that_the_device_refuses_leaves_what_was_under_way() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connected);
     let (soon, later) = (fixture.within(SOON), fixture.within(SOON * 2));
-    fixture.asks_until(id, Request::Teardown, later).unwrap();
+    fixture.submit_until(id, Request::Teardown, later).unwrap();
     let failure = fixture.expect_call("disconnect", Err(Errno::EBADF)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.state), ("teardown", State::Connected));
     assert_eq!(fixture.core.poll_timeout(), None);
     fixture.does_until(id, Request::Disconnect, soon);
-    fixture.asks_until(id, Request::Teardown, later).unwrap();
+    fixture.submit_until(id, Request::Teardown, later).unwrap();
     assert!(fixture.expect_call("disconnect", Err(Errno::EBADF)).unwrap().result.is_err());
     assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Disconnecting, Some((soon, id))));
     fixture.passes(SOON);
@@ -194,7 +194,7 @@ fn another_disconnect_leaves_the_teardown_its_deadline() {
         let id = fixture.in_state(channel, State::Connected);
         let soon = fixture.within(SOON);
         fixture.does_until(id, Request::Teardown, soon);
-        fixture.asks(id, Request::Disconnect).unwrap();
+        fixture.submit(id, Request::Disconnect).unwrap();
         fixture.expect_call("disconnect", outcome);
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closing, Some((soon, id))));
         fixture.ends(&[id], &[channel]);
@@ -206,9 +206,9 @@ fn the_second_disconnect_waits_until_the_id_has_moved() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Closing);
-    fixture.asks(id, to(there)).unwrap();
+    fixture.submit(id, to(there)).unwrap();
     let (token, _) = fixture.takes_call("migrate_id");
-    fixture.says(id, CmEvent::Disconnected);
+    fixture.report(id, CmEvent::Disconnected);
     fixture.no_call();
     fixture.answers(token, OK);
     answers(&mut fixture, id);
@@ -230,10 +230,10 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
         let there = fixture.channel(Acks::Explicit);
         let id = fixture.in_state(here, State::Closing);
-        fixture.says(id, CmEvent::AddrChange);
+        fixture.report(id, CmEvent::AddrChange);
         let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-        fixture.asks_until(id, to(there), fixture.within(SOON)).unwrap();
-        fixture.says(id, CmEvent::Disconnected);
+        fixture.submit_until(id, to(there), fixture.within(SOON)).unwrap();
+        fixture.report(id, CmEvent::Disconnected);
         let (token, _) = fixture.takes_call("disconnect");
         fixture.refuses(id, Request::Disconnect, RefuseReason::Busy(RequestKind::Teardown));
         if then == Then::GivesUp {
@@ -249,7 +249,7 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
                 fixture.all_well();
                 channels.pop();
             }
-            Then::IsDestroyed => fixture.asks(id, Request::Destroy).unwrap(),
+            Then::IsDestroyed => fixture.submit(id, Request::Destroy).unwrap(),
             Then::Moves | Then::GivesUp => {}
         }
         assert_eq!(fixture.answers(token, OK), None);
@@ -277,10 +277,10 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
 fn a_destroy_during_the_second_disconnect_follows_it() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Closing);
-    fixture.tells(id, CmEvent::Disconnected);
+    fixture.report_and_take(id, CmEvent::Disconnected);
     let (token, _) = fixture.takes_call("disconnect");
     fixture.refuses(id, to(channel), RefuseReason::Busy(RequestKind::Teardown));
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     fixture.no_call();
     assert_eq!(fixture.answers(token, Err(Errno::ENXIO)), None);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
@@ -302,11 +302,11 @@ fn in_synchronous_mode_it_ends_by_the_time_wait_its_deadline_or_the_removal() {
         let soon = fixture.within(SOON);
         fixture.does_until(id, Request::Teardown, soon);
         fixture.refuses(id, Request::Disconnect, RefuseReason::Busy(RequestKind::Teardown));
-        fixture.says(id, CmEvent::Disconnected);
+        fixture.report(id, CmEvent::Disconnected);
         answers(&mut fixture, id);
         assert_eq!(fixture.core.sync_result(id), None, "DISCONNECTED is not the end");
         match end {
-            Some(kind) => assert_eq!(fixture.says(id, kind), Admission::Known),
+            Some(kind) => assert_eq!(fixture.report(id, kind), Admission::Known),
             None => fixture.passes(SOON),
         }
         assert_eq!(fixture.core.sync_result(id), Some(result));
@@ -324,11 +324,11 @@ fn it_goes_to_another_core_with_its_deadline() {
     let id = one.in_state(channel, State::Connected);
     one.does(id, TO_SYNC);
     let soon = one.within(SOON);
-    one.asks_until(id, Request::Teardown, soon).unwrap();
+    one.submit_until(id, Request::Teardown, soon).unwrap();
     let refused = one.core.release(id).map(drop).unwrap_err();
     assert!(refused.to_string().ends_with("teardown is under way"), "{refused}");
     one.all_well();
-    one.says(id, CmEvent::Disconnected);
+    one.report(id, CmEvent::Disconnected);
     let refused = one.core.release(id).map(drop).unwrap_err();
     assert!(refused.to_string().ends_with("teardown is under way"), "the second disconnect: {refused}");
     one.all_well();

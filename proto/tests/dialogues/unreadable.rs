@@ -16,7 +16,7 @@ fn what_waits_ends_although_a_call_that_fails_leaves_it_as_it_was() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
     fixture.does(id, RESOLVE);
-    fixture.asks(id, Request::SetOption { option: CmOption::Tos(1) }).unwrap();
+    fixture.submit(id, Request::SetOption { option: CmOption::Tos(1) }).unwrap();
     let (token, _) = fixture.takes_call("set_option");
     fails(&mut fixture, channel);
     fixture.answers(token, Err(Errno::EINVAL));
@@ -32,7 +32,7 @@ fn what_waits_ends_when_its_id_arrives_on_a_channel_that_has_failed() {
         let target = fixture.channel(Acks::OnDelivery);
         let id = fixture.id(Some(from));
         fixture.does(id, RESOLVE);
-        fixture.asks(id, if sync { TO_SYNC } else { to(target) }).unwrap();
+        fixture.submit(id, if sync { TO_SYNC } else { to(target) }).unwrap();
         if sync {
             fixture.expect_call("create_event_channel", OK);
         }

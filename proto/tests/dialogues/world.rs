@@ -252,7 +252,7 @@ impl World {
     fn ended_by(&mut self, id: IdKey, call: Call) {
         let gone = self.core.state(id).is_none();
         let known = self.known.get_mut(&id).unwrap_or_else(|| panic!("{id} ended and nobody knows it"));
-        let asked = match call {
+        let request = match call {
             Call::CreateId { .. } => OpenRequest::Create,
             Call::OpenChannel { .. } if known.open.contains(&OpenRequest::Create) => OpenRequest::Create,
             // A listen opens a channel and migrates the id to it.
@@ -264,12 +264,12 @@ impl World {
             Call::Destroy { .. } => OpenRequest::Destroy,
             _ => OpenRequest::Call,
         };
-        let take = |list: &mut Vec<OpenRequest>, asked| {
-            list.iter().position(|&other| other == asked).map(|at| list.remove(at)).is_some()
+        let take = |list: &mut Vec<OpenRequest>, request| {
+            list.iter().position(|&other| other == request).map(|at| list.remove(at)).is_some()
         };
         // If a creation fails, the destroy that overtook it ends with it.
-        let ended = take(&mut known.open, asked) || (gone && take(&mut known.open, OpenRequest::Destroy));
-        assert!(ended, "{asked:?} on {id} ended twice");
+        let ended = take(&mut known.open, request) || (gone && take(&mut known.open, OpenRequest::Destroy));
+        assert!(ended, "{request:?} on {id} ended twice");
         self.forget_if_gone(id);
     }
 
@@ -320,9 +320,9 @@ impl World {
         assert_eq!(event, twin);
         let owner = event.listener.unwrap_or(event.id);
         let known = self.known.get_mut(&owner).unwrap_or_else(|| panic!("{event:?} of an id that is gone"));
-        let take = |list: &mut Vec<OpenRequest>, asked| {
-            let at = list.iter().position(|&other| other == asked);
-            at.map(|at| list.remove(at)).unwrap_or_else(|| panic!("{asked:?} on {owner} ended twice"));
+        let take = |list: &mut Vec<OpenRequest>, request| {
+            let at = list.iter().position(|&other| other == request);
+            at.map(|at| list.remove(at)).unwrap_or_else(|| panic!("{request:?} on {owner} ended twice"));
         };
         match event.kind {
             EventKind::Migrated => take(&mut known.open, OpenRequest::Migrate),

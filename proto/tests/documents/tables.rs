@@ -20,15 +20,16 @@ fn render() -> String {
          Otherwise it is refused: – where the kernel would answer EINVAL, else with the reason.\n\n",
     );
     let verbs: Vec<_> = RequestKind::ALL.iter().map(|request_kind| request_kind.name()).collect();
-    let asked = |state| RequestKind::ALL.iter().map(|&request_kind| asked(state, request_kind)).collect();
-    grid(&mut text, "", &verbs, rows(&asked));
+    let request_cells =
+        |state| RequestKind::ALL.iter().map(|&request_kind| request_cell(state, request_kind)).collect();
+    grid(&mut text, "", &verbs, rows(&request_cells));
     text.push_str(
         "\n## Events\n\nA state: the event is delivered and the id is in that state (· : in the same). *late*: counted, not \
          delivered. **fault**: the device cannot mean it.\n\n",
     );
     let facts: Vec<_> = EventColumn::ALL.iter().map(|fact| fact.name()).collect();
-    let told = |state| EventColumn::ALL.iter().map(|&fact| told(state, fact)).collect();
-    grid(&mut text, "", &facts, rows(&told));
+    let event_cells = |state| EventColumn::ALL.iter().map(|&fact| event_cell(state, fact)).collect();
+    grid(&mut text, "", &facts, rows(&event_cells));
     text.push_str(
         "\n## Diagram\n\nWhat changes a state, without destruction and device removal, which any state knows.\n\n",
     );
@@ -40,7 +41,7 @@ fn rows(row: &dyn Fn(State) -> Vec<String>) -> impl Iterator<Item = (String, Vec
     State::ALL.into_iter().map(move |state| (format!("**{state}**"), row(state)))
 }
 
-fn asked(state: State, request_kind: RequestKind) -> String {
+fn request_cell(state: State, request_kind: RequestKind) -> String {
     match table::REQUESTS[state.index()][request_kind.index()] {
         RequestRule::Go(next) => go(state, next),
         RequestRule::By { connected, datagram } => format!("{connected}; for datagrams {datagram}"),
@@ -49,7 +50,7 @@ fn asked(state: State, request_kind: RequestKind) -> String {
     }
 }
 
-fn told(state: State, fact: EventColumn) -> String {
+fn event_cell(state: State, fact: EventColumn) -> String {
     match table::event_rule(state, fact) {
         EventRule::Go(next) => go(state, next),
         EventRule::Late => "*late*".into(),

@@ -208,7 +208,7 @@ pub(crate) fn has(drive: &mut Driven, raw: RawEvent<&'static [u8]>) -> ChannelKe
 }
 
 /// Queues an event at the device and reads it in a turn.
-pub(crate) fn says(drive: &mut Driven, id: IdKey, kind: CmEvent) {
+pub(crate) fn report(drive: &mut Driven, id: IdKey, kind: CmEvent) {
     has(drive, RawEvent::new(id, kind));
     assert_eq!(drive.turn(8), Turn::Idle);
     drive.core().check();
@@ -226,7 +226,7 @@ pub(crate) fn requested(drive: &mut Driven, listener: IdKey) -> IdKey {
 /// An id that is ready to connect.
 pub(crate) fn routed(drive: &mut Driven, id: IdKey) {
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
-    says(drive, id, CmEvent::AddrResolved);
+    report(drive, id, CmEvent::AddrResolved);
     drive.resolve_route(id, Time::NEVER).unwrap();
-    says(drive, id, CmEvent::RouteResolved);
+    report(drive, id, CmEvent::RouteResolved);
 }

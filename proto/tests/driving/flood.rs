@@ -6,10 +6,10 @@ use cmid_proto::{
     Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PolledDevice, PortSpace, RawEvent, State, Time, Turn,
 };
 
-use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, driven, fails, has, says};
+use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, driven, fails, has, report};
 
 /// Queues `requests` connection requests at the device. Each gets the key that the core gives it.
-fn asked(drive: &mut Driven, listener: IdKey, requests: usize) -> ChannelKey {
+fn queue_requests(drive: &mut Driven, listener: IdKey, requests: usize) -> ChannelKey {
     let device_channel = drive.core().device_channel(listener).unwrap();
     drive.device_mut().requests = Some((device_channel, listener, requests));
     drive.readable(device_channel);
@@ -23,15 +23,15 @@ fn with(limits: Limits) -> Driven {
 const ROOMY: Limits = Limits { ids: 4096, reserved_ids: 16, channels: 8, ..Limits::LARGE };
 
 #[test]
-fn requests_beyond_the_backlog_stay_at_the_device_and_nobody_is_kept_awake() {
+fn requests_beyond_the_backlog_stay_at_the_device_and_wake_no_wait() {
     let mut drive = with(ROOMY);
     let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 4).unwrap();
-    asked(&mut drive, listener, 3000);
+    queue_requests(&mut drive, listener, 3000);
     assert_eq!(drive.run(256), Next::Deliver);
     while drive.run(256) != Next::Wait(None) {}
     assert_eq!((drive.core().ids(), drive.device().unread()), (5, 2996));
-    // As many requests are read as are taken.
+    // The number of requests read equals the number taken.
     let mut seen = BTreeSet::new();
     while let Some(event) = drive.next_event(channel) {
         assert!(seen.insert(event.id));
@@ -52,7 +52,7 @@ fn a_flood_on_one_channel_does_not_delay_the_events_of_another() {
     let (busy, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     let (calm, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 1024).unwrap();
-    asked(&mut drive, listener, 1000);
+    queue_requests(&mut drive, listener, 1000);
     while drive.run(256) != Next::Wait(None) {}
     assert_eq!(drive.core().ids(), 2 + 64, "64 requests are untaken");
     for _ in 0..3 {
@@ -71,7 +71,7 @@ fn a_listener_moves_with_its_requests_without_a_call_and_goes_with_them_in_batch
     let other = drive.open_channel(Acks::OnDelivery).unwrap();
     drive.listen(listener, 0).unwrap();
     calls(&mut drive);
-    asked(&mut drive, listener, 3000);
+    queue_requests(&mut drive, listener, 3000);
     while drive.run(256) != Next::Wait(None) {}
     assert_eq!((drive.core().ids(), drive.device().unread()), (1025, 1976));
     drive.migrate(listener, Some(other), Time::NEVER).unwrap();
@@ -98,7 +98,7 @@ fn ids_that_go_with_their_listener_do_not_keep_events_waiting() {
     let (_, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     let (calm, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 0).unwrap();
-    asked(&mut drive, listener, 1000);
+    queue_requests(&mut drive, listener, 1000);
     while drive.run(256) != Next::Wait(None) {}
     drive.destroy(listener, Time::NEVER).unwrap();
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
@@ -107,7 +107,7 @@ fn ids_that_go_with_their_listener_do_not_keep_events_waiting() {
 }
 
 #[test]
-fn a_paused_channel_stays_unread_and_keeps_nobody_awake() {
+fn a_paused_channel_stays_unread_and_wakes_no_wait() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.pause_channel(channel).unwrap();
@@ -128,7 +128,7 @@ fn a_request_whose_id_cannot_be_moved_is_accepted_again() {
     let mut drive = driven();
     let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 1).unwrap();
-    let device_channel = asked(&mut drive, listener, 2);
+    let device_channel = queue_requests(&mut drive, listener, 2);
     assert_eq!(drive.run(8), Next::Deliver);
     let child = drive.next_event(channel).unwrap().id;
     assert_eq!(drive.core().device_channel(child), Some(device_channel));
@@ -145,6 +145,6 @@ fn a_request_whose_id_cannot_be_moved_is_accepted_again() {
     assert_eq!((drive.run(8), drive.device().reads), (Next::Wait(None), reads));
     // The listener's channel is full; the channel of the accepted id is read.
     assert_eq!(drive.core().wants_event(device_channel), None);
-    says(&mut drive, child, CmEvent::Established);
+    report(&mut drive, child, CmEvent::Established);
     assert!(std::iter::from_fn(|| drive.next_event(channel)).any(|event| event.id == child));
 }

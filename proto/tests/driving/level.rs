@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, IdKey, Next, PolledDevice, Poller, PortSpace, RawEvent, Time,
-    Turn,
+    Acks, ChannelKey, CmEvent, ConnParam, Device, DeviceLayer, Drive, Errno, IdKey, Next, Outcome, PolledDevice,
+    Poller, PortSpace, RawEvent, Time, Turn,
 };
 
 use crate::device::{LIMITS, Script, channel_and_id, driven, has};
@@ -292,4 +292,36 @@ fn what_is_nothing_to_look_at_is_read_on() {
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!((drive.device().events.len(), drive.core().counters().stray), (0, 3));
+}
+
+/// A layer that changes nothing.
+struct Layer(PolledDevice<Script, Levels>);
+
+impl DeviceLayer for Layer {
+    type Inner = PolledDevice<Script, Levels>;
+    type Handle = u32;
+
+    fn inner(&self) -> &Self::Inner {
+        &self.0
+    }
+
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut self.0
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<u32, Errno> {
+        self.0.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: u32) -> Outcome {
+        self.0.adopt(id, channel, handle)
+    }
+}
+
+#[test]
+fn a_layer_has_the_clock_of_its_device() {
+    let layer = Layer(PolledDevice::new(Script::new(), Levels::default()));
+    assert_eq!(layer.clock(), Some(Time(7_000)));
+    let drive = Drive::new(layer, LIMITS);
+    assert_eq!(drive.within(std::time::Duration::from_nanos(5)), Time(7_005));
 }

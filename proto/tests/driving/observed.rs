@@ -24,7 +24,7 @@ struct Twin {
     /// A channel that an event was read from stays readable; no step reports this.
     read_on: Option<ChannelKey>,
     /// The kinds of steps observed so far.
-    told: Rc<RefCell<BTreeSet<&'static str>>>,
+    observed_steps: Rc<RefCell<BTreeSet<&'static str>>>,
 }
 
 impl DeviceLayer for Twin {
@@ -58,7 +58,7 @@ impl DeviceLayer for Twin {
             self.core.handle_readable(channel);
         }
         let name = self.follow(observed);
-        self.told.borrow_mut().insert(name);
+        self.observed_steps.borrow_mut().insert(name);
         assert_eq!(self.core, *observed.core, "after {:?}", observed.step);
         // The inner device may observe too.
         self.device.observe(observed);
@@ -83,7 +83,7 @@ impl Twin {
             token: None,
             ack_tokens: Vec::new(),
             read_on: None,
-            told: Rc::default(),
+            observed_steps: Rc::default(),
         }
     }
 
@@ -196,7 +196,7 @@ fn followed() -> Followed {
 }
 
 /// Queues an event at the device and reads it in a turn.
-fn says(drive: &mut Followed, raw: RawEvent<&'static [u8]>) {
+fn report(drive: &mut Followed, raw: RawEvent<&'static [u8]>) {
     let on = drive.core().device_channel(raw.listener.unwrap_or(raw.id)).unwrap();
     drive.device_mut().device.events.push_back((on, raw));
     drive.readable(on);
@@ -216,7 +216,7 @@ fn takes(drive: &mut Followed, on: ChannelKey) -> usize {
 }
 
 #[test]
-fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
+fn a_core_with_the_observed_inputs_has_the_same_outputs() {
     let mut drive = followed();
     let channel = drive.open_channel(Acks::Explicit).unwrap();
     let other = drive.open_channel(Acks::OnDelivery).unwrap();
@@ -224,21 +224,21 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     // A call with private data.
     let id = drive.create_id(Some(other), PortSpace::Tcp).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
-    says(&mut drive, RawEvent::new(id, CmEvent::AddrResolved));
+    report(&mut drive, RawEvent::new(id, CmEvent::AddrResolved));
     drive.resolve_route(id, Time::NEVER).unwrap();
-    says(&mut drive, RawEvent::new(id, CmEvent::RouteResolved));
+    report(&mut drive, RawEvent::new(id, CmEvent::RouteResolved));
     drive.attach_qp(id, |_, _| Ok(())).unwrap();
-    says(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+    report(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     drive.detach_qp(id, |_, _| Ok(())).unwrap();
     drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
     drive.destroy(id, Time::NEVER).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Udp).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap_err();
-    says(&mut drive, RawEvent { private_data: &b"told too"[..], ..RawEvent::new(id, CmEvent::AddrResolved) });
+    report(&mut drive, RawEvent { private_data: &b"told too"[..], ..RawEvent::new(id, CmEvent::AddrResolved) });
     drive.join(id, addr(9), false, Time::NEVER).unwrap();
     drive.join(id, addr(8), false, Time::NEVER).unwrap_err();
-    says(&mut drive, RawEvent::new(id, CmEvent::ConnectError));
+    report(&mut drive, RawEvent::new(id, CmEvent::ConnectError));
     // A deadline that passes, and a call that fails.
     let due = drive.within(Duration::from_secs(1));
     drive.resolve_route(id, due).unwrap();
@@ -257,7 +257,7 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     let listener = drive.create_id(None, PortSpace::Tcp).unwrap();
     drive.listen(listener, 1).unwrap();
     let released_id = drive.create_id(None, PortSpace::Tcp).unwrap();
-    says(&mut drive, RawEvent::new(listener, CmEvent::AddrChange));
+    report(&mut drive, RawEvent::new(listener, CmEvent::AddrChange));
     let released_id = drive.release(released_id).unwrap();
     drive.release(id).unwrap_err();
     let _ = drive.run(8);
@@ -286,12 +286,12 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
         "unreadable",
         "wait for room",
     ];
-    assert_eq!(drive.device().told.borrow().iter().copied().collect::<Vec<_>>(), observed);
+    assert_eq!(drive.device().observed_steps.borrow().iter().copied().collect::<Vec<_>>(), observed);
     drop(released_id);
 }
 
 #[test]
-fn it_hears_of_ids_that_are_destroyed_after_their_listener() {
+fn it_observes_ids_that_are_destroyed_after_their_listener() {
     let mut drive = Drive::new(
         PolledDevice::new(Twin::new(), RecordingPoller::default()),
         Limits { ids: 32, events: 32, ..LIMITS },
@@ -305,34 +305,34 @@ fn it_hears_of_ids_that_are_destroyed_after_their_listener() {
     while drive.run(64) != Next::Wait(None) {}
     drive.migrate(listener, Some(there), Time::NEVER).unwrap();
     let _ = drive.run(64);
-    assert!(!drive.device().told.borrow().contains("child"), "nothing is done for them");
+    assert!(!drive.device().observed_steps.borrow().contains("child"), "nothing is done for them");
     assert_eq!(takes(&mut drive, there), 20);
     drive.device_mut().device.requests = Some((device_channel, listener, 20));
     drive.readable(device_channel);
     while drive.run(64) != Next::Wait(None) {}
     drive.destroy(listener, Time::NEVER).unwrap();
     let _ = drive.run(64);
-    assert!(drive.device().told.borrow().contains("child"));
+    assert!(drive.device().observed_steps.borrow().contains("child"));
 }
 
 #[test]
-fn a_listening_device_hears_of_deadlines_that_pass_and_of_the_end_and_of_no_others() {
+fn an_observing_device_observes_deadlines_that_pass_and_the_end_and_no_others() {
     let mut drive = followed();
-    let told = Rc::clone(&drive.device().told);
-    let hears = |step| told.borrow().contains(step);
+    let observed_steps = Rc::clone(&drive.device().observed_steps);
+    let has_step = |step| observed_steps.borrow().contains(step);
     assert_eq!(drive.turn(8), Turn::Idle);
-    assert!(!hears("timeout"), "no deadline has passed");
+    assert!(!has_step("timeout"), "no deadline has passed");
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.resolve_addr(id, None, addr(2), Time(1)).unwrap();
     drive.set_now(Time(1));
     let _ = drive.turn(8);
-    assert!(hears("timeout") && !hears("end"));
+    assert!(has_step("timeout") && !has_step("end"));
     drop(drive);
-    assert!(hears("end"));
+    assert!(has_step("end"));
 }
 
-/// As an observing device of io-epoll, whose turns have a short path if the device does not observe.
+/// Like an observing device of io-epoll. Turns have a short path if the device does not observe.
 struct Level(Twin);
 
 impl DeviceLayer for Level {

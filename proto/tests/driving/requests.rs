@@ -7,7 +7,7 @@ use cmid_proto::{
     State, Time, Turn,
 };
 
-use crate::device::{PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, requested, routed, says};
+use crate::device::{PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
 
 fn reason(error: Error) -> Option<RefuseReason> {
     match error {
@@ -25,7 +25,7 @@ fn the_active_side() {
     routed(&mut drive, id);
     drive.set_ece(id, Ece { vendor_id: 1, options: 2 }).unwrap();
     drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
-    says(&mut drive, id, CmEvent::ConnectResponse);
+    report(&mut drive, id, CmEvent::ConnectResponse);
     drive.establish(id).unwrap();
     drive.disconnect(id, Time::NEVER).unwrap();
     drive.teardown(id, Time::NEVER).unwrap();
@@ -151,7 +151,7 @@ fn a_migration_is_done_at_once_or_when_all_is_acked() {
     let (here, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
     let there = drive.open_channel(Acks::Explicit).unwrap();
     assert_eq!(drive.migrate(id, Some(there), Time::NEVER).unwrap(), Progress::Done);
-    says(&mut drive, id, CmEvent::AddrChange);
+    report(&mut drive, id, CmEvent::AddrChange);
     let ack_token = drive.next_event(there).unwrap().ack_token.unwrap();
     assert_eq!(drive.migrate(id, Some(here), Time::NEVER).unwrap(), Progress::WhenAcked);
     assert_eq!(drive.core().channel(id), Some(there));

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use cmid_proto::{Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Time, Turn};
 
-use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, requested, routed, says};
+use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
 
 const CHANGE: CmEvent = CmEvent::AddrChange;
 
 #[test]
-fn a_turn_reads_no_more_than_its_budget_and_says_that_there_is_more() {
+fn a_turn_reads_no_more_than_its_budget_and_reports_that_there_is_more() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     for _ in 0..3 {
@@ -46,7 +46,7 @@ fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     routed(&mut drive, id);
     drive.connect(id, crate::device::PARAM, b"", Time::NEVER).unwrap();
-    says(&mut drive, id, CmEvent::ConnectResponse);
+    report(&mut drive, id, CmEvent::ConnectResponse);
     drive.establish(id).unwrap();
     drive.teardown(id, Time::NEVER).unwrap();
     while drive.next_event(channel).is_some() {}
@@ -93,7 +93,7 @@ fn at_the_limit_on_events_a_driver_sleeps_until_the_application_takes_some() {
 }
 
 #[test]
-fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_nobody_spins() {
+fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_the_driver_sleeps() {
     let mut drive = driven();
     let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 1).unwrap();
@@ -138,7 +138,7 @@ fn a_driver_sleeps_until_the_next_deadline_and_acts_on_it_once() {
 }
 
 #[test]
-fn what_goes_wrong_with_a_channel_is_told_and_the_loop_goes_on() {
+fn faults_of_a_channel_are_reported_and_the_loop_goes_on() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.device_mut().unreadable = Some(Errno::EFAULT);
@@ -161,7 +161,7 @@ fn what_goes_wrong_with_a_channel_is_told_and_the_loop_goes_on() {
 }
 
 #[test]
-fn a_channel_that_is_being_closed_is_not_read_and_keeps_nobody_awake() {
+fn a_channel_that_is_being_closed_is_not_read_and_wakes_no_wait() {
     let mut drive = driven();
     let id = drive.create_id(None, PortSpace::Tcp).unwrap();
     let home = drive.core().channel(id).unwrap();
@@ -178,20 +178,20 @@ fn a_channel_that_is_being_closed_is_not_read_and_keeps_nobody_awake() {
 fn the_newest_faults_are_kept() {
     let mut drive = driven();
     let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    says(&mut drive, id, CmEvent::Rejected);
+    report(&mut drive, id, CmEvent::Rejected);
     for _ in 0..64 {
-        says(&mut drive, id, CmEvent::Established);
+        report(&mut drive, id, CmEvent::Established);
     }
-    let told: Vec<_> = std::iter::from_fn(|| drive.next_fault()).collect();
-    assert_eq!(told.len(), 64);
-    assert!(told.iter().all(|fault| matches!(fault, Fault::Event { event: CmEvent::Established, .. })));
+    let faults: Vec<_> = std::iter::from_fn(|| drive.next_fault()).collect();
+    assert_eq!(faults.len(), 64);
+    assert!(faults.iter().all(|fault| matches!(fault, Fault::Event { event: CmEvent::Established, .. })));
 }
 
 #[test]
 fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
-    says(&mut drive, id, CHANGE);
+    report(&mut drive, id, CHANGE);
     let ack_token = drive.next_event(channel).unwrap().ack_token.unwrap();
     assert_eq!(drive.destroy(id, Time::NEVER).unwrap(), Progress::WhenAcked);
     assert!(calls(&mut drive).is_empty());
@@ -202,7 +202,7 @@ fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
     // An ack token of another driver is refused.
     let mut other = driven();
     let (channel, id) = channel_and_id(&mut other, Acks::Explicit, PortSpace::Tcp);
-    says(&mut other, id, CHANGE);
+    report(&mut other, id, CHANGE);
     let ack_token = other.next_event(channel).unwrap().ack_token.unwrap();
     let refused = drive.ack(ack_token).unwrap_err();
     assert!(matches!(Error::from(refused), Error::Refused(Refused::NothingOwed)));

@@ -37,7 +37,7 @@ fn a_channel_that_cannot_be_waited_for_is_not_opened() {
 }
 
 #[test]
-fn a_channel_that_can_be_neither_waited_for_nor_closed_says_so() {
+fn a_channel_that_can_be_neither_registered_nor_closed_returns_the_errno_of_the_close() {
     let mut watched = PolledDevice::new(Script::new(), RecordingPoller::default());
     watched.poller().refuses.set(Some(Errno::ENOMEM));
     watched.fails = Some(("destroy_event_channel", Errno::EINTR));

@@ -86,18 +86,18 @@ fn a_registration_that_cannot_be_is_refused_and_the_memory_comes_back() {
 
 #[test]
 fn a_change_that_cannot_be_is_refused_and_comes_back() {
-    let ask = SmallChange::default;
+    let unchanged = SmallChange::default;
     let cases = [
-        (ask(), RefuseReason::NothingToChange),
-        (ask().to_buffer(Bytes(0)), RefuseReason::Empty),
-        (ask().to_pd(ELSEWHERE), RefuseReason::OtherDevice),
-        (ask().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
-        (ask().to_access(Access::REMOTE_ATOMIC), RefuseReason::RemoteWithoutLocalWrite),
+        (unchanged(), RefuseReason::NothingToChange),
+        (unchanged().to_buffer(Bytes(0)), RefuseReason::Empty),
+        (unchanged().to_pd(ELSEWHERE), RefuseReason::OtherDevice),
+        (unchanged().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
+        (unchanged().to_access(Access::REMOTE_ATOMIC), RefuseReason::RemoteWithoutLocalWrite),
         // A valid part does not make up for an invalid one.
-        (ask().to_buffer(Bytes(0)).to_pd(Use(1)).to_access(LOCAL), RefuseReason::Empty),
-        (ask().to_buffer(Bytes(2)).to_pd(ELSEWHERE).to_access(LOCAL), RefuseReason::OtherDevice),
+        (unchanged().to_buffer(Bytes(0)).to_pd(Use(1)).to_access(LOCAL), RefuseReason::Empty),
+        (unchanged().to_buffer(Bytes(2)).to_pd(ELSEWHERE).to_access(LOCAL), RefuseReason::OtherDevice),
         (
-            ask().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(Access::REMOTE_WRITE),
+            unchanged().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(Access::REMOTE_WRITE),
             RefuseReason::RemoteWithoutLocalWrite,
         ),
     ];
@@ -113,7 +113,7 @@ fn a_change_that_cannot_be_is_refused_and_comes_back() {
 }
 
 #[test]
-fn a_pd_that_it_has_already_can_be_asked_for() {
+fn a_change_to_the_present_pd_is_legal() {
     let mut region = registered();
     region.reregister(Change::default().to_pd(Use(0)), Policy::default(), Traffic::Quiet).unwrap();
     assert_eq!(region.state(), MrState::Changing);

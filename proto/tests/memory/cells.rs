@@ -190,27 +190,27 @@ impl RegionInState {
 fn compare(region_in_state: &RegionInState, step: Step) -> (RegionInState, (MrState, Input)) {
     let (state, input) = (region_in_state.region.state(), region_in_state.input(&step));
     let mut after = region_in_state.clone();
-    let told = format!("{step:?} of {:?}", region_in_state.region);
+    let case = format!("{step:?} of {:?}", region_in_state.region);
     let in_doubt = region_in_state.doubt && matches!(&step, Step::Reregister(change, _) if change.buffer.is_some());
     let result = after.take(step);
     match MR[state.index()][input.index()] {
         Cell::Go(_) if in_doubt => {
-            assert_eq!(result, Err(Some(RefuseReason::InDoubt)), "{told}");
-            assert!(after == *region_in_state, "{told} was refused and changed something");
+            assert_eq!(result, Err(Some(RefuseReason::InDoubt)), "{case}");
+            assert!(after == *region_in_state, "{case} was refused and changed something");
         }
         Cell::Go(next) => {
-            assert_eq!(result, Ok(()), "{told}");
+            assert_eq!(result, Ok(()), "{case}");
             let next = if after.removed && next == MrState::Registered { MrState::Unusable } else { next };
-            assert_eq!(after.region.state(), next, "{told}");
+            assert_eq!(after.region.state(), next, "{case}");
         }
         Cell::Refuse(reason) => {
             let gone = region_in_state.removed && reason == RefuseReason::OnlyDeregister;
-            assert_eq!(result, Err(Some(if gone { RefuseReason::DeviceGone } else { reason })), "{told}");
-            assert!(after == *region_in_state, "{told} was refused and changed something");
+            assert_eq!(result, Err(Some(if gone { RefuseReason::DeviceGone } else { reason })), "{case}");
+            assert!(after == *region_in_state, "{case} was refused and changed something");
         }
         Cell::Fault => {
-            assert_eq!(result, Err(None), "{told}");
-            assert!(after == *region_in_state, "{told} was a fault and changed something");
+            assert_eq!(result, Err(None), "{case}");
+            assert!(after == *region_in_state, "{case} was a fault and changed something");
         }
     }
     (after, (state, input))
@@ -248,7 +248,7 @@ fn every_region_that_can_be_obeys_the_table_and_can_be_ended() {
 }
 
 #[test]
-fn what_ended_says_so_and_nothing_else_does() {
+fn a_run_returns_the_end_of_a_request_and_nothing_otherwise() {
     let mut region = registering();
     assert_eq!(region.handle_outcome(Outcome::Registered(Ok((0, KEYS)))), Ok(Some(Ended::Registered(KEYS))));
     assert_eq!(region.run(|call| panic!("{call:?}")), Ok(None), "there was nothing to do");
@@ -259,7 +259,7 @@ fn what_ended_says_so_and_nothing_else_does() {
 }
 
 #[test]
-fn a_driver_that_answers_another_call_is_told_and_the_call_is_still_to_be_made() {
+fn the_outcome_of_another_call_is_a_fault_and_the_call_is_still_to_be_made() {
     let mut region = registering();
     let before = region.clone();
     let fault = region.run(|_| Outcome::Deregistered(Ok(()))).unwrap_err();

@@ -24,7 +24,7 @@ pub(crate) struct Kernel {
     next: u32,
 }
 
-/// What `ibv_rereg_mr` did.
+/// The effect of an `ibv_rereg_mr`.
 #[derive(Clone, Copy, PartialEq)]
 enum Did {
     All,
@@ -99,8 +99,8 @@ impl Kernel {
                 }
                 // A provider that has the operation may have passed the memory to the device before it failed.
                 if matches!(code, -4 | -5) && errno != Errno::EOPNOTSUPP && did != Did::All {
-                    let asked = change.buffer.as_ref().map(|buffer| buffer.number);
-                    entry.knows = asked.filter(|&asked| asked != entry.memory).or(entry.knows);
+                    let requested = change.buffer.as_ref().map(|buffer| buffer.number);
+                    entry.knows = requested.filter(|&requested| requested != entry.memory).or(entry.knows);
                 }
                 Outcome::Reregistered(Reply { code, errno, keys: entry.keys })
             }

@@ -63,9 +63,9 @@ impl RegionFixture {
     fn refuses_change(&mut self, flags: u32, traffic: Traffic, reason: RefuseReason) {
         let (before, uses) = (self.snapshot(), self.uses());
         let change = self.change(flags);
-        let asked = format!("{change:?}");
+        let requested = format!("{change:?}");
         let (back, refused) = self.region.reregister(change, Policy::default(), traffic).unwrap_err();
-        assert_eq!((format!("{back:?}"), refused.reason), (asked, reason));
+        assert_eq!((format!("{back:?}"), refused.reason), (requested, reason));
         drop(back);
         self.freed.borrow_mut().retain(|&name| name != "new");
         assert_eq!((self.snapshot(), self.uses()), (before, uses));
@@ -348,7 +348,7 @@ fn the_way_is_that_of_the_last_success() {
 }
 
 #[test]
-fn a_deregistration_that_fails_says_what_is_left_whether_the_device_is_there_or_not() {
+fn a_failed_deregistration_reports_what_is_left_with_and_without_the_device() {
     for removed in [false, true] {
         for (errno, valid) in [(Errno::EBUSY, Valid::Old), (Errno::EINVAL, Valid::Old), (Errno::EIO, Valid::Neither)] {
             let mut fixture = RegionFixture::new();
@@ -358,7 +358,7 @@ fn a_deregistration_that_fails_says_what_is_left_whether_the_device_is_there_or_
             }
             let ended = fixture.region.handle_outcome(Outcome::Deregistered(Err(errno))).unwrap();
             let failure = Failure { step: Step::Deregister, errno, valid };
-            assert!(matches!(ended, Some(Ended::NotDeregistered(told)) if told == failure), "{ended:?}");
+            assert!(matches!(ended, Some(Ended::NotDeregistered(reported)) if reported == failure), "{ended:?}");
             let usable = valid == Valid::Old && !removed;
             let state = if usable { MrState::Registered } else { MrState::Unusable };
             assert_eq!((fixture.region.state(), fixture.region.keys()), (state, usable.then_some(BEFORE)));

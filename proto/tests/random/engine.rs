@@ -1,4 +1,4 @@
-//! What a program runs on: a drive, or a core alone under a driver that makes its steps in any legal order.
+//! The engine of a program: a drive, or a core alone under a driver that makes its steps in any legal order.
 
 use cmid_proto::{AckError, AckToken, Acks, ChannelKey, Core, Error, Event, Fault, IdKey, PortSpace, Request, Time};
 

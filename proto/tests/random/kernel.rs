@@ -263,7 +263,7 @@ impl Network {
             Call::CreateId { id, channel, port_space } => self.create(host, id, channel, port_space),
             Call::Migrate { id, from, to } => self.migrate(host, id, from, to),
             Call::Destroy { id } => self.destroy(host, id),
-            _ => self.ask((host, call.id().ok_or(Errno::EINVAL)?), call),
+            _ => self.call_on_id((host, call.id().ok_or(Errno::EINVAL)?), call),
         }
     }
 
@@ -314,7 +314,7 @@ impl Network {
     }
 
     /// Makes a call on an id; `EINVAL` in the wrong phase, as in the kernel.
-    fn ask(&mut self, name: Name, call: &Call) -> Outcome {
+    fn call_on_id(&mut self, name: Name, call: &Call) -> Outcome {
         let id = self.id(name).ok_or(Errno::ENOENT)?;
         let (phase, is_datagram) = (id.phase, id.service == Service::Datagram);
         match (call, phase) {

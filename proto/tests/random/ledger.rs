@@ -10,7 +10,7 @@ use crate::host::serial;
 
 #[derive(Default)]
 struct Known {
-    /// Where its events are delivered; `None` in synchronous mode.
+    /// The channel that its events are delivered on; `None` in synchronous mode.
     home: Option<ChannelKey>,
     /// Requests that have not ended.
     open: u32,

@@ -4,94 +4,36 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use cmid_proto::datapath::Completion;
 use cmid_proto::{CqRoom, Errno, Overrun};
 
 use crate::data::space::Scatter;
 use crate::index::{PdNo, QpNo};
 use crate::kernel::channel::signal_eventfd;
 
-/// The status of a work request (`enum ibv_wc_status`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WcStatus(pub u32);
-
-impl WcStatus {
-    /// Success.
-    pub const SUCCESS: WcStatus = WcStatus(0);
-    /// The message is longer than the receive that was posted for it.
-    pub const LOC_LEN_ERR: WcStatus = WcStatus(1);
-    /// The device does not support the operation: invalidation of a window that is not bound.
-    pub const LOC_QP_OP_ERR: WcStatus = WcStatus(2);
-    /// The local memory does not permit this access.
-    pub const LOC_PROT_ERR: WcStatus = WcStatus(4);
-    /// The QP was in its error state, or entered it.
-    pub const WR_FLUSH_ERR: WcStatus = WcStatus(5);
-    /// A memory window could not be bound with these parameters.
-    pub const MW_BIND_ERR: WcStatus = WcStatus(6);
-    /// The peer could not receive the message: its receive is too short.
-    pub const REM_INV_REQ_ERR: WcStatus = WcStatus(9);
-    /// The peer's memory does not permit this access.
-    pub const REM_ACCESS_ERR: WcStatus = WcStatus(10);
-    /// The peer could not complete the operation: its QP may not use the memory of the posted receive.
-    pub const REM_OP_ERR: WcStatus = WcStatus(11);
-    /// The peer did not answer.
-    pub const RETRY_EXC_ERR: WcStatus = WcStatus(12);
-    /// The peer had no receive posted for too long. Never occurs in the simulator, which waits without limit.
-    pub const RNR_RETRY_EXC_ERR: WcStatus = WcStatus(13);
-}
-
-/// Opcodes of completions (`enum ibv_wc_opcode`).
-pub(crate) mod opcode {
-    pub(crate) const SEND: u32 = 0;
-    pub(crate) const RDMA_WRITE: u32 = 1;
-    pub(crate) const RDMA_READ: u32 = 2;
-    pub(crate) const BIND_MW: u32 = 5;
-    pub(crate) const LOCAL_INV: u32 = 6;
-    pub(crate) const RECV: u32 = 128;
-}
-
-/// The completion of one work request (`struct ibv_wc`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Completion {
-    /// The value passed when the work request was posted.
-    pub wr_id: u64,
-    /// Its status.
-    pub status: WcStatus,
-    /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2, `IBV_WC_BIND_MW` 5, `IBV_WC_LOCAL_INV` 6 or
-    /// `IBV_WC_RECV` 128.
-    pub opcode: u32,
-    /// Bytes received or read; for a datagram including the [`GRH_LEN`](crate::GRH_LEN) bytes before it. 0 for other
-    /// operations, and after a failure.
-    pub byte_len: u32,
-    /// The local QP.
-    pub qp_num: u32,
-    /// The QP that sent a received datagram; 0 otherwise.
-    pub src_qp: u32,
-}
-
-impl Default for Completion {
-    /// The initial value of a buffer for [`Cq::poll`](crate::Cq::poll).
-    fn default() -> Self {
-        Completion { wr_id: 0, status: WcStatus::SUCCESS, opcode: 0, byte_len: 0, qp_num: 0, src_qp: 0 }
-    }
-}
-
-/// A region that a work request pins until its completion is polled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pin {
-    /// The domain of the QP and of the region.
-    pub(crate) pd: PdNo,
-    /// The local key of the region.
-    pub(crate) key: u32,
-}
-
 /// A completion that has not been polled.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) qp: QpNo,
     pub(crate) completion: Completion,
-    pub(crate) pin: Option<Pin>,
+    /// The number of a request of a send queue; `None` for a receive.
+    pub(crate) sequence: Option<u64>,
+    /// The domain of the QP and of the regions.
+    pub(crate) pd: PdNo,
+    /// The local keys of the regions that it pins until it is polled.
+    pub(crate) pins: Vec<u32>,
+    pub(crate) solicited: bool,
     /// The bytes that the poll copies to memory ([`Config::copy_at_poll`](crate::Config::copy_at_poll)).
-    pub(crate) scatter: Option<Scatter>,
+    pub(crate) scatter: Vec<Scatter>,
+}
+
+/// The completions that notify.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Armed {
+    #[default]
+    No,
+    Solicited,
+    Any,
 }
 
 #[derive(Debug)]
@@ -102,7 +44,7 @@ pub(crate) struct CqState {
     /// Destroyed QPs that keep their shares until none of their completions is left.
     gone: Vec<QpNo>,
     ready: VecDeque<Ready>,
-    pub(super) armed: bool,
+    armed: Armed,
     overrun: bool,
     /// Shared with the handle, which exposes it.
     fd: Arc<OwnedFd>,
@@ -111,7 +53,7 @@ pub(crate) struct CqState {
 impl CqState {
     pub(crate) fn new(depth: u32, fd: Arc<OwnedFd>) -> Self {
         let (room, shares) = (CqRoom::new(depth), BTreeMap::new());
-        CqState { room, shares, gone: Vec::new(), ready: VecDeque::new(), armed: false, overrun: false, fd }
+        CqState { room, shares, gone: Vec::new(), ready: VecDeque::new(), armed: Armed::No, overrun: false, fd }
     }
 
     /// Reserves room for the completions of a work queue of this QP.
@@ -142,9 +84,17 @@ impl CqState {
         over
     }
 
-    /// Whether an unpolled completion pins a region.
-    pub(crate) fn pins(&self, pin: Pin) -> bool {
-        self.ready.iter().any(|ready| ready.pin == Some(pin))
+    /// Requests a notification. One for any completion is not reduced to one for solicited completions
+    /// (`rxe_req_notify_cq`).
+    pub(crate) fn arm(&mut self, armed: Armed) {
+        if self.armed != Armed::Any {
+            self.armed = armed;
+        }
+    }
+
+    /// Whether an unpolled completion pins a region of a domain.
+    pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
+        self.ready.iter().any(|ready| ready.pd == pd && ready.pins.contains(&key))
     }
 
     /// Adds a completion; false if there is no room.
@@ -153,8 +103,14 @@ impl CqState {
             self.overrun = true;
             return false;
         }
+        let notifies = match self.armed {
+            Armed::No => false,
+            Armed::Solicited => ready.solicited,
+            Armed::Any => true,
+        };
         self.ready.push_back(ready);
-        if std::mem::take(&mut self.armed) {
+        if notifies {
+            self.armed = Armed::No;
             signal_eventfd(&self.fd);
         }
         true
@@ -189,7 +145,8 @@ mod tests {
 
     fn ready(num: u32, wr_id: u64) -> Ready {
         let completion = Completion { wr_id, ..Completion::default() };
-        Ready { qp: qp(num), completion, pin: Some(Pin { pd: PdNo(1), key: num }), scatter: None }
+        let (sequence, pd, pins) = (Some(wr_id), PdNo(1), vec![num]);
+        Ready { qp: qp(num), completion, sequence, pd, pins, solicited: false, scatter: Vec::new() }
     }
 
     #[test]
@@ -200,15 +157,29 @@ mod tests {
             assert_eq!(cq.reserve(qp(2), 2), Err(Overrun { depth: 4, reserved: 3, wanted: 2 }));
             assert!(cq.complete(ready(1, 1)) && cq.complete(ready(1, 2)));
             cq.leave(qp(1), remove);
-            let pin = Pin { pd: PdNo(1), key: 1 };
-            assert_eq!((cq.room.reserved(), cq.pins(pin)), if remove { (0, false) } else { (3, true) });
+            assert_eq!((cq.room.reserved(), cq.pins(PdNo(1), 1)), if remove { (0, false) } else { (3, true) });
             let mut one = [Completion::default()];
             for reserved in [3, 0].into_iter().filter(|_| !remove) {
                 assert_eq!(cq.poll(&mut one).map(|taken| taken.len()), Ok(1));
                 assert_eq!(cq.room.reserved(), reserved);
             }
-            assert_eq!((cq.poll(&mut one), cq.pins(pin)), (Ok(vec![]), false));
+            assert_eq!((cq.poll(&mut one), cq.pins(PdNo(1), 1)), (Ok(vec![]), false));
         }
+    }
+
+    #[test]
+    fn only_the_completions_that_it_is_armed_for_notify() {
+        let fd = Arc::new(new_eventfd().unwrap());
+        let mut cq = CqState::new(8, Arc::clone(&fd));
+        cq.arm(Armed::Solicited);
+        assert!(cq.complete(ready(1, 1)));
+        assert_eq!(take_eventfd(&fd), 0);
+        assert!(cq.complete(Ready { solicited: true, ..ready(1, 2) }));
+        assert_eq!(take_eventfd(&fd), 1);
+        cq.arm(Armed::Any);
+        cq.arm(Armed::Solicited);
+        assert!(cq.complete(ready(1, 3)));
+        assert_eq!(take_eventfd(&fd), 1);
     }
 
     #[test]
@@ -217,7 +188,7 @@ mod tests {
         let mut cq = CqState::new(2, Arc::clone(&fd));
         assert!(cq.complete(ready(1, 1)));
         assert_eq!(take_eventfd(&fd), 0);
-        cq.armed = true;
+        cq.arm(Armed::Any);
         assert!(cq.complete(ready(1, 2)));
         assert!(!cq.complete(ready(1, 3)));
         assert_eq!(take_eventfd(&fd), 1);

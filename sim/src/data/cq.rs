@@ -3,9 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use cmid_proto::datapath::{Completion, CompletionQueue};
 use cmid_proto::{CqRoom, Errno};
 
-use crate::data::completion::Completion;
+use crate::data::completion::Armed;
 use crate::fabric::Fabric;
 use crate::index::{CqNo, HostNo};
 use crate::kernel::channel::take_eventfd;
@@ -19,50 +20,47 @@ pub struct Cq {
     pub(crate) fd: Arc<OwnedFd>,
 }
 
-impl Cq {
-    /// Takes completions, oldest first; returns their number (ibv_poll_cq(3)). Unpins the regions of their work
-    /// requests.
-    ///
+impl CompletionQueue for Cq {
     /// Completions of a destroyed QP are returned only with
     /// [`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp).
     ///
     /// # Errors
     /// `EOVERFLOW` after an overrun, once the remaining completions are taken.
-    pub fn poll(&mut self, into: &mut [Completion]) -> Result<usize, Errno> {
+    fn poll(&mut self, into: &mut [Completion]) -> Result<usize, Errno> {
         self.fabric.with(|world| world.poll_cq(self.no, into))
     }
 
-    /// Its depth, and the number of work requests that QPs have reserved in it.
-    #[must_use]
-    pub fn room(&self) -> CqRoom {
+    fn num(&self) -> u32 {
+        self.no.number()
+    }
+
+    fn room(&self) -> CqRoom {
         self.fabric.with(|world| world.queues.cqs.get(&self.no).map(|cq| cq.room).unwrap_or_default())
     }
 
-    /// Requests one notification for the next completion (ibv_req_notify_cq(3)). Completions that are already queued
-    /// do not count: poll once more after arming.
-    ///
-    /// # Errors
-    /// None in the simulator.
-    pub fn arm(&self) -> Result<(), Errno> {
-        self.fabric.with(|world| {
-            world.queues.cqs.get_mut(&self.no).ok_or(Errno::EINVAL)?.armed = true;
-            Ok(())
-        })
+    fn arm(&self) -> Result<(), Errno> {
+        self.request(Armed::Any)
     }
 
-    /// Its file descriptor. Becomes readable when a completion arrives at an armed queue, until
-    /// [`Cq::take_notifications`].
-    #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    fn arm_solicited(&self) -> Result<(), Errno> {
+        self.request(Armed::Solicited)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Takes pending notifications without blocking; returns their number (ibv_get_cq_event(3)).
-    ///
-    /// # Errors
-    /// None in the simulator.
-    pub fn take_notifications(&self) -> Result<u32, Errno> {
+    fn take_notifications(&self) -> Result<u32, Errno> {
         Ok(u32::try_from(take_eventfd(&self.fd)).unwrap_or(u32::MAX))
+    }
+}
+
+impl Cq {
+    fn request(&self, armed: Armed) -> Result<(), Errno> {
+        self.fabric.with(|world| {
+            world.queues.cqs.get_mut(&self.no).ok_or(Errno::EINVAL)?.arm(armed);
+            Ok(())
+        })
     }
 }
 

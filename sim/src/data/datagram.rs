@@ -3,20 +3,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cmid_proto::Service;
+use cmid_proto::datapath::{GRH_LEN, WcOpcode, WcStatus};
 
-use crate::data::completion::WcStatus;
 use crate::data::packet::Datagram;
-use crate::data::queues::{Pair, QpState};
-use crate::data::space::KeyedRange;
+use crate::data::queues::{Pair, PairState};
 use crate::fabric::world::World;
 use crate::index::QpNo;
 use crate::kernel::gid::ip_of;
 use crate::kernel::multicast::MULTICAST_QP;
 use crate::kernel::sidr::UDP_QKEY;
-
-/// Bytes of the global route header before a received datagram, in the same buffer; the received length includes
-/// them.
-pub const GRH_LEN: usize = 40;
 
 /// The offset of an IPv4 header in `union rdma_network_hdr`.
 const IPV4_AT: usize = 20;
@@ -55,17 +50,18 @@ impl World {
     fn receive_datagram(&mut self, qp: QpNo, datagram: &Datagram) -> Option<()> {
         let len = GRH_LEN + datagram.bytes.len();
         let pair = self.queues.pairs.get_mut(&qp)?;
-        let listens = pair.service == Service::Datagram && matches!(pair.state, QpState::Rtr | QpState::Rts);
-        let room = pair.receives.front().is_some_and(|receive| receive.keyed_range.len >= len);
+        let listens = pair.service == Service::Datagram && matches!(pair.state, PairState::Rtr | PairState::Rts);
+        let room = pair.receives.front().is_some_and(|receive| receive.len() >= len);
         if !listens || datagram.qkey != UDP_QKEY || !room {
             return None;
         }
         let pd = pair.pd;
         let receive = pair.receives.pop_front()?;
-        let keyed_range = KeyedRange { len, ..receive.keyed_range };
         let bytes = [&header_of(datagram)[..], &datagram.bytes].concat();
-        let outcome = self.put(pd, keyed_range, bytes).ok_or(WcStatus::LOC_PROT_ERR);
-        self.finish_receive(qp, receive.ended(outcome, datagram.from.num));
+        let outcome = self.put(pd, &receive.ranges, bytes).ok_or(WcStatus::LOC_PROT_ERR);
+        let mut received = receive.ended(outcome, WcOpcode::RECV, datagram.extra);
+        received.completion.src_qp = datagram.from.num;
+        self.finish_receive(qp, received);
         Some(())
     }
 }
@@ -113,6 +109,7 @@ pub(crate) fn route_back(header: &[u8; GRH_LEN]) -> Option<(IpAddr, IpAddr)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::packet::Extra;
     use crate::index::HostNo;
     use crate::kernel::gid::{HOP_LIMIT, gid_of};
     use cmid_proto::GlobalRoute;
@@ -123,7 +120,15 @@ mod tests {
             let (from, to): (IpAddr, IpAddr) = (from.parse().unwrap(), to.parse().unwrap());
             let route = GlobalRoute { dgid: gid_of(to), hop_limit: HOP_LIMIT, ..GlobalRoute::default() };
             let sender = QpNo { host: HostNo(0), num: 17 };
-            let datagram = Datagram { from: sender, source: from, route, to_qp: 18, qkey: 0, bytes: Vec::new() };
+            let datagram = Datagram {
+                from: sender,
+                source: from,
+                route,
+                to_qp: 18,
+                qkey: 0,
+                bytes: Vec::new(),
+                extra: Extra::default(),
+            };
             assert_eq!(route_back(&header_of(&datagram)), Some((to, from)));
         }
         assert_eq!(route_back(&[0; GRH_LEN]), None);

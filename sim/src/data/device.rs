@@ -2,60 +2,96 @@
 
 use std::sync::Arc;
 
+use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace};
 
+use crate::data::ah::Ah;
+use crate::data::async_events::AsyncEvents;
 use crate::data::cq::Cq;
+use crate::data::mr::Mr;
+use crate::data::mw::Mw;
 use crate::data::pd::Pd;
 use crate::data::qp::Qp;
-use crate::data::queues::{Caps, Pair};
+use crate::data::queues::Pair;
+use crate::fabric::Fabric;
 use crate::fabric::device::SimDevice;
 use crate::fabric::world::World;
-use crate::index::{HostNo, IdNo, PdNo, QpNo};
+use crate::index::{DeviceNo, HostNo, IdNo, PdNo, QpNo};
 use crate::kernel::channel::new_eventfd;
 use crate::kernel::id::CmState;
 
 /// Maximum number of work requests of a queue (`RXE_MAX_QP_WR`).
 const MAX_QP_WR: u32 = 1 << 20;
 
-impl SimDevice {
-    /// Allocates a protection domain on the device of an id.
-    ///
+/// A handle of a host's device. After a removal of the device it does not name the next one.
+#[derive(Clone, Debug)]
+pub struct Nic {
+    fabric: Fabric,
+    device: DeviceNo,
+}
+
+impl Nic {
+    fn on_device<T>(&self, action: impl FnOnce(&mut World) -> Result<T, Errno>) -> Result<T, Errno> {
+        self.fabric.with(|world| if world.lives(self.device) { action(world) } else { Err(Errno::ENODEV) })
+    }
+}
+
+impl PartialEq for Nic {
+    fn eq(&self, other: &Self) -> bool {
+        self.fabric.is(&other.fabric) && self.device == other.device
+    }
+}
+
+impl Eq for Nic {}
+
+impl DataPath for SimDevice {
+    type Pd = Pd;
+    type Mr = Mr;
+    type Mw = Mw;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Ah = Ah;
+    type Nic = Nic;
+    type AsyncEvents = AsyncEvents;
+
     /// # Errors
-    /// `ENOENT` for an unknown id; `ENODEV` while librdmacm does not know the id's device: before a bind to a
-    /// specific address, before ADDR_RESOLVED is fetched, and once the device is removed.
-    pub fn alloc_pd(&self, id: IdKey) -> Result<Pd, Errno> {
-        let (_, (device, no)) = self.on_device(id, |world, no| {
+    /// `ENODEV` while librdmacm does not know the id's device: before a bind to a specific address, before
+    /// ADDR_RESOLVED is fetched, and once the device is removed.
+    fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
+        let (_, device) = self.on_device(id, |world, no| {
             let host = world.id(no)?.host;
-            let device = world.device_of(host);
-            Ok((device, world.alloc_pd(device)?))
+            Ok(world.device_of(host))
         })?;
-        Ok(Pd { fabric: self.fabric().clone(), device, no })
+        Ok(Nic { fabric: self.fabric().clone(), device })
     }
 
-    /// Creates a completion queue for `depth` completions, with its own descriptor.
-    ///
-    /// # Errors
-    /// As [`SimDevice::alloc_pd`]; `EINVAL` for depth 0; the errno of the system if it cannot create a descriptor.
-    pub fn create_cq(&self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
+    fn async_events(&mut self, nic: &Nic) -> Result<AsyncEvents, Errno> {
+        nic.on_device(|_| Ok(()))?;
+        AsyncEvents::open(&nic.fabric, nic.device)
+    }
+
+    fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, Errno> {
+        let no = nic.on_device(|world| world.alloc_pd(nic.device))?;
+        Ok(Pd { fabric: nic.fabric.clone(), device: nic.device, no })
+    }
+
+    fn create_cq_on(&mut self, nic: &Nic, depth: u32) -> Result<Cq, Errno> {
         if depth == 0 {
             return Err(Errno::EINVAL);
         }
         let fd = Arc::new(new_eventfd()?);
         let shared = Arc::clone(&fd);
-        let (host, no) = self.on_device(id, |world, _| Ok(world.queues.add_cq(depth, shared)))?;
-        Ok(Cq { fabric: self.fabric().clone(), host, no, fd })
+        let no = nic.on_device(|world| Ok(world.queues.add_cq(depth, shared)))?;
+        Ok(Cq { fabric: nic.fabric.clone(), host: nic.device.host, no, fd })
     }
 
-    /// Creates a QP on an id (rdma_create_qp(3)). The QP of a connection starts in INIT, and librdmacm changes its
-    /// state. The QP of a datagram id is ready at once, with the RDMA CM's queue key 0x01234567.
+    /// A datagram QP has the Q_Key 0x01234567 of the RDMA CM.
     ///
     /// # Errors
-    /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is deallocated, if the domain or a
-    /// queue belongs to another device, for more than 1,048,576 work requests, if the connection has ended or was
-    /// refused, and for a listener for connections; `EOVERFLOW` if a CQ has no room for the completions of all work
-    /// requests of `caps`, in addition to those of the QPs that already use it (see [`Cq::room`](crate::Cq::room)).
-    pub fn create_qp(
-        &self,
+    /// `EINVAL` for more than 1,048,576 work requests, if the connection was refused, and for a listener for
+    /// connections.
+    fn create_qp(
+        &mut self,
         attaching: Attaching<'_>,
         pd: &Pd,
         send_cq: &Cq,
@@ -90,15 +126,10 @@ impl SimDevice {
         Ok(Qp { fabric: self.fabric().clone(), no })
     }
 
-    /// Detaches the QP from an id and destroys it (rdma_destroy_qp(3)). Posted work requests never complete. Drain
-    /// its CQs first: the remaining completions are lost, as with libmlx5, or stay and pin memory until they are
-    /// polled, as with soft-RoCE ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a
-    /// window is bound through the QP ([`Mw`](crate::Mw)), the QP enters its error state instead, and is destroyed
-    /// with the window.
-    ///
-    /// # Errors
-    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
-    pub fn destroy_qp(&self, id: IdKey) -> Result<(), Errno> {
+    /// The remaining completions are lost, as with libmlx5, or stay and pin memory until they are polled, as with
+    /// soft-RoCE ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window is bound
+    /// through the QP ([`Mw`]), the QP enters its error state instead, and is destroyed with the window.
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         let no = self.id_no(id)?;
         self.fabric().with(|world| {
             let qp = world.id(no)?.qp.take().ok_or(Errno::EINVAL)?;
@@ -106,7 +137,9 @@ impl SimDevice {
             Ok(())
         })
     }
+}
 
+impl SimDevice {
     fn on_device<T>(
         &self,
         id: IdKey,

@@ -2,11 +2,13 @@
 //! memory is moved to the fabric, and accessed by copies.
 
 pub(crate) mod ah;
+pub(crate) mod async_events;
+pub(crate) mod async_readers;
 pub(crate) mod bytes;
 pub(crate) mod completion;
 pub(crate) mod cq;
 pub(crate) mod datagram;
-mod device;
+pub(crate) mod device;
 pub(crate) mod domains;
 pub(crate) mod fault;
 pub(crate) mod fork;
@@ -14,14 +16,18 @@ pub(crate) mod ib_mw;
 mod inject;
 pub(crate) mod library;
 pub(crate) mod memory;
+mod memory_region;
 pub(crate) mod mr;
 pub(crate) mod mw;
 pub(crate) mod packet;
 pub(crate) mod parked;
 pub(crate) mod pd;
+mod post;
+mod protection_domain;
 pub(crate) mod qp;
 pub(crate) mod queues;
 pub(crate) mod rereg;
 pub(crate) mod space;
 pub(crate) mod transfer;
 pub(crate) mod window;
+pub(crate) mod work;

@@ -1,17 +1,17 @@
 //! Memory regions.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
+use cmid_proto::datapath;
 use cmid_proto::memory::{
     self, Access, Call, Ended, Error, Fault, MrState, Outcome, Policy, Refused, Region, RequestKind, Returned, Target,
-    Traffic, Way,
+    Traffic,
 };
 
 use crate::data::library::Request;
 use crate::data::pd::{Pd, PdUse};
-use crate::data::space::{KeyedRange, Lent, Stretch};
+use crate::data::space::{Lent, Stretch};
 use crate::fabric::Fabric;
 use crate::fabric::shared::Shared;
 use crate::index::{DeviceNo, MrHandle, PdNo};
@@ -26,26 +26,9 @@ pub type Change = memory::Change<Pd, Buffer>;
 pub(crate) type Machine = Region<PdUse, Lent, MrHandle>;
 
 /// The result of a re-registration.
-#[derive(Debug)]
-#[must_use]
-pub struct Reregistered {
-    /// The way it was done, or the error. [`Failure::valid`](memory::Failure::valid) is the registration that remains
-    /// valid.
-    pub result: Result<Way, Error>,
-    /// The buffer that the device does not refer to. It is the old one if the new registration is valid. It is the
-    /// new one after a refusal, or if the old registration is valid and the device has no record of the new one.
-    /// `None` if there is only one buffer, if neither registration is valid, or if the driver failed on other memory
-    /// with an errno other than `EOPNOTSUPP`; the region then keeps both until [`Mr::deregister`].
-    pub buffer: Option<Buffer>,
-}
+pub type Reregistered = datapath::Reregistered<Buffer>;
 
 /// A registered buffer. Its bytes are accessed by copies only, because a peer may write at any time.
-///
-/// Work requests that use it pin it, until their completions are polled, or until their QP is destroyed and its
-/// completions are gone. This holds also after a removal of the device. While it is pinned, [`Mr::reregister`] and
-/// [`Mr::deregister`] are refused with [`memory::RefuseReason::InFlight`]. Inline sends
-/// ([`Caps::max_inline`](crate::Caps::max_inline)) and empty ranges do not pin it. Dropping it deregisters it. If it
-/// is pinned or the device refuses, the fabric deregisters it as soon as possible.
 #[derive(Debug)]
 pub struct Mr {
     pub(crate) fabric: Fabric,
@@ -59,31 +42,24 @@ pub(crate) struct Owned {
     machine: Arc<Mutex<Machine>>,
 }
 
-impl Pd {
-    /// Registers a buffer; the region owns it until [`Mr::deregister`] (ibv_reg_mr(3)).
-    ///
-    /// # Errors
-    /// Returns the buffer with the error. Refused for an empty buffer, for remote write or atomic without local
-    /// write, and if the domain or its device is gone. [`Error::Register`] with the errno of the device: `EOPNOTSUPP`
-    /// for rights that it does not support (`ON_DEMAND`, `HUGETLB`), `EINVAL` for rights that the kernel does not
-    /// know, `ENOMEM` beyond [`Config::lock_limit`](crate::Config::lock_limit).
-    pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, Error)> {
-        let buffer = buffer.into();
-        self.fabric.shared().sweep();
-        let pd = match self.acquire() {
+impl Mr {
+    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Mr, (Buffer, Error)> {
+        let (fabric, device) = (&pd.fabric, pd.device);
+        fabric.shared().sweep();
+        let pd = match pd.acquire() {
             Ok(pd) => pd,
             Err(refused) => return Err((buffer, refused.into())),
         };
-        let shared = self.fabric.shared();
+        let shared = fabric.shared();
         let mut machine = match Machine::register(pd, shared.lend(buffer), access) {
             Ok(machine) => machine,
             Err((lent, refused)) => return Err((shared.give_back(&lent), refused.into())),
         };
-        let ended = machine.run(|call| shared.make(self.device, &call));
+        let ended = machine.run(|call| shared.make(device, &call));
         match ended {
             Ok(Some(Ended::Registered(_))) => {
-                let own = Owned { device: self.device, machine: Arc::new(Mutex::new(machine)) };
-                Ok(Mr { fabric: self.fabric.clone(), own })
+                let own = Owned { device, machine: Arc::new(Mutex::new(machine)) };
+                Ok(Mr { fabric: fabric.clone(), own })
             }
             Ok(Some(Ended::NotRegistered(errno, lent))) => Err((shared.give_back(&lent), Error::Register(errno))),
             Ok(_) => Err((Buffer::new(), impossible(RequestKind::Register, &machine).into())),
@@ -93,66 +69,7 @@ impl Pd {
 }
 
 impl Mr {
-    /// The address for remote access. Changes when another buffer is registered.
-    #[must_use]
-    pub fn addr(&self) -> u64 {
-        self.stretch().addr
-    }
-
-    /// The length in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.stretch().len
-    }
-
-    /// Never true: an empty buffer cannot be registered.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The local key; read it again after every re-registration. 0 if no registration is valid.
-    #[must_use]
-    pub fn lkey(&self) -> u32 {
-        self.machine().keys().map_or(0, |keys| keys.lkey)
-    }
-
-    /// The remote key; equal to the local key, as with rxe.
-    #[must_use]
-    pub fn rkey(&self) -> u32 {
-        self.machine().keys().map_or(0, |keys| keys.rkey)
-    }
-
-    /// Its state: [`MrState::Registered`], or [`MrState::Unusable`] if a re-registration has left neither
-    /// registration or the device is gone. An unusable region can only be deregistered, read and written.
-    #[must_use]
-    pub fn state(&self) -> MrState {
-        self.machine().state()
-    }
-
-    /// Its access rights; `None` if no registration is valid.
-    #[must_use]
-    pub fn access(&self) -> Option<Access> {
-        self.machine().access()
-    }
-
-    /// How the current registration was made.
-    #[must_use]
-    pub fn way(&self) -> Way {
-        self.machine().way()
-    }
-
-    /// A new handle of its domain; `None` if no registration is valid.
-    #[must_use]
-    pub fn pd(&self) -> Option<Pd> {
-        let machine = self.machine();
-        machine.pd().map(|pd| Pd::another(&self.fabric, pd.device, pd.no))
-    }
-
-    /// Re-registers it (ibv_rereg_mr(3)). Keys and address may change. Refused with
-    /// [`memory::RefuseReason::InFlight`] while work requests pin it. A new buffer is refused with
-    /// [`memory::RefuseReason::InDoubt`] while the region keeps one of a failed attempt.
-    pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
+    pub(super) fn change(&mut self, change: Change, policy: Policy) -> Reregistered {
         let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
         let shared = self.fabric.shared();
         shared.sweep();
@@ -177,15 +94,7 @@ impl Mr {
         }
     }
 
-    /// Deregisters it and returns the buffer (ibv_dereg_mr(3)). Returns two buffers if a re-registration failed after
-    /// which the device may refer to either.
-    ///
-    /// # Errors
-    /// Returns the region with the error; retry is possible. Refused with [`memory::RefuseReason::InFlight`] while
-    /// work requests pin it. [`Error::Failed`] with the errno of the device: `EINVAL` while a memory window is bound
-    /// to it, `EIO` once the device is removed
-    /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
-    pub fn deregister(self) -> Result<Returned<Buffer>, (Mr, Error)> {
+    pub(super) fn give_back(self) -> Result<Returned<Buffer>, (Mr, Error)> {
         self.fabric.shared().sweep();
         match self.own.deregister(self.fabric.shared()) {
             Ok(returned) => Ok(returned),
@@ -200,21 +109,13 @@ impl Mr {
         own && machine.access().is_some_and(|access| access.contains(needs))
     }
 
-    /// A part of it for a work request.
-    pub(crate) fn keyed_range(&self, range: Range<usize>) -> Result<KeyedRange, Errno> {
-        let len = range.end.checked_sub(range.start).ok_or(Errno::EINVAL)?;
-        let part = self.part(range.start, len)?;
-        let key = self.machine().keys().ok_or(Errno::EINVAL)?.lkey;
-        Ok(KeyedRange { addr: part.addr, key, len })
-    }
-
     pub(crate) fn part(&self, offset: usize, len: usize) -> Result<Stretch, Errno> {
         let whole = self.stretch();
         offset.checked_add(len).filter(|&end| end <= whole.len).ok_or(Errno::EINVAL)?;
         Ok(Stretch { addr: whole.addr + offset as u64, len })
     }
 
-    fn stretch(&self) -> Stretch {
+    pub(super) fn stretch(&self) -> Stretch {
         self.machine().buffer().map_or(Stretch { addr: 0, len: 0 }, Lent::stretch)
     }
 

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::Access;
+use cmid_proto::datapath::{Access, MemoryRegion, MemoryWindow, WcOpcode, WcStatus};
 
-use crate::data::completion::{WcStatus, opcode};
 use crate::data::memory::Memory;
 use crate::data::mr::Mr;
 use crate::data::pd::{Pd, PdUse};
-use crate::data::qp::{Local, Posted, Qp, Work};
+use crate::data::qp::Qp;
 use crate::data::window::{Bind, next_rkey};
+use crate::data::work::{Local, Posted};
 use crate::fabric::Fabric;
 use crate::fabric::world::World;
 use crate::index::{MwNo, QpNo};
@@ -18,7 +18,7 @@ use crate::index::{MwNo, QpNo};
 /// A memory window of type 2 (ibv_alloc_mw(3)): gives the peer of a QP access to a part of a region, with its own
 /// rights and key. Dropping it deallocates it, which also removes its binding.
 ///
-/// [`Qp::post_bind`] binds it, [`Qp::post_invalidate`] unbinds it. While it is bound, its region cannot be
+/// While it is bound, its region cannot be
 /// deregistered (`EINVAL`); a dropped region is deregistered later. The window keeps the QP that it was bound
 /// through: if that is destroyed, it enters the error state, and is removed with the window.
 #[derive(Debug)]
@@ -34,31 +34,24 @@ pub struct Mw {
     over: bool,
 }
 
-impl Pd {
-    /// Allocates a memory window, not bound.
-    ///
-    /// # Errors
-    /// `EINVAL` if the domain is deallocated, `EIO` if its device is removed.
-    pub fn alloc_mw(&self) -> Result<Mw, Errno> {
-        let pd = self.acquire().map_err(|refused| refused.errno())?;
-        let (no, rkey) = self.fabric.with(|world| world.ibv_alloc_mw(pd.device, pd.no))?;
-        Ok(Mw { fabric: self.fabric.clone(), no, rkey, pd, bound_by: None, over: false })
+impl Mw {
+    pub(crate) fn alloc(pd: &Pd) -> Result<Mw, Errno> {
+        let fabric = pd.fabric.clone();
+        let pd = pd.acquire().map_err(|refused| refused.errno())?;
+        let (no, rkey) = fabric.with(|world| world.ibv_alloc_mw(pd.device, pd.no))?;
+        Ok(Mw { fabric, no, rkey, pd, bound_by: None, over: false })
     }
 }
 
-impl Mw {
-    /// The remote key. Every bind changes it.
-    #[must_use]
-    pub fn rkey(&self) -> u32 {
+impl MemoryWindow for Mw {
+    fn rkey(&self) -> u32 {
         self.rkey
     }
 
-    /// Deallocates it (ibv_dealloc_mw(3)), bound or not.
-    ///
     /// # Errors
-    /// Returns the window with the error; `EIO` once the device is removed
+    /// `EIO` after the device is removed
     /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
-    pub fn dealloc(mut self) -> Result<(), (Mw, Errno)> {
+    fn dealloc(mut self) -> Result<(), (Mw, Errno)> {
         match self.fabric.with(|world| world.ibv_dealloc_mw(self.pd.device, self.no)) {
             Ok(()) => {
                 self.over = true;
@@ -82,16 +75,8 @@ impl Drop for Mw {
 }
 
 impl Qp {
-    /// Binds a window to a part of a region, for the peer of this QP (`IBV_WR_BIND_MW`). The region needs
-    /// [`Access::MW_BIND`], and also [`Access::LOCAL_WRITE`] if `access` has a right to write. The key of the window
-    /// changes. If the device rejects the bind, the completion is a [`MW_BIND_ERR`](crate::WcStatus::MW_BIND_ERR). It
-    /// rejects an empty part, and a window that is bound: invalidate it first.
-    ///
-    /// # Errors
-    /// As [`Qp::post_send`]; `EINVAL` also if window or region belong to another domain than the QP, or if the region
-    /// lacks the rights.
-    pub fn post_bind(
-        &mut self,
+    pub(super) fn bind_window(
+        &self,
         wr_id: u64,
         mw: &mut Mw,
         mr: &Mr,
@@ -99,7 +84,7 @@ impl Qp {
         access: Access,
     ) -> Result<(), Errno> {
         self.check(mw)?;
-        let keyed_range = self.keyed_range(mr, range, access.needed_to_bind())?;
+        let keyed_range = self.keyed_range(&mr.sge(range), access.needed_to_bind())?;
         let bind = Bind { window: mw.no, rkey: mw.rkey, keyed_range, access };
         self.fabric.with(|world| world.post_bind(self.no, wr_id, &bind))?;
         mw.rkey = next_rkey(mw.rkey);
@@ -107,12 +92,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Removes the binding of a window (`IBV_WR_LOCAL_INV`).
-    ///
-    /// # Errors
-    /// As [`Qp::post_send`]; `EINVAL` also unless the last bind of the window was posted to this QP, and no
-    /// invalidation since.
-    pub fn post_invalidate(&mut self, wr_id: u64, mw: &mut Mw) -> Result<(), Errno> {
+    pub(super) fn invalidate_window(&self, wr_id: u64, mw: &mut Mw) -> Result<(), Errno> {
         self.check(mw)?;
         if mw.bound_by != Some(self.no) {
             return Err(Errno::EINVAL);
@@ -131,7 +111,7 @@ impl Qp {
 
 impl World {
     fn post_bind(&mut self, qp: QpNo, wr_id: u64, bind: &Bind) -> Result<(), Errno> {
-        let work = Work { wr_id, opcode: opcode::BIND_MW, memory: Local::Bound(bind.keyed_range) };
+        let work = (wr_id, WcOpcode::BIND_MW, Local::Bound(bind.keyed_range));
         let obey = |memory: &mut Memory, pd| memory.bind_mw(qp, pd, bind);
         if self.post_command(qp, work, WcStatus::MW_BIND_ERR, obey)? == Posted::Done {
             self.rebind(bind.window, Some(qp));
@@ -140,7 +120,7 @@ impl World {
     }
 
     fn post_invalidate(&mut self, qp: QpNo, wr_id: u64, rkey: u32) -> Result<(), Errno> {
-        let work = Work { wr_id, opcode: opcode::LOCAL_INV, memory: Local::Nothing };
+        let work = (wr_id, WcOpcode::LOCAL_INV, Local::Nothing);
         let obey = |memory: &mut Memory, _| memory.invalidate_mw(qp.host, rkey);
         self.post_command(qp, work, WcStatus::LOC_QP_OP_ERR, obey).map(|_| ())
     }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use cmid_proto::GlobalRoute;
+use cmid_proto::datapath::WcStatus;
 
-use crate::data::completion::WcStatus;
 use crate::data::space::KeyedRange;
 use crate::index::QpNo;
 
@@ -39,9 +39,24 @@ pub(crate) struct Packet {
 /// The operation that the peer executes.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    Send(Vec<u8>),
-    Write(KeyedRange, Vec<u8>),
+    Send(Vec<u8>, Extra),
+    /// With `Extra` it consumes a receive.
+    Write(KeyedRange, Vec<u8>, Option<Extra>),
     Read(KeyedRange),
+    /// The expected and the new value.
+    CompareSwap(KeyedRange, u64, u64),
+    FetchAdd(KeyedRange, u64),
+}
+
+/// What a message has besides its bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extra {
+    /// Immediate data.
+    pub(crate) imm: Option<u32>,
+    /// A remote key that the receiver invalidates.
+    pub(crate) invalidate: Option<u32>,
+    /// The completion of the receive is a solicited one.
+    pub(crate) solicited: bool,
 }
 
 /// A datagram and its destination.
@@ -54,4 +69,5 @@ pub(crate) struct Datagram {
     pub(crate) to_qp: u32,
     pub(crate) qkey: u32,
     pub(crate) bytes: Vec<u8>,
+    pub(crate) extra: Extra,
 }

@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, Domain, Error, PdState, Refused};
+use cmid_proto::memory::{self, Domain, Error, Refused};
 
 use crate::data::domains::Held;
 use crate::fabric::Fabric;
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    fn dealloc_pd(&mut self, no: PdNo) -> Result<(), Error> {
+    pub(crate) fn dealloc_pd(&mut self, no: PdNo) -> Result<(), Error> {
         let Some(held) = self.domains.live.get_mut(&no) else { return Ok(gone().dealloc()?) };
         held.domain.dealloc()?;
         let device = held.device;
@@ -88,7 +88,8 @@ fn gone() -> Domain {
 }
 
 /// A protection domain of one host's device (ibv_alloc_pd(3)). Clones are handles of the same domain; it can be used
-/// from any thread. It is deallocated with its last handle and last user, or by [`Pd::dealloc`].
+/// from any thread. It is deallocated with its last handle and last user, or by
+/// [`dealloc`](cmid_proto::datapath::ProtectionDomain::dealloc).
 #[derive(Debug)]
 pub struct Pd {
     pub(crate) fabric: Fabric,
@@ -103,37 +104,13 @@ impl Pd {
         Pd { fabric: fabric.clone(), device, no }
     }
 
-    /// The number of its users: memory regions, QPs, address handles, memory windows. Handles do not count.
-    #[must_use]
-    pub fn users(&self) -> u32 {
-        self.fabric.with(|world| world.domains.live.get(&self.no).map_or(0, |held| held.domain.users()))
-    }
-
     /// The number of users that the simulated device counts independently; `None` if the device does not know the
-    /// domain, or not any more. For tests. It differs from [`Pd::users`] after a driver fault
-    /// ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable after a failed move to another
-    /// domain: [`Pd::users`] counts that domain too.
+    /// domain, or not any more. For tests. It differs from [`users`](cmid_proto::datapath::ProtectionDomain::users)
+    /// after a driver fault ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable after a
+    /// failed move to another domain: `users` counts that domain too.
     #[must_use]
     pub fn users_at_device(&self) -> Option<u32> {
         self.fabric.with(|world| world.memory.pd_users(self.no))
-    }
-
-    /// Its state.
-    #[must_use]
-    pub fn state(&self) -> PdState {
-        self.fabric.with(|world| world.domains.live.get(&self.no).map_or(PdState::Gone, |held| held.domain.state()))
-    }
-
-    /// Deallocates it (ibv_dealloc_pd(3)). Other handles of it become stale.
-    ///
-    /// # Errors
-    /// Refused with [`memory::RefuseReason::InUse`] while it has users, and with [`memory::RefuseReason::Gone`] if it
-    /// is deallocated. [`Error::Dealloc`] with the errno of the device: `EBUSY` if the device counts a user that this
-    /// library does not, `EIO` once the device is removed
-    /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
-    pub fn dealloc(&self) -> Result<(), Error> {
-        self.fabric.shared().sweep();
-        self.fabric.with(|world| world.dealloc_pd(self.no))
     }
 
     /// Counts a use by an object that is about to be created.
@@ -191,6 +168,8 @@ impl Drop for PdUse {
 
 #[cfg(test)]
 mod tests {
+    use cmid_proto::datapath::ProtectionDomain;
+
     use super::*;
     use crate::fabric::config::Config;
 

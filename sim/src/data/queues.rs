@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use cmid_proto::datapath::{Caps, Completion, QpState, WcOpcode, WcStatus};
 use cmid_proto::{Errno, Service};
 
-use crate::data::completion::{Completion, CqState, Pin, Ready, WcStatus, opcode};
+use crate::data::completion::{CqState, Ready};
 use crate::data::packet::Packet;
 use crate::data::space::{KeyedRange, Scatter};
 use crate::fabric::table::Table;
@@ -17,21 +18,31 @@ use crate::kernel::gid::Gid;
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
-    pub(crate) keyed_range: KeyedRange,
+    pub(crate) ranges: Vec<KeyedRange>,
 }
 
-/// The outcome of a posted receive.
+impl Receive {
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.iter().map(|range| range.len).sum()
+    }
+
+    /// The keys that it pins.
+    pub(crate) fn pins(&self) -> Vec<u32> {
+        self.ranges.iter().map(|range| range.key).collect()
+    }
+}
+
+/// The outcome of a posted receive. The QP of the work request is not in the completion yet.
 #[derive(Debug)]
 pub(crate) struct Received {
-    pub(crate) wr_id: u64,
-    /// The key of the region that it pinned.
-    pub(crate) pinned: Option<u32>,
-    pub(crate) status: WcStatus,
-    pub(crate) byte_len: u32,
-    /// The sender's QP of a datagram; 0 for a message of a connection, as with rxe.
-    pub(crate) src_qp: u32,
+    pub(crate) completion: Completion,
+    /// The keys of the regions that it pinned.
+    pub(crate) pinned: Vec<u32>,
+    /// It notifies a CQ that is armed for solicited completions.
+    pub(crate) solicited: bool,
     /// The bytes that the poll copies to memory.
-    pub(crate) scatter: Option<Scatter>,
+    pub(crate) scatter: Vec<Scatter>,
 }
 
 /// The outcome of a posted send, read or write.
@@ -40,13 +51,13 @@ pub(crate) struct Sent {
     pub(crate) status: WcStatus,
     pub(crate) byte_len: u32,
     /// The bytes that the poll copies to memory.
-    pub(crate) scatter: Option<Scatter>,
+    pub(crate) scatter: Vec<Scatter>,
 }
 
 impl Sent {
     /// A failure with this status.
     pub(crate) fn failed(status: WcStatus) -> Self {
-        Sent { status, byte_len: 0, scatter: None }
+        Sent { status, byte_len: 0, scatter: Vec::new() }
     }
 }
 
@@ -55,24 +66,31 @@ impl Sent {
 pub(crate) struct Pending {
     pub(crate) sequence: u64,
     pub(crate) wr_id: u64,
-    pub(crate) opcode: u32,
-    /// The local key of the region that it pins; `None` if the device does not access memory.
-    pub(crate) pins: Option<u32>,
-    /// The target of a read.
-    pub(crate) target: Option<KeyedRange>,
+    pub(crate) opcode: WcOpcode,
+    pub(crate) signaled: bool,
+    /// The local keys of the regions that it pins.
+    pub(crate) pins: Vec<u32>,
+    /// The targets of a read or an atomic operation.
+    pub(crate) targets: Vec<KeyedRange>,
 }
 
-/// The number of posted work requests of a QP without a polled completion.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unpolled {
-    pub(crate) sends: u32,
-    pub(crate) receives: u32,
+/// A request of a send queue, until its completion, or that of a later one, is polled.
+#[derive(Debug)]
+pub(crate) struct Filed {
+    sequence: u64,
+    pins: Vec<u32>,
+}
+
+impl Filed {
+    pub(crate) fn new(pins: Vec<u32>) -> Self {
+        Filed { sequence: 0, pins }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) service: Service,
-    pub(crate) state: QpState,
+    pub(crate) state: PairState,
     pub(crate) pd: PdNo,
     pub(crate) send_cq: CqNo,
     pub(crate) recv_cq: CqNo,
@@ -81,10 +99,12 @@ pub(crate) struct Pair {
     pub(crate) retry_count: u8,
     pub(crate) sends: VecDeque<Pending>,
     pub(crate) receives: VecDeque<Receive>,
-    /// For each local key, the number of work requests that use it and have no polled completion.
+    /// For each local key, the number of ranges of work requests that use it and are not retired.
     pins: BTreeMap<u32, u32>,
-    /// The number of posted work requests of each queue without a polled completion.
-    pub(crate) unpolled: Unpolled,
+    /// The requests of the send queue that are not retired, oldest first.
+    filed: VecDeque<Filed>,
+    /// The number of receives without a polled completion.
+    unpolled_receives: u32,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
     /// The multicast groups that a datagram QP is attached to.
@@ -104,8 +124,8 @@ impl Pair {
         Pair {
             service,
             state: match service {
-                Service::Connected => QpState::Init,
-                Service::Datagram => QpState::Rts,
+                Service::Connected => PairState::Init,
+                Service::Datagram => PairState::Rts,
             },
             pd,
             send_cq,
@@ -116,7 +136,8 @@ impl Pair {
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             pins: BTreeMap::new(),
-            unpolled: Unpolled::default(),
+            filed: VecDeque::new(),
+            unpolled_receives: 0,
             inbound: VecDeque::new(),
             groups: BTreeSet::new(),
             sequence: 0,
@@ -126,27 +147,46 @@ impl Pair {
         }
     }
 
-    /// The number of the next work request of the send queue.
-    pub(crate) fn next_sequence(&mut self) -> u64 {
+    /// The number of requests that the send queue has room for.
+    pub(crate) fn send_room(&self) -> u32 {
+        self.caps.max_send_wr.saturating_sub(u32::try_from(self.filed.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The number of receives that there is room for.
+    pub(crate) fn receive_room(&self) -> u32 {
+        self.caps.max_recv_wr.saturating_sub(self.unpolled_receives)
+    }
+
+    /// Adds a request to the send queue and pins its regions. Returns its number.
+    pub(crate) fn file(&mut self, filed: Filed) -> u64 {
         self.sequence += 1;
+        self.pin(&filed.pins);
+        self.filed.push_back(Filed { sequence: self.sequence, ..filed });
         self.sequence
     }
 
-    /// Records that a posted work request pins a region, if any.
-    pub(crate) fn pin(&mut self, key: Option<u32>) {
-        if let Some(key) = key {
+    /// Adds a receive and pins its regions.
+    pub(crate) fn file_receive(&mut self, receive: &Receive) {
+        self.unpolled_receives += 1;
+        self.pin(&receive.pins());
+    }
+
+    fn pin(&mut self, keys: &[u32]) {
+        for &key in keys {
             *self.pins.entry(key).or_default() += 1;
         }
     }
 
-    /// Records that a completion of this QP is polled.
+    /// Retires what a polled completion stands for: a receive, or a request of the send queue and those before it.
     fn polled(&mut self, ready: &Ready) {
-        let Unpolled { sends, receives } = &mut self.unpolled;
-        let count = if ready.completion.opcode == opcode::RECV { receives } else { sends };
-        *count = count.saturating_sub(1);
-        if let Some(pin) = ready.pin {
-            self.unpin(pin.key);
-        }
+        let Some(sequence) = ready.sequence else {
+            self.unpolled_receives = self.unpolled_receives.saturating_sub(1);
+            ready.pins.iter().for_each(|&key| self.unpin(key));
+            return;
+        };
+        let retired = self.filed.partition_point(|filed| filed.sequence <= sequence);
+        let retired: Vec<u32> = self.filed.drain(..retired).flat_map(|filed| filed.pins).collect();
+        retired.into_iter().for_each(|key| self.unpin(key));
     }
 
     fn unpin(&mut self, key: u32) {
@@ -177,13 +217,13 @@ impl Queues {
     }
 
     /// `ibv_modify_qp`, for the transitions that librdmacm makes.
-    pub(crate) fn modify(&mut self, qp: QpNo, to: QpState) -> Result<(), Errno> {
+    pub(crate) fn modify(&mut self, qp: QpNo, to: PairState) -> Result<(), Errno> {
         let pair = self.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
         let legal = match to {
-            QpState::Init => pair.state == QpState::Init,
-            QpState::Rtr => pair.state == QpState::Init,
-            QpState::Rts => matches!(pair.state, QpState::Rtr | QpState::Rts),
-            QpState::Err => true,
+            PairState::Init => pair.state == PairState::Init,
+            PairState::Rtr => pair.state == PairState::Init,
+            PairState::Rts => matches!(pair.state, PairState::Rtr | PairState::Rts),
+            PairState::Err => true,
         };
         if !legal {
             return Err(Errno::EINVAL);
@@ -213,15 +253,20 @@ impl Queues {
         }
     }
 
-    /// Adds a completion of a send queue; false if its queue overran.
+    /// Adds a completion of a send queue; false if its queue overran. A request that is not signaled has one only if it
+    /// fails.
     #[must_use]
     pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.send_cq, pair.pd);
-        let &Pending { wr_id, opcode, pins, .. } = pending;
+        let &Pending { sequence, wr_id, opcode, signaled, .. } = pending;
         let Sent { status, byte_len, scatter } = sent;
-        let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, src_qp: 0 };
-        self.complete(cq, Ready { qp, completion, pin: pins.map(|key| Pin { pd, key }), scatter })
+        if !signaled && status == WcStatus::SUCCESS {
+            return true;
+        }
+        let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
+        let pins = pending.pins.clone();
+        self.complete(cq, Ready { qp, completion, sequence: Some(sequence), pd, pins, solicited: false, scatter })
     }
 
     /// Adds a completion of a receive queue; false if its queue overran.
@@ -229,9 +274,9 @@ impl Queues {
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.recv_cq, pair.pd);
-        let Received { wr_id, pinned, status, byte_len, src_qp, scatter } = received;
-        let completion = Completion { wr_id, status, opcode: opcode::RECV, byte_len, qp_num: qp.num, src_qp };
-        self.complete(cq, Ready { qp, completion, pin: pinned.map(|key| Pin { pd, key }), scatter })
+        let Received { completion, pinned: pins, solicited, scatter } = received;
+        let completion = Completion { qp_num: qp.num, ..completion };
+        self.complete(cq, Ready { qp, completion, sequence: None, pd, pins, solicited, scatter })
     }
 
     /// Adds a completion to a queue. If the queue is gone or full, the completion is lost, and its region stays
@@ -244,7 +289,7 @@ impl Queues {
     /// completion.
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
         self.pairs.any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
-            || self.cqs.values().any(|cq| cq.pins(Pin { pd, key }))
+            || self.cqs.values().any(|cq| cq.pins(pd, key))
     }
 
     /// Reserves room in the CQs of a new QP.
@@ -317,7 +362,7 @@ impl Queues {
 
 /// The states of a QP that librdmacm uses; it creates QPs in INIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum QpState {
+pub(crate) enum PairState {
     /// Receives can be posted.
     Init,
     /// Receives.
@@ -328,20 +373,15 @@ pub enum QpState {
     Err,
 }
 
-/// The capabilities of a QP (`struct ibv_qp_cap`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Caps {
-    /// Sends, reads and writes that have not completed.
-    pub max_send_wr: u32,
-    /// Receives that have not completed.
-    pub max_recv_wr: u32,
-    /// Ranges of memory per send; this interface uses one.
-    pub max_send_sge: u32,
-    /// Ranges of memory per receive; this interface uses one.
-    pub max_recv_sge: u32,
-    /// Sends and writes of up to this many bytes are copied when they are posted: no key is checked, and no region is
-    /// pinned.
-    pub max_inline: u32,
+impl From<PairState> for QpState {
+    fn from(state: PairState) -> Self {
+        match state {
+            PairState::Init => QpState::INIT,
+            PairState::Rtr => QpState::RTR,
+            PairState::Rts => QpState::RTS,
+            PairState::Err => QpState::ERR,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -350,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_qp_goes_from_init_by_rtr_to_rts_and_from_everywhere_to_err() {
-        use QpState::{Err, Init, Rtr, Rts};
+        use PairState::{Err, Init, Rtr, Rts};
         let legal = [(Init, Init), (Init, Rtr), (Rtr, Rts), (Rts, Rts)];
         for from in [Init, Rtr, Rts, Err] {
             for to in [Init, Rtr, Rts, Err] {

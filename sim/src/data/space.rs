@@ -39,11 +39,6 @@ impl Stretch {
 }
 
 impl KeyedRange {
-    /// The key that a work request pins; `None` for an empty range.
-    pub(crate) fn pins(self) -> Option<u32> {
-        (self.len != 0).then_some(self.key)
-    }
-
     pub(crate) fn stretch(self) -> Stretch {
         Stretch { addr: self.addr, len: self.len }
     }

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::Access;
+use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFlags, WcOpcode, WcStatus};
 
-use crate::data::completion::{Completion, WcStatus};
-use crate::data::packet::{Operation, Packet, Transfer};
-use crate::data::queues::{Pair, Pending, QpState, Receive, Received, Sent};
+use crate::data::packet::{Extra, Operation, Packet, Transfer};
+use crate::data::queues::{Pair, PairState, Pending, Receive, Received, Sent};
 use crate::data::space::{KeyedRange, Scatter, Stretch};
 use crate::fabric::world::World;
 use crate::index::{CqNo, PdNo, QpNo};
@@ -51,7 +50,7 @@ impl World {
     pub(crate) fn run_inbound(&mut self, qp: QpNo) {
         loop {
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-            if !matches!(pair.state, QpState::Rtr | QpState::Rts) {
+            if !matches!(pair.state, PairState::Rtr | PairState::Rts) {
                 return;
             }
             let Some(packet) = pair.inbound.pop_front() else { return };
@@ -81,36 +80,70 @@ impl World {
         let pd = pair.pd;
         let refused = Handled::Answer(Err(WcStatus::REM_ACCESS_ERR));
         match operation {
-            Operation::Send(bytes) => match pair.receives.pop_front() {
-                None => Handled::NotReady(Operation::Send(bytes)),
-                Some(receive) => {
-                    let keyed_range = KeyedRange { len: bytes.len(), ..receive.keyed_range };
-                    let (outcome, answer) = if keyed_range.len > receive.keyed_range.len {
-                        (Err(WcStatus::LOC_LEN_ERR), Err(WcStatus::REM_INV_REQ_ERR))
-                    } else {
-                        match self.put(pd, keyed_range, bytes) {
-                            Some(put) => (Ok(put), Ok(Vec::new())),
-                            None => (Err(WcStatus::LOC_PROT_ERR), Err(WcStatus::REM_OP_ERR)),
-                        }
-                    };
-                    self.finish_receive(qp, receive.ended(outcome, 0));
-                    Handled::Answer(answer)
-                }
+            Operation::Send(bytes, extra) => match pair.receives.pop_front() {
+                None => Handled::NotReady(Operation::Send(bytes, extra)),
+                Some(receive) => self.receive_message(qp, pd, &receive, bytes, extra),
             },
-            Operation::Write(keyed_range, bytes) => {
-                match self.memory.for_remote(qp, pd, keyed_range, Access::REMOTE_WRITE) {
-                    Some(memory) => {
-                        memory.copy_from_slice(&bytes);
-                        Handled::Answer(Ok(Vec::new()))
-                    }
-                    None => refused,
-                }
+            Operation::Write(range, bytes, Some(extra)) if pair.receives.is_empty() => {
+                Handled::NotReady(Operation::Write(range, bytes, Some(extra)))
             }
-            Operation::Read(keyed_range) => match self.memory.for_remote(qp, pd, keyed_range, Access::REMOTE_READ) {
+            Operation::Write(range, bytes, extra) => {
+                let Some(memory) = self.memory.for_remote(qp, pd, range, Access::REMOTE_WRITE) else { return refused };
+                memory.copy_from_slice(&bytes);
+                if let Some(extra) = extra {
+                    self.receive_immediate(qp, count(bytes.len()), extra);
+                }
+                Handled::Answer(Ok(Vec::new()))
+            }
+            Operation::Read(range) => match self.memory.for_remote(qp, pd, range, Access::REMOTE_READ) {
                 Some(memory) => Handled::Answer(Ok(memory.to_vec())),
                 None => refused,
             },
+            Operation::CompareSwap(range, compare, swap) => {
+                self.atomic(qp, pd, range, |old| if old == compare { swap } else { old })
+            }
+            Operation::FetchAdd(range, add) => self.atomic(qp, pd, range, |old| old.wrapping_add(add)),
         }
+    }
+
+    /// A send consumes a receive.
+    fn receive_message(&mut self, qp: QpNo, pd: PdNo, receive: &Receive, bytes: Vec<u8>, extra: Extra) -> Handled {
+        let (mut outcome, mut answer) = if bytes.len() > receive.len() {
+            (Err(WcStatus::LOC_LEN_ERR), Err(WcStatus::REM_INV_REQ_ERR))
+        } else {
+            match self.put(pd, &receive.ranges, bytes) {
+                Some(put) => (Ok(put), Ok(Vec::new())),
+                None => (Err(WcStatus::LOC_PROT_ERR), Err(WcStatus::REM_OP_ERR)),
+            }
+        };
+        if outcome.is_ok()
+            && let Some(rkey) = extra.invalidate
+            && self.memory.invalidate_mw(qp.host, rkey).is_none()
+        {
+            (outcome, answer) = (Err(WcStatus::REM_INV_REQ_ERR), Err(WcStatus::REM_INV_REQ_ERR));
+        }
+        self.finish_receive(qp, receive.ended(outcome, WcOpcode::RECV, extra));
+        Handled::Answer(answer)
+    }
+
+    /// A write with immediate data consumes a receive, and does not use its memory.
+    fn receive_immediate(&mut self, qp: QpNo, byte_len: u32, extra: Extra) {
+        let receive = self.queues.pairs.get_mut(&qp).and_then(|pair| pair.receives.pop_front());
+        if let Some(receive) = receive {
+            let put = Put { byte_len, scatter: Vec::new() };
+            self.finish_receive(qp, receive.ended(Ok(put), WcOpcode::RECV_RDMA_WITH_IMM, extra));
+        }
+    }
+
+    /// An atomic operation on 8 aligned bytes, in the byte order of this machine, as in rxe.
+    fn atomic(&mut self, qp: QpNo, pd: PdNo, range: KeyedRange, change: impl FnOnce(u64) -> u64) -> Handled {
+        let memory = self.memory.for_remote(qp, pd, range, Access::REMOTE_ATOMIC);
+        let Some(memory) = memory.and_then(|memory| <&mut [u8; 8]>::try_from(memory).ok()) else {
+            return Handled::Answer(Err(WcStatus::REM_ACCESS_ERR));
+        };
+        let old = u64::from_ne_bytes(*memory);
+        *memory = change(old).to_ne_bytes();
+        Handled::Answer(Ok(old.to_ne_bytes().to_vec()))
     }
 
     fn answer_arrives(&mut self, qp: QpNo, sequence: u64, result: Result<Vec<u8>, WcStatus>) {
@@ -119,9 +152,11 @@ impl World {
         let Some(at) = pair.sends.iter().position(|pending| pending.sequence == sequence) else { return };
         let Some(pending) = pair.sends.remove(at) else { return };
         let pd = pair.pd;
-        let outcome = result.and_then(|bytes| match &pending.target {
-            None => Ok(Put::default()),
-            Some(target) => self.put(pd, *target, bytes).ok_or(WcStatus::LOC_PROT_ERR),
+        let outcome = result.and_then(|bytes| {
+            if pending.targets.is_empty() {
+                return Ok(Put::default());
+            }
+            self.put(pd, &pending.targets, bytes).ok_or(WcStatus::LOC_PROT_ERR)
         });
         match outcome {
             Ok(Put { byte_len, scatter }) => {
@@ -134,21 +169,27 @@ impl World {
         }
     }
 
-    /// Writes bytes to the target of a receive or a read, of equal length; `None` if the hardware rejects it. With a
-    /// copy at the poll only the length is checked.
-    pub(crate) fn put(&mut self, pd: PdNo, keyed_range: KeyedRange, bytes: Vec<u8>) -> Option<Put> {
-        let byte_len = count(bytes.len());
-        if self.config.copy_at_poll {
-            return Some(Put { byte_len, scatter: Some(Scatter { addr: keyed_range.addr, bytes }) });
+    /// Writes bytes to the targets of a receive or a read, which have room for them; `None` if the hardware rejects it.
+    /// With a copy at the poll the hardware checks nothing.
+    pub(crate) fn put(&mut self, pd: PdNo, ranges: &[KeyedRange], bytes: Vec<u8>) -> Option<Put> {
+        let (byte_len, mut rest, mut scatter) = (count(bytes.len()), &bytes[..], Vec::new());
+        for range in ranges {
+            let (part, after) = rest.split_at(rest.len().min(range.len));
+            rest = after;
+            let range = KeyedRange { len: part.len(), ..*range };
+            if self.config.copy_at_poll {
+                scatter.push(Scatter { addr: range.addr, bytes: part.to_vec() });
+            } else {
+                self.memory.for_local_write(pd, range)?.copy_from_slice(part);
+            }
         }
-        self.memory.for_local_write(pd, keyed_range)?.copy_from_slice(&bytes);
-        Some(Put { byte_len, scatter: None })
+        Some(Put { byte_len, scatter })
     }
 
     /// Moves a QP to its error state: flushes all posted work requests, and leaves arrived packets unanswered.
     pub(crate) fn qp_to_error(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-        pair.state = QpState::Err;
+        pair.state = PairState::Err;
         let sends = std::mem::take(&mut pair.sends);
         let receives = std::mem::take(&mut pair.receives);
         let inbound = std::mem::take(&mut pair.inbound);
@@ -205,7 +246,7 @@ impl World {
     pub(crate) fn poll_cq(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
         let taken = self.queues.poll(cq, into)?;
         self.sweep |= !taken.is_empty();
-        for Scatter { addr, bytes } in taken.iter().filter_map(|ready| ready.scatter.as_ref()) {
+        for Scatter { addr, bytes } in taken.iter().flat_map(|ready| &ready.scatter) {
             self.copy(*addr, bytes);
         }
         Ok(taken.len())
@@ -220,20 +261,31 @@ impl World {
     }
 
     pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
+        let cq = self.queues.pairs.get(&qp).map(|pair| pair.send_cq);
         if !self.queues.complete_send(qp, pending, sent) {
-            self.counters.overruns += 1;
+            self.overrun(qp, cq);
         }
     }
 
     pub(crate) fn finish_receive(&mut self, qp: QpNo, received: Received) {
+        let cq = self.queues.pairs.get(&qp).map(|pair| pair.recv_cq);
         if !self.queues.complete_receive(qp, received) {
-            self.counters.overruns += 1;
+            self.overrun(qp, cq);
         }
     }
 
-    /// Flushes a receive of a QP in its error state.
+    fn overrun(&mut self, qp: QpNo, cq: Option<CqNo>) {
+        self.counters.overruns += 1;
+        if let Some(cq) = cq {
+            let device = self.device_of(qp.host);
+            self.async_readers.raise(device, AsyncEventKind::CQ_ERR, AsyncSource::Cq(cq.number()));
+        }
+    }
+
+    /// Flushes a receive of a QP in its error state. The completion is a solicited one (`flush_recv_queue` of rxe).
     pub(crate) fn flush_receive(&mut self, qp: QpNo, receive: &Receive) {
-        self.finish_receive(qp, receive.ended(Err(WcStatus::WR_FLUSH_ERR), 0));
+        let extra = Extra { solicited: true, ..Extra::default() };
+        self.finish_receive(qp, receive.ended(Err(WcStatus::WR_FLUSH_ERR), WcOpcode::RECV, extra));
     }
 
     fn give_up_later(&mut self, packet: &Packet) {
@@ -247,9 +299,9 @@ impl World {
 /// sender's retries.
 fn takes(pair: &Pair, from: QpNo) -> bool {
     match pair.state {
-        QpState::Init => true,
-        QpState::Rtr | QpState::Rts => pair.peer == Some(from),
-        QpState::Err => false,
+        PairState::Init => true,
+        PairState::Rtr | PairState::Rts => pair.peer == Some(from),
+        PairState::Err => false,
     }
 }
 
@@ -258,18 +310,32 @@ fn takes(pair: &Pair, from: QpNo) -> bool {
 pub(crate) struct Put {
     pub(crate) byte_len: u32,
     /// Bytes that the poll copies.
-    pub(crate) scatter: Option<Scatter>,
+    pub(crate) scatter: Vec<Scatter>,
 }
 
 impl Receive {
-    /// The outcome of a receive, with the sender's QP of a datagram.
-    pub(crate) fn ended(&self, outcome: Result<Put, WcStatus>, src_qp: u32) -> Received {
+    /// The outcome of a receive.
+    pub(crate) fn ended(&self, outcome: Result<Put, WcStatus>, opcode: WcOpcode, extra: Extra) -> Received {
         let (status, put) = match outcome {
             Ok(put) => (WcStatus::SUCCESS, put),
             Err(status) => (status, Put::default()),
         };
         let Put { byte_len, scatter } = put;
-        Received { wr_id: self.wr_id, pinned: self.keyed_range.pins(), status, byte_len, src_qp, scatter }
+        let mut completion = Completion { wr_id: self.wr_id, status, opcode, byte_len, ..Completion::default() };
+        if status == WcStatus::SUCCESS {
+            // rxe sets it for every receive (`do_complete`).
+            completion.flags |= WcFlags::GRH;
+            if let Some(imm) = extra.imm {
+                completion.flags |= WcFlags::WITH_IMM;
+                completion.imm_data = imm.to_be();
+            }
+            if let Some(rkey) = extra.invalidate {
+                // The number of the kernel's `IB_WC_WITH_INVALIDATE`, which rxe copies to user space.
+                completion.flags |= WcFlags::IP_CSUM_OK;
+                completion.imm_data = rkey;
+            }
+        }
+        Received { completion, pinned: self.pins(), solicited: extra.solicited, scatter }
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::net::IpAddr;
 
+use cmid_proto::datapath::{AsyncEventKind, AsyncSource};
+
 use crate::fabric::Fabric;
 use crate::index::HostNo;
+use crate::kernel::gid::PORT;
 use crate::kernel::host::HostState;
 
 /// A host of a fabric. Clones refer to the same host.
@@ -52,8 +55,11 @@ impl Host {
     /// distinguish this from a crashed host.
     pub fn set_link(&self, up: bool) {
         self.fabric.with(|world| {
-            if let Some(host) = world.hosts.get_mut(self.no.0) {
-                host.link_up = up;
+            let Some(host) = world.hosts.get_mut(self.no.0) else { return };
+            if std::mem::replace(&mut host.link_up, up) != up {
+                let kind = if up { AsyncEventKind::PORT_ACTIVE } else { AsyncEventKind::PORT_ERR };
+                let device = world.device_of(self.no);
+                world.async_readers.raise(device, kind, AsyncSource::Port(PORT));
             }
         });
     }

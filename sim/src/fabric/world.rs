@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace, Time};
 
+use crate::data::async_readers::AsyncReaders;
 use crate::data::domains::Domains;
 use crate::data::library::Library;
 use crate::data::memory::Memory;
@@ -45,6 +46,7 @@ pub(crate) struct World {
     /// Set when parked regions should be retried.
     pub(crate) sweep: bool,
     pub(crate) queues: Queues,
+    pub(crate) async_readers: AsyncReaders,
     next_file: u64,
     next_id: u64,
     next_comm: u32,
@@ -70,6 +72,7 @@ impl World {
             domains: Domains::default(),
             sweep: false,
             queues: Queues::default(),
+            async_readers: AsyncReaders::default(),
             next_file: 0,
             next_id: 0,
             next_comm: 0,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use cmid_proto::{ConnParam, Ece, Errno, PortSpace, RejectReason};
 
-use crate::data::queues::QpState;
+use crate::data::queues::PairState;
 use crate::fabric::config::LifeTime;
 use crate::fabric::world::World;
 use crate::index::IdNo;
@@ -216,13 +216,13 @@ impl World {
         if !init {
             return Err(Errno::EINVAL);
         }
-        self.queues.modify(qp, QpState::Init)?;
+        self.queues.modify(qp, PairState::Init)?;
         if !ready {
             return Err(Errno::EINVAL);
         }
         self.queues.set_peer(qp, peer, retry_count);
-        self.queues.modify(qp, QpState::Rtr)?;
-        self.queues.modify(qp, QpState::Rts)?;
+        self.queues.modify(qp, PairState::Rtr)?;
+        self.queues.modify(qp, PairState::Rts)?;
         self.run_inbound(qp);
         Ok(())
     }

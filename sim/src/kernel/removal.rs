@@ -1,5 +1,7 @@
 //! Removal of a device (`cma_process_remove`).
 
+use cmid_proto::datapath::{AsyncEventKind, AsyncSource};
+
 use crate::fabric::world::World;
 use crate::index::{HostNo, IdNo};
 use crate::kernel::channel::Kind;
@@ -16,6 +18,7 @@ impl World {
         for no in closed {
             self.close_id(no);
         }
+        self.async_readers.raise(device, AsyncEventKind::DEVICE_FATAL, AsyncSource::Device);
         self.queues.drop_windows(host);
         let orphans = self.queues.pairs.keys_of(|qp, _| qp.host == host);
         for qp in orphans {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Call, CmEvent, Device as _, Errno};
 use cmid_sim::{Config, Fabric};
 

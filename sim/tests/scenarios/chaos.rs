@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{Call, ChannelKey, CmOption, ConnParam, Datagram, Device, Ece, GroupKey, IdKey, PortSpace};
 use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, Remote, To};
 
@@ -131,13 +132,13 @@ impl Actor {
 
     /// Creates a QP and posts to it at once, in any state.
     fn attach(&mut self, id: IdKey) -> Result<(), cmid_proto::Errno> {
-        let device = &self.side.device;
+        let device = &mut self.side.device;
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 32)?;
         let mr = register(&pd, 16, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let mut qp = device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, Caps::default())?;
-        qp.post_recv(1, &mr, 0..16)?;
-        let posted = qp.post_write(2, &mr, 0..4, Remote { addr: mr.addr(), rkey: mr.rkey() });
+        qp.post_recv(1, mr.sge(0..16))?;
+        let posted = qp.post_send(SendWr::write(2, mr.sge(0..4), Remote { addr: mr.addr(), rkey: mr.rkey() }));
         let room = register(&pd, 64, Access::LOCAL_WRITE)?;
         self.stations.push(Peer { pd, _cq: cq, qp, mr: room, to: None });
         posted
@@ -147,10 +148,10 @@ impl Actor {
     fn talk(&mut self, dice: &mut Dice) -> Result<(), cmid_proto::Errno> {
         let Some(at) = dice.of(&(0..self.stations.len()).collect::<Vec<_>>()) else { return Ok(()) };
         let Peer { pd, qp, mr, to, .. } = &mut self.stations[at];
-        qp.post_recv(3, mr, 0..64)?;
+        qp.post_recv(3, mr.sge(0..64))?;
         let Some(Datagram { qp_num, qkey, path }) = *to else { return Ok(()) };
         let ah = pd.create_ah(&path)?;
-        qp.post_send_to(4, mr, 0..8, To { ah: &ah, qp_num, qkey })
+        qp.post_send(SendWr::send_to(4, mr.sge(0..8), To { ah: &ah, qp_num, qkey }))
     }
 }
 

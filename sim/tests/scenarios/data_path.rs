@@ -1,5 +1,6 @@
 //! Data over a connection with QPs.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::{CmEvent, Errno};
 use cmid_sim::{Access, Completion, Cq, QpState, Remote, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,7 +16,7 @@ fn drain(cq: &mut Cq) -> Vec<Completion> {
 }
 
 #[track_caller]
-fn ended(cq: &mut Cq, expected: &[(u64, WcStatus, u32, u32)]) {
+fn ended(cq: &mut Cq, expected: &[(u64, WcStatus, WcOpcode, u32)]) {
     let seen: Vec<_> = drain(cq).iter().map(|c| (c.wr_id, c.status, c.opcode, c.byte_len)).collect();
     assert_eq!(seen, expected);
 }
@@ -34,25 +35,25 @@ fn send_read_and_write() {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register((0..64).collect::<Vec<_>>(), BOTH).unwrap();
     let there = s.pd.register(vec![0; 64], BOTH).unwrap();
-    s.qp.post_recv(1, &there, 8..24).unwrap();
-    c.qp.post_send(2, &here, 0..10).unwrap();
+    s.qp.post_recv(1, there.sge(8..24)).unwrap();
+    c.qp.post_send(SendWr::send(2, here.sge(0..10))).unwrap();
     // Nothing completes before time advances.
     ended(&mut s.recv_cq, &[]);
     env.fabric.advance_by(SECOND);
-    ended(&mut s.recv_cq, &[(1, WcStatus::SUCCESS, 128, 10)]);
-    ended(&mut c.send_cq, &[(2, WcStatus::SUCCESS, 0, 0)]);
+    ended(&mut s.recv_cq, &[(1, WcStatus::SUCCESS, WcOpcode::RECV, 10)]);
+    ended(&mut c.send_cq, &[(2, WcStatus::SUCCESS, WcOpcode::SEND, 0)]);
     let mut bytes = [0; 12];
     there.read(7, &mut bytes).unwrap();
     assert_eq!(bytes, [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
 
     let remote = Remote { addr: there.addr() + 32, rkey: there.rkey() };
-    c.qp.post_write(3, &here, 48..64, remote).unwrap();
+    c.qp.post_send(SendWr::write(3, here.sge(48..64), remote)).unwrap();
     env.fabric.advance_by(SECOND);
-    ended(&mut c.send_cq, &[(3, WcStatus::SUCCESS, 1, 0)]);
+    ended(&mut c.send_cq, &[(3, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)]);
     ended(&mut s.recv_cq, &[]);
-    c.qp.post_read(4, &here, 0..32, remote).unwrap();
+    c.qp.post_send(SendWr::read(4, here.sge(0..32), remote)).unwrap();
     env.fabric.advance_by(SECOND);
-    ended(&mut c.send_cq, &[(4, WcStatus::SUCCESS, 2, 32)]);
+    ended(&mut c.send_cq, &[(4, WcStatus::SUCCESS, WcOpcode::RDMA_READ, 32)]);
     let back = here.deregister().unwrap().buffer;
     assert_eq!(back[..16], back[48..64]);
     assert_eq!(back[16..32], [0; 16]);
@@ -64,15 +65,18 @@ fn a_send_waits_for_a_receive_and_keeps_the_order() {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![5; 8], Access::empty()).unwrap();
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
-    c.qp.post_send(1, &here, 0..8).unwrap();
+    c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
     let remote = Remote { addr: there.addr(), rkey: there.rkey() };
-    c.qp.post_write(2, &here, 0..1, remote).unwrap();
+    c.qp.post_send(SendWr::write(2, here.sge(0..1), remote)).unwrap();
     env.fabric.advance_by(SECOND * 100);
     ended(&mut c.send_cq, &[]);
-    s.qp.post_recv(9, &there, 0..8).unwrap();
-    ended(&mut s.recv_cq, &[(9, WcStatus::SUCCESS, 128, 8)]);
+    s.qp.post_recv(9, there.sge(0..8)).unwrap();
+    ended(&mut s.recv_cq, &[(9, WcStatus::SUCCESS, WcOpcode::RECV, 8)]);
     env.fabric.advance_by(SECOND);
-    ended(&mut c.send_cq, &[(1, WcStatus::SUCCESS, 0, 0), (2, WcStatus::SUCCESS, 1, 0)]);
+    ended(
+        &mut c.send_cq,
+        &[(1, WcStatus::SUCCESS, WcOpcode::SEND, 0), (2, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)],
+    );
 }
 
 #[test]
@@ -82,20 +86,20 @@ fn a_server_may_send_before_the_client_has_read_the_answer() {
     let id = env.client.resolved(env.cc, "10.0.0.2:7");
     let mut c = env.client.qp(id);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
-    c.qp.post_recv(1, &here, 0..8).unwrap();
+    c.qp.post_recv(1, here.sge(0..8)).unwrap();
     let param = env.cp();
     env.client.connect(id, param, &[]).unwrap();
     let new = env.server.requested(env.cs, listener);
     let mut s = env.server.qp(new);
     env.server.accept(new, param, &[]).unwrap();
     let there = s.pd.register(vec![3; 8], BOTH).unwrap();
-    s.qp.post_send(2, &there, 0..8).unwrap();
+    s.qp.post_send(SendWr::send(2, there.sge(0..8))).unwrap();
     env.fabric.advance_by(SECOND);
     ended(&mut c.recv_cq, &[]);
     env.client.next(env.cc).is(id, CmEvent::Established, 0);
-    ended(&mut c.recv_cq, &[(1, WcStatus::SUCCESS, 128, 8)]);
+    ended(&mut c.recv_cq, &[(1, WcStatus::SUCCESS, WcOpcode::RECV, 8)]);
     env.fabric.advance_by(SECOND);
-    ended(&mut s.send_cq, &[(2, WcStatus::SUCCESS, 0, 0)]);
+    ended(&mut s.send_cq, &[(2, WcStatus::SUCCESS, WcOpcode::SEND, 0)]);
 }
 
 #[test]
@@ -103,23 +107,23 @@ fn the_error_state_flushes() {
     let (mut env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
-    c.qp.post_recv(1, &here, 0..8).unwrap();
-    c.qp.post_send(2, &here, 0..8).unwrap();
+    c.qp.post_recv(1, here.sge(0..8)).unwrap();
+    c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
     env.client.disconnect(pair.client).unwrap();
-    assert_eq!(c.qp.state(), Ok(QpState::Err));
-    ended(&mut c.recv_cq, &[(1, WcStatus::WR_FLUSH_ERR, 128, 0)]);
-    ended(&mut c.send_cq, &[(2, WcStatus::WR_FLUSH_ERR, 0, 0)]);
-    c.qp.post_recv(3, &here, 0..8).unwrap();
-    c.qp.post_send(4, &here, 0..8).unwrap();
-    ended(&mut c.recv_cq, &[(3, WcStatus::WR_FLUSH_ERR, 128, 0)]);
-    ended(&mut c.send_cq, &[(4, WcStatus::WR_FLUSH_ERR, 0, 0)]);
+    assert_eq!(c.qp.state(), Ok(QpState::ERR));
+    ended(&mut c.recv_cq, &[(1, WcStatus::WR_FLUSH_ERR, WcOpcode::RECV, 0)]);
+    ended(&mut c.send_cq, &[(2, WcStatus::WR_FLUSH_ERR, WcOpcode::SEND, 0)]);
+    c.qp.post_recv(3, here.sge(0..8)).unwrap();
+    c.qp.post_send(SendWr::send(4, here.sge(0..8))).unwrap();
+    ended(&mut c.recv_cq, &[(3, WcStatus::WR_FLUSH_ERR, WcOpcode::RECV, 0)]);
+    ended(&mut c.send_cq, &[(4, WcStatus::WR_FLUSH_ERR, WcOpcode::SEND, 0)]);
     // The server has not read the event yet, and its peer does not answer.
     env.server.next(env.cs).is(pair.new, CmEvent::Disconnected, 0);
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
-    s.qp.post_send(5, &there, 0..8).unwrap();
+    s.qp.post_send(SendWr::send(5, there.sge(0..8))).unwrap();
     env.fabric.advance_by(SECOND * 10);
-    ended(&mut s.send_cq, &[(5, WcStatus::RETRY_EXC_ERR, 0, 0)]);
-    assert_eq!(s.qp.state(), Ok(QpState::Err));
+    ended(&mut s.send_cq, &[(5, WcStatus::RETRY_EXC_ERR, WcOpcode::SEND, 0)]);
+    assert_eq!(s.qp.state(), Ok(QpState::ERR));
 }
 
 #[test]
@@ -127,12 +131,12 @@ fn what_waited_for_a_receive_is_given_up_with_its_qp() {
     let (mut env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
-    c.qp.post_send(1, &here, 0..8).unwrap();
+    c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
     env.fabric.advance_by(SECOND * 100);
     env.server.disconnect(pair.new).unwrap();
-    assert_eq!(s.qp.state(), Ok(QpState::Err));
+    assert_eq!(s.qp.state(), Ok(QpState::ERR));
     env.fabric.advance_by(SECOND * 10);
-    ended(&mut c.send_cq, &[(1, WcStatus::RETRY_EXC_ERR, 0, 0)]);
+    ended(&mut c.send_cq, &[(1, WcStatus::RETRY_EXC_ERR, WcOpcode::SEND, 0)]);
 }
 
 #[test]
@@ -143,11 +147,17 @@ fn remote_access_is_checked() {
         let here = c.pd.register(vec![0; 16], BOTH).unwrap();
         let there = s.pd.register(vec![0; 8], access).unwrap();
         let remote = Remote { addr: there.addr(), rkey: there.rkey() };
-        c.qp.post_write(1, &here, 0..len, remote).unwrap();
-        c.qp.post_read(2, &here, 0..1, remote).unwrap();
+        c.qp.post_send(SendWr::write(1, here.sge(0..len), remote)).unwrap();
+        c.qp.post_send(SendWr::read(2, here.sge(0..1), remote)).unwrap();
         env.fabric.advance_by(SECOND * 10);
-        ended(&mut c.send_cq, &[(1, WcStatus::REM_ACCESS_ERR, 1, 0), (2, WcStatus::WR_FLUSH_ERR, 2, 0)]);
-        assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::Err), Ok(QpState::Err)));
+        ended(
+            &mut c.send_cq,
+            &[
+                (1, WcStatus::REM_ACCESS_ERR, WcOpcode::RDMA_WRITE, 0),
+                (2, WcStatus::WR_FLUSH_ERR, WcOpcode::RDMA_READ, 0),
+            ],
+        );
+        assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::ERR), Ok(QpState::ERR)));
     }
 }
 
@@ -157,11 +167,11 @@ fn a_receive_that_is_too_short_ends_both() {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
-    s.qp.post_recv(1, &there, 0..7).unwrap();
-    c.qp.post_send(2, &here, 0..8).unwrap();
+    s.qp.post_recv(1, there.sge(0..7)).unwrap();
+    c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
     env.fabric.advance_by(SECOND);
-    ended(&mut s.recv_cq, &[(1, WcStatus::LOC_LEN_ERR, 128, 0)]);
-    ended(&mut c.send_cq, &[(2, WcStatus::REM_INV_REQ_ERR, 0, 0)]);
+    ended(&mut s.recv_cq, &[(1, WcStatus::LOC_LEN_ERR, WcOpcode::RECV, 0)]);
+    ended(&mut c.send_cq, &[(2, WcStatus::REM_INV_REQ_ERR, WcOpcode::SEND, 0)]);
 }
 
 #[test]
@@ -170,14 +180,14 @@ fn posts_are_checked() {
     env.server.listener(env.cs, "10.0.0.2:7");
     let id = env.client.resolved(env.cc, "10.0.0.2:7");
     let mut c = env.client.qp(id);
-    assert_eq!(c.qp.state(), Ok(QpState::Init));
-    let mr = c.pd.register(vec![0; 8], BOTH).unwrap();
-    assert_eq!(c.qp.post_send(1, &mr, 0..8), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_recv(1, &mr, 0..9), Err(Errno::EINVAL));
+    assert_eq!(c.qp.state(), Ok(QpState::INIT));
+    let mut mr = c.pd.register(vec![0; 8], BOTH).unwrap();
+    assert_eq!(c.qp.post_send(SendWr::send(1, mr.sge(0..8))), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_recv(1, mr.sge(0..9)), Err(Errno::EINVAL));
     for n in 0..16 {
-        assert_eq!(c.qp.post_recv(n, &mr, 0..8), Ok(()));
+        assert_eq!(c.qp.post_recv(n, mr.sge(0..8)), Ok(()));
     }
-    assert_eq!(c.qp.post_recv(16, &mr, 0..8), Err(Errno::ENOMEM));
+    assert_eq!(c.qp.post_recv(16, mr.sge(0..8)), Err(Errno::ENOMEM));
     assert_eq!(mr.read(1, &mut [0; 8]), Err(Errno::EINVAL));
     assert_eq!(mr.write(usize::MAX, &[0; 8]), Err(Errno::EINVAL));
     let again = env.client.device.create_qp(
@@ -190,13 +200,13 @@ fn posts_are_checked() {
     assert_eq!(again.map(|_| ()), Err(Errno::EINVAL));
     env.client.device.destroy_qp(id).unwrap();
     assert_eq!(env.client.device.destroy_qp(id), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_recv(1, &mr, 0..8), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_recv(1, mr.sge(0..8)), Err(Errno::EINVAL));
     assert_eq!(c.qp.state(), Err(Errno::EINVAL));
 }
 
 #[test]
 fn the_wrong_domain_is_refused() {
-    let (env, mut pair) = connected();
+    let (mut env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let other = env.client.device.alloc_pd(pair.client).unwrap();
     let foreign = other.register(vec![0; 8], BOTH).unwrap();
@@ -204,15 +214,15 @@ fn the_wrong_domain_is_refused() {
     let remote = Remote { addr: mine.addr(), rkey: mine.rkey() };
     // Also for an empty range, for which the device would check no key.
     for range in [0..8, 3..3] {
-        assert_eq!(c.qp.post_recv(1, &foreign, range.clone()), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_send(2, &foreign, range.clone()), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_write(3, &foreign, range.clone(), remote), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_read(4, &foreign, range, remote), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_recv(1, foreign.sge(range.clone())), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_send(SendWr::send(2, foreign.sge(range.clone()))), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_send(SendWr::write(3, foreign.sge(range.clone()), remote)), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_send(SendWr::read(4, foreign.sge(range), remote)), Err(Errno::EINVAL));
     }
     // Memory of a domain with the same number on another fabric is refused too.
     let (_far, other) = connected();
-    assert_eq!(c.qp.post_recv(1, &other.client_qp.pd.register([0; 8], BOTH).unwrap(), 0..8), Err(Errno::EINVAL));
-    assert_eq!(c.qp.state(), Ok(QpState::Rts));
+    assert_eq!(c.qp.post_recv(1, (other.client_qp.pd.register([0; 8], BOTH).unwrap()).sge(0..8)), Err(Errno::EINVAL));
+    assert_eq!(c.qp.state(), Ok(QpState::RTS));
 }
 
 #[test]
@@ -224,13 +234,13 @@ fn a_qp_outlives_its_id_until_its_handle_goes() {
     let remote = Remote { addr: there.addr(), rkey: there.rkey() };
     env.server.destroy(pair.new).unwrap();
     env.client.next(env.cc).is(pair.client, CmEvent::Disconnected, 0);
-    c.qp.post_write(1, &here, 0..8, remote).unwrap();
+    c.qp.post_send(SendWr::write(1, here.sge(0..8), remote)).unwrap();
     env.fabric.advance_by(SECOND);
-    ended(&mut c.send_cq, &[(1, WcStatus::SUCCESS, 1, 0)]);
+    ended(&mut c.send_cq, &[(1, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)]);
     drop(pair.server_qp);
-    c.qp.post_write(2, &here, 0..8, remote).unwrap();
+    c.qp.post_send(SendWr::write(2, here.sge(0..8), remote)).unwrap();
     env.fabric.advance_by(SECOND * 10);
-    ended(&mut c.send_cq, &[(2, WcStatus::RETRY_EXC_ERR, 1, 0)]);
+    ended(&mut c.send_cq, &[(2, WcStatus::RETRY_EXC_ERR, WcOpcode::RDMA_WRITE, 0)]);
 }
 
 #[test]
@@ -245,7 +255,7 @@ fn an_armed_queue_notifies_once() {
         poll(&mut [PollFd::from_borrowed_fd(cq.fd(), PollFlags::IN)], Some(&now)).unwrap() == 1
     };
     let mut write = |n| {
-        c.qp.post_write(n, &here, 0..8, remote).unwrap();
+        c.qp.post_send(SendWr::write(n, here.sge(0..8), remote)).unwrap();
         env.fabric.advance_by(SECOND);
     };
     write(1);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::{DataPath, QueuePair};
 use cmid_proto::{Call, CmEvent, CmOption, Datagram, Errno, IdKey, PortSpace, ReceivedParam};
 use cmid_sim::{Config, QpState};
 
@@ -42,13 +43,13 @@ fn behaviour_70_nobody_listens() {
     env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
     let qp = env.client.qp(c);
-    assert_eq!(qp.qp.state(), Ok(QpState::Rts));
+    assert_eq!(qp.qp.state(), Ok(QpState::RTS));
     let cp = env.cp();
     env.client.connect(c, cp, &[]).unwrap();
     let (seen, waited) = env.client.next_timed(env.cc);
     seen.refused(c, 1, &[]);
     assert!(waited < Duration::from_millis(1));
-    assert_eq!(qp.qp.state(), Ok(QpState::Rts));
+    assert_eq!(qp.qp.state(), Ok(QpState::RTS));
     // A failed id stays failed.
     assert_eq!(env.client.connect(c, cp, &[]), EINVAL);
     env.client.quiet(env.cc, SECOND * 100);
@@ -116,7 +117,7 @@ fn behaviour_72_accept() {
 
     let (c, s) = env.looked_up(listener);
     let (c_qp, s_qp) = (env.client.qp(c), env.server.qp(s));
-    assert_eq!((c_qp.qp.state(), s_qp.qp.state()), (Ok(QpState::Rts), Ok(QpState::Rts)));
+    assert_eq!((c_qp.qp.state(), s_qp.qp.state()), (Ok(QpState::RTS), Ok(QpState::RTS)));
     env.server.accept(s, cp, &[3; 136]).unwrap();
     let seen = env.client.next(env.cc).is(c, CmEvent::Established, 0).carries(136, &[3; 136]);
     assert_eq!(seen.param, ReceivedParam::default());
@@ -126,11 +127,11 @@ fn behaviour_72_accept() {
     assert_eq!(path.grh.map(|grh| (grh.dgid, grh.sgid_index, grh.hop_limit)), Some((to, 0, 64)));
     env.server.quiet(env.cs, SECOND * 100);
     assert_eq!(env.server.accept(s, cp, &[]), EINVAL);
-    assert_eq!(s_qp.qp.state(), Ok(QpState::Err));
+    assert_eq!(s_qp.qp.state(), Ok(QpState::ERR));
     env.client.quiet(env.cc, SECOND);
     assert_eq!(env.client.disconnect(c), Ok(()));
     assert_eq!(env.server.disconnect(s), Ok(()));
-    assert_eq!(c_qp.qp.state(), Ok(QpState::Err));
+    assert_eq!(c_qp.qp.state(), Ok(QpState::ERR));
     env.client.quiet(env.cc, SECOND * 100);
     env.server.quiet(env.cs, SECOND);
 }
@@ -265,9 +266,9 @@ fn a_qp_may_come_at_any_time() {
     let mut env = Env::new();
     let listener = env.udp_listener();
     let qp = env.server.qp(listener);
-    assert_eq!(qp.qp.state(), Ok(QpState::Rts));
+    assert_eq!(qp.qp.state(), Ok(QpState::RTS));
     let (c, _) = env.looked_up(listener);
-    assert_eq!(env.client.qp(c).qp.state(), Ok(QpState::Rts));
+    assert_eq!(env.client.qp(c).qp.state(), Ok(QpState::RTS));
     let bare = env.client.id_in(PortSpace::Udp, env.cc);
     assert_eq!(env.client.device.alloc_pd(bare).map(drop), Err(Errno::ENODEV));
     let cp = env.cp();

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Attaching, CmEvent, Device as _, Errno, IdKey, PortSpace};
 use cmid_sim::{Caps, Config, Fabric};
 
@@ -300,9 +301,9 @@ fn nobody_is_connected_from_the_loopback_address() {
 fn a_queue_has_a_million_work_requests_at_most() {
     let mut env = Env::new();
     let id = env.client.resolved(env.cc, "10.0.0.2:7");
-    let device = &env.client.device;
+    let device = &mut env.client.device;
     let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 1 << 23).unwrap());
-    let attach = |caps| device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop);
+    let mut attach = |caps| device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop);
     assert_eq!(attach(Caps { max_send_wr: 4_000_000, ..Caps::default() }), EINVAL);
     assert_eq!(attach(Caps { max_recv_wr: (1 << 20) + 1, ..Caps::default() }), EINVAL);
     let most = Caps { max_send_wr: 1 << 20, max_recv_wr: 1 << 20, ..Caps::default() };

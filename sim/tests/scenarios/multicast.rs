@@ -1,5 +1,6 @@
 //! Multicast groups.
 
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{CmEvent, CmOption, Errno, GroupKey, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Cq, Fabric, GRH_LEN, To, WcStatus};
 
@@ -167,7 +168,7 @@ impl Peer {
     }
 
     fn listens(&mut self) {
-        self.tools.qp.post_recv(1, &self.mr, 0..100).unwrap();
+        self.tools.qp.post_recv(1, self.mr.sge(0..100)).unwrap();
     }
 
     fn record(&mut self) -> usize {
@@ -199,7 +200,7 @@ fn a_datagram_to_a_group_reaches_its_members() {
     let ah = sender.tools.pd.create_ah(&to.path).unwrap();
     let send = |station: &mut Peer| {
         let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
-        station.tools.qp.post_send_to(2, &station.mr, 100..110, to).unwrap();
+        station.tools.qp.post_send(SendWr::send_to(2, station.mr.sge(100..110), to)).unwrap();
         fabric.advance_by(SECOND);
         assert!(sent(&mut station.tools.send_cq));
     };
@@ -235,7 +236,7 @@ fn a_qp_is_attached_once_and_taken_off_once() {
     let speak = |station: &mut Peer| {
         station.listens();
         let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
-        station.tools.qp.post_send_to(2, &station.mr, 100..110, to).unwrap();
+        station.tools.qp.post_send(SendWr::send_to(2, station.mr.sge(100..110), to)).unwrap();
         fabric.advance_by(SECOND);
         station.record()
     };
@@ -257,7 +258,7 @@ fn a_member_hears_itself() {
     station.listens();
     let ah = station.tools.pd.create_ah(&to.path).unwrap();
     let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
-    station.tools.qp.post_send_to(2, &station.mr, 100..110, to).unwrap();
+    station.tools.qp.post_send(SendWr::send_to(2, station.mr.sge(100..110), to)).unwrap();
     fabric.advance_by(SECOND);
     let mut done = [Completion::default()];
     assert_eq!(station.tools.recv_cq.poll(&mut done), Ok(1));

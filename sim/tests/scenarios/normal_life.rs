@@ -1,6 +1,7 @@
 //! Section "normal life" of the conformance scenarios.
 
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
+use cmid_proto::datapath::{DataPath, QueuePair};
 use cmid_proto::{CmEvent, ConnParam, Device, Errno};
 use cmid_sim::{Config, Flavour, QpState};
 use std::time::Duration;
@@ -27,7 +28,7 @@ fn behaviour_01_connect_and_accept_with_qps() {
     assert_eq!((answer.param.retry_count, answer.param.rnr_retry_count), (0, 6));
     let ready = env.server.next(env.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
     assert_eq!(ready.param, cmid_proto::ReceivedParam::default());
-    assert_eq!((c_qp.qp.state(), s_qp.qp.state()), (Ok(QpState::Rts), Ok(QpState::Rts)));
+    assert_eq!((c_qp.qp.state(), s_qp.qp.state()), (Ok(QpState::RTS), Ok(QpState::RTS)));
     assert_eq!(env.server.local(s), "10.0.0.2:7".parse().unwrap());
     assert_eq!(env.server.device.peer_addr(s).unwrap(), env.client.local(c));
 }
@@ -37,9 +38,9 @@ fn disconnect_and_answer(flavour: Flavour, time_wait: Duration) {
     let pair = env.established_with_qps();
     let (c, s) = (pair.client, pair.new);
     env.client.disconnect(c).unwrap();
-    assert_eq!(pair.client_qp.qp.state(), Ok(QpState::Err));
+    assert_eq!(pair.client_qp.qp.state(), Ok(QpState::ERR));
     env.server.next(env.cs).is(s, CmEvent::Disconnected, 0).carries(0, &[]);
-    assert_eq!(pair.server_qp.qp.state(), Ok(QpState::Rts));
+    assert_eq!(pair.server_qp.qp.state(), Ok(QpState::RTS));
     env.client.quiet(env.cc, SECOND);
     env.server.disconnect(s).unwrap();
     env.client.next(env.cc).is(c, CmEvent::Disconnected, 0);
@@ -220,7 +221,7 @@ fn behaviour_09_destroy_while_established() {
     env.server.device.destroy_qp(pair.new).unwrap();
     env.server.destroy(pair.new).unwrap();
     env.client.next(env.cc).is(pair.client, CmEvent::Disconnected, 0);
-    assert_eq!(pair.client_qp.qp.state(), Ok(QpState::Rts));
+    assert_eq!(pair.client_qp.qp.state(), Ok(QpState::RTS));
     env.client.disconnect(pair.client).unwrap();
     env.client.next(env.cc).is(pair.client, CmEvent::TimewaitExit, 0);
     assert_eq!(env.server.destroy(pair.new), Err(Errno::ENOENT));

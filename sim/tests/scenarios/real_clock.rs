@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{ChannelKey, CmEvent, Pollable};
 use cmid_sim::{Access, Clock, Completion, Config, Fabric};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -40,7 +41,7 @@ fn two_threads_connect_and_talk() {
         let s = request.id;
         let mut qp = server.qp(s);
         let mr = qp.pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap();
-        qp.qp.post_recv(1, &mr, 0..8).unwrap();
+        qp.qp.post_recv(1, mr.sge(0..8)).unwrap();
         qp.recv_cq.arm().unwrap();
         server.accept(s, cmid_proto::ConnParam::default(), &[]).unwrap();
         assert_eq!(wait(&mut server, cs).kind, CmEvent::Established);
@@ -66,7 +67,7 @@ fn two_threads_connect_and_talk() {
     let mr = qp.pd.register(b"good day".to_vec(), Access::empty()).unwrap();
     client.connect(c, cmid_proto::ConnParam::default(), &[]).unwrap();
     assert_eq!(wait(&mut client, cc).kind, CmEvent::Established);
-    qp.qp.post_send(1, &mr, 0..8).unwrap();
+    qp.qp.post_send(SendWr::send(1, mr.sge(0..8))).unwrap();
     let mut completions = [Completion::default(); 2];
     let start = Instant::now();
     while qp.send_cq.poll(&mut completions).unwrap() == 0 {

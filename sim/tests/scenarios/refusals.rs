@@ -1,5 +1,6 @@
 //! Section "refusals" of the conformance scenarios.
 
+use cmid_proto::datapath::QueuePair;
 use cmid_proto::{CmEvent, ConnParam};
 use cmid_sim::QpState;
 
@@ -55,7 +56,7 @@ fn behaviour_13_reject() {
     env.client.quiet(env.cc, SECOND);
     env.server.reject(s, &[7; 20]).unwrap();
     env.client.next(env.cc).is(c, CmEvent::Rejected, 28).carries(148, &[7; 20]);
-    assert_eq!(c_qp.qp.state(), Ok(QpState::Err));
+    assert_eq!(c_qp.qp.state(), Ok(QpState::ERR));
     assert_eq!(env.server.reject(s, &[]), EINVAL);
     assert_eq!(env.server.accept(s, cp, &[]), EINVAL);
     env.client.quiet(env.cc, SECOND * 3);
@@ -215,7 +216,7 @@ fn a_failing_accept_breaks_the_qp() {
     let s_qp = env.server.qp(s);
     let param = env.cp();
     assert_eq!(env.server.accept(s, param, &[0; 197]), EINVAL);
-    assert_eq!(s_qp.qp.state(), Ok(QpState::Err));
+    assert_eq!(s_qp.qp.state(), Ok(QpState::ERR));
     env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
 }
 
@@ -227,7 +228,7 @@ fn a_second_accept_with_a_qp_fails_before_anything_is_sent() {
     let param = env.cp();
     env.server.accept(s, param, &[]).unwrap();
     assert_eq!(env.server.accept(s, param, &[]), EINVAL);
-    assert_eq!(s_qp.qp.state(), Ok(QpState::Rts));
+    assert_eq!(s_qp.qp.state(), Ok(QpState::RTS));
     env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
     env.client.establish(c).unwrap();
     env.server.next(env.cs).is(s, CmEvent::Established, 0);

@@ -1,5 +1,6 @@
 //! Removal and addition of devices.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey, Outcome, PortSpace};
 use cmid_sim::{Access, Completion, Config, Fabric, Host, Remote, WcStatus};
 
@@ -149,8 +150,8 @@ fn qps_are_flushed_and_gone() {
     let c = &mut pair.client_qp;
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let mr = c.pd.register(vec![0; 16], access).unwrap();
-    c.qp.post_recv(1, &mr, 0..8).unwrap();
-    c.qp.post_send(2, &mr, 0..8).unwrap();
+    c.qp.post_recv(1, mr.sge(0..8)).unwrap();
+    c.qp.post_send(SendWr::send(2, mr.sge(0..8))).unwrap();
     env.host.remove_device();
     let mut done = [Completion::default(); 4];
     assert_eq!(c.recv_cq.poll(&mut done), Ok(1));
@@ -159,10 +160,10 @@ fn qps_are_flushed_and_gone() {
     assert_eq!((done[0].wr_id, done[0].status), (2, WcStatus::WR_FLUSH_ERR));
     let gone = Err(Errno::EINVAL);
     assert_eq!(c.qp.state().map(drop), gone);
-    assert_eq!(c.qp.post_recv(3, &mr, 0..8), gone);
-    assert_eq!(c.qp.post_send(4, &mr, 0..8), gone);
+    assert_eq!(c.qp.post_recv(3, mr.sge(0..8)), gone);
+    assert_eq!(c.qp.post_send(SendWr::send(4, mr.sge(0..8))), gone);
     let remote = Remote { addr: mr.addr(), rkey: mr.rkey() };
-    assert_eq!(c.qp.post_write(5, &mr, 0..8, remote), gone);
+    assert_eq!(c.qp.post_send(SendWr::write(5, mr.sge(0..8), remote)), gone);
     assert_eq!(env.client.device.alloc_pd(pair.client).map(drop), Err(Errno::ENODEV));
     assert_eq!(env.client.device.destroy_qp(pair.client), Ok(()));
     // Functions that need only the library still work.

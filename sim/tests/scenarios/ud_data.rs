@@ -1,5 +1,6 @@
 //! Datagrams between QPs.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::{AhAttr, Datagram, Errno, GlobalRoute, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Mr, To, WcStatus};
 
@@ -39,7 +40,7 @@ impl Talk {
 
     fn send(&mut self, len: usize, qp_num: u32, qkey: u32) -> Result<(), Errno> {
         let ah = self.client.pd.create_ah(&self.found.path)?;
-        self.client.qp.post_send_to(1, &self.here, 0..len, To { ah: &ah, qp_num, qkey })
+        self.client.qp.post_send(SendWr::send_to(1, self.here.sge(0..len), To { ah: &ah, qp_num, qkey }))
     }
 
     /// Sends a datagram that does not reach the server.
@@ -58,22 +59,28 @@ impl Talk {
 fn a_datagram_goes_and_an_answer_comes_back() {
     let mut talk = Talk::new();
     let Datagram { qp_num, qkey, .. } = talk.found;
-    talk.server.qp.post_recv(7, &talk.there, 100..200).unwrap();
+    talk.server.qp.post_recv(7, talk.there.sge(100..200)).unwrap();
     talk.send(10, qp_num, qkey).unwrap();
     talk.env.fabric.advance_by(SECOND);
     let sent = one(&mut talk.client.send_cq).unwrap();
-    assert_eq!((sent.wr_id, sent.status, sent.opcode, sent.byte_len, sent.src_qp), (1, WcStatus::SUCCESS, 0, 0, 0));
+    assert_eq!(
+        (sent.wr_id, sent.status, sent.opcode, sent.byte_len, sent.src_qp),
+        (1, WcStatus::SUCCESS, WcOpcode::SEND, 0, 0)
+    );
     let got = one(&mut talk.server.recv_cq).unwrap();
-    assert_eq!((got.wr_id, got.status, got.opcode, got.byte_len), (7, WcStatus::SUCCESS, 128, GRH_LEN as u32 + 10));
+    assert_eq!(
+        (got.wr_id, got.status, got.opcode, got.byte_len),
+        (7, WcStatus::SUCCESS, WcOpcode::RECV, GRH_LEN as u32 + 10)
+    );
     assert_eq!((got.qp_num, got.src_qp), (talk.server.qp.num(), talk.client.qp.num()));
     let mut payload = [0; 11];
     talk.there.read(100 + GRH_LEN, &mut payload).unwrap();
     assert_eq!(payload, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
 
     let back = talk.server.pd.create_ah_from(&got, &talk.there, 100).unwrap();
-    talk.client.qp.post_recv(8, &talk.here, 0..100).unwrap();
+    talk.client.qp.post_recv(8, talk.here.sge(0..100)).unwrap();
     let to = To { ah: &back, qp_num: got.src_qp, qkey };
-    talk.server.qp.post_send_to(9, &talk.there, 100 + GRH_LEN..104 + GRH_LEN, to).unwrap();
+    talk.server.qp.post_send(SendWr::send_to(9, talk.there.sge(100 + GRH_LEN..104 + GRH_LEN), to)).unwrap();
     talk.env.fabric.advance_by(SECOND);
     let got = one(&mut talk.client.recv_cq).unwrap();
     assert_eq!((got.wr_id, got.byte_len, got.src_qp), (8, GRH_LEN as u32 + 4, talk.server.qp.num()));
@@ -84,7 +91,7 @@ fn what_nobody_wants_is_lost() {
     let mut talk = Talk::new();
     let Datagram { qp_num, qkey, .. } = talk.found;
     talk.is_dropped(qp_num, qkey);
-    talk.server.qp.post_recv(1, &talk.there, 0..49).unwrap();
+    talk.server.qp.post_recv(1, talk.there.sge(0..49)).unwrap();
     talk.is_dropped(qp_num, qkey);
     talk.env.host.set_link(false);
     talk.is_dropped(qp_num, qkey);
@@ -101,7 +108,7 @@ fn what_nobody_wants_is_lost() {
 fn the_wire_loses_datagrams_too() {
     let mut talk = Talk::new();
     let Datagram { qp_num, qkey, .. } = talk.found;
-    talk.server.qp.post_recv(1, &talk.there, 0..100).unwrap();
+    talk.server.qp.post_recv(1, talk.there.sge(0..100)).unwrap();
     talk.env.fabric.set_loss(1.0);
     talk.send(10, qp_num, qkey).unwrap();
     talk.env.fabric.advance_by(SECOND);
@@ -117,20 +124,20 @@ fn posts_are_checked() {
     assert_eq!(talk.send(1025, qp_num, qkey), Err(Errno::EINVAL));
     assert_eq!(talk.send(5001, qp_num, qkey), Err(Errno::EINVAL));
     // A datagram QP has no peer, and an address handle has one domain.
-    assert_eq!(talk.client.qp.post_send(1, &talk.here, 0..1), Err(Errno::EINVAL));
+    assert_eq!(talk.client.qp.post_send(SendWr::send(1, talk.here.sge(0..1))), Err(Errno::EINVAL));
     let ah = talk.server.pd.create_ah(&talk.found.path).unwrap();
     let to = To { ah: &ah, qp_num, qkey };
-    assert_eq!(talk.client.qp.post_send_to(1, &talk.here, 0..1, to), Err(Errno::EINVAL));
+    assert_eq!(talk.client.qp.post_send(SendWr::send_to(1, talk.here.sge(0..1), to)), Err(Errno::EINVAL));
     for sent in 1..16 {
         assert_eq!(talk.send(1, qp_num, qkey), Ok(()), "{sent}");
     }
     assert_eq!(talk.send(1, qp_num, qkey), Err(Errno::ENOMEM));
     // In the error state work requests are flushed. A destroyed QP takes none.
     talk.env.server.disconnect(talk.server_id).unwrap();
-    talk.server.qp.post_recv(4, &talk.there, 0..100).unwrap();
+    talk.server.qp.post_recv(4, talk.there.sge(0..100)).unwrap();
     assert_eq!(one(&mut talk.server.recv_cq).map(|done| done.status), Some(WcStatus::WR_FLUSH_ERR));
     talk.env.server.device.destroy_qp(talk.server_id).unwrap();
-    assert_eq!(talk.server.qp.post_recv(5, &talk.there, 0..100), Err(Errno::EINVAL));
+    assert_eq!(talk.server.qp.post_recv(5, talk.there.sge(0..100)), Err(Errno::EINVAL));
 }
 
 #[test]
@@ -142,7 +149,7 @@ fn a_connected_qp_sends_no_datagrams() {
     let grh = Some(GlobalRoute::default());
     let ah = c.pd.create_ah(&AhAttr { grh, port_num: 1, ..AhAttr::default() }).unwrap();
     let to = To { ah: &ah, qp_num: 1, qkey: 1 };
-    assert_eq!(c.qp.post_send_to(1, &mr, 0..8, to), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_send(SendWr::send_to(1, mr.sge(0..8), to)), Err(Errno::EINVAL));
 }
 
 #[test]
@@ -185,11 +192,11 @@ fn a_larger_mtu_lets_larger_datagrams_through_also_over_ipv6() {
     let found = client.next(cc).datagram.unwrap();
     let here = c_qp.pd.register(vec![5; 4097], Access::empty()).unwrap();
     let there = s_qp.pd.register(vec![0; 4096 + GRH_LEN], Access::LOCAL_WRITE).unwrap();
-    s_qp.qp.post_recv(1, &there, 0..4096 + GRH_LEN).unwrap();
+    s_qp.qp.post_recv(1, there.sge(0..4096 + GRH_LEN)).unwrap();
     let ah = c_qp.pd.create_ah(&found.path).unwrap();
     let to = To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey };
-    assert_eq!(c_qp.qp.post_send_to(2, &here, 0..4097, to), Err(Errno::EINVAL));
-    c_qp.qp.post_send_to(2, &here, 0..4096, to).unwrap();
+    assert_eq!(c_qp.qp.post_send(SendWr::send_to(2, here.sge(0..4097), to)), Err(Errno::EINVAL));
+    c_qp.qp.post_send(SendWr::send_to(2, here.sge(0..4096), to)).unwrap();
     fabric.advance_by(SECOND);
     let got = one(&mut s_qp.recv_cq).unwrap();
     assert_eq!(got.byte_len as usize, 4096 + GRH_LEN);

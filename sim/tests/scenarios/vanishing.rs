@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::{DataPath, QueuePair};
 use cmid_proto::{CmEvent, ConnParam, Errno};
 use cmid_sim::{Config, Flavour, QpState};
 
@@ -88,7 +89,7 @@ fn behaviour_27_the_server_goes_before_the_client_reads() {
     env.server.destroy(s).unwrap();
     env.fabric.advance_by(SECOND);
     env.client.next(env.cc).is(c, CmEvent::ConnectError, -1).carries(196, &[]);
-    assert_eq!(c_qp.qp.state(), Ok(QpState::Err));
+    assert_eq!(c_qp.qp.state(), Ok(QpState::ERR));
     // The REJECTED makes the channel readable, but is swallowed.
     let before = env.fabric.counters().swallowed;
     assert_eq!(env.client.fetch(env.cc), None);
@@ -118,7 +119,7 @@ fn nobody_there(flavour: Flavour, interval: Duration) {
     event.is(c, CmEvent::Unreachable, -110).carries(0, &[]);
     assert_eq!(waited, interval * 16);
     assert_eq!(env.fabric.counters().retransmitted, 15);
-    assert_eq!(c_qp.qp.state(), Ok(QpState::Init));
+    assert_eq!(c_qp.qp.state(), Ok(QpState::INIT));
     assert_eq!(env.client.connect(c, cp, &[]), EINVAL);
 }
 

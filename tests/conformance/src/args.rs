@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// re-register (Linux 6.12)
     #[arg(long, value_name = "FILE")]
     pub(crate) rereg_shim: Option<PathBuf>,
-    /// That library is loaded into this process.
+    /// Set in the process into which that library is loaded.
     #[arg(long, hide = true)]
     pub(crate) shimmed: bool,
     /// Skip scenarios with this in their name; can be given several times.

@@ -12,7 +12,7 @@ pub struct Behaviour {
     /// Tests and programs outside of this suite that show the behaviour too, or the part that a driver cannot show:
     /// `path::function`.
     pub elsewhere: &'static [&'static str],
-    /// What differs from the behaviour on purpose, or cannot be requested through a driver.
+    /// A deliberate difference from the behaviour, or the part that cannot be requested through a driver.
     pub remark: &'static str,
 }
 

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cmid_harness::{Check, Devices, Disturbance, Driver, Env, Make, Net, OnEpoll, SimEnv, TestDevice};
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{
-    Acks, Attaching, Call, ChannelKey, Device, DeviceLayer, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable,
-    PortSpace, RawEvent, State, Time,
+    Acks, Call, ChannelKey, Device, DeviceLayer, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace,
+    RawEvent, State, Time,
 };
 use cmid_sim::SimDevice;
 
@@ -58,7 +59,7 @@ fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What exists on a device, according to the calls that succeeded.
+/// The objects that exist on a device, according to the calls that succeeded.
 #[derive(Debug, Default)]
 struct Ledger {
     channels: BTreeSet<ChannelKey>,
@@ -156,25 +157,6 @@ impl<D: Pollable> Pollable for Failing<D> {
     }
 }
 
-impl<D: TestDevice> TestDevice for Failing<D> {
-    type Pd = D::Pd;
-    type Mr = D::Mr;
-    type Mw = D::Mw;
-    type Qp = D::Qp;
-
-    fn make_pd(&mut self, id: IdKey) -> Result<D::Pd, Errno> {
-        self.device.make_pd(id)
-    }
-
-    fn make_qp(&mut self, attaching: Attaching<'_>, pd: &D::Pd) -> Result<D::Qp, Errno> {
-        self.device.make_qp(attaching, pd)
-    }
-
-    fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
-        self.device.unmake_qp(id)
-    }
-}
-
 /// A driver on such a device. When it is dropped, it destroys everything and reports what it could not destroy.
 #[derive(Debug)]
 pub struct OnFailing<S: Driver<Device: DerefMut<Target: TestDevice>>> {
@@ -227,7 +209,7 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
             // Refused while the id connects: then the QP is destroyed with the id.
             if self.drive().core().has_qp(id)
                 && let Err(error @ (Error::Failed(_) | Error::Fault(_))) =
-                    self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
+                    self.drive().detach_qp(id, |device, id| device.destroy_qp(id))
             {
                 wrong.push(format!("the QP of {id}: {error}"));
             }
@@ -354,7 +336,7 @@ pub struct Run {
 /// A simulated host, as in [`SimEnv`], for one run of one scenario.
 #[derive(Debug)]
 pub struct FailingEnv<S> {
-    /// The hosts. Whose driver it would make does not matter.
+    /// The hosts. They ignore the driver type.
     hosts: SimEnv<OnEpoll<SimDevice>>,
     plan: Shared<Plan>,
     driver: PhantomData<fn() -> S>,
@@ -369,7 +351,7 @@ impl<S: Make<Failing<SimDevice>>> FailingEnv<S> {
         FailingEnv { hosts: SimEnv::new(), plan: Arc::new(Mutex::new(plan)), driver: PhantomData }
     }
 
-    /// What has come of it.
+    /// The result of the run.
     #[must_use]
     pub fn result(&self) -> Run {
         let plan = lock(&self.plan);

@@ -8,8 +8,8 @@ use crate::report::{Outcome, Report};
 use crate::scenarios::{Entry, Scenario, scenarios};
 
 impl<L: Env> Scenario<L> {
-    /// Runs it where the environment can do what it needs. A panic is a failure like any other. A device that the
-    /// scenario has removed is added again.
+    /// Runs the scenario if the environment supports what it needs. A panic is a failure. A device that the scenario
+    /// has removed is added again.
     pub fn outcome(&self, env: &L) -> Outcome {
         if !self.fits(env) {
             return Outcome::NotHere;

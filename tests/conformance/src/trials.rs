@@ -11,7 +11,7 @@ use libtest_mimic::{Failed, Trial};
 use crate::Here;
 use crate::args::Args;
 
-/// What to run, and how.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     speed: Speed,
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// What devices can re-register in a process with the shim.
+/// The re-registration that devices support in a process with the shim.
 pub(crate) const SHIMMED: Rereg = Rereg::PdAccess;
 
 fn takes_the_device(entry: &Entry) -> bool {

@@ -70,7 +70,7 @@ fn run(name: &'static str, nth: Option<usize>, choice: usize) -> Result<Run, Str
         let found = scenarios::<Here>().into_iter().find(|scenario| scenario.entry.name == name);
         let needs_met = |env: &Here| found.as_ref().is_some_and(|it| it.entry.needs.iter().all(|&need| env.can(need)));
         let ended = catch_unwind(AssertUnwindSafe(|| match &found {
-            // The scenario's own result does not matter here.
+            // The result of the scenario is ignored here.
             Some(scenario) if needs_met(&on_thread) => drop(scenario.run(&on_thread)),
             Some(_) | None => {}
         }));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{
     AckToken, Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, GroupKey, IdKey, Limits, Next, Progress, Time,
 };

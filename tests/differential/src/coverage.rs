@@ -1,4 +1,4 @@
-//! What the programs have reached: calls by result, events by status, and the goals.
+//! Counts what the programs have reached: calls by result, events by status, and the goals.
 
 use std::collections::BTreeMap;
 use std::fmt;

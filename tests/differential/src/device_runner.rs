@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cmid_datapath::DataPath;
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
 use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, Numbers, Slot};

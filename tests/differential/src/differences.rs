@@ -49,7 +49,7 @@ pub const NOT_COMPARED: &[Difference] = &[
     },
 ];
 
-/// What no program contains.
+/// Calls and conditions that no program contains.
 pub const NOT_GENERATED: &[Difference] = &[
     Difference {
         what: "answers after which a destroy takes 70 seconds",
@@ -90,6 +90,60 @@ pub const NOT_GENERATED: &[Difference] = &[
     },
 ];
 
+/// A difference between the backends of cmid-verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BetweenBackends {
+    /// Its subject.
+    pub what: &'static str,
+    /// What librdmacm does.
+    pub librdmacm: &'static str,
+    /// What the kernel backend does.
+    pub kernel: &'static str,
+    /// A test that shows it.
+    pub test: &'static str,
+}
+
+/// The differences between the backends. The recorded outcomes of conformance are the same on both.
+pub const BETWEEN_BACKENDS: &[BetweenBackends] = &[
+    BetweenBackends {
+        what: "waiting",
+        librdmacm: "`rdma_destroy_id`, `rdma_migrate_id` and `rdma_leave_multicast` wait until each event of the id is acked;                     `cmid-verbs` acks each event as it reads it",
+        kernel: "no event is acked, and no call waits for one",
+        test: "conformance::behaviour_48_destroy_waits_for_acks_and_nobody_waits",
+    },
+    BetweenBackends {
+        what: "the NULL channel",
+        librdmacm: "a NULL channel makes an id synchronous; `cmid-verbs` never passes one",
+        kernel: "each id has a channel",
+        test: "verbs/tests/kernel_failures/main.rs::active",
+    },
+    BetweenBackends {
+        what: "ibacm",
+        librdmacm: "`rdma_resolve_route` queries ibacm and waits for its answer; `cmid-verbs` makes the call on another thread",
+        kernel: "ibacm is not contacted",
+        test: "tests/kernel/src/device/ibacm.rs::never_contacted",
+    },
+    BetweenBackends {
+        what: "when the RDMA device of an id is opened",
+        librdmacm: "at `rdma_bind_addr` and when ADDR_RESOLVED is read, which fails without free descriptors",
+        kernel: "for the first PD of the id",
+        test: "tests/kernel/src/device/opened.rs::without_descriptors",
+    },
+    BetweenBackends {
+        what: "a listener with an unread request is migrated at the device",
+        librdmacm: "the request is lost, and its peer waits until the old channel is closed",
+        kernel: "the new id migrates with its listener",
+        test: "conformance::behaviour_54_what_the_kernel_does_to_unread_requests",
+    },
+    BetweenBackends {
+        what: "a group is left after DEVICE_REMOVAL",
+        librdmacm: "`rdma_leave_multicast` frees its record, to which an unread MULTICAST_JOIN refers; `cmid-verbs` discards \
+                    that event",
+        kernel: "no event is lost",
+        test: "tests/kernel/src/device/removal.rs::nothing_is_lost",
+    },
+];
+
 /// Renders the document.
 #[must_use]
 pub fn render() -> String {
@@ -103,6 +157,14 @@ pub fn render() -> String {
         for Difference { what, reason } in list {
             let _ = writeln!(text, "| {what} | {reason} |");
         }
+    }
+    text.push_str(
+        "\n# Where the backends of cmid-verbs differ\n\nThe recorded outcomes of conformance are the same on both \
+         (a test compares them), but for this.\n\n\
+         | what | librdmacm | kernel backend | shown by |\n| --- | --- | --- | --- |\n",
+    );
+    for BetweenBackends { what, librdmacm, kernel, test } in BETWEEN_BACKENDS {
+        let _ = writeln!(text, "| {what} | {librdmacm} | {kernel} | `{test}` |");
     }
     text
 }

@@ -17,7 +17,7 @@ const MARGIN: Duration = Duration::from_millis(25);
 pub struct Run {
     /// The ports and QP numbers that the run used.
     pub numbers: Numbers,
-    /// What the sides have observed.
+    /// The observations of the sides.
     pub trace: Trace,
     /// Counts that are not part of the trace.
     pub observed: Observed,

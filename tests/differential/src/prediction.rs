@@ -22,7 +22,7 @@ pub(crate) enum Phase {
     Up,
     /// A side has disconnected.
     Down,
-    /// Rejected, or looked up, or ended.
+    /// Rejected, looked up, or ended.
     Over,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Believed {
     pub(crate) has_listened: bool,
     /// The id has resolved an address to which no request can be sent.
     pub(crate) sought_nobody: bool,
-    /// Waits for a request.
+    /// The id waits for a connection request.
     pub(crate) has_asked: bool,
     pub(crate) joined: [bool; 8],
     on: Option<ChannelNo>,

@@ -399,22 +399,22 @@ impl Action {
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Step {
-    /// Whose.
+    /// The side that performs it.
     pub side: SideName,
-    /// What.
+    /// The action.
     pub action: Action,
-    /// At once with the step before: what that one has set going may, or may not, have happened by now.
+    /// Whether it follows the previous step without a wait. Effects of the previous step may then be incomplete.
     pub races: bool,
 }
 
 /// A list of steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// What it was made from.
+    /// The seed that it was generated from.
     pub seed: u64,
-    /// How far up its calls are made.
+    /// The layer that its calls are made to.
     pub level: Level,
-    /// In order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -425,7 +425,7 @@ impl Program {
         self.steps.chunk_by(|_, next| next.races).collect()
     }
 
-    /// The number of boundaries inside groups, at which it is left open how much has happened.
+    /// The number of boundaries inside groups. At each of them the effects of earlier steps may be incomplete.
     #[must_use]
     pub fn boundaries(&self) -> usize {
         self.groups().iter().map(|group| group.len() - 1).sum()

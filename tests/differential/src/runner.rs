@@ -1,6 +1,6 @@
 //! Runs a program: a runner for each side, and the steps that both perform.
 
-use cmid_datapath::{Caps, DataPath};
+use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, ConnParam, Errno};
 
 use crate::program::{Action, Level, Numbers, Offer, Program, SideName, Slot, Step};
@@ -49,7 +49,13 @@ impl Runners {
     /// Makes two runners on these devices.
     ///
     /// `before_read` is called before each read of a channel.
-    pub fn new<D: DataPath>(program: &Program, numbers: Numbers, a: D, b: D, before_read: &BeforeRead) -> Self {
+    pub fn new<D: DataPath + 'static>(
+        program: &Program,
+        numbers: Numbers,
+        a: D,
+        b: D,
+        before_read: &BeforeRead,
+    ) -> Self {
         match program.level {
             Level::Device => {
                 let runner = |device| Box::new(DeviceRunner::new(device, numbers, before_read.clone()));
@@ -127,7 +133,7 @@ impl<D: DataPath> Path<D> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 4)?;
-        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr, max_recv_wr: 1 })?;
+        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr, max_recv_wr: 1, ..Caps::default() })?;
         Ok(Path { _qp: qp, _cq: cq, _pd: pd })
     }
 }

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cmid_datapath::DataPath;
 use cmid_proto::Time;
+use cmid_proto::datapath::DataPath;
 use cmid_sim::{Config, Fabric, Flavour, SimDevice};
 
 use crate::program::{Action, Endpoint, Ip, LINK_LOCAL, Numbers, Program};
@@ -16,8 +16,8 @@ use crate::trace::Trace;
 /// After this time, only timers are pending.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// The delays at a boundary inside a group: nothing has happened; the first message has arrived; its answer too; all
-/// has happened.
+/// The delays at a boundary inside a group. In order: nothing has happened; the first message has arrived; its answer
+/// has arrived; all effects are complete.
 const DELAYS: [Duration; 4] = [Duration::ZERO, Duration::from_micros(14), Duration::from_micros(28), SETTLE];
 
 /// Distinguishes a time-out from a time wait by its length.
@@ -45,7 +45,7 @@ pub struct Limits {
 /// The result of a simulated run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulated {
-    /// What the sides have observed.
+    /// The observations of the sides.
     pub trace: Trace,
     /// The durations beyond which another run is too slow to be compared.
     pub limits: Limits,
@@ -63,7 +63,7 @@ pub struct Simulated {
 /// The choices that a program leaves open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// The delay at each boundary inside groups. Missing ones: all has happened.
+    /// The delay at each boundary inside groups. At missing ones all effects are complete.
     pub delays: Vec<Duration>,
     /// Which time waits end in the same tick as the one before ([`Config::time_waits_of_one_tick`]).
     pub ticks: u64,
@@ -138,7 +138,7 @@ pub fn simulate(program: &Program, numbers: Numbers, flavour: Flavour, schedule:
 
 /// Runs a program on devices that wrap the simulator's.
 #[must_use]
-pub fn simulate_on<D: DataPath>(
+pub fn simulate_on<D: DataPath + 'static>(
     program: &Program,
     numbers: Numbers,
     flavour: Flavour,

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use cmid_datapath::{Caps, DataPath};
 use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run, Verdict, judge};
@@ -13,7 +12,7 @@ use cmid_differential::program::{Action, CHILDREN, Endpoint, Ip, Level, Offer, P
 use cmid_differential::simulated::{Prompt, Schedule, schedules, simulate, simulate_on};
 use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{
-    Attaching, Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
+    Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
 };
 use cmid_sim::{Flavour, SimDevice, SimHandle};
 use rustix::event::{EventfdFlags, eventfd};
@@ -116,35 +115,6 @@ impl Pollable for Bent {
 
     fn sibling(&self) -> Self {
         Bent::new(self.device.sibling(), self.bend)
-    }
-}
-
-impl DataPath for Bent {
-    type Pd = cmid_sim::Pd;
-    type Mr = cmid_sim::Mr;
-    type Cq = cmid_sim::Cq;
-    type Completion = cmid_sim::Completion;
-    type Qp = cmid_sim::Qp;
-    type Ah = cmid_sim::Ah;
-
-    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno> {
-        self.device.alloc_pd(id)
-    }
-    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno> {
-        self.device.create_cq(id, depth)
-    }
-    fn create_qp(
-        &mut self,
-        attaching: Attaching<'_>,
-        pd: &Self::Pd,
-        send_cq: &Self::Cq,
-        recv_cq: &Self::Cq,
-        caps: Caps,
-    ) -> Result<Self::Qp, Errno> {
-        <SimDevice as DataPath>::create_qp(&mut self.device, attaching, pd, send_cq, recv_cq, caps)
-    }
-    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
-        self.device.destroy_qp(id)
     }
 }
 

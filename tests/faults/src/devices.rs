@@ -21,7 +21,7 @@ use crate::{FaultFixture, Link};
 pub(crate) const FINE: &str = "the devices: can send and receive";
 /// A new connection has been made.
 pub(crate) const STANDS: &str = "a new connection: stands";
-/// And when only a new device helps.
+/// Only a new device helps.
 pub(crate) const NONE: &str = "no new connection until the device is deleted and added again";
 
 /// On Linux 6.12.

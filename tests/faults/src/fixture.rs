@@ -4,6 +4,7 @@ use std::ops::{DerefMut, RangeInclusive};
 use std::time::{Duration, Instant};
 
 use cmid_harness::{Acked, Check, Env, Failure, Fixture, Side, TestDevice};
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, Device, Drive, Error, Event, IdKey, PortSpace, Time};
 
 use crate::devices::STANDS;
@@ -313,7 +314,7 @@ fn destroy_all<D: Device + DerefMut<Target: TestDevice>>(drive: &mut Drive<D>) -
             continue;
         }
         if drive.core().has_qp(id) {
-            drive.detach_qp(id, |device, id| device.unmake_qp(id))?;
+            drive.detach_qp(id, |device, id| device.destroy_qp(id))?;
         }
         drive.destroy(id, Time::NEVER)?;
     }

@@ -13,7 +13,7 @@ use crate::Link;
 /// device.
 const KINDS: [&str; 5] = ["cm_id", "qp", "cq", "pd", "mr"];
 
-/// What is in use at a moment.
+/// Resources in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Open descriptors, except those of devices: librdmacm opens each device when it lists them, and keeps it open.
@@ -47,7 +47,7 @@ impl Usage {
     /// Fails if more is in use than before.
     ///
     /// # Errors
-    /// What is left.
+    /// Names the resources that are left.
     pub fn is_no_more_than(&self, before: &Usage) -> Check {
         let mut left = Vec::new();
         if self.descriptors > before.descriptors {

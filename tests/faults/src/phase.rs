@@ -24,15 +24,15 @@ pub enum Phase {
     RouteResolved,
     /// The client has sent its request to connect; the server has not read it.
     Unread,
-    /// The server has read the request, and not answered.
+    /// The server has read the request, but not answered it.
     Requested,
     /// The server has accepted; the client has not read the answer.
     Accepted,
-    /// The client has read the answer, and not confirmed it.
+    /// The client has read the answer, but not confirmed it.
     Responded,
     /// The connection is established.
     Connected,
-    /// The client has disconnected, and the server has not answered.
+    /// The client has disconnected; the server has not answered.
     Disconnecting,
 }
 

@@ -2,8 +2,7 @@
 //!
 //! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the project's own
 //!   drivers; [`Make`] puts one on a device.
-//! - [`TestDevice`]: a device with the PDs, MRs, memory windows and QPs that tests use. The simulated device
-//!   implements it, and with the feature `verbs` librdmacm does.
+//! - [`TestDevice`]: a device with a data path: the simulated device, and with the feature `verbs` librdmacm.
 //! - [`Env`]: drivers and their network. [`SimEnv`] is a simulated fabric, `VerbsEnv` (feature `verbs`) is the
 //!   network of the project's VM, and [`TracedEnv`] records the drivers of another environment.
 //! - [`Fixture`]: two drivers and the steps of a connection.
@@ -22,12 +21,11 @@ pub mod failure;
 pub mod fixture;
 mod fragile;
 mod memory;
-mod qp;
 pub mod references;
 mod report;
 pub mod shell;
 
-pub use devices::{TestDevice, WithCq};
+pub use devices::{IntoBytes, TestDevice, TestMr, TestPd, make_qp, test_caps};
 pub use driver::{DeviceName, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio, Under};
 pub use env::{Disturbance, Env, Net};
 #[cfg(feature = "verbs")]
@@ -36,6 +34,5 @@ pub use envs::{Devices, OnTraced, SimEnv, TracedEnv, sim_host};
 pub use failure::{Check, Failure};
 pub use fixture::{Acked, End, Endpoint, Fixture, Side};
 pub use fragile::Fragile;
-pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
-pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};
+pub use memory::{MemoryFault, Rereg};
 pub use report::{Difference, Findings, Outcome, Report, Speed};

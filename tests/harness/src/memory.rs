@@ -1,11 +1,6 @@
-//! Traits of protection domains and memory regions for scenarios.
-
-use std::fmt::Debug;
+//! What the devices of a test can do with memory, and the faults of memory calls.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Change, Error, MrState, PdState, Policy, Returned, Way};
-
-use crate::TestMw;
 
 /// The re-registrations that a device supports: the provider and the kernel's driver together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,94 +36,4 @@ pub enum MemoryFault {
     LostAndDoForkNew(Errno),
     /// `ibv_rereg_mr` returns an undocumented value.
     Undocumented,
-}
-
-/// The result of a re-registration, with the returned buffer.
-pub type Reregistered = (Result<Way, Error>, Option<Vec<u8>>);
-
-/// A protection domain. A clone is another handle.
-pub trait TestPd: Clone + Debug + Send + 'static {
-    /// Memory that is registered in it.
-    type Mr: TestMr<Pd = Self>;
-    /// A memory window of it.
-    type Mw: TestMw;
-
-    /// Registers memory.
-    ///
-    /// # Errors
-    /// Returns the buffer with the error.
-    fn register(&self, buffer: Vec<u8>, access: Access) -> Result<Self::Mr, (Vec<u8>, Error)>;
-
-    /// Allocates a memory window, not bound.
-    ///
-    /// # Errors
-    /// The error of the device.
-    fn alloc_mw(&self) -> Result<Self::Mw, Errno>;
-
-    /// The number of its users.
-    fn users(&self) -> u32;
-
-    /// The number of users that the device counts; `None` if it cannot be queried.
-    fn users_at_device(&self) -> Option<u32>;
-
-    /// Its state.
-    fn state(&self) -> PdState;
-
-    /// Deallocates it.
-    ///
-    /// # Errors
-    /// Refused while it has users.
-    fn dealloc(&self) -> Result<(), Error>;
-}
-
-/// Registered memory.
-#[expect(clippy::len_without_is_empty, reason = "it is never empty")]
-pub trait TestMr: Debug + Send + Sized + 'static {
-    /// The PDs that it can belong to.
-    type Pd;
-
-    /// Its address.
-    fn addr(&self) -> u64;
-
-    /// Its length.
-    fn len(&self) -> usize;
-
-    /// The key for this side.
-    fn lkey(&self) -> u32;
-
-    /// The key for the peer.
-    fn rkey(&self) -> u32;
-
-    /// Its state.
-    fn state(&self) -> MrState;
-
-    /// Its access rights; `None` if it is not valid.
-    fn access(&self) -> Option<Access>;
-
-    /// How the current registration was made.
-    fn way(&self) -> Way;
-
-    /// Its PD; `None` if it is not valid.
-    fn pd(&self) -> Option<Self::Pd>;
-
-    /// Copies bytes out.
-    ///
-    /// # Errors
-    /// `EINVAL` if they are not all inside.
-    fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno>;
-
-    /// Copies bytes in.
-    ///
-    /// # Errors
-    /// `EINVAL` if they are not all inside.
-    fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno>;
-
-    /// Re-registers it.
-    fn reregister(&mut self, change: Change<Self::Pd, Vec<u8>>, policy: Policy) -> Reregistered;
-
-    /// Deregisters it.
-    ///
-    /// # Errors
-    /// Returns the region with the error, registered or not.
-    fn deregister(self) -> Result<Returned<Vec<u8>>, (Self, Error)>;
 }

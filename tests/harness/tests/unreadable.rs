@@ -69,7 +69,7 @@ macro_rules! on_every_driver {
             }
 
             #[test]
-            fn a_channel_that_fails_for_good_keeps_nobody_awake() {
+            fn a_channel_that_fails_for_good_wakes_no_wait() {
                 channel_that_fails_for_good::<$driver<_>>();
             }
         })+

@@ -3,21 +3,17 @@
 use core::fmt;
 use core::ptr::NonNull;
 
+use cmid_proto::datapath::{Completion, GRH_LEN};
 use cmid_proto::{AhAttr, Errno, GlobalRoute};
 
 use crate::data::pd::PdUse;
-use crate::data::{Completion, Mr, Pd};
+use crate::data::{Mr, Pd};
 use crate::errno;
 use crate::ffi::{self, ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, ibv_wc};
 
-/// The bytes that every datagram which arrives has in front, in the receive buffer: the global route header
-/// (`struct ibv_grh`), or room for it if [`Completion::has_grh`] is false. They count in [`Completion::byte_len`].
-pub const GRH_LEN: usize = 40;
-
 const _: () = assert!(size_of::<ibv_grh>() == GRH_LEN);
 
-/// A way to send datagrams (ibv_create_ah(3)), made by [`Pd::create_ah`] or [`Pd::create_ah_from`]; dropping it
-/// destroys it.
+/// A way to send datagrams (ibv_create_ah(3)), made by a [`Pd`]. Dropping it destroys it.
 ///
 /// Keep it until the sends to it have completed. Dropping it sooner endangers no memory: what a device's library
 /// needs of it is copied while posting. But some devices look it up by its number when they come to send, soft-RoCE
@@ -35,48 +31,21 @@ unsafe impl Send for Ah {}
 // SAFETY: libibverbs is thread-safe, and nothing is written to the ibv_ah after its creation.
 unsafe impl Sync for Ah {}
 
-/// Where one datagram goes.
-#[derive(Clone, Copy, Debug)]
-pub struct To<'a> {
-    /// The way, of the same protection domain as the QP.
-    pub ah: &'a Ah,
-    /// The QP there ([`Completion::src_qp`] to answer, [`cmid_proto::Datagram::qp_num`] of a lookup or a group).
-    pub qp_num: u32,
-    /// The Q_Key that it requires. If its top bit is set, the sending QP's own is sent.
-    pub qkey: u32,
-}
-
-impl Pd {
-    /// An address handle for a path that an event told ([`cmid_proto::Datagram::path`]), or one that the application
-    /// has made up (ibv_create_ah(3)).
-    ///
-    /// # Errors
-    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; also
-    /// after [`Pd::dealloc`]; `ENOMEM`; `EIO` once the device is gone; else what the provider leaves.
-    pub fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
+impl Ah {
+    pub(crate) fn create(pd: &Pd, path: &AhAttr) -> Result<Ah, Errno> {
         let mut attr = path_to_c(path);
-        let pd = self.enter().map_err(|refused| refused.errno())?;
+        let pd = pd.enter().map_err(|refused| refused.errno())?;
         // SAFETY: the PD is open, because it has a user, and the attributes are read during the call.
         let raw = unsafe { ffi::ibv_create_ah(pd.as_ptr(), &raw mut attr) };
         own(pd, raw)
     }
 
-    /// An address handle of the sender of a datagram (ibv_create_ah_from_wc(3)). `completion` is the
-    /// receive's, and `mr` has the datagram, with its [`GRH_LEN`] bytes in front, at `offset`.
-    ///
-    /// It looks through the GIDs of a port for the address that the datagram was sent to, which takes some system
-    /// calls: keep the handle for the next answer. The port is that of the id on which the PD was made.
-    ///
-    /// # Errors
-    /// `EINVAL` if the header is not all inside the memory, if no GID of the port is the destination's, and for a
-    /// datagram that was sent to a multicast group: there the path of MULTICAST_JOIN leads back, with the sender's
-    /// GID for the group's (over IPv4 its address is at byte 32 of the header). `EPROTONOSUPPORT` if there is no such
-    /// header; else as [`Pd::create_ah`].
-    pub fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
+    pub(crate) fn create_from(pd: &Pd, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
+        let port_num = pd.0.port_num();
         let mut grh = Grh([0; GRH_LEN]);
-        mr.read(offset, &mut grh.0)?;
+        mr.copy_out(offset, &mut grh.0)?;
         let mut completion = *completion;
-        let pd = self.enter().map_err(|refused| refused.errno())?;
+        let pd = pd.enter().map_err(|refused| refused.errno())?;
         // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc and a Grh has the size
         // and the alignment of an ibv_grh (asserted in completion.rs and below), all of whose bit patterns are
         // values. Both are read during the call.
@@ -85,7 +54,7 @@ impl Pd {
                 pd.as_ptr(),
                 (&raw mut completion).cast::<ibv_wc>(),
                 (&raw mut grh).cast::<ibv_grh>(),
-                self.0.port_num(),
+                port_num,
             )
         };
         own(pd, raw)

@@ -88,7 +88,8 @@ impl Buffer {
     }
 
     /// As [`Buffer::from_raw`], but of memory that is only to be read: it cannot be registered with a right to write,
-    /// nor given one later, and [`Mr::write`](crate::Mr::write) refuses (all with `EACCES`).
+    /// nor given one later, and [`MemoryRegion::write`](cmid_proto::datapath::MemoryRegion::write) refuses (all with
+    /// `EACCES`).
     ///
     /// # Safety
     /// If it is registered with success, then from there until `owner` is dropped:

@@ -5,14 +5,16 @@ use core::ptr::{self, NonNull};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use cmid_proto::datapath::{Completion, CompletionQueue};
 use cmid_proto::{CqRoom, Errno};
 
+use crate::data::Context;
 use crate::data::cq_slots::{CqSlots, SlotCache};
 use crate::data::notifications::PendingNotifications;
-use crate::data::{Completion, Context};
 use crate::errno;
 use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_context, ibv_cq};
 use crate::librdmacm::set_nonblocking;
+use crate::raw;
 
 /// A completion queue with a completion channel of its own. Any thread may have it, one at a time may poll it: polling
 /// takes it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).
@@ -69,81 +71,13 @@ impl Cq {
         &self.inner
     }
 
-    /// Takes completions off the queue, as many as are available and fit, and returns their number (ibv_poll_cq(3)).
-    /// From then on their work requests are not in flight any more.
-    ///
-    /// Completions of a QP that has been destroyed are dropped. Some devices take them off the queue themselves. What
-    /// they pinned is no longer pinned when a call returns 0; it also deregisters each [`Mr`](crate::Mr) that was
-    /// dropped and waited for that.
-    ///
-    /// # Errors
-    /// `EIO` if the provider fails, or has completed something that was not posted, for the second time, or after
-    /// what was posted later to the same queue. What came along is not lost: it is returned before, or by the next
-    /// call.
     #[inline]
-    pub fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
-        loop {
-            if self.slot_cache.take_doubt() {
-                return Err(Errno::EIO);
-            }
-            // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc
-            // (asserted beside it), all of whose bit patterns are values of it. There is room for `room` of them.
-            let polled = unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) };
-            let polled = usize::try_from(polled).map_err(|_| Errno::EIO)?;
-            let kept = self.slot_cache.retire(&self.inner.cq_slots, completions.get_mut(..polled).ok_or(Errno::EIO)?);
-            // There may be more if all of them were of QPs that are gone.
-            if kept > 0 || (polled == 0 && (room == 0 || self.slot_cache.refresh(&self.inner.cq_slots))) {
-                return Ok(kept);
-            }
-        }
-    }
-
-    /// How many completions it has room for, which the provider may have rounded up, and how many work requests the
-    /// work queues may have that report to it.
-    #[must_use]
-    pub fn room(&self) -> CqRoom {
-        self.inner.cq_slots.room()
-    }
-
-    /// Asks for one notification, at the next completion (ibv_req_notify_cq(3)). Poll once more after it: what was
-    /// completed before does not notify.
-    ///
-    /// # Errors
-    /// What the provider answers.
-    #[inline]
-    pub fn arm(&self) -> Result<(), Errno> {
-        // SAFETY: the CQ is alive and the function is its provider's; 0 asks for any completion, not only solicited
-        // ones.
-        errno::of_ibv(unsafe { (self.inner.request_notification)(self.inner.raw.as_ptr(), 0) })?;
+    fn request_notification(&self, solicited_only: bool) -> Result<(), Errno> {
+        // SAFETY: the CQ is alive and the function is its provider's.
+        let armed = unsafe { (self.inner.request_notification)(self.inner.raw.as_ptr(), c_int::from(solicited_only)) };
+        errno::of_ibv(armed)?;
         self.pending_notifications.armed();
         Ok(())
-    }
-
-    /// The descriptor of its completion channel: readable while a notification has not been taken. It is non-blocking.
-    #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the channel is open as long as the CQ is borrowed.
-        unsafe { BorrowedFd::borrow_raw(self.inner.channel.raw_fd()) }
-    }
-
-    /// Takes available notifications, at least one if there is any, and returns their number; never waits
-    /// (ibv_get_cq_event(3)).
-    ///
-    /// They are acked at once, so that destroying the CQ has nothing to wait for. It does not look again after as
-    /// many as [`Cq::arm`] was called for. One may so be left, where the CQ was armed again before the last one was
-    /// taken, or where a provider notifies more often than it was asked to: it keeps the descriptor readable, and the
-    /// next call takes it.
-    ///
-    /// # Errors
-    /// What reading the channel fails with, `EIO` on a device that is gone; never `EAGAIN`.
-    pub fn take_notifications(&self) -> Result<u32, Errno> {
-        let (taken, result) = self.pending_notifications.take(|| self.take_notification());
-        if taken > 0 {
-            // SAFETY: the CQ is alive, and `taken` notifications of it were taken and not acked before.
-            unsafe { ffi::ibv_ack_cq_events(self.inner.raw.as_ptr(), taken) };
-        }
-        result.map(|()| taken)
     }
 
     fn take_notification(&self) -> Result<bool, Errno> {
@@ -161,6 +95,73 @@ impl Cq {
                 Err(errno) => return Err(errno),
             }
         }
+    }
+}
+
+impl CompletionQueue for Cq {
+    /// Completions of a QP that has been destroyed are dropped. Some devices take them off the queue themselves. What
+    /// they pinned is no longer pinned when a call returns 0; it also deregisters each [`Mr`](crate::Mr) that was
+    /// dropped and waited for that.
+    ///
+    /// # Errors
+    /// `EIO` if the provider fails, or has completed something that was not posted, for the second time, or after
+    /// what was posted later to the same queue. What came along is returned before, or by the next call.
+    #[inline]
+    fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
+        loop {
+            if self.slot_cache.take_doubt() {
+                return Err(Errno::EIO);
+            }
+            // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc
+            // (asserted beside it), all of whose bit patterns are values of it. There is room for `room` of them.
+            let polled = unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) };
+            let polled = usize::try_from(polled).map_err(|_| Errno::EIO)?;
+            let kept = self.slot_cache.retire(&self.inner.cq_slots, completions.get_mut(..polled).ok_or(Errno::EIO)?);
+            // There may be more if all of them were of QPs that are gone.
+            if kept > 0 || (polled == 0 && (room == 0 || self.slot_cache.refresh(&self.inner.cq_slots))) {
+                return Ok(kept);
+            }
+        }
+    }
+
+    fn num(&self) -> u32 {
+        // SAFETY: the CQ is alive, and nothing writes the field after its creation.
+        unsafe { (*self.inner.raw.as_ptr()).handle }
+    }
+
+    fn room(&self) -> CqRoom {
+        self.inner.cq_slots.room()
+    }
+
+    #[inline]
+    fn arm(&self) -> Result<(), Errno> {
+        self.request_notification(false)
+    }
+
+    #[inline]
+    fn arm_solicited(&self) -> Result<(), Errno> {
+        self.request_notification(true)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel is open as long as the CQ is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.inner.channel.raw_fd()) }
+    }
+
+    /// It does not look again after as many notifications as were requested. One may be left, where the CQ was armed
+    /// again before the last one was taken, or where a provider notifies more often than requested: it keeps the
+    /// descriptor readable.
+    ///
+    /// # Errors
+    /// The errno of reading the channel; `EIO` on a device that is gone.
+    fn take_notifications(&self) -> Result<u32, Errno> {
+        let (taken, result) = self.pending_notifications.take(|| self.take_notification());
+        if taken > 0 {
+            // SAFETY: the CQ is alive, and `taken` notifications of it were taken and not acked before.
+            unsafe { ffi::ibv_ack_cq_events(self.inner.raw.as_ptr(), taken) };
+        }
+        result.map(|()| taken)
     }
 }
 
@@ -213,6 +214,17 @@ impl Drop for CompChannel {
     fn drop(&mut self) {
         // SAFETY: made by ibv_create_comp_channel and destroyed only here, after its CQ.
         let _ = unsafe { ffi::ibv_destroy_comp_channel(self.0.as_ptr()) };
+    }
+}
+
+impl Cq {
+    /// Returns the `ibv_cq`; see [`raw`].
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_cq(&self) -> NonNull<raw::IbvCq> {
+        self.inner.raw.cast()
     }
 }
 

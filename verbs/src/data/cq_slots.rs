@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, Weak};
 
 use cmid_proto::{CqRoom, Errno};
 
-use crate::data::Completion;
 use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
 use crate::data::wr_ring::{Retired, WrRing};
 use crate::lock::lock;
+use cmid_proto::datapath::Completion;
 
 /// Bits of a seat that are an index.
 const INDEX_BITS: u32 = 16;

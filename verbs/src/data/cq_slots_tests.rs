@@ -9,7 +9,7 @@ use crate::lock::lock;
 fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, Cursor) {
     cq_slots.reserve(1, 4).expect("room");
     let seat = cq_slots.take();
-    let wr_ring = Arc::new(WrRing::new(seat, 4));
+    let wr_ring = Arc::new(WrRing::new(seat, 4, 1));
     cq_slots.fill(seat, &wr_ring);
     let cursor = Cursor::new(&wr_ring);
     (seat, wr_ring, cursor)
@@ -22,11 +22,9 @@ fn leave(cq_slots: &CqSlots, seat: u32, wr_ring: &Arc<WrRing>) {
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
-    let token = cursor.file(wr_id, 1).expect("room");
-    cursor.advance();
-    let mut completion = Completion::default();
-    completion.wr_id = token;
-    completion
+    let token = cursor.file(0, wr_id, &[1]).expect("room");
+    cursor.advance(1);
+    Completion { wr_id: token, ..Completion::default() }
 }
 
 fn numbers(completions: &[Completion]) -> Vec<u64> {

@@ -4,13 +4,12 @@ use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::Caps;
 
 use crate::data::work_queue::WorkQueue;
-use crate::data::{Caps, Cq, Pd, QpInner};
+use crate::data::{Cq, Pd, QpInner};
 use crate::errno;
-use crate::ffi::{
-    self, PostSend, c_int, ibv_context, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type, ibv_send_wr,
-};
+use crate::ffi::{self, ibv_context, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type};
 use crate::librdmacm::Id;
 
 /// What makes the `ibv_qp` of a new [`QpInner`].
@@ -59,8 +58,7 @@ impl QpInner {
     ) -> Result<Arc<Self>, Errno> {
         let Parts { verbs, caps, datagrams, .. } = *parts;
         let pd = parts.pd.enter().map_err(|refused| refused.errno())?;
-        let [send, recv] =
-            WorkQueue::reserve([parts.send_cq.inner(), parts.recv_cq.inner()], [caps.max_send_wr, caps.max_recv_wr])?;
+        let [send, recv] = WorkQueue::reserve([parts.send_cq.inner(), parts.recv_cq.inner()], caps)?;
         let (send_cq, recv_cq) = (send.cq(), recv.cq());
         if !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
             return Err(Errno::EINVAL);
@@ -86,17 +84,19 @@ impl QpInner {
             sq_sig_all: 0,
         };
         let raw = make(pd.as_ptr(), &raw mut attr)?;
-        let (post_send, post_send_to) =
-            if datagrams { (refuse as PostSend, post_send) } else { (post_send, refuse as PostSend) };
-        Ok(Arc::new(QpInner { raw, post_send, post_send_to, post_recv, max_inline: caps.max_inline, send, recv, pd }))
+        let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
+        let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
+        let qp = QpInner {
+            raw,
+            post_send,
+            post_recv,
+            is_datagram: datagrams,
+            requested: caps,
+            caps: rounded,
+            send,
+            recv,
+            pd,
+        };
+        Ok(Arc::new(qp))
     }
-}
-
-/// Stands for the provider's function in the calls that a QP of the other kind has, so that none has to ask which it
-/// is.
-///
-/// # Safety
-/// Nothing is asked: it looks at none of its arguments. It has the type of the function that it stands for.
-unsafe extern "C" fn refuse(_: *mut ibv_qp, _: *mut ibv_send_wr, _: *mut *mut ibv_send_wr) -> c_int {
-    ffi::EINVAL
 }

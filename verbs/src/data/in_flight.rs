@@ -62,7 +62,7 @@ pub(crate) struct InFlightIndex(usize);
 
 impl InFlightSet {
     pub(crate) fn new() -> Self {
-        InFlightSet { queues: Mutex::default(), nothing: Arc::new(WrRing::new(0, 0)) }
+        InFlightSet { queues: Mutex::default(), nothing: Arc::new(WrRing::new(0, 0, 1)) }
     }
 
     /// The cursor of a queue that has no ring: it has no room.
@@ -109,11 +109,11 @@ mod tests {
 
     /// A queue with one work request in flight that names this key.
     fn queue(in_flight: &InFlightSet, lkey: u32) -> (InFlightIndex, Cursor) {
-        let wr_ring = Arc::new(WrRing::new(1, 4));
+        let wr_ring = Arc::new(WrRing::new(1, 4, 1));
         let place = in_flight.enlist(&wr_ring);
         let mut cursor = Cursor::new(&wr_ring);
-        cursor.file(1, lkey).expect("room");
-        cursor.advance();
+        cursor.file(0, 1, &[lkey]).expect("room");
+        cursor.advance(1);
         (place, cursor)
     }
 
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_queue_without_a_ring_takes_nothing() {
         let in_flight = InFlightSet::new();
-        assert_eq!(in_flight.without_ring().file(1, 1), None);
+        assert_eq!(in_flight.without_ring().file(0, 1, &[1]), None);
         assert!(named(&in_flight).is_empty());
     }
 }

@@ -8,6 +8,7 @@
 
 mod ah;
 mod anchor;
+mod async_events;
 mod buffer;
 mod bytes;
 mod completion;
@@ -19,14 +20,18 @@ mod devices;
 mod in_flight;
 mod mr;
 mod mw;
+mod nic;
 mod notifications;
 mod parked;
 mod pd;
 mod post;
+mod protection_domain;
 mod qp;
 mod queue_pair;
 mod registration;
+mod request;
 mod rereg;
+mod staging;
 mod sync;
 #[cfg(test)]
 mod track_tests;
@@ -36,19 +41,19 @@ mod wr_ring;
 
 use cmid_proto::memory::Access;
 
+pub use ah::Ah;
 pub(crate) use ah::path_from_c;
-pub use ah::{Ah, GRH_LEN, To};
+pub use async_events::AsyncEvents;
 pub use buffer::Buffer;
-pub use bytes::View;
-pub use completion::{Completion, WcStatus};
 pub(crate) use context::{Context, Contexts};
 pub use cq::Cq;
 pub(crate) use create_qp::Parts;
 pub(crate) use devices::Devices;
 pub use mr::Mr;
 pub use mw::Mw;
+pub use nic::Nic;
 pub use pd::Pd;
-pub use post::Remote;
+pub use qp::Qp;
 pub(crate) use qp::QpInner;
-pub use qp::{Caps, Qp, QpState};
+pub(crate) use queue_pair::ibv_qp_attr_of;
 pub use rereg::{Change, Reregistered};

@@ -1,11 +1,11 @@
 //! Registered memory.
 
 use core::fmt;
-use core::ops::Range;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{Flag, MemoryRegion, Sge};
 use cmid_proto::memory::{
     self, Buffer as _, MrState, Policy, RefuseReason, Refused, RequestKind, Returned, Target, Way,
 };
@@ -14,10 +14,15 @@ use crate::data::pd::PdUse;
 use crate::data::registration::Registration;
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::ffi::{ibv_mr, ibv_sge};
+use crate::raw;
 
 /// Memory that the device can reach.
 ///
-/// It is registered by [`Pd::register`], and owns its [`Buffer`]. Dropping it deregisters it and frees the buffer.
+/// It is registered by [`ProtectionDomain::register`], and owns its [`Buffer`]. Dropping it deregisters it and frees
+/// the buffer.
+///
+/// [`ProtectionDomain::register`]: cmid_proto::datapath::ProtectionDomain::register
+/// [`ProtectionDomain::dealloc`]: cmid_proto::datapath::ProtectionDomain::dealloc
 ///
 /// # Work in flight pins it
 ///
@@ -29,9 +34,10 @@ use crate::ffi::{ibv_mr, ibv_sge};
 /// - what is sent inline (up to [`Caps::max_inline`](crate::Caps::max_inline) bytes), which has been copied;
 /// - an empty range.
 ///
-/// Dropping it meanwhile neither waits nor frees anything: it is deregistered with the next [`Pd::register`],
-/// [`Pd::dealloc`], re-registration or deregistration on the PD that finds it quiet, or when the QP, or a handle of
-/// the PD, goes. The same holds for one that is dropped while a memory window is bound to it, and for that window.
+/// Dropping it meanwhile neither waits nor frees anything: it is deregistered with the next
+/// [`ProtectionDomain::register`], [`ProtectionDomain::dealloc`], re-registration or deregistration on the PD that
+/// finds it quiet, or when the QP, or a handle of the PD, goes. The same holds for one that is dropped while a memory
+/// window is bound to it, and for that window.
 ///
 /// # Why this is memory-safe, although work requests outlive the calls that post them
 ///
@@ -78,10 +84,11 @@ use crate::ffi::{ibv_mr, ibv_sge};
 /// Using it after it was deregistered:
 ///
 /// ```compile_fail,E0382
-/// # use cmid_verbs::{Mr, Qp};
+/// # use cmid_verbs::{SendWr, Mr, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn reuse(mr: Mr, qp: &mut Qp) {
 ///     let returned = mr.deregister();
-///     let _ = qp.post_send(1, &mr, 0..8);
+///     let _ = qp.post_send(SendWr::send(1, mr.sge(0..8)));
 ///     drop(returned);
 /// }
 /// ```
@@ -90,9 +97,10 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0382
 /// # use cmid_verbs::{Mr, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn both(mr: Mr, qp: &mut Qp) {
 ///     let slow = std::thread::spawn(move || mr.deregister().is_ok());
-///     let _ = qp.post_recv(1, &mr, 0..8);
+///     let _ = qp.post_recv(1, mr.sge(0..8));
 ///     let _ = slow.join();
 /// }
 /// ```
@@ -100,10 +108,11 @@ use crate::ffi::{ibv_mr, ibv_sge};
 /// Re-registering it while something refers to it, or posting it meanwhile:
 ///
 /// ```compile_fail,E0502
-/// # use cmid_verbs::{Access, Change, Mr, Policy, Qp};
+/// # use cmid_verbs::{SendWr, Access, Change, Mr, Policy, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn shared(mut mr: Mr, qp: &mut Qp) {
 ///     std::thread::scope(|scope| {
-///         scope.spawn(|| qp.post_send(1, &mr, 0..8));
+///         scope.spawn(|| qp.post_send(SendWr::send(1, mr.sge(0..8))));
 ///         let _ = mr.reregister(Change::default().to_access(Access::empty()), Policy::default());
 ///     });
 /// }
@@ -122,6 +131,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0382
 /// # use cmid_verbs::{Access, Pd};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn free(pd: &Pd) {
 ///     let memory = vec![0; 4096];
 ///     let mr = pd.register(memory, Access::LOCAL_WRITE);
@@ -134,6 +144,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0505
 /// # use cmid_verbs::{Access, Pd};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn keep(pd: &Pd) -> u8 {
 ///     let mut memory = vec![0; 4096];
 ///     let slice = &mut memory[..];
@@ -147,9 +158,10 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0502
 /// # use cmid_verbs::{Mr, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn look(mr: &mut Mr, qp: &mut Qp) -> u8 {
 ///     let slice = mr.slice().unwrap();
-///     let _ = qp.post_recv(1, mr, 0..8);
+///     let _ = qp.post_recv(1, mr.sge(0..8));
 ///     slice[0]
 /// }
 /// ```
@@ -158,6 +170,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0277
 /// # use cmid_verbs::{Access, Pd};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn borrow(pd: &Pd, memory: &mut [u8]) {
 ///     drop(pd.register(memory, Access::LOCAL_WRITE));
 /// }
@@ -167,6 +180,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```compile_fail,E0499
 /// # use cmid_verbs::{Completion, Cq};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn race(cq: &mut Cq) {
 ///     std::thread::scope(|scope| {
 ///         scope.spawn(|| cq.poll(&mut [Completion::default()]));
@@ -179,6 +193,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// ```no_run
 /// # use cmid_verbs::{Access, Buffer, Change, Fallback, Mr, Policy, Provider, Qp};
+/// # use cmid_verbs::datapath::prelude::*;
 /// fn replace(mut mr: Mr, memory: Vec<u8>) -> (Mr, Option<Buffer>) {
 ///     let policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
 ///     let outcome = mr.reregister(Change::default().to_buffer(memory), policy);
@@ -210,26 +225,6 @@ unsafe impl Send for Mr {}
 // SAFETY: through `&Mr` this program only reads fields that do not change, and the memory, by atomics.
 unsafe impl Sync for Mr {}
 
-impl Pd {
-    /// Registers the whole buffer (ibv_reg_mr(3)). [`Mr::deregister`] gives it back. The call takes as long as
-    /// pinning the pages takes; a thread with an event loop can leave it to another thread.
-    ///
-    /// # Errors
-    /// The buffer comes back with one of
-    /// - [`memory::RefuseReason::Empty`], [`memory::RefuseReason::RemoteWithoutLocalWrite`]: the device was not
-    ///   called;
-    /// - [`memory::RefuseReason::Gone`] after [`Pd::dealloc`], [`memory::RefuseReason::DeviceGone`] after a
-    ///   DEVICE_REMOVAL;
-    /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
-    ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was requested, `EOPNOTSUPP` for a right that the
-    ///   device cannot give, `EINVAL` for one that the kernel does not know; else the provider's errno. `EACCES`,
-    ///   without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
-    pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
-        self.0.parked().retry();
-        Mr::register(self, buffer.into(), access)
-    }
-}
-
 impl Mr {
     pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::Error)> {
         let registration = Registration::register(pd, buffer, access)?;
@@ -240,107 +235,6 @@ impl Mr {
         Ok(mr)
     }
 
-    /// The address by which a peer names its first byte.
-    #[must_use]
-    #[inline]
-    pub fn addr(&self) -> u64 {
-        self.start.as_ptr().addr() as u64
-    }
-
-    /// Its length in bytes.
-    #[must_use]
-    #[inline]
-    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The key for work requests of this side. A re-registration may change it. 0 of an unusable MR.
-    #[must_use]
-    #[inline]
-    pub fn lkey(&self) -> u32 {
-        self.keys.lkey
-    }
-
-    /// The key that a peer needs for its RDMA reads and writes. A re-registration may change it. 0 of an unusable MR.
-    #[must_use]
-    #[inline]
-    pub fn rkey(&self) -> u32 {
-        self.keys.rkey
-    }
-
-    /// The state: registered, or unusable. The removal of its device shows only after the next request.
-    #[must_use]
-    pub fn state(&self) -> MrState {
-        self.registration.as_ref().map_or(MrState::Gone, |registration| registration.state())
-    }
-
-    /// What may be done with it; `None` if it is unusable.
-    #[must_use]
-    pub fn access(&self) -> Option<Access> {
-        self.registration.as_ref()?.access()
-    }
-
-    /// How the present registration came to be.
-    #[must_use]
-    pub fn way(&self) -> Way {
-        self.registration.as_ref().map_or(Way::Anew, |registration| registration.way())
-    }
-
-    /// The PD that it belongs to; `None` if it is unusable.
-    #[must_use]
-    pub fn pd(&self) -> Option<Pd> {
-        self.registration.as_ref()?.pd().map(PdUse::pd)
-    }
-
-    /// Changes the memory, the PD, the rights, or several of them (ibv_rereg_mr(3)).
-    ///
-    /// After a success address, length and keys may differ: send the new ones to the peers. mlx4, mlx5, hns and irdma
-    /// support it; for others there is [`memory::Fallback::Anew`]. [`Reregistered::result`] returns the way that was
-    /// used. For users of the MR it is like deregistering and registering: it is not atomic, and a peer's operation
-    /// meanwhile may fail.
-    ///
-    /// If [`memory::Provider::ChecksFirst`] is wrong for the provider, a lost MR may be taken for a valid one; but no
-    /// memory is given back that the device may still use.
-    ///
-    /// # Errors
-    /// In [`Reregistered::result`], with the buffer that the device does not refer to:
-    /// - refused, and nothing has changed: [`memory::RefuseReason::NothingToChange`], [`memory::RefuseReason::Empty`],
-    ///   [`memory::RefuseReason::RemoteWithoutLocalWrite`], [`memory::RefuseReason::OtherDevice`],
-    ///   [`memory::RefuseReason::InFlight`], [`memory::RefuseReason::InDoubt`],
-    ///   [`memory::RefuseReason::OnlyDeregister`], [`memory::RefuseReason::DeviceGone`], and
-    ///   [`memory::RefuseReason::Gone`] of the new PD; also, as `ERR_INPUT` with `EACCES`, a right to write and
-    ///   memory of [`Buffer::from_raw_read_only`];
-    /// - [`memory::Error::Failed`], with what failed and which registration is valid now. If none is, the MR can only
-    ///   be deregistered.
-    pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
-        let Some(registration) = self.registration.as_mut() else {
-            return Reregistered { result: Err(gone(RequestKind::Reregister)), buffer: change.buffer };
-        };
-        registration.owner().parked().retry();
-        let reregistered = registration.reregister(change, policy);
-        self.refresh();
-        reregistered
-    }
-
-    /// Deregisters the memory (ibv_dereg_mr(3)) and gives the buffer back, and with it the one that a failed
-    /// re-registration may have made known to the device.
-    ///
-    /// # Errors
-    /// With the MR, which can be tried again: [`memory::RefuseReason::InFlight`], or [`memory::Error::Failed`] with
-    /// what ibv_dereg_mr answers: `EINVAL` for one with a memory window, `EIO` on a device that is gone.
-    pub fn deregister(mut self) -> Result<Returned<Buffer>, (Mr, memory::Error)> {
-        let Some(mut registration) = self.registration.take() else {
-            return Err((self, gone(RequestKind::Deregister)));
-        };
-        registration.owner().parked().retry();
-        registration.deregister().map_err(|error| {
-            self.registration = Some(registration);
-            self.refresh();
-            (self, error)
-        })
-    }
-
     /// libibverbs' own object, for calls that look into it; `None` if the MR is unusable.
     pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
         self.registration.as_ref()?.as_ptr()
@@ -349,12 +243,13 @@ impl Mr {
     /// The scatter element for a part of it, of which a registration is valid. An empty one makes a work request
     /// without data.
     #[inline]
-    pub(crate) fn sge(&self, range: Range<usize>) -> Result<ibv_sge, Errno> {
-        let len = range.end.wrapping_sub(range.start);
-        if range.start > range.end || range.end > self.len || len > u32::MAX as usize {
+    pub(crate) fn ibv_sge(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+        let len = sge.len.ok_or(Errno::EINVAL)?;
+        // The offset is checked by itself, so the sum cannot overflow.
+        if sge.offset > self.len || len > self.len - sge.offset || len > u32::MAX as usize {
             return Err(Errno::EINVAL);
         }
-        Ok(ibv_sge { addr: self.addr() + range.start as u64, length: len as u32, lkey: self.lkey() })
+        Ok(ibv_sge { addr: self.addr() + sge.offset as u64, length: len as u32, lkey: self.keys.lkey })
     }
 
     /// Copies what posting needs.
@@ -370,6 +265,119 @@ impl Mr {
     }
 }
 
+impl MemoryRegion for Mr {
+    type Pd = Pd;
+    type Buffer = Buffer;
+    type Slice<'a> = &'a [u8];
+    type SliceMut<'a> = &'a mut [u8];
+
+    #[inline]
+    fn addr(&self) -> u64 {
+        self.start.as_ptr().addr() as u64
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn lkey(&self) -> u32 {
+        self.keys.lkey
+    }
+
+    #[inline]
+    fn rkey(&self) -> u32 {
+        self.keys.rkey
+    }
+
+    fn state(&self) -> MrState {
+        self.registration.as_ref().map_or(MrState::Gone, |registration| registration.state())
+    }
+
+    fn access(&self) -> Option<Access> {
+        self.registration.as_ref()?.access()
+    }
+
+    fn way(&self) -> Way {
+        self.registration.as_ref().map_or(Way::Anew, |registration| registration.way())
+    }
+
+    fn pd(&self) -> Option<Pd> {
+        self.registration.as_ref()?.pd().map(PdUse::pd)
+    }
+
+    /// Copies by relaxed atomic loads: of words where they are aligned, of bytes at the ends. A loop that waits for a
+    /// write of the device ends. To order reads after a flag of the peer use [`MemoryRegion::load_acquire`]; for much
+    /// data use [`MemoryRegion::slice`].
+    #[inline]
+    fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
+        self.copy_out(offset, into)
+    }
+
+    /// Copies by relaxed atomic stores.
+    ///
+    /// # Errors
+    /// `EACCES` for memory of [`Buffer::from_raw_read_only`].
+    #[inline]
+    fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno> {
+        self.copy_in(offset, from)
+    }
+
+    #[inline]
+    fn load_relaxed<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
+        self.load_number(offset)
+    }
+
+    #[inline]
+    fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
+        self.load_number_acquire(offset)
+    }
+
+    #[inline]
+    fn store_release<F: Flag>(&mut self, offset: usize, number: F) -> Result<(), Errno> {
+        self.store_number(offset, number)
+    }
+
+    /// Looks through what the QPs of its PD have in flight.
+    fn slice(&mut self) -> Result<&[u8], Errno> {
+        self.borrow_bytes()
+    }
+
+    /// # Errors
+    /// As [`MemoryRegion::slice`]; `EACCES` also for memory of [`Buffer::from_raw_read_only`].
+    fn slice_mut(&mut self) -> Result<&mut [u8], Errno> {
+        self.borrow_bytes_mut()
+    }
+
+    /// If [`memory::Provider::ChecksFirst`] is wrong for the provider, a lost MR may be taken for a valid one; but no
+    /// memory is given back that the device may still use.
+    ///
+    /// # Errors
+    /// A right to write for memory of [`Buffer::from_raw_read_only`] is `ERR_INPUT` with `EACCES`.
+    fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
+        let Some(registration) = self.registration.as_mut() else {
+            return Reregistered { result: Err(gone(RequestKind::Reregister)), buffer: change.buffer };
+        };
+        registration.owner().parked().retry();
+        let reregistered = registration.reregister(change, policy);
+        self.refresh();
+        reregistered
+    }
+
+    fn deregister(mut self) -> Result<Returned<Buffer>, (Mr, memory::Error)> {
+        let Some(mut registration) = self.registration.take() else {
+            return Err((self, gone(RequestKind::Deregister)));
+        };
+        registration.owner().parked().retry();
+        registration.deregister().map_err(|error| {
+            self.registration = Some(registration);
+            self.refresh();
+            (self, error)
+        })
+    }
+}
+
 /// The error of an MR without a registration. It is unreachable: only calls that end the MR take the registration out.
 fn gone(request: RequestKind) -> memory::Error {
     Refused { request, target: Target::Mr(Some(MrState::Gone)), reason: RefuseReason::Gone }.into()
@@ -381,6 +389,17 @@ impl Drop for Mr {
             let owner = Arc::clone(registration.owner());
             owner.parked().end(registration);
         }
+    }
+}
+
+impl Mr {
+    /// Returns the `ibv_mr`; see [`raw`]. `None` if no registration is valid.
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives and is not re-registered, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_mr(&self) -> Option<NonNull<raw::IbvMr>> {
+        NonNull::new(self.as_ptr()?.cast())
     }
 }
 

@@ -2,25 +2,24 @@
 
 use core::fmt;
 use core::ops::Range;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{MemoryRegion, MemoryWindow, SendFlags, SendOp};
 
 use crate::data::pd::PdUse;
-use crate::data::post::send_request;
-use crate::data::wr_ring::NO_KEY;
+use crate::data::request::send_request;
 use crate::data::{Access, Mr, Pd, Qp, QpInner};
 use crate::errno;
 use crate::ffi::{
-    bind_mw_t, bind_mw_tso_union_t, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_send_wr, ibv_sge, ibv_wr_opcode,
-    imm_data_invalidated_rkey_union_t, rdma_t, wr_t,
+    bind_mw_t, bind_mw_tso_union_t, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_send_wr, ibv_wr_opcode,
+    imm_data_invalidated_rkey_union_t,
 };
 
-/// A memory window of type 2 (ibv_alloc_mw(3)), made by [`Pd::alloc_mw`]. Dropping it deallocates it, which also takes
-/// back what it is bound to.
+/// A memory window of type 2 (ibv_alloc_mw(3)). Dropping it deallocates it, which also takes back what it is bound to.
 ///
-/// [`Qp::post_bind`] gives peers a part of an [`Mr`] under [`Mw::rkey`], [`Qp::post_invalidate`] takes it back. As long
+/// As long
 /// as a window is bound to it, an MR cannot be deregistered (`EINVAL`), nor re-registered by
 /// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped is deregistered when the window goes. A
 /// window keeps the QPs that it was bound through: off its id and without its handle such a QP is in the error state,
@@ -45,13 +44,9 @@ unsafe impl Send for Mw {}
 // SAFETY: libibverbs is thread-safe, and what writes to the ibv_mw takes the window by `&mut`.
 unsafe impl Sync for Mw {}
 
-impl Pd {
-    /// A memory window, bound to nothing.
-    ///
-    /// # Errors
-    /// `ENOSYS` or `EOPNOTSUPP` if the device has none; `EINVAL` after [`Pd::dealloc`]; `ENOMEM`.
-    pub fn alloc_mw(&self) -> Result<Mw, Errno> {
-        let pd = self.enter().map_err(|refused| refused.errno())?;
+impl Mw {
+    pub(crate) fn alloc(pd: &Pd) -> Result<Mw, Errno> {
+        let pd = pd.enter().map_err(|refused| refused.errno())?;
         // SAFETY: the PD is allocated, because it has a user, and its context is open; the operation table does not
         // change.
         let raw = unsafe {
@@ -62,25 +57,21 @@ impl Pd {
     }
 }
 
-impl Mw {
-    /// The key that a peer needs. Each [`Qp::post_bind`] changes it.
-    #[must_use]
-    pub fn rkey(&self) -> u32 {
+impl MemoryWindow for Mw {
+    fn rkey(&self) -> u32 {
         // SAFETY: the window is there; what writes to it takes it by `&mut`.
         unsafe { self.raw.as_ref() }.rkey
     }
 
-    /// Deallocates it now (ibv_dealloc_mw(3)).
-    ///
-    /// # Errors
-    /// What the provider answers, with the window.
-    pub fn dealloc(mut self) -> Result<(), (Self, Errno)> {
+    fn dealloc(mut self) -> Result<(), (Self, Errno)> {
         match self.dealloc_raw() {
             Ok(()) => Ok(()),
             Err(errno) => Err((self, errno)),
         }
     }
+}
 
+impl Mw {
     /// After a success nothing but `drop` may come by again.
     fn dealloc_raw(&mut self) -> Result<(), Errno> {
         if !self.live {
@@ -107,15 +98,7 @@ impl Drop for Mw {
 }
 
 impl Qp {
-    /// Binds a window to a part of `memory`, for peers of this QP (`IBV_WR_BIND_MW`). It holds when the completion has
-    /// been polled. The registration needs [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] for `access` to have
-    /// a right to write. A window that is bound has to be invalidated first, or it completes in error.
-    ///
-    /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if window or memory are of another PD than the QP, or if the
-    /// registration has not those rights; else as
-    /// [`Qp::post_send`].
-    pub fn post_bind(
+    pub(super) fn bind_window(
         &mut self,
         wr_id: u64,
         window: &mut Mw,
@@ -123,9 +106,9 @@ impl Qp {
         range: Range<usize>,
         access: Access,
     ) -> Result<(), Errno> {
-        let part = self.source(memory, range)?;
+        let part = self.source(&memory.sge(range))?;
         let has_rights = memory.access().is_some_and(|own| own.contains(access.needed_to_bind()));
-        if !window.pd.is_of(&self.inner.pd) || !has_rights {
+        if self.inner.is_datagram || !window.pd.is_of(&self.inner.pd) || !has_rights {
             return Err(Errno::EINVAL);
         }
         let bind_info = ibv_mw_bind_info {
@@ -135,15 +118,12 @@ impl Qp {
             mw_access_flags: access.bits(),
         };
         let rkey = next_key(window.rkey());
-        let token = self.file_send(wr_id, part.lkey).ok_or(Errno::ENOMEM)?;
+        let token = self.file_send(0, wr_id, &[part.lkey]).ok_or(Errno::ENOMEM)?;
         let mut request = command(token, ibv_wr_opcode::IBV_WR_BIND_MW);
         request.bind_mw_tso_union =
             bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
-        let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive, and the function is its provider's, or refuses. It looks into window and
-        // registration during the call: both are borrowed, and of the same device, because of the same PD.
-        errno::of_ibv(unsafe { (self.inner.post_send)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
-        self.send.advance();
+        // Window and registration are borrowed, and of the same device, because of the same PD.
+        self.post_filed(&mut request)?;
         // SAFETY: the window is there, and borrowed by `&mut`. The application keeps this field (ibv_bind_mw(3)).
         unsafe { window.raw.as_mut() }.rkey = rkey;
         window.qps.retain(|qp| !Arc::ptr_eq(qp, &self.inner));
@@ -152,40 +132,25 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes back what a window is bound to (`IBV_WR_LOCAL_INV`). When the completion has been polled, peers do not get
-    /// at it.
-    ///
-    /// # Errors
-    /// `EINVAL` unless it was through this QP that the window was bound last, and not invalidated since; else as
-    /// [`Qp::post_send`].
-    pub fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
+    pub(super) fn invalidate_window(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
         // rxe follows null pointers when a window is not bound (`rxe_do_invalidate_mw`). Behind its bind on the same
         // QP this one is not carried out unless that was.
         if !window.bound || !window.qps.last().is_some_and(|qp| Arc::ptr_eq(qp, &self.inner)) {
             return Err(Errno::EINVAL);
         }
-        let token = self.file_send(wr_id, NO_KEY).ok_or(Errno::ENOMEM)?;
+        let token = self.file_send(0, wr_id, &[]).ok_or(Errno::ENOMEM)?;
         let mut request = command(token, ibv_wr_opcode::IBV_WR_LOCAL_INV);
         request.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t { invalidated_rkey: window.rkey() };
-        let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive, and the function is its provider's, or refuses; the request names a key only.
-        errno::of_ibv(unsafe { (self.inner.post_send)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
-        self.send.advance();
+        self.post_filed(&mut request)?;
         window.bound = false;
         Ok(())
     }
 }
 
-/// A request without data and without a peer.
+/// A signaled request without data and without a peer.
 fn command(token: u64, opcode: u32) -> ibv_send_wr {
-    let mut request = send_request(
-        token,
-        &mut ibv_sge { addr: 0, length: 0, lkey: NO_KEY },
-        opcode,
-        0,
-        wr_t { rdma: rdma_t { remote_addr: 0, rkey: 0 } },
-    );
-    request.sg_list = ptr::null_mut();
+    let mut request = send_request(token, SendOp::Send, SendFlags::SIGNALED, false);
+    request.opcode = opcode;
     request
 }
 

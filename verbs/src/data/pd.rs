@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, Domain, PdState, Refused};
+use cmid_proto::memory::{self, Domain, Refused};
 
 use crate::data::Context;
 use crate::data::in_flight::InFlightSet;
@@ -13,6 +13,7 @@ use crate::data::parked::{Parked, TryDeregister};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::lock::lock;
+use crate::raw;
 
 /// A handle of a protection domain: memory of it can be used by QPs of it. Cheap to clone; any thread may use it.
 ///
@@ -20,7 +21,8 @@ use crate::lock::lock;
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
 
-/// Deallocated by [`Pd::dealloc`], or when there is neither a handle of it nor a user.
+/// Deallocated by [`ProtectionDomain::dealloc`](cmid_proto::datapath::ProtectionDomain::dealloc), or when there is
+/// neither a handle of it nor a user.
 pub(crate) struct PdInner {
     /// Points at an `ibv_pd` while `domain` is not gone.
     raw: NonNull<ibv_pd>,
@@ -54,30 +56,6 @@ impl Pd {
         Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, context })))
     }
 
-    /// How many MRs, QPs, address handles and memory windows belong to it. An [`Mr`](crate::Mr) that was dropped
-    /// while work requests were in flight, or a window was bound to it, counts until it is deregistered; see there.
-    #[must_use]
-    pub fn users(&self) -> u32 {
-        self.0.domain().users()
-    }
-
-    /// Where it is in its life.
-    #[must_use]
-    pub fn state(&self) -> PdState {
-        self.0.domain().state()
-    }
-
-    /// Deallocates it now (ibv_dealloc_pd(3)), whatever handles there are. Without this it goes with its last handle or
-    /// user.
-    ///
-    /// # Errors
-    /// [`memory::RefuseReason::InUse`] as long as something belongs to it, [`memory::RefuseReason::Gone`] the second
-    /// time; [`memory::Error::Dealloc`] with what ibv_dealloc_pd answers, after which the PD is as before.
-    pub fn dealloc(&self) -> Result<(), memory::Error> {
-        self.0.parked.retry();
-        self.0.dealloc()
-    }
-
     pub(crate) fn context(&self) -> &Context {
         &self.0.context
     }
@@ -100,7 +78,7 @@ impl PdInner {
 
     /// Its life, which knows whether the device is gone.
     #[inline]
-    fn domain(&self) -> MutexGuard<'_, Domain> {
+    pub(crate) fn domain(&self) -> MutexGuard<'_, Domain> {
         let mut domain = lock(&self.domain);
         if self.context.is_gone() {
             domain.handle_removal();
@@ -108,7 +86,7 @@ impl PdInner {
         domain
     }
 
-    fn dealloc(&self) -> Result<(), memory::Error> {
+    pub(crate) fn dealloc(&self) -> Result<(), memory::Error> {
         self.domain().dealloc()?;
         // SAFETY: allocated by ibv_alloc_pd, and still so: the domain has just agreed, which it does once, or again
         // after a failure. It has no users, so none of this crate's objects is on it, and it lets nobody in meanwhile.
@@ -193,6 +171,17 @@ impl Drop for PdInner {
     fn drop(&mut self) {
         // Every user holds it, so there is none. It may be gone already; if the kernel refuses, it is leaked.
         let _ = self.dealloc();
+    }
+}
+
+impl Pd {
+    /// Returns the `ibv_pd`; see [`raw`].
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_pd(&self) -> NonNull<raw::IbvPd> {
+        self.0.raw.cast()
     }
 }
 

@@ -1,168 +1,284 @@
-//! Posting work requests.
+//! Posting work requests, through ibv_post_send(3) and ibv_post_recv(3).
 
-use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr;
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge};
+use cmid_proto::memory::Access;
+use smallvec::SmallVec;
 
+use crate::data::request::send_request;
 use crate::data::wr_ring::NO_KEY;
-use crate::data::{Mr, Qp, To};
+use crate::data::{Ah, Mr, Mw, Qp};
 use crate::errno;
-use crate::ffi::{ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t, ud_t, wr_t};
+use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
-/// Where at the peer an RDMA read or write goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Remote {
-    /// The peer's address: its [`Mr::addr`] and an offset.
-    pub addr: u64,
-    /// The peer's [`Mr::rkey`].
-    pub rkey: u32,
+/// The ranges of a work request that are not empty: some devices take a length of 0 for 2 GiB.
+type Sges = SmallVec<[ibv_sge; 4]>;
+type Keys = SmallVec<[u32; 4]>;
+
+impl QueuePair for Qp {
+    type Mr = Mr;
+    type Mw = Mw;
+    type Ah = Ah;
+
+    #[inline]
+    fn num(&self) -> u32 {
+        self.inner.qp_num()
+    }
+
+    fn state(&self) -> Result<QpState, Errno> {
+        self.inner.query_state()
+    }
+
+    fn caps(&self) -> Caps {
+        self.inner.caps
+    }
+
+    /// A datagram should fit into one packet: a longer one is lost, and some devices complete it as if it were not.
+    #[inline(always)]
+    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Ah>) -> Result<(), Errno>
+    where
+        L: AsRef<[Sge<'a, Mr>]>,
+    {
+        let SendWr { wr_id, op, sges, flags } = request;
+        match sges.as_ref() {
+            // Without a loop: this is the usual case, and the compiler knows it.
+            [sge] => self.post_one(wr_id, op, sge, flags),
+            sges => self.post_ranges(wr_id, op, sges, flags),
+        }
+    }
+
+    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, Ah>>,
+        L: AsRef<[Sge<'a, Mr>]>,
+        Ah: 'a,
+    {
+        self.staging.clear();
+        for (ahead, SendWr { wr_id, op, sges, flags }) in (0..).zip(requests) {
+            let (request, sges) = self.file_ranges(ahead, wr_id, op, sges.as_ref(), flags)?;
+            self.staging.push_send(request, &sges);
+        }
+        let first = self.staging.link_sends();
+        if first.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: as in `post_filed`, for each request of the list. The list and the ranges are in `staging`, which
+        // does not change during the call.
+        let posted = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
+        let (posted, result) = match errno::of_ibv(posted) {
+            Ok(()) => (self.staging.len(), Ok(())),
+            Err(errno) => (self.staging.sends_before(bad), Err(errno)),
+        };
+        self.send.advance(posted as u32);
+        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
+    }
+
+    #[inline(always)]
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    where
+        L: AsRef<[Sge<'a, Mr>]>,
+    {
+        let (mut request, mut list);
+        let mut one;
+        match sges.as_ref() {
+            [sge] => {
+                one = self.target(sge)?;
+                let token = self.file_recv(0, wr_id, &[pinned_key(&one, false)]).ok_or(Errno::ENOMEM)?;
+                let num_sge = i32::from(one.length != 0);
+                request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list: &raw mut one, num_sge };
+            }
+            sges => {
+                (request, list) = self.file_targets(0, wr_id, sges)?;
+                request.sg_list = list.as_mut_ptr();
+            }
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: the QP is alive and the function is its provider's, which copies the request and its ranges before it
+        // returns. The memory that it names may be written to, is of the same PD, and is pinned from here on (see
+        // `Mr`).
+        errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
+        self.recv.advance(1);
+        Ok(())
+    }
+
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, Mr>]>,
+    {
+        self.staging.clear();
+        for (ahead, (wr_id, sges)) in (0..).zip(requests) {
+            let (request, sges) = self.file_targets(ahead, wr_id, sges.as_ref())?;
+            self.staging.push_recv(request, &sges);
+        }
+        let first = self.staging.link_recvs();
+        if first.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: as in `post_recv`, for each request of the list. The list and the ranges are in `staging`, which does
+        // not change during the call.
+        let posted = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), first, &raw mut bad) };
+        let (posted, result) = match errno::of_ibv(posted) {
+            Ok(()) => (self.staging.len(), Ok(())),
+            Err(errno) => (self.staging.recvs_before(bad), Err(errno)),
+        };
+        self.recv.advance(posted as u32);
+        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
+    }
+
+    fn post_bind(
+        &mut self,
+        wr_id: u64,
+        window: &mut Mw,
+        mr: &Mr,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<(), Errno> {
+        self.bind_window(wr_id, window, mr, range, access)
+    }
+
+    /// A window that is not bound is refused, because rxe would follow null pointers (`rxe_do_invalidate_mw`).
+    fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
+        self.invalidate_window(wr_id, window)
+    }
 }
 
 impl Qp {
-    /// Posts a message to be sent (`IBV_WR_SEND`).
-    ///
-    /// # Errors
-    /// `EINVAL` if the range is not inside the memory, also for an empty one if the memory is unusable or of another
-    /// [`Pd`](crate::Pd) than the QP, if the QP is in no state for it, or if it is one for datagrams; `ENOMEM` if the
-    /// queue is full: with work that is not done, or whose completions have not been polled.
-    #[inline]
-    pub fn post_send(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let sge = self.source(memory, range)?;
-        let flags = self.inline_flag(&sge);
-        self.post(wr_id, sge, ibv_wr_opcode::IBV_WR_SEND, flags, Remote { addr: 0, rkey: 0 })
-    }
-
-    /// Posts a datagram to be sent (`IBV_WR_SEND`). It should fit into one packet: a longer one is lost, and some
-    /// devices complete it as if it were not.
-    ///
-    /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if memory or address handle are of another [`Pd`](crate::Pd)
-    /// than the QP, if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
-    #[inline]
-    pub fn post_send_to(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
-        let sge = self.source(memory, range)?;
-        let flags = self.inline_flag(&sge);
-        self.post_to(wr_id, sge, flags, to)
-    }
-
-    /// Posts a place for a message to arrive at (`ibv_post_recv`). A datagram takes [`GRH_LEN`](crate::GRH_LEN) bytes
-    /// more.
-    ///
-    /// # Errors
-    /// As [`Qp::post_send`]; `EINVAL` also if the registration has not
-    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
-    // Unlike the others it fits into a loop, but the compiler does not see that.
     #[inline(always)]
-    pub fn post_recv(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let mut sge = self.target(memory, range)?;
-        let token = self.file_recv(wr_id, pinned_key(&sge, 0)).ok_or(Errno::ENOMEM)?;
-        let mut request = ibv_recv_wr {
-            wr_id: token,
-            next: ptr::null_mut(),
-            sg_list: &raw mut sge,
-            // Some devices take a length of 0 for 2 GiB.
-            num_sge: i32::from(sge.length != 0),
+    fn post_one(&mut self, wr_id: u64, op: SendOp<'_, Ah>, sge: &Sge<'_, Mr>, flags: SendFlags) -> Result<(), Errno> {
+        self.check_op(&op)?;
+        let mut sge = self.range(sge, op.writes_locally())?;
+        let is_inline = self.inlines(&op, u64::from(sge.length));
+        let token = self.file_send(0, wr_id, &[pinned_key(&sge, is_inline)]).ok_or(Errno::ENOMEM)?;
+        let mut request = send_request(token, op, flags, is_inline);
+        (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
+        self.post_filed(&mut request)
+    }
+
+    #[inline(never)]
+    fn post_ranges(
+        &mut self,
+        wr_id: u64,
+        op: SendOp<'_, Ah>,
+        sges: &[Sge<'_, Mr>],
+        flags: SendFlags,
+    ) -> Result<(), Errno> {
+        let (mut request, mut sges) = self.file_ranges(0, wr_id, op, sges, flags)?;
+        request.sg_list = sges.as_mut_ptr();
+        self.post_filed(&mut request)
+    }
+
+    #[inline]
+    pub(super) fn post_filed(&mut self, request: &mut ibv_send_wr) -> Result<(), Errno> {
+        let (qp, mut bad) = (&self.inner, ptr::null_mut());
+        // SAFETY: the QP is alive and of the kind that the request is for, and the function is its provider's, which
+        // copies the request, its ranges and inline data before it returns. The memory that it names is of the same
+        // PD, alive during the call, and pinned from here on if the device or the provider comes back for it (see
+        // `Mr`); it may be written to if the request does. An address handle is borrowed during the call, and of the
+        // same device, because of the same PD (`check_op`).
+        errno::of_ibv(unsafe { (qp.post_send)(qp.as_ptr(), request, &raw mut bad) })?;
+        self.send.advance(1);
+        Ok(())
+    }
+
+    /// Files a request of the send queue with any number of ranges. `sg_list` is not set yet.
+    #[inline]
+    fn file_ranges(
+        &mut self,
+        ahead: u32,
+        wr_id: u64,
+        op: SendOp<'_, Ah>,
+        sges: &[Sge<'_, Mr>],
+        flags: SendFlags,
+    ) -> Result<(ibv_send_wr, Sges), Errno> {
+        self.check_op(&op)?;
+        let sges = self.ranges(sges, op.writes_locally(), self.inner.requested.max_send_sge)?;
+        let is_inline = self.inlines(&op, sges.iter().map(|sge| u64::from(sge.length)).sum());
+        let token = self.file_send(ahead, wr_id, &pinned_keys(&sges, is_inline)).ok_or(Errno::ENOMEM)?;
+        let mut request = send_request(token, op, flags, is_inline);
+        request.num_sge = i32::try_from(sges.len()).map_err(|_| Errno::EINVAL)?;
+        Ok((request, sges))
+    }
+
+    /// Files a receive with any number of ranges. `sg_list` is not set yet.
+    #[inline]
+    fn file_targets(&mut self, ahead: u32, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(ibv_recv_wr, Sges), Errno> {
+        let sges = self.ranges(sges, true, self.inner.requested.max_recv_sge)?;
+        let token = self.file_recv(ahead, wr_id, &pinned_keys(&sges, false)).ok_or(Errno::ENOMEM)?;
+        let num_sge = i32::try_from(sges.len()).map_err(|_| Errno::EINVAL)?;
+        Ok((ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge }, sges))
+    }
+
+    /// Refuses an operation of the other kind of QP: the provider would follow an address handle that is not there.
+    /// Refuses an address handle of another PD: the provider takes it for one of its own.
+    #[inline]
+    fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
+        let is_right = match op {
+            SendOp::SendTo(to) | SendOp::SendToImm(to, _) => self.inner.is_datagram && to.ah.is_of(&self.inner.pd),
+            SendOp::Send
+            | SendOp::SendImm(_)
+            | SendOp::SendInvalidate(_)
+            | SendOp::Write(_)
+            | SendOp::WriteImm(..)
+            | SendOp::Read(_)
+            | SendOp::CompareSwap { .. }
+            | SendOp::FetchAdd { .. } => !self.inner.is_datagram,
         };
-        let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive and the function is its provider's, which copies the request before it returns. The
-        // memory that it names may be written to, is of the same PD, and is pinned from here on (see `Mr`).
-        errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
-        self.recv.advance();
-        Ok(())
+        if is_right { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// Posts an RDMA read of the peer's memory into `range` (`IBV_WR_RDMA_READ`).
-    ///
-    /// # Errors
-    /// As [`Qp::post_recv`].
+    /// Whether the library copies the bytes while posting.
     #[inline]
-    pub fn post_read(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>, from: Remote) -> Result<(), Errno> {
-        self.post(wr_id, self.target(memory, range)?, ibv_wr_opcode::IBV_WR_RDMA_READ, 0, from)
-    }
-
-    /// Posts an RDMA write of `range` to the peer's memory (`IBV_WR_RDMA_WRITE`).
-    ///
-    /// # Errors
-    /// As [`Qp::post_send`].
-    #[inline]
-    pub fn post_write(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>, to: Remote) -> Result<(), Errno> {
-        let sge = self.source(memory, range)?;
-        let flags = self.inline_flag(&sge);
-        self.post(wr_id, sge, ibv_wr_opcode::IBV_WR_RDMA_WRITE, flags, to)
+    fn inlines(&self, op: &SendOp<'_, Ah>, len: u64) -> bool {
+        // 0 wraps around: nothing to be inlined.
+        !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.inner.requested.max_inline)
     }
 
     #[inline]
-    fn post(&mut self, wr_id: u64, mut sge: ibv_sge, opcode: u32, flags: u32, remote: Remote) -> Result<(), Errno> {
-        let token = self.file_send(wr_id, pinned_key(&sge, flags)).ok_or(Errno::ENOMEM)?;
-        let peer = wr_t { rdma: rdma_t { remote_addr: remote.addr, rkey: remote.rkey } };
-        let mut request = send_request(token, &mut sge, opcode, flags, peer);
-        let (qp, mut bad) = (&self.inner, ptr::null_mut());
-        // SAFETY: the QP is alive and connected, and the function is its provider's, which copies the request, and
-        // inline data, before it returns. The memory that it names is of the same PD, alive during the call, and
-        // pinned from here on if the device or the provider comes back for it (see `Mr`). For a datagram QP, whose
-        // provider would follow an address handle that is not there, it is `refuse`.
-        errno::of_ibv(unsafe { (qp.post_send)(qp.as_ptr(), &raw mut request, &raw mut bad) })?;
-        self.send.advance();
-        Ok(())
-    }
-
-    #[inline]
-    fn post_to(&mut self, wr_id: u64, mut sge: ibv_sge, flags: u32, to: To<'_>) -> Result<(), Errno> {
-        // The provider takes it for one of its own.
-        if !to.ah.is_of(&self.inner.pd) {
-            return Err(Errno::EINVAL);
+    fn ranges(&self, sges: &[Sge<'_, Mr>], writes: bool, max: u32) -> Result<Sges, Errno> {
+        let mut list = Sges::new();
+        for sge in sges {
+            let sge = self.range(sge, writes)?;
+            if sge.length != 0 {
+                list.push(sge);
+            }
         }
-        let token = self.file_send(wr_id, pinned_key(&sge, flags)).ok_or(Errno::ENOMEM)?;
-        let peer = wr_t { ud: ud_t { ah: to.ah.as_ptr(), remote_qpn: to.qp_num, remote_qkey: to.qkey } };
-        let mut request = send_request(token, &mut sge, ibv_wr_opcode::IBV_WR_SEND, flags, peer);
-        let (qp, mut bad) = (&self.inner, ptr::null_mut());
-        // SAFETY: as in `post`, but for a connected QP it is `refuse`. The provider follows the address handle during
-        // the call: it is borrowed, and of the same device, because of the same PD.
-        errno::of_ibv(unsafe { (qp.post_send_to)(qp.as_ptr(), &raw mut request, &raw mut bad) })?;
-        self.send.advance();
-        Ok(())
+        if list.len() > max as usize { Err(Errno::EINVAL) } else { Ok(list) }
     }
 
-    /// Memory that the device takes bytes from: of the QP's PD, so that what is in flight there pins it (flight.rs).
+    /// A range that the device takes bytes from, or, if `writes`, that it or its provider puts bytes into.
     #[inline]
-    pub(super) fn source(&self, memory: &Mr, range: Range<usize>) -> Result<ibv_sge, Errno> {
-        if memory.source == self.pd { memory.sge(range) } else { Err(Errno::EINVAL) }
+    fn range(&self, sge: &Sge<'_, Mr>, writes: bool) -> Result<ibv_sge, Errno> {
+        if writes { self.target(sge) } else { self.source(sge) }
     }
 
-    /// Memory that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every
+    /// A range that the device takes bytes from: of the QP's PD, so that what is in flight there pins it
+    /// (in_flight.rs).
+    #[inline]
+    pub(super) fn source(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+        if sge.mr.source == self.pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
+    }
+
+    /// A range that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every
     /// provider checks the key.
     #[inline]
-    fn target(&self, memory: &Mr, range: Range<usize>) -> Result<ibv_sge, Errno> {
-        if memory.target == self.pd { memory.sge(range) } else { Err(Errno::EINVAL) }
-    }
-
-    #[inline]
-    fn inline_flag(&self, sge: &ibv_sge) -> u32 {
-        // An empty message wraps around: nothing to be inlined.
-        if sge.length.wrapping_sub(1) < self.inner.max_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 }
+    fn target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+        if sge.mr.target == self.pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
     }
 }
 
-/// The key that a work request pins: none if the device need not fetch anything.
+/// The key that a range pins: none if the device need not fetch anything.
 #[inline]
-fn pinned_key(sge: &ibv_sge, flags: u32) -> u32 {
-    let inline = flags & ibv_send_flags::IBV_SEND_INLINE.0 != 0;
-    if sge.length == 0 || inline { NO_KEY } else { sge.lkey }
+fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
+    if sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
 }
 
-/// A work request of one piece of memory, which must live until it is posted.
 #[inline]
-pub(super) fn send_request(wr_id: u64, sge: &mut ibv_sge, opcode: u32, flags: u32, peer: wr_t) -> ibv_send_wr {
-    // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
-    let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
-    request.wr_id = wr_id;
-    // Some devices take a length of 0 for 2 GiB.
-    request.num_sge = i32::from(sge.length != 0);
-    request.sg_list = sge;
-    request.opcode = opcode;
-    request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0 | flags;
-    request.wr = peer;
-    request
+fn pinned_keys(sges: &[ibv_sge], is_inline: bool) -> Keys {
+    sges.iter().map(|sge| pinned_key(sge, is_inline)).collect()
 }

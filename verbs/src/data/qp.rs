@@ -6,58 +6,15 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{Caps, QpState};
 
 use crate::data::pd::PdUse;
+use crate::data::staging::Staging;
 use crate::data::work_queue::WorkQueue;
 use crate::data::wr_ring::Cursor;
 use crate::errno;
-use crate::ffi::{self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr, ibv_qp_state};
-
-/// What a QP must be able to hold (`struct ibv_qp_cap`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Caps {
-    /// Sends, reads, writes, binds and invalidations that are posted and whose completions have not been polled. Each
-    /// queue holds as many as this says, also where the provider rounds it up, and the CQ must have room for the
-    /// completions of all of them.
-    pub max_send_wr: u32,
-    /// Receives likewise.
-    pub max_recv_wr: u32,
-    /// Pieces of memory per send; the calls of this crate use one.
-    pub max_send_sge: u32,
-    /// Pieces of memory per receive; the calls of this crate use one.
-    pub max_recv_sge: u32,
-    /// Sends and writes of up to this many bytes are copied into the work request when they are posted, so that the
-    /// device need not fetch them.
-    pub max_inline: u32,
-}
-
-impl Default for Caps {
-    /// 16 of each, one piece of memory, nothing inline.
-    fn default() -> Self {
-        Caps { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 }
-    }
-}
-
-/// The state of a QP (`enum ibv_qp_state`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QpState(pub u32);
-
-impl QpState {
-    /// Just made.
-    pub const RESET: QpState = QpState(ibv_qp_state::IBV_QPS_RESET);
-    /// Receives can be posted; so it is before the connection stands.
-    pub const INIT: QpState = QpState(ibv_qp_state::IBV_QPS_INIT);
-    /// It receives.
-    pub const RTR: QpState = QpState(ibv_qp_state::IBV_QPS_RTR);
-    /// It receives and sends; so it is while connected.
-    pub const RTS: QpState = QpState(ibv_qp_state::IBV_QPS_RTS);
-    /// The send queue drains (iWARP after a disconnect).
-    pub const SQD: QpState = QpState(ibv_qp_state::IBV_QPS_SQD);
-    /// The send queue has failed.
-    pub const SQE: QpState = QpState(ibv_qp_state::IBV_QPS_SQE);
-    /// All that is posted comes back flushed; so it is after a disconnect.
-    pub const ERR: QpState = QpState(ibv_qp_state::IBV_QPS_ERR);
-}
+use crate::ffi::{self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr};
+use crate::raw;
 
 /// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post:
 /// posting takes it by `&mut`, so that tracking work in flight costs no atomics (see [`Mr`](crate::Mr)).
@@ -73,17 +30,19 @@ pub struct Qp {
     pub(super) pd: usize,
     pub(super) send: Cursor,
     pub(super) recv: Cursor,
+    pub(super) staging: Staging,
 }
 
 /// One QP, held by its id and by the handle.
 pub(crate) struct QpInner {
     pub(super) raw: NonNull<ibv_qp>,
-    /// For what goes to the peer of a connection.
     pub(super) post_send: PostSend,
-    /// For datagrams.
-    pub(super) post_send_to: PostSend,
     pub(super) post_recv: PostRecv,
-    pub(super) max_inline: u32,
+    pub(super) is_datagram: bool,
+    /// The capacities as requested.
+    pub(super) requested: Caps,
+    /// The capacities as the provider has rounded them.
+    pub(super) caps: Caps,
     // Dropped after the QP.
     pub(super) send: WorkQueue,
     pub(super) recv: WorkQueue,
@@ -101,66 +60,60 @@ impl Qp {
     pub(crate) fn new(inner: Arc<QpInner>) -> Self {
         let in_flight = inner.pd.inner().in_flight();
         let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
-        Qp { inner, pd, send, recv }
+        Qp { inner, pd, send, recv, staging: Staging::default() }
     }
 
     /// Files a work request of the send queue; see [`Cursor::file`].
     #[inline]
-    pub(super) fn file_send(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
-        match self.send.file(wr_id, lkey) {
+    pub(super) fn file_send(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        match self.send.file(ahead, wr_id, lkeys) {
             Some(token) => Some(token),
-            None => self.file_first_send(wr_id, lkey),
+            None => self.file_first_send(ahead, wr_id, lkeys),
         }
     }
 
     /// Files a work request of the receive queue; see [`Cursor::file`].
     #[inline]
-    pub(super) fn file_recv(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
-        match self.recv.file(wr_id, lkey) {
+    pub(super) fn file_recv(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        match self.recv.file(ahead, wr_id, lkeys) {
             Some(token) => Some(token),
-            None => self.file_first_recv(wr_id, lkey),
+            None => self.file_first_recv(ahead, wr_id, lkeys),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn file_first_send(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
-        self.inner.send.file_first(&mut self.send, self.inner.pd.inner(), wr_id, lkey)
+    fn file_first_send(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        self.inner.send.file_first(&mut self.send, self.inner.pd.inner(), ahead, wr_id, lkeys)
     }
 
     #[cold]
     #[inline(never)]
-    fn file_first_recv(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
-        self.inner.recv.file_first(&mut self.recv, self.inner.pd.inner(), wr_id, lkey)
-    }
-
-    /// Its number.
-    #[must_use]
-    #[inline]
-    pub fn num(&self) -> u32 {
-        // SAFETY: the QP is alive, and its number does not change.
-        unsafe { (*self.inner.raw.as_ptr()).qp_num }
-    }
-
-    /// Its state now (ibv_query_qp(3)). Takes a system call.
-    ///
-    /// # Errors
-    /// What the provider answers.
-    pub fn state(&self) -> Result<QpState, Errno> {
-        let (mut attr, mut init) = (MaybeUninit::<ibv_qp_attr>::zeroed(), MaybeUninit::<ibv_qp_init_attr>::zeroed());
-        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
-        // SAFETY: the QP is alive and the results have places; they are zeroed, which is a value of both types.
-        let state = unsafe {
-            errno::of_ibv(ffi::ibv_query_qp(self.inner.raw.as_ptr(), attr.as_mut_ptr(), mask, init.as_mut_ptr()))?;
-            attr.assume_init().qp_state
-        };
-        Ok(QpState(state))
+    fn file_first_recv(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        self.inner.recv.file_first(&mut self.recv, self.inner.pd.inner(), ahead, wr_id, lkeys)
     }
 }
 
 impl QpInner {
     pub(crate) fn as_ptr(&self) -> *mut ibv_qp {
         self.raw.as_ptr()
+    }
+
+    #[inline]
+    pub(crate) fn qp_num(&self) -> u32 {
+        // SAFETY: the QP is alive, and its number does not change.
+        unsafe { (*self.raw.as_ptr()).qp_num }
+    }
+
+    pub(super) fn query_state(&self) -> Result<QpState, Errno> {
+        let (mut attr, mut init) = (MaybeUninit::<ibv_qp_attr>::zeroed(), MaybeUninit::<ibv_qp_init_attr>::zeroed());
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
+        // SAFETY: the QP is alive and the results have places; they are zeroed, which is a value of both types.
+        let state = unsafe {
+            errno::of_ibv(ffi::ibv_query_qp(self.raw.as_ptr(), attr.as_mut_ptr(), mask, init.as_mut_ptr()))?;
+            attr.assume_init().qp_state
+        };
+        Ok(QpState(state))
     }
 }
 
@@ -182,8 +135,19 @@ impl Drop for QpInner {
     }
 }
 
+impl Qp {
+    /// Returns the `ibv_qp`; see [`raw`].
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_qp(&self) -> NonNull<raw::IbvQp> {
+        self.inner.raw.cast()
+    }
+}
+
 impl fmt::Debug for Qp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Qp").field("num", &self.num()).finish_non_exhaustive()
+        f.debug_struct("Qp").field("num", &self.inner.qp_num()).finish_non_exhaustive()
     }
 }

@@ -20,7 +20,7 @@ impl QueuePair for QpInner {
 
     #[inline]
     fn modify(&self, attr: &QpAttr) -> Outcome {
-        let mut c = qp_attr(attr);
+        let mut c = ibv_qp_attr_of(attr);
         // SAFETY: the QP is alive, and the attributes are read during the call.
         errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut c, attr.qp_attr_mask.cast_signed()) })
     }
@@ -84,7 +84,7 @@ impl QpInner {
 
 /// The attributes in libibverbs' form. A path is converted if the mask names it; the kernel leaves zeros in others.
 #[inline]
-fn qp_attr(attr: &QpAttr) -> ibv_qp_attr {
+pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
     let mut c = ibv_qp_attr {
         qp_state: attr.qp_state,
         cur_qp_state: attr.cur_qp_state,

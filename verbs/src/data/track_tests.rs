@@ -4,14 +4,14 @@ use crate::data::sync::Arc;
 use crate::data::wr_ring::{Cursor, Retired, WrRing};
 
 fn queue(capacity: u32) -> (Arc<WrRing>, Cursor) {
-    let wr_ring = Arc::new(WrRing::new(7, capacity));
+    let wr_ring = Arc::new(WrRing::new(7, capacity, 1));
     let cursor = Cursor::new(&wr_ring);
     (wr_ring, cursor)
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64, lkey: u32) -> u64 {
-    let token = cursor.file(wr_id, lkey).expect("room");
-    cursor.advance();
+    let token = cursor.file(0, wr_id, &[lkey]).expect("room");
+    cursor.advance(1);
     token
 }
 
@@ -30,7 +30,7 @@ fn a_key_is_named_from_posting_to_polling() {
 #[test]
 fn what_was_not_posted_is_not_in_flight() {
     let (wr_ring, mut cursor) = queue(4);
-    cursor.file(1, 5).expect("room");
+    cursor.file(0, 1, &[5]).expect("room");
     assert!(!wr_ring.names(5));
     post(&mut cursor, 2, 6);
     assert!(!wr_ring.names(5) && wr_ring.names(6));
@@ -42,12 +42,12 @@ fn a_queue_is_full_until_something_is_polled() {
     let (wr_ring, mut cursor) = queue(3);
     assert!(wr_ring.is_idle());
     let tokens: Vec<u64> = (0..3).map(|n| post(&mut cursor, n, 1)).collect();
-    assert_eq!(cursor.file(3, 1), None);
+    assert_eq!(cursor.file(0, 3, &[1]), None);
     assert_eq!(wr_ring.retire(tokens[0]), Retired::Done(0));
     post(&mut cursor, 3, 9);
-    assert_eq!(cursor.file(4, 1), None);
+    assert_eq!(cursor.file(0, 4, &[1]), None);
     assert!(wr_ring.names(9) && !wr_ring.is_idle());
-    assert_eq!(queue(0).1.file(0, 1), None);
+    assert_eq!(queue(0).1.file(0, 0, &[1]), None);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn foreign_tokens_retire_nothing() {
 
 #[test]
 fn numbers_wrap_around() {
-    let wr_ring = Arc::new(WrRing::new(7, 4));
+    let wr_ring = Arc::new(WrRing::new(7, 4, 1));
     wr_ring.skip_to(u32::MAX - 1);
     let mut cursor = Cursor::new(&wr_ring);
     for round in 0..9 {
@@ -78,12 +78,12 @@ fn numbers_wrap_around() {
 fn a_completion_that_is_polled_before_it_is_counted_frees_nothing_else() {
     let (wr_ring, mut cursor) = queue(4);
     let first = post(&mut cursor, 1, 5);
-    let early = cursor.file(2, 6).expect("room");
+    let early = cursor.file(0, 2, &[6]).expect("room");
     // Another thread polls both before this one comes to count the second.
     assert_eq!(wr_ring.retire(first), Retired::Done(1));
     assert_eq!(wr_ring.retire(early), Retired::Done(2));
     assert!(!wr_ring.names(5) && !wr_ring.names(6));
-    cursor.advance();
+    cursor.advance(1);
     assert!(!wr_ring.names(6));
     post(&mut cursor, 3, 7);
     assert!(wr_ring.names(7));
@@ -99,14 +99,14 @@ fn two_threads_post_and_poll() {
         scope.spawn(move || {
             for wr_id in 0..ROUNDS {
                 let token = loop {
-                    match cursor.file(wr_id, 1 + (wr_id % 2) as u32) {
+                    match cursor.file(0, wr_id, &[1 + (wr_id % 2) as u32]) {
                         Some(token) => break token,
                         None => std::thread::yield_now(),
                     }
                 };
                 // The completion may be polled before the post has been counted.
                 sender.send(token).expect("a receiver");
-                cursor.advance();
+                cursor.advance(1);
             }
         });
         for wr_id in 0..ROUNDS {
@@ -116,4 +116,38 @@ fn two_threads_post_and_poll() {
         }
     });
     assert!(!wr_ring.names(1) && !wr_ring.names(2));
+}
+
+#[test]
+fn every_range_of_a_work_request_is_named() {
+    let wr_ring = Arc::new(WrRing::new(7, 2, 3));
+    let mut cursor = Cursor::new(&wr_ring);
+    let first = cursor.file(0, 1, &[5, 6, 7]).expect("room");
+    cursor.advance(1);
+    let named = || (1..=9).filter(|&key| wr_ring.names(key)).collect::<Vec<_>>();
+    assert_eq!(named(), [5, 6, 7]);
+    assert_eq!(wr_ring.retire(first), Retired::Done(1));
+    assert_eq!(named(), []);
+    // A shorter request in the same slot does not name the keys of the one before.
+    for keys in [&[8][..], &[9, 4]] {
+        post_keys(&mut cursor, keys);
+    }
+    assert_eq!(named(), [4, 8, 9]);
+}
+
+fn post_keys(cursor: &mut Cursor, keys: &[u32]) {
+    cursor.file(0, 2, keys).expect("room");
+    cursor.advance(1);
+}
+
+#[test]
+fn a_batch_counts_when_it_is_posted_and_takes_no_more_than_there_is_room() {
+    let (wr_ring, mut cursor) = queue(3);
+    let tokens: Vec<_> = (0..3).map(|ahead| cursor.file(ahead, 10 + u64::from(ahead), &[5]).expect("room")).collect();
+    assert_eq!(cursor.file(3, 13, &[5]), None);
+    assert!(!wr_ring.names(5));
+    // The provider has taken two of them.
+    cursor.advance(2);
+    assert_eq!(wr_ring.retire(tokens[1]), Retired::Done(11), "the first one was not signaled");
+    assert!(wr_ring.is_idle());
 }

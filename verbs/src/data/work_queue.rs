@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::Caps;
 
 use crate::data::cq::CqInner;
 use crate::data::cq_slots::Gone;
@@ -17,6 +18,8 @@ pub(crate) struct WorkQueue {
     cq: Arc<CqInner>,
     /// How many work requests it holds.
     capacity: u32,
+    /// How many ranges of memory each of them may have.
+    max_sge: u32,
     /// Created by the first post, and read when the QP is destroyed, after the last post.
     ring: OnceLock<Ring>,
     /// Whether the reservation is still this one's to give up.
@@ -38,21 +41,25 @@ impl WorkQueue {
     /// # Errors
     /// `EOVERFLOW` if a CQ has no room for so many completions more, `ENOMEM` if it has as many queues as it can have.
     #[inline]
-    pub(crate) fn reserve(cqs: [&Arc<CqInner>; 2], capacities: [u32; 2]) -> Result<[Self; 2], Errno> {
-        let ([send_cq, recv_cq], [sends, recvs]) = (cqs, capacities);
+    pub(crate) fn reserve(cqs: [&Arc<CqInner>; 2], caps: Caps) -> Result<[Self; 2], Errno> {
+        let ([send_cq, recv_cq], Caps { max_send_wr: sends, max_recv_wr: recvs, max_send_sge, max_recv_sge, .. }) =
+            (cqs, caps);
         if Arc::ptr_eq(send_cq, recv_cq) {
             send_cq.cq_slots().reserve(2, sends.checked_add(recvs).ok_or(Errno::EOVERFLOW)?)?;
-            return Ok([WorkQueue::reserved(send_cq, sends), WorkQueue::reserved(recv_cq, recvs)]);
+            return Ok([
+                WorkQueue::reserved(send_cq, sends, max_send_sge),
+                WorkQueue::reserved(recv_cq, recvs, max_recv_sge),
+            ]);
         }
         send_cq.cq_slots().reserve(1, sends)?;
-        let send = WorkQueue::reserved(send_cq, sends);
+        let send = WorkQueue::reserved(send_cq, sends, max_send_sge);
         recv_cq.cq_slots().reserve(1, recvs)?;
-        Ok([send, WorkQueue::reserved(recv_cq, recvs)])
+        Ok([send, WorkQueue::reserved(recv_cq, recvs, max_recv_sge)])
     }
 
     #[inline]
-    fn reserved(cq: &Arc<CqInner>, capacity: u32) -> Self {
-        WorkQueue { cq: Arc::clone(cq), capacity, ring: OnceLock::new(), is_reserved: true }
+    fn reserved(cq: &Arc<CqInner>, capacity: u32, max_sge: u32) -> Self {
+        WorkQueue { cq: Arc::clone(cq), capacity, max_sge, ring: OnceLock::new(), is_reserved: true }
     }
 
     pub(crate) fn cq(&self) -> &CqInner {
@@ -61,19 +68,26 @@ impl WorkQueue {
 
     /// Files a work request where the cursor has no room, because the queue has no ring yet; see [`Cursor::file`].
     /// `None` if the queue is full.
-    pub(crate) fn file_first(&self, cursor: &mut Cursor, pd: &PdInner, wr_id: u64, lkey: u32) -> Option<u64> {
+    pub(crate) fn file_first(
+        &self,
+        cursor: &mut Cursor,
+        pd: &PdInner,
+        ahead: u32,
+        wr_id: u64,
+        lkeys: &[u32],
+    ) -> Option<u64> {
         if self.ring.get().is_some() {
             return None;
         }
         *cursor = Cursor::new(&self.ring.get_or_init(|| self.make_ring(pd)).wr_ring);
-        cursor.file(wr_id, lkey)
+        cursor.file(ahead, wr_id, lkeys)
     }
 
     /// From now on completions of the queue are looked for, and what it has in flight counts.
     fn make_ring(&self, pd: &PdInner) -> Ring {
         let cq_slots = self.cq.cq_slots();
         let seat = cq_slots.take();
-        let wr_ring = Arc::new(WrRing::new(seat, self.capacity));
+        let wr_ring = Arc::new(WrRing::new(seat, self.capacity, self.max_sge));
         cq_slots.fill(seat, &wr_ring);
         let place = pd.in_flight().enlist(&wr_ring);
         Ring { seat, wr_ring, place }

@@ -26,6 +26,9 @@ pub(crate) struct WrRing {
     /// How many work requests may be posted whose completions have not been polled.
     capacity: u32,
     ring: Box<[Slot]>,
+    /// The keys of the second and later ranges of each slot: as many per slot as `more`.
+    more_keys: Box<[AtomicU32]>,
+    more: usize,
     /// The number of posted work requests. Written by the poster.
     posted: Counter,
     /// The number of them that are completed and polled; work requests of one queue complete in order. Written by the
@@ -37,7 +40,7 @@ pub(crate) struct WrRing {
 struct Slot {
     /// The user's number.
     wr_id: AtomicU64,
-    /// The key of the memory that it names; [`NO_KEY`] if the device need not fetch anything.
+    /// The key of the first range of memory; [`NO_KEY`] if the device need not fetch anything.
     lkey: AtomicU32,
 }
 
@@ -56,14 +59,17 @@ pub(crate) enum Retired {
 }
 
 impl WrRing {
-    /// For a queue that holds `capacity` work requests, in a seat of its CQ.
-    pub(crate) fn new(seat: u32, capacity: u32) -> Self {
+    /// For a queue that holds `capacity` work requests of at most `max_sge` ranges, in a seat of its CQ.
+    pub(crate) fn new(seat: u32, capacity: u32, max_sge: u32) -> Self {
         let capacity = capacity.min(1 << 30);
-        let len = capacity.max(1).next_power_of_two();
+        let len = capacity.max(1).next_power_of_two() as usize;
+        let more = max_sge.saturating_sub(1) as usize;
         WrRing {
             seat,
             capacity,
-            ring: core::iter::repeat_with(Slot::default).take(len as usize).collect(),
+            ring: core::iter::repeat_with(Slot::default).take(len).collect(),
+            more_keys: core::iter::repeat_with(AtomicU32::default).take(len.saturating_mul(more)).collect(),
+            more,
             posted: Counter::new(),
             retired: Counter::new(),
         }
@@ -84,6 +90,12 @@ impl WrRing {
     fn slot(&self, number: u32) -> Option<&Slot> {
         // The length is a power of two.
         self.ring.get(number as usize & self.ring.len().wrapping_sub(1))
+    }
+
+    /// The keys of the second and later ranges of a slot.
+    fn more_keys(&self, number: u32) -> &[AtomicU32] {
+        let start = (number as usize & self.ring.len().wrapping_sub(1)) * self.more;
+        self.more_keys.get(start..start + self.more).unwrap_or_default()
     }
 
     /// Its completion has been polled.
@@ -117,9 +129,10 @@ impl WrRing {
             (self.posted.number.load(Ordering::Acquire), self.retired.number.load(Ordering::Acquire));
         // A work request of another thread may have completed before that thread came to count it: less than none.
         let pending = u32::try_from(posted.wrapping_sub(retired) as i32).unwrap_or(0);
-        (0..pending)
-            .filter_map(|at| self.slot(retired.wrapping_add(at)))
-            .any(|slot| slot.lkey.load(Ordering::Relaxed) == lkey)
+        (0..pending).map(|at| retired.wrapping_add(at)).any(|number| {
+            let first = self.slot(number).map(|slot| &slot.lkey);
+            first.into_iter().chain(self.more_keys(number)).any(|key| key.load(Ordering::Relaxed) == lkey)
+        })
     }
 }
 
@@ -140,30 +153,41 @@ impl Cursor {
         Cursor { wr_ring: Arc::clone(wr_ring), seat, next, limit }
     }
 
-    /// Stores a work request and returns the token to post it with; `None` if the queue is full. Unless
-    /// [`Cursor::advance`] follows, it was not posted.
+    /// Stores the work request after `ahead` others that are stored and not yet counted. `lkeys` are the keys of its
+    /// ranges, at most as many as the ring was made for. Returns the token to post it with; `None` if the queue is
+    /// full. Unless [`Cursor::advance`] follows, it was not posted.
     #[inline]
-    pub(crate) fn file(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
-        if self.next == self.limit {
-            self.look()?;
+    pub(crate) fn file(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        let number = self.next.wrapping_add(ahead);
+        if number == self.limit {
+            self.look(number)?;
         }
-        let slot = self.wr_ring.slot(self.next)?;
+        let slot = self.wr_ring.slot(number)?;
         slot.wr_id.store(wr_id, Ordering::Relaxed);
-        slot.lkey.store(lkey, Ordering::Relaxed);
-        Some(self.seat | u64::from(self.next))
+        slot.lkey.store(lkeys.first().copied().unwrap_or(NO_KEY), Ordering::Relaxed);
+        if self.wr_ring.more != 0 {
+            self.file_more(number, lkeys.get(1..).unwrap_or_default());
+        }
+        Some(self.seat | u64::from(number))
     }
 
-    /// What was filed has been posted.
+    #[inline(never)]
+    fn file_more(&self, number: u32, lkeys: &[u32]) {
+        let lkeys = lkeys.iter().copied().chain(core::iter::repeat(NO_KEY));
+        self.wr_ring.more_keys(number).iter().zip(lkeys).for_each(|(key, lkey)| key.store(lkey, Ordering::Relaxed));
+    }
+
+    /// The next `count` requests that were filed have been posted.
     #[inline]
-    pub(crate) fn advance(&mut self) {
-        self.next = self.next.wrapping_add(1);
+    pub(crate) fn advance(&mut self, count: u32) {
+        self.next = self.next.wrapping_add(count);
         self.wr_ring.posted.number.store(self.next, Ordering::Release);
     }
 
     /// Reads the position of the poller.
     #[cold]
-    fn look(&mut self) -> Option<()> {
+    fn look(&mut self, number: u32) -> Option<()> {
         self.limit = self.wr_ring.retired.number.load(Ordering::Acquire).wrapping_add(self.wr_ring.capacity);
-        (self.next != self.limit).then_some(())
+        (number != self.limit).then_some(())
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel's answers: safe functions of their bytes.
+//! The kernel's answers, parsed from their bytes by safe functions.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -12,7 +12,7 @@ use crate::kernel::location::Location;
 pub(crate) struct Answer<'a>(pub(crate) &'a [u8; offset::EVENT_LEN]);
 
 impl<'a> Answer<'a> {
-    /// What create, accept or join has given as `uid`.
+    /// The `uid` that create, accept or join has passed.
     #[inline]
     pub(crate) fn uid(&self) -> u64 {
         u64::from_ne_bytes(bytes(self.0, 0))
@@ -34,7 +34,7 @@ impl<'a> Answer<'a> {
         word(self.0, offset::EVENT_STATUS).cast_signed()
     }
 
-    /// Zeros where the kernel is older than the field.
+    /// All zeros on kernels older than the field.
     #[inline]
     pub(crate) fn ece(&self) -> Ece {
         Ece { vendor_id: word(self.0, offset::EVENT_ECE), options: word(self.0, offset::EVENT_ECE + 4) }
@@ -61,7 +61,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The private data of the event of an id that is not for datagrams.
+    /// The private data of an event of a connected id.
     #[inline]
     pub(crate) fn conn_private(&self) -> &'a [u8] {
         private(self.param(), 8, offset::CONN_PRIVATE_LEN)
@@ -72,7 +72,7 @@ impl<'a> Answer<'a> {
         Datagram { qp_num: word(param, 0), qkey: word(param, 4), path: path(&param[offset::UD_AH..offset::UD_PRIVATE]) }
     }
 
-    /// The private data of the event of an id for datagrams.
+    /// The private data of an event of a datagram id.
     pub(crate) fn ud_private(&self) -> &'a [u8] {
         private(self.param(), offset::UD_PRIVATE, offset::UD_PRIVATE_LEN)
     }
@@ -87,7 +87,7 @@ fn path(ah: &[u8]) -> AhAttr {
     AhAttr { grh: (is_global != 0).then_some(grh), dlid, sl, src_path_bits, static_rate, port_num }
 }
 
-/// Private data at `at`, whose length is the byte at `len`; a byte counts to 255, which is less than the field.
+/// The private data at `at`; the byte at `len` is its length. A byte is at most 255, which is less than the field.
 #[inline]
 fn private(param: &[u8], at: usize, len: usize) -> &[u8] {
     &param[at..][..usize::from(param[len]).min(PRIVATE_DATA)]

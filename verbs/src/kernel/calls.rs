@@ -22,7 +22,7 @@ const COMM_EST: u32 = 4;
 pub(crate) struct Membership {
     pub(crate) key: GroupKey,
     addr: SocketAddr,
-    /// The kernel's number of it.
+    /// The kernel's number of the membership.
     pub(crate) handle: u32,
     pub(crate) send_only: bool,
     /// The group that the QP is attached to.
@@ -31,33 +31,33 @@ pub(crate) struct Membership {
 
 /// One id of the kernel's.
 pub(crate) struct Id {
-    /// The kernel's number of it.
+    /// The kernel's number of the id.
     pub(crate) handle: u32,
     /// The key that the kernel reports it under; `None` for a request that is not accepted.
     pub(crate) uid: Option<IdKey>,
     pub(crate) channel: ChannelKey,
-    /// The channel before that. The ids of requests that were unread at the migration are still on it.
+    /// The channel before the last migration. The ids of requests that were unread at the migration are still on it.
     pub(crate) came_from: Option<ChannelKey>,
     pub(crate) space: PortSpace,
     pub(crate) datagrams: bool,
     /// The connection could not be completed: its REJECTED and DISCONNECTED are not reported.
     pub(crate) connect_error: bool,
-    /// It was to be destroyed, and could not be.
+    /// A destroy of the id has failed.
     pub(crate) doomed: bool,
     pub(crate) qp: Option<Arc<dyn QueuePair>>,
     pub(crate) groups: Vec<Membership>,
     pub(crate) binding: DeviceBinding,
-    /// Whether the kernel's address of it is used. librdmacm reads it after a bind and a listen, and with
+    /// Whether the kernel's local address of the id is used. librdmacm reads it after a bind and a listen, and with
     /// ADDR_RESOLVED and CONNECT_REQUEST.
     pub(crate) has_address: bool,
-    /// The same of the peer's address, after a listen, and with ADDR_RESOLVED and CONNECT_REQUEST. A lookup that fails
-    /// leaves one in the kernel.
+    /// Whether the kernel's peer address is used: after a bind and a listen, and with ADDR_RESOLVED and
+    /// CONNECT_REQUEST. A lookup that fails leaves one in the kernel.
     pub(crate) has_peer: bool,
     /// The destination of the last lookup, until its ADDR_RESOLVED is read.
     pub(crate) sought: Option<SocketAddr>,
-    /// Those of its device, once they are known.
+    /// The limits of its device, if known.
     pub(crate) limits: Option<Depths>,
-    /// Of the request that made it.
+    /// The depths in the request that created it, or of its last connect.
     pub(crate) requested: Depths,
     pub(crate) local_ece: Ece,
     pub(crate) remote_ece: Ece,
@@ -139,7 +139,7 @@ impl Id {
         Ok(())
     }
 
-    /// What a MULTICAST_JOIN starts: the QP is attached, unless it only sends.
+    /// Handles a MULTICAST_JOIN: attaches the QP, unless the membership only sends.
     pub(crate) fn joined(&mut self, handle: u32, group: Group) -> Outcome {
         let Some(membership) = self.groups.iter_mut().find(|known| known.handle == handle) else { return Ok(()) };
         if let Some(qp) = &self.qp
@@ -151,7 +151,7 @@ impl Id {
         Ok(())
     }
 
-    /// Its device, queried once. `None` while it has none.
+    /// Queries the device of the id once. `None` if it has none.
     #[inline]
     pub(crate) fn locate(
         &mut self,
@@ -183,7 +183,7 @@ impl Id {
         if matches!(self.binding, DeviceBinding::Unbound) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    /// ADDR_RESOLVED was read, or the id is that of a request: it has a device and addresses.
+    /// Handles ADDR_RESOLVED and CONNECT_REQUEST: the id has a device and addresses.
     #[inline]
     pub(crate) fn resolved(&mut self) {
         self.has_peer = true;
@@ -209,6 +209,8 @@ impl Id {
     ) -> Outcome {
         let (addr, addr_size) = storage(addr);
         channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
+        // librdmacm reads both addresses now.
+        (self.has_peer, self.sought) = (true, None);
         self.bound();
         self.locate(channel, answer).map(drop)
     }
@@ -247,7 +249,7 @@ impl Id {
     /// `rdma_connect`. `limits` are used if those of the device are not known.
     #[inline]
     pub(crate) fn connect(
-        &self,
+        &mut self,
         channel: &Channel,
         scratch: &mut Scratch,
         param: &ConnParam,
@@ -257,8 +259,10 @@ impl Id {
         self.needs_device()?;
         let limits = self.limits.unwrap_or(limits);
         self.check(param, limits)?;
+        // Also for a connect that the kernel refuses: an accept is limited by them, as librdmacm does it.
+        self.requested = depths(param, limits);
         let message = &mut scratch.connect;
-        message.body.conn_param.set(param, data, depths(param, limits), self.qp.as_deref())?;
+        message.body.conn_param.set(param, data, self.requested, self.qp.as_deref())?;
         message.body.id = self.handle;
         message.body.ece = abi::Ece { vendor_id: self.local_ece.vendor_id, attr_mod: self.local_ece.options };
         channel.write_message(message)
@@ -367,12 +371,12 @@ impl Drop for Id {
     }
 }
 
-/// Whether the QPs of ids of a port space are for datagrams.
+/// Whether the QPs of a port space are for datagrams.
 fn is_for_datagrams(space: PortSpace) -> bool {
     matches!(space, PortSpace::Udp | PortSpace::Ipoib)
 }
 
-/// The depths of the parameters; `most` where they name those of the device.
+/// The depths of the parameters; [`ConnParam::DEVICE_MAX`] becomes `most`.
 fn depths(param: &ConnParam, most: Depths) -> Depths {
     let or = |depth: u8, most: u8| if depth == ConnParam::DEVICE_MAX { most } else { depth };
     Depths {
@@ -382,7 +386,7 @@ fn depths(param: &ConnParam, most: Depths) -> Depths {
 }
 
 impl abi::ConnParam {
-    /// The number of the QP is that of the id's QP, if it has one.
+    /// Fills in the parameters. The QP number is that of the id's QP, if it has one.
     fn set(&mut self, param: &ConnParam, data: &[u8], depths: Depths, qp: Option<&dyn QueuePair>) -> Outcome {
         self.private_data_len = u8::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
         self.private_data[..data.len()].copy_from_slice(data);
@@ -398,7 +402,7 @@ impl abi::ConnParam {
     }
 }
 
-/// The field of a command, and how much of it counts.
+/// The field of a command, and the number of bytes in use.
 fn private(data: &[u8]) -> Result<([u8; abi::PRIVATE_DATA], u8), Errno> {
     let len = u8::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
     let mut field = [0; abi::PRIVATE_DATA];

@@ -117,8 +117,8 @@ impl<B: Body> Message<B> {
     }
 }
 
-/// The large commands. They are kept, so that a call writes only what differs from the last one: private data beyond its
-/// length is of earlier calls, and the kernel does not send it.
+/// The large commands. They are kept, so that a call writes only the fields that differ from the last one. Private
+/// data beyond its length is that of earlier calls; the kernel does not send it.
 pub(crate) struct Scratch {
     pub(crate) connect: Message<abi::Connect>,
     pub(crate) accept: Message<abi::Accept>,
@@ -162,13 +162,13 @@ impl Channel {
         self.file.as_fd()
     }
 
-    /// Makes a command without an answer.
+    /// Sends a command without an answer.
     #[inline]
     pub(crate) fn send(&self, body: impl Unanswered) -> Outcome {
         self.write_message(&Message::new(body, 0))
     }
 
-    /// Makes a command without an answer that is kept.
+    /// Sends a kept command without an answer.
     #[inline]
     pub(crate) fn write_message<B: Unanswered>(&self, message: &Message<B>) -> Outcome {
         // SAFETY: the body contains no address.
@@ -181,7 +181,7 @@ impl Channel {
         self.ask(abi::GetEvent { response: 0 }, into)
     }
 
-    /// Makes a command with an answer of up to the length of `into`.
+    /// Sends a command with an answer of at most the length of `into`.
     #[inline]
     pub(crate) fn ask(&self, mut body: impl Answered, into: &mut [u8]) -> Outcome {
         let out = u16::try_from(into.len()).map_err(|_| Errno::EINVAL)?;
@@ -191,7 +191,7 @@ impl Channel {
         unsafe { self.write(&Message::new(body, out), into) }
     }
 
-    /// Makes a command whose answer is a structure.
+    /// Sends a command and reads its answer into a structure.
     #[inline]
     pub(crate) fn read<T: Plain>(&self, body: impl Answered, answer: &mut T) -> Outcome {
         // SAFETY: the bytes are those of the structure, which has no padding, and every pattern is a value of it.
@@ -199,7 +199,7 @@ impl Channel {
         self.ask(body, bytes)
     }
 
-    /// Makes a command whose answer is one number: a handle, or the number of reported events.
+    /// Sends a command with a one-number answer: a handle, or the number of reported events.
     #[inline]
     pub(crate) fn number(&self, body: impl Answered) -> Result<u32, Errno> {
         let mut answer = [0; 4];
@@ -217,16 +217,16 @@ impl Channel {
         }
     }
 
-    /// Takes an id over from another channel (`RDMA_USER_CM_CMD_MIGRATE_ID`).
+    /// Moves an id from another channel to this one (`RDMA_USER_CM_CMD_MIGRATE_ID`).
     pub(crate) fn take(&self, id: u32, from: &Channel) -> Outcome {
         let fd = from.file.as_raw_fd().cast_unsigned();
         self.number(abi::MigrateId { response: 0, id, fd }).map(drop)
     }
 
-    /// Makes a command whose answer, if it has one, comes to `_into`.
+    /// Sends a command. Its answer, if it has one, is written to `_into`.
     ///
     /// # Safety
-    /// An address in the body can be written to for as many bytes as the header says, or read, as the command does.
+    /// Each address in the body is valid for the bytes that the command reads, or that the header allows it to write.
     #[inline]
     unsafe fn write<B: Body>(&self, message: &Message<B>, _into: &mut [u8]) -> Outcome {
         let len = size_of::<Message<B>>();
@@ -238,8 +238,8 @@ impl Channel {
                 return outcome;
             }
         }
-        // SAFETY: the message is initialized throughout: neither the header nor a body has padding, and the header's size is a
-        // multiple of every alignment. What addresses in it point at is as the caller promises.
+        // SAFETY: the message is initialized throughout: neither the header nor a body has padding, and the header's
+        // size is a multiple of every alignment. The caller promises that the addresses in it are valid.
         let written = unsafe { libc::write(self.file.as_raw_fd(), (&raw const *message).cast(), len) };
         match usize::try_from(written) {
             Ok(count) if count == len => Ok(()),

@@ -11,6 +11,7 @@ use cmid_proto::{
 };
 
 use crate::forgotten::Tables;
+use crate::kernel::abi::QpAttr;
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer;
 use crate::kernel::calls::Id;
@@ -29,10 +30,10 @@ use crate::kernel::queue_pair::QueuePair;
 /// the channel (`ib_safe_file_access`): after setuid(2), in a forked child, and between threads after a setuid(2), which
 /// gives each thread credentials of its own.
 pub struct KernelCm {
-    // The order matters: an id that has a QP lets it go before the kernel destroys the id with its channel.
+    // The order matters: an id releases its QP before the kernel destroys the id with its channel.
     pub(super) ids: KeyTable<IdKey, Id>,
     pub(super) channels: KeyTable<ChannelKey, Channel>,
-    /// Adopted ids, by what the kernel still reports them under, and where.
+    /// Adopted ids, by the key under which the kernel still reports them, and by channel.
     adopted: HashMap<(IdKey, ChannelKey), IdKey>,
     node: Node,
     /// The limits of devices that are not known otherwise.
@@ -50,9 +51,9 @@ pub struct KernelHandle {
 }
 
 impl KernelCm {
-    /// A device without ids. `depth` is the number of RDMA reads and atomics that the RDMA device serves and starts at
-    /// once (`max_qp_rd_atom` of ibv_query_device(3)); [`ConnParam::DEVICE_MAX`](cmid_proto::ConnParam::DEVICE_MAX)
-    /// stands for it.
+    /// Creates a device without ids. `depth` is the number of RDMA reads and atomics that the RDMA device serves and
+    /// starts at once (`max_qp_rd_atom` of ibv_query_device(3)).
+    /// [`ConnParam::DEVICE_MAX`](cmid_proto::ConnParam::DEVICE_MAX) selects it.
     ///
     /// # Errors
     /// Names the part of the kernel's interface that is missing.
@@ -74,7 +75,7 @@ impl KernelCm {
         }
     }
 
-    /// The numbers of ids and channels, those that are set aside included.
+    /// The numbers of ids and channels, including those that are set aside.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.ids.len(), self.channels.len())
     }
@@ -91,7 +92,7 @@ impl KernelCm {
         Ok((id, channel))
     }
 
-    /// The device of an id; `None` while it has none.
+    /// The device of an id; `None` if it has none.
     #[inline]
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<Location>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
@@ -108,14 +109,14 @@ impl KernelCm {
         }
     }
 
-    /// Whether it is a call with numbers of RDMA reads and atomics.
+    /// Whether a call has numbers of RDMA reads and atomics.
     #[inline]
     pub(crate) fn has_depths(call: &Call) -> bool {
         matches!(call, Call::Connect { .. } | Call::Accept { .. })
     }
 
-    /// The id of a call before which the limits of its device are to be given, and whether the call needs them. A call
-    /// that does not is not checked against limits that cannot be had, for lack of descriptors for example.
+    /// Returns the id of a call that uses the limits of its device, and whether the call needs them. A call that does
+    /// not need them is made without a check if they cannot be queried, for lack of descriptors for example.
     #[inline]
     pub(crate) fn needs_limits(&self, call: &Call) -> Option<(IdKey, bool)> {
         let (Call::Connect { id, ref param } | Call::Accept { id, ref param }) = *call else { return None };
@@ -130,7 +131,7 @@ impl KernelCm {
         }
     }
 
-    /// The device of an id that gets a QP, and whether the QP is for datagrams.
+    /// Whether a QP for this id is a datagram QP.
     ///
     /// # Errors
     /// `ENODEV` while the id has no device, `EINVAL` if it has a QP.
@@ -141,7 +142,16 @@ impl KernelCm {
         if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok((location, id.datagrams)) }
     }
 
-    /// Puts a QP on an id. `limits` are those of its device.
+    /// Returns the attributes of a QP for a state.
+    pub(crate) fn init_qp_attr(&self, key: IdKey, state: u32) -> Result<QpAttr, Errno> {
+        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::ENOENT)?;
+        let mut attr = QpAttr::default();
+        id.qp_attr(channel, state, &mut attr)?;
+        Ok(attr)
+    }
+
+    /// Attaches a QP to an id. `limits` are those of its device.
     pub(crate) fn attach(&mut self, key: IdKey, qp: Arc<dyn QueuePair>, limits: Option<Depths>) -> Outcome {
         let (id, channel) = self.find(key)?;
         id.attach(channel, qp)?;
@@ -151,7 +161,7 @@ impl KernelCm {
         Ok(())
     }
 
-    /// Takes the QP off an id.
+    /// Detaches the QP of an id.
     pub(crate) fn detach(&mut self, key: IdKey) -> Outcome {
         self.ids.get_mut(key).ok_or(Errno::ENOENT)?.detach()
     }
@@ -219,7 +229,7 @@ impl KernelCm {
         Ok(())
     }
 
-    /// An id is no longer on this channel. A channel that is set aside is closed after its last id.
+    /// Counts one id less on this channel. A channel that is set aside is closed after its last id.
     #[inline]
     fn leave_channel(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
@@ -370,7 +380,7 @@ impl Device for KernelCm {
         self.make_room_for_id(id)?;
         self.make_room_for_channel(channel)?;
         record.channel = channel;
-        // A key of the other device.
+        // It is a key of the other device.
         record.came_from = None;
         if let Some(uid) = record.uid
             && uid != id

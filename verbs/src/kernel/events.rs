@@ -1,4 +1,4 @@
-//! Reading events: what each is about, and what it starts on an id with a QP.
+//! Reads events, finds their ids, and performs their actions on an id with a QP.
 
 use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam};
 
@@ -14,11 +14,11 @@ use crate::kernel::queue_pair::Group;
 /// The maximum number of events per fetch that are not reported.
 const STRAY_MAX: usize = 16;
 
-/// What an event is about.
+/// The id and the type of an event.
 struct Reported {
     id: IdKey,
     listener: Option<IdKey>,
-    /// Differs from the kernel's where the id has a QP: `ESTABLISHED` for a connection that is completed here.
+    /// Differs from the kernel's type on an id with a QP: `ESTABLISHED` for a connection that is completed here.
     kind: CmEvent,
     status: i32,
     /// Whether the id is for datagrams.
@@ -33,16 +33,20 @@ impl KernelCm {
         let found = self.known(on, event.uid());
         let listener = found.and_then(|key| self.ids.get(key));
         let (space, before) = listener.map_or((PortSpace::Tcp, None), |id| (id.space, id.came_from));
-        // The kernel moves an unread request with its listener, and leaves the new id behind. `EINVAL`: it is not behind.
+        let mut new = Id::new(event.handle(), None, on, space);
+        let channel = self.channels.get(on)?;
+        // The kernel moves an unread request with its listener, but not the new id. `EINVAL`: the new id is here
+        // already.
         if let Some(before) = before.and_then(|before| self.channels.get(before))
-            && !matches!(self.channels.get(on)?.take(event.handle(), before), Ok(()) | Err(Errno::EINVAL))
+            && !matches!(channel.take(event.handle(), before), Ok(()) | Err(Errno::EINVAL))
         {
+            // Which of the channels it is on is not known. If both destroys fail, it stays until its channel is closed.
+            let _ = new.destroy(before).or_else(|_| new.destroy(channel));
             return None;
         }
         let channel = self.channels.get_mut(on)?;
-        let mut new = Id::new(event.handle(), None, on, space);
         let Some(listener) = found else {
-            // It cannot be answered. If the destroy fails, the id stays until its channel is closed.
+            // The request cannot be answered. If the destroy fails, the id stays until its channel is closed.
             let _ = new.destroy(channel);
             return None;
         };
@@ -60,7 +64,7 @@ impl KernelCm {
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
     }
 
-    /// Returns what the event that was read last, which is no request, is about; `None` if it is not reported.
+    /// The id and the type of the event that was read last, which is not a request; `None` if it is not reported.
     #[inline(always)]
     fn reported(&mut self, on: ChannelKey) -> Option<Reported> {
         let event = Answer(&self.answer);
@@ -113,7 +117,7 @@ impl KernelCm {
         Some(Reported { id: key, listener: None, kind, status, datagrams })
     }
 
-    /// A CONNECT_RESPONSE of an id with a QP: the connection is completed.
+    /// Handles a CONNECT_RESPONSE on an id with a QP: completes the connection.
     #[inline(never)]
     fn answered(&mut self, key: IdKey) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
@@ -121,7 +125,7 @@ impl KernelCm {
         id.complete(channel, &mut self.scratch, Answer(&self.answer).ece())
     }
 
-    /// A MULTICAST_JOIN: the QP of the id is attached to the group.
+    /// Handles a MULTICAST_JOIN: attaches the QP of the id to the group.
     #[cold]
     fn joined(&mut self, key: IdKey) -> Outcome {
         let event = Answer(&self.answer);
@@ -181,7 +185,7 @@ impl KernelCm {
         child: IdKey,
         removed: impl FnOnce(Location),
     ) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        // Reserves first, so that a request is not lost for lack of a slot.
+        // Reserves a slot first, so that a request is not lost for lack of one.
         self.make_room_for_id(child)?;
         for _ in 0..STRAY_MAX {
             // An older kernel writes less; the rest stays zero.

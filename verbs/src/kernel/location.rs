@@ -13,17 +13,17 @@ pub(crate) struct Depths {
 pub(crate) struct Location {
     /// The GUID of the node, in network order.
     pub(crate) guid: u64,
-    /// The kernel's number of the device; [`NO_INDEX`] from kernels that do not name it.
+    /// The kernel's number of the device; [`NO_INDEX`] on kernels that do not report it.
     pub(crate) index: u32,
     pub(crate) port: u8,
 }
 
-/// What is known of the device of an id.
+/// The state of knowledge about the device of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceBinding {
-    /// It has no device, as far as the events that were read show.
+    /// According to the events read so far, it has no device.
     Unbound,
-    /// It has one, and the kernel has not been queried which.
+    /// It has a device. The kernel has not been queried for it.
     Unqueried,
     At(Location),
 }

@@ -7,6 +7,8 @@ mod channel;
 mod device;
 mod dispatch;
 mod events;
+#[cfg(all(test, feature = "scripted-kernel"))]
+mod failing_tests;
 mod location;
 mod node;
 mod qp;

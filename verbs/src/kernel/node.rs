@@ -1,4 +1,4 @@
-//! Finds and opens the kernel's device node, and names what is missing.
+//! Finds and opens the kernel's device node. Errors name the missing part.
 
 use core::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -10,10 +10,10 @@ use cmid_proto::Errno;
 
 use crate::kernel::abi;
 
-/// Where the kernel lists the device of `rdma_ucm`.
+/// The class directory of `rdma_ucm`'s device in sysfs.
 const CLASS: &str = "/sys/class/misc/rdma_cm";
 
-/// Why the kernel's connection manager cannot be used.
+/// The reason why the kernel's connection manager cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -21,21 +21,22 @@ pub enum OpenError {
     NoModule,
     /// The kernel has another ABI version than 4.
     ForeignAbi(String),
-    /// The module is loaded, and its device node does not exist, as in a container without it.
+    /// The module is loaded, but its device node does not exist, for example in a container without it.
     NoNode(PathBuf),
-    /// The file at the node's path is not the device that sysfs names, as where `/dev` was copied from another machine.
+    /// The file at the node's path is not the device that sysfs names, for example because `/dev` was copied from
+    /// another machine.
     WrongNode(PathBuf),
-    /// The node may not be opened by this user.
+    /// This user may not open the node.
     NoPermission(PathBuf),
-    /// The node is open, and write(2) on it is refused with this errno: by a sandbox, or by the kernel's check that the writer
-    /// has the credentials of the opener (`ib_safe_file_access`).
+    /// The node is open, but write(2) on it fails with this errno. A sandbox refuses it, or the kernel, because the
+    /// writer has other credentials than the opener (`ib_safe_file_access`).
     WriteRefused(Errno),
     /// open(2) of the node or of a file of sysfs failed with another errno, such as `EMFILE`.
     Failed(Errno),
 }
 
 impl OpenError {
-    /// The errno that stands for it.
+    /// The closest errno.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
@@ -74,7 +75,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// What sysfs says about the device.
+/// The entry of sysfs for the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     path: PathBuf,
@@ -83,7 +84,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The node that sysfs names.
+    /// Finds the node by sysfs.
     ///
     /// # Errors
     /// [`OpenError::NoModule`], [`OpenError::ForeignAbi`], and [`OpenError::Failed`] for a file of sysfs.
@@ -98,7 +99,7 @@ impl Node {
     /// Opens a new event channel.
     ///
     /// # Errors
-    /// Those of the node.
+    /// The errors of opening the node.
     pub(crate) fn open(&self) -> Result<File, OpenError> {
         let Node { path, number } = self;
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
@@ -112,7 +113,7 @@ impl Node {
     }
 }
 
-/// The device node of a class directory of sysfs.
+/// Reads the device node from a class directory of sysfs.
 fn find(class: &Path, dev: &Path) -> Result<Node, OpenError> {
     let read = |name: &str| {
         fs::read_to_string(class.join(name)).map_err(|error| match errno(&error) {
@@ -134,11 +135,11 @@ fn find(class: &Path, dev: &Path) -> Result<Node, OpenError> {
     }
 }
 
-/// What a failed open(2) of the node means.
+/// The error for a failed open(2) of the node.
 fn why(node: &Path, error: &io::Error) -> OpenError {
     match errno(error) {
         Errno(libc::ENOENT | libc::ENOTDIR) => OpenError::NoNode(node.into()),
-        // The node is there, and its driver is not.
+        // The node exists, but its driver does not.
         Errno(libc::ENODEV | libc::ENXIO) => OpenError::WrongNode(node.into()),
         Errno(libc::EACCES | libc::EPERM) => OpenError::NoPermission(node.into()),
         errno => OpenError::Failed(errno),
@@ -153,7 +154,7 @@ fn errno(error: &io::Error) -> Errno {
 mod tests {
     use super::*;
 
-    /// A class directory of sysfs, a `/dev`, and the number of `/dev/null`.
+    /// A class directory of sysfs and a `/dev` for tests. The device number is that of `/dev/null`.
     struct Fake(PathBuf);
 
     impl Fake {

@@ -1,4 +1,4 @@
-//! The QP of an id: its state follows the connection, as librdmacm does it.
+//! The QP of an id. Its state follows the connection, as in librdmacm.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ pub(crate) const MASK_ACCESS_FLAGS: u32 = 1 << 3;
 pub(crate) const MASK_SQ_PSN: u32 = 1 << 16;
 
 impl Id {
-    /// Puts a new QP on the id (`rdma_create_qp`): one for datagrams is ready to send, another is in INIT.
+    /// Attaches a new QP to the id (`rdma_create_qp`). A datagram QP goes to RTS, another one to INIT.
     ///
     /// # Errors
-    /// `EINVAL` if the id has a QP; what the kernel or the provider answers, and the QP is not on the id.
+    /// `EINVAL` if the id has a QP; otherwise the errno of the kernel or the provider, and the QP is not attached.
     #[inline]
     pub(crate) fn attach(&mut self, channel: &Channel, qp: Arc<dyn QueuePair>) -> Outcome {
         if self.qp.is_some() {
@@ -47,28 +47,29 @@ impl Id {
         Ok(())
     }
 
-    /// Takes the QP off the id. The QP is destroyed if no handle of it is left. Otherwise it goes to the error state.
+    /// Detaches the QP from the id. The QP is destroyed if no handle of it is left. Otherwise it goes to the error
+    /// state.
     pub(crate) fn detach(&mut self) -> Outcome {
         let qp = self.qp.take().ok_or(Errno::EINVAL)?;
         for group in self.groups.iter_mut().filter_map(|membership| membership.attached.take()) {
             qp.detach_group(group);
         }
-        // Only an owner makes another owner: a count of 1 does not grow.
+        // Only an owner can create another owner, so a count of 1 does not grow.
         if Arc::strong_count(&qp) > 1 {
             qp.stop();
         }
         Ok(())
     }
 
-    /// The attributes that the kernel names for a state (`rdma_init_qp_attr`).
+    /// Queries the attributes for a state (`rdma_init_qp_attr`).
     #[inline]
-    fn qp_attr(&self, channel: &Channel, state: u32, attr: &mut QpAttr) -> Outcome {
+    pub(super) fn qp_attr(&self, channel: &Channel, state: u32, attr: &mut QpAttr) -> Outcome {
         channel.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state }, attr)?;
         attr.qp_state = state;
         Ok(())
     }
 
-    /// INIT to RTR to RTS on the passive side, with these numbers of RDMA reads and atomics.
+    /// Moves the QP from INIT to RTR to RTS on the passive side, with these numbers of RDMA reads and atomics.
     pub(crate) fn prepare(&self, channel: &Channel, resources: u8, depth: u8) -> Outcome {
         let Some(qp) = &self.qp else { return Ok(()) };
         let mut attr = QpAttr::default();
@@ -80,10 +81,11 @@ impl Id {
         qp.modify(&attr)
     }
 
-    /// What CONNECT_RESPONSE starts on an id with a QP: INIT to RTR to RTS, and the third message of the handshake.
+    /// Handles a CONNECT_RESPONSE on an id with a QP: moves the QP from INIT to RTR to RTS, and sends the third
+    /// message of the handshake.
     ///
     /// # Errors
-    /// The QP is in the error state.
+    /// The errors of the kernel and the provider. The QP is then in the error state.
     pub(crate) fn complete(&mut self, channel: &Channel, scratch: &mut Scratch, answered: Ece) -> Outcome {
         let Some(qp) = self.qp.clone() else { return Err(Errno::EINVAL) };
         let completed = self.complete_with(channel, scratch, &*qp, answered);
@@ -112,7 +114,8 @@ impl Id {
         if has_options {
             qp.set_ece(Ece { vendor_id: self.local_ece.vendor_id, options })?;
         }
-        // What the peer may access follows from the answer. The kernel names it for INIT; the next change of state sets it.
+        // The peer's access rights follow from the answer. The kernel returns them for INIT; the next change of state
+        // sets them.
         let mut attr = QpAttr::default();
         self.qp_attr(channel, INIT, &mut attr)?;
         let access = attr.qp_access_flags;

@@ -1,4 +1,4 @@
-//! What the kernel backend needs of a QP.
+//! The interface of the kernel backend to a QP.
 
 use cmid_proto::{AhAttr, Ece, Errno, Outcome};
 
@@ -14,7 +14,7 @@ pub(crate) trait QueuePair: Send + Sync {
     /// Moves the QP to the error state. Does nothing if the device is gone.
     fn stop(&self);
 
-    /// Moves the QP to the state that a disconnect begins with: the error state, or SQD on iWARP.
+    /// Moves the QP to the first state of a disconnect: the error state, or SQD on iWARP.
     fn shut_down(&self) -> Outcome;
 
     /// ibv_attach_mcast(3).
@@ -30,7 +30,7 @@ pub(crate) trait QueuePair: Send + Sync {
     fn set_ece(&self, ece: Ece) -> Outcome;
 }
 
-/// A multicast group as libibverbs names it.
+/// The address of a multicast group in libibverbs.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     pub(crate) gid: [u8; 16],

@@ -1,4 +1,4 @@
-//! Answers in place of the kernel's, for tests: the feature `scripted-kernel`.
+//! Replaces the kernel in tests: the feature `scripted-kernel`.
 
 use std::cell::RefCell;
 
@@ -10,11 +10,12 @@ thread_local! {
     static SCRIPT: RefCell<Option<Script>> = const { RefCell::new(None) };
 }
 
-/// Runs a function. Each [`KernelCm`](crate::KernelCm) that this thread uses meanwhile has `kernel` for its kernel:
-/// channels are descriptors of `/dev/null`, and `kernel` makes each command.
+/// Runs `run`. Each [`KernelCm`](crate::KernelCm) that this thread uses meanwhile calls `kernel` in place of the
+/// kernel: its channels are descriptors of `/dev/null`.
 ///
-/// It gets the command as it would be written to the kernel (`rdma/rdma_user_cm.h`), and the place of the answer, which
-/// is empty for commands without one. What it does not write there stays. The errno that it returns is that of write(2).
+/// `kernel` gets the bytes of the command (`rdma/rdma_user_cm.h`) and the buffer for the answer, which is empty for
+/// commands without one. Bytes of the buffer that it does not write stay as they are. Its errno becomes that of
+/// write(2).
 pub fn with_kernel<T>(kernel: impl FnMut(&[u8], &mut [u8]) -> Outcome + 'static, run: impl FnOnce() -> T) -> T {
     /// Ends the script, also when `run` panics.
     struct End;
@@ -28,7 +29,7 @@ pub fn with_kernel<T>(kernel: impl FnMut(&[u8], &mut [u8]) -> Outcome + 'static,
     run()
 }
 
-/// Whether a script answers on this thread. Then channels are descriptors of `/dev/null`.
+/// Whether a script runs on this thread. Channels are then descriptors of `/dev/null`.
 pub(super) fn is_running() -> bool {
     SCRIPT.with_borrow(Option::is_some)
 }

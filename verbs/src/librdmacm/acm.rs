@@ -1,10 +1,10 @@
-//! rdma_resolve_route(3) where ibacm(8) is there.
+//! rdma_resolve_route(3) on systems with ibacm(8).
 //!
-//! librdmacm queries ibacm for a path before the kernel, on InfiniBand and RoCE: by a blocking socket, without a time
-//! limit, under a lock of the whole process (`ucma_ib_resolve` of librdmacm 44 to 64). So the call is made by a
-//! thread of this module, one call after the other. It connects to ibacm once, before its first question, and never
-//! again if that fails; so where ibacm is not there when the process opens its first [`Verbs`](crate::Verbs),
-//! librdmacm is made to find that out then, and no call waits for it later.
+//! On InfiniBand and RoCE, librdmacm queries ibacm for a path before the kernel. It uses a blocking socket without a
+//! time limit, under a lock of the whole process (`ucma_ib_resolve` of librdmacm 44 to 64). A thread of this module
+//! therefore makes these calls, one after the other. librdmacm connects to ibacm once, before its first query, and
+//! never again if that fails. If ibacm is absent when the process opens its first [`Verbs`](crate::Verbs), this
+//! module makes librdmacm try to connect then, so that no later call waits.
 
 use core::net::{Ipv4Addr, SocketAddr};
 use core::ptr::NonNull;
@@ -23,19 +23,20 @@ use crate::librdmacm::bell::Bell;
 use crate::librdmacm::raw_channel::RawChannel;
 use crate::lock::lock;
 
-/// Where librdmacm looks for ibacm, as rdma-core and its distributions configure it: its port, then its socket.
+/// The paths where librdmacm looks for ibacm, as configured by rdma-core and its distributions: the port, then the
+/// socket.
 const PLACES: [&str; 4] = ["/run/ibacm.port", "/run/ibacm.sock", "/var/run/ibacm.port", "/var/run/ibacm.sock"];
 
-/// How long a call waits for one that has made its request and is about to return.
+/// How long a call waits for an rdma_resolve_route that is about to return.
 const RETURNING: Duration = Duration::from_millis(50);
 
-/// Whether ibacm was there when this was first called, for the life of the process.
+/// Whether ibacm was present at the first call of this function, for the life of the process.
 pub(crate) fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
         let present = PLACES.iter().any(|place| Path::new(place).exists());
         if !present {
-            // librdmacm looks for ibacm now, and finds none. What it answers does not matter.
+            // Makes librdmacm look for ibacm now, and find none. The result is ignored.
             let dst = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
             let _ = addr_info(None, None, &Hints { dst, ..Hints::default() });
         }
@@ -43,7 +44,7 @@ pub(crate) fn is_present() -> bool {
     })
 }
 
-/// One call of rdma_resolve_route, which the thread makes, has made, or will not make.
+/// One call of rdma_resolve_route on the thread.
 pub(crate) struct Query {
     id: NonNull<rdma_cm_id>,
     key: IdKey,
@@ -51,7 +52,7 @@ pub(crate) struct Query {
     phase: Mutex<Phase>,
     changed: Condvar,
     bell: Arc<Bell>,
-    /// The id's, which stays open meanwhile.
+    /// The channel of the id, which stays open during the call.
     _channel: Arc<RawChannel>,
 }
 
@@ -59,31 +60,32 @@ pub(crate) struct Query {
 enum Phase {
     /// In the queue.
     Waiting,
-    /// librdmacm is at it.
+    /// librdmacm runs the call.
     Running,
-    /// As before; the core has destroyed the id.
+    /// The call runs, and the core has destroyed the id.
     Abandoned,
-    /// As before; the id has no owner any more. The thread destroys it.
+    /// The call runs, and the id has no owner any more. The thread destroys it.
     Orphaned,
-    /// It has returned, or is not made any more.
+    /// The call has returned, or was cancelled.
     Over,
 }
 
 // SAFETY: librdmacm ties an rdma_cm_id to no thread. The thread uses the id only while the phase is one in which its
-// owner neither destroys it nor makes a call that writes what rdma_resolve_route reads: addresses, channel and device.
+// owner neither destroys it nor makes a call that writes what rdma_resolve_route reads: addresses, channel and
+// device.
 unsafe impl Send for Query {}
 // SAFETY: through a shared reference only the phase changes, which is behind a lock.
 unsafe impl Sync for Query {}
 
 impl Query {
-    /// Has the call made. A failure comes as ROUTE_ERROR, by the bell of the id's channel.
+    /// Queues the call. A failure is reported as ROUTE_ERROR, by the bell of the id's channel.
     ///
     /// # Errors
-    /// `EAGAIN` if there is no thread for it.
+    /// `EAGAIN` if the thread cannot be created.
     ///
     /// # Safety
     /// The id is alive and on this channel, and has a device. Until [`Query::end`] succeeds or [`Query::orphan`]
-    /// takes the id, nobody destroys or migrates it, and nobody makes a call that writes its addresses.
+    /// takes the id, no code destroys or migrates it, or makes a call that writes its addresses.
     pub(crate) unsafe fn start(
         id: NonNull<rdma_cm_id>,
         key: IdKey,
@@ -97,8 +99,8 @@ impl Query {
         Ok(query)
     }
 
-    /// Sees to it that the thread does not use the id any more. One that is in the queue is taken back; for one that is
-    /// about to return this waits, at most [`RETURNING`].
+    /// Ensures that the thread no longer uses the id. Cancels a queued call; waits at most [`RETURNING`] for one that
+    /// is about to return.
     ///
     /// # Errors
     /// `EBUSY` while ibacm has not answered.
@@ -113,7 +115,7 @@ impl Query {
         if *phase == Phase::Over { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
-    /// The core has destroyed the id: the bell rings whatever the outcome.
+    /// Records that the core has destroyed the id: the bell then rings whatever the outcome.
     pub(crate) fn abandon(&self) {
         let mut phase = lock(&self.phase);
         if *phase == Phase::Running {
@@ -121,8 +123,7 @@ impl Query {
         }
     }
 
-    /// Leaves the id, whose channel nobody reads any more, to the thread, which destroys it; false if the call has
-    /// returned.
+    /// Leaves an id without a reader to the thread, which destroys it. Returns false if the call is not running.
     pub(crate) fn orphan(&self) -> bool {
         let mut phase = lock(&self.phase);
         match *phase {
@@ -154,15 +155,15 @@ impl Query {
             Phase::Running if outcome.is_ok() => {}
             Phase::Waiting | Phase::Running | Phase::Abandoned | Phase::Over => self.bell.ring(self.key, outcome),
             Phase::Orphaned => {
-                // SAFETY: its owner left it to this thread alone, and nobody reads its channel, which is still open. On
-                // failure (no known case) it is leaked.
+                // SAFETY: its owner left it to this thread alone, and no code reads its channel, which is still open.
+                // On failure (no known case) it is leaked.
                 let _ = unsafe { ffi::rdma_destroy_id(self.id.as_ptr()) };
             }
         }
     }
 }
 
-/// The queue of the thread, which the first call starts.
+/// The queue of the thread. The first call starts the thread.
 fn queue() -> Result<Sender<Arc<Query>>, Errno> {
     static QUEUE: Mutex<Option<Sender<Arc<Query>>>> = Mutex::new(None);
     let mut queue = lock(&QUEUE);

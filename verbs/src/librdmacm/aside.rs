@@ -12,8 +12,8 @@ impl Rdmacm {
         (self.ids.aside().len(), self.channels.aside().len())
     }
 
-    /// Destroys an id. Where librdmacm waits for ibacm on its behalf (acm.rs) it is set aside, and destroyed when
-    /// that is over.
+    /// Destroys an id. While librdmacm waits for ibacm for this id (acm.rs), the id is set aside, and destroyed after
+    /// the wait.
     #[inline(never)]
     pub(crate) fn destroy_or_abandon(&mut self, key: IdKey) -> Outcome {
         match self.destroy(key) {
@@ -26,13 +26,13 @@ impl Rdmacm {
         }
     }
 
-    /// A call of rdma_resolve_route that a thread has made for an id on this channel, and that failed. An id that is
-    /// only kept until its call is over is destroyed.
+    /// Returns the next failed rdma_resolve_route of the thread for an id on this channel. Destroys ids that were
+    /// only kept until the end of their call.
     pub(crate) fn failed_elsewhere(&mut self, on: ChannelKey) -> Option<(IdKey, Errno)> {
         loop {
             let (id, outcome) = self.channels.get(on)?.bell()?.answer()?;
             if self.ids.is_aside(id) {
-                // If that fails it stays.
+                // If the destroy fails, the id stays.
                 let _ = self.destroy(id);
             } else if let Err(errno) = outcome
                 && self.ids.get(id).is_some()

@@ -35,14 +35,14 @@ impl Bell {
         self.both.as_fd()
     }
 
-    /// Leaves word of what came of a call.
+    /// Queues the outcome of a call and wakes the poller.
     pub(crate) fn ring(&self, id: IdKey, outcome: Outcome) {
         lock(&self.answers).push_back((id, outcome));
-        // It cannot be full.
+        // The counter cannot be full.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// The next answer. With the last one the descriptor is silent again.
+    /// Takes the next outcome. Without further outcomes the descriptor is not readable.
     pub(crate) fn answer(&self) -> Option<Answer> {
         let mut answers = lock(&self.answers);
         let answer = answers.pop_front();

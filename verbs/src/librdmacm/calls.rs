@@ -1,10 +1,10 @@
-//! librdmacm's calls on one id.
+//! Calls of librdmacm on one id.
 //!
-//! They share what makes them sound: an [`Id`] is alive, its channel is open for as long as it is filed, and it is used
-//! by one thread at a time, since only [`Rdmacm`](super::device::Rdmacm) has it, and these are called by what borrows that
+//! All of them are sound for the same reasons. An [`Id`] is alive. Its channel is open for as long as it is in its
+//! table. One thread at a time uses it: only [`Rdmacm`](super::device::Rdmacm) owns it, and the callers borrow that
 //! mutably.
 //!
-//! None of them is inlined: what picks the call jumps to it, and needs no stack.
+//! None of them is inlined: the function that selects the call jumps to it, and needs no stack.
 
 use core::net::SocketAddr;
 use core::ptr;
@@ -33,7 +33,7 @@ pub(crate) fn resolve_addr(id: &Id, src: &Option<SocketAddr>, dst: &SocketAddr, 
     errno::of_rdma(unsafe { ffi::rdma_resolve_addr(id.as_ptr(), src, dst.as_mut_ptr(), timeout_ms) })
 }
 
-/// The call itself, or a thread that makes it where ibacm is there (acm.rs).
+/// Makes the call itself, or leaves it to a thread on systems with ibacm (acm.rs).
 #[inline]
 pub(crate) fn resolve_route(id: &mut Id, key: IdKey, channel: &Channel, timeout_ms: i32) -> Outcome {
     id.needs_device()?;
@@ -108,7 +108,7 @@ pub(crate) fn set_option(id: &Id, option: CmOption) -> Outcome {
     }
 }
 
-/// The kernel takes a value only of the length that the option has: `u8` or `c_int`.
+/// The kernel accepts a value only in the length of the option: `u8` or `c_int`.
 fn set<T: Copy>(id: &Id, name: c_int, mut value: T) -> Outcome {
     let place = (&raw mut value).cast();
     // SAFETY: the id is alive, its channel open, and the value is read during the call.
@@ -130,7 +130,7 @@ pub(crate) fn remote_ece(id: &Id) -> Result<Ece, Errno> {
     Ok(Ece { vendor_id: ece.vendor_id, options: ece.options })
 }
 
-/// librdmacm's form of the parameters; it points at the private data.
+/// The parameters in librdmacm's form, which points at the private data.
 fn conn_param(param: &ConnParam, private_data: &[u8]) -> Result<rdma_conn_param, Errno> {
     Ok(rdma_conn_param {
         private_data: private_data.as_ptr().cast(),
@@ -140,7 +140,7 @@ fn conn_param(param: &ConnParam, private_data: &[u8]) -> Result<rdma_conn_param,
         flow_control: u8::from(param.flow_control),
         retry_count: param.retry_count,
         rnr_retry_count: param.rnr_retry_count,
-        // librdmacm takes these two from the QP where there is one.
+        // If the id has a QP, librdmacm takes these two from the QP.
         srq: u8::from(param.srq),
         qp_num: param.qp_num,
     })

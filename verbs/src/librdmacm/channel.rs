@@ -13,9 +13,9 @@ use crate::librdmacm::raw_channel::RawChannel;
 /// An open, non-blocking `rdma_event_channel`; dropping it closes it.
 pub(crate) struct Channel {
     raw: Arc<RawChannel>,
-    /// How many ids report here. `rdma_cm_id` points at its channel, so the channel must outlive them.
+    /// The number of ids that report here. `rdma_cm_id` points at its channel, so the channel must outlive them.
     pub(crate) ids: usize,
-    /// Where ibacm is there.
+    /// Present on systems with ibacm.
     bell: Option<Arc<Bell>>,
 }
 

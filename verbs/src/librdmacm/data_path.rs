@@ -1,19 +1,43 @@
 //! QPs on ids of librdmacm, and the contexts of their devices.
 
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
 use std::sync::Arc;
 
+use cmid_proto::datapath::{Caps, QpState};
 use cmid_proto::{Device as _, Errno, IdKey, Outcome};
 
-use crate::data::{Caps, Context, Cq, Parts, Pd, QpInner};
+use crate::data::{Context, Cq, Parts, Pd, QpInner};
+use crate::errno;
+use crate::ffi::{self, ibv_qp_attr};
 use crate::librdmacm::Rdmacm;
+use crate::raw;
 
 impl Rdmacm {
-    /// The context of the id's device, shared by everything that is made on it, and the port that the id is on.
+    /// The context of the id's device, which all objects on it share, and the port of the id.
     pub(crate) fn context(&mut self, id: IdKey) -> Result<(Arc<Context>, u8), Errno> {
         let record = self.id(id)?;
         let verbs = record.verbs().ok_or(Errno::ENODEV)?;
         let port = record.port_num();
         Ok((self.contexts.open(verbs, port, self.local_addr(id).ok())?, port))
+    }
+
+    pub(crate) fn qp_attr(&mut self, id: IdKey, state: QpState) -> Result<raw::QpAttr, Errno> {
+        let id = self.id_mut(id)?;
+        id.verbs().ok_or(Errno::ENODEV)?;
+        let mut attr = MaybeUninit::<ibv_qp_attr>::zeroed();
+        let mut mask = 0;
+        // SAFETY: the id is alive and has a device, and the results have places; zeros are a value of the attributes.
+        let attr = unsafe {
+            (*attr.as_mut_ptr()).qp_state = state.0;
+            errno::of_rdma(ffi::rdma_init_qp_attr(id.as_ptr(), attr.as_mut_ptr(), &raw mut mask))?;
+            attr.assume_init()
+        };
+        Ok(raw::QpAttr::new(attr, mask))
+    }
+
+    pub(crate) fn raw_id(&mut self, id: IdKey) -> Result<NonNull<raw::RdmaCmId>, Errno> {
+        NonNull::new(self.id_mut(id)?.as_ptr().cast()).ok_or(Errno::EIO)
     }
 
     pub(crate) fn create_qp(

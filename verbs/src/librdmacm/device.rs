@@ -19,8 +19,8 @@ use crate::librdmacm::event::{self, PrivateBuffer, Read, Unacked};
 use crate::librdmacm::id::{self, Id};
 use crate::sockaddr;
 
-/// Events in one [`Device::fetch`] that are not the core's: signals that interrupt the call, and events of ids that
-/// this device does not know (of which no case is known).
+/// Maximum number of reads per [`Device::fetch`] that give no event for the core: interrupts by signals, and events
+/// of ids that this device does not know (no case is known).
 const STRAY_MAX: usize = 16;
 
 /// Connection management through librdmacm.
@@ -32,7 +32,7 @@ pub(crate) struct Rdmacm {
     pub(crate) channels: KeyTable<ChannelKey, Channel>,
     /// Shared with its siblings.
     pub(crate) contexts: Contexts,
-    /// Ids that have ended with their device, on these channels: their DEVICE_REMOVAL is reported from here.
+    /// Ids that ended with their device, and their channels. Their DEVICE_REMOVAL is reported from here.
     lost: Vec<(ChannelKey, IdKey)>,
     private: Box<PrivateBuffer>,
 }
@@ -45,10 +45,10 @@ pub(crate) struct Handle {
 }
 
 impl Rdmacm {
-    /// A device without ids, with the event channel of its [`Contexts`].
+    /// Creates a device without ids, with the event channel of its [`Contexts`].
     ///
     /// # Errors
-    /// Those of rdma_create_event_channel(3).
+    /// The errors of rdma_create_event_channel(3).
     pub(crate) fn open() -> Result<Self, Errno> {
         Ok(Self::empty(Contexts::new(Channel::open()?)))
     }
@@ -63,22 +63,22 @@ impl Rdmacm {
         }
     }
 
-    /// The numbers of ids and channels, those that are set aside included.
+    /// The numbers of ids and channels, including those that are set aside.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.ids.len(), self.channels.len())
     }
 
-    /// An id that calls can be made on.
+    /// An id that accepts calls.
     ///
     /// # Errors
-    /// `ENOENT` for an unknown one, `ENXIO` for one that ended with its device.
+    /// `ENOENT` for an unknown id, `ENXIO` for one that ended with its device.
     #[inline]
     pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
         let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
-    /// As [`Rdmacm::id`].
+    /// Like [`Rdmacm::id`], mutable.
     #[inline]
     pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
@@ -155,7 +155,7 @@ impl Rdmacm {
         outcome
     }
 
-    /// An id no longer reports to this channel.
+    /// Counts one id less on this channel.
     #[inline]
     fn leave(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
@@ -171,8 +171,8 @@ impl Rdmacm {
     /// The new id, if the listener is unknown: dropping it rejects the request.
     ///
     /// # Safety
-    /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener; nobody else has
-    /// seen it.
+    /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener, and no other code
+    /// has seen it.
     #[inline(never)]
     unsafe fn file_child(
         &mut self,
@@ -185,7 +185,7 @@ impl Rdmacm {
         let mut id = unsafe { Id::child(new, on) };
         let Some(listener) = self.known(listener) else { return Err(id) };
         id.set_key(child);
-        // `fetch` has seen to it that there is room.
+        // `fetch` has reserved the slot.
         self.ids.insert(child, id)?;
         if let Some(channel) = self.channels.get_mut(on) {
             channel.ids += 1;
@@ -193,7 +193,7 @@ impl Rdmacm {
         Ok(listener)
     }
 
-    /// What an event means for the id beside what the core makes of it.
+    /// Handles what an event means for the QP and the device of its id.
     #[inline]
     fn note(&mut self, key: IdKey, event: &Unacked, kind: CmEvent) {
         if kind == CmEvent::DeviceRemoval {
@@ -218,8 +218,8 @@ impl Rdmacm {
         }
     }
 
-    /// An event that librdmacm did not report, or of which nothing is left there: the end of an id with its device,
-    /// or a call that a thread has made.
+    /// An event that does not come from librdmacm: the end of an id with its device, or the failure of a call that a
+    /// thread has made.
     #[cold]
     fn made(&mut self, on: ChannelKey) -> Option<RawEvent<&'static [u8]>> {
         if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
@@ -232,13 +232,13 @@ impl Rdmacm {
         Some(RawEvent { status: -errno.0, ..RawEvent::new(id, CmEvent::RouteError) })
     }
 
-    /// The key of an id that librdmacm named, if it is one of this device's.
+    /// The key of an id of librdmacm, if it is one of this device.
     #[inline]
     fn known(&self, raw: NonNull<ffi::rdma_cm_id>) -> Option<IdKey> {
         // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed,
         // destroys the ids that report to its channels.
         let key = unsafe { id::key_of(raw) }?;
-        // One that is set aside is not the core's any more.
+        // An id that is set aside no longer belongs to the core.
         (self.ids.get_filed(key)?.as_ptr() == raw.as_ptr()).then_some(key)
     }
 }
@@ -274,7 +274,7 @@ impl Tables for Rdmacm {
 
     #[inline(never)]
     fn close_channel(&mut self, key: ChannelKey) -> Outcome {
-        // librdmacm would free what the ids on it point at (rdma_destroy_event_channel(3) forbids it).
+        // librdmacm would free the channel that the ids on it point at (rdma_destroy_event_channel(3) forbids it).
         if self.channel(key)?.ids > 0 {
             self.destroy_forgotten_on(key);
         }
@@ -294,7 +294,7 @@ impl Device for Rdmacm {
     type Handle = Handle;
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        // Before anything is read, so that a request is not lost for want of a place.
+        // Reserves a slot before any read, so that a request is not lost for lack of one.
         self.make_room_for_id(child)?;
         for _ in 0..STRAY_MAX {
             let mut channel = self.channel(on)?;
@@ -315,7 +315,7 @@ impl Device for Rdmacm {
                 Some(listener) => match unsafe { self.file_child(on, child, new, listener) } {
                     Ok(listener) => (child, Some(listener)),
                     Err(refused) => {
-                        // In this order, so that an id never goes before the event that brought it.
+                        // In this order, so that the event is acked before its id is destroyed.
                         drop(event);
                         drop(refused);
                         continue;
@@ -327,7 +327,7 @@ impl Device for Rdmacm {
                 },
             };
             self.note(id, &event, kind);
-            // It is made in its place, and acked after that: nothing of it is copied twice.
+            // The event is built in its final place and acked after that, so nothing is copied twice.
             return Ok(Some(event.raw(id, listener, kind, &mut self.private)));
         }
         Err(Errno::EIO)
@@ -351,11 +351,11 @@ impl Device for Rdmacm {
             Call::Disconnect { id } => calls::disconnect(self.id(id)?),
             Call::Notify { id } => calls::notify(self.id(id)?),
             Call::Join { id, group, ref addr, send_only } => self.id_mut(id)?.join(group, addr, send_only),
-            // librdmacm finds it by its address.
+            // librdmacm finds the membership by its address.
             Call::Leave { id, group: _, ref addr } => self.leave_group(id, addr),
             Call::SetOption { id, option } => calls::set_option(self.id(id)?, option),
             Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
-            // librdmacm knows where it comes from.
+            // librdmacm knows the present channel.
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
             Call::Destroy { id } => self.destroy_or_abandon(id),
         }
@@ -373,7 +373,7 @@ impl Device for Rdmacm {
         let id = self.id(id)?.as_ptr();
         // SAFETY: as in `local_addr`.
         let storage: &sockaddr_storage = unsafe { &(*id).route.addr.dst_addr_union.dst_storage };
-        // The kernel gives a bound id, which has no peer, the wildcard of its family.
+        // For a bound id, which has no peer, the kernel returns the wildcard address of its family.
         let none = |peer: &SocketAddr| peer.ip().is_unspecified() && peer.port() == 0;
         sockaddr::from_c(storage).filter(|peer| !none(peer)).ok_or(Errno::EADDRNOTAVAIL)
     }
@@ -398,10 +398,10 @@ impl Device for Rdmacm {
         Ok(Handle { id, channel })
     }
 
-    /// Files a released id and its channel under new keys.
+    /// Adds a released id and its channel under new keys.
     ///
     /// # Errors
-    /// Keys in use (`EINVAL`) are the driver's mistake. Then the handle is dropped, and with it the id.
+    /// `EINVAL` for keys in use, which is a defect of the driver. The handle is then dropped, and with it the id.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Handle) -> Result<(), Errno> {
         self.make_room_for_id(id)?;
         self.make_room_for_channel(channel)?;

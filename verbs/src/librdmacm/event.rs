@@ -1,4 +1,4 @@
-//! Reading one event: copied out, and acked at once.
+//! Reads one event: copies it and acks it at once.
 
 use core::ptr::{self, NonNull};
 
@@ -10,32 +10,32 @@ use crate::errno;
 use crate::ffi::{self, ibv_qp_type, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_ud_param};
 use crate::librdmacm::channel::Channel;
 
-/// Where the private data of the last event is kept.
+/// Buffer for the private data of the last event.
 pub(crate) type PrivateBuffer = [u8; PRIVATE_DATA_MAX];
 
-/// An event that librdmacm has handed out. Dropping it acks it, also if it is of no use: a later rdma_destroy_id
-/// would wait for ever.
+/// An unacked event of librdmacm. Dropping it acks it, even if it is ignored: otherwise a later rdma_destroy_id would
+/// wait for ever.
 pub(crate) struct Unacked(NonNull<rdma_cm_event>);
 
-/// What a channel had to say.
+/// The result of a read.
 pub(crate) enum Read {
     Event(Unacked),
-    /// Nothing. Also when librdmacm swallowed what made the descriptor readable.
+    /// No event, also if librdmacm consumed the one that made the descriptor readable.
     Empty,
-    /// A signal came first.
+    /// A signal interrupted the read.
     Interrupted,
 }
 
-/// Takes the next event off a channel.
+/// Reads the next event of a channel.
 ///
 /// # Errors
-/// What `rdma_get_cm_event` failed with, except `EAGAIN` and `EINTR`.
+/// The errno of `rdma_get_cm_event`, except `EAGAIN` and `EINTR`.
 #[inline]
 pub(crate) fn read(channel: &Channel) -> Result<Read, Errno> {
     let mut event = ptr::null_mut();
-    // SAFETY: the channel is open and `event` is a place for the result. librdmacm follows the `qp` of the event's id:
-    // `Id` holds the QP for as long as that field is set. And it follows its record of the event's group: the kernel
-    // has no event of a group whose record is freed (see `Id::leave`).
+    // SAFETY: the channel is open and `event` is a place for the result. librdmacm follows the `qp` of the event's
+    // id: `Id` holds the QP for as long as that field is set. And it follows its record of the event's group: the
+    // kernel has no event of a group whose record is freed (see `Id::leave`).
     let returned = unsafe { ffi::rdma_get_cm_event(channel.as_ptr(), &raw mut event) };
     match errno::of_rdma(returned) {
         Ok(()) => Ok(Read::Event(Unacked(NonNull::new(event).ok_or(Errno::EIO)?))),
@@ -47,15 +47,15 @@ pub(crate) fn read(channel: &Channel) -> Result<Read, Errno> {
 
 impl Unacked {
     fn get(&self) -> &rdma_cm_event {
-        // SAFETY: rdma_get_cm_event has handed it out, and it is not acked yet: until then it is ours, and nobody
-        // writes to it.
+        // SAFETY: rdma_get_cm_event has returned it, and it is not acked yet. Until then it belongs to this value,
+        // and no other code writes to it.
         unsafe { self.0.as_ref() }
     }
 
-    /// The id that it is about; for CONNECT_REQUEST a new one that nobody owns yet.
+    /// The id of the event; for CONNECT_REQUEST a new one without an owner.
     ///
     /// # Errors
-    /// `EIO` if there is none.
+    /// `EIO` if the event has none.
     #[inline]
     pub(crate) fn id(&self) -> Result<NonNull<rdma_cm_id>, Errno> {
         NonNull::new(self.get().id).ok_or(Errno::EIO)
@@ -72,8 +72,8 @@ impl Unacked {
         if kind == CmEvent::ConnectRequest { NonNull::new(self.get().listen_id) } else { None }
     }
 
-    /// The event in the core's keys. Its private data is copied to where `private` is, once and for all: the event is
-    /// acked before the core looks at it.
+    /// The event with the core's keys. Copies its private data to `private`, because the event is acked before the
+    /// core reads it.
     #[inline]
     pub(crate) fn raw<'a>(
         &self,
@@ -122,18 +122,18 @@ impl Drop for Unacked {
     }
 }
 
-/// Fills in what the events of a group have.
+/// Fills in the fields of a group's events.
 #[cold]
 fn set_group(raw: &mut RawEvent<&[u8]>, ud: &rdma_ud_param) {
-    // The context of the join, which is a number here; it is never followed, and no data is behind it.
+    // The context of the join is a number. It is never followed, and there is no private data.
     raw.group = GroupKey::from_bits(ud.private_data.addr() as u64);
     raw.datagram = (raw.kind == CmEvent::MulticastJoin).then(|| datagram(ud));
 }
 
-/// Fills in what the events of an id for datagrams have.
+/// Fills in the fields of a datagram id's events.
 ///
 /// # Safety
-/// As for [`keep`], of the private data.
+/// The contract of [`keep`] for the private data.
 #[cold]
 unsafe fn set_datagram<'a>(raw: &mut RawEvent<&'a [u8]>, ud: &rdma_ud_param, private: &'a mut PrivateBuffer) {
     raw.datagram = (raw.kind == CmEvent::Established).then(|| datagram(ud));
@@ -141,10 +141,10 @@ unsafe fn set_datagram<'a>(raw: &mut RawEvent<&'a [u8]>, ud: &rdma_ud_param, pri
     raw.private_data = unsafe { keep(ud.private_data, ud.private_data_len, private) };
 }
 
-/// Copies private data to our buffer.
+/// Copies private data to the buffer.
 ///
 /// # Safety
-/// Unless `data` is null, `len` bytes can be read there, and nobody writes to them.
+/// `data` is null, or `len` bytes can be read there and no code writes to them.
 unsafe fn keep(data: *const ffi::c_void, len: u8, private: &mut PrivateBuffer) -> &[u8] {
     let len = if data.is_null() { 0 } else { usize::from(len).min(private.len()) };
     let kept = &mut private[..len];

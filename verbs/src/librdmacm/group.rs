@@ -1,8 +1,8 @@
 //! The multicast groups of an id.
 //!
-//! librdmacm keeps a record of each membership, which the kernel names in its events, and finds it by address when the
-//! group is left. This list runs beside its, because two things are left to its caller: the kernel does not destroy a
-//! QP that is attached to a group, and `rdma_destroy_id` does not free the records.
+//! librdmacm has a record of each membership. The kernel returns the record in its events; a leave finds it by
+//! address. This list is kept in addition because librdmacm leaves two things to its caller: the kernel does not
+//! destroy a QP that is attached to a group, and `rdma_destroy_id` does not free the records.
 
 use core::net::SocketAddr;
 use core::ptr;
@@ -17,7 +17,7 @@ use crate::librdmacm::membership::Membership;
 use crate::sockaddr::CAddr;
 
 impl Id {
-    /// `rdma_join_multicast_ex`. The key comes back with the events of the membership.
+    /// `rdma_join_multicast_ex`. The events of the membership contain the key.
     #[inline(never)]
     pub(crate) fn join(&mut self, key: GroupKey, addr: &SocketAddr, send_only: bool) -> Outcome {
         let addr = *addr;
@@ -40,24 +40,24 @@ impl Id {
         Ok(())
     }
 
-    /// `rdma_leave_multicast`: of several memberships with this address the latest, as librdmacm does.
+    /// `rdma_leave_multicast`. Of several memberships with this address it leaves the latest, as librdmacm does.
     ///
-    /// If the device goes meanwhile the id may be [ended](Id::has_ended) by this.
+    /// If the device is removed meanwhile, this may [end](Id::has_ended) the id.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` if the id is in no such group, `ENXIO` if its device is gone.
     pub(crate) fn leave(&mut self, addr: SocketAddr) -> Outcome {
-        // librdmacm frees its record of the group even if the kernel refuses to leave it. Then an event that is still
-        // unread would lead it to freed memory. The kernel refuses once it has closed the id because the device went.
+        // librdmacm frees its record of the group even if the kernel refuses the leave. An unread event would then
+        // refer to freed memory. The kernel refuses if it has closed the id because the device was removed.
         if self.is_closed() {
             return Err(Errno::ENXIO);
         }
         match self.leave_now(addr) {
             Ok(()) => Ok(()),
-            // There was no record.
+            // There was no record, so none was freed.
             Err(Errno::EADDRNOTAVAIL) => Err(Errno::EADDRNOTAVAIL),
-            // The device went between the two calls, and the record is freed. The id's unread events go with it here,
-            // before any is read: this thread is the one that reads them.
+            // The device was removed between the two calls, and the record is freed. The destroy removes the id's
+            // unread events before any is read: only this thread reads them.
             Err(errno) => {
                 self.destroy()?;
                 Err(errno)
@@ -65,10 +65,10 @@ impl Id {
         }
     }
 
-    /// Leaves all groups, so that nothing is left of them when the id is destroyed.
+    /// Leaves all groups, so that the destroy of the id leaves no record behind.
     pub(crate) fn leave_all(&mut self) {
         while let Some(last) = self.groups.last() {
-            // If the kernel refuses, the device is gone. The id's unread events go with it, before any is read.
+            // If the kernel refuses, the device is gone. The id's unread events end with it, before any is read.
             let _ = self.leave_now(last.addr);
         }
     }
@@ -83,7 +83,7 @@ impl Id {
         errno::of_rdma(unsafe { ffi::rdma_leave_multicast(self.as_ptr(), addr.as_mut_ptr()) })
     }
 
-    /// Notes that MULTICAST_JOIN was read, at which librdmacm has attached the QP.
+    /// Records that MULTICAST_JOIN was read: librdmacm has then attached the QP.
     pub(crate) fn joined(&mut self, key: GroupKey, path: &AhAttr) {
         let has_qp = self.qp.is_some();
         if let Some(group) = self.groups.iter_mut().find(|group| group.key == key)
@@ -102,9 +102,9 @@ impl Id {
         }
     }
 
-    /// Whether the kernel has closed the id: it refuses everything but its destruction then.
+    /// Whether the kernel has closed the id. It then refuses every command but a destroy.
     fn is_closed(&self) -> bool {
-        // It looks for the id before it finds that there is no such level of options, and nothing of it.
+        // The kernel looks up the id before it checks the level and the option, neither of which exists.
         // SAFETY: the id is alive, its channel open, and no bytes are named that could be read.
         let returned = unsafe { ffi::rdma_set_option(self.as_ptr(), NO_LEVEL, 0, ptr::null_mut(), 0) };
         errno::of_rdma(returned) == Err(Errno::ENXIO)

@@ -1,4 +1,4 @@
-//! One `rdma_cm_id`: its owner, its pointers, and its end.
+//! One `rdma_cm_id`: its owner, its pointers, and its destruction.
 
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use crate::librdmacm::raw_channel::RawChannel;
 
 /// An `rdma_cm_id` that this device owns; dropping it destroys it.
 ///
-/// Its `context` field holds the core's key of it, and its `channel` field points at an open [`Channel`] that is filed
-/// beside it under `channel`. It is used by one thread at a time: everything that takes the pointer takes the device
-/// by `&mut`, or reads fields that only such calls write.
+/// Its `context` field holds the core's key of it. Its `channel` field points at an open [`Channel`], which the table
+/// of channels has under `channel`. One thread at a time uses it: all code that takes the pointer takes the device by
+/// `&mut`, or reads fields that only such calls write.
 pub(crate) struct Id {
     raw: NonNull<rdma_cm_id>,
-    /// The channel that it reports to.
+    /// The channel of its events.
     pub(crate) channel: ChannelKey,
-    /// The QP on it. Held because librdmacm follows `id->qp` when it reads an event of this id (rdma_get_cm_event).
+    /// Its QP. Held because librdmacm follows `id->qp` when it reads an event of this id (rdma_get_cm_event).
     pub(crate) qp: Option<Arc<QpInner>>,
     /// The multicast groups that it is in (group.rs).
     pub(crate) groups: Vec<Membership>,
-    /// It was to be destroyed, and could not be.
+    /// A destroy of the id has failed.
     pub(crate) doomed: bool,
     /// librdmacm has freed it.
     ended: bool,
-    /// The last call that a thread makes or has made for it.
+    /// The last call of a thread for it.
     query: Option<Arc<Query>>,
 }
 
-// SAFETY: librdmacm ties an rdma_cm_id to no thread; it asks only that calls on one id do not run at the same time,
-// and `Id` is not Sync. A QP may be used from any thread (`QpInner` is Send and Sync).
+// SAFETY: librdmacm ties an rdma_cm_id to no thread. It only requires that calls on one id do not run at the same
+// time, and `Id` is not Sync. A QP may be used from any thread (`QpInner` is Send and Sync).
 unsafe impl Send for Id {}
 
 impl Id {
@@ -58,10 +58,10 @@ impl Id {
         })
     }
 
-    /// The id that a CONNECT_REQUEST brought.
+    /// Wraps the new id of a CONNECT_REQUEST.
     ///
     /// # Safety
-    /// `raw` came with a CONNECT_REQUEST that was read from the channel filed as `on`, and nobody else owns it.
+    /// `raw` came with a CONNECT_REQUEST that was read from the channel with key `on`, and has no other owner.
     pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey) -> Self {
         Id { raw, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false, query: None }
     }
@@ -70,26 +70,26 @@ impl Id {
         self.raw.as_ptr()
     }
 
-    /// Writes the core's key into the id. A child has its listener's until then.
+    /// Writes the core's key into the id. Until then a child has the key of its listener.
     pub(crate) fn set_key(&mut self, key: IdKey) {
-        // SAFETY: the id is alive, and nobody else uses it now. `context` is the application's field
+        // SAFETY: the id is alive, and no other code uses it now. `context` is the application's field
         // (rdma_create_id(3)).
         unsafe { (*self.raw.as_ptr()).context = as_context(key.to_bits()) };
     }
 
-    /// The device that the id is bound to; `None` until a specific address was bound or ADDR_RESOLVED was read.
+    /// The device of the id; `None` until a specific address was bound or ADDR_RESOLVED was read.
     pub(crate) fn verbs(&self) -> Option<NonNull<ibv_context>> {
         // SAFETY: the id is alive; librdmacm writes the field only inside calls that take the device by `&mut`.
         NonNull::new(unsafe { (*self.raw.as_ptr()).verbs })
     }
 
-    /// The device's port that the id is bound to; 0 while it has no device.
+    /// The port of the id on its device; 0 without a device.
     pub(crate) fn port_num(&self) -> u8 {
         // SAFETY: as in `verbs`.
         unsafe { (*self.raw.as_ptr()).port_num }
     }
 
-    /// Whether its QP is one for datagrams; librdmacm decides that by the port space (rdma_create_id(3)).
+    /// Whether its QP is a datagram QP; librdmacm decides that by the port space (rdma_create_id(3)).
     pub(crate) fn is_datagram(&self) -> bool {
         // SAFETY: the id is alive, and the field does not change.
         unsafe { (*self.raw.as_ptr()).qp_type == ibv_qp_type::IBV_QPT_UD }
@@ -103,17 +103,17 @@ impl Id {
         self.verbs().map(|_| ()).ok_or(Errno::EINVAL)
     }
 
-    /// Takes the QP off the id. The QP is destroyed if no handle of it is left. Otherwise it goes to the error state:
-    /// posted work is flushed, and nothing is sent for a connection that is no longer managed.
+    /// Detaches the QP from the id. The QP is destroyed if no handle of it is left. Otherwise it goes to the error
+    /// state: posted work is flushed, and nothing is sent for a connection that is no longer managed.
     pub(crate) fn detach_qp(&mut self) -> Result<(), Errno> {
         // The kernel refuses to destroy a QP that is attached to a group.
         self.detach_groups();
         let qp = self.qp.take().ok_or(Errno::EINVAL)?;
-        // SAFETY: the id is alive and nobody else uses it now. This is what rdma_destroy_qp does to the id; from here
-        // on librdmacm cannot reach the QP, which may go at any time.
+        // SAFETY: the id is alive and no other code uses it now. This is what rdma_destroy_qp does to the id; from
+        // here on librdmacm cannot reach the QP, which may be freed at any time.
         unsafe { (*self.raw.as_ptr()).qp = ptr::null_mut() };
-        // Only an owner (the handle, a memory window) makes another: if there is none beside this one, there will be
-        // none.
+        // Only an owner (the handle, a memory window) can create another owner. If there is none besides this one,
+        // there will be none.
         if Arc::strong_count(&qp) > 1 {
             qp.stop();
         }
@@ -136,8 +136,8 @@ impl Id {
         Ok(())
     }
 
-    /// Whether it is destroyed although the core knows it: its device went while it left a group (group.rs). Only
-    /// [`Id::destroy`] may be called then.
+    /// Whether librdmacm has destroyed it although the core still has it: its device was removed while it left a
+    /// group (group.rs). Only [`Id::destroy`] may be called then.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
@@ -166,14 +166,15 @@ impl Id {
         self.query.is_some()
     }
 
-    /// The core has destroyed it, and librdmacm waits for ibacm. The channel wakes its reader when that is over.
+    /// Records that the core has destroyed it while librdmacm waits for ibacm. After the wait the channel wakes its
+    /// reader.
     pub(crate) fn abandon(&self) {
         if let Some(query) = &self.query {
             query.abandon();
         }
     }
 
-    /// Destroys what is dropped.
+    /// Destroys an id that is dropped.
     #[cold]
     fn end(&mut self) {
         if self.query.as_ref().is_some_and(|query| query.orphan()) {
@@ -181,15 +182,15 @@ impl Id {
             let _ = self.detach_qp();
             return;
         }
-        // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
+        // On failure (no known case) the memory is leaked: librdmacm and the kernel still refer to it.
         let _ = self.destroy();
     }
 
-    /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page requires. After a
-    /// success the id can only be dropped.
+    /// `rdma_destroy_id`. First leaves the groups and detaches the QP, as the man page requires. After a success the
+    /// id can only be dropped.
     ///
     /// # Errors
-    /// `EBUSY` while librdmacm waits for ibacm; else the errno, and the id lives on without its QP and its groups.
+    /// `EBUSY` while librdmacm waits for ibacm; otherwise the errno, and the id stays, without its QP and its groups.
     pub(crate) fn destroy(&mut self) -> Result<(), Errno> {
         if self.ended {
             return Ok(());
@@ -197,10 +198,10 @@ impl Id {
         self.doomed = true;
         self.idle()?;
         self.leave_all();
-        // No QP is the usual case.
+        // Usually there is no QP.
         let _ = self.detach_qp();
-        // SAFETY: the id is alive, and after a success nobody uses it again: `ended` says so, and its owner drops it.
-        // Its channel is open. It does not wait: every event of the id was acked when it was read.
+        // SAFETY: the id is alive, and after a success no code uses it again: `ended` records that, and its owner
+        // drops it. Its channel is open. It does not wait: every event of the id was acked when it was read.
         errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })?;
         self.ended = true;
         Ok(())
@@ -210,14 +211,14 @@ impl Id {
 impl Drop for Id {
     #[inline]
     fn drop(&mut self) {
-        // `destroy` has seen to all of it where it has ended.
+        // If the id has ended, `destroy` has released everything.
         if !self.ended {
             self.end();
         }
     }
 }
 
-/// A key as it is kept where librdmacm has a pointer of the application's, which it never follows.
+/// A key in the form of the application's pointer, which librdmacm keeps and never follows.
 pub(crate) fn as_context(bits: u64) -> *mut c_void {
     // 64-bit targets only (ffi.rs).
     ptr::without_provenance_mut(bits as usize)

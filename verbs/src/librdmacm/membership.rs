@@ -11,6 +11,6 @@ pub(crate) struct Membership {
     pub(crate) key: GroupKey,
     pub(crate) addr: SocketAddr,
     pub(crate) send_only: bool,
-    /// The group that librdmacm has attached the id's QP to, when it read MULTICAST_JOIN.
+    /// The group that librdmacm attached the id's QP to when it read MULTICAST_JOIN.
     pub(crate) attached: Option<Group>,
 }

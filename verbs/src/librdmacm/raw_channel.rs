@@ -8,12 +8,12 @@ use cmid_proto::Errno;
 use crate::errno;
 use crate::ffi::{self, c_int, rdma_event_channel};
 
-/// What librdmacm has of it.
+/// The channel in librdmacm's form.
 pub(crate) struct RawChannel(NonNull<rdma_event_channel>);
 
 // SAFETY: an rdma_event_channel is a descriptor in malloc'ed memory; librdmacm ties neither to a thread.
 unsafe impl Send for RawChannel {}
-// SAFETY: nothing writes to it before it is destroyed; that takes its last owner.
+// SAFETY: nothing writes to it before it is destroyed; only its last owner destroys it.
 unsafe impl Sync for RawChannel {}
 
 impl RawChannel {
@@ -43,9 +43,9 @@ impl RawChannel {
 
 impl Drop for RawChannel {
     fn drop(&mut self) {
-        // SAFETY: made by rdma_create_event_channel and destroyed only here. `Rdmacm` and `Handle` drop their ids before
-        // their channels and close no channel that has ids, an anchor and a call that is under way hold its channel;
-        // so no rdma_cm_id points at it any more.
+        // SAFETY: made by rdma_create_event_channel and destroyed only here. `Rdmacm` and `Handle` drop their ids
+        // before their channels and close no channel that has ids. An anchor, and a call that is under way, hold
+        // their channel. So no rdma_cm_id points at it any more.
         unsafe { ffi::rdma_destroy_event_channel(self.0.as_ptr()) };
     }
 }

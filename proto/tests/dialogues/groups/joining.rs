@@ -7,7 +7,7 @@ use cmid_proto::{
     Refused, Request, RequestKind, State, Time,
 };
 
-use super::{JOINED, LOST, SOON, at, begins, bound, join, leave, member, says};
+use super::{JOINED, LOST, SOON, at, begins, bound, join, leave, member, report};
 use crate::fixture::{CoreFixture, OK, cm, raw};
 
 #[test]
@@ -20,11 +20,11 @@ fn a_group_is_joined_used_and_left() {
     assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
     assert_eq!((fixture.core.group_at(id, at(1)), fixture.core.group_at(id, at(2))), (Some(group), None));
     let way = Datagram { qp_num: 0xff_ffff, qkey: 0x0123_4567, path: AhAttr::default() };
-    let told = RawEvent { group: Some(group), datagram: Some(way), ..raw(id, JOINED, 0) };
-    assert_eq!(fixture.says_on(channel, told), Admission::Known);
+    let event = RawEvent { group: Some(group), datagram: Some(way), ..raw(id, JOINED, 0) };
+    assert_eq!(fixture.report_on(channel, event), Admission::Known);
     let event = fixture.sees(channel, id, cm(JOINED));
     assert_eq!((event.group, event.datagram, fixture.state(id)), (Some(group), Some(way), State::Bound));
-    fixture.asks(id, leave(group)).unwrap();
+    fixture.submit(id, leave(group)).unwrap();
     let (token, call) = fixture.takes_call("leave_multicast");
     assert_eq!(call, Call::Leave { id, group, addr: at(1) });
     assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
@@ -34,7 +34,7 @@ fn a_group_is_joined_used_and_left() {
 }
 
 #[test]
-fn what_cannot_be_joined_or_left_is_refused_and_says_why() {
+fn what_cannot_be_joined_or_left_is_refused_with_a_reason() {
     let mut fixture = CoreFixture::with(Limits { ids: 32, channels: 9, events: 9, groups: 2, ..Limits::SINGLE });
     let channel = fixture.channel(Acks::OnDelivery);
     let connected = fixture.in_state(channel, State::Bound);
@@ -78,7 +78,7 @@ fn a_join_that_fails_at_once_leaves_nothing() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = bound(&mut fixture, Some(channel));
     let soon = fixture.within(SOON);
-    fixture.asks_until(id, join(1), soon).unwrap();
+    fixture.submit_until(id, join(1), soon).unwrap();
     let failure = fixture.expect_call("join_multicast", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.state, failure.errno), ("join_multicast", State::Bound, Errno::EINVAL));
     assert_eq!((fixture.core.groups(), fixture.core.poll_timeout()), (0, None));
@@ -93,15 +93,15 @@ fn a_group_that_is_lost_or_never_joined_can_only_be_left() {
         let id = bound(&mut fixture, Some(channel));
         let group = begins(&mut fixture, id, 1, Time::NEVER);
         if joined {
-            says(&mut fixture, id, group, JOINED, 0);
+            report(&mut fixture, id, group, JOINED, 0);
             fixture.sees(channel, id, cm(JOINED));
-            assert_eq!(says(&mut fixture, id, group, JOINED, 0), Admission::Late, "twice");
+            assert_eq!(report(&mut fixture, id, group, JOINED, 0), Admission::Late, "twice");
         }
-        assert_eq!(says(&mut fixture, id, group, LOST, -110), Admission::Known);
+        assert_eq!(report(&mut fixture, id, group, LOST, -110), Admission::Known);
         let event = fixture.sees(channel, id, cm(LOST));
         assert_eq!((event.group, event.result()), (Some(group), Err(Errno::ETIMEDOUT)));
         for kind in [JOINED, LOST] {
-            assert_eq!(says(&mut fixture, id, group, kind, 0), Admission::Late);
+            assert_eq!(report(&mut fixture, id, group, kind, 0), Admission::Late);
         }
         fixture.refuses(id, join(1), RefuseReason::AlreadyMember(at(1)));
         fixture.does(id, leave(group));
@@ -118,12 +118,12 @@ fn an_event_of_no_membership_of_the_id_is_late() {
     fixture.does(one, leave(old));
     for of in [None, Some(old), Some(group)] {
         let event = RawEvent { group: of, ..raw(one, JOINED, 0) };
-        assert_eq!(fixture.says_on(channel, event), Admission::Late);
+        assert_eq!(fixture.report_on(channel, event), Admission::Late);
     }
     fixture.no_event(channel);
     // A group is ignored on an event of any other type.
     let event = RawEvent { group: Some(group), ..raw(two, CmEvent::AddrChange, 0) };
-    assert_eq!(fixture.says_on(channel, event), Admission::Known);
+    assert_eq!(fixture.report_on(channel, event), Admission::Known);
     assert_eq!(fixture.sees(channel, two, cm(CmEvent::AddrChange)).group, None);
     fixture.ends(&[one, two], &[channel]);
 }
@@ -135,7 +135,7 @@ fn an_answer_that_precedes_the_outcome_is_the_newer_word() {
         let id = bound(&mut fixture, Some(channel));
         let group = fixture.core.join(fixture.now, id, at(1), false, Time::NEVER).unwrap();
         let (token, _) = fixture.takes_call("join_multicast");
-        says(&mut fixture, id, group, JOINED, 0);
+        report(&mut fixture, id, group, JOINED, 0);
         assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()));
         assert_eq!(fixture.sees(channel, id, cm(JOINED)).group, Some(group));
         fixture.does(id, leave(group));
@@ -162,7 +162,7 @@ fn a_join_ends_at_its_deadline_and_is_to_be_left_even_so() {
         let event = fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Join));
         assert_eq!((event.group, event.result()), (Some(group), Err(Errno::ETIMEDOUT)));
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Bound, None), "the id is as it was");
-        assert_eq!(says(&mut fixture, id, group, JOINED, 0), Admission::Late);
+        assert_eq!(report(&mut fixture, id, group, JOINED, 0), Admission::Late);
         fixture.refuses(id, join(1), RefuseReason::AlreadyMember(at(1)));
         fixture.does(id, leave(group));
         member(&mut fixture, channel, id, 1);
@@ -178,7 +178,7 @@ fn each_join_has_its_own_deadline_and_the_ids_operation_another() {
     let groups = [1, 2, 3, 4].map(|last| begins(&mut fixture, id, last, spans[usize::from(last) - 1]));
     let operation = fixture.within(Duration::from_millis(3));
     fixture.does_until(id, crate::fixture::RESOLVE, operation);
-    says(&mut fixture, id, groups[0], JOINED, 0);
+    report(&mut fixture, id, groups[0], JOINED, 0);
     fixture.sees(channel, id, cm(JOINED));
     assert_eq!(fixture.core.poll_timeout(), Some((spans[1], id)));
     fixture.passes(Duration::from_millis(2));

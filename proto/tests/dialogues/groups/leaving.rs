@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, Request, RequestKind, State, Time};
 
-use super::{JOINED, LOST, SOON, at, begins, bound, join, leave, member, says};
+use super::{JOINED, LOST, SOON, at, begins, bound, join, leave, member, report};
 use crate::fixture::{CoreFixture, OK, cm, to};
 
 #[test]
@@ -10,15 +10,15 @@ fn a_leave_discards_the_undelivered_events_of_its_group_and_no_others() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = bound(&mut fixture, Some(channel));
     let [one, two] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
-    fixture.says_status(id, CmEvent::AddrChange, 1);
-    says(&mut fixture, id, one, JOINED, 0);
-    says(&mut fixture, id, two, JOINED, 0);
-    says(&mut fixture, id, one, LOST, -1);
-    fixture.says_status(id, CmEvent::AddrChange, 2);
-    fixture.asks(id, leave(one)).unwrap();
+    fixture.report_status(id, CmEvent::AddrChange, 1);
+    report(&mut fixture, id, one, JOINED, 0);
+    report(&mut fixture, id, two, JOINED, 0);
+    report(&mut fixture, id, one, LOST, -1);
+    fixture.report_status(id, CmEvent::AddrChange, 2);
+    fixture.submit(id, leave(one)).unwrap();
     assert_eq!(fixture.core.counters().discarded, 2);
     let (token, _) = fixture.takes_call("leave_multicast");
-    assert_eq!(says(&mut fixture, id, one, LOST, -1), Admission::Late, "while it is being left");
+    assert_eq!(report(&mut fixture, id, one, LOST, -1), Admission::Late, "while it is being left");
     assert!(fixture.answers(token, OK).is_some());
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::AddrChange)).status, 1);
     assert_eq!(fixture.sees(channel, id, cm(JOINED)).group, Some(two));
@@ -34,14 +34,14 @@ fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
         let id = bound(&mut fixture, Some(channel));
         let [one, two] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
         for group in [one, two] {
-            says(&mut fixture, id, group, JOINED, 0);
+            report(&mut fixture, id, group, JOINED, 0);
         }
-        says(&mut fixture, id, one, LOST, -1);
-        fixture.says(id, CmEvent::AddrChange);
+        report(&mut fixture, id, one, LOST, -1);
+        fixture.report(id, CmEvent::AddrChange);
         let [joined, other, lost] = [JOINED, JOINED, LOST].map(|kind| fixture.expect_event(channel, id, cm(kind)));
         let own = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
         assert_eq!(fixture.core.owed(id), 4);
-        fixture.asks(id, leave(one)).unwrap();
+        fixture.submit(id, leave(one)).unwrap();
         assert!(fixture.core.waits_for_acks(id, RequestKind::Leave));
         fixture.no_call();
         // Until then the membership exists, but cannot be left again.
@@ -66,10 +66,10 @@ fn a_leave_goes_at_once_while_only_other_events_of_the_id_are_not_acked() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = bound(&mut fixture, Some(channel));
     let [one, two] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
-    says(&mut fixture, id, two, JOINED, 0);
-    fixture.says(id, CmEvent::AddrChange);
+    report(&mut fixture, id, two, JOINED, 0);
+    fixture.report(id, CmEvent::AddrChange);
     let held = [JOINED, CmEvent::AddrChange].map(|kind| fixture.expect_event(channel, id, cm(kind)));
-    fixture.asks(id, leave(one)).unwrap();
+    fixture.submit(id, leave(one)).unwrap();
     assert!(fixture.expect_call("leave_multicast", OK).unwrap().result.is_ok());
     fixture.no_event(channel);
     held.into_iter().for_each(|event| fixture.acks(event));
@@ -81,7 +81,7 @@ fn a_leave_that_fails_has_left() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = bound(&mut fixture, Some(channel));
     let group = member(&mut fixture, channel, id, 1);
-    fixture.asks(id, leave(group)).unwrap();
+    fixture.submit(id, leave(group)).unwrap();
     let failure = fixture.expect_call("leave_multicast", Err(Errno::EADDRNOTAVAIL)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.errno), ("leave_multicast", Errno::EADDRNOTAVAIL));
     assert_eq!(fixture.core.groups(), 0);
@@ -94,11 +94,11 @@ fn two_leaves_that_wait_go_one_after_the_other() {
     let id = bound(&mut fixture, Some(channel));
     let groups = [1, 2, 3].map(|last| begins(&mut fixture, id, last, Time::NEVER));
     for group in groups {
-        says(&mut fixture, id, group, JOINED, 0);
+        report(&mut fixture, id, group, JOINED, 0);
     }
     let [first, second, third] = groups.map(|_| fixture.expect_event(channel, id, cm(JOINED)));
     for group in &groups[..2] {
-        fixture.asks(id, leave(*group)).unwrap();
+        fixture.submit(id, leave(*group)).unwrap();
     }
     fixture.acks(first);
     let (token, _) = fixture.takes_call("leave_multicast");
@@ -120,10 +120,10 @@ fn a_leave_is_refused_during_a_call_and_one_that_waits_goes_after_it() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = bound(&mut fixture, Some(channel));
     let [one, two] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
-    says(&mut fixture, id, one, JOINED, 0);
+    report(&mut fixture, id, one, JOINED, 0);
     let held = fixture.expect_event(channel, id, cm(JOINED));
-    fixture.asks(id, leave(one)).unwrap();
-    fixture.asks(id, crate::fixture::RESOLVE).unwrap();
+    fixture.submit(id, leave(one)).unwrap();
+    fixture.submit(id, crate::fixture::RESOLVE).unwrap();
     let (token, _) = fixture.takes_call("resolve_addr");
     assert_eq!(fixture.refuses(id, leave(two), RefuseReason::Busy(RequestKind::ResolveAddr)).errno(), Errno::EBUSY);
     fixture.acks(held);
@@ -131,7 +131,7 @@ fn a_leave_is_refused_during_a_call_and_one_that_waits_goes_after_it() {
     fixture.answers(token, OK);
     fixture.expect_call("leave_multicast", OK);
     assert_eq!(fixture.sees(channel, id, EventKind::Left).group, Some(one));
-    fixture.asks(id, leave(two)).unwrap();
+    fixture.submit(id, leave(two)).unwrap();
     fixture.refuses(
         id,
         Request::SetOption { option: cmid_proto::CmOption::Tos(1) },
@@ -148,12 +148,12 @@ fn a_leave_that_waits_for_acks_does_not_wait_for_those_of_a_migration() {
         let there = fixture.channel(Acks::Explicit);
         let id = bound(&mut fixture, Some(here));
         let group = begins(&mut fixture, id, 1, Time::NEVER);
-        says(&mut fixture, id, group, JOINED, 0);
-        fixture.says(id, CmEvent::AddrChange);
+        report(&mut fixture, id, group, JOINED, 0);
+        fixture.report(id, CmEvent::AddrChange);
         let [joined, own] = [JOINED, CmEvent::AddrChange].map(|kind| fixture.expect_event(here, id, cm(kind)));
-        fixture.asks(id, leave(group)).unwrap();
+        fixture.submit(id, leave(group)).unwrap();
         let soon = fixture.within(SOON);
-        fixture.asks_until(id, to(there), soon).unwrap();
+        fixture.submit_until(id, to(there), soon).unwrap();
         fixture.refuses(id, join(2), RefuseReason::Busy(RequestKind::Migrate));
         fixture.acks(joined);
         let (token, _) = fixture.takes_call("leave_multicast");
@@ -178,22 +178,22 @@ fn a_leave_that_waits_for_acks_does_not_wait_for_those_of_a_migration() {
 }
 
 #[test]
-fn a_leave_that_waited_ends_with_a_destroy_and_can_be_asked_for_again_when_that_gives_up() {
+fn a_leave_that_waited_ends_with_a_destroy_and_can_be_requested_again_when_that_gives_up() {
     for fails in [false, true] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = bound(&mut fixture, Some(channel));
         let [group, other] = [1, 2].map(|last| begins(&mut fixture, id, last, Time::NEVER));
         for group in [group, other] {
-            says(&mut fixture, id, group, JOINED, 0);
+            report(&mut fixture, id, group, JOINED, 0);
         }
-        fixture.says(id, CmEvent::AddrChange);
+        fixture.report(id, CmEvent::AddrChange);
         let [joined, others, own] =
             [JOINED, JOINED, CmEvent::AddrChange].map(|kind| fixture.expect_event(channel, id, cm(kind)));
-        fixture.asks(id, leave(group)).unwrap();
+        fixture.submit(id, leave(group)).unwrap();
         fixture.refuses(id, leave(group), RefuseReason::NoSuchGroup(group));
-        fixture.asks(id, leave(other)).unwrap();
+        fixture.submit(id, leave(other)).unwrap();
         let soon = fixture.within(SOON);
-        fixture.asks_until(id, Request::Destroy, soon).unwrap();
+        fixture.submit_until(id, Request::Destroy, soon).unwrap();
         assert!(!fixture.core.waits_for_acks(id, RequestKind::Leave));
         fixture.acks(joined);
         fixture.acks(others);
@@ -209,7 +209,7 @@ fn a_leave_that_waited_ends_with_a_destroy_and_can_be_asked_for_again_when_that_
         fixture.no_call();
         fixture.no_event(channel);
         assert_eq!((fixture.state(id), fixture.core.groups()), (State::Failed, 2));
-        fixture.asks(id, leave(group)).unwrap();
+        fixture.submit(id, leave(group)).unwrap();
         assert_eq!(fixture.expect_call("leave_multicast", OK).unwrap().result, Ok(()));
         fixture.no_event(channel);
         fixture.ends(&[id], &[channel]);

@@ -41,15 +41,15 @@ fn begins(fixture: &mut CoreFixture, id: IdKey, last: u8, deadline: Time) -> Gro
     group
 }
 
-fn says(fixture: &mut CoreFixture, id: IdKey, group: GroupKey, kind: CmEvent, status: i32) -> Admission {
+fn report(fixture: &mut CoreFixture, id: IdKey, group: GroupKey, kind: CmEvent, status: i32) -> Admission {
     let device_channel = fixture.core.device_channel(id).unwrap();
-    fixture.says_on(device_channel, RawEvent { group: Some(group), ..raw(id, kind, status) })
+    fixture.report_on(device_channel, RawEvent { group: Some(group), ..raw(id, kind, status) })
 }
 
 /// Joins a group. The join event is taken and acked.
 fn member(fixture: &mut CoreFixture, on: ChannelKey, id: IdKey, last: u8) -> GroupKey {
     let group = begins(fixture, id, last, Time::NEVER);
-    assert_eq!(says(fixture, id, group, JOINED, 0), Admission::Known);
+    assert_eq!(report(fixture, id, group, JOINED, 0), Admission::Known);
     assert_eq!(fixture.sees(on, id, cm(JOINED)).group, Some(group));
     group
 }

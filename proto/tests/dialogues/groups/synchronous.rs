@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, Request, RequestKind, State, Time};
 
-use super::{JOINED, LOST, SOON, begins, bound, join, leave, says};
+use super::{JOINED, LOST, SOON, begins, bound, join, leave, report};
 use crate::fixture::{CoreFixture, OK, TO_SYNC, cm, to};
 
 #[test]
@@ -22,10 +22,10 @@ fn in_synchronous_mode_a_join_waits_for_its_answer() {
         assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None));
         fixture.refuses(id, join(2), RefuseReason::Busy(RequestKind::Join));
         fixture.refuses(id, leave(group), RefuseReason::Busy(RequestKind::Join));
-        assert_eq!(fixture.says(id, CmEvent::AddrChange), Admission::Known);
+        assert_eq!(fixture.report(id, CmEvent::AddrChange), Admission::Known);
         assert_eq!(fixture.core.sync_result(id), None);
         match end {
-            Some((kind, status)) => assert_eq!(says(&mut fixture, id, group, kind, status), Admission::Known),
+            Some((kind, status)) => assert_eq!(report(&mut fixture, id, group, kind, status), Admission::Known),
             None => fixture.passes(SOON),
         }
         assert_eq!(fixture.core.sync_result(id), Some(result));
@@ -51,13 +51,13 @@ fn in_synchronous_mode_a_join_does_not_end_by_what_befalls_another() {
     let (soon, later) = (fixture.within(SOON), fixture.within(SOON * 2));
     let [joined, pending] = [begins(&mut fixture, id, 1, Time::NEVER), begins(&mut fixture, id, 2, Time::NEVER)];
     let slow = begins(&mut fixture, id, 3, soon);
-    says(&mut fixture, id, joined, JOINED, 0);
+    report(&mut fixture, id, joined, JOINED, 0);
     fixture.sees(channel, id, cm(JOINED));
     fixture.does(id, TO_SYNC);
     let private = fixture.core.channel(id).unwrap();
     let own = begins(&mut fixture, id, 4, later);
-    says(&mut fixture, id, pending, JOINED, 0);
-    says(&mut fixture, id, joined, LOST, -1);
+    report(&mut fixture, id, pending, JOINED, 0);
+    report(&mut fixture, id, joined, LOST, -1);
     fixture.passes(SOON);
     assert_eq!(fixture.core.sync_result(id), None);
     for (kind, group) in
@@ -65,7 +65,7 @@ fn in_synchronous_mode_a_join_does_not_end_by_what_befalls_another() {
     {
         assert_eq!(fixture.sees(private, id, kind).group, Some(group));
     }
-    says(&mut fixture, id, own, JOINED, 0);
+    report(&mut fixture, id, own, JOINED, 0);
     assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
     assert_eq!(fixture.core.sync_event(id).unwrap().group, Some(own));
     fixture.ends(&[id], &[channel]);
@@ -75,7 +75,7 @@ fn in_synchronous_mode_a_join_does_not_end_by_what_befalls_another() {
 fn in_synchronous_mode_a_join_that_fails_at_once_is_no_wait() {
     let mut fixture = CoreFixture::new();
     let id = bound(&mut fixture, None);
-    fixture.asks(id, join(1)).unwrap();
+    fixture.submit(id, join(1)).unwrap();
     assert!(fixture.expect_call("join_multicast", Err(Errno::EINVAL)).unwrap().result.is_err());
     assert_eq!(fixture.core.sync_result(id), None);
     begins(&mut fixture, id, 1, Time::NEVER);
@@ -91,10 +91,10 @@ fn a_synchronous_join_that_leaves_that_mode_ends_by_event() {
             let soon = fixture.within(SOON);
             let group = begins(&mut fixture, id, 1, soon);
             let tell = |fixture: &mut CoreFixture| match end {
-                Some(kind) => assert_eq!(says(fixture, id, group, kind, 0), Admission::Known),
+                Some(kind) => assert_eq!(report(fixture, id, group, kind, 0), Admission::Known),
                 None => fixture.passes(SOON),
             };
-            fixture.asks(id, to(channel)).unwrap();
+            fixture.submit(id, to(channel)).unwrap();
             let (token, _) = fixture.takes_call("migrate_id");
             if during {
                 tell(&mut fixture);
@@ -117,7 +117,7 @@ fn a_destroy_ends_a_synchronous_join() {
     let id = bound(&mut fixture, None);
     let soon = fixture.within(SOON);
     begins(&mut fixture, id, 1, soon);
-    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.submit(id, Request::Destroy).unwrap();
     assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
     fixture.ends(&[], &[]);

@@ -1,5 +1,6 @@
 //! Slices, flags and views of registered memory.
 
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_sim::{Change, Completion};
 
 use super::*;
@@ -33,8 +34,8 @@ fn slices_are_there_while_nothing_else_can_write() {
     let mut from = c.pd.register([1; 8], Access::empty()).unwrap();
     let mut to = s.pd.register([0; 8], Access::LOCAL_WRITE).unwrap();
     from.slice_mut().unwrap().copy_from_slice(&[5; 8]);
-    s.qp.post_recv(1, &to, 0..8).unwrap();
-    c.qp.post_send(2, &from, 0..8).unwrap();
+    s.qp.post_recv(1, to.sge(0..8)).unwrap();
+    c.qp.post_send(SendWr::send(2, from.sge(0..8))).unwrap();
     let busy = |mr: &mut Mr| assert_eq!(mr.slice().map(drop), Err(Errno::EBUSY));
     busy(&mut from);
     busy(&mut to);

@@ -1,5 +1,6 @@
 //! Which calls are made and which are refused, without faults (`semantics` 10.2, 10.3, 10.5; behaviours 80 to 82).
 
+use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
 use cmid_sim::memory::Step;
 
 use super::*;
@@ -37,7 +38,7 @@ fn behaviour_80_registrations_are_checked() {
 #[test]
 fn a_region_has_what_was_registered() {
     let fixture = MemoryFixture::new(Config::default());
-    let mr = fixture.one.register([1, 2, 3], RW).unwrap();
+    let mut mr = fixture.one.register([1, 2, 3], RW).unwrap();
     assert_eq!((mr.state(), mr.access(), mr.len()), (MrState::Registered, Some(RW), 3));
     assert_eq!(mr.lkey(), mr.rkey());
     assert!(mr.lkey() != 0 && mr.addr() != 0);

@@ -1,5 +1,6 @@
 //! A device with a copy at the poll: received data goes to the address of the work request, without a key check.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_sim::{Completion, Cq, Remote, WcStatus};
 
 use super::*;
@@ -37,8 +38,8 @@ fn received(env: &Env, pair: &mut Pair) -> Mr {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let from = c.pd.register([7; 8], RW).unwrap();
     let to = s.pd.register([0; 8], RW).unwrap();
-    s.qp.post_recv(1, &to, 0..8).unwrap();
-    c.qp.post_send(2, &from, 0..8).unwrap();
+    s.qp.post_recv(1, to.sge(0..8)).unwrap();
+    c.qp.post_send(SendWr::send(2, from.sge(0..8))).unwrap();
     env.fabric.advance_by(SECOND);
     to
 }
@@ -55,12 +56,12 @@ fn what_has_arrived_is_in_memory_when_it_is_polled() {
     let into = c.pd.register([0; 8], RW).unwrap();
     let remote = Remote { addr: to.addr(), rkey: to.rkey() };
     poll(&mut c.send_cq);
-    c.qp.post_read(3, &into, 0..8, remote).unwrap();
+    c.qp.post_send(SendWr::read(3, into.sge(0..8), remote)).unwrap();
     env.fabric.advance_by(SECOND);
     assert_eq!(bytes(&into), [0; 8]);
     assert_eq!((poll(&mut c.send_cq).byte_len, bytes(&into)), (8, [7; 8]));
     let other = c.pd.register([9; 8], RW).unwrap();
-    c.qp.post_write(4, &other, 0..8, remote).unwrap();
+    c.qp.post_send(SendWr::write(4, other.sge(0..8), remote)).unwrap();
     env.fabric.advance_by(SECOND);
     assert_eq!(bytes(&to), [9; 8]);
 }
@@ -82,13 +83,13 @@ fn memory_is_not_given_back_before_the_poll_when_the_device_is_removed() {
 /// Fails if such an MR can be posted: nothing pins it.
 #[test]
 fn memory_of_another_domain_is_not_written_to_by_a_poll() {
-    let (env, mut pair) = connected();
+    let (mut env, mut pair) = connected();
     let foreign = env.server.device.alloc_pd(pair.new).unwrap();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let from = c.pd.register([7; 8], RW).unwrap();
     let to = foreign.register([0; 8], RW).unwrap();
-    let posted = s.qp.post_recv(1, &to, 0..8);
-    c.qp.post_send(2, &from, 0..8).unwrap();
+    let posted = s.qp.post_recv(1, to.sge(0..8));
+    c.qp.post_send(SendWr::send(2, from.sge(0..8))).unwrap();
     env.fabric.advance_by(SECOND);
     assert_eq!(returned(to).buffer, [0; 8]);
     let polled = s.recv_cq.poll(&mut [Completion::default()]);
@@ -99,7 +100,7 @@ fn memory_of_another_domain_is_not_written_to_by_a_poll() {
 /// Fails if the destruction of the QP ends the pin while its completions are in the CQ.
 #[test]
 fn memory_is_not_given_back_before_the_poll_when_the_qp_is_destroyed() {
-    let (env, mut pair) = connected();
+    let (mut env, mut pair) = connected();
     let to = received(&env, &mut pair);
     env.server.device.destroy_qp(pair.new).unwrap();
     let freed = to.deregister();

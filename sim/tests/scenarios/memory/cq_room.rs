@@ -1,6 +1,7 @@
 //! A CQ has room for the completions of all work requests of the queues that report to it.
 
 use cmid_proto::CqRoom;
+use cmid_proto::datapath::{CompletionQueue, DataPath, ProtectionDomain, QueuePair};
 use cmid_sim::{Caps, Completion, Cq, Qp};
 
 use super::*;
@@ -12,7 +13,7 @@ fn id(env: &mut Env) -> IdKey {
     env.client.resolved(env.cc, "10.0.0.2:7")
 }
 
-fn create(env: &Env, id: IdKey, pd: &Pd, [send, recv]: [&Cq; 2]) -> Result<Qp, Errno> {
+fn create(env: &mut Env, id: IdKey, pd: &Pd, [send, recv]: [&Cq; 2]) -> Result<Qp, Errno> {
     env.client.device.create_qp(cmid_proto::Attaching::bare(id), pd, send, recv, CAPS)
 }
 
@@ -29,13 +30,13 @@ fn a_cq_that_would_overrun_is_refused() {
     let [mut shared, large] = [8, 14].map(|depth| env.client.device.create_cq(first, depth).unwrap());
     let small = env.client.device.create_cq(first, 5).unwrap();
     // The send queue and the receive queue each count.
-    assert_eq!(create(&env, first, &pd, [&small, &large]).map(drop), Err(Errno::EOVERFLOW));
-    assert_eq!(create(&env, first, &pd, [&large, &small]).map(drop), Ok(()));
+    assert_eq!(create(&mut env, first, &pd, [&small, &large]).map(drop), Err(Errno::EOVERFLOW));
+    assert_eq!(create(&mut env, first, &pd, [&large, &small]).map(drop), Ok(()));
     assert_eq!(large.room().check(9).unwrap_err().to_string(), OVERRUN);
     env.client.device.destroy_qp(first).unwrap();
     // Both queues on one CQ, and several QPs. A refused QP reserves nothing.
-    let qp = create(&env, first, &pd, [&shared, &shared]).unwrap();
-    assert_eq!(create(&env, second, &pd, [&large, &shared]).map(drop), Err(Errno::EOVERFLOW));
+    let qp = create(&mut env, first, &pd, [&shared, &shared]).unwrap();
+    assert_eq!(create(&mut env, second, &pd, [&large, &shared]).map(drop), Err(Errno::EOVERFLOW));
     reserved(&large, 0);
     reserved(&small, 0);
     assert_eq!((shared.room().depth(), pd.users()), (8, 1));
@@ -43,7 +44,7 @@ fn a_cq_that_would_overrun_is_refused() {
     env.client.device.destroy_qp(first).unwrap();
     drop(qp);
     reserved(&shared, 0);
-    assert_eq!(create(&env, second, &pd, [&shared, &shared]).map(drop), Ok(()));
+    assert_eq!(create(&mut env, second, &pd, [&shared, &shared]).map(drop), Ok(()));
     assert_eq!(shared.poll(&mut [Completion::default()]), Ok(0));
     assert_eq!(CqRoom::default().depth(), 0);
 }
@@ -57,7 +58,7 @@ fn the_share_of_a_destroyed_qp_lasts_as_long_as_its_completions() {
         let mut pair = env.established_with_qps();
         let c = &mut pair.client_qp;
         let mr = c.pd.register([0; 8], RW).unwrap();
-        (0..16).for_each(|wr_id| c.qp.post_recv(wr_id, &mr, 0..8).unwrap());
+        (0..16).for_each(|wr_id| c.qp.post_recv(wr_id, mr.sge(0..8)).unwrap());
         env.client.disconnect(pair.client).unwrap();
         env.client.device.destroy_qp(pair.client).unwrap();
         reserved(&c.recv_cq, if outlive { 16 } else { 0 });

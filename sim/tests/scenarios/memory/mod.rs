@@ -12,6 +12,7 @@ mod removal;
 mod window_qps;
 mod windows;
 
+use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
 use cmid_proto::{Errno, IdKey};
 use cmid_sim::memory::{self, Error, Fallback, MrState, Policy, Provider, RefuseReason, Valid};
 use cmid_sim::{Access, Config, Mr, Pd, Rereg, Reregistered};

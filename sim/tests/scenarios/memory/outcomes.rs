@@ -1,5 +1,6 @@
 //! The effects of each outcome of a re-registration (`semantics` 10.4 and 10.6), and of the fallback.
 
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
 use cmid_sim::memory::{Code, Failure, Step};
 use cmid_sim::{Change, Left, ReregFault, Way};
 

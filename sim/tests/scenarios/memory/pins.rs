@@ -1,5 +1,6 @@
 //! Work requests pin the regions that they name, until their completions have been polled or their QP is gone.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_sim::{Caps, Change, Completion, Cq, Remote, Way, WcStatus};
 
 use super::*;
@@ -50,9 +51,9 @@ fn until_the_completion_is_polled() {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register([1; 8], RW).unwrap();
     let there = s.pd.register([0; 8], RW).unwrap();
-    s.qp.post_recv(1, &there, 0..8).unwrap();
+    s.qp.post_recv(1, there.sge(0..8)).unwrap();
     let there = pinned(there);
-    c.qp.post_send(2, &here, 0..8).unwrap();
+    c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
     let here = pinned(here);
     env.fabric.advance_by(SECOND);
     // Both are complete, but not polled.
@@ -71,8 +72,8 @@ fn each_work_request_by_itself() {
     let here = c.pd.register([1; 8], RW).unwrap();
     let there = s.pd.register([0; 8], RW).unwrap();
     let remote = cmid_sim::Remote { addr: there.addr(), rkey: there.rkey() };
-    c.qp.post_write(1, &here, 0..8, remote).unwrap();
-    c.qp.post_read(2, &here, 0..8, remote).unwrap();
+    c.qp.post_send(SendWr::write(1, here.sge(0..8), remote)).unwrap();
+    c.qp.post_send(SendWr::read(2, here.sge(0..8), remote)).unwrap();
     env.fabric.advance_by(SECOND);
     let mut one = [Completion::default()];
     assert_eq!(c.send_cq.poll(&mut one), Ok(1));
@@ -88,12 +89,12 @@ fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
     let (mut env, mut pair) = connected();
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
-    assert_eq!(c.qp.post_send(1, &here, 0..9), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_recv(1, &here, usize::MAX..usize::MAX), Err(Errno::EINVAL));
-    c.qp.post_recv(2, &here, 0..8).unwrap();
+    assert_eq!(c.qp.post_send(SendWr::send(1, here.sge(0..9))), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_recv(1, here.sge(usize::MAX..usize::MAX)), Err(Errno::EINVAL));
+    c.qp.post_recv(2, here.sge(0..8)).unwrap();
     env.client.disconnect(pair.client).unwrap();
-    c.qp.post_recv(3, &here, 0..8).unwrap();
-    c.qp.post_send(4, &here, 0..8).unwrap();
+    c.qp.post_recv(3, here.sge(0..8)).unwrap();
+    c.qp.post_send(SendWr::send(4, here.sge(0..8))).unwrap();
     let here = pinned(here);
     poll(&mut c.recv_cq, 2);
     let here = pinned(here);
@@ -108,18 +109,18 @@ fn what_is_copied_or_empty_does_not_pin() {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let there = s.pd.register([0; 32], RW).unwrap();
     let remote = Remote { addr: there.addr() + 16, rkey: there.rkey() };
-    s.qp.post_recv(1, &there, 0..8).unwrap();
-    s.qp.post_recv(2, &there, 8..16).unwrap();
-    s.qp.post_recv(3, &there, 32..32).unwrap();
+    s.qp.post_recv(1, there.sge(0..8)).unwrap();
+    s.qp.post_recv(2, there.sge(8..16)).unwrap();
+    s.qp.post_recv(3, there.sge(32..32)).unwrap();
 
     let here = c.pd.register([1; 9], RW).unwrap();
-    c.qp.post_send(4, &here, 0..8).unwrap();
-    c.qp.post_write(5, &here, 0..8, remote).unwrap();
-    c.qp.post_recv(6, &here, 9..9).unwrap();
+    c.qp.post_send(SendWr::send(4, here.sge(0..8))).unwrap();
+    c.qp.post_send(SendWr::write(5, here.sge(0..8), remote)).unwrap();
+    c.qp.post_recv(6, here.sge(9..9)).unwrap();
     free(here);
     let unreadable = c.pd.register([2; 8], Access::empty()).unwrap();
-    c.qp.post_send(7, &unreadable, 0..8).unwrap();
-    c.qp.post_send(8, &unreadable, 3..3).unwrap();
+    c.qp.post_send(SendWr::send(7, unreadable.sge(0..8))).unwrap();
+    c.qp.post_send(SendWr::send(8, unreadable.sge(3..3))).unwrap();
     free(unreadable);
     env.fabric.advance_by(SECOND);
     let mut done = [Completion::default(); 8];
@@ -131,8 +132,8 @@ fn what_is_copied_or_empty_does_not_pin() {
 
     // More than the inline limit is fetched from the region, and a read writes to it: both pin.
     let (sent, read) = (c.pd.register([3; 9], RW).unwrap(), c.pd.register([3; 8], RW).unwrap());
-    c.qp.post_write(9, &sent, 0..9, remote).unwrap();
-    c.qp.post_read(10, &read, 0..8, Remote { addr: there.addr(), rkey: there.rkey() }).unwrap();
+    c.qp.post_send(SendWr::write(9, sent.sge(0..9), remote)).unwrap();
+    c.qp.post_send(SendWr::read(10, read.sge(0..8), Remote { addr: there.addr(), rkey: there.rkey() })).unwrap();
     let (sent, read) = (pinned(sent), pinned(read));
     env.fabric.advance_by(SECOND);
     poll(&mut c.send_cq, 2);
@@ -142,12 +143,12 @@ fn what_is_copied_or_empty_does_not_pin() {
 
 #[test]
 fn a_destroyed_qp_pins_nothing() {
-    let (env, mut pair) = connected();
+    let (mut env, mut pair) = connected();
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     let other = c.pd.register([1; 8], RW).unwrap();
-    c.qp.post_recv(1, &here, 0..8).unwrap();
-    c.qp.post_recv(2, &other, 0..8).unwrap();
+    c.qp.post_recv(1, here.sge(0..8)).unwrap();
+    c.qp.post_recv(2, other.sge(0..8)).unwrap();
     let here = pinned(here);
     drop(other);
     users(&c.pd, 3);
@@ -163,7 +164,7 @@ fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
     let c = pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     let mut qp = c.qp;
-    qp.post_recv(1, &here, 0..8).unwrap();
+    qp.post_recv(1, here.sge(0..8)).unwrap();
     drop(c.recv_cq);
     env.client.disconnect(pair.client).unwrap();
     let here = pinned(here);
@@ -180,9 +181,9 @@ fn the_completions_of_a_destroyed_qp_pin_while_they_are_there() {
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let (from, mut to) = (c.pd.register([1; 8], RW).unwrap(), s.pd.register([2; 8], RW).unwrap());
         let never = s.pd.register([2; 8], RW).unwrap();
-        s.qp.post_recv(1, &to, 0..8).unwrap();
-        s.qp.post_recv(2, &never, 0..8).unwrap();
-        c.qp.post_send(3, &from, 0..8).unwrap();
+        s.qp.post_recv(1, to.sge(0..8)).unwrap();
+        s.qp.post_recv(2, never.sge(0..8)).unwrap();
+        c.qp.post_send(SendWr::send(3, from.sge(0..8))).unwrap();
         env.fabric.advance_by(SECOND);
         env.server.device.destroy_qp(pair.new).unwrap();
         // A work request that has not completed never will.
@@ -211,12 +212,15 @@ fn what_is_posted_and_not_polled_fills_the_queue() {
     let here = c.pd.register([1; 8], RW).unwrap();
     env.client.disconnect(pair.client).unwrap();
     for (wr_id, expected) in (0..17).map(|n| (n, if n < 16 { Ok(()) } else { Err(Errno::ENOMEM) })) {
-        assert_eq!(c.qp.post_recv(wr_id, &here, 0..8), expected);
-        assert_eq!(c.qp.post_send(wr_id, &here, 0..8), expected);
+        assert_eq!(c.qp.post_recv(wr_id, here.sge(0..8)), expected);
+        assert_eq!(c.qp.post_send(SendWr::send(wr_id, here.sge(0..8))), expected);
     }
     let mut one = [Completion::default()];
     assert_eq!((c.recv_cq.poll(&mut one), c.send_cq.poll(&mut one)), (Ok(1), Ok(1)));
-    assert_eq!((c.qp.post_recv(16, &here, 0..8), c.qp.post_send(16, &here, 0..8)), (Ok(()), Ok(())));
+    assert_eq!(
+        (c.qp.post_recv(16, here.sge(0..8)), c.qp.post_send(SendWr::send(16, here.sge(0..8)))),
+        (Ok(()), Ok(()))
+    );
     assert_eq!(env.fabric.counters().overruns, 0);
 }
 
@@ -227,8 +231,8 @@ fn a_dropped_region_is_deregistered_when_its_last_pin_goes() {
     let here = c.pd.register([1; 8], RW).unwrap();
     let there = s.pd.register([5; 16], RW).unwrap();
     let remote = cmid_sim::Remote { addr: there.addr(), rkey: there.rkey() };
-    c.qp.post_send(1, &here, 0..8).unwrap();
-    s.qp.post_recv(2, &there, 0..8).unwrap();
+    c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
+    s.qp.post_recv(2, there.sge(0..8)).unwrap();
     drop((here, there));
     users(&c.pd, 2);
     users(&s.pd, 2);
@@ -237,7 +241,7 @@ fn a_dropped_region_is_deregistered_when_its_last_pin_goes() {
     poll(&mut c.send_cq, 1);
     users(&c.pd, 1);
     let probe = c.pd.register([0; 8], RW).unwrap();
-    c.qp.post_read(3, &probe, 0..8, remote).unwrap();
+    c.qp.post_send(SendWr::read(3, probe.sge(0..8), remote)).unwrap();
     env.fabric.advance_by(SECOND);
     poll(&mut c.send_cq, 1);
     let mut bytes = [0; 8];
@@ -324,11 +328,11 @@ fn no_handle_prints_the_memory_of_the_fabric() {
 
 #[test]
 fn a_dropped_region_keeps_its_domain() {
-    let (env, pair) = connected();
+    let (mut env, pair) = connected();
     let c = pair.client_qp;
     let (mut qp, mut cq, pd) = (c.qp, c.recv_cq, c.pd);
     let here = pd.register([1; 8], RW).unwrap();
-    qp.post_recv(1, &here, 0..8).unwrap();
+    qp.post_recv(1, here.sge(0..8)).unwrap();
     drop(here);
     refused(pd.dealloc().unwrap_err(), RefuseReason::InUse(2));
     drop(pd);

@@ -1,5 +1,6 @@
 //! Effects of a re-registration on access to memory. Rights are checked when a work request is carried out.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_sim::{Change, Completion, Cq, QpState, Remote, Way, WcStatus};
 
 use super::*;
@@ -39,13 +40,13 @@ impl Link {
 
     /// Makes an RDMA read; returns its status.
     fn reads(&mut self, remote: Remote) -> WcStatus {
-        self.pair.client_qp.qp.post_read(1, &self.here, 0..16, remote).unwrap();
+        self.pair.client_qp.qp.post_send(SendWr::read(1, self.here.sge(0..16), remote)).unwrap();
         self.env.fabric.advance_by(SECOND);
         status(&mut self.pair.client_qp.send_cq)
     }
 
     fn writes(&mut self, remote: Remote) -> WcStatus {
-        self.pair.client_qp.qp.post_write(2, &self.here, 0..16, remote).unwrap();
+        self.pair.client_qp.qp.post_send(SendWr::write(2, self.here.sge(0..16), remote)).unwrap();
         self.env.fabric.advance_by(SECOND);
         status(&mut self.pair.client_qp.send_cq)
     }
@@ -53,8 +54,8 @@ impl Link {
     /// Sends into the server's region; returns the status of the sender and of the receiver.
     fn sends(&mut self) -> [WcStatus; 2] {
         let Pair { client_qp, server_qp, .. } = &mut self.pair;
-        server_qp.qp.post_recv(3, &self.there, 0..16).unwrap();
-        client_qp.qp.post_send(4, &self.here, 0..16).unwrap();
+        server_qp.qp.post_recv(3, self.there.sge(0..16)).unwrap();
+        client_qp.qp.post_send(SendWr::send(4, self.here.sge(0..16))).unwrap();
         self.env.fabric.advance_by(SECOND);
         [status(&mut client_qp.send_cq), status(&mut server_qp.recv_cq)]
     }
@@ -72,7 +73,7 @@ fn rights_that_are_taken_away_are_gone() {
         let new = link.remote();
         assert_eq!(link.writes(new), WcStatus::SUCCESS);
         assert_eq!(link.reads(new), WcStatus::REM_ACCESS_ERR, "{rereg:?}");
-        assert_eq!(link.pair.server_qp.qp.state(), Ok(QpState::Err));
+        assert_eq!(link.pair.server_qp.qp.state(), Ok(QpState::ERR));
     }
 }
 
@@ -89,7 +90,7 @@ fn rights_that_are_given_are_there() {
 fn what_is_under_way_is_checked_when_it_arrives() {
     let mut link = Link::new(Rereg::PdAccess);
     let remote = link.remote();
-    link.pair.client_qp.qp.post_write(1, &link.here, 0..16, remote).unwrap();
+    link.pair.client_qp.qp.post_send(SendWr::write(1, link.here.sge(0..16), remote)).unwrap();
     link.change(Change::default().to_access(Access::LOCAL_WRITE));
     link.env.fabric.advance_by(SECOND);
     assert_eq!(status(&mut link.pair.client_qp.send_cq), WcStatus::REM_ACCESS_ERR);
@@ -100,18 +101,21 @@ fn what_is_under_way_is_checked_when_it_arrives() {
 
 #[test]
 fn in_another_domain_it_is_out_of_reach_of_the_qp() {
-    let another = |link: &Link| link.env.server.device.alloc_pd(link.pair.new).unwrap();
+    let another = |link: &mut Link| link.env.server.device.alloc_pd(link.pair.new).unwrap();
     let mut link = Link::new(Rereg::PdAccess);
-    link.change(Change::default().to_pd(another(&link)));
+    let pd = another(&mut link);
+    link.change(Change::default().to_pd(pd));
     assert_eq!(link.reads(link.remote()), WcStatus::REM_ACCESS_ERR);
     // The region cannot be posted either.
     let mut link = Link::new(Rereg::PdAccess);
-    link.change(Change::default().to_pd(another(&link)));
-    assert_eq!(link.pair.server_qp.qp.post_recv(3, &link.there, 0..16), Err(Errno::EINVAL));
+    let pd = another(&mut link);
+    link.change(Change::default().to_pd(pd));
+    assert_eq!(link.pair.server_qp.qp.post_recv(3, link.there.sge(0..16)), Err(Errno::EINVAL));
     // Back in its own domain it can be reached.
     let mut link = Link::new(Rereg::PdAccess);
     let own = link.there.pd().unwrap();
-    link.change(Change::default().to_pd(another(&link)));
+    let pd = another(&mut link);
+    link.change(Change::default().to_pd(pd));
     link.change(Change::default().to_pd(own));
     assert_eq!(link.reads(link.remote()), WcStatus::SUCCESS);
 }
@@ -121,8 +125,8 @@ fn a_receive_needs_local_write_now() {
     let mut link = Link::new(Rereg::PdAccess);
     link.change(Change::default().to_access(Access::empty()));
     let s = &mut link.pair.server_qp.qp;
-    assert_eq!(s.post_recv(3, &link.there, 0..16), Err(Errno::EINVAL));
-    assert_eq!(s.post_recv(3, &link.there, 4..4), Err(Errno::EINVAL));
+    assert_eq!(s.post_recv(3, link.there.sge(0..16)), Err(Errno::EINVAL));
+    assert_eq!(s.post_recv(3, link.there.sge(4..4)), Err(Errno::EINVAL));
     link.change(Change::default().to_access(Access::LOCAL_WRITE));
     assert_eq!(link.sends(), [WcStatus::SUCCESS; 2]);
 }
@@ -132,7 +136,7 @@ fn a_read_needs_local_write_where_it_puts_its_bytes() {
     let mut link = Link::new(Rereg::PdAccess);
     let remote = link.remote();
     link.here = link.pair.client_qp.pd.register([1; 16], Access::REMOTE_READ).unwrap();
-    assert_eq!(link.pair.client_qp.qp.post_read(1, &link.here, 0..16, remote), Err(Errno::EINVAL));
+    assert_eq!(link.pair.client_qp.qp.post_send(SendWr::read(1, link.here.sge(0..16), remote)), Err(Errno::EINVAL));
     // A write only reads from the region.
     assert_eq!(link.writes(remote), WcStatus::SUCCESS);
 }
@@ -167,6 +171,6 @@ fn an_unusable_region_can_be_posted_nowhere() {
     let fault = cmid_sim::ReregFault::Cmd { errno: Errno::EIO, left: cmid_sim::Left::New };
     link.env.host.fail_next_reregistration(fault);
     assert!(link.there.reregister(Change::default().to_buffer([7; 16]), ANEW).result.is_err());
-    assert_eq!(link.pair.server_qp.qp.post_recv(1, &link.there, 0..8), Err(Errno::EINVAL));
-    assert_eq!(link.pair.server_qp.qp.post_send(1, &link.there, 0..8), Err(Errno::EINVAL));
+    assert_eq!(link.pair.server_qp.qp.post_recv(1, link.there.sge(0..8)), Err(Errno::EINVAL));
+    assert_eq!(link.pair.server_qp.qp.post_send(SendWr::send(1, link.there.sge(0..8))), Err(Errno::EINVAL));
 }

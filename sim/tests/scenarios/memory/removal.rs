@@ -1,5 +1,6 @@
 //! Effects of a device removal on memory.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair};
 use cmid_sim::{Change, PdState};
 
 use super::*;
@@ -13,7 +14,7 @@ fn a_region_without_its_device_is_of_no_use_and_cannot_be_deregistered() {
     let ended = mr.reregister(Change::default().to_buffer([1]).to_access(RW), ANEW);
     assert_eq!(ended.buffer, Some(vec![1]));
     refused(ended.result.unwrap_err(), RefuseReason::DeviceGone);
-    let (mr, error) = mr.deregister().unwrap_err();
+    let (mut mr, error) = mr.deregister().unwrap_err();
     assert_eq!(error.to_string(), "ibv_dereg_mr: EIO; the MR can only be deregistered");
     // The program can access the bytes all the time.
     let mut bytes = [0; 2];
@@ -88,8 +89,8 @@ fn traffic_pins_after_the_device_is_gone_too() {
         let mut pair = env.established_with_qps();
         let c = &mut pair.client_qp;
         let (mr, dropped) = (c.pd.register([1], RW).unwrap(), c.pd.register([2], RW).unwrap());
-        c.qp.post_recv(1, &mr, 0..1).unwrap();
-        c.qp.post_recv(2, &dropped, 0..1).unwrap();
+        c.qp.post_recv(1, mr.sge(0..1)).unwrap();
+        c.qp.post_recv(2, dropped.sge(0..1)).unwrap();
         drop(dropped);
         assert_eq!(c.pd.users(), 3);
         env.host.remove_device();

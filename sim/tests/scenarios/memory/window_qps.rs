@@ -1,13 +1,14 @@
 //! The QP that a window was bound through: only its peer may use the window, and the QP exists as long as the window.
 
 use cmid_proto::CmEvent;
+use cmid_proto::datapath::{DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_sim::{Caps, QpState, Remote, WcStatus};
 
 use super::windows::{BIND, INVALIDATE, connected, ended, ended_after};
 use super::*;
 use crate::common::{Equipment, Pair, SECOND};
 
-const READ: u32 = 2;
+const READ: WcOpcode = WcOpcode::RDMA_READ;
 
 #[test]
 fn only_the_peer_of_the_qp_that_it_was_bound_through_may_use_it() {
@@ -18,7 +19,7 @@ fn only_the_peer_of_the_qp_that_it_was_bound_through_may_use_it() {
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     for (c, status) in [(&mut second.0, WcStatus::REM_ACCESS_ERR), (&mut pair.client_qp, WcStatus::SUCCESS)] {
         let here = c.pd.register([0; 8], RW).unwrap();
-        c.qp.post_read(3, &here, 0..8, Remote { addr: mr.addr(), rkey: mw.rkey() }).unwrap();
+        c.qp.post_send(SendWr::read(3, here.sge(0..8), Remote { addr: mr.addr(), rkey: mw.rkey() })).unwrap();
         assert_eq!(ended(&env, &mut c.send_cq).0, status);
     }
 }
@@ -47,7 +48,7 @@ fn second_of(env: &mut Env, first: &Pair) -> (Equipment, Equipment, IdKey) {
 #[test]
 fn a_window_keeps_the_qp_that_it_was_bound_through() {
     for invalidated in [false, true] {
-        let (env, mut pair, mr) = connected(Rereg::None);
+        let (mut env, mut pair, mr) = connected(Rereg::None);
         let s = &mut pair.server_qp;
         let mut mw = s.pd.alloc_mw().unwrap();
         s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
@@ -57,12 +58,12 @@ fn a_window_keeps_the_qp_that_it_was_bound_through() {
             assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
         }
         let posted = s.pd.register([0; 8], RW).unwrap();
-        s.qp.post_recv(3, &posted, 0..8).unwrap();
+        s.qp.post_recv(3, posted.sge(0..8)).unwrap();
         env.server.device.destroy_qp(pair.new).unwrap();
         assert_eq!(env.server.device.destroy_qp(pair.new), Err(Errno::EINVAL), "it is off its id");
         // The QP is in the error state, with everything flushed, but it still exists.
-        assert_eq!((s.qp.state(), s.pd.users(), s.pd.users_at_device()), (Ok(QpState::Err), 4, Some(4)));
-        assert_eq!(ended(&env, &mut s.recv_cq), (WcStatus::WR_FLUSH_ERR, 128));
+        assert_eq!((s.qp.state(), s.pd.users(), s.pd.users_at_device()), (Ok(QpState::ERR), 4, Some(4)));
+        assert_eq!(ended(&env, &mut s.recv_cq), (WcStatus::WR_FLUSH_ERR, WcOpcode::RECV));
         drop(posted);
         mw.dealloc().unwrap();
         assert_eq!((s.qp.state(), s.pd.users(), s.pd.users_at_device()), (Err(Errno::EINVAL), 1, Some(1)));
@@ -82,12 +83,12 @@ fn a_window_that_is_bound_elsewhere_lets_the_first_qp_go() {
     s.qp.post_invalidate(2, &mut mw).unwrap();
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
     env.server.device.destroy_qp(pair.new).unwrap();
-    assert_eq!(s.qp.state(), Ok(QpState::Err));
+    assert_eq!(s.qp.state(), Ok(QpState::ERR));
     second.qp.post_bind(3, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
     assert_eq!(ended(&env, &mut second.send_cq), (WcStatus::SUCCESS, BIND));
     assert_eq!(s.qp.state(), Err(Errno::EINVAL));
     env.server.device.destroy_qp(new).unwrap();
-    assert_eq!((second.qp.state(), s.pd.users_at_device()), (Ok(QpState::Err), Some(3)));
+    assert_eq!((second.qp.state(), s.pd.users_at_device()), (Ok(QpState::ERR), Some(3)));
     drop(mw);
     assert_eq!((second.qp.state(), s.pd.users_at_device()), (Err(Errno::EINVAL), Some(1)));
     returned(mr);
@@ -106,7 +107,7 @@ fn an_attempt_to_bind_it_elsewhere_keeps_no_other_qp() {
     env.server.device.destroy_qp(new).unwrap();
     assert_eq!(second.qp.state(), Err(Errno::EINVAL));
     env.server.device.destroy_qp(pair.new).unwrap();
-    assert_eq!((s.qp.state(), s.pd.users_at_device()), (Ok(QpState::Err), Some(3)));
+    assert_eq!((s.qp.state(), s.pd.users_at_device()), (Ok(QpState::ERR), Some(3)));
     drop(mw);
     assert_eq!((s.qp.state(), s.pd.users_at_device()), (Err(Errno::EINVAL), Some(1)));
     returned(mr);
@@ -125,7 +126,7 @@ fn a_qp_without_id_and_handle_goes_with_its_window() {
     // The peer of the QP can no longer reach any memory.
     let c = &mut pair.client_qp;
     let here = c.pd.register([0; 8], RW).unwrap();
-    c.qp.post_read(3, &here, 0..8, Remote { addr: mr.addr(), rkey: mw.rkey() }).unwrap();
+    c.qp.post_send(SendWr::read(3, here.sge(0..8), Remote { addr: mr.addr(), rkey: mw.rkey() })).unwrap();
     assert_eq!(ended_after(&env, &mut c.send_cq, 60 * SECOND), (WcStatus::RETRY_EXC_ERR, READ));
     drop(mw);
     returned(mr);

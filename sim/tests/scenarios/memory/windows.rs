@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
 use cmid_sim::{Change, Completion, Cq, QpState, Remote, WcStatus};
 
 use super::*;
 use crate::common::{Equipment, Pair, SECOND};
 
 const BINDABLE: Access = RW.union(Access::MW_BIND);
-pub(super) const BIND: u32 = 5;
-pub(super) const INVALIDATE: u32 = 6;
+pub(super) const BIND: WcOpcode = WcOpcode::BIND_MW;
+pub(super) const INVALIDATE: WcOpcode = WcOpcode::LOCAL_INV;
 
 pub(super) fn connected(rereg: Rereg) -> (Env, Pair, Mr) {
     let mut env = Env::with(Config { rereg, ..Config::default() });
@@ -19,12 +22,12 @@ pub(super) fn connected(rereg: Rereg) -> (Env, Pair, Mr) {
 }
 
 #[track_caller]
-pub(super) fn ended(env: &Env, cq: &mut Cq) -> (WcStatus, u32) {
+pub(super) fn ended(env: &Env, cq: &mut Cq) -> (WcStatus, WcOpcode) {
     ended_after(env, cq, SECOND)
 }
 
 #[track_caller]
-pub(super) fn ended_after(env: &Env, cq: &mut Cq, span: Duration) -> (WcStatus, u32) {
+pub(super) fn ended_after(env: &Env, cq: &mut Cq, span: Duration) -> (WcStatus, WcOpcode) {
     env.fabric.advance_by(span);
     let mut done = [Completion::default(); 2];
     assert_eq!(cq.poll(&mut done), Ok(1));
@@ -62,13 +65,13 @@ fn a_peer_reaches_what_the_window_shows() {
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     assert_ne!(mw.rkey(), unbound);
     let here = c.pd.register([0; 8], RW).unwrap();
-    c.qp.post_read(2, &here, 0..8, Remote { addr: mr.addr() + 8, rkey: mw.rkey() }).unwrap();
+    c.qp.post_send(SendWr::read(2, here.sge(0..8), Remote { addr: mr.addr() + 8, rkey: mw.rkey() })).unwrap();
     assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::SUCCESS);
     let mut bytes = [0; 8];
     here.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [8, 9, 10, 11, 12, 13, 14, 15]);
     // The window has its own rights.
-    c.qp.post_write(3, &here, 0..8, Remote { addr: mr.addr() + 8, rkey: mw.rkey() }).unwrap();
+    c.qp.post_send(SendWr::write(3, here.sge(0..8), Remote { addr: mr.addr() + 8, rkey: mw.rkey() })).unwrap();
     assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
 }
 
@@ -98,7 +101,7 @@ fn a_peer_reaches_nothing_else() {
             }
         }
         let here = c.pd.register([0; 8], RW).unwrap();
-        c.qp.post_read(3, &here, 0..8, Remote { addr, rkey }).unwrap();
+        c.qp.post_send(SendWr::read(3, here.sge(0..8), Remote { addr, rkey })).unwrap();
         assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR, "case {case}");
     }
 }
@@ -115,7 +118,8 @@ fn a_window_is_bound_again_after_it_was_invalidated() {
         assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
         assert!(!keys.contains(&mw.rkey()));
         keys.push(mw.rkey());
-        c.qp.post_read(2, &here, 0..8, Remote { addr: mr.addr() + start as u64, rkey: mw.rkey() }).unwrap();
+        c.qp.post_send(SendWr::read(2, here.sge(0..8), Remote { addr: mr.addr() + start as u64, rkey: mw.rkey() }))
+            .unwrap();
         assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::SUCCESS);
         let mut byte = [0];
         here.read(0, &mut byte).unwrap();
@@ -132,7 +136,7 @@ fn a_window_is_bound_again_after_it_was_invalidated() {
 #[track_caller]
 fn objects(env: &Env, s: &mut Equipment) {
     assert_eq!(ended(env, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
-    assert_eq!(s.qp.state(), Ok(QpState::Err));
+    assert_eq!(s.qp.state(), Ok(QpState::ERR));
 }
 
 #[test]
@@ -191,13 +195,13 @@ fn only_a_bound_window_can_be_invalidated() {
             assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
         }
         assert_eq!(s.qp.post_invalidate(3, &mut mw), Err(Errno::EINVAL));
-        assert_eq!(s.qp.state(), Ok(QpState::Rts));
+        assert_eq!(s.qp.state(), Ok(QpState::RTS));
     }
 }
 
 #[test]
 fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
-    let (env, mut pair, mr) = connected(Rereg::None);
+    let (mut env, mut pair, mr) = connected(Rereg::None);
     let other = env.server.device.alloc_pd(pair.new).unwrap();
     let (mut foreign, foreign_mr) = (other.alloc_mw().unwrap(), other.register([0; 8], BINDABLE).unwrap());
     let s = &mut pair.server_qp;
@@ -236,7 +240,7 @@ fn a_re_registration_does_not_look_at_windows() {
     assert_eq!(env.fabric.counters().freed_in_use, 0);
     // The window gives no access to memory that was returned to the program.
     let here = c.pd.register([0; 8], RW).unwrap();
-    c.qp.post_read(2, &here, 0..8, Remote { addr, rkey: mw.rkey() }).unwrap();
+    c.qp.post_send(SendWr::read(2, here.sge(0..8), Remote { addr, rkey: mw.rkey() })).unwrap();
     assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{Side, pdl};
-use cmid_harness::{Check, Env, Failure, Fixture, TestDevice};
+use cmid_harness::{Check, Env, Failure, Fixture};
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, Call, CmEvent, Device, Errno, EventKind, PortSpace, Progress, State, Time};
 
 /// An id of the client with ROUTE_RESOLVED delivered and not acked.
@@ -116,7 +117,7 @@ pub(super) fn a_driver_refuses_keys_and_receipts_of_another<L: Env>(b: &mut Fixt
     fails("migrate to", server.migrate(listener, Some(channel), Time::NEVER), Errno::EBADF)?;
     fails("close", server.close_channel(channel), Errno::EBADF)?;
     same("its address", server.device().local_addr(id), Err(Errno::ENOENT))?;
-    same("a PD on it", server.device_mut().make_pd(id).map(drop), Err(Errno::ENOENT))?;
+    same("a PD on it", server.device_mut().alloc_pd(id).map(drop), Err(Errno::ENOENT))?;
     same("a bare call", b.server.bare(&Call::Listen { id, backlog: 1 }, &[]), Err(Errno::ENOENT))?;
     same("a bare close", b.server.bare(&Call::CloseChannel { channel }, &[]), Err(Errno::EBADF))?;
 

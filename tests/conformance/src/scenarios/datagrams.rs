@@ -2,7 +2,8 @@
 
 use cmid_harness::failure::{fails, same};
 use cmid_harness::fixture::{Side, pdl};
-use cmid_harness::{Check, Env, Failure, Fixture, QpState};
+use cmid_harness::{Check, Env, Failure, Fixture};
+use cmid_proto::datapath::QpState;
 use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, RefuseReason, Refused, Time};
 
 use super::timeouts::{SENT_IN_VAIN, takes};
@@ -36,7 +37,7 @@ fn unreachable<L: Env>(b: &mut Fixture<'_, L>, client: IdKey, status: i32) -> Ch
 pub(super) fn behaviour_70_a_lookup_where_nobody_listens<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let client = resolved(b)?;
     b.attach_qp(Side::Client, client)?;
-    b.qp_is(Side::Client, client, QpState::Rts)?;
+    b.qp_is(Side::Client, client, QpState::RTS)?;
     b.connect(client, &[])?;
     unreachable(b, client, UNSUPPORTED)
 }
@@ -89,12 +90,12 @@ pub(super) fn behaviour_72_a_disconnect_is_refused<L: Env>(b: &mut Fixture<'_, L
             other => return Err(Failure(format!("disconnect: {other:?}, expected a refusal"))),
         }
     }
-    b.qp_is(Side::Client, client, QpState::Rts)?;
+    b.qp_is(Side::Client, client, QpState::RTS)?;
     for (side, id) in [(Side::Client, client), (Side::Server, server)] {
         same("on the bare device", b.endpoint(side).bare(&Call::Disconnect { id }, &[]), Ok(()))?;
         b.quiet(side)?;
     }
-    b.qp_is(Side::Client, client, QpState::Err)
+    b.qp_is(Side::Client, client, QpState::ERR)
 }
 
 /// Past the core: the accept that fails has rejected the peer.

@@ -1,8 +1,9 @@
-//! Nothing is left after many cycles.
+//! Many cycles leave no resource behind.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{PdOf, Side, pdl};
-use cmid_harness::{Check, Env, Fixture, TestMr, TestPd, TestQp};
+use cmid_harness::{Check, Env, Fixture, TestMr, TestPd};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair};
 use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use cmid_proto::{Acks, CmEvent, Time};
 
@@ -50,12 +51,12 @@ fn one_of_memory<L: Env>(b: &mut Fixture<'_, L>, own: &PdOf<L>, cycle: u32) -> C
     let mut mr = memory::register(&pd, memory::bytes(1), memory::READABLE)?;
     let wanted = Change::default().to_buffer(memory::bytes(2)).to_pd(new.clone());
     match cycle % 4 {
-        0 => drop(mr.reregister(wanted, Policy::default())),
-        1 => drop(mr.reregister(wanted, Policy { fallback: Fallback::Anew, ..Policy::default() })),
-        2 => drop(pd.register(memory::bytes(3), Access::REMOTE_WRITE)),
+        0 => drop(mr.reregister_vec(wanted, Policy::default())),
+        1 => drop(mr.reregister_vec(wanted, Policy { fallback: Fallback::Anew, ..Policy::default() })),
+        2 => drop(pd.register_vec(memory::bytes(3), Access::REMOTE_WRITE)),
         _ => {
             let (client, mut server) = b.join(own, &pd)?;
-            server.qp.post_recv(1, &mr, 0..memory::LEN)?;
+            server.qp.post_recv(1, mr.sge(0..memory::LEN))?;
             drop(mr);
             b.part((client, server))?;
             settle(b)?;

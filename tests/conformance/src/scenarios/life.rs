@@ -2,7 +2,8 @@
 
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::pdl;
-use cmid_harness::{Check, Env, Fixture, QpState, fixture::Side};
+use cmid_harness::{Check, Env, Fixture, fixture::Side};
+use cmid_proto::datapath::QpState;
 use cmid_proto::{CmEvent, ConnParam, Errno, State, Time};
 
 /// The limit of soft-RoCE, and of the simulated device, in each direction.
@@ -32,17 +33,17 @@ pub(super) fn behaviour_01_connect_with_qps<L: Env>(b: &mut Fixture<'_, L>) -> C
     same("the server's ESTABLISHED has no parameters", up.param, Default::default())?;
     same("client", b.client.drive().core().state(client), Some(State::Connected))?;
     same("server", b.server.drive().core().state(server), Some(State::Connected))?;
-    b.qp_is(Side::Client, client, QpState::Rts)?;
-    b.qp_is(Side::Server, server, QpState::Rts)
+    b.qp_is(Side::Client, client, QpState::RTS)?;
+    b.qp_is(Side::Server, server, QpState::RTS)
 }
 
 pub(super) fn behaviour_02_disconnect_answered_then_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    b.qp_is(Side::Client, client, QpState::Err)?;
+    b.qp_is(Side::Client, client, QpState::ERR)?;
     b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.qp_is(Side::Server, server, QpState::Rts)?;
+    b.qp_is(Side::Server, server, QpState::RTS)?;
     b.quiet(Side::Client)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
     b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
@@ -151,7 +152,7 @@ pub(super) fn behaviour_09_destroyed_while_established<L: Env>(b: &mut Fixture<'
     let (client, server) = b.connected_with_qps()?;
     b.destroy(Side::Server, server)?;
     b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.qp_is(Side::Client, client, QpState::Rts)?;
+    b.qp_is(Side::Client, client, QpState::RTS)?;
     b.client.drive().disconnect(client, Time::NEVER)?;
     b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }

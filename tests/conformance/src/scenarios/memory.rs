@@ -21,11 +21,11 @@ pub(super) fn bytes(of: u8) -> Vec<u8> {
 }
 
 pub(super) fn register<P: TestPd>(pd: &P, buffer: Vec<u8>, access: Access) -> Check<P::Mr> {
-    pd.register(buffer, access).map_err(|(_, error)| error.into())
+    pd.register_vec(buffer, access).map_err(|(_, error)| error.into())
 }
 
 pub(super) fn deregister(mr: impl TestMr) -> Check<Vec<u8>> {
-    Ok(mr.deregister().map_err(|(_, error)| error)?.buffer)
+    Ok(mr.deregister_vec().map_err(|(_, error)| error)?.buffer)
 }
 
 /// Fails unless the result is a refusal for this reason.
@@ -106,7 +106,7 @@ pub(super) fn unused(pd: &impl TestPd) -> Check {
 
 /// Re-registers, which must succeed in place. Returns the old buffer.
 pub(super) fn changed<L: Env>(mr: &mut MrOf<L>, change: Change<PdOf<L>, Vec<u8>>) -> Check<Option<Vec<u8>>> {
-    let (result, buffer) = mr.reregister(change, Policy::default());
+    let (result, buffer) = mr.reregister_vec(change, Policy::default());
     same("way", result?, Way::InPlace)?;
     Ok(buffer)
 }

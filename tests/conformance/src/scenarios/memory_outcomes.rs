@@ -1,12 +1,12 @@
 //! Failing re-registrations and deregistrations, and which registration is valid then: behaviours 94 to 98, 107, 124
-//! and
-//! 126.
+//! and 126.
 
 use cmid_harness::failure::same;
-use cmid_harness::fixture::{MrOf, PdOf, Side, remote};
-use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, Remote, Reregistered, Status, TestMr, TestPd};
+use cmid_harness::fixture::{MrOf, PdOf, Side};
+use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestMr};
 use cmid_proto::Errno;
-use cmid_proto::memory::{Change, Code, Error, MrState, PdState, Policy, Provider, RefuseReason, Step, Valid};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, Remote, WcStatus};
+use cmid_proto::memory::{Change, Code, Error, MrState, PdState, Policy, Provider, RefuseReason, Step, Valid, Way};
 
 use super::memory::{
     LEN, READABLE, bytes, contents, deregister, failed, fields, refused, register, unused, used, users_are,
@@ -20,17 +20,17 @@ struct Tried<L: Env> {
     mr: MrOf<L>,
     before: super::memory::Fields,
     there: Remote,
-    ended: Reregistered,
+    ended: (Result<Way, Error>, Option<Vec<u8>>),
 }
 
 impl<L: Env> Tried<L> {
     fn with(b: &mut Fixture<'_, L>, fault: MemoryFault, provider: Provider) -> Check<Self> {
         let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
         let mut mr = register(&old, bytes(1), READABLE)?;
-        let (before, there) = (fields(&mr), remote(&mr));
+        let (before, there) = (fields(&mr), mr.remote(0));
         b.env.fail_next(fault)?;
         let wanted = Change::default().to_buffer(bytes(2)).to_pd(new.clone());
-        let ended = mr.reregister(wanted, Policy { provider, ..Policy::default() });
+        let ended = mr.reregister_vec(wanted, Policy { provider, ..Policy::default() });
         Ok(Tried { old, new, mr, before, there, ended })
     }
 
@@ -42,14 +42,14 @@ impl<L: Env> Tried<L> {
         let kept = code == Code::Cmd;
         same(what, ended.1, (!kept).then(|| bytes(2)))?;
         if kept {
-            let (again, back) = mr.reregister(Change::default().to_buffer(bytes(3)), Policy::default());
+            let (again, back) = mr.reregister_vec(Change::default().to_buffer(bytes(3)), Policy::default());
             refused(what, again, RefuseReason::InDoubt)?;
             same(what, back, Some(bytes(3)))?;
         }
         same(what, fields(&mr), before)?;
         users_are(what, (&old, &new), (1, 0))?;
         same(what, b.peer_reads(&old, there, LEN)?, Ok(bytes(1)))?;
-        let returned = mr.deregister().map_err(|(_, error)| error)?;
+        let returned = mr.deregister_vec().map_err(|(_, error)| error)?;
         same(what, (returned.buffer, returned.other), (bytes(1), kept.then(|| bytes(2))))?;
         unused(&old)?;
         unused(&new)
@@ -67,12 +67,12 @@ impl<L: Env> Tried<L> {
         for pd in [&old, &new] {
             refused(what, pd.dealloc(), RefuseReason::InUse(1))?;
         }
-        let (again, back) = mr.reregister(Change::default().to_access(READABLE), Policy::default());
+        let (again, back) = mr.reregister_vec(Change::default().to_access(READABLE), Policy::default());
         refused(what, again, RefuseReason::OnlyDeregister)?;
         same(what, back, None)?;
         let status = b.peer_reads(&old, there, LEN)?;
-        same(what, status, Err(Status::RemoteAccess))?;
-        let returned = mr.deregister().map_err(|(_, error)| error)?;
+        same(what, status, Err(WcStatus::REM_ACCESS_ERR))?;
+        let returned = mr.deregister_vec().map_err(|(_, error)| error)?;
         same(what, (returned.buffer, returned.other), (bytes(1), Some(bytes(2))))?;
         unused(&old)?;
         unused(&new)
@@ -95,7 +95,7 @@ pub(super) fn behaviour_98_old_memory_that_cannot_be_given_back_to_children<L: E
     same("what it holds", contents(&mr)?, bytes(2))?;
     users_are("users", (&old, &new), (0, 1))?;
     unused(&old)?;
-    same("a peer's read", b.peer_reads(&new, remote(&mr), LEN)?, Ok(bytes(2)))?;
+    same("a peer's read", b.peer_reads(&new, mr.remote(0), LEN)?, Ok(bytes(2)))?;
     same("what comes back", deregister(mr)?, bytes(2))?;
     unused(&new)
 }
@@ -128,7 +128,7 @@ pub(super) fn behaviour_124_a_driver_that_has_switched_the_pd<L: Env>(b: &mut Fi
     let fault = MemoryFault::LostAndPdSwitched(Errno::ENOMEM);
     let Tried { old, new, mr, ended, .. } = Tried::with(b, fault, Provider::Unknown)?;
     same("errno", ended.0.map_err(|error| error.errno()), Err(Errno::ENOMEM))?;
-    let returned = mr.deregister().map_err(|(_, error)| error)?;
+    let returned = mr.deregister_vec().map_err(|(_, error)| error)?;
     same("both buffers", (returned.buffer, returned.other), (bytes(1), Some(bytes(2))))?;
     same("users", (old.users(), new.users()), (0, 0))?;
     same("the old PD", old.dealloc(), Err(Error::Dealloc(Errno::EBUSY)))?;
@@ -160,12 +160,12 @@ pub(super) fn behaviour_126_a_deregistration_that_fails<L: Env>(b: &mut Fixture<
     let mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
     b.env.fail_next(MemoryFault::Deregister(Errno::EBUSY))?;
-    let Err((mr, error)) = mr.deregister() else { return Err(Failure("EBUSY: deregistered".into())) };
+    let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("EBUSY: deregistered".into())) };
     failed::<()>("EBUSY", Err(error), Step::Deregister, Errno::EBUSY, Valid::Old)?;
     same("the MR", fields(&mr), before)?;
-    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     b.env.fail_next(MemoryFault::Deregister(Errno::EIO))?;
-    let Err((mr, error)) = mr.deregister() else { return Err(Failure("EIO: deregistered".into())) };
+    let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("EIO: deregistered".into())) };
     failed::<()>("EIO", Err(error), Step::Deregister, Errno::EIO, Valid::Neither)?;
     same("the MR", mr.state(), MrState::Unusable)?;
     used("users", &pd, 1)?;

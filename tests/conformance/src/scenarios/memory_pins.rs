@@ -1,8 +1,9 @@
 //! Work requests in flight pin their memory until their completions have been polled or the QP is destroyed.
 
 use cmid_harness::failure::same;
-use cmid_harness::fixture::{Side, pdl, remote};
-use cmid_harness::{Check, Env, Failure, Fixture, Status, TestMr, TestPd, TestQp};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
 use cmid_proto::{CmEvent, Errno, Time};
 
@@ -11,10 +12,10 @@ use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, r
 /// Checks that the region can be neither re-registered nor deregistered. Nothing changes and everything is returned.
 fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {
     let before = fields(&mr);
-    let (result, back) = mr.reregister(Change::default().to_buffer(bytes(9)), Policy::default());
+    let (result, back) = mr.reregister_vec(Change::default().to_buffer(bytes(9)), Policy::default());
     refused(what, result, RefuseReason::InFlight)?;
     same(what, back, Some(bytes(9)))?;
-    let (mr, error) = match mr.deregister() {
+    let (mr, error) = match mr.deregister_vec() {
         Err(refused) => refused,
         Ok(_) => return Err(Failure(format!("{what}: deregistered"))),
     };
@@ -25,7 +26,7 @@ fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {
 
 /// Checks that the region is not pinned. The device itself cannot re-register it.
 fn free<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check {
-    let (result, _) = mr.reregister(Change::default().to_access(READABLE), Policy::default());
+    let (result, _) = mr.reregister_vec(Change::default().to_access(READABLE), Policy::default());
     failed(what, result, Step::Reregister(Code::Cmd), Errno::EOPNOTSUPP, Valid::Old)?;
     deregister(mr).map(drop)
 }
@@ -35,14 +36,14 @@ pub(super) fn until_the_completion_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> 
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (from, to) = (register(&own, bytes(1), READABLE)?, register(&pd, bytes(2), READABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
-    server.qp.post_recv(1, &to, 0..LEN)?;
+    server.qp.post_recv(1, to.sge(0..LEN))?;
     let to = pinned("a receive that is posted", to)?;
-    client.qp.post_send(2, &from, 0..LEN)?;
-    b.ends(&mut server, 1, Status::Success)?;
+    client.qp.post_send(SendWr::send(2, from.sge(0..LEN)))?;
+    b.ends(&mut server, 1, WcStatus::SUCCESS)?;
     free("a receive that was polled", to)?;
     // The message has arrived, but the completion of the send has not been polled.
     let from = pinned("a send that is not polled", from)?;
-    b.ends(&mut client, 2, Status::Success)?;
+    b.ends(&mut client, 2, WcStatus::SUCCESS)?;
     free("a send that was polled", from)?;
     b.part((client, server))?;
     unused(&own)?;
@@ -58,12 +59,12 @@ pub(super) fn reads_and_writes_pin_as_well<L: Env>(b: &mut Fixture<'_, L>) -> Ch
     for read in [true, false] {
         let here = register(&own, bytes(1), READABLE)?;
         if read {
-            client.qp.post_read(1, &here, 0..LEN, remote(&there))?;
+            client.qp.post_send(SendWr::read(1, here.sge(0..LEN), there.remote(0)))?;
         } else {
-            client.qp.post_write(1, &here, 0..LEN, remote(&there))?;
+            client.qp.post_send(SendWr::write(1, here.sge(0..LEN), there.remote(0)))?;
         }
         let here = pinned("in flight", here)?;
-        b.ends(&mut client, 1, Status::Success)?;
+        b.ends(&mut client, 1, WcStatus::SUCCESS)?;
         free("polled", here)?;
     }
     free("the peer's", there)?;
@@ -77,14 +78,14 @@ pub(super) fn until_the_flush_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> Check
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let mr = register(&pd, bytes(1), READABLE)?;
     let (client, mut server) = b.join(&own, &pd)?;
-    server.qp.post_recv(1, &mr, 0..LEN)?;
-    server.qp.post_recv(2, &mr, 0..LEN / 2)?;
+    server.qp.post_recv(1, mr.sge(0..LEN))?;
+    server.qp.post_recv(2, mr.sge(0..LEN / 2))?;
     b.server.drive().disconnect(server.id, Time::NEVER)?;
     b.expect(Side::Client, client.id, CmEvent::Disconnected, 0, pdl::NONE)?;
     let mr = pinned("flushed, not polled", mr)?;
-    b.ends(&mut server, 1, Status::Flushed)?;
+    b.ends(&mut server, 1, WcStatus::WR_FLUSH_ERR)?;
     let mr = pinned("one of two polled", mr)?;
-    b.ends(&mut server, 2, Status::Flushed)?;
+    b.ends(&mut server, 2, WcStatus::WR_FLUSH_ERR)?;
     free("polled", mr)?;
     b.part((client, server))?;
     unused(&own)?;
@@ -98,9 +99,9 @@ pub(super) fn until_the_qp_is_gone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (mr, foreign) = (register(&pd, bytes(1), READABLE)?, register(&other, bytes(2), READABLE)?);
     let ends = {
         let (client, mut server) = b.join(&own, &pd)?;
-        server.qp.post_recv(1, &mr, 0..LEN)?;
-        same("an MR of another PD", server.qp.post_recv(2, &foreign, 0..LEN), Err(Errno::EINVAL))?;
-        same("to read from there", server.qp.post_send(3, &foreign, 0..LEN), Err(Errno::EINVAL))?;
+        server.qp.post_recv(1, mr.sge(0..LEN))?;
+        same("an MR of another PD", server.qp.post_recv(2, foreign.sge(0..LEN)), Err(Errno::EINVAL))?;
+        same("to read from there", server.qp.post_send(SendWr::send(3, foreign.sge(0..LEN))), Err(Errno::EINVAL))?;
         (client, server)
     };
     let mr = pinned("posted", mr)?;
@@ -120,12 +121,12 @@ pub(super) fn dropped_memory_goes_later<L: Env>(b: &mut Fixture<'_, L>) -> Check
     let from = register(&own, bytes(1), READABLE)?;
     let to = register(&pd, bytes(2), READABLE)?;
     let (mut client, mut server) = b.join(&own, &pd)?;
-    server.qp.post_recv(1, &to, 0..LEN)?;
+    server.qp.post_recv(1, to.sge(0..LEN))?;
     drop(to);
     refused("the QP and the memory", pd.dealloc(), RefuseReason::InUse(2))?;
-    client.qp.post_send(2, &from, 0..LEN)?;
-    b.ends(&mut client, 2, Status::Success)?;
-    b.ends(&mut server, 1, Status::Success)?;
+    client.qp.post_send(SendWr::send(2, from.sge(0..LEN)))?;
+    b.ends(&mut client, 2, WcStatus::SUCCESS)?;
+    b.ends(&mut server, 1, WcStatus::SUCCESS)?;
     b.part((client, server))?;
     deregister(from)?;
     unused(&own)?;

@@ -1,9 +1,10 @@
 //! Re-registrations that are not attempted, and those of a provider without support: behaviours 81 and 101.
 
 use cmid_harness::failure::same;
-use cmid_harness::fixture::{Side, remote};
-use cmid_harness::{Check, Env, Fixture, TestMr, TestPd};
+use cmid_harness::fixture::Side;
+use cmid_harness::{Check, Env, Fixture, TestMr};
 use cmid_proto::Errno;
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
 
 use super::memory::{
@@ -32,7 +33,7 @@ pub(super) fn behaviour_81_what_makes_no_sense_is_refused<L: Env>(b: &mut Fixtur
         ),
     ] {
         let given = change.buffer.clone();
-        let (result, back) = mr.reregister(change, Policy::default());
+        let (result, back) = mr.reregister_vec(change, Policy::default());
         same(what, result.as_ref().map_err(cmid_proto::memory::Error::errno).err(), Some(Errno::EINVAL))?;
         refused(what, result, reason)?;
         same(what, (back, &fields(&mr)), (given, &before))?;
@@ -53,13 +54,13 @@ pub(super) fn behaviour_81_a_provider_without_it_changes_nothing<L: Env>(b: &mut
         let what = format!("{flags:?}");
         let wanted = change(flags, &bytes(2), &new, Access::LOCAL_WRITE);
         let given = wanted.buffer.clone();
-        let (result, back) = mr.reregister(wanted, Policy::default());
+        let (result, back) = mr.reregister_vec(wanted, Policy::default());
         failed(&what, result, Step::Reregister(Code::Cmd), Errno::EOPNOTSUPP, Valid::Old)?;
         same(&what, (back, &fields(&mr)), (given, &before))?;
         users_are(&what, (&pd, &new), (1, 0))?;
     }
     same("what it holds", contents(&mr)?, bytes(1))?;
-    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     refused("dealloc", pd.dealloc(), RefuseReason::InUse(1))?;
     unused(&new)?;
     deregister(mr)?;
@@ -74,7 +75,7 @@ pub(super) fn behaviour_101_a_pd_of_another_device_is_refused<L: Env>(b: &mut Fi
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
     let wanted = Change::default().to_buffer(bytes(2)).to_pd(foreign.clone());
-    let (result, back) = mr.reregister(wanted, Policy::default());
+    let (result, back) = mr.reregister_vec(wanted, Policy::default());
     refused("another device's", result, RefuseReason::OtherDevice)?;
     same("what is given back", (back, foreign.users()), (Some(bytes(2)), 0))?;
     same("the MR", fields(&mr), before)?;

@@ -1,9 +1,10 @@
 //! PDs and registrations: behaviours 80 and 84 to 88.
 
 use cmid_harness::failure::{ensure, same};
-use cmid_harness::fixture::{Side, remote};
-use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, Status, TestMr, TestPd, TestQp};
+use cmid_harness::fixture::Side;
+use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestPd};
 use cmid_proto::Errno;
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Error, MrState, PdState, RefuseReason, Way};
 
 use super::memory::{LEN, READABLE, bytes, contents, deregister, refused, register, unused, used};
@@ -14,7 +15,9 @@ const UNKNOWN: Access = Access::from_bits_retain(1 << 15);
 /// Registers, which must fail. Returns the error. The buffer is returned and nothing is left behind.
 fn not_registered<P: TestPd>(what: &str, pd: &P, buffer: Vec<u8>, access: Access) -> Check<Error> {
     let (len, before) = (buffer.len(), pd.users());
-    let Err((back, error)) = pd.register(buffer, access) else { return Err(Failure(format!("{what}: registered"))) };
+    let Err((back, error)) = pd.register_vec(buffer, access) else {
+        return Err(Failure(format!("{what}: registered")));
+    };
     same(what, (back.len(), pd.users()), (len, before))?;
     Ok(error)
 }
@@ -76,7 +79,7 @@ pub(super) fn behaviour_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> 
     unused(&pd)?;
     same("another handle", other.state(), PdState::Gone)?;
     refused("dealloc again", other.dealloc(), RefuseReason::Gone)?;
-    refused("register", other.register(bytes(1), READABLE).map_err(|(_, error)| error), RefuseReason::Gone)
+    refused("register", other.register_vec(bytes(1), READABLE).map_err(|(_, error)| error), RefuseReason::Gone)
 }
 
 pub(super) fn behaviour_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
@@ -95,13 +98,13 @@ pub(super) fn behaviour_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L
     same("beyond its end", mr.write(LEN - 1, b"abc"), Err(Errno::EINVAL))?;
     same(
         "what a peer reads",
-        b.peer_reads(&pd, remote(&mr), 5)?,
+        b.peer_reads(&pd, mr.remote(0), 5)?,
         Ok([&bytes(1)[..1], b"abc", &bytes(1)[4..5]].concat()),
     )?;
-    let there = remote(&mr);
+    let there = mr.remote(0);
     let back = deregister(mr)?;
     same("what comes back", (&back[1..4], &back[4..]), (&b"abc"[..], &bytes(1)[4..]))?;
-    same("a key that is gone", b.peer_reads(&pd, there, 5)?, Err(Status::RemoteAccess))?;
+    same("a key that is gone", b.peer_reads(&pd, there, 5)?, Err(WcStatus::REM_ACCESS_ERR))?;
     unused(&pd)
 }
 
@@ -110,18 +113,18 @@ pub(super) fn behaviour_87_no_rights_are_the_right_to_read_locally<L: Env>(b: &m
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (from, to) = (register(&own, bytes(1), Access::empty())?, register(&pd, bytes(2), Access::LOCAL_WRITE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
-    server.qp.post_recv(1, &to, 0..LEN)?;
-    client.qp.post_send(2, &from, 0..LEN)?;
-    b.ends(&mut client, 2, Status::Success)?;
-    b.ends(&mut server, 1, Status::Success)?;
+    server.qp.post_recv(1, to.sge(0..LEN))?;
+    client.qp.post_send(SendWr::send(2, from.sge(0..LEN)))?;
+    b.ends(&mut client, 2, WcStatus::SUCCESS)?;
+    b.ends(&mut server, 1, WcStatus::SUCCESS)?;
     same("what was sent", contents(&to)?, bytes(1))?;
     b.part((client, server))?;
     deregister(from)?;
     deregister(to)?;
     unused(&own)?;
     let closed = register(&pd, bytes(1), Access::empty())?;
-    same("a peer's read", b.peer_reads(&pd, remote(&closed), 5)?, Err(Status::RemoteAccess))?;
-    same("a peer's write", b.peer_writes(&pd, remote(&closed), b"abc")?, Status::RemoteAccess)?;
+    same("a peer's read", b.peer_reads(&pd, closed.remote(0), 5)?, Err(WcStatus::REM_ACCESS_ERR))?;
+    same("a peer's write", b.peer_writes(&pd, closed.remote(0), b"abc")?, WcStatus::REM_ACCESS_ERR)?;
     same("what it holds", deregister(closed)?, bytes(1))?;
     unused(&pd)
 }
@@ -133,7 +136,7 @@ pub(super) fn behaviour_88_optional_rights_are_taken<L: Env>(b: &mut Fixture<'_,
     let rights = READABLE | Access::RELAXED_ORDERING;
     let mr = register(&pd, bytes(1), rights)?;
     same("rights", mr.access(), Some(rights))?;
-    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     deregister(mr)?;
     unused(&pd)
 }

@@ -2,7 +2,8 @@
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
-use cmid_harness::{Check, Disturbance, Env, Failure, Fixture, Status, TestMr, TestPd, TestQp};
+use cmid_harness::{Check, Disturbance, Env, Failure, Fixture, TestMr, TestPd};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Change, MrState, PdState, Policy, RefuseReason, Step, Valid};
 use cmid_proto::{CmEvent, Errno};
 
@@ -14,9 +15,9 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (from, mut mr) = (register(&own, bytes(4), READABLE)?, register(&pd, bytes(1), READABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
-    server.qp.post_recv(1, &mr, 0..LEN)?;
-    client.qp.post_send(3, &from, 0..LEN)?;
-    b.ends(&mut client, 3, Status::Success)?;
+    server.qp.post_recv(1, mr.sge(0..LEN))?;
+    client.qp.post_send(SendWr::send(3, from.sge(0..LEN)))?;
+    b.ends(&mut client, 3, WcStatus::SUCCESS)?;
     b.env.disturb(Disturbance::DeviceGoes)?;
     let mut untold = vec![listener, server.id];
     while !untold.is_empty() {
@@ -27,24 +28,24 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
         ensure(of_the_peer || event.cm() == Some(CmEvent::DeviceRemoval), || format!("{event:?}"))?;
         untold.retain(|id| of_the_peer || *id != event.id);
     }
-    let (result, back) = mr.reregister(Change::default().to_buffer(bytes(2)), Policy::default());
+    let (result, back) = mr.reregister_vec(Change::default().to_buffer(bytes(2)), Policy::default());
     refused("re-register", result, RefuseReason::DeviceGone)?;
     same("what comes back", back, Some(bytes(2)))?;
     same("the MR", (mr.state(), mr.access()), (MrState::Unusable, None))?;
-    refused("register", pd.register(bytes(3), READABLE).map_err(|(_, error)| error), RefuseReason::DeviceGone)?;
+    refused("register", pd.register_vec(bytes(3), READABLE).map_err(|(_, error)| error), RefuseReason::DeviceGone)?;
     same("the PD", pd.state(), PdState::Stranded)?;
-    same("posting", server.qp.post_recv(2, &mr, 0..LEN), Err(Errno::EINVAL))?;
+    same("posting", server.qp.post_recv(2, mr.sge(0..LEN)), Err(Errno::EINVAL))?;
     // The message has arrived, but its completion has not been polled: the poll may be what writes to the memory.
-    let (mr, error) = match mr.deregister() {
+    let (mr, error) = match mr.deregister_vec() {
         Err(kept) => kept,
         Ok(_) => return Err(Failure("deregistered in flight".into())),
     };
     refused::<()>("deregister", Err(error), RefuseReason::InFlight)?;
-    b.ends(&mut server, 1, Status::Success)?;
+    b.ends(&mut server, 1, WcStatus::SUCCESS)?;
     same("what has arrived", contents(&mr)?, bytes(4))?;
     // rxe waits for its users to close it, and serves them until then. For a device that does not wait it is unknown
     // whether it still uses the memory, so the MR keeps it.
-    match mr.deregister() {
+    match mr.deregister_vec() {
         Ok(returned) => same("what comes back", returned.buffer, bytes(4))?,
         Err((mr, error)) => {
             failed::<()>("deregister", Err(error), Step::Deregister, Errno::EIO, Valid::Neither)?;

@@ -1,9 +1,10 @@
 //! Re-registration by a kernel's driver that can change PD and rights (rxe): behaviours 82, 106 and 114 to 121.
 
 use cmid_harness::failure::same;
-use cmid_harness::fixture::{Side, remote};
-use cmid_harness::{Check, Env, Fixture, Status, TestMr, TestPd, TestQp};
+use cmid_harness::fixture::Side;
+use cmid_harness::{Check, Env, Fixture, TestMr};
 use cmid_proto::Errno;
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Change, Changes, Code, Policy, RefuseReason, Step, Valid};
 
 use super::memory::{
@@ -19,14 +20,14 @@ pub(super) fn behaviour_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), READABLE)?;
-    let there = remote(&mr);
+    let there = mr.remote(0);
     same("before", b.peer_reads(&old, there, LEN)?, Ok(bytes(1)))?;
     same("nothing comes back", changed::<L>(&mut mr, Change::default().to_pd(new.clone()))?, None)?;
-    same("the keys of rxe", (remote(&mr), mr.lkey()), (there, there.rkey))?;
+    same("the keys of rxe", (mr.remote(0), mr.lkey()), (there, there.rkey))?;
     users_are("users", (&old, &new), (0, 1))?;
     refused("the new one", new.dealloc(), RefuseReason::InUse(1))?;
     same("by the new PD", b.peer_reads(&new, there, LEN)?, Ok(bytes(1)))?;
-    same("by the old PD", b.peer_reads(&old, there, LEN)?, Err(Status::RemoteAccess))?;
+    same("by the old PD", b.peer_reads(&old, there, LEN)?, Err(WcStatus::REM_ACCESS_ERR))?;
     unused(&old)?;
     same("its PD", mr.pd().map(|pd| pd.users()), Some(1))?;
     same("what it holds", deregister(mr)?, bytes(1))?;
@@ -40,12 +41,12 @@ pub(super) fn behaviour_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>
     let mut from = register(&own, bytes(1), Access::LOCAL_WRITE)?;
     let to = register(&pd, bytes(2), READABLE | Access::REMOTE_WRITE)?;
     let (mut client, server) = b.join(&own, &pd)?;
-    client.qp.post_write(1, &from, 0..LEN, remote(&to))?;
-    b.ends(&mut client, 1, Status::Success)?;
+    client.qp.post_send(SendWr::write(1, from.sge(0..LEN), to.remote(0)))?;
+    b.ends(&mut client, 1, WcStatus::SUCCESS)?;
     same("what was written", contents(&to)?, bytes(1))?;
     changed::<L>(&mut from, Change::default().to_pd(new.clone()))?;
     from.write(0, b"abc")?;
-    same("posting it", client.qp.post_write(2, &from, 0..LEN, remote(&to)), Err(Errno::EINVAL))?;
+    same("posting it", client.qp.post_send(SendWr::write(2, from.sge(0..LEN), to.remote(0))), Err(Errno::EINVAL))?;
     b.part((client, server))?;
     deregister(from)?;
     same("what nobody has written", deregister(to)?, bytes(1))?;
@@ -61,18 +62,18 @@ pub(super) fn behaviour_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'
     let pd = b.pd(Side::Server)?;
     let all = READABLE | Access::REMOTE_WRITE;
     let mut mr = register(&pd, bytes(1), all)?;
-    let there = remote(&mr);
+    let there = mr.remote(0);
     same("before", b.peer_reads(&pd, there, LEN)?, Ok(bytes(1)))?;
     for (access, read, write) in [
-        (Access::LOCAL_WRITE | Access::REMOTE_WRITE, Err(Status::RemoteAccess), Status::Success),
-        (READABLE, Ok(bytes(1)), Status::RemoteAccess),
+        (Access::LOCAL_WRITE | Access::REMOTE_WRITE, Err(WcStatus::REM_ACCESS_ERR), WcStatus::SUCCESS),
+        (READABLE, Ok(bytes(1)), WcStatus::REM_ACCESS_ERR),
         // Local reads only.
-        (Access::empty(), Err(Status::RemoteAccess), Status::RemoteAccess),
-        (all, Ok(bytes(1)), Status::Success),
+        (Access::empty(), Err(WcStatus::REM_ACCESS_ERR), WcStatus::REM_ACCESS_ERR),
+        (all, Ok(bytes(1)), WcStatus::SUCCESS),
     ] {
         let what = format!("{access:?}");
         changed::<L>(&mut mr, Change::default().to_access(access))?;
-        same(&what, (mr.access(), remote(&mr), pd.users()), (Some(access), there, 1))?;
+        same(&what, (mr.access(), mr.remote(0), pd.users()), (Some(access), there, 1))?;
         same(&what, b.peer_reads(&pd, there, LEN)?, read)?;
         same(&what, b.peer_writes(&pd, there, &bytes(1)[..9])?, write)?;
     }
@@ -87,13 +88,13 @@ pub(super) fn behaviour_106_a_connection_feels_it_at_once<L: Env>(b: &mut Fixtur
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let into = register(&own, bytes(0), Access::LOCAL_WRITE)?;
     let (mut client, server) = b.join(&own, &pd)?;
-    client.qp.post_read(1, &into, 0..LEN, remote(&mr))?;
-    b.ends(&mut client, 1, Status::Success)?;
+    client.qp.post_send(SendWr::read(1, into.sge(0..LEN), mr.remote(0)))?;
+    b.ends(&mut client, 1, WcStatus::SUCCESS)?;
     changed::<L>(&mut mr, Change::default().to_access(Access::LOCAL_WRITE))?;
-    client.qp.post_read(2, &into, 0..LEN, remote(&mr))?;
-    b.ends(&mut client, 2, Status::RemoteAccess)?;
-    client.qp.post_read(3, &into, 0..LEN, remote(&mr))?;
-    b.ends(&mut client, 3, Status::Flushed)?;
+    client.qp.post_send(SendWr::read(2, into.sge(0..LEN), mr.remote(0)))?;
+    b.ends(&mut client, 2, WcStatus::REM_ACCESS_ERR)?;
+    client.qp.post_send(SendWr::read(3, into.sge(0..LEN), mr.remote(0)))?;
+    b.ends(&mut client, 3, WcStatus::WR_FLUSH_ERR)?;
     b.part((client, server))?;
     deregister(into)?;
     deregister(mr)?;
@@ -118,7 +119,7 @@ pub(super) fn behaviour_117_pd_and_rights_at_once<L: Env>(b: &mut Fixture<'_, L>
     changed::<L>(&mut mr, Change::default().to_pd(new.clone()).to_access(READABLE))?;
     users_are("users", (&old, &new), (0, 1))?;
     unused(&old)?;
-    same("by the new PD", b.peer_reads(&new, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    same("by the new PD", b.peer_reads(&new, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     deregister(mr)?;
     unused(&new)
 }
@@ -131,12 +132,12 @@ pub(super) fn behaviour_121_other_memory_is_not_supported<L: Env>(b: &mut Fixtur
     let before = fields(&mr);
     for flags in combinations().filter(|flags| flags.contains(Changes::TRANSLATION)) {
         let what = format!("{flags:?}");
-        let (result, back) = mr.reregister(change(flags, &bytes(2), &new, Access::LOCAL_WRITE), Policy::default());
+        let (result, back) = mr.reregister_vec(change(flags, &bytes(2), &new, Access::LOCAL_WRITE), Policy::default());
         failed(&what, result, CMD, Errno::EOPNOTSUPP, Valid::Old)?;
         same(&what, (back, &fields(&mr)), (Some(bytes(2)), &before))?;
         users_are(&what, (&pd, &new), (1, 0))?;
     }
-    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     deregister(mr)?;
     unused(&new)?;
     unused(&pd)
@@ -158,13 +159,13 @@ pub(super) fn behaviour_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixtu
         let rights = Change::default().to_access(access);
         let changes = [Some(rights.clone()), with_pd.then(|| rights.to_pd(new.clone()))];
         for change in changes.into_iter().flatten() {
-            let (result, _) = mr.reregister(change, Policy::default());
+            let (result, _) = mr.reregister_vec(change, Policy::default());
             failed(what, result, CMD, errno, Valid::Old)?;
             same(what, &fields(&mr), &before)?;
             users_are(what, (&pd, &new), (1, 0))?;
         }
     }
-    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     unused(&new)?;
     deregister(mr)?;
     unused(&pd)

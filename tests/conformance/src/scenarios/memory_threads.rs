@@ -4,8 +4,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use cmid_harness::failure::same;
-use cmid_harness::fixture::{SOON, Side, pdl, remote};
-use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
+use cmid_harness::fixture::{SOON, Side, pdl};
+use cmid_harness::{Check, Env, Failure, Fixture, TestMr};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Way};
 use cmid_proto::{CmEvent, Time};
 
@@ -22,27 +23,29 @@ pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> 
     let (theirs, their_new) = (pd.clone(), new.clone());
     let (sender, receiver) = mpsc::channel();
     let (allow, allowed) = mpsc::channel();
-    let worker = thread::spawn(move || -> Check {
-        let mut mr = register(&theirs, vec![7; MUCH], Access::LOCAL_WRITE)?;
-        step(&sender, &allowed)?;
-        let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
-        let (result, back) = mr.reregister(Change::default().to_pd(their_new).to_buffer(vec![8; MUCH]), policy);
-        same("the way", result?, Way::Anew)?;
-        same("the old memory", back.map(|old| (old.len(), old[0])), Some((MUCH, 7)))?;
-        step(&sender, &allowed)?;
-        same("the memory", deregister(mr)?.first(), Some(&8))
-    });
-    for (in_use, other) in [(&pd, &new), (&new, &pd)] {
-        // The thread may be registering now: the event loop continues.
+    thread::scope(|scope| -> Check {
+        let worker = scope.spawn(move || -> Check {
+            let mut mr = register(&theirs, vec![7; MUCH], Access::LOCAL_WRITE)?;
+            step(&sender, &allowed)?;
+            let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+            let (result, back) = mr.reregister_vec(Change::default().to_pd(their_new).to_buffer(vec![8; MUCH]), policy);
+            same("the way", result?, Way::Anew)?;
+            same("the old memory", back.map(|old| (old.len(), old[0])), Some((MUCH, 7)))?;
+            step(&sender, &allowed)?;
+            same("the memory", deregister(mr)?.first(), Some(&8))
+        });
+        for (in_use, other) in [(&pd, &new), (&new, &pd)] {
+            // The thread may be registering now: the event loop continues.
+            life(b)?;
+            receiver.recv_timeout(SOON).map_err(|_| Failure("the other thread did not get there".into()))?;
+            refused("dealloc", in_use.dealloc(), RefuseReason::InUse(1))?;
+            used("the other PD", other, 0)?;
+            life(b)?;
+            allow.send(()).map_err(|_| Failure("the other thread is gone".into()))?;
+        }
         life(b)?;
-        receiver.recv_timeout(SOON).map_err(|_| Failure("the other thread did not get there".into()))?;
-        refused("dealloc", in_use.dealloc(), RefuseReason::InUse(1))?;
-        used("the other PD", other, 0)?;
-        life(b)?;
-        allow.send(()).map_err(|_| Failure("the other thread is gone".into()))?;
-    }
-    life(b)?;
-    worker.join().map_err(|_| Failure("the other thread panicked".into()))??;
+        worker.join().map_err(|_| Failure("the other thread panicked".into()))?
+    })?;
     unused(&pd)?;
     unused(&new)
 }
@@ -53,15 +56,17 @@ pub(super) fn memory_goes_to_another_thread_and_comes_back<L: Env>(b: &mut Fixtu
     b.listen()?;
     let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), Access::LOCAL_WRITE)?;
-    let worker = thread::spawn(move || {
-        let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
-        let (result, _) = mr.reregister(Change::default().to_access(READABLE), policy);
-        (mr, result)
-    });
-    life(b)?;
-    let (mr, result) = worker.join().map_err(|_| Failure("the other thread panicked".into()))?;
+    let (mr, result) = thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+            let (result, _) = mr.reregister_vec(Change::default().to_access(READABLE), policy);
+            (mr, result)
+        });
+        life(b)?;
+        worker.join().map_err(|_| Failure("the other thread panicked".into()))
+    })?;
     same("the way", result?, Way::Anew)?;
-    same("a peer's read", b.peer_reads(&pd, remote(&mr), 9)?, Ok(bytes(1)[..9].to_vec()))?;
+    same("a peer's read", b.peer_reads(&pd, mr.remote(0), 9)?, Ok(bytes(1)[..9].to_vec()))?;
     deregister(mr)?;
     unused(&pd)
 }

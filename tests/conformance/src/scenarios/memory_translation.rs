@@ -1,8 +1,9 @@
 //! Re-registration by devices that can change everything, including the memory.
 
 use cmid_harness::failure::{ensure, same};
-use cmid_harness::fixture::{Side, remote};
-use cmid_harness::{Check, Env, Fixture, Status, TestMr, TestPd};
+use cmid_harness::fixture::Side;
+use cmid_harness::{Check, Env, Fixture};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, WcStatus};
 use cmid_proto::memory::{Access, Change, Changes};
 
 use super::memory::{
@@ -17,7 +18,7 @@ pub(super) fn behaviour_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_
         let what = format!("{flags:?}");
         let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
         let mut mr = register(&old, bytes(1), READABLE)?;
-        let there = remote(&mr);
+        let there = mr.remote(0);
         let back = changed::<L>(&mut mr, change(flags, &bytes(2)[..LEN / 2], &new, Access::LOCAL_WRITE))?;
         let (translation, moved) = (flags.contains(Changes::TRANSLATION), flags.contains(Changes::PD));
         let rights = if flags.contains(Changes::ACCESS) { Access::LOCAL_WRITE } else { READABLE };
@@ -29,8 +30,8 @@ pub(super) fn behaviour_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_
         ensure(translation == (mr.addr() != there.addr), || format!("{what}: its address is {:#x}", mr.addr()))?;
         let (pd, other) = if moved { (&new, &old) } else { (&old, &new) };
         unused(other)?;
-        let read = b.peer_reads(pd, remote(&mr), held.len())?;
-        let expected = if rights == READABLE { Ok(held) } else { Err(Status::RemoteAccess) };
+        let read = b.peer_reads(pd, mr.remote(0), held.len())?;
+        let expected = if rights == READABLE { Ok(held) } else { Err(WcStatus::REM_ACCESS_ERR) };
         same(&what, read, expected)?;
         deregister(mr)?;
         unused(pd)?;
@@ -43,11 +44,11 @@ pub(super) fn behaviour_97_other_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check
     b.listen()?;
     let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), READABLE | Access::REMOTE_WRITE)?;
-    let there = remote(&mr);
+    let there = mr.remote(0);
     same("the old memory", changed::<L>(&mut mr, Change::default().to_buffer(bytes(2)))?, Some(bytes(1)))?;
-    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(2)))?;
-    same("the old place", b.peer_reads(&pd, there, LEN)?, Err(Status::RemoteAccess))?;
-    same("a peer's write", b.peer_writes(&pd, remote(&mr), b"abc")?, Status::Success)?;
+    same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(2)))?;
+    same("the old place", b.peer_reads(&pd, there, LEN)?, Err(WcStatus::REM_ACCESS_ERR))?;
+    same("a peer's write", b.peer_writes(&pd, mr.remote(0), b"abc")?, WcStatus::SUCCESS)?;
     same("which is here", &contents(&mr)?[..4], &[b"abc", &bytes(2)[3..4]].concat()[..])?;
     refused("dealloc", pd.dealloc(), cmid_proto::memory::RefuseReason::InUse(1))?;
     deregister(mr)?;
@@ -60,12 +61,12 @@ pub(super) fn behaviour_118_new_keys<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), READABLE)?;
     for (pd, other) in [(&new, &old), (&old, &new)] {
-        let (there, before) = (remote(&mr), fields(&mr));
+        let (there, before) = (mr.remote(0), fields(&mr));
         changed::<L>(&mut mr, Change::default().to_pd(pd.clone()).to_access(READABLE))?;
         ensure(mr.rkey() != there.rkey && fields(&mr) != before, || format!("the key is still {:#x}", mr.rkey()))?;
         users_are("users", (pd, other), (1, 0))?;
-        same("by the new key", b.peer_reads(pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
-        same("by the old key", b.peer_reads(pd, there, LEN)?, Err(Status::RemoteAccess))?;
+        same("by the new key", b.peer_reads(pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
+        same("by the old key", b.peer_reads(pd, there, LEN)?, Err(WcStatus::REM_ACCESS_ERR))?;
     }
     deregister(mr)?;
     unused(&old)?;

@@ -1,9 +1,10 @@
 //! Behaviour 83: a bound memory window.
 
 use cmid_harness::failure::{ensure, same};
-use cmid_harness::fixture::{Side, remote};
-use cmid_harness::{Check, Env, Failure, Fixture, Remote, Status, TestMr, TestMw, TestPd, TestQp};
+use cmid_harness::fixture::Side;
+use cmid_harness::{Check, Env, Failure, Fixture, TestMr};
 use cmid_proto::Errno;
+use cmid_proto::datapath::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid};
 
 use super::memory::{
@@ -20,26 +21,26 @@ pub(super) fn behaviour_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixtu
     let (mut client, mut server) = b.join(&own, &pd)?;
     let mut window = pd.alloc_mw()?;
     server.qp.post_bind(1, &mut window, &mr, 0..LEN / 2, Access::REMOTE_READ)?;
-    b.ends(&mut server, 1, Status::Success)?;
+    b.ends(&mut server, 1, WcStatus::SUCCESS)?;
     used("users", &pd, 3)?;
     let first = window.rkey();
-    client.qp.post_read(2, &into, 0..LEN / 2, Remote { addr: mr.addr(), rkey: first })?;
-    b.ends(&mut client, 2, Status::Success)?;
+    client.qp.post_send(SendWr::read(2, into.sge(0..LEN / 2), Remote { addr: mr.addr(), rkey: first }))?;
+    b.ends(&mut client, 2, WcStatus::SUCCESS)?;
     same("what the peer has read", &contents(&into)?[..LEN / 2], &bytes(1)[..LEN / 2])?;
     let before = fields(&mr);
-    let Err((mr, error)) = mr.deregister() else { return Err(Failure("deregistered".into())) };
+    let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("deregistered".into())) };
     failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
     same("the MR", fields(&mr), before)?;
     refused("dealloc", pd.dealloc(), RefuseReason::InUse(3))?;
     // After the invalidation, it can be bound again, with another key.
     server.qp.post_invalidate(3, &mut window)?;
-    b.ends(&mut server, 3, Status::Success)?;
+    b.ends(&mut server, 3, WcStatus::SUCCESS)?;
     server.qp.post_bind(4, &mut window, &mr, LEN / 2..LEN, Access::REMOTE_READ)?;
-    b.ends(&mut server, 4, Status::Success)?;
+    b.ends(&mut server, 4, WcStatus::SUCCESS)?;
     ensure(window.rkey() != first, || "the same key".into())?;
     let half = Remote { addr: mr.addr() + (LEN / 2) as u64, rkey: window.rkey() };
-    client.qp.post_read(5, &into, LEN / 2..LEN, half)?;
-    b.ends(&mut client, 5, Status::Success)?;
+    client.qp.post_send(SendWr::read(5, into.sge(LEN / 2..LEN), half))?;
+    b.ends(&mut client, 5, WcStatus::SUCCESS)?;
     same("what the peer has read", deregister(into)?, bytes(1))?;
     // The window keeps its QP: rxe's would wait for the window for 50 s, and then count wrongly.
     b.part((client, server))?;
@@ -60,12 +61,12 @@ pub(super) fn behaviour_121_a_bound_window_does_not_hold_a_re_registration<L: En
     let (mut client, mut server) = b.join(&own, &pd)?;
     let mut window = pd.alloc_mw()?;
     server.qp.post_bind(1, &mut window, &mr, 0..LEN, Access::REMOTE_READ)?;
-    b.ends(&mut server, 1, Status::Success)?;
+    b.ends(&mut server, 1, WcStatus::SUCCESS)?;
     changed::<L>(&mut mr, Change::default().to_access(BINDABLE | Access::REMOTE_READ))?;
-    client.qp.post_read(2, &into, 0..LEN, Remote { addr: mr.addr(), rkey: window.rkey() })?;
-    b.ends(&mut client, 2, Status::Success)?;
+    client.qp.post_send(SendWr::read(2, into.sge(0..LEN), Remote { addr: mr.addr(), rkey: window.rkey() }))?;
+    b.ends(&mut client, 2, WcStatus::SUCCESS)?;
     same("what the peer has read", deregister(into)?, bytes(1))?;
-    let Err((mr, error)) = mr.deregister() else { return Err(Failure("deregistered".into())) };
+    let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("deregistered".into())) };
     failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
     drop(window);
     same("what comes back", deregister(mr)?, bytes(1))?;
@@ -82,16 +83,16 @@ pub(super) fn a_fallback_that_fails_at_its_end_is_undone<L: Env>(b: &mut Fixture
     let (client, mut server) = b.join(&own, &pd)?;
     let mut window = pd.alloc_mw()?;
     server.qp.post_bind(1, &mut window, &mr, 0..LEN, Access::REMOTE_READ)?;
-    b.ends(&mut server, 1, Status::Success)?;
+    b.ends(&mut server, 1, WcStatus::SUCCESS)?;
     let before = fields(&mr);
     let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
-    let (result, back) = mr.reregister(Change::default().to_buffer(bytes(2)).to_pd(new.clone()), policy);
+    let (result, back) = mr.reregister_vec(Change::default().to_buffer(bytes(2)).to_pd(new.clone()), policy);
     failed("the fallback", result, Step::DeregisterOld, Errno::EINVAL, Valid::Old)?;
     same("what comes back", (back, fields(&mr)), (Some(bytes(2)), before))?;
     unused(&new)?;
     drop(window);
     b.part((client, server))?;
-    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     deregister(mr)?;
     unused(&own)?;
     unused(&pd)

@@ -10,7 +10,7 @@ use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, EventKind, PortSpace, Progres
 
 use crate::scenarios::states::{Ids, IdsInState, all_states};
 
-/// Where an event is when its id migrates.
+/// The place of an event when its id migrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
     /// It has not happened yet.

@@ -3,6 +3,7 @@
 mod acks;
 mod bad_input;
 mod channels;
+mod data_path;
 mod datagrams;
 mod disturbed;
 mod groups;
@@ -262,6 +263,17 @@ list! {
         memory_windows::behaviour_83_a_bound_window_holds_its_memory [83, 126] on No,
         memory_windows::behaviour_121_a_bound_window_does_not_hold_a_re_registration [121] on PdAccess,
         memory_windows::a_fallback_that_fails_at_its_end_is_undone [100] on No,
+        data_path::a_message_is_gathered_and_scattered [],
+        data_path::every_range_of_a_request_is_pinned [],
+        data_path::immediate_data_arrives_with_sends_and_writes [],
+        data_path::atomic_operations_return_the_old_value [],
+        data_path::an_unsignaled_request_ends_with_a_later_one [],
+        data_path::an_unsignaled_request_that_fails_has_a_completion [],
+        data_path::a_batch_is_posted_completely_or_not_at_all [],
+        data_path::inline_data_can_change_at_once [],
+        data_path::a_send_invalidates_a_window_of_the_peer [],
+        data_path::only_solicited_completions_notify [],
+        data_path::the_device_of_an_id_is_known_once_it_has_one [],
     }
     Explicit Fast {
         acks::behaviour_48_destroy_waits_for_acks_and_nobody_waits [48],

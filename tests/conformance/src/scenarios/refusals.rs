@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use cmid_harness::failure::{fails, same};
 use cmid_harness::fixture::pdl;
-use cmid_harness::{Check, Env, Fixture, QpState, fixture::Side};
+use cmid_harness::{Check, Env, Fixture, fixture::Side};
+use cmid_proto::datapath::QpState;
 use cmid_proto::{Call, CmEvent, ConnParam, Errno, PortSpace, RejectReason, State, Time};
 
 /// Reasons of the IB CM, as REJECTED carries them in its status.
@@ -44,7 +45,7 @@ pub(super) fn behaviour_13_reject_with_private_data<L: Env>(b: &mut Fixture<'_, 
     b.server.drive().reject(server, b"no, and here is why.")?;
     let event = b.expect(Side::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
     same("the reason", &event.private_data[..21], b"no, and here is why.\0")?;
-    b.qp_is(Side::Client, client, QpState::Err)?;
+    b.qp_is(Side::Client, client, QpState::ERR)?;
     fails("reject again", b.server.drive().reject(server, &[]), Errno::EINVAL)?;
     same("and on the bare device", b.server.bare(&reject, &[]), Err(Errno::EINVAL))?;
     let param = b.param();

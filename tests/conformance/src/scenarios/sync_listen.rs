@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{Side, pdl};
-use cmid_harness::{Check, Env, Failure, Fixture, QpState};
+use cmid_harness::{Check, Env, Failure, Fixture};
+use cmid_proto::datapath::QpState;
 use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, Progress, RefuseReason, Refused, Time};
 
 use super::sync::{ended, resolved};
@@ -32,17 +33,17 @@ pub(super) fn behaviour_60_a_whole_life_in_synchronous_mode<L: Env>(b: &mut Fixt
     let listener = listen(b)?;
     let client = resolved(b)?;
     b.attach_qp(Side::Client, client)?;
-    b.qp_is(Side::Client, client, QpState::Init)?;
+    b.qp_is(Side::Client, client, QpState::INIT)?;
     let param = b.param();
     b.client.drive().connect(client, param, &[], Time::NEVER)?;
     let server = get_request(b, listener)?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
     b.attach_qp(Side::Server, server)?;
-    b.qp_is(Side::Server, server, QpState::Init)?;
+    b.qp_is(Side::Server, server, QpState::INIT)?;
     b.accept(server, &[])?;
     for (side, id) in [(Side::Client, client), (Side::Server, server)] {
         same("connect and accept", ended(b, side, id)?, (Ok(()), Some(CmEvent::Established), 0))?;
-        b.qp_is(side, id, QpState::Rts)?;
+        b.qp_is(side, id, QpState::RTS)?;
     }
     b.client.drive().disconnect(client, Time::NEVER)?;
     b.server.drive().disconnect(server, Time::NEVER)?;

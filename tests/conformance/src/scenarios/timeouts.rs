@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use cmid_harness::failure::{ensure, fails};
 use cmid_harness::fixture::{SOON, Side, pdl};
-use cmid_harness::{Check, Disturbance, Env, Fixture, QpState};
+use cmid_harness::{Check, Disturbance, Env, Fixture};
+use cmid_proto::datapath::QpState;
 use cmid_proto::{CmEvent, Errno, PortSpace, Time};
 
 const TIMED_OUT: i32 = -Errno::ETIMEDOUT.0;
 
 /// The time of sixteen transmissions of a request, in seconds.
 pub(super) const SENT_IN_VAIN: Range<u64> = 55..125;
-/// The same after an MRA of the peer: its kernel has the message, its program does not read it.
+/// The same after an MRA of the peer: the peer's kernel has the message, but its program does not read it.
 const ASKED_TO_WAIT: Range<u64> = 900..1150;
 
 /// Runs `steps`. Fails unless they take a time in this range.
@@ -40,7 +41,7 @@ pub(super) fn behaviour_29_nobody_there<L: Env>(b: &mut Fixture<'_, L>) -> Check
     b.attach_qp(Side::Client, client)?;
     b.connect(client, &[])?;
     takes(b, SENT_IN_VAIN, |b| b.expect(Side::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
-    b.qp_is(Side::Client, client, QpState::Init)?;
+    b.qp_is(Side::Client, client, QpState::INIT)?;
     let param = b.param();
     fails("connect again", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)
 }

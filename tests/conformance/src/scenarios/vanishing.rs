@@ -2,7 +2,8 @@
 
 use cmid_harness::failure::{fails, same};
 use cmid_harness::fixture::{Side, pdl};
-use cmid_harness::{Check, Env, Fixture, QpState};
+use cmid_harness::{Check, Env, Fixture};
+use cmid_proto::datapath::QpState;
 use cmid_proto::{CmEvent, Errno, State, Time};
 
 /// Reason of the IB CM: the QP number is in use already.
@@ -77,7 +78,7 @@ pub(super) fn behaviour_27_the_server_goes_before_the_client_reads<L: Env>(b: &m
     b.frozen = None;
     // librdmacm detects it at the confirmation, and discards the REJECTED that follows.
     b.expect(Side::Client, client, CmEvent::ConnectError, -1, pdl::RESPONSE)?;
-    b.qp_is(Side::Client, client, QpState::Err)?;
+    b.qp_is(Side::Client, client, QpState::ERR)?;
     b.quiet(Side::Client)?;
     same("client", b.client.drive().core().state(client), Some(State::Failed))
 }

@@ -67,7 +67,7 @@ fn bare(
         RequestKind::NoReuseAddr => Some(Call::SetOption { id, option: CmOption::ReuseAddr(false) }),
         RequestKind::SetAfOnly => Some(Call::SetOption { id, option: CmOption::AfOnly(true) }),
         RequestKind::SetAckTimeout => Some(Call::SetOption { id, option: CmOption::AckTimeout(14) }),
-        // They name a membership, or need a group that can be joined.
+        // Join and leave name a membership, or need a group that can be joined.
         RequestKind::Join | RequestKind::Leave => None,
         RequestKind::AttachQp
         | RequestKind::DetachQp

@@ -18,7 +18,7 @@ pub(crate) fn run<L: Env>(env: &L, address: SocketAddr, connections: u32) -> Res
     let mut driver = env.driver().map_err(|failure| anyhow::anyhow!("{failure}"))?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
     let source = SocketAddr::new(env.net().client, 0);
-    // Far from the QP numbers that the server uses.
+    // A range that the QP numbers of the server do not reach.
     let mut dialler =
         Dialler { channel, source, address, next: 0, qp_num: 0x10_0000, connections, open: BTreeMap::new(), done: 0 };
     let began = Instant::now();

@@ -17,7 +17,7 @@ use crate::{On, dial};
 const PATIENCE: Duration = Duration::from_secs(120);
 const BACKLOG: i32 = 128;
 
-/// Where the connections come from.
+/// The process that connects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
     /// A thread of this process.

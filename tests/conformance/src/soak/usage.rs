@@ -1,4 +1,4 @@
-//! What the process and the kernel hold at a given time.
+//! Resources of the process and of the kernel that are in use.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use cmid_harness::shell::run;
 
 use crate::ALLOCATOR;
 
-/// What is in use.
+/// Resources in use.
 #[derive(Debug)]
 pub(crate) struct Usage {
     descriptors: usize,
@@ -16,13 +16,13 @@ pub(crate) struct Usage {
     rust: usize,
     /// Bytes that malloc has given out, to Rust and to C.
     heap: u64,
-    /// What `rdma resource show` counts; empty on the simulator.
+    /// The output of `rdma resource show`; empty on the simulator.
     objects: String,
 }
 
-/// What this program itself keeps between two measurements: their texts.
+/// Bytes that this program itself keeps between two measurements: their texts.
 const RUST_SLACK: u64 = 512;
-/// What malloc keeps for itself. Each way to migrate occurs 166 times in the 10,000 cycles: losing a block of
+/// Bytes that malloc keeps for itself. Each way to migrate occurs 166 times in the 10,000 cycles: losing a block of
 /// malloc's smallest size in one of them would exceed this.
 const HEAP_SLACK: u64 = 4 * 1024;
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 
-use cmid_harness::{Check, Failure, Side, TestDevice};
+use cmid_harness::{Check, Failure, Side, make_qp, test_caps};
 use cmid_proto::{Acks, Errno, PortSpace, Time};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -126,16 +126,16 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         let id = s.b.listen().and_then(|_| s.b.resolved())?;
         let pd = s.b.pd(Side::Client)?;
         let drive = s.b.client.drive();
-        let made = with_free(0, || drive.attach_qp(id, |device, attaching| device.make_qp(attaching, &pd)))?;
+        let made = with_free(0, || drive.attach_qp(id, |device, attaching| make_qp(&mut **device, attaching, &pd, test_caps())))?;
         let made = s.tries("create_cq and create_qp", made).is_some();
         if !made {
-            let made = s.b.client.drive().attach_qp(id, |device, attaching| device.make_qp(attaching, &pd));
+            let made = s.b.client.drive().attach_qp(id, |device, attaching| make_qp(&mut **device, attaching, &pd, test_caps()));
             s.tries("with descriptors again: create_cq and create_qp", made);
         }
         Ok(())
     }
     no_descriptor_for_a_device [Epoll Fast 60] "an id is bound to a device that the process has not opened yet" => [
-        // librdmacm opens the device for this. The kernel backend opens it for a PD.
+        // librdmacm opens the device here. The kernel backend opens it for a PD.
         Backend { librdmacm: "bind: ENODEV", kernel: "bind: ok" },
         Backend { librdmacm: "the id is idle", kernel: "the id is bound" },
         Backend {

@@ -1,7 +1,8 @@
 //! The process may not lock enough memory (RLIMIT_MEMLOCK, without CAP_IPC_LOCK).
 
-use cmid_harness::{Check, Failure, Fixture, Side, TestDevice, TestMr, TestPd};
+use cmid_harness::{Check, Failure, Fixture, Side, TestMr, TestPd, make_qp, test_caps};
 use cmid_proto::Acks;
+use cmid_proto::datapath::MemoryRegion;
 use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -27,12 +28,12 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
             let (first, second) = (registers(&own, HALF), registers(&own, HALF));
             let mut lines = vec![in_a_line("the first registration", &first), in_a_line("a second one", &second)];
             for mr in [first, second].into_iter().flatten() {
-                mr.deregister().map_err(|(_, error)| error)?;
+                mr.deregister_vec().map_err(|(_, error)| error)?;
             }
             let again = registers(&own, HALF);
             lines.push(in_a_line("when the first is gone", &again));
             if let Ok(mr) = again {
-                mr.deregister().map_err(|(_, error)| error)?;
+                mr.deregister_vec().map_err(|(_, error)| error)?;
             }
             Ok(lines)
         })?;
@@ -51,14 +52,14 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
         let lines = limited(move || -> Check<_> {
             let mut mr = registers(&own, HALF).map_err(Failure)?;
             let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
-            let (result, buffer) = mr.reregister(Change::default().to_buffer(vec![2; 2 * HALF]), policy);
+            let (result, buffer) = mr.reregister_vec(Change::default().to_buffer(vec![2; 2 * HALF]), policy);
             let back = buffer.is_some_and(|buffer| buffer.len() == 2 * HALF);
             let lines = vec![
                 result.map_or_else(|error| format!("reregister: {}", error.errno()), |way| format!("reregister: {way:?}")),
                 format!("the new buffer: {}", if back { "comes back" } else { "is kept" }),
                 format!("the registration: {:?}, {} KiB", mr.state(), mr.len() >> 10),
             ];
-            mr.deregister().map_err(|(_, error)| error)?;
+            mr.deregister_vec().map_err(|(_, error)| error)?;
             Ok(lines)
         })?;
         lines.into_iter().for_each(|line| s.note(line));
@@ -78,10 +79,10 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
             let pd = b.pd(Side::Client)?;
             let hold = registers(&pd, HALF).map_err(Failure)?;
             let none = registers(&pd, HALF).is_err();
-            let made = b.client.drive().attach_qp(id, |device, attaching| device.make_qp(attaching, &pd));
+            let made = b.client.drive().attach_qp(id, |device, attaching| make_qp(&mut **device, attaching, &pd, test_caps()));
             let words = made.as_ref().map_or_else(in_words, |_| "ok".to_owned());
             drop(made);
-            hold.deregister().map_err(|(_, error)| error)?;
+            hold.deregister_vec().map_err(|(_, error)| error)?;
             b.destroy(Side::Client, id)?;
             Ok(format!("create_cq and create_qp, when no more can be registered ({none}): {words}"))
         })?;
@@ -97,7 +98,7 @@ fn gone(pd: impl TestPd) -> Check {
 }
 
 fn registers<P: TestPd>(pd: &P, len: usize) -> Result<P::Mr, String> {
-    pd.register(vec![1; len], Access::LOCAL_WRITE).map_err(|(buffer, error)| {
+    pd.register_vec(vec![1; len], Access::LOCAL_WRITE).map_err(|(buffer, error)| {
         let back = if buffer.len() == len { "the buffer comes back" } else { "the buffer is lost" };
         format!("{}, {back}", error.errno())
     })

@@ -47,7 +47,7 @@ faults! { "Messages of the connection manager are lost";
         let (param, deadline) = (s.b.param(), s.patience(Side::Client));
         s.b.client.drive().connect(client, param, &[], deadline)?;
         s.aftermath()?;
-        // Otherwise it retransmits once messages arrive again.
+        // Otherwise the client retransmits once messages arrive again.
         gives_up(s, Side::Client, client)?;
         always(s, loss)
     }
@@ -107,7 +107,7 @@ faults! { "Messages of the connection manager are lost";
         let server = s.sees_any(Side::Server, 0..=9)?;
         rejects(s, Some(server))?;
         s.aftermath()?;
-        // Otherwise it retransmits.
+        // Otherwise the client retransmits.
         s.b.destroy(Side::Client, client)?;
         always(s, loss)
     }

@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use cmid_harness::fixture::PdOf;
-use cmid_harness::{Check, Env, Failure, Side, Status, TestMr, TestPd, TestQp};
+use cmid_harness::{Check, Env, Failure, Side, TestMr, TestPd};
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::Access;
 use cmid_proto::{CmEvent, Time};
 
@@ -13,8 +14,6 @@ use crate::Expected::Always;
 use crate::FaultFixture;
 use crate::fixture::SOON;
 
-/// `IBV_WC_RETRY_EXC_ERR`: retransmitted up to the limit, and never acknowledged.
-const RETRIES_EXCEEDED: Status = Status::Other(12);
 /// Messages in one direction.
 const MESSAGES: usize = 6;
 const LEN: usize = 2048;
@@ -31,12 +30,12 @@ faults! { "The network loses, delays, repeats or reorders packets";
         s.b.listen()?;
         let other = s.b.pd(Side::Server)?;
         let (mut client, server) = s.b.join(&pd, &other)?;
-        let mr = pd.register(vec![1; LEN], Access::LOCAL_WRITE).map_err(|(_, error)| error)?;
+        let mr = pd.register_vec(vec![1; LEN], Access::LOCAL_WRITE).map_err(|(_, error)| error)?;
         s.link.disturb("loss 100%")?;
-        client.qp.post_send(1, &mr, 0..LEN)?;
+        client.qp.post_send(SendWr::send(1, mr.sge(0..LEN)))?;
         let (begun, limit) = (Instant::now(), Duration::from_secs(60));
         let done = loop {
-            if let Some(done) = client.qp.poll()? {
+            if let Some(done) = client.cq.poll_one()? {
                 break done;
             }
             if begun.elapsed() > limit {
@@ -44,11 +43,11 @@ faults! { "The network loses, delays, repeats or reorders packets";
             }
             s.b.pump(Duration::from_millis(25))?;
         };
-        let failed = done.status == RETRIES_EXCEEDED;
+        let failed = done.status == WcStatus::RETRY_EXC_ERR;
         s.note(if failed {
             "client: the send fails, retries exceeded".to_owned()
         } else {
-            format!("client: the send ends with {:?}", done.status)
+            format!("client: the send ends with {}", done.status)
         });
         if let Some(event) = s.b.client.drive().next_event(channel) {
             s.note(format!("client: {}", crate::fixture::in_brief(&event)));
@@ -60,7 +59,7 @@ faults! { "The network loses, delays, repeats or reorders packets";
         s.dropped()?;
         s.link.calm()?;
         s.b.part((client, server))?;
-        mr.deregister().map_err(|(_, error)| error)?;
+        mr.deregister_vec().map_err(|(_, error)| error)?;
         for pd in [pd, other] {
             pd.dealloc()?;
         }
@@ -209,28 +208,28 @@ fn whole_life<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
 fn data<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
     let (client_pd, server_pd) = (s.b.pd(Side::Client)?, s.b.pd(Side::Server)?);
     let register = |pd: &PdOf<L>, bytes: Vec<u8>| {
-        pd.register(bytes, Access::LOCAL_WRITE).map_err(|(_, error)| Failure::from(error))
+        pd.register_vec(bytes, Access::LOCAL_WRITE).map_err(|(_, error)| Failure::from(error))
     };
     let from = register(&client_pd, (0..LEN).map(|at| (at / (LEN / MESSAGES)) as u8).collect())?;
     let to = register(&server_pd, vec![0xff; LEN])?;
     let (mut client, mut server) = s.b.join(&client_pd, &server_pd)?;
     let part = |n: usize| n * (LEN / MESSAGES)..(n + 1) * (LEN / MESSAGES);
     for n in 0..MESSAGES {
-        server.qp.post_recv(n as u64, &to, part(n))?;
+        server.qp.post_recv(n as u64, to.sge(part(n)))?;
     }
     for n in 0..MESSAGES {
-        client.qp.post_send(n as u64, &from, part(n))?;
+        client.qp.post_send(SendWr::send(n as u64, from.sge(part(n))))?;
     }
     for n in 0..MESSAGES as u64 {
-        s.b.ends(&mut server, n, Status::Success)?;
-        s.b.ends(&mut client, n, Status::Success)?;
+        s.b.ends(&mut server, n, WcStatus::SUCCESS)?;
+        s.b.ends(&mut client, n, WcStatus::SUCCESS)?;
     }
     let mut bytes = vec![0; part(MESSAGES - 1).end];
     to.read(0, &mut bytes)?;
     let whole = (0..MESSAGES).all(|n| bytes[part(n)].iter().all(|byte| usize::from(*byte) == n));
     s.b.part((client, server))?;
     for mr in [from, to] {
-        mr.deregister().map_err(|(_, error)| error)?;
+        mr.deregister_vec().map_err(|(_, error)| error)?;
     }
     s.note(if whole { "messages: each once, in order, whole" } else { "messages: damaged" });
     s.link.calm()

@@ -6,7 +6,7 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cmid_proto::{Attaching, Core, Drive, Errno, IdKey, Pollable};
+use cmid_proto::{Core, Drive, Errno, Pollable};
 use cmid_trace::{Trace, TraceSink};
 
 use crate::{Check, Disturbance, Driver, Env, Failure, Make, MemoryFault, Net, Rereg, TestDevice};
@@ -149,24 +149,5 @@ impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedEnv<L, S> {
 
     fn fail_next(&self, fault: MemoryFault) -> Check {
         self.env.fail_next(fault)
-    }
-}
-
-impl<D: TestDevice> TestDevice for Trace<D> {
-    type Pd = D::Pd;
-    type Mr = D::Mr;
-    type Mw = D::Mw;
-    type Qp = D::Qp;
-
-    fn make_pd(&mut self, id: IdKey) -> Result<D::Pd, Errno> {
-        D::make_pd(self, id)
-    }
-
-    fn make_qp(&mut self, attaching: Attaching<'_>, pd: &D::Pd) -> Result<D::Qp, Errno> {
-        D::make_qp(self, attaching, pd)
-    }
-
-    fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
-        D::unmake_qp(self, id)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use cmid_proto::datapath::{DataPath, QueuePair};
 use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
 
 use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, open, param};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::QueuePair;
 use cmid_proto::{Call, CmEvent, Device, Errno, RejectReason};
 use cmid_verbs::QpState;
 

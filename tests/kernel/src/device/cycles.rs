@@ -1,5 +1,6 @@
 //! Many connections, one after the other.
 
+use cmid_proto::datapath::ProtectionDomain;
 use cmid_proto::{Call, CmEvent};
 use cmid_verbs::Access;
 

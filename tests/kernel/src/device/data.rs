@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
 
@@ -47,7 +48,7 @@ fn notified(cq: &mut Cq) -> Completion {
     two[0]
 }
 
-pub(crate) fn success(completion: Completion, wr_id: u64, opcode: u32) -> Completion {
+pub(crate) fn success(completion: Completion, wr_id: u64, opcode: WcOpcode) -> Completion {
     assert_eq!((completion.status, completion.wr_id, completion.opcode), (WcStatus::SUCCESS, wr_id, opcode));
     completion
 }
@@ -57,22 +58,22 @@ pub(crate) fn send_and_receive() {
     let mut from = register(&c, 0, Access::empty());
     let to = register(&s, 0xee, Access::LOCAL_WRITE);
     from.write(100, b"over the wire").expect("inside");
-    s.qp.post_recv(7, &to, 10..1034).expect("post_recv");
-    c.qp.post_send(8, &from, 100..113).expect("post_send");
-    success(polled(&mut c.cq), 8, Completion::SEND);
-    let arrived = success(polled(&mut s.cq), 7, Completion::RECV);
+    s.qp.post_recv(7, to.sge(10..1034)).expect("post_recv");
+    c.qp.post_send(SendWr::send(8, from.sge(100..113))).expect("post_send");
+    success(polled(&mut c.cq), 8, WcOpcode::SEND);
+    let arrived = success(polled(&mut s.cq), 7, WcOpcode::RECV);
     assert_eq!((arrived.byte_len, arrived.qp_num), (13, s.qp.num()));
     assert_eq!(&bytes::<15>(&to, 9), b"\xeeover the wire\xee");
 
     // Empty, and longer than the inline limit.
-    s.qp.post_recv(9, &to, 0..0).expect("post_recv");
-    s.qp.post_recv(10, &to, 0..PAGE).expect("post_recv");
-    c.qp.post_send(11, &from, 5..5).expect("post_send");
-    c.qp.post_send(12, &from, 0..PAGE).expect("post_send");
-    assert_eq!(success(polled(&mut s.cq), 9, Completion::RECV).byte_len, 0);
-    assert_eq!(success(polled(&mut s.cq), 10, Completion::RECV).byte_len, 4096);
-    success(polled(&mut c.cq), 11, Completion::SEND);
-    success(polled(&mut c.cq), 12, Completion::SEND);
+    s.qp.post_recv(9, to.sge(0..0)).expect("post_recv");
+    s.qp.post_recv(10, to.sge(0..PAGE)).expect("post_recv");
+    c.qp.post_send(SendWr::send(11, from.sge(5..5))).expect("post_send");
+    c.qp.post_send(SendWr::send(12, from.sge(0..PAGE))).expect("post_send");
+    assert_eq!(success(polled(&mut s.cq), 9, WcOpcode::RECV).byte_len, 0);
+    assert_eq!(success(polled(&mut s.cq), 10, WcOpcode::RECV).byte_len, 4096);
+    success(polled(&mut c.cq), 11, WcOpcode::SEND);
+    success(polled(&mut c.cq), 12, WcOpcode::SEND);
     assert_eq!(&bytes::<13>(&to, 100), b"over the wire");
     assert_eq!(returned(to).len(), PAGE);
 }
@@ -84,23 +85,23 @@ pub(crate) fn read_and_write() {
     let remote = |offset| Remote { addr: shared.addr() + offset, rkey: shared.rkey() };
 
     c.cq.arm().expect("arm");
-    c.qp.post_read(1, &local, 0..8, remote(0)).expect("post_read");
-    assert_eq!(success(notified(&mut c.cq), 1, Completion::READ).byte_len, 8);
+    c.qp.post_send(SendWr::read(1, local.sge(0..8), remote(0))).expect("post_read");
+    assert_eq!(success(notified(&mut c.cq), 1, WcOpcode::RDMA_READ).byte_len, 8);
     assert_eq!(bytes(&local, 0), [2, 2, 2, 2, 2, 2, 2, 2, 1]);
 
     local.write(0, &[3; 1000]).expect("inside");
     c.cq.arm().expect("arm");
-    c.qp.post_write(2, &local, 0..1000, remote(96)).expect("post_write");
-    success(notified(&mut c.cq), 2, Completion::WRITE);
+    c.qp.post_send(SendWr::write(2, local.sge(0..1000), remote(96))).expect("post_write");
+    success(notified(&mut c.cq), 2, WcOpcode::RDMA_WRITE);
     assert_eq!(bytes(&shared, 95), [2, 3, 3]);
     assert_eq!(bytes(&shared, 1095), [3, 2]);
 
     for round in 0..100_u8 {
         local.write(0, &[round; 16]).expect("inside");
-        c.qp.post_write(u64::from(round), &local, 0..16, remote(0)).expect("post_write");
-        success(polled(&mut c.cq), u64::from(round), Completion::WRITE);
-        c.qp.post_read(1000, &local, 64..80, remote(0)).expect("post_read");
-        success(polled(&mut c.cq), 1000, Completion::READ);
+        c.qp.post_send(SendWr::write(u64::from(round), local.sge(0..16), remote(0))).expect("post_write");
+        success(polled(&mut c.cq), u64::from(round), WcOpcode::RDMA_WRITE);
+        c.qp.post_send(SendWr::read(1000, local.sge(64..80), remote(0))).expect("post_read");
+        success(polled(&mut c.cq), 1000, WcOpcode::RDMA_READ);
         assert_eq!(bytes(&local, 64), [round; 16]);
     }
 
@@ -114,23 +115,24 @@ pub(crate) fn ranges_and_rights() {
     let memory = register(&c, 1, Access::LOCAL_WRITE);
     #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
     for wrong in [0..PAGE + 1, PAGE + 1..PAGE + 1, 9..8, usize::MAX..0, 1..usize::MAX] {
-        assert_eq!(c.qp.post_send(1, &memory, wrong.clone()), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_recv(1, &memory, wrong), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_send(SendWr::send(1, memory.sge(wrong.clone()))), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_recv(1, memory.sge(wrong)), Err(Errno::EINVAL));
     }
     assert_eq!(memory.read(PAGE - 1, &mut [0; 2]), Err(Errno::EINVAL));
     assert_eq!(memory.read(usize::MAX, &mut [0; 2]), Err(Errno::EINVAL));
     assert_eq!(memory.read(PAGE, &mut []), Ok(()));
 
     // A full queue returns ENOMEM.
-    let full = (0..1000).find_map(|n| s.qp.post_recv(n, &register(&s, 0, Access::LOCAL_WRITE), 0..1).err());
+    let full = (0..1000).find_map(|n| s.qp.post_recv(n, (register(&s, 0, Access::LOCAL_WRITE)).sge(0..1)).err());
     assert_eq!(full, Some(Errno::ENOMEM));
 
     let private = register(&s, 2, Access::LOCAL_WRITE);
-    c.qp.post_read(5, &memory, 0..8, Remote { addr: private.addr(), rkey: private.rkey() }).expect("post_read");
+    c.qp.post_send(SendWr::read(5, memory.sge(0..8), Remote { addr: private.addr(), rkey: private.rkey() }))
+        .expect("post_read");
     let refused = polled(&mut c.cq);
     assert_eq!((refused.wr_id, refused.status), (5, WcStatus::REM_ACCESS_ERR));
     assert_eq!(c.qp.state(), Ok(QpState::ERR));
-    c.qp.post_send(6, &memory, 0..8).expect("post_send");
+    c.qp.post_send(SendWr::send(6, memory.sge(0..8))).expect("post_send");
     assert_eq!(polled(&mut c.cq).status, WcStatus::WR_FLUSH_ERR);
 }
 
@@ -153,8 +155,8 @@ pub(crate) fn flags() {
         std::thread::sleep(Duration::from_millis(100));
         for (offset, value) in [(0, 1), (8, 7_u64), (16, 9)] {
             number.store_release(0, value).expect("inside");
-            c.qp.post_write(value, &number, 0..8, remote(offset)).expect("post_write");
-            success(polled(&mut c.cq), value, Completion::WRITE);
+            c.qp.post_send(SendWr::write(value, number.sge(0..8), remote(offset))).expect("post_write");
+            success(polled(&mut c.cq), value, WcOpcode::RDMA_WRITE);
         }
         let until = Instant::now() + LIMIT;
         while ![&copied, &loaded, &viewed].into_iter().all(|thread| thread.is_finished()) {
@@ -179,14 +181,14 @@ pub(crate) fn slices() {
     let mut from = register(&c, 1, Access::empty());
     let mut to = register(&s, 0, Access::LOCAL_WRITE);
     from.slice_mut().expect("nobody else has it").fill(5);
-    s.qp.post_recv(1, &to, 0..PAGE).expect("post_recv");
-    c.qp.post_send(2, &from, 0..PAGE).expect("post_send");
+    s.qp.post_recv(1, to.sge(0..PAGE)).expect("post_recv");
+    c.qp.post_send(SendWr::send(2, from.sge(0..PAGE))).expect("post_send");
     assert_eq!(
         (to.slice().map(<[u8]>::len), from.slice_mut().map(|slice| slice.len())),
         (Err(Errno::EBUSY), Err(Errno::EBUSY))
     );
-    success(polled(&mut s.cq), 1, Completion::RECV);
-    success(polled(&mut c.cq), 2, Completion::SEND);
+    success(polled(&mut s.cq), 1, WcOpcode::RECV);
+    success(polled(&mut c.cq), 2, WcOpcode::SEND);
     assert_eq!(to.slice().expect("polled"), [5; PAGE]);
     assert_eq!((to.view().byte(PAGE - 1), to.view().byte(PAGE), to.view().word(4)), (Some(5), None, None));
     for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::MW_BIND] {
@@ -209,7 +211,7 @@ pub(crate) fn deregistered() {
     let to = register(&s, 0xee, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
     let remote = Remote { addr: to.addr(), rkey: to.rkey() };
     let buffer = returned(to);
-    c.qp.post_write(8, &from, 0..PAGE, remote).expect("post_write");
+    c.qp.post_send(SendWr::write(8, from.sge(0..PAGE), remote)).expect("post_write");
     let written = polled(&mut c.cq);
     assert_eq!((written.wr_id, written.status), (8, WcStatus::REM_ACCESS_ERR));
     assert!(buffer.iter().all(|&byte| byte == 0xee));
@@ -219,7 +221,7 @@ pub(crate) fn deregistered() {
 pub(crate) fn outliving() {
     let Pair { client: _client, mut server, mut s, .. } = Pair::connected();
     let late = register(&s, 1, Access::LOCAL_WRITE);
-    s.qp.post_recv(9, &late, 0..1).expect("post_recv");
+    s.qp.post_recv(9, late.sge(0..1)).expect("post_recv");
     server.ok(&Call::Destroy { id: s.id });
     drop(server);
     assert_eq!(s.qp.state(), Ok(QpState::ERR));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::{AhAttr, Errno, GlobalRoute, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, Mr, Remote, To, WcStatus};
 
@@ -22,21 +23,22 @@ pub(crate) fn there_and_back() {
     let there = c.pd.create_ah(&to.path).expect("create_ah");
     let mut last = Completion::default();
     for round in 0..10 {
-        s.qp.post_recv(1, &received, 8..8 + GRH_LEN + 64).expect("post_recv");
-        c.qp.post_recv(2, &gets, 0..GRH_LEN + 3).expect("post_recv");
+        s.qp.post_recv(1, received.sge(8..8 + GRH_LEN + 64)).expect("post_recv");
+        c.qp.post_recv(2, gets.sge(0..GRH_LEN + 3)).expect("post_recv");
         let len = if round % 2 == 0 { 34 } else { 3 };
-        c.qp.post_send_to(3, &asks, 0..len, To { ah: &there, qp_num: to.qp_num, qkey: to.qkey }).expect("post_send_to");
-        success(polled(&mut c.cq), 3, Completion::SEND);
-        let record = success(polled(&mut s.cq), 1, Completion::RECV);
+        c.qp.post_send(SendWr::send_to(3, asks.sge(0..len), To { ah: &there, qp_num: to.qp_num, qkey: to.qkey }))
+            .expect("post_send_to");
+        success(polled(&mut c.cq), 3, WcOpcode::SEND);
+        let record = success(polled(&mut s.cq), 1, WcOpcode::RECV);
         assert_eq!((record.byte_len as usize, record.src_qp, record.qp_num), (GRH_LEN + len, c.qp.num(), s.qp.num()));
         assert!(record.has_grh());
         assert_eq!(&bytes::<3>(&received, 8 + GRH_LEN), b"a q");
 
         let back = s.pd.create_ah_from(&record, &received, 8).expect("create_ah_from");
-        s.qp.post_send_to(4, &answers, 0..3, To { ah: &back, qp_num: record.src_qp, qkey: QKEY })
+        s.qp.post_send(SendWr::send_to(4, answers.sge(0..3), To { ah: &back, qp_num: record.src_qp, qkey: QKEY }))
             .expect("post_send_to");
-        success(polled(&mut s.cq), 4, Completion::SEND);
-        let got = success(polled(&mut c.cq), 2, Completion::RECV);
+        success(polled(&mut s.cq), 4, WcOpcode::SEND);
+        let got = success(polled(&mut c.cq), 2, WcOpcode::RECV);
         assert_eq!((got.byte_len as usize, got.src_qp), (GRH_LEN + 3, s.qp.num()));
         assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yes");
         last = record;
@@ -44,10 +46,10 @@ pub(crate) fn there_and_back() {
     let record = last;
 
     // A wrong key, a wrong number, more than a packet: nothing arrives, and the sender gets no error.
-    s.qp.post_recv(5, &received, 0..4096).expect("post_recv");
+    s.qp.post_recv(5, received.sge(0..4096)).expect("post_recv");
     for (qp_num, qkey, len) in [(to.qp_num, QKEY + 1, 3), (to.qp_num + 1000, QKEY, 3), (to.qp_num, QKEY, 2000)] {
-        c.qp.post_send_to(6, &asks, 0..len, To { ah: &there, qp_num, qkey }).expect("post_send_to");
-        success(polled(&mut c.cq), 6, Completion::SEND);
+        c.qp.post_send(SendWr::send_to(6, asks.sge(0..len), To { ah: &there, qp_num, qkey })).expect("post_send_to");
+        success(polled(&mut c.cq), 6, WcOpcode::SEND);
     }
     std::thread::sleep(std::time::Duration::from_millis(100));
     assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
@@ -77,16 +79,16 @@ pub(crate) fn kinds() {
     let ah = c.pd.create_ah(&found.path).expect("create_ah");
     let to = To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey };
     let remote = Remote { addr: memory.addr(), rkey: memory.rkey() };
-    assert_eq!(c.qp.post_send(1, &memory, 0..8), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_write(1, &memory, 0..8, remote), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_read(1, &memory, 0..8, remote), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_send_to(1, &memory, 0..4097, to), Err(Errno::EINVAL));
-    assert_eq!(s.qp.post_send_to(1, &memory, 0..8, to), Err(Errno::EINVAL), "a handle of another PD");
+    assert_eq!(c.qp.post_send(SendWr::send(1, memory.sge(0..8))), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_send(SendWr::write(1, memory.sge(0..8), remote)), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_send(SendWr::read(1, memory.sge(0..8), remote)), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_send(SendWr::send_to(1, memory.sge(0..4097), to)), Err(Errno::EINVAL));
+    assert_eq!(s.qp.post_send(SendWr::send_to(1, memory.sge(0..8), to)), Err(Errno::EINVAL), "a handle of another PD");
 
     let mut pair = Pair::connected();
     let own = pair.c.pd.create_ah(&found.path).expect("create_ah");
     let to = To { ah: &own, ..to };
-    assert_eq!(pair.c.qp.post_send_to(1, &memory, 0..8, to), Err(Errno::EINVAL), "it is connected");
+    assert_eq!(pair.c.qp.post_send(SendWr::send_to(1, memory.sge(0..8), to)), Err(Errno::EINVAL), "it is connected");
 
     // Paths that the device does not support.
     let route = found.path.grh.expect("RoCE");
@@ -107,9 +109,10 @@ pub(crate) fn lifetimes() {
     let (memory, received) = (register(&c, 7, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
     // If the handle is destroyed first, a posted send either succeeds or fails.
     for _ in 0..20 {
-        s.qp.post_recv(1, &received, 0..GRH_LEN + 8).expect("post_recv");
+        s.qp.post_recv(1, received.sge(0..GRH_LEN + 8)).expect("post_recv");
         let ah = c.pd.create_ah(&found.path).expect("create_ah");
-        c.qp.post_send_to(2, &memory, 0..8, To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey }).expect("post");
+        c.qp.post_send(SendWr::send_to(2, memory.sge(0..8), To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey }))
+            .expect("post");
         drop(ah);
         let sent = polled(&mut c.cq);
         // Polling received messages makes room.

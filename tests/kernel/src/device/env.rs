@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, Errno, GroupKey, IdKey, Pollable, PortSpace, RawEvent};
 use cmid_verbs::{Backend, Caps, Cq, Pd, Qp, Verbs};
 

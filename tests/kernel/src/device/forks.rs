@@ -7,6 +7,7 @@ use std::fs;
 use std::process::Command;
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, Provider, Step, Valid, Way};
 use cmid_verbs::{Access, Change, Reregistered};
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::QueuePair;
 use cmid_proto::{Call, CmEvent, Datagram, Errno, IdKey, PortSpace, RejectReason};
 use cmid_verbs::QpState;
 

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
+mod async_events;
 mod calls;
 mod connections;
 mod cycles;
@@ -14,6 +15,7 @@ mod data;
 mod datagram;
 mod disassociated;
 mod env;
+mod foreign_qp;
 mod forgotten;
 mod forks;
 mod heap;
@@ -33,7 +35,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 65] = [
+const CHECKS: [(&str, fn()); 67] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -96,6 +98,8 @@ const CHECKS: [(&str, fn()); 65] = [
     ("datagrams to a group, on one device", multicast::heard_by_all),
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
+    ("a QP that is created and moved outside of cmid", foreign_qp::connected),
+    ("asynchronous events: an address comes and goes", async_events::address_changes),
     ("the devices", inventory::devices),
     ("what names mean, and an endpoint of it", inventory::names),
     ("200 connections leave nothing behind", cycles::nothing_is_left),
@@ -111,6 +115,11 @@ fn main() {
     // Likewise: librdmacm looks for ibacm once.
     if wanted == ["ibacm"] {
         ibacm::silent();
+        return;
+    }
+    // Started by the check of what blocks.
+    if wanted == ["as-ibacm"] {
+        ibacm::stand_in();
         return;
     }
     // Likewise, and it starts processes of its own.

@@ -3,6 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::{AhAttr, Call, CmEvent, Errno, GroupKey, IdKey, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, To};
 
@@ -108,10 +109,10 @@ pub(crate) fn delivered() {
     let ah = c.pd.create_ah(&to.path).expect("create_ah");
     let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
     says.write(0, b"to all").expect("inside");
-    s.qp.post_recv(1, &received, 0..GRH_LEN + 6).expect("post_recv");
-    c.qp.post_send_to(2, &says, 0..6, to).expect("post_send_to");
-    success(polled(&mut c.cq), 2, Completion::SEND);
-    let record = success(polled(&mut s.cq), 1, Completion::RECV);
+    s.qp.post_recv(1, received.sge(0..GRH_LEN + 6)).expect("post_recv");
+    c.qp.post_send(SendWr::send_to(2, says.sge(0..6), to)).expect("post_send_to");
+    success(polled(&mut c.cq), 2, WcOpcode::SEND);
+    let record = success(polled(&mut s.cq), 1, WcOpcode::RECV);
     assert_eq!((record.src_qp, record.byte_len as usize), (c.qp.num(), GRH_LEN + 6));
     assert_eq!(&bytes::<6>(&received, GRH_LEN), b"to all");
     // The group's address does not determine the source address of an answer.
@@ -121,18 +122,19 @@ pub(crate) fn delivered() {
     route.dgid[12..].copy_from_slice(&bytes::<4>(&received, 32));
     let back = s.pd.create_ah(&AhAttr { grh: Some(route), ..own.path }).expect("create_ah");
     let gets = register(&c, 0, Access::LOCAL_WRITE);
-    c.qp.post_recv(5, &gets, 0..GRH_LEN + 3).expect("post_recv");
+    c.qp.post_recv(5, gets.sge(0..GRH_LEN + 3)).expect("post_recv");
     let answer = register(&s, b'y', Access::empty());
-    s.qp.post_send_to(6, &answer, 0..3, To { ah: &back, qp_num: record.src_qp, qkey: QKEY }).expect("post_send_to");
-    success(polled(&mut s.cq), 6, Completion::SEND);
-    assert_eq!(success(polled(&mut c.cq), 5, Completion::RECV).src_qp, s.qp.num());
+    s.qp.post_send(SendWr::send_to(6, answer.sge(0..3), To { ah: &back, qp_num: record.src_qp, qkey: QKEY }))
+        .expect("post_send_to");
+    success(polled(&mut s.cq), 6, WcOpcode::SEND);
+    assert_eq!(success(polled(&mut c.cq), 5, WcOpcode::RECV).src_qp, s.qp.num());
     assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yyy");
 
     // Nothing arrives after the leave.
-    s.qp.post_recv(3, &received, 0..GRH_LEN + 6).expect("post_recv");
+    s.qp.post_recv(3, received.sge(0..GRH_LEN + 6)).expect("post_recv");
     receiver.ok(&Call::Leave { id: s.id, group: group_key(1), addr: group() });
-    c.qp.post_send_to(4, &says, 0..6, to).expect("post_send_to");
-    success(polled(&mut c.cq), 4, Completion::SEND);
+    c.qp.post_send(SendWr::send_to(4, says.sge(0..6), to)).expect("post_send_to");
+    success(polled(&mut c.cq), 4, WcOpcode::SEND);
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
 }
@@ -152,17 +154,17 @@ pub(crate) fn heard_by_all() {
         .collect();
     for sender in 0..ends.len() {
         for (end, _, memory) in &mut ends {
-            end.qp.post_recv(1, memory, 0..GRH_LEN + 6).expect("post_recv");
+            end.qp.post_recv(1, memory.sge(0..GRH_LEN + 6)).expect("post_recv");
         }
         let (from, to, says) = &mut ends[sender];
         let ah = from.pd.create_ah(&to.path).expect("create_ah");
         let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
-        from.qp.post_send_to(2, says, 100..106, to).expect("post_send_to");
+        from.qp.post_send(SendWr::send_to(2, says.sge(100..106), to)).expect("post_send_to");
         std::thread::sleep(Duration::from_millis(200));
         let record = ends.iter_mut().map(|(end, _, _)| {
             let mut done = [Completion::default(); 4];
             let count = end.cq.poll(&mut done).expect("poll");
-            done[..count].iter().filter(|one| one.opcode == Completion::RECV).count()
+            done[..count].iter().filter(|one| one.opcode == WcOpcode::RECV).count()
         });
         assert_eq!(record.collect::<Vec<_>>(), [1, 1, 0]);
     }

@@ -1,5 +1,6 @@
 //! Work in flight pins its memory.
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::memory::{Error, Fallback, Policy, Provider, RefuseReason};
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};
@@ -37,14 +38,14 @@ pub(crate) fn until_polled() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
     let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
     let bystander = register(&s, 3, Access::LOCAL_WRITE);
-    s.qp.post_recv(7, &to, 0..PAGE).expect("post_recv");
+    s.qp.post_recv(7, to.sge(0..PAGE)).expect("post_recv");
     let to = pinned(to);
     // Short enough to be inlined, or empty: the device does not read it later.
-    c.qp.post_send(8, &from, 0..8).expect("post_send");
+    c.qp.post_send(SendWr::send(8, from.sge(0..8))).expect("post_send");
     free(from);
-    success(polled(&mut c.cq), 8, Completion::SEND);
+    success(polled(&mut c.cq), 8, WcOpcode::SEND);
     let to = pinned(to);
-    success(polled(&mut s.cq), 7, Completion::RECV);
+    success(polled(&mut s.cq), 7, WcOpcode::RECV);
     free(to);
     free(bystander);
 
@@ -52,13 +53,13 @@ pub(crate) fn until_polled() {
     let remote = register(&s, 4, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
     let at = Remote { addr: remote.addr(), rkey: remote.rkey() };
     let (local, last) = (register(&c, 5, Access::LOCAL_WRITE), register(&c, 6, Access::LOCAL_WRITE));
-    c.qp.post_read(1, &local, 0..64, at).expect("post_read");
-    c.qp.post_write(2, &last, 0..64, at).expect("post_write");
+    c.qp.post_send(SendWr::read(1, local.sge(0..64), at)).expect("post_read");
+    c.qp.post_send(SendWr::write(2, last.sge(0..64), at)).expect("post_write");
     let (local, last) = (pinned(local), pinned(last));
-    success(polled(&mut c.cq), 1, Completion::READ);
+    success(polled(&mut c.cq), 1, WcOpcode::RDMA_READ);
     free(local);
     let last = pinned(last);
-    success(polled(&mut c.cq), 2, Completion::WRITE);
+    success(polled(&mut c.cq), 2, WcOpcode::RDMA_WRITE);
     free(last);
     free(remote);
 }
@@ -69,20 +70,20 @@ pub(crate) fn nothing() {
     let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
     let foreign = server.device.alloc_pd(s.id).expect("alloc_pd");
     let far = foreign.register(vec![3; PAGE], Access::LOCAL_WRITE).expect("register");
-    s.qp.post_recv(1, &to, 5..5).expect("post_recv");
+    s.qp.post_recv(1, to.sge(5..5)).expect("post_recv");
     let at = Remote { addr: far.addr(), rkey: far.rkey() };
     for range in [0..PAGE, 0..8, 5..5] {
-        assert_eq!(s.qp.post_recv(2, &far, range.clone()), Err(Errno::EINVAL));
-        assert_eq!(s.qp.post_send(2, &far, range.clone()), Err(Errno::EINVAL));
-        assert_eq!(s.qp.post_write(2, &far, range.clone(), at), Err(Errno::EINVAL));
-        assert_eq!(s.qp.post_read(2, &far, range, at), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_recv(2, far.sge(range.clone())), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_send(SendWr::send(2, far.sge(range.clone()))), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_send(SendWr::write(2, far.sge(range.clone()), at)), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_send(SendWr::read(2, far.sge(range), at)), Err(Errno::EINVAL));
     }
     let deregistered = far.deregister().map_err(|(_, error)| error).expect("it is not pinned");
     assert_eq!((deregistered.buffer.len(), foreign.dealloc()), (PAGE, Ok(())));
     free(to);
-    c.qp.post_send(3, &from, 7..7).expect("post_send");
-    success(polled(&mut c.cq), 3, Completion::SEND);
-    assert_eq!(success(polled(&mut s.cq), 1, Completion::RECV).byte_len, 0);
+    c.qp.post_send(SendWr::send(3, from.sge(7..7))).expect("post_send");
+    success(polled(&mut c.cq), 3, WcOpcode::SEND);
+    assert_eq!(success(polled(&mut s.cq), 1, WcOpcode::RECV).byte_len, 0);
     free(from);
 }
 
@@ -93,21 +94,21 @@ pub(crate) fn read_only() {
     let remote = register(&s, 2, Access::LOCAL_WRITE | Access::REMOTE_READ);
     let at = Remote { addr: remote.addr(), rkey: remote.rkey() };
     for range in [0..8, 3..3] {
-        assert_eq!(c.qp.post_recv(1, &memory, range.clone()), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_read(1, &memory, range, at), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_recv(1, memory.sge(range.clone())), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_send(SendWr::read(1, memory.sge(range), at)), Err(Errno::EINVAL));
     }
     // The current access rights count, in both directions.
     let mut to = |access| memory.reregister(Change::default().to_access(access), ANEW).result.map(drop);
     assert_eq!(to(Access::LOCAL_WRITE), Ok(()));
-    c.qp.post_read(2, &memory, 0..8, at).expect("post_read");
-    success(polled(&mut c.cq), 2, Completion::READ);
+    c.qp.post_send(SendWr::read(2, memory.sge(0..8), at)).expect("post_read");
+    success(polled(&mut c.cq), 2, WcOpcode::RDMA_READ);
     let mut to = |access| memory.reregister(Change::default().to_access(access), ANEW).result.map(drop);
     assert_eq!(to(Access::empty()), Ok(()));
-    assert_eq!(c.qp.post_read(3, &memory, 0..8, at), Err(Errno::EINVAL));
-    s.qp.post_recv(4, &remote, 0..64).expect("post_recv");
-    c.qp.post_send(5, &memory, 0..64).expect("post_send");
-    success(polled(&mut s.cq), 4, Completion::RECV);
-    success(polled(&mut c.cq), 5, Completion::SEND);
+    assert_eq!(c.qp.post_send(SendWr::read(3, memory.sge(0..8), at)), Err(Errno::EINVAL));
+    s.qp.post_recv(4, remote.sge(0..64)).expect("post_recv");
+    c.qp.post_send(SendWr::send(5, memory.sge(0..64))).expect("post_send");
+    success(polled(&mut s.cq), 4, WcOpcode::RECV);
+    success(polled(&mut c.cq), 5, WcOpcode::SEND);
     free(memory);
 }
 
@@ -133,7 +134,7 @@ pub(crate) fn cq_room() {
     );
     // As many as requested, also if the provider rounds up.
     let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
-    let posted = (0..).find_map(|n| qp.post_recv(n, &memory, 0..8).err().map(|errno| (n, errno)));
+    let posted = (0..).find_map(|n| qp.post_recv(n, memory.sge(0..8)).err().map(|errno| (n, errno)));
     assert_eq!(posted, Some((u64::from(depth / 2), Errno::ENOMEM)));
     side.device.destroy_qp(first).expect("destroy_qp");
     drop(qp);
@@ -170,10 +171,10 @@ pub(crate) fn first_post() {
     let mut qp = side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, caps).expect("create_qp");
     let made = crate::heap::allocated().saturating_sub(before);
     assert!(made < RING, "{made} bytes for a QP that nothing is posted to");
-    qp.post_recv(1, &memory, 0..8).expect("post_recv");
+    qp.post_recv(1, memory.sge(0..8)).expect("post_recv");
     let one = crate::heap::allocated().saturating_sub(before + made);
     assert!((RING..2 * RING).contains(&one), "{one} bytes for the first queue that something is posted to");
-    qp.post_recv(2, &memory, 0..8).expect("post_recv");
+    qp.post_recv(2, memory.sge(0..8)).expect("post_recv");
     let memory = pinned(memory);
 
     assert_eq!(cq.room().reserved(), 4 * EACH);
@@ -195,10 +196,10 @@ pub(crate) fn first_post() {
 pub(crate) fn until_flushed() {
     let Pair { mut client, mut server, mut c, mut s, .. } = Pair::connected();
     let (first, second) = (register(&s, 2, Access::LOCAL_WRITE), register(&s, 2, Access::LOCAL_WRITE));
-    s.qp.post_recv(1, &first, 0..PAGE).expect("post_recv");
-    s.qp.post_recv(2, &second, 0..PAGE).expect("post_recv");
+    s.qp.post_recv(1, first.sge(0..PAGE)).expect("post_recv");
+    s.qp.post_recv(2, second.sge(0..PAGE)).expect("post_recv");
     let gone = register(&c, 1, Access::LOCAL_WRITE);
-    c.qp.post_recv(3, &gone, 0..PAGE).expect("post_recv");
+    c.qp.post_recv(3, gone.sge(0..PAGE)).expect("post_recv");
     client.ok(&Call::Disconnect { id: c.id });
     server.expect(cmid_proto::CmEvent::Disconnected);
     server.ok(&Call::Disconnect { id: s.id });
@@ -227,10 +228,10 @@ pub(crate) fn failed() {
     let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
     let (sends, receives) = (register(&c, 1, Access::LOCAL_WRITE), register(&c, 2, Access::LOCAL_WRITE));
     let (later, private) = (register(&c, 3, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
-    c.qp.post_recv(0, &receives, 0..64).expect("post_recv");
+    c.qp.post_recv(0, receives.sge(0..64)).expect("post_recv");
     let nowhere = Remote { addr: private.addr(), rkey: private.rkey() };
-    c.qp.post_read(0, &sends, 0..64, nowhere).expect("post_read");
-    c.qp.post_send(0, &later, 0..64).expect("post_send");
+    c.qp.post_send(SendWr::read(0, sends.sge(0..64), nowhere)).expect("post_read");
+    c.qp.post_send(SendWr::send(0, later.sge(0..64))).expect("post_send");
     let mut waiting = [Some(sends), Some(receives), Some(later)];
     let mut order = Vec::new();
     for left in (0..3).rev() {
@@ -261,20 +262,20 @@ fn dropped_and(polls: bool) {
     let from = register(&c, 1, Access::empty());
     let (users, mrs) = (s.pd.users(), kernel_mrs());
     let to = register(&s, 2, Access::LOCAL_WRITE);
-    s.qp.post_recv(7, &to, 0..PAGE).expect("post_recv");
+    s.qp.post_recv(7, to.sge(0..PAGE)).expect("post_recv");
     drop(to);
     assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1), "it stays until it is quiet");
     assert_eq!(s.pd.dealloc().map_err(|error| error.errno()), Err(Errno::EBUSY));
     // The message still arrives.
-    c.qp.post_send(8, &from, 0..PAGE).expect("post_send");
-    assert_eq!(success(polled(&mut s.cq), 7, Completion::RECV).byte_len as usize, PAGE);
-    success(polled(&mut c.cq), 8, Completion::SEND);
+    c.qp.post_send(SendWr::send(8, from.sge(0..PAGE))).expect("post_send");
+    assert_eq!(success(polled(&mut s.cq), 7, WcOpcode::RECV).byte_len as usize, PAGE);
+    success(polled(&mut c.cq), 8, WcOpcode::SEND);
     assert_eq!(kernel_mrs(), mrs + 1);
     let next = register(&s, 3, Access::LOCAL_WRITE);
     assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1), "the next registration has found it quiet");
 
     // Memory pinned when the QP is destroyed is freed when the CQ was polled empty after that, or is dropped.
-    s.qp.post_recv(9, &next, 0..PAGE).expect("post_recv");
+    s.qp.post_recv(9, next.sge(0..PAGE)).expect("post_recv");
     drop(next);
     assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1));
     server.ok(&Call::Destroy { id: s.id });
@@ -303,13 +304,13 @@ pub(crate) fn threads() {
         let (qp, cq) = (&mut c.qp, &mut c.cq);
         let poller = scope.spawn(move || {
             for wr_id in 0..ROUNDS {
-                success(polled(cq), wr_id, Completion::WRITE);
+                success(polled(cq), wr_id, WcOpcode::RDMA_WRITE);
             }
         });
         let poster = scope.spawn(move || {
             for wr_id in 0..ROUNDS {
                 let memory = posting.register(vec![7; PAGE], Access::empty()).expect("register");
-                while let Err(errno) = qp.post_write(wr_id, &memory, 0..64, at) {
+                while let Err(errno) = qp.post_send(SendWr::write(wr_id, memory.sge(0..64), at)) {
                     assert_eq!(errno, Errno::ENOMEM, "the queue is full");
                     std::thread::yield_now();
                 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{Error, PdState, RefuseReason, Refused};
 use cmid_verbs::{Access, Buffer, Mr, Pd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

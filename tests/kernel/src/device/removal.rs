@@ -7,6 +7,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cmid_proto::datapath::{
+    AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, WcOpcode,
+};
 use cmid_proto::memory::{Error, MrState, PdState, Policy, RefuseReason};
 use cmid_proto::{Call, CmEvent, Device, Errno, IdKey};
 use cmid_verbs::{Access, Backend, Change, Completion};
@@ -36,9 +39,13 @@ pub(crate) fn device_removed() {
     let lent = pair.s.pd.register(page, Access::LOCAL_WRITE | Access::MW_BIND).expect("register");
     let mut window = pair.s.pd.alloc_mw().expect("alloc_mw");
     pair.s.qp.post_bind(3, &mut window, &lent, 0..8, Access::REMOTE_READ).expect("post_bind");
-    success(polled(&mut pair.s.cq), 3, Completion::BIND);
-    pair.s.qp.post_recv(1, &memory, 0..4096).expect("post_recv");
-    pair.s.qp.post_recv(2, &other, 0..4096).expect("post_recv");
+    success(polled(&mut pair.s.cq), 3, WcOpcode::BIND_MW);
+    pair.s.qp.post_recv(1, memory.sge(0..4096)).expect("post_recv");
+    pair.s.qp.post_recv(2, other.sge(0..4096)).expect("post_recv");
+    let nic = pair.client.device.device_of(pair.c.id).expect("device_of");
+    assert_eq!(nic.name(), "rxe0");
+    let mut asynchronous = pair.client.device.async_events(&nic).expect("async_events");
+    assert_eq!(asynchronous.next_event(), Ok(None));
     let mut deleting = Command::new("rdma").args(["link", "delete", "rxe0"]).spawn().expect("rdma(8)");
     let mut removed = [false; 2];
     for (side, removed) in [&mut pair.client, &mut pair.server].into_iter().zip(&mut removed) {
@@ -48,6 +55,9 @@ pub(crate) fn device_removed() {
         }
     }
     assert_eq!(removed, [true, true]);
+    // rxe cannot revoke an open device, so the kernel reports no DEVICE_FATAL (`ib_uverbs_remove_one`).
+    assert_eq!(asynchronous.next_event(), Ok(None));
+    drop(asynchronous);
 
     // In librdmacm, this would free the record that the unread event refers to.
     idle.fails(&Call::Leave { id: member, group, addr }, Errno::ENXIO);
@@ -75,7 +85,7 @@ pub(crate) fn device_removed() {
     assert_eq!(refused(error), gone);
     let outcome = memory.reregister(Change::default().to_access(Access::empty()), Policy::default());
     assert_eq!((outcome.result.map_err(refused), memory.state()), (Err(gone), MrState::Unusable));
-    assert_eq!(pair.s.qp.post_recv(1, &memory, 0..1), Err(Errno::EINVAL));
+    assert_eq!(pair.s.qp.post_recv(1, memory.sge(0..1)), Err(Errno::EINVAL));
     println!("alloc_pd: {:?}", pair.client.device.alloc_pd(pair.c.id).map(drop));
     println!("state: {:?}", pair.s.qp.state());
     println!("take_notifications: {:?}", pair.s.cq.take_notifications());

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, RefuseReason, Step, Valid, Way};
-use cmid_verbs::{Access, Change, Completion, Mr, QpState, Remote, Reregistered, WcStatus};
+use cmid_verbs::{Access, Change, Mr, QpState, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
 use crate::env::{End, Pair, Side};
@@ -25,7 +26,7 @@ fn remote(mr: &Mr) -> Remote {
 
 /// Writes from the client to the server's memory.
 fn write(c: &mut End, from: &Mr, to: Remote) -> WcStatus {
-    c.qp.post_write(1, from, 0..8, to).expect("post_write");
+    c.qp.post_send(SendWr::write(1, from.sge(0..8), to)).expect("post_write");
     let done = polled(&mut c.cq);
     assert_eq!(done.wr_id, 1);
     done.status
@@ -103,10 +104,10 @@ pub(crate) fn anew() {
     assert_eq!(gone.load(Ordering::Relaxed), 1);
 
     // Posts use the new key, and the peer must use it too.
-    s.qp.post_recv(2, &mr, PAGE..2 * PAGE).expect("post_recv");
-    c.qp.post_send(3, &source, 0..64).expect("post_send");
-    success(polled(&mut c.cq), 3, Completion::SEND);
-    success(polled(&mut s.cq), 2, Completion::RECV);
+    s.qp.post_recv(2, mr.sge(PAGE..2 * PAGE)).expect("post_recv");
+    c.qp.post_send(SendWr::send(3, source.sge(0..64))).expect("post_send");
+    success(polled(&mut c.cq), 3, WcOpcode::SEND);
+    success(polled(&mut s.cq), 2, WcOpcode::RECV);
     assert_eq!(bytes(&mr, PAGE + 63), [7, 1]);
     assert_eq!(write(&mut c, &source, remote(&mr)), WcStatus::SUCCESS);
     assert_eq!(write(&mut c, &source, old), WcStatus::REM_ACCESS_ERR);

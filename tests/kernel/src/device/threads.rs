@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{Call, CmEvent, Device, Pollable};
 use cmid_verbs::{Access, Completion, Handle, Verbs};
 
@@ -44,7 +45,7 @@ pub(crate) fn accepted_elsewhere() {
         let mut cq = side.device.create_cq(id, 32).expect("create_cq");
         let mut qp = side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         let memory = pd.register(vec![0; 64], Access::LOCAL_WRITE).expect("register");
-        qp.post_recv(1, &memory, 0..64).expect("post_recv");
+        qp.post_recv(1, memory.sge(0..64)).expect("post_recv");
         side.ok(&Call::Accept { id, param: param() });
         assert_eq!(side.expect(CmEvent::Established).id, id);
         side.expect(CmEvent::Disconnected);
@@ -62,7 +63,7 @@ pub(crate) fn accepted_elsewhere() {
     // Posts from a thread other than the device's.
     let (mut qp, mut cq) = (c.qp, c.cq);
     thread::spawn(move || {
-        qp.post_send(2, &memory, 0..5).expect("post_send");
+        qp.post_send(SendWr::send(2, memory.sge(0..5))).expect("post_send");
         let mut completion = [Completion::default()];
         while cq.poll(&mut completion).expect("poll") == 0 {}
     })

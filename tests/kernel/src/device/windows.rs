@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, WcOpcode};
 use cmid_proto::memory::{Error, Failure, Fallback, MrState, Policy, Provider, Step, Valid};
-use cmid_verbs::{Access, Change, Completion, Mw, Remote, Reregistered, WcStatus};
+use cmid_verbs::{Access, Change, Mw, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
 use crate::env::Pair;
@@ -25,12 +26,12 @@ pub(crate) fn bound() {
     let (back, error) = mr.deregister().map(drop).expect_err("the bind is in flight");
     assert_eq!(error.errno(), Errno::EBUSY);
     mr = back;
-    success(polled(&mut s.cq), 1, Completion::BIND);
+    success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
 
     // The peer has no right on the MR except on this part.
     let at = |offset, window: &Mw, addr: u64| Remote { addr: addr + offset, rkey: window.rkey() };
-    c.qp.post_write(2, &source, 0..64, at(64, &window, mr.addr())).expect("post_write");
-    success(polled(&mut c.cq), 2, Completion::WRITE);
+    c.qp.post_send(SendWr::write(2, source.sge(0..64), at(64, &window, mr.addr()))).expect("post_write");
+    success(polled(&mut c.cq), 2, WcOpcode::RDMA_WRITE);
     assert_eq!((bytes(&mr, 63), bytes(&mr, 127)), ([1, 7], [7, 1]));
 
     // While the window is bound, the MR can neither be deregistered nor registered anew.
@@ -50,21 +51,21 @@ pub(crate) fn bound() {
     // Invalidated and bound to another range, with another key.
     let first = window.rkey();
     s.qp.post_invalidate(3, &mut window).expect("post_invalidate");
-    success(polled(&mut s.cq), 3, Completion::INVALIDATE);
+    success(polled(&mut s.cq), 3, WcOpcode::LOCAL_INV);
     s.qp.post_bind(4, &mut window, &mr, 0..8, Access::REMOTE_WRITE | Access::REMOTE_READ).expect("post_bind");
-    success(polled(&mut s.cq), 4, Completion::BIND);
+    success(polled(&mut s.cq), 4, WcOpcode::BIND_MW);
     assert_ne!(window.rkey(), first);
-    c.qp.post_write(5, &source, 0..8, at(0, &window, mr.addr())).expect("post_write");
-    success(polled(&mut c.cq), 5, Completion::WRITE);
+    c.qp.post_send(SendWr::write(5, source.sge(0..8), at(0, &window, mr.addr()))).expect("post_write");
+    success(polled(&mut c.cq), 5, WcOpcode::RDMA_WRITE);
     assert_eq!(bytes(&mr, 7), [7, 1]);
     let mut second = s.pd.alloc_mw().expect("alloc_mw");
     s.qp.post_bind(8, &mut second, &mr, 0..PAGE, Access::REMOTE_READ).expect("post_bind");
-    success(polled(&mut s.cq), 8, Completion::BIND);
+    success(polled(&mut s.cq), 8, WcOpcode::BIND_MW);
 
     // rxe ignores the end of a window (check_rkey checks the MR). But an invalidated key is unusable.
     s.qp.post_invalidate(6, &mut window).expect("post_invalidate");
-    success(polled(&mut s.cq), 6, Completion::INVALIDATE);
-    c.qp.post_write(7, &source, 0..8, at(0, &window, mr.addr())).expect("post_write");
+    success(polled(&mut s.cq), 6, WcOpcode::LOCAL_INV);
+    c.qp.post_send(SendWr::write(7, source.sge(0..8), at(0, &window, mr.addr()))).expect("post_write");
     assert_eq!(polled(&mut c.cq).status, WcStatus::REM_ACCESS_ERR);
 
     // Neither of the two ways to destroy a window checks whether it is bound.
@@ -85,7 +86,7 @@ pub(crate) fn dropped() {
         let mr = s.pd.register(page, Access::LOCAL_WRITE | Access::MW_BIND).expect("register");
         let mut window = s.pd.alloc_mw().expect("alloc_mw");
         s.qp.post_bind(1, &mut window, &mr, 0..8, Access::REMOTE_READ).expect("post_bind");
-        success(polled(&mut s.cq), 1, Completion::BIND);
+        success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
         drop(mr);
         // The MR is neither freed nor forgotten, also when another deregistration retries it.
         register(&s, 0, Access::empty()).deregister().map_err(|(_, error)| error).expect("another one");
@@ -105,10 +106,10 @@ pub(crate) fn dropped() {
     let mr = s.pd.register(page, Access::LOCAL_WRITE | Access::MW_BIND).expect("register");
     let mut window = s.pd.alloc_mw().expect("alloc_mw");
     s.qp.post_bind(1, &mut window, &mr, 0..8, Access::REMOTE_READ).expect("post_bind");
-    success(polled(&mut s.cq), 1, Completion::BIND);
+    success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
     drop(mr);
     s.qp.post_invalidate(2, &mut window).expect("post_invalidate");
-    success(polled(&mut s.cq), 2, Completion::INVALIDATE);
+    success(polled(&mut s.cq), 2, WcOpcode::LOCAL_INV);
     assert_eq!(s.qp.post_invalidate(3, &mut window), Err(Errno::EINVAL));
     assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 2, 0));
     drop(s.pd.clone());
@@ -139,7 +140,7 @@ pub(crate) fn outlives_its_qp() {
     let mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
     let mut window = s.pd.alloc_mw().expect("alloc_mw");
     s.qp.post_bind(1, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
-    success(polled(&mut s.cq), 1, Completion::BIND);
+    success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
     let (users, started) = (s.pd.users(), std::time::Instant::now());
     server.device.destroy_qp(s.id).expect("destroy_qp");
     drop(s.qp);
@@ -170,7 +171,7 @@ pub(crate) fn outlives_both() {
     let mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
     let mut window = s.pd.alloc_mw().expect("alloc_mw");
     s.qp.post_bind(1, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
-    success(polled(&mut s.cq), 1, Completion::BIND);
+    success(polled(&mut s.cq), 1, WcOpcode::BIND_MW);
     second.post_bind(2, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
     assert_ne!(polled(&mut cq).status, WcStatus::SUCCESS);
     let started = std::time::Instant::now();

@@ -1,6 +1,7 @@
 //! Checks on a kernel with a driver that cannot re-register.
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
 use cmid_proto::memory::{Code, Failure, Fallback, Step, Valid};
 use cmid_verbs::{Access, Change, Policy, Way, WcStatus};
 

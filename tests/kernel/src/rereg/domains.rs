@@ -1,6 +1,7 @@
 //! Re-registration in another PD.
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::memory::{Error, PdState, RefuseReason};
 use cmid_verbs::{Access, Change, Completion, Pd, QpState, WcStatus};
 
@@ -77,13 +78,13 @@ pub(crate) fn away_from_the_own_qp() {
     let inbox = region(&pair.s.pd, 0, Access::LOCAL_WRITE);
     let mut mr = region(&pair.c.pd, 5, Access::LOCAL_WRITE);
     let len = CAPS.max_inline as usize + 1; // inlined, the copy would be made without a look at the key
-    pair.s.qp.post_recv(3, &inbox, 0..len).expect("post_recv");
-    pair.c.qp.post_send(4, &mr, 0..len).expect("post_send");
+    pair.s.qp.post_recv(3, inbox.sge(0..len)).expect("post_recv");
+    pair.c.qp.post_send(SendWr::send(4, mr.sge(0..len))).expect("post_send");
     assert_eq!(completion(&mut pair.c).status, WcStatus::SUCCESS);
     assert_eq!(completion(&mut pair.s).status, WcStatus::SUCCESS);
 
     in_place(&mut mr, Change::default().to_pd(other));
-    assert_eq!(pair.c.qp.post_send(6, &mr, 0..len), Err(Errno::EINVAL));
+    assert_eq!(pair.c.qp.post_send(SendWr::send(6, mr.sge(0..len))), Err(Errno::EINVAL));
     assert_eq!(pair.c.qp.state(), Ok(QpState::RTS));
     // Nothing has reached the peer.
     assert_eq!(pair.s.cq.poll(&mut [Completion::default()]), Ok(0));

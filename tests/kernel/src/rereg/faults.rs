@@ -3,6 +3,7 @@
 use std::ptr::{self, NonNull};
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair};
 use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Provider, RefuseReason, Step, Valid};
 use cmid_verbs::{Access, Buffer, Change, Policy, Way, WcStatus};
 
@@ -195,7 +196,7 @@ pub(crate) fn refused_before() {
         assert_eq!((facts(&mr), foreign.users()), (before, 0));
     }
     // The work request pins the MR until its completion has been polled. Here it never is, and the QP is destroyed.
-    pair.s.qp.post_recv(1, &mr, 0..8).expect("post_recv");
+    pair.s.qp.post_recv(1, mr.sge(0..8)).expect("post_recv");
     let done = reregister(&mut mr, Change::default().to_access(Access::LOCAL_WRITE), ANEW, 0);
     assert!(matches!(done.result, Err(Error::Refused(refused)) if refused.reason == RefuseReason::InFlight));
     assert_eq!(facts(&mr), before);

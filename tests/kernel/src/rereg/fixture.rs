@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::memory::{Error, Failure, Keys, MrState};
 use cmid_proto::{Errno, IdKey};
 use cmid_verbs::{Access, Change, Completion, Mr, Pd, Policy, Remote, Reregistered, Way, WcStatus};
@@ -77,7 +78,7 @@ pub(crate) fn remote(mr: &Mr) -> Remote {
 /// Reads 8 bytes of the peer's memory. Returns them, or the status of a failure.
 pub(crate) fn peer_reads(end: &mut End, from: Remote) -> Result<[u8; 8], WcStatus> {
     let into = region(&end.pd, 0xaa, Access::LOCAL_WRITE);
-    end.qp.post_read(1, &into, 0..8, from).expect("post_read");
+    end.qp.post_send(SendWr::read(1, into.sge(0..8), from)).expect("post_read");
     let done = completion(end);
     assert_eq!(done.wr_id, 1);
     let mut bytes = [0; 8];
@@ -89,7 +90,7 @@ pub(crate) fn peer_reads(end: &mut End, from: Remote) -> Result<[u8; 8], WcStatu
 /// Writes 8 bytes into the peer's memory.
 pub(crate) fn peer_writes(end: &mut End, fill: u8, to: Remote) -> WcStatus {
     let from = region(&end.pd, fill, Access::empty());
-    end.qp.post_write(2, &from, 0..8, to).expect("post_write");
+    end.qp.post_send(SendWr::write(2, from.sge(0..8), to)).expect("post_write");
     let done = completion(end);
     assert_eq!(done.wr_id, 2);
     println!("   an RDMA write: {}", words(done.status));

@@ -1,5 +1,6 @@
 //! Re-registration with other rights.
 
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
 use cmid_verbs::{Access, Change, WcStatus};
 
 use crate::env::{Pair, connect};

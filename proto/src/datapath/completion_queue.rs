@@ -1,0 +1,74 @@
+//! The traits of what an application waits for: completions and asynchronous events.
+
+use std::os::fd::BorrowedFd;
+
+use super::{AsyncEvent, Completion};
+use crate::cq_room::CqRoom;
+use crate::errno::Errno;
+
+/// A completion queue with a completion channel. One thread at a time polls it.
+pub trait CompletionQueue: Send {
+    /// Takes completions, oldest first, as many as are available and fit, and returns their number (ibv_poll_cq(3)).
+    /// Their work requests do not pin memory any more.
+    ///
+    /// Completions of a destroyed QP may be dropped.
+    ///
+    /// # Errors
+    /// The errno of the device. Completions that came before are not lost.
+    fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno>;
+
+    /// Takes the oldest completion. For much traffic [`CompletionQueue::poll`] with a larger slice costs less.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`].
+    #[inline]
+    fn poll_one(&mut self) -> Result<Option<Completion>, Errno> {
+        let mut one = [Completion::default()];
+        let polled = self.poll(&mut one)?;
+        let [completion] = one;
+        Ok((polled == 1).then_some(completion))
+    }
+
+    /// Returns its number, by which an [`AsyncEvent`] names it.
+    fn num(&self) -> u32;
+
+    /// Returns its depth, and the number of work requests of the QPs that use it.
+    fn room(&self) -> CqRoom;
+
+    /// Requests one notification, at the next completion (ibv_req_notify_cq(3)). Poll once more after it: earlier
+    /// completions do not notify.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    fn arm(&self) -> Result<(), Errno>;
+
+    /// Requests one notification, at the next solicited completion or failure.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    fn arm_solicited(&self) -> Result<(), Errno>;
+
+    /// Returns the descriptor of its completion channel: readable while there are notifications. It is non-blocking.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Takes notifications and acks them, at least one if there is any, and returns their number (ibv_get_cq_event(3)).
+    /// Never waits. The next call takes what is left.
+    ///
+    /// # Errors
+    /// The errno of the device, never `EAGAIN`.
+    fn take_notifications(&self) -> Result<u32, Errno>;
+}
+
+/// The asynchronous events of a device (`ibv_context.async_fd`), which no work request and no event channel reports.
+///
+/// An event is acknowledged when it is read, so it never delays the destruction of its object.
+pub trait AsyncEventQueue: Send {
+    /// Returns the descriptor: readable while there are events. It is non-blocking.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Returns the next event (ibv_get_async_event(3)); `None` if there is none. Never waits.
+    ///
+    /// # Errors
+    /// The errno of the device, `EIO` after its removal; never `EAGAIN`.
+    fn next_event(&mut self) -> Result<Option<AsyncEvent>, Errno>;
+}

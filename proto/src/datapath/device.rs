@@ -1,0 +1,106 @@
+//! The trait of a device with a data path.
+
+use core::fmt;
+
+use super::{AsyncEventQueue, Caps, CompletionQueue, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair};
+use crate::device::Pollable;
+use crate::drive::Attaching;
+use crate::errno::Errno;
+use crate::key::IdKey;
+
+/// A device with a data path. Dropping one of its objects destroys it, after the objects that depend on it.
+pub trait DataPath: Pollable + Send {
+    /// Protection domains.
+    type Pd: ProtectionDomain<Mr = Self::Mr, Ah = Self::Ah, Mw = Self::Mw>;
+    /// Memory regions.
+    type Mr: MemoryRegion<Pd = Self::Pd>;
+    /// Memory windows.
+    type Mw: MemoryWindow;
+    /// Completion queues.
+    type Cq: CompletionQueue;
+    /// Queue pairs.
+    type Qp: QueuePair<Mr = Self::Mr, Mw = Self::Mw, Ah = Self::Ah>;
+    /// Address handles.
+    type Ah: Send + Sync;
+    /// Handles of RDMA devices. Two are equal if they are of the same device.
+    type Nic: Clone + PartialEq + Send + fmt::Debug;
+
+    /// Asynchronous events of a device.
+    type AsyncEvents: AsyncEventQueue;
+
+    /// Returns the RDMA device of an id (`rdma_cm_id.verbs`). A server on a wildcard address uses it to select the PD
+    /// and the MRs for a connection request. The handle keeps the device open.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id. `ENODEV` while the id has no device: before it is bound to a specific address or
+    /// ADDR_RESOLVED is read, and after the device is removed. Else the errno of the device.
+    fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, Errno>;
+
+    /// Allocates a protection domain (ibv_alloc_pd(3)).
+    ///
+    /// # Errors
+    /// `ENODEV` or `EIO` after the device is removed; `ENOMEM`.
+    fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, Errno>;
+
+    /// Creates a completion queue for at least `depth` completions, with its own non-blocking completion channel
+    /// (ibv_create_cq(3)).
+    ///
+    /// # Errors
+    /// As [`DataPath::alloc_pd_on`]. `EINVAL` for a depth of 0 or above the device's maximum; `EMFILE`.
+    fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, Errno>;
+
+    /// Returns the asynchronous events of a device, for one reader. Without a reader they are left in the kernel, which
+    /// has no limit for them.
+    ///
+    /// # Errors
+    /// `ENODEV` after the device is removed; the errno of making its descriptor non-blocking.
+    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, Errno>;
+
+    /// Allocates a protection domain on the device of an id.
+    ///
+    /// # Errors
+    /// As [`DataPath::device_of`] and [`DataPath::alloc_pd_on`].
+    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno> {
+        let nic = self.device_of(id)?;
+        self.alloc_pd_on(&nic)
+    }
+
+    /// Creates a completion queue on the device of an id.
+    ///
+    /// # Errors
+    /// As [`DataPath::device_of`] and [`DataPath::create_cq_on`].
+    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno> {
+        let nic = self.device_of(id)?;
+        self.create_cq_on(&nic, depth)
+    }
+
+    /// Creates a QP on an id (rdma_create_qp(3)), in the closure of [`Drive::attach_qp`](crate::Drive::attach_qp). The
+    /// port space of the id decides whether it is a reliable connected QP or one for datagrams. The first changes its
+    /// state with the connection. The second can send at once, and is attached to the multicast groups that the id
+    /// joins.
+    ///
+    /// The id keeps the QP; the handle posts to it, on any thread.
+    ///
+    /// # Errors
+    /// As [`DataPath::device_of`]. `EINVAL` if the id has a QP, if the PD or a CQ is of another device, if the device
+    /// does not support `caps`, and if the connection has ended. `EOVERFLOW` if a CQ has no room for the completions
+    /// of all work requests of `caps` in addition to those of its other QPs ([`CompletionQueue::room`]). `ENOMEM`.
+    fn create_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Self::Pd,
+        send_cq: &Self::Cq,
+        recv_cq: &Self::Cq,
+        caps: Caps,
+    ) -> Result<Self::Qp, Errno>;
+
+    /// Detaches the QP from an id (rdma_destroy_qp(3)). If the handle of the QP exists, the QP enters its error state
+    /// and is destroyed with the handle. Otherwise it is destroyed now.
+    ///
+    /// Poll its CQs first: its remaining completions are lost with the QP. Until the CQs are polled empty after that,
+    /// its work requests pin their memory.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno>;
+}

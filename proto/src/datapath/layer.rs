@@ -1,0 +1,50 @@
+//! The data path of a layer is that of the device below it.
+
+use super::{Caps, DataPath};
+use crate::device::Pollable;
+use crate::device_layer::DeviceLayer;
+use crate::drive::Attaching;
+use crate::errno::Errno;
+use crate::key::IdKey;
+
+impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L {
+    type Pd = <L::Inner as DataPath>::Pd;
+    type Mr = <L::Inner as DataPath>::Mr;
+    type Mw = <L::Inner as DataPath>::Mw;
+    type Cq = <L::Inner as DataPath>::Cq;
+    type Qp = <L::Inner as DataPath>::Qp;
+    type Ah = <L::Inner as DataPath>::Ah;
+    type Nic = <L::Inner as DataPath>::Nic;
+    type AsyncEvents = <L::Inner as DataPath>::AsyncEvents;
+
+    fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, Errno> {
+        self.inner_mut().device_of(id)
+    }
+
+    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, Errno> {
+        self.inner_mut().async_events(nic)
+    }
+
+    fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, Errno> {
+        self.inner_mut().alloc_pd_on(nic)
+    }
+
+    fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, Errno> {
+        self.inner_mut().create_cq_on(nic, depth)
+    }
+
+    fn create_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Self::Pd,
+        send_cq: &Self::Cq,
+        recv_cq: &Self::Cq,
+        caps: Caps,
+    ) -> Result<Self::Qp, Errno> {
+        self.inner_mut().create_qp(attaching, pd, send_cq, recv_cq, caps)
+    }
+
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+        self.inner_mut().destroy_qp(id)
+    }
+}

@@ -1,0 +1,216 @@
+//! The trait of registered memory, and its view as atomics.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Deref, DerefMut, Range};
+
+use super::{Access, Flag, Remote, Sge};
+use crate::errno::Errno;
+use crate::memory::{self, Change, MrState, Policy, Returned, Way};
+
+/// Registered memory. It owns its buffer. Dropping it deregisters it and frees the buffer.
+///
+/// # Work requests pin it
+///
+/// From the time a work request that names it is posted until the completion is *polled*, or until the QP is destroyed
+/// and its CQs are polled empty or dropped, [`MemoryRegion::reregister`] and [`MemoryRegion::deregister`] are refused
+/// with [`memory::RefuseReason::InFlight`]. This holds also after a removal of the device. Inline data and empty
+/// ranges do not pin it. A pinned MR that is dropped is deregistered later.
+///
+/// Peers and the device may write to it at any time, so its bytes are accessed by copies and atomics.
+/// [`MemoryRegion::slice`] borrows it while nothing else can write.
+#[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+pub trait MemoryRegion: Sized + Send + Sync {
+    /// Protection domains.
+    type Pd;
+    /// Memory that can be registered.
+    type Buffer: From<Vec<u8>>;
+    /// What [`MemoryRegion::slice`] returns.
+    type Slice<'a>: Deref<Target = [u8]>
+    where
+        Self: 'a;
+    /// What [`MemoryRegion::slice_mut`] returns.
+    type SliceMut<'a>: DerefMut<Target = [u8]>
+    where
+        Self: 'a;
+
+    /// Returns the address that peers use for the first byte. A re-registration may change it.
+    fn addr(&self) -> u64;
+
+    /// Returns the length in bytes.
+    fn len(&self) -> usize;
+
+    /// Returns the key for work requests of this side; 0 if no registration is valid. A re-registration may change it.
+    fn lkey(&self) -> u32;
+
+    /// Returns the key for peers; 0 if no registration is valid. A re-registration may change it.
+    fn rkey(&self) -> u32;
+
+    /// Returns its state. A removal of the device shows after the next request.
+    fn state(&self) -> MrState;
+
+    /// Returns its access rights; `None` if no registration is valid.
+    fn access(&self) -> Option<Access>;
+
+    /// Returns how the current registration was made.
+    fn way(&self) -> Way;
+
+    /// Returns its PD; `None` if no registration is valid.
+    fn pd(&self) -> Option<Self::Pd>;
+
+    /// Copies bytes out of it, from `offset` on. Concurrent writes of the device give a mix of old and new bytes.
+    ///
+    /// # Errors
+    /// `EINVAL` beyond the end.
+    fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno>;
+
+    /// Copies bytes into it, from `offset` on.
+    ///
+    /// # Errors
+    /// `EINVAL` beyond the end, `EACCES` for read-only memory.
+    fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno>;
+
+    /// Loads a number as a relaxed atomic.
+    ///
+    /// # Errors
+    /// `EINVAL` beyond the end, or if its address is not a multiple of its length.
+    fn load_relaxed<F: Flag>(&self, offset: usize) -> Result<F, Errno>;
+
+    /// Loads a number that a peer writes, as an atomic. What the peer wrote before it is visible after it.
+    ///
+    /// # Errors
+    /// As [`MemoryRegion::load_relaxed`].
+    fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno>;
+
+    /// Stores a number that a peer reads, as an atomic, after everything that this thread wrote before.
+    ///
+    /// # Errors
+    /// As [`MemoryRegion::load_relaxed`]; `EACCES` for read-only memory.
+    fn store_release<F: Flag>(&mut self, offset: usize, number: F) -> Result<(), Errno>;
+
+    /// Borrows the memory for reading, if only this program can write to it. The MR cannot be posted meanwhile.
+    ///
+    /// # Errors
+    /// `EBUSY` while a work request in flight names it. `EACCES` if peers may write to it, directly or through a
+    /// window ([`Access::lets_peers_write`]), also after a failed re-registration that would have permitted it; use
+    /// [`MemoryRegion::view`] then. `EINVAL` if no registration is valid.
+    fn slice(&mut self) -> Result<Self::Slice<'_>, Errno>;
+
+    /// Borrows the memory for writing. A peer that may read it sees the bytes in no particular order.
+    ///
+    /// # Errors
+    /// As [`MemoryRegion::slice`]; `EACCES` also for read-only memory.
+    fn slice_mut(&mut self) -> Result<Self::SliceMut<'_>, Errno>;
+
+    /// Re-registers it (ibv_rereg_mr(3)): changes the memory, the PD, the rights, or several of them.
+    ///
+    /// After a success the address, the length and the keys may differ: send them to the peers. mlx4, mlx5, hns and
+    /// irdma support it; [`memory::Fallback::Anew`] is for other devices. It is not atomic: a concurrent operation of a
+    /// peer may fail.
+    ///
+    /// # Errors
+    /// In [`Reregistered::result`], with the buffer that the device does not use. Refused with
+    /// [`memory::RefuseReason`] without a change, or [`memory::Error::Failed`] with the step that failed and the
+    /// registration that is valid now. If none is, the MR can only be deregistered.
+    fn reregister(&mut self, change: Change<Self::Pd, Self::Buffer>, policy: Policy) -> Reregistered<Self::Buffer>;
+
+    /// Deregisters it and returns the buffer (ibv_dereg_mr(3)). It returns two buffers if a re-registration failed
+    /// after which the device may use either.
+    ///
+    /// # Errors
+    /// Returns the MR with the error; retry is possible. [`memory::RefuseReason::InFlight`], or
+    /// [`memory::Error::Failed`] with the errno of the device: `EINVAL` while a memory window is bound to it, `EIO`
+    /// after a removal of the device.
+    fn deregister(self) -> Result<Returned<Self::Buffer>, (Self, memory::Error)>;
+
+    /// Returns a range of it for a work request, in bytes.
+    #[inline]
+    fn sge(&self, range: Range<usize>) -> Sge<'_, Self> {
+        Sge::new(self, range)
+    }
+
+    /// Returns what a peer needs to access the byte at `offset`.
+    #[inline]
+    fn remote(&self, offset: usize) -> Remote {
+        Remote { addr: self.addr().wrapping_add(offset as u64), rkey: self.rkey() }
+    }
+
+    /// Returns a view of it as atomics, in place. It can be used while the device and peers write.
+    #[inline]
+    fn view(&self) -> View<'_, Self> {
+        View(self)
+    }
+}
+
+/// The result of a re-registration.
+#[derive(Debug)]
+#[must_use]
+pub struct Reregistered<B> {
+    /// The way it was done, or the error. After an error [`memory::Failure::valid`] is the registration that is valid.
+    pub result: Result<Way, memory::Error>,
+    /// The buffer that the device does not use: the old one if the new registration is valid; the new one after a
+    /// refusal, or if the old registration is valid and the device has no record of the new one. `None` if the memory
+    /// was not to change, and if the device may use either; the MR then keeps both until it is deregistered.
+    pub buffer: Option<B>,
+}
+
+/// Registered memory as atomics, in place.
+pub struct View<'a, M>(&'a M);
+
+impl<M: MemoryRegion> View<'_, M> {
+    /// Returns the length in bytes.
+    #[must_use]
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns one byte, by a relaxed load; `None` beyond the end.
+    #[must_use]
+    #[inline]
+    pub fn byte(&self, offset: usize) -> Option<u8> {
+        let mut byte = [0];
+        self.0.read(offset, &mut byte).ok()?;
+        Some(byte[0])
+    }
+
+    /// Returns eight bytes in native byte order, by one relaxed load; `None` beyond the end, or if they are not
+    /// aligned.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, offset: usize) -> Option<u64> {
+        self.0.load_relaxed(offset).ok()
+    }
+}
+
+impl<M> Clone for View<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for View<'_, M> {}
+
+impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// A memory window of type 2: gives the peer of a QP access to a part of an MR, with its own rights and key.
+/// [`post_bind`](super::QueuePair::post_bind) binds it, [`post_invalidate`](super::QueuePair::post_invalidate) unbinds
+/// it. Dropping it deallocates it, which also unbinds it.
+///
+/// An MR with a bound window cannot be deregistered (`EINVAL`). The window keeps the QPs that it was bound through:
+/// such a QP is in the error state after its end, and is destroyed after the window.
+pub trait MemoryWindow: Sized + Send {
+    /// Returns the key for peers. Every bind changes it.
+    fn rkey(&self) -> u32;
+
+    /// Deallocates it now (ibv_dealloc_mw(3)), bound or not.
+    ///
+    /// # Errors
+    /// Returns the window with the errno of the device.
+    fn dealloc(self) -> Result<(), (Self, Errno)>;
+}

@@ -1,0 +1,64 @@
+//! The data path: the types and traits of protection domains, memory regions, completion queues and queue pairs.
+//!
+//! A device implements the traits: the simulator, `cmid-verbs`, and every layer around them. A program that is generic
+//! over [`DataPath`] runs on each of them. The names are those of libibverbs; [`prelude`] has all traits.
+//!
+//! | trait | here | libibverbs |
+//! | --- | --- | --- |
+//! | device | [`DataPath`] | ibv_alloc_pd(3), ibv_create_cq(3), rdma_create_qp(3) |
+//! | protection domain | [`ProtectionDomain`] | ibv_reg_mr(3), ibv_create_ah(3), ibv_alloc_mw(3) |
+//! | memory region | [`MemoryRegion`] | ibv_rereg_mr(3), ibv_dereg_mr(3) |
+//! | memory window | [`MemoryWindow`] | ibv_dealloc_mw(3) |
+//! | asynchronous events | [`AsyncEventQueue`] | ibv_get_async_event(3) |
+//! | completion queue | [`CompletionQueue`] | ibv_poll_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3) |
+//! | queue pair | [`QueuePair`] | ibv_post_send(3), ibv_post_recv(3) |
+//!
+//! A work request names ranges of registered memory as [`Sge`]s. [`SendWr`] describes one request of a send queue.
+//!
+//! ```
+//! use cmid_proto::datapath::{Access, DataPath, QueuePair, Remote, SendWr, prelude::*};
+//! use cmid_proto::{Errno, IdKey};
+//!
+//! /// Returns registered memory that contains a greeting.
+//! fn greeting<D: DataPath>(device: &mut D, id: IdKey) -> Result<(D::Pd, D::Mr), Errno> {
+//!     let pd = device.alloc_pd(id)?;
+//!     let mut mr = pd.register(vec![0; 64], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+//!     mr.write(0, b"hello")?;
+//!     Ok((pd, mr))
+//! }
+//!
+//! /// Sends it, and then writes it to the memory of the peer. Only the write has a completion.
+//! fn twice<Q: QueuePair>(qp: &mut Q, mr: &Q::Mr, remote: Remote) -> Result<(), Errno> {
+//!     qp.post_send(SendWr::send(1, mr.sge(0..5)).unsignaled())?;
+//!     qp.post_send(SendWr::write(2, mr.sge(0..64), remote))
+//! }
+//! ```
+
+mod async_event;
+mod completion;
+mod completion_queue;
+mod device;
+mod layer;
+mod memory_region;
+mod protection_domain;
+mod queue_pair;
+mod values;
+mod work_request;
+
+pub use crate::memory::{Access, Flag};
+pub use async_event::{AsyncEvent, AsyncEventKind, AsyncSource};
+pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
+pub use completion_queue::{AsyncEventQueue, CompletionQueue};
+pub use device::DataPath;
+pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
+pub use protection_domain::ProtectionDomain;
+pub use queue_pair::QueuePair;
+pub use values::{Caps, GRH_LEN, PostError, QpState, Remote, To};
+pub use work_request::{SendFlags, SendOp, SendWr, Sge};
+
+/// The traits, to call their methods.
+pub mod prelude {
+    pub use super::{
+        AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
+    };
+}

@@ -1,0 +1,72 @@
+//! The trait of a protection domain.
+
+use super::{Access, Completion, MemoryRegion, MemoryWindow};
+use crate::errno::Errno;
+use crate::event::AhAttr;
+use crate::memory::{self, PdState};
+
+/// A protection domain. Clones are handles of the same PD. It is deallocated with its last handle and its last user.
+pub trait ProtectionDomain: Clone + Send + Sync {
+    /// Memory regions.
+    type Mr: MemoryRegion<Pd = Self>;
+    /// Memory windows.
+    type Mw: MemoryWindow;
+    /// Address handles.
+    type Ah;
+
+    /// Registers a buffer (ibv_reg_mr(3)). The MR owns the buffer until [`MemoryRegion::deregister`]. The call takes as
+    /// long as pinning the pages takes. Any thread can make it.
+    ///
+    /// # Errors
+    /// Returns the buffer with the error. Refused without a device call: [`memory::RefuseReason::Empty`],
+    /// [`memory::RefuseReason::RemoteWithoutLocalWrite`], [`memory::RefuseReason::Gone`] after
+    /// [`ProtectionDomain::dealloc`], [`memory::RefuseReason::DeviceGone`] after DEVICE_REMOVAL.
+    /// [`memory::Error::Register`] with the errno of the device: `ENOMEM` above the lock limit, `EFAULT` for memory
+    /// that is not mapped, `EOPNOTSUPP` for a right that the device does not support, `EINVAL` for one that the kernel
+    /// does not know.
+    fn register(
+        &self,
+        buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
+        access: Access,
+    ) -> Result<Self::Mr, (<Self::Mr as MemoryRegion>::Buffer, memory::Error)>;
+
+    /// Allocates a memory window of type 2, not bound (ibv_alloc_mw(3)).
+    ///
+    /// # Errors
+    /// `ENOSYS` or `EOPNOTSUPP` without support of the device; `EINVAL` after [`ProtectionDomain::dealloc`]; `ENOMEM`;
+    /// `EIO` after a removal of the device.
+    fn alloc_mw(&self) -> Result<Self::Mw, Errno>;
+
+    /// Creates an address handle for a path (ibv_create_ah(3)): that of an event
+    /// ([`Datagram::path`](crate::Datagram::path)), or one of the application.
+    ///
+    /// # Errors
+    /// `EINVAL` for a path that the device does not accept: a wrong port, a GID index that does not exist, on RoCE no
+    /// global route; also after [`ProtectionDomain::dealloc`]. `ENOMEM`. `EIO` or `ENODEV` after a removal of the
+    /// device.
+    fn create_ah(&self, path: &AhAttr) -> Result<Self::Ah, Errno>;
+
+    /// Creates an address handle for the sender of a datagram (ibv_create_ah_from_wc(3)). `completion` is that of the
+    /// receive; the datagram is in `mr` at `offset`, in bytes, and begins with its GRH.
+    ///
+    /// On hardware it takes some system calls. Keep the handle for the next answer.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::create_ah`]. `EINVAL` if the GRH is not inside the MR, if no GID of the port is its
+    /// destination, and for a datagram that was sent to a multicast group. `EPROTONOSUPPORT` without a GRH.
+    fn create_ah_from(&self, completion: &Completion, mr: &Self::Mr, offset: usize) -> Result<Self::Ah, Errno>;
+
+    /// Returns the number of MRs, QPs, address handles and memory windows that use it. An MR that was dropped counts
+    /// until it is deregistered.
+    fn users(&self) -> u32;
+
+    /// Returns its state.
+    fn state(&self) -> PdState;
+
+    /// Deallocates it now (ibv_dealloc_pd(3)).
+    ///
+    /// # Errors
+    /// [`memory::RefuseReason::InUse`] while it has users, [`memory::RefuseReason::Gone`] the second time;
+    /// [`memory::Error::Dealloc`] with the errno of the device, after which it is unchanged.
+    fn dealloc(&self) -> Result<(), memory::Error>;
+}

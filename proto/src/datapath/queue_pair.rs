@@ -1,0 +1,106 @@
+//! The trait of a QP.
+
+use core::ops::Range;
+
+use super::{Access, Caps, MemoryRegion, PostError, QpState, SendWr, Sge};
+use crate::errno::Errno;
+
+/// The handle of a QP. One thread at a time posts to it.
+///
+/// The QP is destroyed when it is off its id and the handle is dropped. Each post checks its ranges: they are inside
+/// their MRs, which are of the PD of the QP and have the right to be written to where the device or its library writes.
+/// The device checks the rest.
+pub trait QueuePair: Send {
+    /// Memory regions.
+    type Mr: MemoryRegion;
+    /// Memory windows.
+    type Mw;
+    /// Address handles.
+    type Ah;
+
+    /// Returns its number.
+    fn num(&self) -> u32;
+
+    /// Returns its state (ibv_query_qp(3)). A system call on hardware.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    fn state(&self) -> Result<QpState, Errno>;
+
+    /// Returns its capacities as the provider has rounded them. Its queues accept no more work requests than were
+    /// requested.
+    fn caps(&self) -> Caps;
+
+    /// Posts a request to the send queue (ibv_post_send(3)).
+    ///
+    /// Sends and writes of at most [`Caps::max_inline`] bytes are inlined.
+    ///
+    /// # Errors
+    /// The request is not posted. `EINVAL` for a range beyond the end, an MR or an address handle of another PD, an MR
+    /// without a valid registration, a target without [`Access::LOCAL_WRITE`], more ranges than the QP permits, a
+    /// datagram on a connected QP or the reverse, and in a state of the QP that does not permit it. `ENOMEM` if the
+    /// queue is full: of requests that are not complete, whose completions are not polled, or that are unsignaled.
+    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Self::Ah>) -> Result<(), Errno>
+    where
+        L: AsRef<[Sge<'a, Self::Mr>]>,
+        Self::Mr: 'a;
+
+    /// Posts requests to the send queue in order, with one doorbell, and returns their number. If the iterator or a
+    /// check fails, none is posted.
+    ///
+    /// The iterator runs while the provider holds the lock of the QP: it should only compute.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_send`], with the number of requests that are posted all the same; `EINVAL` for an empty
+    /// batch.
+    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, Self::Ah>>,
+        L: AsRef<[Sge<'a, Self::Mr>]>,
+        Self::Mr: 'a,
+        Self::Ah: 'a;
+
+    /// Posts ranges to receive a message, or a datagram after its [`GRH_LEN`](super::GRH_LEN) bytes
+    /// (ibv_post_recv(3)).
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_send`].
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    where
+        L: AsRef<[Sge<'a, Self::Mr>]>,
+        Self::Mr: 'a;
+
+    /// Posts receives in order, with one doorbell, and returns their number.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_sends`].
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, Self::Mr>]>,
+        Self::Mr: 'a;
+
+    /// Posts the bind of a window to a range of `mr`, for the peer of this QP (`IBV_WR_BIND_MW`). It is effective when
+    /// the completion is polled. The MR needs [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] if `access` has a right
+    /// to write. The key of the window changes. Invalidate a bound window first; else the completion is an error.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_send`]; `EINVAL` also if window or MR are of another PD, or if the MR lacks a right.
+    fn post_bind(
+        &mut self,
+        wr_id: u64,
+        window: &mut Self::Mw,
+        mr: &Self::Mr,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<(), Errno>;
+
+    /// Posts the invalidation of a window (`IBV_WR_LOCAL_INV`). When the completion is polled, the peer has no access.
+    /// Deallocate a window that the peer may invalidate ([`SendOp::SendInvalidate`](super::SendOp::SendInvalidate))
+    /// instead: the kernel's soft-RoCE fails on the second invalidation (`rxe_do_invalidate_mw`).
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_send`]; `EINVAL` also unless the last bind of the window was posted to this QP and no
+    /// invalidation since.
+    fn post_invalidate(&mut self, wr_id: u64, window: &mut Self::Mw) -> Result<(), Errno>;
+}

@@ -1,0 +1,116 @@
+//! Values that the calls of the data path take and return.
+
+use core::fmt;
+
+use crate::errno::Errno;
+
+/// The length of the global route header (GRH) before each datagram in the receive buffer, in bytes
+/// (`struct ibv_grh`). It counts in [`Completion::byte_len`](super::Completion::byte_len). If
+/// [`WcFlags::GRH`](super::WcFlags::GRH) is not set, the bytes are there and have no meaning.
+pub const GRH_LEN: usize = 40;
+
+/// The capacities of a QP (`struct ibv_qp_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Caps {
+    /// The maximum number of work requests of the send queue whose completions have not been polled. The CQ needs room
+    /// for all of them.
+    pub max_send_wr: u32,
+    /// The same for the receive queue.
+    pub max_recv_wr: u32,
+    /// The maximum number of [`Sge`](super::Sge)s of a request of the send queue.
+    pub max_send_sge: u32,
+    /// The maximum number of [`Sge`](super::Sge)s of a receive.
+    pub max_recv_sge: u32,
+    /// The maximum length of inline data, in bytes. Shorter sends and writes are copied into the work request: the
+    /// device does not read the memory, and the request does not pin it.
+    pub max_inline: u32,
+}
+
+impl Default for Caps {
+    /// 16 work requests per queue with one [`Sge`](super::Sge) each, no inline data.
+    fn default() -> Self {
+        Caps { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 }
+    }
+}
+
+/// The state of a QP (`enum ibv_qp_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QpState(pub u32);
+
+impl QpState {
+    /// Created; nothing can be posted.
+    pub const RESET: QpState = QpState(0);
+    /// Receives can be posted. The state before the connection is established.
+    pub const INIT: QpState = QpState(1);
+    /// It receives.
+    pub const RTR: QpState = QpState(2);
+    /// It receives and sends. The state of a connection.
+    pub const RTS: QpState = QpState(3);
+    /// The send queue drains (iWARP after a disconnect).
+    pub const SQD: QpState = QpState(4);
+    /// The send queue has failed.
+    pub const SQE: QpState = QpState(5);
+    /// All work requests are flushed. The state after a disconnect.
+    pub const ERR: QpState = QpState(6);
+}
+
+impl fmt::Display for QpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            QpState::RESET => "RESET",
+            QpState::INIT => "INIT",
+            QpState::RTR => "RTR",
+            QpState::RTS => "RTS",
+            QpState::SQD => "SQD",
+            QpState::SQE => "SQE",
+            QpState::ERR => "ERR",
+            QpState(other) => return write!(f, "QP state {other}"),
+        })
+    }
+}
+
+/// An address in the memory of the peer, for RDMA and atomic operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Remote {
+    /// The address: [`MemoryRegion::addr`](super::MemoryRegion::addr) of the peer, and an offset.
+    pub addr: u64,
+    /// The remote key of the peer's MR or memory window.
+    pub rkey: u32,
+}
+
+/// The destination of a datagram.
+#[derive(Debug)]
+pub struct To<'a, A> {
+    /// The path, of the same PD as the QP.
+    pub ah: &'a A,
+    /// The number of the destination QP: [`Completion::src_qp`](super::Completion::src_qp) for an answer,
+    /// [`Datagram::qp_num`](crate::Datagram::qp_num) of an event; 0xFFFFFF for a multicast group.
+    pub qp_num: u32,
+    /// The Q_Key of the destination QP. If its top bit is set, the Q_Key of the sending QP is used.
+    pub qkey: u32,
+}
+
+impl<A> Clone for To<'_, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A> Copy for To<'_, A> {}
+
+/// A batch of work requests was not posted, or not all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{posted} work requests are posted, the next one is not: {errno}")]
+pub struct PostError {
+    /// The number of requests that are posted, from the first one on. They will complete.
+    pub posted: usize,
+    /// The error of the first request that is not posted.
+    pub errno: Errno,
+}
+
+impl From<Errno> for PostError {
+    /// No request is posted.
+    fn from(errno: Errno) -> Self {
+        PostError { posted: 0, errno }
+    }
+}

@@ -1,0 +1,51 @@
+//! The calls of a protection domain. They are apart from the type, which the objects of a domain use.
+
+use cmid_proto::datapath::{Access, Completion, ProtectionDomain};
+use cmid_proto::memory::{Error, PdState};
+use cmid_proto::{AhAttr, Errno};
+
+use crate::data::ah::Ah;
+use crate::data::mr::Mr;
+use crate::data::mw::Mw;
+use crate::data::pd::Pd;
+
+impl ProtectionDomain for Pd {
+    type Mr = Mr;
+    type Mw = Mw;
+    type Ah = Ah;
+
+    /// # Errors
+    /// `ENOMEM` beyond [`Config::lock_limit`](crate::Config::lock_limit).
+    fn register(&self, buffer: impl Into<Vec<u8>>, access: Access) -> Result<Mr, (Vec<u8>, Error)> {
+        Mr::register(self, buffer.into(), access)
+    }
+
+    fn alloc_mw(&self) -> Result<Mw, Errno> {
+        Mw::alloc(self)
+    }
+
+    /// Does not check that the destination exists.
+    fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
+        Ah::create(self, path)
+    }
+
+    fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
+        Ah::create_from(self, completion, mr, offset)
+    }
+
+    fn users(&self) -> u32 {
+        self.fabric.with(|world| world.domains.live.get(&self.no).map_or(0, |held| held.domain.users()))
+    }
+
+    fn state(&self) -> PdState {
+        self.fabric.with(|world| world.domains.live.get(&self.no).map_or(PdState::Gone, |held| held.domain.state()))
+    }
+
+    /// # Errors
+    /// [`Error::Dealloc`] with `EBUSY` if the device counts a user that this library does not, with `EIO` after the
+    /// device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    fn dealloc(&self) -> Result<(), Error> {
+        self.fabric.shared().sweep();
+        self.fabric.with(|world| world.dealloc_pd(self.no))
+    }
+}

@@ -1,0 +1,71 @@
+//! Handles of RDMA devices.
+
+use core::ffi::CStr;
+use core::fmt;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::data::Context;
+use crate::ffi;
+use crate::raw;
+
+/// A handle of an RDMA device, and of the port that its id was on. It keeps the device open.
+#[derive(Clone)]
+pub struct Nic {
+    context: Arc<Context>,
+    port_num: u8,
+}
+
+impl Nic {
+    pub(crate) fn new(context: Arc<Context>, port_num: u8) -> Self {
+        Nic { context, port_num }
+    }
+
+    pub(crate) fn context(&self) -> Arc<Context> {
+        Arc::clone(&self.context)
+    }
+
+    /// Returns the port that the id was on, from 1 on; 0 if it was on none.
+    #[must_use]
+    pub fn port_num(&self) -> u8 {
+        self.port_num
+    }
+
+    /// Returns the name of the device, such as `mlx5_0` (ibv_get_device_name(3)).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        // SAFETY: the context is open as long as the handle lives; its device and the name in it do not change. The
+        // name is a string of C.
+        let name = unsafe {
+            let name = ffi::ibv_get_device_name((*self.context.as_ptr()).device);
+            if name.is_null() { c"" } else { CStr::from_ptr(name) }
+        };
+        name.to_str().unwrap_or_default()
+    }
+}
+
+impl PartialEq for Nic {
+    /// Whether it is the same device, whatever the port.
+    fn eq(&self, other: &Self) -> bool {
+        self.context.is(other.context.verbs())
+    }
+}
+
+impl Eq for Nic {}
+
+impl Nic {
+    /// Returns the `ibv_context`; see [`raw`].
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_context(&self) -> NonNull<raw::IbvContext> {
+        self.context.verbs().cast()
+    }
+}
+
+impl fmt::Debug for Nic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nic").field("name", &self.name()).field("port_num", &self.port_num).finish_non_exhaustive()
+    }
+}

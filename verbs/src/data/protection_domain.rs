@@ -1,0 +1,51 @@
+//! The calls of a protection domain. They are apart from the type, which the objects of a PD use.
+
+use cmid_proto::datapath::{Completion, ProtectionDomain};
+use cmid_proto::memory::{self, Access, PdState};
+use cmid_proto::{AhAttr, Errno};
+
+use crate::data::{Ah, Buffer, Mr, Mw, Pd};
+
+impl ProtectionDomain for Pd {
+    type Mr = Mr;
+    type Mw = Mw;
+    type Ah = Ah;
+
+    /// # Errors
+    /// `EACCES`, without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
+    /// `EFAULT` also for memory that is mapped read-only, if [`Access::LOCAL_WRITE`] is requested.
+    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
+        self.0.parked().retry();
+        Mr::register(self, buffer.into(), access)
+    }
+
+    fn alloc_mw(&self) -> Result<Mw, Errno> {
+        Mw::alloc(self)
+    }
+
+    fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
+        Ah::create(self, path)
+    }
+
+    /// It searches the GIDs of a port for the address that the datagram was sent to. The port is that of the id on
+    /// which the PD was made.
+    ///
+    /// For a datagram that was sent to a multicast group, the path of MULTICAST_JOIN leads back, with the sender's GID
+    /// for the group's. Over IPv4 the sender's address is at byte 32 of the GRH.
+    fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
+        Ah::create_from(self, completion, mr, offset)
+    }
+
+    fn users(&self) -> u32 {
+        self.0.domain().users()
+    }
+
+    fn state(&self) -> PdState {
+        self.0.domain().state()
+    }
+
+    fn dealloc(&self) -> Result<(), memory::Error> {
+        self.0.parked().retry();
+        self.0.dealloc()
+    }
+}

@@ -1,0 +1,68 @@
+//! A work request as ibv_post_send(3) takes it.
+
+use core::mem::MaybeUninit;
+
+use cmid_proto::datapath::{Remote, SendFlags, SendOp};
+
+use crate::data::Ah;
+use crate::ffi::{
+    atomic_t, ibv_send_flags, ibv_send_wr, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
+};
+
+/// A work request without ranges.
+#[inline]
+pub(super) fn send_request(token: u64, op: SendOp<'_, Ah>, flags: SendFlags, is_inline: bool) -> ibv_send_wr {
+    let inline_flag = if is_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
+    // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
+    let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+    request.wr_id = token;
+    request.send_flags = flags.bits() | inline_flag;
+    let (opcode, peer) = match op {
+        SendOp::Send => (ibv_wr_opcode::IBV_WR_SEND, None),
+        SendOp::SendImm(_) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, None),
+        SendOp::SendInvalidate(_) => (ibv_wr_opcode::IBV_WR_SEND_WITH_INV, None),
+        SendOp::SendTo(to) => (ibv_wr_opcode::IBV_WR_SEND, Some(datagram(to.ah, to.qp_num, to.qkey))),
+        SendOp::SendToImm(to, _) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, Some(datagram(to.ah, to.qp_num, to.qkey))),
+        SendOp::Write(remote) => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, Some(rdma(remote))),
+        SendOp::WriteImm(remote, _) => (ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM, Some(rdma(remote))),
+        SendOp::Read(remote) => (ibv_wr_opcode::IBV_WR_RDMA_READ, Some(rdma(remote))),
+        SendOp::CompareSwap { remote, compare, swap } => {
+            (ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, Some(atomic(remote, compare, swap)))
+        }
+        SendOp::FetchAdd { remote, add } => (ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, Some(atomic(remote, add, 0))),
+    };
+    request.opcode = opcode;
+    if let Some(peer) = peer {
+        request.wr = peer;
+    }
+    match op {
+        SendOp::SendImm(imm) | SendOp::SendToImm(_, imm) | SendOp::WriteImm(_, imm) => {
+            request.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t { imm_data: imm.to_be() };
+        }
+        SendOp::SendInvalidate(rkey) => {
+            request.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t { invalidated_rkey: rkey };
+        }
+        SendOp::Send
+        | SendOp::SendTo(_)
+        | SendOp::Write(_)
+        | SendOp::Read(_)
+        | SendOp::CompareSwap { .. }
+        | SendOp::FetchAdd { .. } => {}
+    }
+    request
+}
+
+#[inline]
+fn rdma(remote: Remote) -> wr_t {
+    wr_t { rdma: rdma_t { remote_addr: remote.addr, rkey: remote.rkey } }
+}
+
+#[inline]
+fn atomic(remote: Remote, compare_add: u64, swap: u64) -> wr_t {
+    wr_t { atomic: atomic_t { remote_addr: remote.addr, compare_add, swap, rkey: remote.rkey } }
+}
+
+#[inline]
+fn datagram(ah: &Ah, qp_num: u32, qkey: u32) -> wr_t {
+    wr_t { ud: ud_t { ah: ah.as_ptr(), remote_qpn: qp_num, remote_qkey: qkey } }
+}

@@ -1,0 +1,160 @@
+//! Each command of a connection with a QP fails once, as in `tests/kernel_failures`: no QP is left behind, and none
+//! that could not be completed stays in use.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cmid_proto::{CmEvent, ConnParam, DeviceLayer as _, Ece, Errno, Error, IdKey, Outcome, PortSpace};
+
+use crate::kernel::abi::QpAttr;
+use crate::kernel::queue_pair::{Group, QueuePair};
+use crate::kernel::with_kernel;
+
+#[path = "../../tests/kernel_failures/scripted.rs"]
+#[allow(dead_code, reason = "for three tests")]
+mod scripted;
+#[path = "../../tests/kernel_failures/world.rs"]
+#[allow(dead_code, reason = "for three tests")]
+mod world;
+
+use scripted::{ACCEPT, CONNECT, GET_EVENT, INIT_QP_ATTR, Scripted};
+use world::{Ended, NEVER, World};
+
+/// Counts how often it is moved to the error state.
+#[derive(Default)]
+struct FakeQp {
+    stopped: AtomicUsize,
+}
+
+impl QueuePair for FakeQp {
+    fn num(&self) -> u32 {
+        7
+    }
+
+    fn modify(&self, _: &QpAttr) -> Outcome {
+        Ok(())
+    }
+
+    fn stop(&self) {
+        self.stopped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn shut_down(&self) -> Outcome {
+        Ok(())
+    }
+
+    fn attach_group(&self, _: Group) -> Outcome {
+        Ok(())
+    }
+
+    fn detach_group(&self, _: Group) {}
+
+    fn ece(&self) -> Result<Ece, Errno> {
+        Ok(Ece::default())
+    }
+
+    fn set_ece(&self, _: Ece) -> Outcome {
+        Ok(())
+    }
+}
+
+type Life = fn(&mut World, &Arc<FakeQp>) -> Result<(), Ended>;
+
+fn attach(world: &mut World, id: IdKey, qp: &Arc<FakeQp>) -> Result<(), Ended> {
+    let qp = Arc::clone(qp);
+    world.request("create_qp", id, |drive| {
+        drive.attach_qp(id, |device, attaching| device.inner_mut().attach(attaching.id(), qp, None))
+    })
+}
+
+fn active(world: &mut World, qp: &Arc<FakeQp>) -> Result<(), Ended> {
+    let peer: SocketAddr = ([10, 0, 0, 2], 7000).into();
+    let id = world.create(PortSpace::Tcp)?;
+    world.request("resolve_addr", id, |drive| drive.resolve_addr(id, None, peer, NEVER))?;
+    let _ = world.event(CmEvent::AddrResolved)?;
+    world.request("resolve_route", id, |drive| drive.resolve_route(id, NEVER))?;
+    let _ = world.event(CmEvent::RouteResolved)?;
+    attach(world, id, qp)?;
+    world.request("connect", id, |drive| drive.connect(id, ConnParam::default(), b"hello", NEVER))?;
+    let _ = world.event(CmEvent::Established)?;
+    world.request("disconnect", id, |drive| drive.disconnect(id, NEVER))?;
+    let _ = world.event(CmEvent::Disconnected)?;
+    world.request("destroy_id", id, |drive| drive.destroy_now(id))
+}
+
+fn passive(world: &mut World, qp: &Arc<FakeQp>) -> Result<(), Ended> {
+    let listener = world.create(PortSpace::Tcp)?;
+    world.request("bind_addr", listener, |drive| drive.bind(listener, ([10, 0, 0, 1], 7000).into()))?;
+    world.request("listen", listener, |drive| drive.listen(listener, 4))?;
+    let id = world.event(CmEvent::ConnectRequest)?.id;
+    attach(world, id, qp)?;
+    world.request("accept", id, |drive| drive.accept(id, ConnParam::default(), b"welcome", NEVER))?;
+    let _ = world.event(CmEvent::Established)?;
+    world.request("disconnect", id, |drive| drive.disconnect(id, NEVER))?;
+    let _ = world.event(CmEvent::Disconnected)?;
+    world.request("destroy_id", id, |drive| drive.destroy_now(id))?;
+    world.request("destroy_id", listener, |drive| drive.destroy_now(listener))
+}
+
+/// Lives once, and checks that the id has let its QP go. Returns how it ended, and how often the QP was stopped.
+fn live(life: Life, kernel: &Rc<RefCell<Scripted>>) -> (Result<(), Ended>, usize) {
+    let (script, qp) = (Rc::clone(kernel), Arc::new(FakeQp::default()));
+    let ended = with_kernel(
+        move |command, into| script.borrow_mut().answer(command, into),
+        || {
+            let mut world = World::new(kernel);
+            let ended = life(&mut world, &qp);
+            world.end();
+            ended
+        },
+    );
+    assert_eq!(Arc::strong_count(&qp), 1, "the QP is let go: {ended:?}");
+    (ended, qp.stopped.load(Ordering::Relaxed))
+}
+
+/// Fails each command of a life.
+fn fail_each(life: Life) {
+    let whole = Rc::new(RefCell::new(Scripted::default()));
+    let (ended, stopped) = live(life, &whole);
+    // A QP with another owner is stopped when its id lets it go.
+    assert!(ended.is_ok() && stopped == 1, "without a failure: {ended:?}, stopped {stopped} times");
+    let (commands, mut of_qp) = (whole.borrow().commands, 0);
+    for nth in 1..commands {
+        for errno in [Errno::ENOMEM, Errno::EINVAL, Errno::ENODEV, Errno::EACCES, Errno::EINTR] {
+            let kernel = Rc::new(RefCell::new(Scripted::failing(nth, errno)));
+            let (ended, stopped) = live(life, &kernel);
+            let command = kernel.borrow().failed.expect("the command is made");
+            of_qp += usize::from(command == INIT_QP_ATTR);
+            judge(command, errno, &ended, stopped);
+        }
+    }
+    assert!(of_qp > 10, "{of_qp} failures of INIT_QP_ATTR");
+}
+
+fn judge(command: u32, errno: Errno, ended: &Result<(), Ended>, stopped: usize) {
+    let what = format!("command {command} failed with {errno}: {ended:?}, stopped {stopped} times");
+    match ended {
+        Ok(()) => assert!(command == GET_EVENT || errno == Errno::EINVAL, "{what}"),
+        Err(Ended::Request(_, _, Error::Failed(failure))) => assert_eq!(failure.errno, errno, "{what}"),
+        // Stopped, and let go when its id is destroyed.
+        Err(Ended::NotCompleted) => assert!([ACCEPT, INIT_QP_ATTR].contains(&command) && stopped == 2, "{what}"),
+        Err(Ended::Event(CmEvent::ConnectRequest)) => assert_eq!(stopped, 0, "{what}"),
+        Err(Ended::Request(..) | Ended::Event(_)) => panic!("{what}"),
+    }
+    if command == CONNECT {
+        assert_eq!(stopped, 1, "{what}");
+    }
+}
+
+#[test]
+fn active_life_with_a_qp() {
+    fail_each(active);
+}
+
+#[test]
+fn passive_life_with_a_qp() {
+    fail_each(passive);
+}

@@ -1,0 +1,81 @@
+//! Raw pointers to the objects of libibverbs and librdmacm, for applications that bring their own data path.
+//!
+//! The types are opaque: cast a pointer to the type of any bindings of the same libraries. What this crate knows of an
+//! object stays true only if the application keeps to these rules:
+//!
+//! - It destroys no object of this crate, and keeps a pointer only as long as the object lives.
+//! - A QP of the application holds the [`Pd`](crate::Pd) and the [`Cq`](crate::Cq)s that it uses, and is destroyed
+//!   before them. What it has in flight does not pin an [`Mr`](crate::Mr): the application keeps the MR.
+//! - It polls and arms only its own CQs. A completion of a foreign QP in a [`Cq`](crate::Cq) is dropped by its poll.
+//! - It posts to a [`Qp`](crate::Qp) of this crate only with a `wr_id` above 2^63, and does not rely on the completion.
+//!
+//! The application connects a QP of its own like this: it moves the QP to INIT with
+//! [`Verbs::qp_attr`](crate::Verbs::qp_attr), connects the id with
+//! [`ConnParam::qp_num`](cmid_proto::ConnParam::qp_num), moves the QP to RTR and RTS after CONNECT_RESPONSE, and calls
+//! establish. On the passive side it does so before the accept (rdma_accept(3)).
+
+use core::fmt;
+use core::marker::{PhantomData, PhantomPinned};
+
+use cmid_proto::datapath::QpState;
+
+use crate::ffi::ibv_qp_attr;
+
+macro_rules! opaque {
+    ($($name:ident $c:literal),+ $(,)?) => {$(
+        #[doc = concat!("`struct ", $c, "`.")]
+        #[repr(C)]
+        #[derive(Debug)]
+        pub struct $name {
+            opaque: [u8; 0],
+            /// Neither `Send`, `Sync` nor `Unpin`.
+            marker: PhantomData<(*mut u8, PhantomPinned)>,
+        }
+    )+};
+}
+
+opaque! {
+    RdmaCmId "rdma_cm_id",
+    IbvContext "ibv_context",
+    IbvPd "ibv_pd",
+    IbvCq "ibv_cq",
+    IbvQp "ibv_qp",
+    IbvMr "ibv_mr",
+    IbvQpAttr "ibv_qp_attr",
+}
+
+/// The attributes that move a QP to the next state of its connection, for ibv_modify_qp(3).
+pub struct QpAttr {
+    attr: ibv_qp_attr,
+    mask: i32,
+}
+
+impl QpAttr {
+    pub(crate) const fn new(attr: ibv_qp_attr, mask: i32) -> Self {
+        QpAttr { attr, mask }
+    }
+
+    /// Returns the attributes.
+    #[must_use]
+    pub const fn as_mut_ptr(&mut self) -> *mut IbvQpAttr {
+        (&raw mut self.attr).cast()
+    }
+
+    /// Returns the mask of the attributes that are set (`enum ibv_qp_attr_mask`).
+    #[must_use]
+    pub const fn mask(&self) -> i32 {
+        self.mask
+    }
+
+    /// Returns the state that they move the QP to.
+    #[must_use]
+    pub const fn state(&self) -> QpState {
+        QpState(self.attr.qp_state)
+    }
+}
+
+impl fmt::Debug for QpAttr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QpAttr").field("state", &self.state()).field("mask", &self.mask).finish_non_exhaustive()
+    }
+}

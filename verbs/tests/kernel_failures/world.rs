@@ -1,0 +1,168 @@
+//! A driver on the kernel backend over the scripted kernel, and the checks of what follows a failure.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cmid_proto::{
+    Acks, Call, ChannelKey, CmEvent, Device, DeviceLayer, Drive, Errno, Error, Event, EventKind, Failure, Fault, IdKey,
+    Limits, Outcome, PortSpace, RawEvent, State, Time,
+};
+use cmid_verbs::{KernelCm, KernelHandle};
+
+use super::scripted::Scripted;
+
+/// The device. It notes the channel that a command is written to.
+pub(crate) struct PolledChannel {
+    device: KernelCm,
+    kernel: Rc<RefCell<Scripted>>,
+}
+
+impl DeviceLayer for PolledChannel {
+    type Inner = KernelCm;
+    type Handle = KernelHandle;
+
+    fn inner(&self) -> &KernelCm {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut KernelCm {
+        &mut self.device
+    }
+
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        self.kernel.borrow_mut().channel = Some(on);
+        self.device.fetch(on, child)
+    }
+
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        if let Call::CreateId { channel, .. } | Call::Migrate { to: channel, .. } = *call {
+            self.kernel.borrow_mut().channel = Some(channel);
+        }
+        let outcome = self.device.call(call, private_data);
+        if let (Call::CloseChannel { channel }, Ok(())) = (call, &outcome) {
+            assert_eq!(self.kernel.borrow_mut().closed(*channel), 0, "ids end only with their channel");
+        }
+        outcome
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<KernelHandle, Errno> {
+        self.device.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: KernelHandle) -> Outcome {
+        self.device.adopt(id, channel, handle)
+    }
+}
+
+/// A life ends early: a request has failed, or its event does not come.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The request with this name failed, and the id had this state before.
+    Request(&'static str, Option<State>, Error),
+    /// This event does not come.
+    Event(CmEvent),
+    /// CONNECT_ERROR comes in place of ESTABLISHED.
+    NotCompleted,
+}
+
+/// One life. `channels` are the application's two.
+pub(crate) struct World {
+    pub(crate) drive: Drive<PolledChannel>,
+    pub(crate) channels: [ChannelKey; 2],
+    /// Whether the core checks itself, which allocates.
+    pub(crate) checks: bool,
+    faults: Vec<Fault>,
+    all: Vec<ChannelKey>,
+    kernel: Rc<RefCell<Scripted>>,
+}
+
+impl World {
+    pub(crate) fn new(kernel: &Rc<RefCell<Scripted>>) -> Self {
+        let device = KernelCm::open(16).expect("the scripted kernel");
+        let mut drive = Drive::new(PolledChannel { device, kernel: Rc::clone(kernel) }, Limits::default());
+        let channels = [(); 2].map(|()| drive.open_channel(Acks::OnDelivery).expect("a channel"));
+        World { drive, channels, checks: true, faults: Vec::new(), all: Vec::new(), kernel: Rc::clone(kernel) }
+    }
+
+    pub(crate) fn create(&mut self, space: PortSpace) -> Result<IdKey, Ended> {
+        let made = self.drive.create_id(Some(self.channels[0]), space);
+        self.check();
+        made.map_err(|error| Ended::Request("create_id", None, error))
+    }
+
+    /// Makes a request on an id.
+    pub(crate) fn request<T>(
+        &mut self,
+        name: &'static str,
+        id: IdKey,
+        request: impl FnOnce(&mut Drive<PolledChannel>) -> Result<T, Error>,
+    ) -> Result<T, Ended> {
+        let before = self.drive.core().state(id);
+        let made = request(&mut self.drive);
+        self.check();
+        made.map_err(|error| {
+            if let Error::Failed(Failure { state, .. }) = error {
+                assert_eq!(Some(state), self.drive.core().state(id).or(Some(State::Idle)), "{name}: {error}");
+            }
+            Ended::Request(name, before, error)
+        })
+    }
+
+    /// Takes the next event of the application's first channel, or of its second.
+    pub(crate) fn event(&mut self, kind: CmEvent) -> Result<Event, Ended> {
+        // A read that fails is made again.
+        for _ in 0..4 {
+            self.turn();
+            let events = self.channels.map(|channel| self.drive.next_event(channel));
+            if let Some(event) = events.into_iter().flatten().next() {
+                if (kind, event.kind) == (CmEvent::Established, EventKind::Cm(CmEvent::ConnectError)) {
+                    return Err(Ended::NotCompleted);
+                }
+                assert_eq!(event.kind, EventKind::Cm(kind), "status {}", event.status);
+                return Ok(event);
+            }
+        }
+        Err(Ended::Event(kind))
+    }
+
+    fn check(&self) {
+        if self.checks {
+            self.drive.core().check();
+        }
+    }
+
+    fn turn(&mut self) {
+        // All channels, the private ones of listeners included. The list keeps its memory.
+        self.all.clear();
+        self.all.extend(self.drive.core().channel_keys());
+        self.all.iter().for_each(|&channel| self.drive.readable(channel));
+        let _ = self.drive.turn(32);
+        self.check();
+        self.faults.extend(std::iter::from_fn(|| self.drive.next_fault()));
+    }
+
+    /// Destroys all ids and closes all channels. Nothing is left.
+    pub(crate) fn end(mut self) -> Vec<Fault> {
+        // A destroy that fails can be made again. A child may end with its listener.
+        for _ in 0..2 {
+            let ids: Vec<_> = self.drive.core().id_keys().collect();
+            for id in ids {
+                let _ = self.drive.destroy_now(id);
+                self.turn();
+            }
+        }
+        self.turn();
+        for channel in self.channels {
+            if let Err(error) = self.drive.close_channel(channel) {
+                panic!("close_channel: {error}");
+            }
+        }
+        self.turn();
+        assert_eq!((self.drive.core().ids(), self.drive.core().channels()), (0, 0));
+        assert_eq!(self.kernel.borrow().counts(), (0, 0), "ids and memberships of the kernel");
+        self.faults
+    }
+}
+
+/// A time limit that does not pass.
+pub(crate) const NEVER: Time = Time::NEVER;
