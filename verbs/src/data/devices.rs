@@ -29,7 +29,7 @@ struct Shared {
     removals: AtomicUsize,
 }
 
-/// The limits of a device, unless one was removed after so many removals.
+/// The limits of a device. They are used while the number of removals is `removals`.
 #[derive(Clone, Copy)]
 struct Recent {
     guid: u64,
