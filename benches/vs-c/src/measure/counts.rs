@@ -49,14 +49,14 @@ const COUNTS: &[Count] = &[
         what: "a connection with a QP, one at a time",
         before: Some("2.61"),
         librdmacm: bounds(1.35, 1.43, 1.62),
-        kernel: Some(bounds(0.75, 0.95, 1.06)),
+        kernel: Some(bounds(0.75, 0.96, 1.08)),
     },
     Count {
         job: "qp-16:32",
         what: "a connection with a QP, 16 at once",
         before: Some("2.70"),
         librdmacm: bounds(1.5, 1.72, 1.97),
-        kernel: Some(bounds(0.8, 1.12, 1.34)),
+        kernel: Some(bounds(0.8, 1.14, 1.37)),
     },
     Count {
         job: "bare-1:20",
@@ -94,7 +94,7 @@ const SERVE: Count = Count {
     what: "a connection accepted, with a QP, one at a time",
     before: Some("2.88"),
     librdmacm: bounds(1.5, 1.76, 2.03),
-    kernel: Some(bounds(0.95, 1.25, 1.36)),
+    kernel: Some(bounds(0.95, 1.24, 1.37)),
 };
 
 /// A driver and a backend.
