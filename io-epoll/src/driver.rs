@@ -131,8 +131,13 @@ impl<D: Pollable> Epoll<D> {
         match span {
             None => Time::NEVER,
             Some(Duration::ZERO) => Time::ZERO,
-            Some(span) => self.drive.within(span),
+            Some(span) => self.end_of(span),
         }
+    }
+
+    #[inline(never)]
+    fn end_of(&mut self, span: Duration) -> Time {
+        self.drive.within(span)
     }
 
     /// Runs the core without waiting, for an outer loop that polls the driver's [descriptor](AsFd). Call it when the

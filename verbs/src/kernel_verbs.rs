@@ -75,13 +75,16 @@ impl KernelVerbs {
         self.cm.detach(id)
     }
 
-    /// Makes a call on an id that does not have the limits of its device yet.
+    /// Makes a call with depths. The id gets the limits of its device first.
     #[inline(never)]
-    fn call_with_limits(&mut self, id: IdKey, needed: bool, call: &Call, private_data: &[u8]) -> Outcome {
-        match self.learn_limits(id) {
-            Err(errno) if needed => Err(errno),
-            Ok(()) | Err(_) => self.cm.call(call, private_data),
+    fn call_with_limits(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        if let Some((id, needed)) = self.cm.needs_limits(call)
+            && let Err(errno) = self.learn_limits(id)
+            && needed
+        {
+            return Err(errno);
         }
+        self.cm.call(call, private_data)
     }
 
     /// Sets the limits of an id's device. The kernel refuses the call on an id without a device.
@@ -103,10 +106,12 @@ impl Device for KernelVerbs {
         self.cm.fetch_noting(on, child, |location| devices.removed(location))
     }
 
+    #[inline]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        match self.cm.needs_limits(call) {
-            Some((id, needed)) => self.call_with_limits(id, needed, call, private_data),
-            None => self.cm.call(call, private_data),
+        if KernelCm::has_depths(call) {
+            self.call_with_limits(call, private_data)
+        } else {
+            self.cm.call(call, private_data)
         }
     }
 

@@ -2,6 +2,7 @@
 
 use core::mem::MaybeUninit;
 use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use cmid_proto::Errno;
@@ -15,7 +16,27 @@ use crate::lock::lock;
 
 /// The devices that were opened. All objects on one share its context. A device is open as long as something is on it.
 #[derive(Clone, Default)]
-pub(crate) struct Devices(Arc<Mutex<Vec<Known>>>);
+pub(crate) struct Devices {
+    shared: Arc<Shared>,
+    /// The limits that were found last.
+    recent: Option<Recent>,
+}
+
+#[derive(Default)]
+struct Shared {
+    known: Mutex<Vec<Known>>,
+    /// Counts the removals of devices.
+    removals: AtomicUsize,
+}
+
+/// The limits of a device. They are used while the number of removals is `removals`.
+#[derive(Clone, Copy)]
+struct Recent {
+    guid: u64,
+    index: u32,
+    removals: usize,
+    limits: Depths,
+}
 
 struct Known {
     guid: u64,
@@ -36,7 +57,7 @@ impl Devices {
     /// # Errors
     /// `ENODEV` if libibverbs has no such device; what ibv_open_device(3) and ibv_query_device(3) leave.
     pub(crate) fn open(&self, location: Location) -> Result<Arc<Context>, Errno> {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.shared.known);
         let known = all.iter().position(|known| known.is_at(location));
         if let Some(context) = known.and_then(|at| all[at].context.upgrade())
             && !context.is_gone()
@@ -59,22 +80,40 @@ impl Devices {
     ///
     /// # Errors
     /// As [`Devices::open`].
-    pub(crate) fn limits(&self, location: Location) -> Result<Depths, Errno> {
-        let find = || lock(&self.0).iter().find(|known| known.is_at(location)).map(|known| known.limits);
-        if let Some(limits) = find() {
-            return Ok(limits);
+    #[inline]
+    pub(crate) fn limits(&mut self, location: Location) -> Result<Depths, Errno> {
+        let removals = self.shared.removals.load(Ordering::Acquire);
+        match self.recent {
+            Some(recent)
+                if (recent.guid, recent.index, recent.removals) == (location.guid, location.index, removals) =>
+            {
+                Ok(recent.limits)
+            }
+            Some(_) | None => self.find_limits(location, removals),
         }
-        let context = self.open(location)?;
-        limits(&context)
+    }
+
+    #[inline(never)]
+    fn find_limits(&mut self, location: Location, removals: usize) -> Result<Depths, Errno> {
+        let known = lock(&self.shared.known).iter().find(|known| known.is_at(location)).map(|known| known.limits);
+        let limits = match known {
+            Some(limits) => limits,
+            None => limits(&*self.open(location)?)?,
+        };
+        let Location { guid, index, .. } = location;
+        self.recent = Some(Recent { guid, index, removals, limits });
+        Ok(limits)
     }
 
     /// An id reported that its device is gone.
     pub(crate) fn removed(&self, location: Location) {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.shared.known);
         for context in all.iter().filter(|known| known.is_at(location)).filter_map(|known| known.context.upgrade()) {
             context.set_gone();
         }
         all.retain(|known| !known.is_at(location));
+        // With the lock still held.
+        self.shared.removals.fetch_add(1, Ordering::Release);
     }
 }
 

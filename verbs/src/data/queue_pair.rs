@@ -85,8 +85,7 @@ impl QpInner {
 /// The attributes in libibverbs' form. A path is converted if the mask names it; the kernel leaves zeros in others.
 #[inline]
 pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
-    let path = |mask: ibv_qp_attr_mask, path| if attr.qp_attr_mask & mask.0 == 0 { NO_PATH } else { ah_attr(path) };
-    ibv_qp_attr {
+    let mut c = ibv_qp_attr {
         qp_state: attr.qp_state,
         cur_qp_state: attr.cur_qp_state,
         path_mtu: attr.path_mtu,
@@ -103,8 +102,8 @@ pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
             max_recv_sge: attr.max_recv_sge,
             max_inline_data: attr.max_inline_data,
         },
-        ah_attr: path(ibv_qp_attr_mask::IBV_QP_AV, &attr.ah_attr),
-        alt_ah_attr: path(ibv_qp_attr_mask::IBV_QP_ALT_PATH, &attr.alt_ah_attr),
+        ah_attr: NO_PATH,
+        alt_ah_attr: NO_PATH,
         pkey_index: attr.pkey_index,
         alt_pkey_index: attr.alt_pkey_index,
         en_sqd_async_notify: attr.en_sqd_async_notify,
@@ -119,7 +118,14 @@ pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
         alt_port_num: attr.alt_port_num,
         alt_timeout: attr.alt_timeout,
         rate_limit: 0,
+    };
+    if attr.qp_attr_mask & ibv_qp_attr_mask::IBV_QP_AV.0 != 0 {
+        c.ah_attr = ah_attr(&attr.ah_attr);
     }
+    if attr.qp_attr_mask & ibv_qp_attr_mask::IBV_QP_ALT_PATH.0 != 0 {
+        c.alt_ah_attr = ah_attr(&attr.alt_ah_attr);
+    }
+    c
 }
 
 const NO_PATH: ibv_ah_attr = ibv_ah_attr {

@@ -109,6 +109,12 @@ impl KernelCm {
         }
     }
 
+    /// Whether a call has numbers of RDMA reads and atomics.
+    #[inline]
+    pub(crate) fn has_depths(call: &Call) -> bool {
+        matches!(call, Call::Connect { .. } | Call::Accept { .. })
+    }
+
     /// Returns the id of a call that uses the limits of its device, and whether the call needs them. A call that does
     /// not need them is made without a check if they cannot be queried, for lack of descriptors for example.
     #[inline]

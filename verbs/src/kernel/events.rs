@@ -64,14 +64,11 @@ impl KernelCm {
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
     }
 
-    /// The id and the type of the event that was read last; `None` if it is not reported.
+    /// The id and the type of the event that was read last, which is not a request; `None` if it is not reported.
     #[inline(always)]
-    fn reported(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
+    fn reported(&mut self, on: ChannelKey) -> Option<Reported> {
         let event = Answer(&self.answer);
         let (kind, status) = (event.kind(), event.status());
-        if kind == CmEvent::ConnectRequest {
-            return self.requested(on, child);
-        }
         let key = self.known(on, event.uid())?;
         let id = self.ids.get_mut(key)?;
         let datagrams = id.datagrams;
@@ -155,6 +152,11 @@ impl KernelCm {
         }
     }
 
+    #[inline(never)]
+    fn raw_of_request(&self, reported: Reported) -> Option<RawEvent<&[u8]>> {
+        self.raw(reported)
+    }
+
     #[cold]
     fn raw_of_datagrams(&self, reported: Reported) -> Option<RawEvent<&[u8]>> {
         let Reported { id, listener, kind, status, .. } = reported;
@@ -194,7 +196,13 @@ impl KernelCm {
                 Err(Errno(libc::EINTR)) => continue,
                 Err(errno) => return Err(errno),
             }
-            if let Some(reported) = self.reported(on, child) {
+            if Answer(&self.answer).kind() == CmEvent::ConnectRequest {
+                match self.requested(on, child) {
+                    Some(reported) => return Ok(self.raw_of_request(reported)),
+                    None => continue,
+                }
+            }
+            if let Some(reported) = self.reported(on) {
                 if reported.kind == CmEvent::DeviceRemoval
                     && let Some(location) = self.location_of(reported.id)
                 {
