@@ -8,6 +8,7 @@ mod flood;
 mod level;
 mod observed;
 mod requests;
+mod results;
 mod turning;
 mod unreadable;
 mod watched;
