@@ -1,5 +1,5 @@
 //! Handshakes with every driver, on channels and in synchronous mode: one result, one deadline, and nothing is left.
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
 use std::net::SocketAddr;
 use std::ops::DerefMut;
