@@ -177,6 +177,16 @@ impl<D: Device> Drive<D> {
         self.record(Step::Readable { channel });
     }
 
+    /// Reports each channel as readable, private ones included: for a loop that polls without descriptors. The next
+    /// turn then reads each once.
+    pub fn readable_all(&mut self) {
+        for slot in 0..self.core.channel_slots() {
+            if let Some(channel) = self.core.channel_at(slot) {
+                self.readable(channel);
+            }
+        }
+    }
+
     /// Stops reading a channel, see [`Core::pause_channel`]. To stop new connections, pause the channel of their
     /// listener at the device, [`Core::device_channel`].
     ///

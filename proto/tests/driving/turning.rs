@@ -228,3 +228,28 @@ fn a_request_returns_its_own_end_and_leaves_no_call_behind() {
     drive.close_channel(channel).unwrap();
     is_empty(&drive);
 }
+
+/// For loops without descriptors: events that no poller has reported.
+#[test]
+fn all_channels_are_read_once_when_all_are_readable() {
+    let mut drive = driven();
+    let (first, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let closed = drive.open_channel(Acks::OnDelivery).unwrap();
+    let (second, other) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let listener = drive.create_id(Some(first), PortSpace::Tcp).unwrap();
+    drive.listen(listener, 1).unwrap();
+    drive.close_channel(closed).unwrap();
+    let private = drive.core().device_channel(listener).unwrap();
+    let reads = [(first, id), (second, other), (private, listener)];
+    for (channel, id) in reads {
+        drive.device_mut().events.push_back((channel, RawEvent::new(id, CHANGE)));
+    }
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.device().events.len(), 3);
+    drive.readable_all();
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.device().events.len(), 0);
+    let delivered = [(first, id), (second, other), (first, listener)].map(|(channel, _)| drive.next_event(channel));
+    assert_eq!(delivered.map(|event| event.unwrap().id), [id, other, listener]);
+    drive.core().check();
+}
