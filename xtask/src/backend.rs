@@ -7,9 +7,9 @@ use cmid_softroce::Kernel;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
     /// librdmacm
-    #[default]
     Librdmacm,
     /// The kernel's own interface
+    #[default]
     Kernel,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 7, value_name = "K")]
     pairs: u64,
     /// The backend of cmid-verbs. The results of the kernel backend are added to the recorded ones of librdmacm
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value = "librdmacm")]
     backend: Backend,
     /// The number of connections on the simulator
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]

@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(10);
 static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
 static NEXT_QP_NUM: AtomicU32 = AtomicU32::new(0x20_0000);
 
-/// The backend that the variable `CMID_BACKEND` names; librdmacm by default.
+/// The backend that the variable `CMID_BACKEND` names; the default one without it.
 pub(crate) fn backend() -> Backend {
     static NAMED: OnceLock<Backend> = OnceLock::new();
     *NAMED.get_or_init(|| {
