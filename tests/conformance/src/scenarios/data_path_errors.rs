@@ -110,30 +110,6 @@ fn poll_until<L: Env>(shared: &Mutex<(&mut CqOf<L>, Vec<u64>)>, count: usize) ->
     }
 }
 
-pub(super) fn a_wrong_key_ends_both_sides<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let mut link = Link::open(b, test_caps())?;
-    let right = link.mrs.1.remote(0);
-    let wrong = Remote { rkey: right.rkey ^ 0x5a, ..right };
-    let ((client, server), (mr, to)) = ((&mut link.ends.0, &mut link.ends.1), (&link.mrs.0, &link.mrs.1));
-    server.qp.post_recv(10, to.sge(32..40))?;
-    server.qp.post_recv(11, to.sge(40..48))?;
-    client.qp.post_recv(20, mr.sge(32..40))?;
-    client.qp.post_send(SendWr::write(1, mr.sge(0..8), right).unsignaled())?;
-    client.qp.post_send(SendWr::write(2, mr.sge(0..8), wrong))?;
-    same("the failed write", b.done(client).map(|done| (done.wr_id, done.status))?, (2, WcStatus::REM_ACCESS_ERR))?;
-    // Unsignaled requests have completions too in the error state.
-    client.qp.post_send(SendWr::send(3, mr.sge(0..8)).unsignaled())?;
-    client.qp.post_send(SendWr::read(4, mr.sge(8..16), right))?;
-    client.qp.post_recv(21, mr.sge(40..48))?;
-    same("the client", halves(b, client, &[20, 21], 4)?, (flushed(&[20, 21]), flushed(&[3, 4])))?;
-    same("the server", halves(b, server, &[10, 11], 2)?, (flushed(&[10, 11]), Vec::new()))?;
-    same("the states", (client.qp.state()?, server.qp.state()?), (QpState::ERR, QpState::ERR))?;
-    none_is_left(b, client)?;
-    none_is_left(b, server)?;
-    same("what was written", &contents(&link.mrs.1)?[..9], &[0, 1, 2, 3, 4, 5, 6, 7, 108])?;
-    link.close(b)
-}
-
 pub(super) fn what_follows_a_failure_is_flushed_in_order<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let mut link = Link::open(b, test_caps())?;
     let right = link.mrs.1.remote(0);

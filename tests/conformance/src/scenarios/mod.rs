@@ -277,7 +277,6 @@ list! {
         data_path::the_device_of_an_id_is_known_once_it_has_one [],
         data_path_errors::each_completion_is_polled_once [],
         data_path_errors::two_threads_poll_one_queue_in_turn [],
-        data_path_errors::a_wrong_key_ends_both_sides [],
         data_path_errors::what_follows_a_failure_is_flushed_in_order [],
         data_path_errors::a_send_without_a_receive_and_retries_fails_at_once [],
         data_path_errors::a_write_without_a_receive_fails_after_its_retries [],
