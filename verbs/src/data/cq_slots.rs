@@ -204,16 +204,27 @@ impl SlotCache {
         if self.version != cq_slots.version.load(Ordering::Acquire) {
             self.look(cq_slots);
         }
-        let mut kept = 0;
         for at in 0..completions.len() {
+            let Some(completion) = completions.get_mut(at) else { break };
+            match self.retired(completion.wr_id) {
+                Retired::Done(wr_id) => completion.wr_id = wr_id,
+                Retired::Foreign | Retired::Unexpected => return self.retire_some(cq_slots, completions, at),
+            }
+        }
+        completions.len()
+    }
+
+    /// The same from `at` on, where one is perhaps of nobody any more.
+    #[cold]
+    #[inline(never)]
+    fn retire_some(&mut self, cq_slots: &CqSlots, completions: &mut [Completion], at: usize) -> usize {
+        let mut kept = at;
+        for at in at..completions.len() {
             let Some(&completion) = completions.get(at) else { break };
             if let Some(wr_id) = self.find(cq_slots, completion.wr_id)
                 && let Some(place) = completions.get_mut(kept)
             {
-                if kept != at {
-                    *place = completion;
-                }
-                place.wr_id = wr_id;
+                *place = Completion { wr_id, ..completion };
                 kept += 1;
             }
         }

@@ -37,6 +37,7 @@ mod sync;
 mod track_tests;
 mod words;
 mod work_queue;
+mod wr_api;
 mod wr_ring;
 
 use cmid_proto::memory::Access;
@@ -47,7 +48,8 @@ pub use async_events::AsyncEvents;
 pub use buffer::Buffer;
 pub(crate) use context::{Context, Contexts};
 pub use cq::Cq;
-pub(crate) use create_qp::Parts;
+pub use create_qp::PostCalls;
+pub(crate) use create_qp::{QpInit, QpPlace};
 pub(crate) use devices::Devices;
 pub use mr::Mr;
 pub use mw::Mw;

@@ -171,6 +171,22 @@ impl Cursor {
         Some(self.seat | u64::from(number))
     }
 
+    /// The same with the key of the only range.
+    #[inline(always)]
+    pub(crate) fn file_one(&mut self, ahead: u32, wr_id: u64, lkey: u32) -> Option<u64> {
+        let number = self.next.wrapping_add(ahead);
+        if number == self.limit {
+            self.look(number)?;
+        }
+        let slot = self.wr_ring.slot(number)?;
+        slot.wr_id.store(wr_id, Ordering::Relaxed);
+        slot.lkey.store(lkey, Ordering::Relaxed);
+        if self.wr_ring.more != 0 {
+            self.file_more(number, &[]);
+        }
+        Some(self.seat | u64::from(number))
+    }
+
     #[inline(never)]
     fn file_more(&self, number: u32, lkeys: &[u32]) {
         let lkeys = lkeys.iter().copied().chain(core::iter::repeat(NO_KEY));
