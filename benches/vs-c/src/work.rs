@@ -94,33 +94,34 @@ fn send_batch(connection: &mut Connection) -> Result<()> {
     poll_all::<{ 2 * AT_ONCE as usize }>(connection)
 }
 
-// May be inlined, like C's static functions.
+// Inlined, as C's static functions are.
 
-#[inline]
+#[inline(always)]
 fn post_write(connection: &mut Connection, number: u64) -> Result<()> {
     Ok(connection.qp.post_send(SendWr::write(number, connection.mr.sge(0..BYTES), connection.peer))?)
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn post_send(connection: &mut Connection, number: u64) -> Result<()> {
     Ok(connection.qp.post_send(SendWr::send(number, connection.mr.sge(0..BYTES)))?)
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn post_recv(connection: &mut Connection, number: u64) -> Result<()> {
     Ok(connection.qp.post_recv(number, connection.mr.sge(BYTES..2 * BYTES))?)
 }
 
-#[inline]
+#[inline(always)]
 fn poll_one(connection: &mut Connection) -> Result<()> {
     let mut completions = [Completion::default()];
     let polled = connection.cq.poll(&mut completions)?;
     ensure!(polled == 1, "a poll in vain: the count would not be exact");
-    let [completion] = completions;
+    let [completion] = &completions;
     ensure!(completion.status == WcStatus::SUCCESS && completion.wr_id < AT_ONCE, "{completion:?}");
     Ok(())
 }
 
+#[inline(always)]
 fn poll_all<const COUNT: usize>(connection: &mut Connection) -> Result<()> {
     let mut completions = [Completion::default(); COUNT];
     let polled = connection.cq.poll(&mut completions)?;

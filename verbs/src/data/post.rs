@@ -172,7 +172,7 @@ impl Qp {
     #[inline(always)]
     fn post_one(&mut self, wr_id: u64, op: SendOp<'_, Ah>, sge: &Sge<'_, Mr>, flags: SendFlags) -> Result<(), Errno> {
         self.check_op(&op)?;
-        let mut sge = self.range(sge, op.writes_locally())?;
+        let sge = self.range(sge, op.writes_locally())?;
         check_atomic(&op, u64::from(sge.length))?;
         let is_inline = self.inlines(&op, u64::from(sge.length));
         let token = self.file_send_one(0, wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
@@ -185,7 +185,8 @@ impl Qp {
             self.send.advance(1);
             return Ok(());
         }
-        let mut request = send_request(token, op, flags, is_inline);
+        // A copy, because the address of `sge` would keep it out of registers above.
+        let (mut request, mut sge) = (send_request(token, op, flags, is_inline), sge);
         (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
         self.post_filed(&mut request)
     }

@@ -99,7 +99,7 @@ impl WrRing {
     }
 
     /// Its completion has been polled.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn retire(&self, token: u64) -> Retired {
         let number = token as u32;
         let retired = self.retired.number.load(Ordering::Relaxed);
