@@ -116,23 +116,23 @@ impl QueuePair for Qp {
     {
         let caps = self.inner.requested;
         // Lost if a request is refused: the next batch allocates again.
-        let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::of(caps.max_recv_wr, caps.max_recv_sge));
+        let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::new(caps.max_recv_wr, caps.max_recv_sge));
         staging.clear();
         for (ahead, (wr_id, sges)) in (0..).zip(requests) {
-            let token = match sges.as_ref() {
+            match sges.as_ref() {
                 [sge] => {
                     let sge = self.target(sge)?;
-                    staging.add_range(sge)?;
-                    self.file_recv_one(ahead, wr_id, pinned_key(&sge, false))
+                    let token = self.file_recv_one(ahead, wr_id, pinned_key(&sge, false)).ok_or(Errno::ENOMEM)?;
+                    let request = staging.add_one(sge)?;
+                    (request.wr_id, request.num_sge) = (token, i32::from(sge.length != 0));
                 }
                 sges => {
                     let sges = self.ranges(sges, true, caps.max_recv_sge)?;
-                    sges.iter().try_for_each(|sge| staging.add_range(*sge))?;
-                    self.file_recv(ahead, wr_id, &pinned_keys(&sges, false))
+                    let token = self.file_recv(ahead, wr_id, &pinned_keys(&sges, false)).ok_or(Errno::ENOMEM)?;
+                    let request = staging.add(&sges)?;
+                    (request.wr_id, request.num_sge) = (token, sges.len() as i32);
                 }
-            };
-            let token = token.ok_or(Errno::ENOMEM)?;
-            staging.add(|sg_list, num_sge, next| ibv_recv_wr { wr_id: token, next, sg_list, num_sge })?;
+            }
         }
         let first = staging.list();
         if first.is_null() {
@@ -260,15 +260,13 @@ impl Qp {
     {
         let caps = self.inner.requested;
         // Lost if a request is refused: the next batch allocates again.
-        let mut staging = self.send_staging.take().unwrap_or_else(|| Staging::of(caps.max_send_wr, caps.max_send_sge));
+        let mut staging = self.send_staging.take().unwrap_or_else(|| Staging::new(caps.max_send_wr, caps.max_send_sge));
         staging.clear();
         for (ahead, SendWr { wr_id, op, sges, flags }) in (0..).zip(requests) {
             let Filed { token, sges, is_inline } = self.file_ranges(ahead, wr_id, &op, sges.as_ref())?;
-            sges.iter().try_for_each(|sge| staging.add_range(*sge))?;
-            staging.add(|sg_list, num_sge, next| {
-                let request = send_request(token, op, flags, is_inline);
-                ibv_send_wr { sg_list, num_sge, next, ..request }
-            })?;
+            let request = staging.add(&sges)?;
+            let (sg_list, next, num_sge) = (request.sg_list, request.next, sges.len() as i32);
+            *request = ibv_send_wr { sg_list, next, num_sge, ..send_request(token, op, flags, is_inline) };
         }
         let first = staging.list();
         if first.is_null() {
