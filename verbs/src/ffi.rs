@@ -17,7 +17,7 @@ pub(crate) use libc::{EAGAIN, EINTR, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void
 pub(crate) use rdma_sys::{
     atomic_t, bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_async_event, ibv_ack_cq_events, ibv_ah,
     ibv_ah_attr, ibv_alloc_pd, ibv_async_event, ibv_attach_mcast, ibv_close_device, ibv_comp_channel, ibv_context,
-    ibv_cq, ibv_create_ah, ibv_create_ah_from_wc, ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_data_buf,
+    ibv_cq, ibv_create_ah, ibv_create_ah_from_wc, ibv_create_comp_channel, ibv_create_cq, ibv_create_qp,
     ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah, ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp,
     ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_ece, ibv_event_type, ibv_free_device_list, ibv_get_async_event,
     ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_index, ibv_get_device_list, ibv_get_device_name, ibv_gid,

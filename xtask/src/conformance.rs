@@ -10,7 +10,7 @@ use cmid_softroce::Kernel;
 
 use crate::backend::Backend;
 use crate::context::Context;
-use crate::{guest, kernel_rereg};
+use crate::{guest, kernel_backend, kernel_rereg};
 
 /// The names of the recorded results.
 const ENVIRONMENTS: [&str; 5] = ["sim", "6.1", "6.12", "6.1-kernel", "6.12-kernel"];
@@ -80,6 +80,14 @@ pub(crate) fn on_kernel_backend_quickly(context: &Context, kernel: Kernel, limit
 
 /// The driver of the quick run.
 const QUICK_DRIVER: &str = "epoll";
+
+/// The same with ibv_post_send in the place of ibv_wr_post.
+pub(crate) fn with_classic_posts(context: &Context, kernel: Kernel, limit: u64) -> Result<()> {
+    let mut job = job(context, kernel, Speed::Fast, Backend::Kernel)?;
+    job.command.insert(1, kernel_backend::CLASSIC.into());
+    let result = guest::run(kernel, limit, &job.command, vec![reports(context)?]);
+    conclude(context, &Backend::Kernel.environment(kernel), Speed::Fast, result)
+}
 
 fn run_in_guest(context: &Context, kernel: Kernel, limit: u64, backend: Backend) -> Result<()> {
     let job = job(context, kernel, Speed::Fast, backend)?;

@@ -1,4 +1,4 @@
-//! Commands of the VM that run the suites on the kernel backend of cmid-verbs.
+//! Commands of the VM that run the suites on the kernel backend of cmid-verbs, or with the classic calls that post.
 
 use std::ffi::OsString;
 
@@ -8,11 +8,22 @@ use crate::backend::Backend;
 use crate::context::Context;
 use crate::differential;
 
-/// A program with the setting of the variable that the suites read.
-fn on_kernel(context: &Context, program: &str, arguments: &[&str]) -> Vec<OsString> {
-    let mut command = vec!["env".into(), Backend::Kernel.setting().into(), context.release(program).into_os_string()];
+/// A program with the setting of a variable that the suites read.
+fn with(setting: &str, context: &Context, program: &str, arguments: &[&str]) -> Vec<OsString> {
+    let mut command = vec!["env".into(), setting.into(), context.release(program).into_os_string()];
     command.extend(arguments.iter().map(OsString::from));
     command
+}
+
+fn on_kernel(context: &Context, program: &str, arguments: &[&str]) -> Vec<OsString> {
+    with(&Backend::Kernel.setting(), context, program, arguments)
+}
+
+/// The setting of the calls that post.
+pub(crate) const CLASSIC: &str = "CMID_POST_CALLS=classic";
+
+pub(crate) fn device_with_classic_posts(context: &Context, _: Kernel) -> Vec<OsString> {
+    with(CLASSIC, context, "kernel-device", &[])
 }
 
 pub(crate) fn device(context: &Context, _: Kernel) -> Vec<OsString> {

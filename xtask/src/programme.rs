@@ -160,6 +160,14 @@ const SLOW: &[Step] = &[
         work: Report(On::Kernel(Kernel::V6_1), 900, conformance::on_kernel_backend),
     },
     Step {
+        name: "cmid-verbs by itself, with ibv_post_send",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::device_with_classic_posts),
+    },
+    Step {
+        name: "conformance with ibv_post_send",
+        work: Report(On::Kernel(Kernel::V6_12), 900, conformance::with_classic_posts),
+    },
+    Step {
         name: "cmid-verbs by itself, on the kernel backend",
         work: GuestCommand(On::Kernel(Kernel::V6_12), 300, kernel_backend::device),
     },

@@ -19,7 +19,9 @@ use crate::librdmacm::Id;
 /// The calls that post to the send queue of a QP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PostCalls {
-    /// Those of ibv_wr_post(3). They cost less. A provider that lacks them gets the others.
+    /// Those of ibv_wr_post(3), which cost less. The others are used where the provider lacks these, and by a QP whose
+    /// requests may have several ranges ([`Caps::max_send_sge`]): soft-RoCE's library before version 64 miscounts their
+    /// bytes.
     #[default]
     Extended,
     /// ibv_post_send(3).
@@ -91,7 +93,8 @@ impl QpInner {
         init: QpInit<'_>,
         mut make: impl FnMut(*mut ibv_context, *mut ibv_qp_init_attr_ex, PostCalls) -> Result<NonNull<ibv_qp>, Errno>,
     ) -> Result<Arc<Self>, Errno> {
-        let (QpPlace { verbs, datagrams }, QpInit { caps, post_calls, .. }) = (place, init);
+        let (QpPlace { verbs, datagrams }, QpInit { caps, .. }) = (place, init);
+        let post_calls = if caps.max_send_sge > 1 { PostCalls::Classic } else { init.post_calls };
         let pd = init.pd.enter().map_err(|refused| refused.errno())?;
         let [send, recv] = WorkQueue::reserve([init.send_cq.inner(), init.recv_cq.inner()], caps)?;
         let (send_cq, recv_cq) = (send.cq(), recv.cq());
@@ -114,7 +117,7 @@ impl QpInner {
             max_inline_data: caps.max_inline,
         };
         attr.qp_type = if datagrams { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC };
-        attr.comp_mask = (Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0) as u32;
+        attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         attr.send_ops_flags = send_ops(datagrams);
         let asked = attr.cap;
         let raw = match post_calls {

@@ -180,7 +180,7 @@ impl Qp {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
             // SAFETY: see `SAFETY OF POSTING`.
-            unsafe { batch.push(token, op, flags, Payload::one(sge, is_inline)) };
+            unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
             batch.complete()?;
             self.send.advance(1);
             return Ok(());
@@ -204,7 +204,7 @@ impl Qp {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
             // SAFETY: see `SAFETY OF POSTING`.
-            unsafe { batch.push(token, op, flags, Payload::ranges(&sges, is_inline)) };
+            unsafe { batch.push(token, op, flags, payload(&sges, is_inline)) };
             batch.complete()?;
             self.send.advance(1);
             return Ok(());
@@ -233,12 +233,12 @@ impl Qp {
                     let is_inline = self.inlines(&op, u64::from(sge.length));
                     let token = self.file_send_one(count, wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
                     // SAFETY: see `SAFETY OF POSTING`.
-                    unsafe { batch.push(token, op, flags, Payload::one(sge, is_inline)) };
+                    unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
                 }
                 sges => {
                     let Filed { token, sges, is_inline } = self.file_ranges(count, wr_id, &op, sges)?;
                     // SAFETY: see `SAFETY OF POSTING`.
-                    unsafe { batch.push(token, op, flags, Payload::ranges(&sges, is_inline)) };
+                    unsafe { batch.push(token, op, flags, payload(&sges, is_inline)) };
                 }
             }
             count += 1;
@@ -370,16 +370,21 @@ impl Qp {
     }
 }
 
+/// The only range, or none: a QP for several does not use the extended calls.
+fn payload(sges: &[ibv_sge], is_inline: bool) -> Payload {
+    sges.first().map_or(Payload::Empty, |sge| Payload::of(*sge, is_inline))
+}
+
 /// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. Its extended calls
 /// do not check that.
 #[inline(always)]
 fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), Errno> {
-    match op {
-        SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } if len < 8 || remote.addr & 7 != 0 => {
-            Err(Errno::EINVAL)
-        }
-        _ => Ok(()),
+    if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op
+        && (len < 8 || remote.addr & 7 != 0)
+    {
+        return Err(Errno::EINVAL);
     }
+    Ok(())
 }
 
 /// The key that a range pins: none if the device need not fetch anything.

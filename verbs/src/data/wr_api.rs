@@ -2,17 +2,15 @@
 //! the fields of the operation.
 
 use core::mem;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Remote, SendFlags, SendOp};
-use smallvec::SmallVec;
 
 use crate::data::Ah;
 use crate::errno;
 use crate::ffi::{
-    self, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_create_send_ops_flags as Ops, ibv_qp_ex,
-    ibv_send_flags, ibv_sge,
+    self, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_create_send_ops_flags as Ops, ibv_qp_ex, ibv_send_flags, ibv_sge,
 };
 
 /// The operations of a connected QP.
@@ -71,7 +69,6 @@ impl WrApi {
             && calls.wr_set_sge.is_some()
             && calls.wr_set_sge_list.is_some()
             && calls.wr_set_inline_data.is_some()
-            && calls.wr_set_inline_data_list.is_some()
             && calls.wr_send.is_some()
             && calls.wr_send_imm.is_some();
         let own = if datagrams {
@@ -101,38 +98,23 @@ impl WrApi {
     }
 }
 
-/// The local memory of a request.
-pub(super) enum Payload<'a> {
-    One(ibv_sge),
-    /// Of any number.
-    Ranges(&'a [ibv_sge]),
+/// The local memory of a request: at most one range, because rxe's library before version 64 miscounts the bytes of
+/// several (`wr_set_sge_list`, `wr_set_inline_data_list`).
+pub(super) enum Payload {
+    Empty,
+    Range(ibv_sge),
     /// Copied while posting.
     Inline(ibv_sge),
-    /// Copied while posting.
-    InlineRanges(&'a [ibv_sge]),
 }
 
-impl<'a> Payload<'a> {
-    /// An empty range makes a request without data.
+impl Payload {
     #[inline(always)]
-    pub(super) fn one(sge: ibv_sge, is_inline: bool) -> Self {
-        if is_inline {
-            Payload::Inline(sge)
-        } else if sge.length != 0 {
-            Payload::One(sge)
-        } else {
-            Payload::Ranges(&[])
+    pub(super) fn of(sge: ibv_sge, is_inline: bool) -> Self {
+        match sge {
+            ibv_sge { length: 0, .. } => Payload::Empty,
+            sge if is_inline => Payload::Inline(sge),
+            sge => Payload::Range(sge),
         }
-    }
-
-    #[inline]
-    pub(super) fn ranges(sges: &'a [ibv_sge], is_inline: bool) -> Self {
-        if is_inline { Payload::InlineRanges(sges) } else { Payload::Ranges(sges) }
-    }
-
-    #[inline(always)]
-    fn is_inline(&self) -> bool {
-        matches!(self, Payload::Inline(_) | Payload::InlineRanges(_))
     }
 }
 
@@ -149,10 +131,10 @@ impl Batch {
     /// [`Batch::complete`] has returned, and, if it is not inline, until the completion is polled; it may be written to
     /// if the operation writes to it.
     #[inline(always)]
-    pub(super) unsafe fn push(&mut self, token: u64, op: SendOp<'_, Ah>, flags: SendFlags, payload: Payload<'_>) {
+    pub(super) unsafe fn push(&mut self, token: u64, op: SendOp<'_, Ah>, flags: SendFlags, payload: Payload) {
         // rxe's kernel part takes the data from the queue only if the flag is set, which has no place in
         // ibv_wr_post(3). Other providers ignore it.
-        let inline_flag = if payload.is_inline() { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
+        let inline_flag = if matches!(payload, Payload::Inline(_)) { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
         let qp = self.0.as_ptr();
         // SAFETY: the QP is alive and locked by `start`, and the functions are there. The rest is the caller's.
         unsafe {
@@ -180,12 +162,11 @@ impl Batch {
                 }
             }
             match payload {
-                Payload::One(sge) => wr!(qp, wr_set_sge, sge.lkey, sge.addr, sge.length),
-                Payload::Ranges(sges) => wr!(qp, wr_set_sge_list, sges.len(), sges.as_ptr()),
-                Payload::Inline(sge) => wr!(qp, wr_set_inline_data, data(&sge).addr, data(&sge).length),
-                Payload::InlineRanges(sges) => {
-                    let list: SmallVec<[ibv_data_buf; 4]> = sges.iter().map(data).collect();
-                    wr!(qp, wr_set_inline_data_list, list.len(), list.as_ptr());
+                Payload::Empty => wr!(qp, wr_set_sge_list, 0, NonNull::dangling().as_ptr()),
+                Payload::Range(sge) => wr!(qp, wr_set_sge, sge.lkey, sge.addr, sge.length),
+                Payload::Inline(sge) => {
+                    let from = ptr::with_exposed_provenance_mut(sge.addr as usize);
+                    wr!(qp, wr_set_inline_data, from, sge.length as usize);
                 }
             }
         }
@@ -245,10 +226,4 @@ impl Drop for Batch {
         // SAFETY: the QP is alive (`start`), the function is there, and `complete` was not called.
         unsafe { wr!(self.0.as_ptr(), wr_abort) }
     }
-}
-
-/// A range as inline data takes it.
-#[inline]
-fn data(sge: &ibv_sge) -> ibv_data_buf {
-    ibv_data_buf { addr: core::ptr::with_exposed_provenance_mut(sge.addr as usize), length: sge.length as usize }
 }

@@ -83,7 +83,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "an RDMA write posted and polled",
         before: None,
-        librdmacm: bounds(0.98, 1.42, 1.42),
+        librdmacm: bounds(0.98, 1.16, 1.16),
         kernel: None,
     },
     Count {
@@ -91,7 +91,7 @@ const COUNTS: &[Count] = &[
         c: Some("write-extended:3"),
         what: "an RDMA write posted and polled, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.15, 1.6, 1.6),
+        librdmacm: bounds(1.06, 1.45, 1.45),
         kernel: None,
     },
     Count {
@@ -99,7 +99,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "a receive and a send posted and both polled",
         before: None,
-        librdmacm: bounds(1.03, 1.6, 1.6),
+        librdmacm: bounds(1.03, 1.28, 1.28),
         kernel: None,
     },
     Count {
@@ -107,7 +107,7 @@ const COUNTS: &[Count] = &[
         c: Some("send-extended:3"),
         what: "a receive and a send posted and both polled, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.11, 1.8, 1.8),
+        librdmacm: bounds(1.11, 1.45, 1.45),
         kernel: None,
     },
     Count {
@@ -115,7 +115,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "32 RDMA writes posted in one call and polled in one, for each",
         before: None,
-        librdmacm: bounds(0.91, 1.3, 1.3),
+        librdmacm: bounds(0.91, 1.19, 1.19),
         kernel: None,
     },
     Count {
@@ -123,7 +123,7 @@ const COUNTS: &[Count] = &[
         c: Some("write-batch-extended:3"),
         what: "32 RDMA writes posted in one call and polled in one, for each, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.15, 1.6, 1.6),
+        librdmacm: bounds(1.15, 1.68, 1.68),
         kernel: None,
     },
     Count {
@@ -131,7 +131,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "32 receives and 32 sends posted and polled in one call each, for each pair",
         before: None,
-        librdmacm: bounds(1.03, 1.5, 1.5),
+        librdmacm: bounds(1.04, 1.46, 1.46),
         kernel: None,
     },
     Count {
@@ -139,7 +139,7 @@ const COUNTS: &[Count] = &[
         c: Some("send-batch-extended:3"),
         what: "32 receives and 32 sends posted and polled in one call each, for each pair, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.18, 1.8, 1.8),
+        librdmacm: bounds(1.18, 1.78, 1.78),
         kernel: None,
     },
 ];
