@@ -1,7 +1,7 @@
 //! The driver: a [`Drive`] and its waits.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use cmid_proto::{ChannelKey, Drive, Errno, Limits, Next, Pollable, PolledDevice, Time};
@@ -9,9 +9,10 @@ use rustix::event::epoll;
 use rustix::time::Timespec;
 
 use crate::clock::now;
-use crate::poller::{Interest, errno};
+use crate::poller::{Interest, WAKER, errno};
 use crate::read_on::ReadOn;
 use crate::timer_fd::TimerFd;
+use crate::waker::Waker;
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;
@@ -35,6 +36,8 @@ pub struct Epoll<D: Pollable> {
     timer_fd: TimerFd,
     busy_poll: Duration,
     read_on: ReadOn,
+    /// The waker, after the first call of `waker`.
+    waker: Option<Waker>,
 }
 
 /// The result of one `epoll_wait`.
@@ -42,7 +45,8 @@ pub struct Epoll<D: Pollable> {
 enum Woken {
     Reports,
     Nothing,
-    Signal,
+    /// A signal or the waker: the wait ends.
+    Early,
 }
 
 impl<D: Pollable> Epoll<D> {
@@ -57,7 +61,7 @@ impl<D: Pollable> Epoll<D> {
         let Config { limits, busy_poll } = config;
         let mut drive = Drive::new(PolledDevice::new(device, interest), limits.numbered());
         drive.set_now(now());
-        Ok(Epoll { drive, timer_fd, busy_poll, read_on: ReadOn::default() })
+        Ok(Epoll { drive, timer_fd, busy_poll, read_on: ReadOn::default(), waker: None })
     }
 
     /// The requests, the events and the core. Its time is that of the last wait or turn; [`Drive::within`] reads the
@@ -66,8 +70,21 @@ impl<D: Pollable> Epoll<D> {
         &mut self.drive
     }
 
+    /// Returns the waker of this driver, which ends its waits from other threads.
+    ///
+    /// # Errors
+    /// The errno of eventfd(2) or epoll_ctl(2).
+    pub fn waker(&mut self) -> Result<Waker, Errno> {
+        if let Some(waker) = &self.waker {
+            return Ok(waker.clone());
+        }
+        let waker = Waker::new()?;
+        self.drive.device().poller().add_waker(waker.as_fd())?;
+        Ok(self.waker.insert(waker).clone())
+    }
+
     /// Runs pending work, then waits until an event is deliverable or `at_most` elapses (`None`: no limit). May
-    /// return early without an event, and does so after a signal.
+    /// return early without an event, and does so after a signal and when the [waker](Epoll::waker) was called.
     ///
     /// A wait reports an event once: take all events before the next wait.
     ///
@@ -96,7 +113,7 @@ impl<D: Pollable> Epoll<D> {
             let woken = self.collect(sleep)?;
             self.drive.set_now(now());
             is_now = true;
-            if woken == Woken::Signal || self.drive.now() >= end {
+            if woken == Woken::Early || self.drive.now() >= end {
                 // Events that arrived at the end are delivered now, not in the next wait.
                 let _over = self.drive.run(BUDGET);
                 return Ok(());
@@ -153,7 +170,7 @@ impl<D: Pollable> Epoll<D> {
         let woken = self.collect(Some(Duration::ZERO))?;
         self.drive.set_now(now());
         let mut rest = self.drive.run(BUDGET);
-        if woken == Woken::Reports && matches!(rest, Next::Wait(_)) {
+        if woken != Woken::Nothing && matches!(rest, Next::Wait(_)) {
             // Unread events of these channels, and of others, cause no new edge in an outer loop.
             rest = Next::Again;
         }
@@ -177,20 +194,23 @@ impl<D: Pollable> Epoll<D> {
         let reported = match epoll::wait(self.drive.device().poller().as_fd(), &mut reports, timeout.as_ref()) {
             Ok((reported, _)) => reported,
             // The application gets a turn, so that it can handle the signal.
-            Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
+            Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
             Err(error) => return Err(errno(error)),
         };
         // A report without a key is that of the timer. It needs no action; it repeats for as long as the timer is
         // expired.
-        let (mut woken, mut only) = (Woken::Nothing, None);
+        let (mut woken, mut only, mut is_called) = (Woken::Nothing, None, false);
         for report in reported.iter() {
-            let Some(channel) = ChannelKey::from_bits(report.data.u64()) else { continue };
+            let Some(channel) = ChannelKey::from_bits(report.data.u64()) else {
+                is_called |= report.data.u64() == WAKER;
+                continue;
+            };
             self.drive.readable(channel);
             only = if woken == Woken::Nothing { Some(channel) } else { None };
             woken = Woken::Reports;
         }
         self.read_on.reported(only);
-        Ok(woken)
+        Ok(if is_called { Woken::Early } else { woken })
     }
 }
 
@@ -199,5 +219,12 @@ impl<D: Pollable> Epoll<D> {
 impl<D: Pollable> AsFd for Epoll<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.drive.device().poller().as_fd()
+    }
+}
+
+/// As [`AsFd`], for interfaces that take a number.
+impl<D: Pollable> AsRawFd for Epoll<D> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }

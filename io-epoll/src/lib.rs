@@ -33,8 +33,10 @@ mod driver;
 mod poller;
 mod read_on;
 mod timer_fd;
+mod waker;
 
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Epoll};
 pub use poller::Interest;
+pub use waker::Waker;

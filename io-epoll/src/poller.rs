@@ -7,6 +7,9 @@ use rustix::event::epoll;
 
 use crate::clock::now;
 
+/// The event data of the waker. It is no key: a key has a generation in its lower bits.
+pub(crate) const WAKER: u64 = 1 << 63;
+
 /// Registers each channel, level-triggered. One event is read per report, or a few during bursts (`ReadOn`);
 /// remaining events are reported again. A channel is disarmed while the core cannot read it, because the core is full
 /// or the channel is paused. A disarmed channel wakes no wait.
@@ -23,6 +26,12 @@ impl Interest {
     /// Registers a descriptor of the driver itself, level-triggered, without a key.
     pub(crate) fn add_own(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(errno)
+    }
+
+    /// Registers the descriptor of a waker, edge-triggered: it is reported once per wake, and never read.
+    pub(crate) fn add_waker(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(WAKER), flags).map_err(errno)
     }
 }
 

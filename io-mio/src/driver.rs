@@ -10,6 +10,7 @@ use mio::event::Event;
 
 use crate::clock::now;
 use crate::poller::Tokens;
+use crate::waker::Waker;
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;
@@ -52,6 +53,15 @@ impl<D: Pollable> Mio<D> {
     /// The requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the clock.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Tokens>> {
         &mut self.drive
+    }
+
+    /// Returns the waker of this driver, which ends the polls from other threads. It takes one of the driver's tokens;
+    /// [`handle`](Mio::handle) returns true for its events.
+    ///
+    /// # Errors
+    /// The error of eventfd(2) or epoll_ctl(2); `OutOfMemory` if no token is left.
+    pub fn waker(&mut self) -> io::Result<Waker> {
+        self.drive.device_mut().poller_mut().waker()
     }
 
     /// Takes an event of the poll. Returns false if the token is not the driver's: the event is of a source of the

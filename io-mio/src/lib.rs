@@ -40,8 +40,10 @@
 mod clock;
 mod driver;
 mod poller;
+mod waker;
 
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Mio};
 pub use poller::Tokens;
+pub use waker::Waker;

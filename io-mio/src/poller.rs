@@ -1,14 +1,16 @@
 //! The user's registry: each channel is registered under a token of the driver's range.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use cmid_proto::{ChannelKey, Errno, Poller, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use crate::clock::now;
+use crate::waker::Waker;
 
 /// Registers each channel in the user's `Poll`, edge-triggered like all sources in mio.
 #[derive(Debug)]
@@ -20,11 +22,13 @@ pub struct Tokens {
     /// The free tokens among them.
     free: Vec<Token>,
     tokens: BTreeMap<ChannelKey, Token>,
+    /// The waker, after the first call of `waker`.
+    waker: Option<Waker>,
 }
 
 impl Tokens {
     pub(crate) fn new(registry: Registry, range: Range<usize>) -> Self {
-        Tokens { registry, range, channels: Vec::new(), free: Vec::new(), tokens: BTreeMap::new() }
+        Tokens { registry, range, channels: Vec::new(), free: Vec::new(), tokens: BTreeMap::new(), waker: None }
     }
 
     /// Whether a token is in the driver's range, in use or not.
@@ -54,13 +58,44 @@ impl Tokens {
     }
 }
 
+impl Tokens {
+    /// Registers a descriptor under a free token. mio's registration is edge-triggered, so the descriptor of a waker
+    /// is reported once per wake, and never read.
+    fn register(&mut self, fd: BorrowedFd<'_>) -> io::Result<Token> {
+        let token = self.free_token().ok_or(io::ErrorKind::OutOfMemory)?;
+        let registered = self.registry.register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE);
+        registered.inspect_err(|_| self.free.push(token))?;
+        Ok(token)
+    }
+
+    /// Returns the waker. The first call creates it and registers its descriptor.
+    pub(crate) fn waker(&mut self) -> io::Result<Waker> {
+        if let Some(waker) = &self.waker {
+            return Ok(waker.clone());
+        }
+        let waker = Waker::new()?;
+        self.register(waker.as_fd())?;
+        Ok(self.waker.insert(waker).clone())
+    }
+}
+
+/// Clones of the waker may outlive the driver.
+impl Drop for Tokens {
+    fn drop(&mut self) {
+        if let Some(waker) = &self.waker {
+            // This fails only for a descriptor that is not registered. There is then nothing to remove.
+            let _ = self.registry.deregister(&mut SourceFd(&waker.as_fd().as_raw_fd()));
+        }
+    }
+}
+
 impl Poller for Tokens {
     fn add(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) -> Result<(), Errno> {
-        let token = self.free_token().ok_or(Errno::ENOMEM)?;
-        if let Err(error) = self.registry.register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE) {
-            self.free.push(token);
-            return Err(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)));
-        }
+        let token = self.register(fd).map_err(|error| match error.raw_os_error() {
+            Some(errno) => Errno(errno),
+            None if error.kind() == io::ErrorKind::OutOfMemory => Errno::ENOMEM,
+            None => Errno::EIO,
+        })?;
         self.set(token, Some(channel));
         self.tokens.insert(channel, token);
         Ok(())

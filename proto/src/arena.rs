@@ -116,6 +116,16 @@ impl<K: Key, T> Arena<K, T> {
         self.tenants().flatten()
     }
 
+    /// Returns the number of slots, vacant ones included.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns the key of the value in a slot; `None` if it is vacant.
+    pub(crate) fn key_at(&self, slot: usize) -> Option<K> {
+        self.slots.get(slot)?.key
+    }
+
     /// In the order of the slots.
     fn tenants(&self) -> impl Iterator<Item = Option<(K, &T)>> {
         self.slots.iter().map(|slot| Some((slot.key?, &slot.tenant)))

@@ -124,9 +124,13 @@ mod drive;
 mod errno;
 mod error;
 mod event;
+mod event_result;
 mod guard;
+pub mod handshake;
 mod id;
 mod id_map;
+#[cfg(feature = "std")]
+mod into_io;
 mod key;
 mod key_table;
 mod limits;
@@ -137,6 +141,7 @@ mod plain;
 #[cfg(feature = "std")]
 mod polled_device;
 mod private_data;
+mod reject_code;
 mod request;
 mod request_kind;
 mod slab_index;
@@ -158,6 +163,7 @@ pub use error::{AckError, Error, Failure, Fault, RefuseReason, Refused};
 pub use event::{
     AckToken, AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam,
 };
+pub use event_result::{EventError, Status};
 pub use guard::private_data_max;
 pub use id_map::IdMap;
 pub use key::{ChannelKey, GroupKey, IdKey, Target, Token, WR_ID_TAG_MAX};
@@ -167,6 +173,7 @@ pub use machine::{Admission, Core, Counters, Ended, Released};
 #[cfg(feature = "std")]
 pub use polled_device::{PolledDevice, Poller};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};
+pub use reject_code::RejectCode;
 pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
 pub use request_kind::RequestKind;
 pub use state::State;

@@ -63,6 +63,11 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
         &self.poller
     }
 
+    /// Returns the poller, for what a driver registers besides channels.
+    pub fn poller_mut(&mut self) -> &mut P {
+        &mut self.poller
+    }
+
     fn add(&mut self, channel: ChannelKey) -> Result<(), Errno> {
         let fd = self.device.fd(channel).ok_or(Errno::EBADF)?;
         self.poller.add(channel, fd)

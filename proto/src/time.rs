@@ -1,5 +1,6 @@
 //! Time as an argument.
 
+use core::fmt;
 use core::time::Duration;
 
 /// A point in time: nanoseconds since an epoch of the driver's choice. The core reads no clock.
@@ -30,5 +31,15 @@ impl Time {
     pub fn millis_from(self, now: Time) -> i32 {
         let ms = self.0.saturating_sub(now.0).div_ceil(1_000_000);
         i32::try_from(ms).unwrap_or(i32::MAX).max(1)
+    }
+}
+
+/// Seconds with nine decimals: `12.000000500 s`. [`Time::NEVER`] is `never`.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Time::NEVER => f.write_str("never"),
+            Time(ns) => write!(f, "{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000),
+        }
     }
 }

@@ -15,14 +15,15 @@ use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
 use crate::raw;
 
-/// The connection manager of a [`Verbs`]. The data path is the same.
+/// The connection manager of a [`Verbs`]. The data path is the same. [The crate](crate#backends) describes which one to
+/// choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
     /// librdmacm.
-    #[default]
     Librdmacm,
     /// The kernel's own interface, `/dev/infiniband/rdma_cm`, without librdmacm.
+    #[default]
     Kernel,
 }
 
@@ -100,22 +101,22 @@ macro_rules! either {
 }
 
 impl Verbs {
-    /// Creates a device without ids, over librdmacm. Opens one event channel, whose ids keep the devices of its data
-    /// path open; a [sibling](Pollable::sibling) shares it.
+    /// Creates a device without ids, over the default backend.
     ///
     /// # Errors
-    /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if
-    /// `/dev/infiniband/rdma_cm` does not exist or may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if the versions
-    /// of library and kernel do not match.
-    pub fn open() -> Result<Self, Errno> {
-        Ok(Verbs { cm: Cm::Librdmacm(Rdmacm::open()?), post_calls: PostCalls::default() })
+    /// Those of [`Verbs::open_with`] for [`Backend::Kernel`].
+    pub fn open() -> Result<Self, OpenError> {
+        Self::open_with(Backend::default())
     }
 
-    /// Creates a device without ids, over a backend.
+    /// Creates a device without ids, over a backend. Over [`Backend::Librdmacm`] it opens one event channel, whose ids
+    /// keep the devices of its data path open; a [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
-    /// For [`Backend::Librdmacm`] those of [`Verbs::open`] as [`OpenError::Failed`]. For [`Backend::Kernel`] the error
-    /// names the part of the kernel's interface that is missing.
+    /// For [`Backend::Kernel`] the error names the part of the kernel's interface that is missing. For
+    /// [`Backend::Librdmacm`] it is [`OpenError::Failed`] with the errno of rdma_create_event_channel(3): `ENODEV` if
+    /// there is no RDMA device at all, `ENOENT` or `EACCES` if `/dev/infiniband/rdma_cm` does not exist or may not be
+    /// opened, `EMFILE`, `ENOMEM`, and `EPERM` if the versions of library and kernel do not match.
     pub fn open_with(backend: Backend) -> Result<Self, OpenError> {
         let cm = match backend {
             Backend::Librdmacm => Cm::Librdmacm(Rdmacm::open().map_err(OpenError::Failed)?),

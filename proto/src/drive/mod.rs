@@ -177,6 +177,16 @@ impl<D: Device> Drive<D> {
         self.record(Step::Readable { channel });
     }
 
+    /// Reports each channel as readable, private ones included: for a loop that polls without descriptors. The next
+    /// turn then reads each once.
+    pub fn readable_all(&mut self) {
+        for slot in 0..self.core.channel_slots() {
+            if let Some(channel) = self.core.channel_at(slot) {
+                self.readable(channel);
+            }
+        }
+    }
+
     /// Stops reading a channel, see [`Core::pause_channel`]. To stop new connections, pause the channel of their
     /// listener at the device, [`Core::device_channel`].
     ///
@@ -270,7 +280,12 @@ impl<D: Device> Drive<D> {
     }
 
     fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {
-        Error::Failed(Failure { call, state: self.core.state(id).unwrap_or(State::Destroying), errno })
+        Error::Failed(Failure {
+            call,
+            target: Target::Id(id),
+            state: self.core.state(id).unwrap_or(State::Destroying),
+            errno,
+        })
     }
 
     /// Reports a step to an observing device. Compiles to nothing for other devices.

@@ -115,6 +115,16 @@ impl Core {
         self.channels.iter().map(|(key, _)| key)
     }
 
+    /// Returns the number of slots for channels.
+    pub(crate) fn channel_slots(&self) -> usize {
+        self.channels.slots()
+    }
+
+    /// Returns the channel in a slot; `None` if the slot is vacant.
+    pub(crate) fn channel_at(&self, slot: usize) -> Option<ChannelKey> {
+        self.channels.key_at(slot)
+    }
+
     /// Returns the number of ids.
     #[must_use]
     pub fn ids(&self) -> usize {

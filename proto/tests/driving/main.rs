@@ -1,13 +1,20 @@
 //! The drive loop, each of its requests, and the device layer that registers channels with a poller.
 
 #![cfg(feature = "std")]
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    clippy::result_large_err,
+    reason = "a test fails by panicking"
+)]
 
 mod device;
 mod flood;
+mod handshake;
 mod level;
 mod observed;
 mod requests;
+mod results;
 mod turning;
 mod unreadable;
 mod watched;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Time, Turn};
+use cmid_proto::{
+    Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Target, Time, Turn,
+};
 
 use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
 
@@ -169,7 +171,7 @@ fn a_channel_that_is_being_closed_is_not_read_and_wakes_no_wait() {
     fails(&mut drive, "destroy_event_channel", Errno::EINTR);
     drive.destroy(id, Time::NEVER).unwrap();
     // The application did not request the close, so its failure is reported as a fault.
-    let leak = Fault::Leak { call: "destroy_event_channel", errno: Errno::EINTR };
+    let leak = Fault::Leak { call: "destroy_event_channel", target: Target::Channel(home), errno: Errno::EINTR };
     assert_eq!((drive.next_fault(), drive.next_fault()), (Some(leak), None));
     assert_eq!(drive.turn(8), Turn::Idle);
 }
@@ -220,8 +222,34 @@ fn a_request_returns_its_own_end_and_leaves_no_call_behind() {
     fails(&mut drive, "destroy_id", Errno::EINTR);
     assert_eq!(drive.destroy(listener, Time::NEVER).unwrap(), Progress::Done);
     assert_eq!(calls(&mut drive), ["destroy_id", "destroy_id", "destroy_event_channel"]);
-    assert_eq!(drive.next_fault(), Some(Fault::Leak { call: "destroy_id", errno: Errno::EINTR }));
+    let leak = Fault::Leak { call: "destroy_id", target: Target::Id(child), errno: Errno::EINTR };
+    assert_eq!(drive.next_fault(), Some(leak));
     assert_eq!((drive.core().state(child), drive.core().state(listener)), (None, None));
     drive.close_channel(channel).unwrap();
     is_empty(&drive);
+}
+
+/// For loops without descriptors: events that no poller has reported.
+#[test]
+fn all_channels_are_read_once_when_all_are_readable() {
+    let mut drive = driven();
+    let (first, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let closed = drive.open_channel(Acks::OnDelivery).unwrap();
+    let (second, other) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let listener = drive.create_id(Some(first), PortSpace::Tcp).unwrap();
+    drive.listen(listener, 1).unwrap();
+    drive.close_channel(closed).unwrap();
+    let private = drive.core().device_channel(listener).unwrap();
+    let reads = [(first, id), (second, other), (private, listener)];
+    for (channel, id) in reads {
+        drive.device_mut().events.push_back((channel, RawEvent::new(id, CHANGE)));
+    }
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.device().events.len(), 3);
+    drive.readable_all();
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.device().events.len(), 0);
+    let delivered = [(first, id), (second, other), (first, listener)].map(|(channel, _)| drive.next_event(channel));
+    assert_eq!(delivered.map(|event| event.unwrap().id), [id, other, listener]);
+    drive.core().check();
 }

@@ -2,7 +2,7 @@
 
 use cmid_verbs::{Backend, OpenError, PostCalls, Verbs};
 
-/// The variable that names it: `librdmacm`, which is the default, or `kernel`. Processes that a suite starts inherit it.
+/// The variable that names it: `kernel`, which is the default, or `librdmacm`. Processes that a suite starts inherit it.
 pub const BACKEND: &str = "CMID_BACKEND";
 
 /// Returns the backend that [`BACKEND`] names.
@@ -18,14 +18,10 @@ pub fn backend() -> Backend {
 }
 
 /// The variable that names the calls that post: `extended`, which is the default, or `classic`.
-pub const POST_CALLS: &str = "CMID_POST_CALLS";
+const POST_CALLS: &str = "CMID_POST_CALLS";
 
-/// Returns the calls that [`POST_CALLS`] names.
-///
-/// # Panics
-/// The variable has another value.
-#[must_use]
-pub fn post_calls() -> PostCalls {
+/// The calls that [`POST_CALLS`] names.
+fn post_calls() -> PostCalls {
     match std::env::var(POST_CALLS).as_deref() {
         Err(_) | Ok("extended") => PostCalls::Extended,
         Ok("classic") => PostCalls::Classic,
@@ -33,10 +29,14 @@ pub fn post_calls() -> PostCalls {
     }
 }
 
-/// Opens a device over [`backend`] that posts by [`post_calls`].
+/// Opens a device over [`backend`], whose QPs post by the calls that `CMID_POST_CALLS` names: `extended`, which is the
+/// default, or `classic`.
 ///
 /// # Errors
 /// Those of [`Verbs::open_with`].
+///
+/// # Panics
+/// A variable has another value.
 pub fn open_verbs() -> Result<Verbs, OpenError> {
     let mut device = Verbs::open_with(backend())?;
     device.set_post_calls(post_calls());

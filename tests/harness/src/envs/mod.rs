@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use crate::Net;
 
 #[cfg(feature = "verbs")]
-pub use backend::{BACKEND, POST_CALLS, backend, open_verbs, post_calls};
+pub use backend::{BACKEND, backend, open_verbs};
 pub use sim::{SimEnv, sim_host};
 pub use traced::{Devices, OnTraced, TracedEnv};
 #[cfg(feature = "verbs")]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::DataPath;
@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(10);
 static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
 static NEXT_QP_NUM: AtomicU32 = AtomicU32::new(0x20_0000);
 
-/// The backend that the variable `CMID_BACKEND` names; librdmacm by default.
+/// The backend that the variable `CMID_BACKEND` names; the default one without it.
 pub(crate) fn backend() -> Backend {
     static NAMED: OnceLock<Backend> = OnceLock::new();
     *NAMED.get_or_init(|| {
@@ -29,14 +29,16 @@ pub(crate) fn backend() -> Backend {
     })
 }
 
-/// The calls that the variable `CMID_POST_CALLS` names: `extended`, which is the default, or `classic`.
-pub(crate) fn post_calls() -> PostCalls {
-    static NAMED: OnceLock<PostCalls> = OnceLock::new();
-    *NAMED.get_or_init(|| match std::env::var("CMID_POST_CALLS").as_deref() {
-        Err(_) | Ok("extended") => PostCalls::Extended,
-        Ok("classic") => PostCalls::Classic,
-        Ok(name) => panic!("CMID_POST_CALLS is extended or classic, not {name:?}"),
-    })
+static CLASSIC: AtomicBool = AtomicBool::new(false);
+
+/// From now on QPs post by ibv_post_send.
+pub(crate) fn post_by_classic_calls() {
+    CLASSIC.store(true, Ordering::Relaxed);
+}
+
+/// The calls that post.
+fn post_calls() -> PostCalls {
+    if CLASSIC.load(Ordering::Relaxed) { PostCalls::Classic } else { PostCalls::Extended }
 }
 
 /// A device over [`backend`] that posts by [`post_calls`].

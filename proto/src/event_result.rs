@@ -1,0 +1,127 @@
+//! Events in words, and as results.
+
+use core::fmt;
+
+use crate::errno::Errno;
+use crate::event::{CmEvent, Event, EventKind};
+use crate::reject_code::RejectCode;
+use crate::request_kind::RequestKind;
+
+/// The status of an event by its meaning (rdma_get_cm_event(3)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Status {
+    /// 0: no error.
+    Success,
+    /// Negative: an errno.
+    Errno(Errno),
+    /// Positive, of a REJECTED: the reason in the peer's message.
+    Reject(RejectCode),
+    /// Positive, of another event, such as the SIDR status of an UNREACHABLE.
+    Other(i32),
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Status::Success => f.write_str("success"),
+            Status::Errno(errno) => write!(f, "{errno}"),
+            Status::Reject(code) => write!(f, "{code}"),
+            Status::Other(status) => write!(f, "status {status}"),
+        }
+    }
+}
+
+impl Status {
+    const fn of(kind: EventKind, status: i32) -> Status {
+        match status {
+            0 => Status::Success,
+            ..0 => Status::Errno(Errno(status.saturating_neg())),
+            1.. if matches!(kind, EventKind::Cm(CmEvent::Rejected)) && status <= u16::MAX as i32 => {
+                Status::Reject(RejectCode(status as u16))
+            }
+            1.. => Status::Other(status),
+        }
+    }
+}
+
+/// An event that reports a failure, as an error.
+#[derive(Debug, PartialEq, Eq)]
+pub struct EventError {
+    /// The errno that librdmacm's synchronous mode gives.
+    pub errno: Errno,
+    /// The event. If it has an [ack token](Event::ack_token), the ack is still owed.
+    pub event: Event,
+}
+
+impl fmt::Display for EventError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.event)?;
+        match self.event.meaning() {
+            Status::Errno(errno) if errno == self.errno => Ok(()),
+            Status::Success | Status::Errno(_) | Status::Reject(_) | Status::Other(_) => write!(f, ": {}", self.errno),
+        }
+    }
+}
+
+impl core::error::Error for EventError {}
+
+impl Event {
+    /// Returns the [status](Event::status) by its meaning.
+    #[must_use]
+    pub const fn meaning(&self) -> Status {
+        Status::of(self.kind, self.status)
+    }
+
+    /// Returns the reason of a REJECTED. `None` for other events, and for the REJECTED of an iWARP device, whose
+    /// status is an errno.
+    #[must_use]
+    pub const fn reject_code(&self) -> Option<RejectCode> {
+        match self.meaning() {
+            Status::Reject(code) => Some(code),
+            Status::Success | Status::Errno(_) | Status::Other(_) => None,
+        }
+    }
+
+    /// Returns the event if it reports no failure, as [`result`](Event::result) decides.
+    ///
+    /// # Errors
+    /// The event, and its errno.
+    #[allow(clippy::result_large_err, reason = "the error is the event; nothing is allocated")]
+    pub fn into_result(self) -> Result<Event, EventError> {
+        match self.result() {
+            Ok(()) => Ok(self),
+            Err(errno) => Err(EventError { errno, event: self }),
+        }
+    }
+
+    /// Returns the event if it ends a request of this kind with success, as [`result_of`](Event::result_of) decides.
+    ///
+    /// # Errors
+    /// The event, and its errno.
+    #[allow(clippy::result_large_err, reason = "the error is the event; nothing is allocated")]
+    pub fn into_result_of(self, request: RequestKind) -> Result<Event, EventError> {
+        match self.result_of(request) {
+            Ok(()) => Ok(self),
+            Err(errno) => Err(EventError { errno, event: self }),
+        }
+    }
+}
+
+/// The id, the kind, and what else there is: `id2: CONNECT_REQUEST on id0`, `id1: REJECTED (reason 28, rejected by the
+/// application)`.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.id, self.kind)?;
+        if let Some(listener) = self.listener {
+            write!(f, " on {listener}")?;
+        }
+        if let Some(group) = self.group {
+            write!(f, " of {group}")?;
+        }
+        match self.meaning() {
+            Status::Success => Ok(()),
+            meaning @ (Status::Errno(_) | Status::Reject(_) | Status::Other(_)) => write!(f, " ({meaning})"),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The active side.
+
+use core::net::SocketAddr;
+
+use super::wait::Wait;
+use super::{Connected, HandshakeError};
+use crate::device::Device;
+use crate::drive::{Drive, Progress};
+use crate::error::Error;
+use crate::event::{ConnParam, Event};
+use crate::key::{ChannelKey, IdKey};
+use crate::private_data::PrivateData;
+use crate::request::{PortSpace, Service};
+use crate::state::State;
+use crate::time::Time;
+
+/// Where and how to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialTo {
+    /// The port space of the id.
+    pub port_space: PortSpace,
+    /// The local address to connect from; `None` selects the one of the route.
+    pub source: Option<SocketAddr>,
+    /// The peer.
+    pub peer: SocketAddr,
+    /// Connection parameters. An id without a QP needs a QP number.
+    pub param: ConnParam,
+    /// Private data to send: at most 56 bytes, 180 for datagrams.
+    pub private_data: PrivateData,
+}
+
+impl DialTo {
+    /// Creates the parameters of a connection to `peer`: [`PortSpace::Tcp`], the device's default parameters, no
+    /// private data.
+    #[must_use]
+    pub fn new(peer: SocketAddr) -> Self {
+        DialTo {
+            port_space: PortSpace::Tcp,
+            source: None,
+            peer,
+            param: ConnParam::default(),
+            private_data: PrivateData::EMPTY,
+        }
+    }
+}
+
+/// The active side of a handshake: resolves the address and the route, attaches, connects. `Q` is what the closure
+/// `attach` returns, such as a QP.
+#[derive(Debug)]
+#[must_use = "its id lives until the handshake has ended or is cancelled"]
+pub struct Dial<Q> {
+    wait: Wait<Q>,
+    deadline: Time,
+    param: ConnParam,
+    private_data: PrivateData,
+}
+
+impl<Q> Dial<Q> {
+    /// Creates an id on a channel, or in synchronous mode (`None`), and starts to resolve the peer's address.
+    /// `deadline` is that of the whole handshake.
+    ///
+    /// # Errors
+    /// As [`Drive::create_id`] and [`Drive::resolve_addr`]; there is then no id.
+    pub fn start<D: Device>(
+        drive: &mut Drive<D>,
+        channel: Option<ChannelKey>,
+        to: &DialTo,
+        deadline: Time,
+    ) -> Result<Self, HandshakeError> {
+        let id = drive.create_id(channel, to.port_space)?;
+        Self::start_on(drive, id, to, deadline)
+    }
+
+    /// As [`start`](Dial::start), on an id that the application has created, to set its options for example. Ignores
+    /// the port space of `to`.
+    ///
+    /// # Errors
+    /// As [`Drive::resolve_addr`]; the id is then destroyed.
+    pub fn start_on<D: Device>(
+        drive: &mut Drive<D>,
+        id: IdKey,
+        to: &DialTo,
+        deadline: Time,
+    ) -> Result<Self, HandshakeError> {
+        let mut wait = Wait::new(id, State::AddrResolving);
+        drive.resolve_addr(id, to.source, to.peer, deadline).map_err(|error| wait.fail(drive, error))?;
+        Ok(Dial { wait, deadline, param: to.param, private_data: to.private_data.clone() })
+    }
+
+    /// Returns the id.
+    #[must_use]
+    pub fn id(&self) -> IdKey {
+        self.wait.id
+    }
+
+    /// Whether it has returned its result, or was cancelled.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.wait.begun.is_none()
+    }
+
+    /// Takes an event of the id and acks it. Returns the connection once it is established, and then has no further
+    /// use: later events of the id belong to the application. Ignores events of other ids.
+    ///
+    /// `attach` is called once, when the id has a device and a route. It attaches a QP with [`Drive::attach_qp`], and
+    /// returns what belongs to it. Without a QP it returns `Ok(())`, for example.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]. The id is destroyed, or is so once the application has given the acks that it owes.
+    pub fn handle<D: Device>(
+        &mut self,
+        drive: &mut Drive<D>,
+        event: Event,
+        attach: impl FnOnce(&mut Drive<D>, IdKey) -> Result<Q, Error>,
+    ) -> Result<Option<Connected<Q>>, HandshakeError> {
+        let Some((reached, event)) = self.wait.take(drive, event)? else { return Ok(None) };
+        self.wait.begun = self.proceed(drive, reached, attach).map_err(|error| self.wait.fail(drive, error))?;
+        if self.wait.begun.is_some() {
+            return Ok(None);
+        }
+        Ok(self.wait.connected(event.param, event.private_data, event.datagram))
+    }
+
+    /// Synchronous mode: as [`handle`](Dial::handle), for the request that has ended, if one has. Call it after each
+    /// wait.
+    ///
+    /// # Errors
+    /// As [`handle`](Dial::handle).
+    pub fn poll<D: Device>(
+        &mut self,
+        drive: &mut Drive<D>,
+        attach: impl FnOnce(&mut Drive<D>, IdKey) -> Result<Q, Error>,
+    ) -> Result<Option<Connected<Q>>, HandshakeError> {
+        match self.wait.sync_event(drive)? {
+            Some(event) => self.handle(drive, event, attach),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes the request that follows in a state. Returns the state that waits for its end; `None` if the handshake
+    /// is complete.
+    fn proceed<D: Device>(
+        &mut self,
+        drive: &mut Drive<D>,
+        reached: State,
+        attach: impl FnOnce(&mut Drive<D>, IdKey) -> Result<Q, Error>,
+    ) -> Result<Option<State>, Error> {
+        let id = self.wait.id;
+        if reached == State::AddrResolved {
+            drive.resolve_route(id, self.deadline)?;
+            return Ok(Some(State::RouteResolving));
+        }
+        if reached == State::RouteResolved {
+            self.wait.attached = Some(attach(drive, id)?);
+            drive.connect(id, self.param, &self.private_data, self.deadline)?;
+            let service = drive.core().port_space(id).map_or(Service::Connected, PortSpace::service);
+            return Ok(Some(match service {
+                Service::Connected => State::Connecting,
+                Service::Datagram => State::SidrReqSent,
+            }));
+        }
+        if reached == State::Responded {
+            drive.establish(id)?;
+        }
+        Ok(None)
+    }
+
+    /// Gives the handshake up and destroys the id, with what is attached. Does nothing once the handshake is over.
+    ///
+    /// # Errors
+    /// As [`Drive::destroy`].
+    pub fn cancel<D: Device>(mut self, drive: &mut Drive<D>) -> Result<Progress, Error> {
+        self.wait.cancel(drive)
+    }
+}

@@ -1,0 +1,54 @@
+//! The error of a handshake.
+
+use crate::errno::Errno;
+use crate::error::{Error, RefuseReason, Refused};
+use crate::event_result::EventError;
+use crate::request_kind::RequestKind;
+
+/// The reason why a handshake failed. Its id is destroyed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "nothing is allocated")]
+pub enum HandshakeError {
+    /// A request was refused or failed, or the closure `attach` failed.
+    #[error(transparent)]
+    Request(Error),
+    /// An event ended it: rejected, unreachable, no route, ... Private data of a rejection is in the event.
+    #[error("{during}: {error}")]
+    Ended {
+        /// The request that the event ended.
+        during: RequestKind,
+        /// The event.
+        error: EventError,
+    },
+    /// The deadline has passed.
+    #[error("{during}: timed out")]
+    TimedOut {
+        /// The request that was under way.
+        during: RequestKind,
+    },
+}
+
+impl HandshakeError {
+    /// Returns the errno that describes the error best.
+    #[must_use]
+    pub const fn errno(&self) -> Errno {
+        match self {
+            HandshakeError::Request(error) => error.errno(),
+            HandshakeError::Ended { error, .. } => error.errno,
+            HandshakeError::TimedOut { .. } => Errno::ETIMEDOUT,
+        }
+    }
+}
+
+impl From<Error> for HandshakeError {
+    fn from(error: Error) -> Self {
+        match error {
+            // The deadline has passed before the request could start.
+            Error::Refused(Refused::Request { request, reason: RefuseReason::TooLate, .. }) => {
+                HandshakeError::TimedOut { during: request }
+            }
+            Error::Refused(_) | Error::Failed(_) | Error::Fault(_) => HandshakeError::Request(error),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A connection request that is not answered yet.
+
+use core::net::SocketAddr;
+
+use super::wait::Wait;
+use super::{HandshakeError, Serve};
+use crate::device::Device;
+use crate::drive::{Drive, ReleasedId};
+use crate::errno::Errno;
+use crate::error::Error;
+use crate::event::{CmEvent, ConnParam, Event, ReceivedParam};
+use crate::key::{ChannelKey, IdKey};
+use crate::private_data::PrivateData;
+use crate::state::State;
+use crate::time::Time;
+
+/// A connection request: the id that the kernel has made for it, and what the peer has sent.
+///
+/// The application decides by the [addresses](Incoming::peer_addr) and the [private data](Incoming::private_data),
+/// and calls [`accept`](Incoming::accept), [`reject`](Incoming::reject) or [`release`](Incoming::release).
+#[derive(Debug)]
+#[must_use = "its id lives until it is accepted, rejected or released"]
+pub struct Incoming {
+    id: IdKey,
+    request: Request,
+}
+
+/// What the peer has sent.
+#[derive(Clone, Debug)]
+struct Request {
+    param: ReceivedParam,
+    private_data: PrivateData,
+}
+
+impl Incoming {
+    /// Takes a CONNECT_REQUEST: an event of the listener's channel, or in synchronous mode
+    /// [`Core::sync_event`](crate::Core::sync_event) of a listener after [`Drive::get_request`]. Acks it.
+    ///
+    /// # Errors
+    /// The event, if it is of another kind.
+    pub fn new<D: Device>(drive: &mut Drive<D>, mut event: Event) -> Result<Self, Event> {
+        if event.cm() != Some(CmEvent::ConnectRequest) {
+            return Err(event);
+        }
+        if let Some(ack_token) = event.ack_token.take() {
+            // Refused only if the listener is gone: then no ack is owed.
+            let _ = drive.ack(ack_token);
+        }
+        Ok(Incoming { id: event.id, request: Request { param: event.param, private_data: event.private_data } })
+    }
+
+    /// Returns the id of the request.
+    #[must_use]
+    pub fn id(&self) -> IdKey {
+        self.id
+    }
+
+    /// Returns the peer's parameters, mirrored: its initiator depth is the local responder resources, and vice versa.
+    #[must_use]
+    pub fn param(&self) -> ReceivedParam {
+        self.request.param
+    }
+
+    /// Returns the peer's private data, padded with zeros by the transport.
+    #[must_use]
+    pub fn private_data(&self) -> &[u8] {
+        &self.request.private_data
+    }
+
+    /// Returns the peer's address.
+    ///
+    /// # Errors
+    /// As [`Device::peer_addr`].
+    pub fn peer_addr<D: Device>(&self, drive: &Drive<D>) -> Result<SocketAddr, Errno> {
+        drive.device().peer_addr(self.id)
+    }
+
+    /// Returns the local address that the peer connects to.
+    ///
+    /// # Errors
+    /// As [`Device::local_addr`].
+    pub fn local_addr<D: Device>(&self, drive: &Drive<D>) -> Result<SocketAddr, Errno> {
+        drive.device().local_addr(self.id)
+    }
+
+    /// Calls `attach`, which creates the QP with [`Drive::attach_qp`], and accepts the request. `private_data` is at
+    /// most 196 bytes, 136 for datagrams. The id of a listener in synchronous mode enters that mode first.
+    ///
+    /// # Errors
+    /// The error of `attach` or of [`Drive::accept`], with `EINVAL` if the peer has gone. The id is destroyed.
+    pub fn accept<D: Device, Q>(
+        self,
+        drive: &mut Drive<D>,
+        param: ConnParam,
+        private_data: &[u8],
+        deadline: Time,
+        attach: impl FnOnce(&mut Drive<D>, IdKey) -> Result<Q, Error>,
+    ) -> Result<Serve<Q>, HandshakeError> {
+        let Incoming { id, request } = self;
+        let mut wait = Wait::new(id, State::Accepting);
+        if drive.core().channel(id).is_some_and(|channel| drive.core().is_private(channel)) {
+            to_sync(drive, id).map_err(|error| wait.fail(drive, error))?;
+        }
+        let attached = attach(drive, id).map_err(|error| wait.fail(drive, error))?;
+        wait.attached = Some(attached);
+        drive.accept(id, param, private_data, deadline).map_err(|error| wait.fail(drive, error))?;
+        Ok(Serve { wait, param: request.param, private_data: request.private_data })
+    }
+
+    /// Rejects the request with at most 148 bytes of private data, 136 for datagrams, and destroys the id.
+    ///
+    /// # Errors
+    /// The error of [`Drive::reject`], or of [`Drive::destroy`]. Also after an error of the reject the id is
+    /// destroyed, which rejects the peer without private data.
+    pub fn reject<D: Device>(self, drive: &mut Drive<D>, private_data: &[u8]) -> Result<(), Error> {
+        let rejected = drive.reject(self.id, private_data);
+        let destroyed = drive.destroy(self.id, Time::NEVER);
+        rejected?;
+        destroyed.map(drop)
+    }
+
+    /// Takes the request out of this driver, for a driver on another thread: migrates the id into synchronous mode
+    /// and releases it.
+    ///
+    /// # Errors
+    /// The error of [`Drive::migrate`] or [`Drive::release`]. The id is destroyed, which rejects the peer.
+    pub fn release<D: Device>(self, drive: &mut Drive<D>) -> Result<ReleasedIncoming<D::Handle>, Error> {
+        let Incoming { id, request } = self;
+        match to_sync(drive, id).and_then(|()| drive.release(id)) {
+            Ok(released_id) => Ok(ReleasedIncoming { released_id, request }),
+            Err(error) => {
+                // The error of the release is the one to report.
+                let _ = drive.destroy(id, Time::NEVER);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Puts an id into synchronous mode.
+fn to_sync<D: Device>(drive: &mut Drive<D>, id: IdKey) -> Result<(), Error> {
+    if drive.core().is_sync(id) { Ok(()) } else { drive.migrate(id, None, Time::NEVER).map(drop) }
+}
+
+/// A connection request between two drivers. Dropping it rejects the peer.
+#[derive(Debug)]
+#[must_use = "dropping it rejects the peer"]
+pub struct ReleasedIncoming<H> {
+    released_id: ReleasedId<H>,
+    request: Request,
+}
+
+impl<H> ReleasedIncoming<H> {
+    /// Returns the peer's private data, padded with zeros by the transport.
+    #[must_use]
+    pub fn private_data(&self) -> &[u8] {
+        &self.request.private_data
+    }
+
+    /// Takes the request into a driver, on a channel or in synchronous mode (`None`). Both drivers must count time
+    /// from the same epoch.
+    ///
+    /// # Errors
+    /// The error of [`Drive::adopt`] or [`Drive::migrate`]. The id is destroyed, which rejects the peer.
+    pub fn adopt<D: Device<Handle = H>>(
+        self,
+        drive: &mut Drive<D>,
+        channel: Option<ChannelKey>,
+    ) -> Result<Incoming, Error> {
+        let id = drive.adopt(self.released_id).map_err(|not| not.error)?;
+        if channel.is_some() {
+            drive.migrate(id, channel, Time::NEVER).inspect_err(|_| {
+                // The error of the migration is the one to report.
+                let _ = drive.destroy(id, Time::NEVER);
+            })?;
+        }
+        Ok(Incoming { id, request: self.request })
+    }
+}

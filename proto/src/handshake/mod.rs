@@ -1,0 +1,79 @@
+//! Connecting and accepting as values that are fed with the events of their id.
+//!
+//! [`Dial`] is the active side: it resolves the address and the route, attaches, connects. [`Incoming`] is a
+//! connection request; [`Incoming::accept`] makes a [`Serve`] of it, the passive side. Each has one result, and one
+//! deadline for all of its requests. On an error its id is destroyed; [`Dial::cancel`] and [`Serve::cancel`] destroy
+//! it before. They use only the public requests of [`Drive`](crate::Drive), with any driver.
+//!
+//! - **On a channel**: pass each event of the id to [`Dial::handle`] or [`Serve::handle`].
+//! - **In synchronous mode**: call [`Dial::poll`] or [`Serve::poll`] after each wait.
+//!
+//! ```no_run
+//! # use cmid_proto::{Acks, Device, Drive, Time};
+//! use cmid_proto::handshake::{Dial, DialTo, HandshakeError};
+//! # fn wait<D: Device>(_: &mut Drive<D>) {}
+//! # fn connect<D: Device>(drive: &mut Drive<D>, qp_num: u32) -> Result<(), HandshakeError> {
+//! let channel = drive.open_channel(Acks::OnDelivery)?;
+//! let mut to = DialTo::new("10.0.0.2:7471".parse().expect("an address"));
+//! to.param.qp_num = qp_num; // for an id without a QP
+//! let mut dial = Dial::start(drive, Some(channel), &to, Time::NEVER)?;
+//! let connected = loop {
+//!     let Some(event) = drive.next_event(channel) else {
+//!         wait(drive); // in the driver's or the application's loop
+//!         continue;
+//!     };
+//!     // With a QP: |drive, id| drive.attach_qp(id, |device, attaching| device.create_qp(attaching, ..))
+//!     if let Some(connected) = dial.handle(drive, event, |_, _| Ok(()))? {
+//!         break connected;
+//!     }
+//! };
+//! println!("{} is connected", connected.id);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Handing a request to another reactor
+//!
+//! One reactor accepts for several: its [`Incoming::release`] returns a [`ReleasedIncoming`], which is `Send` if the
+//! device's handle is. The other reactor calls [`ReleasedIncoming::adopt`] on its thread, and then
+//! [`Incoming::accept`]: the QP is created on the device of the reactor that uses it. Both drivers must count time
+//! from the same epoch, as the project's drivers do (`CLOCK_MONOTONIC`), and need room for one more channel while
+//! they hand over. A waker of the driver wakes the other reactor.
+//!
+//! An established connection is handed over by [`Drive::migrate`](crate::Drive::migrate) to `None`,
+//! [`Drive::release`](crate::Drive::release), [`Drive::adopt`](crate::Drive::adopt) and a migration to a channel of
+//! the other driver.
+#![allow(
+    clippy::result_large_err,
+    reason = "an error may hold the event that ended the handshake; nothing is allocated"
+)]
+
+mod dial;
+mod error;
+mod incoming;
+mod serve;
+mod wait;
+
+pub use dial::{Dial, DialTo};
+pub use error::HandshakeError;
+pub use incoming::{Incoming, ReleasedIncoming};
+pub use serve::Serve;
+
+use crate::event::{Datagram, ReceivedParam};
+use crate::key::IdKey;
+use crate::private_data::PrivateData;
+
+/// The result of a handshake.
+#[derive(Debug)]
+pub struct Connected<Q> {
+    /// The id, which now belongs to the application.
+    pub id: IdKey,
+    /// What the closure `attach` has returned.
+    pub attached: Q,
+    /// The peer's parameters, from its reply or its request.
+    pub param: ReceivedParam,
+    /// The peer's private data, from its reply or its request, padded with zeros by the transport.
+    pub private_data: PrivateData,
+    /// Where datagrams go, for an active id of a datagram service.
+    pub datagram: Option<Datagram>,
+}

@@ -1,0 +1,76 @@
+//! The passive side, after its accept.
+
+use super::wait::Wait;
+use super::{Connected, HandshakeError};
+use crate::device::Device;
+use crate::drive::{Drive, Progress};
+use crate::error::Error;
+use crate::event::{Event, ReceivedParam};
+use crate::key::IdKey;
+use crate::private_data::PrivateData;
+use crate::state::State;
+
+/// The passive side of a handshake, after [`Incoming::accept`](super::Incoming::accept): waits for the peer's
+/// confirmation.
+#[derive(Debug)]
+#[must_use = "its id lives until the handshake has ended or is cancelled"]
+pub struct Serve<Q> {
+    pub(super) wait: Wait<Q>,
+    /// Of the peer's request.
+    pub(super) param: ReceivedParam,
+    pub(super) private_data: PrivateData,
+}
+
+impl<Q> Serve<Q> {
+    /// Returns the id.
+    #[must_use]
+    pub fn id(&self) -> IdKey {
+        self.wait.id
+    }
+
+    /// Whether it has returned its result, or was cancelled.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.wait.begun.is_none()
+    }
+
+    /// Takes an event of the id and acks it. Returns the connection once it is established, and then has no further
+    /// use: later events of the id belong to the application. Ignores events of other ids.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]. The id is destroyed, or is so once the application has given the acks that it owes.
+    pub fn handle<D: Device>(
+        &mut self,
+        drive: &mut Drive<D>,
+        event: Event,
+    ) -> Result<Option<Connected<Q>>, HandshakeError> {
+        Ok(self.wait.take(drive, event)?.and_then(|_established| self.connected()))
+    }
+
+    /// Returns the connection if it is established without an event for [`handle`](Serve::handle): in synchronous
+    /// mode, and for datagrams, where the accept ends with its call. Call it after the accept and after each wait.
+    ///
+    /// # Errors
+    /// As [`handle`](Serve::handle).
+    pub fn poll<D: Device>(&mut self, drive: &mut Drive<D>) -> Result<Option<Connected<Q>>, HandshakeError> {
+        if drive.core().state(self.wait.id) == Some(State::SidrResolved) {
+            return Ok(self.connected());
+        }
+        match self.wait.sync_event(drive)? {
+            Some(event) => self.handle(drive, event),
+            None => Ok(None),
+        }
+    }
+
+    fn connected(&mut self) -> Option<Connected<Q>> {
+        self.wait.connected(self.param, core::mem::replace(&mut self.private_data, PrivateData::EMPTY), None)
+    }
+
+    /// Gives the handshake up and destroys the id, with what is attached. Does nothing once the handshake is over.
+    ///
+    /// # Errors
+    /// As [`Drive::destroy`].
+    pub fn cancel<D: Device>(mut self, drive: &mut Drive<D>) -> Result<Progress, Error> {
+        self.wait.cancel(drive)
+    }
+}

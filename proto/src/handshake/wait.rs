@@ -1,0 +1,104 @@
+//! The part that both sides share: an id, and the state that waits for an event.
+
+use super::{Connected, HandshakeError};
+use crate::device::Device;
+use crate::drive::{Drive, Progress};
+use crate::errno::Errno;
+use crate::error::Error;
+use crate::event::{Datagram, Event, EventKind, ReceivedParam};
+use crate::event_result::EventError;
+use crate::key::IdKey;
+use crate::private_data::PrivateData;
+use crate::state::State;
+use crate::table::{self, EventColumn, EventRule};
+use crate::time::Time;
+
+/// The states that a handshake goes on from, or ends in.
+const GOES_ON: [State; 5] =
+    [State::AddrResolved, State::RouteResolved, State::Responded, State::Connected, State::SidrResolved];
+
+/// A handshake that waits in a state of its id.
+#[derive(Debug)]
+pub(super) struct Wait<Q> {
+    pub(super) id: IdKey,
+    /// The state that waits; `None` once the handshake is over.
+    pub(super) begun: Option<State>,
+    pub(super) attached: Option<Q>,
+}
+
+impl<Q> Wait<Q> {
+    pub(super) fn new(id: IdKey, begun: State) -> Self {
+        Wait { id, begun: Some(begun), attached: None }
+    }
+
+    /// Acks an event. Returns it and the state that it leads to, if it ends the wait with success.
+    pub(super) fn take<D: Device>(
+        &mut self,
+        drive: &mut Drive<D>,
+        mut event: Event,
+    ) -> Result<Option<(State, Event)>, HandshakeError> {
+        if let Some(ack_token) = event.ack_token.take() {
+            drive.ack(ack_token).map_err(|refused| self.fail(drive, Error::from(refused)))?;
+        }
+        let Some(begun) = self.begun else { return Ok(None) };
+        let Some(during) = table::operation(begun) else { return Ok(None) };
+        if event.id != self.id {
+            return Ok(None);
+        }
+        match event.kind {
+            EventKind::Cm(kind) => match table::event_rule(begun, EventColumn::of(kind)) {
+                EventRule::Go(next) if next != begun => {
+                    let error = match event.into_result_of(during) {
+                        Ok(event) if GOES_ON.contains(&next) => return Ok(Some((next, event))),
+                        Ok(event) => EventError { errno: Errno::EIO, event },
+                        Err(error) => error,
+                    };
+                    Err(self.fail(drive, HandshakeError::Ended { during, error }))
+                }
+                // An event that does not end the wait, such as ADDR_CHANGE.
+                EventRule::Go(_) | EventRule::Late | EventRule::Fault => Ok(None),
+            },
+            EventKind::DeadlinePassed(of) if of == during => Err(self.fail(drive, HandshakeError::TimedOut { during })),
+            EventKind::DeadlinePassed(_) | EventKind::Migrated | EventKind::Destroyed | EventKind::Left => Ok(None),
+        }
+    }
+
+    /// Synchronous mode: returns the event that ended the request, if it has ended.
+    pub(super) fn sync_event<D: Device>(&mut self, drive: &mut Drive<D>) -> Result<Option<Event>, HandshakeError> {
+        let Some(during) = self.begun.and_then(table::operation) else { return Ok(None) };
+        match (drive.core().sync_result(self.id), drive.core().sync_event(self.id)) {
+            (Some(_), Some(event)) => Ok(Some(event)),
+            (Some(Err(_)), None) => Err(self.fail(drive, HandshakeError::TimedOut { during })),
+            (Some(Ok(())), None) | (None, _) => Ok(None),
+        }
+    }
+
+    /// Ends the handshake with success, with the peer's parameters and private data.
+    pub(super) fn connected(
+        &mut self,
+        param: ReceivedParam,
+        private_data: PrivateData,
+        datagram: Option<Datagram>,
+    ) -> Option<Connected<Q>> {
+        self.begun = None;
+        let attached = self.attached.take()?;
+        Some(Connected { id: self.id, attached, param, private_data, datagram })
+    }
+
+    /// Ends the handshake by an error: destroys the id, and drops what is attached.
+    pub(super) fn fail<D: Device>(&mut self, drive: &mut Drive<D>, error: impl Into<HandshakeError>) -> HandshakeError {
+        // The error of the handshake is the one to report. An id that cannot be destroyed is failed.
+        let _ = self.cancel(drive);
+        error.into()
+    }
+
+    /// Destroys the id if the handshake is not over.
+    pub(super) fn cancel<D: Device>(&mut self, drive: &mut Drive<D>) -> Result<Progress, Error> {
+        if self.begun.take().is_none() {
+            return Ok(Progress::Done);
+        }
+        let destroyed = drive.destroy(self.id, Time::NEVER);
+        self.attached = None;
+        destroyed
+    }
+}

@@ -1,0 +1,41 @@
+//! Conversions to `std::io::Error`. Its kind is that of the errno, and its source is the error itself.
+
+use std::io;
+
+use crate::errno::Errno;
+use crate::error::{AckError, Error, Failure, Fault, Refused};
+use crate::event_result::EventError;
+use crate::handshake::HandshakeError;
+
+/// Returns an error of the kind of `errno` with `error` as its source.
+pub(crate) fn io_error(errno: Errno, error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::Error::from(errno).kind(), error)
+}
+
+impl From<Errno> for io::Error {
+    fn from(errno: Errno) -> Self {
+        io::Error::from_raw_os_error(errno.0)
+    }
+}
+
+macro_rules! into_io {
+    ($($error:ty: $errno:expr;)+) => {
+        $(
+            impl From<$error> for io::Error {
+                fn from(error: $error) -> Self {
+                    io_error($errno(&error), error)
+                }
+            }
+        )+
+    };
+}
+
+into_io! {
+    Error: |error: &Error| error.errno();
+    Refused: |refused: &Refused| refused.errno();
+    Failure: |failure: &Failure| failure.errno;
+    Fault: |fault: &Fault| Error::Fault(*fault).errno();
+    AckError: |error: &AckError| Refused::from(error).errno();
+    EventError: |error: &EventError| error.errno;
+    HandshakeError: |error: &HandshakeError| error.errno();
+}

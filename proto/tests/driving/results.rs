@@ -1,0 +1,108 @@
+//! Events as results: their meaning, their text, and the errors they become.
+
+use std::io;
+
+use cmid_proto::handshake::HandshakeError;
+use cmid_proto::{
+    CmEvent, Core, Errno, Error, Event, EventKind, Fault, IdKey, Limits, RawEvent, ReceivedParam, RejectCode,
+    RequestKind, Status, Time,
+};
+
+fn event(kind: EventKind, status: i32) -> Event {
+    let raw = RawEvent::new(IdKey::from_parts(0, 1, 1).unwrap(), CmEvent::Established);
+    Event {
+        id: raw.id,
+        listener: None,
+        kind,
+        status,
+        param: ReceivedParam::default(),
+        datagram: None,
+        group: None,
+        private_data: cmid_proto::PrivateData::EMPTY,
+        ack_token: None,
+    }
+}
+
+fn cm(kind: CmEvent, status: i32) -> Event {
+    event(EventKind::Cm(kind), status)
+}
+
+#[test]
+fn the_meaning_of_a_status() {
+    let cases = [
+        (cm(CmEvent::Established, 0), Status::Success, "id1: ESTABLISHED"),
+        (cm(CmEvent::AddrError, -110), Status::Errno(Errno::ETIMEDOUT), "id1: ADDR_ERROR (ETIMEDOUT)"),
+        (
+            cm(CmEvent::Rejected, 8),
+            Status::Reject(RejectCode::INVALID_SERVICE_ID),
+            "id1: REJECTED (reason 8, nobody listens on this port)",
+        ),
+        (cm(CmEvent::Rejected, 34), Status::Reject(RejectCode(34)), "id1: REJECTED (reason 34)"),
+        // iWARP.
+        (cm(CmEvent::Rejected, -111), Status::Errno(Errno::ECONNREFUSED), "id1: REJECTED (ECONNREFUSED)"),
+        (cm(CmEvent::Rejected, 0x1_0000), Status::Other(0x1_0000), "id1: REJECTED (status 65536)"),
+        // A lookup that is not answered with success.
+        (cm(CmEvent::Unreachable, 2), Status::Other(2), "id1: UNREACHABLE (status 2)"),
+        (cm(CmEvent::Disconnected, i32::MIN), Status::Errno(Errno(i32::MAX)), "id1: DISCONNECTED (errno 2147483647)"),
+        (event(EventKind::DeadlinePassed(RequestKind::Connect), 0), Status::Success, "id1: DEADLINE_PASSED(connect)"),
+    ];
+    for (event, meaning, text) in cases {
+        assert_eq!((event.meaning(), event.to_string().as_str()), (meaning, text));
+        let code = if let Status::Reject(code) = meaning { Some(code) } else { None };
+        assert_eq!(event.reject_code(), code);
+    }
+    let request = Event { listener: IdKey::from_parts(0, 0, 1), ..cm(CmEvent::ConnectRequest, 0) };
+    assert_eq!(request.to_string(), "id1: CONNECT_REQUEST on id0");
+}
+
+#[test]
+fn reject_codes_are_those_of_the_specification() {
+    let codes: Vec<_> = RejectCode::ALL.iter().map(|code| code.0).collect();
+    // 34 is reserved.
+    assert_eq!(codes, (1..=33).chain([35]).collect::<Vec<u16>>());
+    assert!(RejectCode::ALL.iter().all(|code| code.text().is_some()));
+    assert_eq!(RejectCode(36).to_string(), "reason 36");
+}
+
+#[test]
+fn an_event_becomes_a_result() {
+    assert_eq!(
+        cm(CmEvent::Established, 0).into_result().map(|event| event.kind),
+        Ok(EventKind::Cm(CmEvent::Established))
+    );
+    let refused = cm(CmEvent::Rejected, 28).into_result().unwrap_err();
+    assert_eq!((refused.errno, refused.event.reject_code()), (Errno::ECONNREFUSED, Some(RejectCode::CONSUMER_DEFINED)));
+    let text = "id1: REJECTED (reason 28, rejected by the application): ECONNREFUSED";
+    assert_eq!(refused.to_string(), text);
+    // A status of 0 is a failure where another request ends by it.
+    assert!(cm(CmEvent::Disconnected, 0).into_result().is_ok());
+    let reset = cm(CmEvent::Disconnected, 0).into_result_of(RequestKind::Connect).unwrap_err();
+    assert_eq!((reset.errno, reset.to_string().as_str()), (Errno::ECONNRESET, "id1: DISCONNECTED: ECONNRESET"));
+    assert!(cm(CmEvent::Disconnected, 0).into_result_of(RequestKind::Disconnect).is_ok());
+}
+
+#[test]
+fn errors_become_io_errors_of_their_kind() {
+    let refused = cm(CmEvent::Rejected, 28).into_result().unwrap_err();
+    let text = refused.to_string();
+    let ended = io::Error::from(HandshakeError::Ended { during: RequestKind::Connect, error: refused });
+    assert_eq!((ended.kind(), ended.to_string()), (io::ErrorKind::ConnectionRefused, format!("connect: {text}")));
+    assert!(ended.get_ref().is_some_and(|source| source.is::<HandshakeError>()));
+    let timed_out = HandshakeError::TimedOut { during: RequestKind::Accept };
+    assert_eq!(io::Error::from(timed_out).kind(), io::ErrorKind::TimedOut);
+    assert_eq!(io::Error::from(Errno::EADDRINUSE).raw_os_error(), Some(98));
+    let mut core = Core::new(Limits::SINGLE);
+    let channel = core.open_channel(cmid_proto::Acks::OnDelivery).unwrap();
+    let id = IdKey::from_parts(0, 0, 1).unwrap();
+    let absent = core.submit(Time::ZERO, id, cmid_proto::Request::Establish, Time::NEVER).unwrap_err();
+    assert_eq!(io::Error::from(absent).kind(), io::ErrorKind::NotFound);
+    assert_eq!(io::Error::from(Error::from(absent)).kind(), io::ErrorKind::NotFound);
+    let fault = Fault::Read { channel, errno: Errno::EINTR };
+    assert_eq!(io::Error::from(fault).kind(), io::ErrorKind::Interrupted);
+}
+
+#[test]
+fn times_are_seconds() {
+    let texts = [Time::ZERO, Time(12_000_000_500), Time::NEVER].map(|time| time.to_string());
+    assert_eq!(texts, ["0.000000000 s", "12.000000500 s", "never"]);
+}
