@@ -8,25 +8,13 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
 use crate::data::work_queue::WorkQueue;
-use crate::data::wr_api::{WrApi, send_ops};
+use crate::data::wr_api::{PostCalls, WrApi, send_ops};
 use crate::data::{Cq, Pd, QpInner};
 use crate::errno;
 use crate::ffi::{
     self, ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask as Mask, ibv_qp_type,
 };
 use crate::librdmacm::Id;
-
-/// The calls that post to the send queue of a QP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum PostCalls {
-    /// Those of ibv_wr_post(3), which cost less. The others are used where the provider lacks these, and by a QP whose
-    /// requests may have several ranges ([`Caps::max_send_sge`]): soft-RoCE's library before version 64 miscounts their
-    /// bytes.
-    #[default]
-    Extended,
-    /// ibv_post_send(3).
-    Classic,
-}
 
 /// What an application chooses of a new QP.
 #[derive(Clone, Copy)]

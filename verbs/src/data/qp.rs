@@ -8,11 +8,10 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, QpState};
 
-use crate::data::PostCalls;
 use crate::data::pd::PdUse;
 use crate::data::staging::Staging;
 use crate::data::work_queue::WorkQueue;
-use crate::data::wr_api::WrApi;
+use crate::data::wr_api::{PostCalls, WrApi};
 use crate::data::wr_ring::Cursor;
 use crate::errno;
 use crate::ffi::{

@@ -13,6 +13,18 @@ use crate::ffi::{
     self, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_create_send_ops_flags as Ops, ibv_qp_ex, ibv_send_flags, ibv_sge,
 };
 
+/// The calls that post to the send queue of a QP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PostCalls {
+    /// Those of ibv_wr_post(3), which cost less. The others are used where the provider lacks these, and by a QP whose
+    /// requests may have several ranges ([`Caps::max_send_sge`](crate::Caps::max_send_sge)): soft-RoCE's library before version 64 miscounts their
+    /// bytes.
+    #[default]
+    Extended,
+    /// ibv_post_send(3).
+    Classic,
+}
+
 /// The operations of a connected QP.
 const CONNECTED: u64 = (Ops::IBV_QP_EX_WITH_SEND.0
     | Ops::IBV_QP_EX_WITH_SEND_WITH_IMM.0
