@@ -156,7 +156,7 @@ pub use cmid_proto::memory::{
     Step, Valid, Way,
 };
 #[cfg(feature = "rdma-core")]
-pub use data::{Ah, AsyncEvents, Buffer, Change, Cq, Mr, Mw, Nic, Pd, Qp, Reregistered};
+pub use data::{Ah, AsyncEvents, Buffer, Change, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, Reregistered};
 #[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
 #[cfg(feature = "scripted-kernel")]

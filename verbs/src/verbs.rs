@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use cmid_proto::datapath::{Caps, DataPath, QpState};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, Qp};
+use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
@@ -72,6 +72,7 @@ impl std::error::Error for UnknownBackend {}
 /// thread; one thread at a time uses it.
 pub struct Verbs {
     cm: Cm,
+    post_calls: PostCalls,
 }
 
 enum Cm {
@@ -121,7 +122,7 @@ impl Verbs {
             Backend::Librdmacm => Cm::Librdmacm(Rdmacm::open().map_err(OpenError::Failed)?),
             Backend::Kernel => Cm::Kernel(KernelVerbs::open()?),
         };
-        Ok(Verbs { cm })
+        Ok(Verbs { cm, post_calls: PostCalls::default() })
     }
 
     /// The connection manager in use.
@@ -131,6 +132,11 @@ impl Verbs {
             Cm::Librdmacm(_) => Backend::Librdmacm,
             Cm::Kernel(_) => Backend::Kernel,
         }
+    }
+
+    /// Sets the calls that post to the QPs which are created from now on; [`PostCalls::Extended`] at first.
+    pub fn set_post_calls(&mut self, calls: PostCalls) {
+        self.post_calls = calls;
     }
 
     /// The numbers of ids and channels, including those that are [set aside](Verbs::set_aside).
@@ -231,7 +237,8 @@ impl DataPath for Verbs {
         caps: Caps,
     ) -> Result<Qp, Errno> {
         let id = attaching.id();
-        either!(&mut self.cm, cm => cm.create_qp(id, pd, send_cq, recv_cq, caps)).map(Qp::new)
+        let init = QpInit { pd, send_cq, recv_cq, caps, post_calls: self.post_calls };
+        either!(&mut self.cm, cm => cm.create_qp(id, init)).map(Qp::new)
     }
 
     /// With some providers the completions of the QP are lost at once (`__mlx5_cq_clean`), with others when
@@ -299,7 +306,7 @@ impl Pollable for Verbs {
             Cm::Librdmacm(cm) => Cm::Librdmacm(cm.sibling()),
             Cm::Kernel(cm) => Cm::Kernel(cm.sibling()),
         };
-        Verbs { cm }
+        Verbs { cm, post_calls: self.post_calls }
     }
 }
 

@@ -31,6 +31,14 @@ pub(crate) fn in_guest(context: &Context, kernel: Kernel, backend: Backend, limi
     conclude(context, &backend.environment(kernel), Speed::Fast, result)
 }
 
+/// The same with ibv_post_send in the place of ibv_wr_post.
+pub(crate) fn with_classic_posts(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
+    let mut job = job(context, kernel, Speed::Fast, backend)?;
+    job.command.splice(0..0, ["env", "CMID_POST_CALLS=classic"].map(Into::into));
+    let result = guest::run(kernel, limit, &job.command, vec![SUITE.reports(context)?]);
+    conclude(context, &backend.environment(kernel), Speed::Fast, result)
+}
+
 /// The same with io-epoll only, for the daily programme. The drivers do not depend on the backend.
 pub(crate) fn quickly(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
     let mut job = job(context, kernel, Speed::Fast, backend)?;
