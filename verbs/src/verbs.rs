@@ -221,8 +221,12 @@ impl DataPath for Verbs {
         Pd::alloc(nic.context(), nic.port_num())
     }
 
-    fn create_cq_on(&mut self, nic: &Nic, depth: u32) -> Result<Cq, Errno> {
-        Cq::create(nic.context(), depth)
+    fn comp_vectors(&self, nic: &Nic) -> u32 {
+        nic.context().comp_vectors()
+    }
+
+    fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, Errno> {
+        Cq::create(nic.context(), depth, vector)
     }
 
     /// # Errors

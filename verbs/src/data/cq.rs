@@ -63,17 +63,18 @@ unsafe impl Send for CqInner {}
 unsafe impl Sync for CqInner {}
 
 impl Cq {
-    pub(crate) fn create(context: Arc<Context>, depth: u32) -> Result<Self, Errno> {
-        let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?;
+    pub(crate) fn create(context: Arc<Context>, depth: u32, vector: u32) -> Result<Self, Errno> {
+        let number = |value| c_int::try_from(value).map_err(|_| Errno::EINVAL);
+        let (depth, vector) = (number(depth)?, number(vector)?);
         // SAFETY: the context is open; its operation table does not change after that.
         let (poll, request_notification) = unsafe {
             let operations = &(*context.as_ptr()).ops;
             (operations.poll_cq.ok_or(Errno::ENOSYS)?, operations.req_notify_cq.ok_or(Errno::ENOSYS)?)
         };
         let channel = CompChannel::create(&context)?;
-        // SAFETY: context and channel are open and outlive the CQ; it has no application context, and takes vector 0,
-        // which every device has.
-        let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), 0) };
+        // SAFETY: context and channel are open and outlive the CQ; it has no application context. The kernel
+        // refuses a vector that the device does not have.
+        let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), vector) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         // SAFETY: the CQ is alive, and nobody writes the field after its creation. It is what the provider has made
         // of the depth.

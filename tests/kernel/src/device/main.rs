@@ -101,6 +101,7 @@ const CHECKS: [(&str, fn()); 67] = [
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
     ("a QP that is created and moved outside of cmid", foreign_qp::connected),
     ("asynchronous events: an address comes and goes", async_events::address_changes),
+    ("a CQ uses a completion vector that the device has", calls::completion_vectors),
     ("the devices", inventory::devices),
     ("what names mean, and an endpoint of it", inventory::names),
     ("200 connections leave nothing behind", cycles::nothing_is_left),
