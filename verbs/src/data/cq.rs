@@ -20,6 +20,21 @@ use crate::raw;
 /// takes it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).
 ///
 /// The QPs that use it keep it at the device after it is dropped.
+///
+/// # What does not compile
+///
+/// Polling it on two threads at a time:
+///
+/// ```compile_fail,E0524
+/// # use cmid_verbs::Cq;
+/// # use cmid_verbs::datapath::prelude::*;
+/// fn both(cq: &mut Cq) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| cq.poll_one().is_ok());
+///         scope.spawn(|| cq.poll_one().is_ok());
+///     });
+/// }
+/// ```
 pub struct Cq {
     inner: Arc<CqInner>,
     slot_cache: SlotCache,

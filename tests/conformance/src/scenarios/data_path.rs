@@ -11,7 +11,7 @@ use cmid_proto::datapath::{
     SendWr, WcFlags, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, RefuseReason};
-use cmid_proto::{Errno, PortSpace};
+use cmid_proto::{ConnParam, Errno, PortSpace};
 
 use super::memory::{contents, deregister, refused, register, unused};
 
@@ -25,22 +25,28 @@ fn three_ranges() -> Caps {
 }
 
 /// A connection, its PDs, and a region of 64 bytes on each side, numbered from 0 and from 100.
-struct Link<L: Env> {
-    pds: (PdOf<L>, PdOf<L>),
-    ends: (EndOf<L>, EndOf<L>),
-    mrs: (cmid_harness::fixture::MrOf<L>, cmid_harness::fixture::MrOf<L>),
+pub(super) struct Link<L: Env> {
+    pub(super) pds: (PdOf<L>, PdOf<L>),
+    pub(super) ends: (EndOf<L>, EndOf<L>),
+    pub(super) mrs: (cmid_harness::fixture::MrOf<L>, cmid_harness::fixture::MrOf<L>),
 }
 
 impl<L: Env> Link<L> {
-    fn open(b: &mut Fixture<'_, L>, caps: Caps) -> Check<Self> {
+    pub(super) fn open(b: &mut Fixture<'_, L>, caps: Caps) -> Check<Self> {
+        let param = b.param();
+        Link::open_by(b, caps, param)
+    }
+
+    /// Both sides connect with these parameters.
+    pub(super) fn open_by(b: &mut Fixture<'_, L>, caps: Caps, param: ConnParam) -> Check<Self> {
         b.listen()?;
         let pds = (b.pd(Side::Client)?, b.pd(Side::Server)?);
         let mrs = (register(&pds.0, (0..64).collect(), OPEN)?, register(&pds.1, (100..164).collect(), OPEN)?);
-        let ends = b.join_with(&pds.0, &pds.1, caps)?;
+        let ends = b.join_by(&pds.0, &pds.1, caps, param)?;
         Ok(Link { pds, ends, mrs })
     }
 
-    fn close(self, b: &mut Fixture<'_, L>) -> Check {
+    pub(super) fn close(self, b: &mut Fixture<'_, L>) -> Check {
         b.part(self.ends)?;
         deregister(self.mrs.0)?;
         deregister(self.mrs.1)?;
