@@ -2,7 +2,7 @@
 
 use crate::errno::Errno;
 use crate::event::{AckToken, CmEvent};
-use crate::key::{ChannelKey, IdKey, Token};
+use crate::key::{ChannelKey, IdKey, Target, Token};
 use crate::request_kind::RequestKind;
 use crate::state::State;
 
@@ -242,11 +242,13 @@ impl RefuseReason {
 
 /// The device failed to carry out a permitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{call} while {state}: {errno}")]
+#[error("{call} on {target} while {state}: {errno}")]
 pub struct Failure {
     /// The name of the request's [`RequestKind`], or of the device call that it began with.
     pub call: &'static str,
-    /// The id's state after the failure; [`State::Idle`] for calls that have no id.
+    /// The id or channel of the request. The key of one that could not be created is not valid.
+    pub target: Target,
+    /// The id's state after the failure; [`State::Idle`] for a channel.
     pub state: State,
     /// The errno.
     pub errno: Errno,
@@ -284,10 +286,12 @@ pub enum Fault {
         token: Token,
     },
     /// The device failed to close something, which may have leaked.
-    #[error("{call} failed: {errno}")]
+    #[error("{call} on {target} failed: {errno}")]
     Leak {
         /// The function that failed.
         call: &'static str,
+        /// The id or channel, whose key is not valid any more.
+        target: Target,
         /// The errno.
         errno: Errno,
     },

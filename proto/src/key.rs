@@ -189,6 +189,15 @@ pub enum Target {
     Channel(ChannelKey),
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Id(id) => id.fmt(f),
+            Target::Channel(channel) => channel.fmt(f),
+        }
+    }
+}
+
 /// Identifies one device call, from [`Core::poll_call`](crate::Core::poll_call) to
 /// [`Core::handle_outcome`](crate::Core::handle_outcome). A core never uses a token twice. It contains the key of the
 /// call's target, so another core refuses it.

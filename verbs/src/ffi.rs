@@ -7,7 +7,8 @@
 //! Inline functions of C go through the operation table of the context here too. Third: memory is registered by
 //! `ibv_reg_mr_iova2`. The symbol `ibv_reg_mr` is the one behind C's macro, and does not mask optional access bits on
 //! kernels that refuse them.
-//! them.
+
+use core::mem::offset_of;
 
 pub(crate) use libc::{
     AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
@@ -21,7 +22,8 @@ pub(crate) use rdma_sys::{
     ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_ece, ibv_event_type, ibv_free_device_list, ibv_get_async_event,
     ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_index, ibv_get_device_list, ibv_get_device_name, ibv_gid,
     ibv_global_route, ibv_grh, ibv_modify_qp, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_open_device, ibv_pd,
-    ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_query_device,
+    ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type, ibv_query_device,
     ibv_query_ece, ibv_query_gid, ibv_query_qp, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr, ibv_rereg_mr_flags,
     ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode,
     ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
@@ -29,12 +31,40 @@ pub(crate) use rdma_sys::{
 pub(crate) use rdma_sys::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,
     rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags, rdma_conn_param, rdma_connect, rdma_create_event_channel,
-    rdma_create_id, rdma_create_qp, rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect, rdma_establish,
-    rdma_event_channel, rdma_free_devices, rdma_freeaddrinfo, rdma_get_cm_event, rdma_get_devices, rdma_get_remote_ece,
-    rdma_getaddrinfo, rdma_init_qp_attr, rdma_join_multicast_ex, rdma_leave_multicast, rdma_listen, rdma_migrate_id,
-    rdma_notify, rdma_port_space, rdma_reject, rdma_reject_ece, rdma_resolve_addr, rdma_resolve_route,
-    rdma_set_local_ece, rdma_set_option, rdma_ud_param,
+    rdma_create_id, rdma_create_qp, rdma_create_qp_ex, rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect,
+    rdma_establish, rdma_event_channel, rdma_free_devices, rdma_freeaddrinfo, rdma_get_cm_event, rdma_get_devices,
+    rdma_get_remote_ece, rdma_getaddrinfo, rdma_init_qp_attr, rdma_join_multicast_ex, rdma_leave_multicast,
+    rdma_listen, rdma_migrate_id, rdma_notify, rdma_port_space, rdma_reject, rdma_reject_ece, rdma_resolve_addr,
+    rdma_resolve_route, rdma_set_local_ece, rdma_set_option, rdma_ud_param, verbs_context,
 };
+
+/// `ibv_create_qp_ex` of verbs.h, which is an inline function.
+///
+/// # Errors
+/// `EOPNOTSUPP` if the provider does not have it.
+///
+/// # Safety
+/// The context is open; the rest as for the function of C.
+pub(crate) unsafe fn ibv_create_qp_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp, cmid_proto::Errno> {
+    const UNSUPPORTED: cmid_proto::Errno = cmid_proto::Errno(libc::EOPNOTSUPP);
+    // SAFETY: the context is open. `abi_compat` says whether it is the end of a `verbs_context`, whose field `sz` says
+    // from where on, counted from its end, it has its fields (`verbs_get_ctx_op`).
+    let create = unsafe {
+        if (*context).abi_compat.addr() != usize::try_from(u32::MAX).unwrap_or(usize::MAX) {
+            return Err(UNSUPPORTED);
+        }
+        let extended = context.byte_sub(offset_of!(verbs_context, context)).cast::<verbs_context>();
+        if (*extended).sz < size_of::<verbs_context>() - offset_of!(verbs_context, create_qp_ex) {
+            return Err(UNSUPPORTED);
+        }
+        (*extended).create_qp_ex.ok_or(UNSUPPORTED)?
+    };
+    // SAFETY: the caller's.
+    Ok(unsafe { create(context, attr) })
+}
 
 /// `ibv_post_send` as the provider has it.
 pub(crate) type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;

@@ -4,10 +4,10 @@ use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use cmid_proto::datapath::{Caps, QpState};
+use cmid_proto::datapath::QpState;
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Context, Cq, Devices, Parts, Pd, QpInner, ibv_qp_attr_of};
+use crate::data::{Context, Devices, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
 use crate::raw;
 
@@ -51,21 +51,13 @@ impl KernelVerbs {
         Ok(raw::QpAttr::new(ibv_qp_attr_of(&attr), attr.qp_attr_mask.cast_signed()))
     }
 
-    pub(crate) fn create_qp(
-        &mut self,
-        id: IdKey,
-        pd: &Pd,
-        send_cq: &Cq,
-        recv_cq: &Cq,
-        caps: Caps,
-    ) -> Result<Arc<QpInner>, Errno> {
+    pub(crate) fn create_qp(&mut self, id: IdKey, init: QpInit<'_>) -> Result<Arc<QpInner>, Errno> {
         let (location, datagrams) = self.cm.place_of_qp(id)?;
-        let context = pd.context();
+        let context = init.pd.context();
         if !context.is_at(location) {
             return Err(Errno::EINVAL);
         }
-        let parts = Parts { verbs: context.verbs(), pd, send_cq, recv_cq, caps, datagrams };
-        let qp = QpInner::create_alone(&parts)?;
+        let qp = QpInner::create_alone(QpPlace { verbs: context.verbs(), datagrams }, init)?;
         let on_id: Arc<QpInner> = Arc::clone(&qp);
         self.cm.attach(id, on_id, context.limits())?;
         Ok(qp)

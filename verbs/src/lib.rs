@@ -1,4 +1,5 @@
-//! The hardware device of cmid: connection management through librdmacm, and a safe data path over libibverbs.
+//! The hardware device of cmid: connection management on the kernel's own interface or through librdmacm, and a safe
+//! data path over libibverbs.
 //!
 //! # What it does
 //!
@@ -55,7 +56,7 @@
 //! - It reads asynchronous events (ibv_get_async_event(3)) only through [`DataPath::async_events`], and acknowledges
 //!   each at once.
 //!
-//! On InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for the answer without a time
+//! With [`Backend::Librdmacm`] on InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for the answer without a time
 //! limit, under a process-wide lock. When the process opens its first [`Verbs`], the crate looks for ibacm: for
 //! `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, as librdmacm does. (It does not detect an rdma-core that
 //! was built with another run directory.) If neither file exists, librdmacm never connects to ibacm later, and the
@@ -72,19 +73,26 @@
 //!
 //! # Device removal during a leave
 //!
-//! `rdma_leave_multicast` frees librdmacm's record of a membership even if the kernel refuses to leave because the
+//! With [`Backend::Librdmacm`]: `rdma_leave_multicast` frees librdmacm's record of a membership even if the kernel refuses to leave because the
 //! device is gone; an unread event would then refer to freed memory. The crate therefore first queries the kernel for
 //! the device. If the device is removed between the query and the call, the crate destroys the id at once, with its
 //! unread events. Leave then returns `ENXIO`, as does every later call except Destroy, and the next read of the
 //! channel returns DEVICE_REMOVAL. (That does not make the descriptor readable. The kernel's own DEVICE_REMOVAL,
 //! which the destruction removes, has done so before.)
 //!
-//! # Without librdmacm
+//! # Backends
 //!
-//! [`Verbs::open_with`] with [`Backend::Kernel`] manages connections on the kernel's own interface,
-//! `/dev/infiniband/rdma_cm`. The data path is the same. It never waits, does not contact ibacm, and needs about 30 %
-//! fewer instructions for a connection than the librdmacm backend (docs/generated/performance.md). librdmacm is the
-//! default: the kernel backend is new, and was tested on soft-RoCE only. It has these differences:
+//! [`Verbs::open`] manages connections on the kernel's own interface, `/dev/infiniband/rdma_cm` ([`Backend::Kernel`]).
+//! [`Verbs::open_with`] can choose librdmacm instead ([`Backend::Librdmacm`]). The data path is the same. Use the
+//! kernel backend: its calls never wait, it does not contact ibacm, and it needs fewer instructions and no
+//! allocations of librdmacm for a connection (docs/generated/performance.md). Use librdmacm
+//!
+//! - if the network needs ibacm(8) to find paths;
+//! - if other code needs the `rdma_cm_id` of an id ([`raw`], [`Verbs::raw_id`]), which the kernel backend does not
+//!   have;
+//! - to compare the two. Both were tested on soft-RoCE only.
+//!
+//! The kernel backend differs from librdmacm in these points:
 //!
 //! - The RDMA device of an id is opened for its first PD, and closed after the last object on it. ADDR_RESOLVED does
 //!   not open it.
@@ -148,7 +156,7 @@ pub use cmid_proto::memory::{
     Step, Valid, Way,
 };
 #[cfg(feature = "rdma-core")]
-pub use data::{Ah, AsyncEvents, Buffer, Change, Cq, Mr, Mw, Nic, Pd, Qp, Reregistered};
+pub use data::{Ah, AsyncEvents, Buffer, Change, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, Reregistered};
 #[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
 #[cfg(feature = "scripted-kernel")]

@@ -9,20 +9,21 @@ use std::os::fd::BorrowedFd;
 use cmid_proto::datapath::{Caps, DataPath, QpState};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, Qp};
+use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
 use crate::raw;
 
-/// The connection manager of a [`Verbs`]. The data path is the same.
+/// The connection manager of a [`Verbs`]. The data path is the same. [The crate](crate#backends) describes which one to
+/// choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
     /// librdmacm.
-    #[default]
     Librdmacm,
     /// The kernel's own interface, `/dev/infiniband/rdma_cm`, without librdmacm.
+    #[default]
     Kernel,
 }
 
@@ -71,6 +72,7 @@ impl std::error::Error for UnknownBackend {}
 /// thread; one thread at a time uses it.
 pub struct Verbs {
     cm: Cm,
+    post_calls: PostCalls,
 }
 
 enum Cm {
@@ -99,28 +101,28 @@ macro_rules! either {
 }
 
 impl Verbs {
-    /// Creates a device without ids, over librdmacm. Opens one event channel, whose ids keep the devices of its data
-    /// path open; a [sibling](Pollable::sibling) shares it.
+    /// Creates a device without ids, over the default backend.
     ///
     /// # Errors
-    /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if
-    /// `/dev/infiniband/rdma_cm` does not exist or may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if the versions
-    /// of library and kernel do not match.
-    pub fn open() -> Result<Self, Errno> {
-        Ok(Verbs { cm: Cm::Librdmacm(Rdmacm::open()?) })
+    /// Those of [`Verbs::open_with`] for [`Backend::Kernel`].
+    pub fn open() -> Result<Self, OpenError> {
+        Self::open_with(Backend::default())
     }
 
-    /// Creates a device without ids, over a backend.
+    /// Creates a device without ids, over a backend. Over [`Backend::Librdmacm`] it opens one event channel, whose ids
+    /// keep the devices of its data path open; a [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
-    /// For [`Backend::Librdmacm`] those of [`Verbs::open`] as [`OpenError::Failed`]. For [`Backend::Kernel`] the error
-    /// names the part of the kernel's interface that is missing.
+    /// For [`Backend::Kernel`] the error names the part of the kernel's interface that is missing. For
+    /// [`Backend::Librdmacm`] it is [`OpenError::Failed`] with the errno of rdma_create_event_channel(3): `ENODEV` if
+    /// there is no RDMA device at all, `ENOENT` or `EACCES` if `/dev/infiniband/rdma_cm` does not exist or may not be
+    /// opened, `EMFILE`, `ENOMEM`, and `EPERM` if the versions of library and kernel do not match.
     pub fn open_with(backend: Backend) -> Result<Self, OpenError> {
         let cm = match backend {
             Backend::Librdmacm => Cm::Librdmacm(Rdmacm::open().map_err(OpenError::Failed)?),
             Backend::Kernel => Cm::Kernel(KernelVerbs::open()?),
         };
-        Ok(Verbs { cm })
+        Ok(Verbs { cm, post_calls: PostCalls::default() })
     }
 
     /// The connection manager in use.
@@ -130,6 +132,11 @@ impl Verbs {
             Cm::Librdmacm(_) => Backend::Librdmacm,
             Cm::Kernel(_) => Backend::Kernel,
         }
+    }
+
+    /// Sets the calls that post to the QPs which are created from now on; [`PostCalls::Extended`] at first.
+    pub fn set_post_calls(&mut self, calls: PostCalls) {
+        self.post_calls = calls;
     }
 
     /// The numbers of ids and channels, including those that are [set aside](Verbs::set_aside).
@@ -214,8 +221,12 @@ impl DataPath for Verbs {
         Pd::alloc(nic.context(), nic.port_num())
     }
 
-    fn create_cq_on(&mut self, nic: &Nic, depth: u32) -> Result<Cq, Errno> {
-        Cq::create(nic.context(), depth)
+    fn comp_vectors(&self, nic: &Nic) -> u32 {
+        nic.context().comp_vectors()
+    }
+
+    fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, Errno> {
+        Cq::create(nic.context(), depth, vector)
     }
 
     /// # Errors
@@ -230,7 +241,8 @@ impl DataPath for Verbs {
         caps: Caps,
     ) -> Result<Qp, Errno> {
         let id = attaching.id();
-        either!(&mut self.cm, cm => cm.create_qp(id, pd, send_cq, recv_cq, caps)).map(Qp::new)
+        let init = QpInit { pd, send_cq, recv_cq, caps, post_calls: self.post_calls };
+        either!(&mut self.cm, cm => cm.create_qp(id, init)).map(Qp::new)
     }
 
     /// With some providers the completions of the QP are lost at once (`__mlx5_cq_clean`), with others when
@@ -298,7 +310,7 @@ impl Pollable for Verbs {
             Cm::Librdmacm(cm) => Cm::Librdmacm(cm.sibling()),
             Cm::Kernel(cm) => Cm::Kernel(cm.sibling()),
         };
-        Verbs { cm }
+        Verbs { cm, post_calls: self.post_calls }
     }
 }
 

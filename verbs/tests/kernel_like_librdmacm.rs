@@ -9,6 +9,7 @@ use cmid_proto::{Call, ChannelKey, ConnParam, Device as _, Errno, IdKey, PortSpa
 use cmid_verbs::{KernelCm, with_kernel};
 
 /// Numbers of commands (`rdma/rdma_user_cm.h`).
+const RESOLVE_IP: u8 = 3;
 const CONNECT: u8 = 6;
 const ACCEPT: u8 = 8;
 const QUERY: u8 = 19;
@@ -18,15 +19,26 @@ const ACCEPT_DEPTHS: usize = 8 + 8 + 266;
 /// Where `struct rdma_ucm_query_addr_resp` has the peer's address.
 const PEER: usize = 144;
 
-/// Runs calls on an id that is bound to 10.0.0.1. Its peer, in the kernel, is 10.0.0.2:7. Connects fail. Returns the
-/// depths of the accepts.
-fn bound(run: impl FnOnce(&mut KernelCm, IdKey)) -> Vec<[u8; 2]> {
-    let accepted = Rc::new(RefCell::new(Vec::new()));
-    let seen = Rc::clone(&accepted);
+/// The commands that matter here.
+#[derive(Default)]
+struct Seen {
+    connects: usize,
+    /// The depths of the accepts.
+    accepted: Vec<[u8; 2]>,
+}
+
+/// Runs calls on a new id. Its peer, in the kernel, is 10.0.0.2:7. Lookups and connects are refused.
+fn created(run: impl FnOnce(&mut KernelCm, IdKey)) -> Seen {
+    let all = Rc::new(RefCell::new(Seen::default()));
+    let seen = Rc::clone(&all);
     let kernel = move |command: &[u8], into: &mut [u8]| {
         match command[0] {
-            CONNECT => return Err(Errno::EINVAL),
-            ACCEPT => seen.borrow_mut().push([command[ACCEPT_DEPTHS], command[ACCEPT_DEPTHS + 1]]),
+            RESOLVE_IP => return Err(Errno::EINVAL),
+            CONNECT => {
+                seen.borrow_mut().connects += 1;
+                return Err(Errno::EINVAL);
+            }
+            ACCEPT => seen.borrow_mut().accepted.push([command[ACCEPT_DEPTHS], command[ACCEPT_DEPTHS + 1]]),
             QUERY => {
                 // The GUID and the port of the device.
                 into[..9].copy_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -39,34 +51,64 @@ fn bound(run: impl FnOnce(&mut KernelCm, IdKey)) -> Vec<[u8; 2]> {
     with_kernel(kernel, || {
         let (id, channel) = (IdKey::from_bits(1).expect("a key"), ChannelKey::from_bits(1).expect("a key"));
         let mut device = KernelCm::open(16).expect("the scripted kernel");
-        for call in [
-            Call::OpenChannel { channel },
-            Call::CreateId { id, channel, port_space: PortSpace::Tcp },
-            Call::Bind { id, addr: ([10, 0, 0, 1], 0).into() },
-        ] {
+        for call in [Call::OpenChannel { channel }, Call::CreateId { id, channel, port_space: PortSpace::Tcp }] {
             device.call(&call, &[]).expect("the call");
         }
         run(&mut device, id);
     });
-    accepted.take()
+    all.take()
 }
 
-/// A lookup that failed leaves one in the kernel.
+fn bind(device: &mut KernelCm, id: IdKey) {
+    device.call(&Call::Bind { id, addr: ([10, 0, 0, 1], 0).into() }, &[]).expect("a bind");
+}
+
+fn refused_lookup(device: &mut KernelCm, id: IdKey) {
+    let lookup = Call::ResolveAddr { id, src: None, dst: ([10, 0, 0, 2], 7).into(), timeout_ms: 1 };
+    assert_eq!(device.call(&lookup, &[]), Err(Errno::EINVAL));
+}
+
+/// A lookup that was refused leaves one in the kernel.
 #[test]
 fn a_bind_reads_the_peer_address() {
-    let accepted = bound(|device, id| {
+    created(|device, id| {
+        refused_lookup(device, id);
+        assert_eq!(device.peer_addr(id), Err(Errno(libc::EADDRNOTAVAIL)));
+        bind(device, id);
         assert_eq!(device.peer_addr(id), Ok(SocketAddr::from(([10, 0, 0, 2], 7))));
     });
-    assert!(accepted.is_empty());
+}
+
+/// librdmacm reads it at the bind only.
+#[test]
+fn a_refused_lookup_leaves_the_peer_address_of_the_bind() {
+    created(|device, id| {
+        bind(device, id);
+        refused_lookup(device, id);
+        assert_eq!(device.peer_addr(id), Err(Errno(libc::EADDRNOTAVAIL)));
+    });
+}
+
+/// A lookup that failed may have bound the id. Then a connect is a matter of the kernel.
+#[test]
+fn a_listen_reads_the_device() {
+    let connect = |id| Call::Connect { id, param: ConnParam::default() };
+    let seen = created(|device, id| {
+        assert_eq!(device.call(&connect(id), &[]), Err(Errno::EINVAL));
+        device.call(&Call::Listen { id, backlog: 1 }, &[]).expect("a listen");
+        assert_eq!(device.call(&connect(id), &[]), Err(Errno::EINVAL));
+    });
+    assert_eq!(seen.connects, 1);
 }
 
 /// Also of a connect that fails.
 #[test]
 fn the_depths_of_a_connect_limit_those_of_an_accept() {
     let param = |depth| ConnParam { responder_resources: depth, initiator_depth: depth, ..ConnParam::default() };
-    let accepted = bound(|device, id| {
+    let seen = created(|device, id| {
+        bind(device, id);
         assert_eq!(device.call(&Call::Connect { id, param: param(3) }, &[]), Err(Errno::EINVAL));
         device.call(&Call::Accept { id, param: param(ConnParam::DEVICE_MAX) }, &[]).expect("an accept");
     });
-    assert_eq!(accepted, [[3, 3]]);
+    assert_eq!(seen.accepted, [[3, 3]]);
 }

@@ -7,13 +7,21 @@ use cmid_softroce::Kernel;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
     /// librdmacm
-    #[default]
     Librdmacm,
     /// The kernel's own interface
+    #[default]
     Kernel,
 }
 
 impl Backend {
+    /// Each kernel with recorded results, with each backend.
+    pub(crate) const ON_BOTH_KERNELS: [(Kernel, Self); 4] = [
+        (Kernel::V6_1, Backend::Librdmacm),
+        (Kernel::V6_12, Backend::Librdmacm),
+        (Kernel::V6_1, Backend::Kernel),
+        (Kernel::V6_12, Backend::Kernel),
+    ];
+
     /// Its name, as the programs and suites take it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -28,10 +36,5 @@ impl Backend {
             Backend::Librdmacm => kernel.series().into(),
             Backend::Kernel => format!("{}-kernel", kernel.series()),
         }
-    }
-
-    /// The setting of the variable that the suites read.
-    pub(crate) fn setting(self) -> String {
-        format!("CMID_BACKEND={}", self.name())
     }
 }

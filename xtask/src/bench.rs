@@ -5,7 +5,7 @@ use clap::Args;
 use cmid_softroce::packages;
 
 use crate::context::Context;
-use crate::documents;
+use crate::reports;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -26,7 +26,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         program(context, &["check", "--tighten"])?;
     }
     record(context)?;
-    documents::render(context)
+    reports::render(context)
 }
 
 /// The Debian package that counts instructions.
@@ -46,7 +46,7 @@ fn record(context: &Context) -> Result<()> {
 }
 
 /// Runs the program of `benches/`.
-fn program(context: &Context, arguments: &[&str]) -> Result<()> {
+pub(crate) fn program(context: &Context, arguments: &[&str]) -> Result<()> {
     let run = ["run", "--profile", "bench", "--quiet", "--package", "cmid-bench", "--"];
     context.cargo(&[&run, arguments].concat(), &[])
 }

@@ -1,7 +1,8 @@
-//! Checks of dependencies, features and the minimum Rust version of the crates.
+//! Checks of dependencies (with cargo-deny and `deny.toml`), features and the minimum Rust version of the crates.
 
 use crate::context::{Context, output};
-use crate::tools::HACK;
+use crate::step::OutOfReach;
+use crate::tools::{DENY, HACK, succeeds};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::{collections::BTreeSet, ffi::OsStr, fs, process::Command};
 
@@ -26,6 +27,27 @@ const PRODUCT: &[&str] =
 
 /// The line of README.md that states the minimum.
 const README_LINE: &str = "Minimum supported Rust version: ";
+
+/// The database of advisories.
+const DATABASE: &str = "https://github.com/RustSec/advisory-db";
+
+/// Checks licences, bans and sources. Needs no network once the crates are fetched.
+pub(crate) fn licences(context: &mut Context) -> Result<()> {
+    context.cargo(&["fetch", "--locked"], &[])?;
+    let what = ["check", "--allow", "no-license-field", "licenses", "bans", "sources"];
+    DENY.run(context, &[&["deny", "--offline", "--locked"], &what[..]].concat())
+}
+
+/// Checks advisories. Their database is a git repository on the network.
+pub(crate) fn advisories(context: &mut Context) -> Result<()> {
+    // git waits for minutes for a server that does not answer.
+    let mut reach = Command::new("timeout");
+    reach.args(["60", "git", "ls-remote", "--quiet", "--exit-code", DATABASE, "HEAD"]);
+    if !succeeds(reach.env("GIT_TERMINAL_PROMPT", "0")) {
+        bail!(OutOfReach("the database of advisories"));
+    }
+    DENY.run(context, &["deny", "--locked", "check", "advisories"])
+}
 
 /// Checks that the core depends on nothing that does I/O.
 pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {

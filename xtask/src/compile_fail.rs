@@ -21,7 +21,7 @@ pub(crate) fn check(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// The target folder of builds with unstable options.
+/// The target folder of builds with unstable options: their variable forces a rebuild of build scripts and macros.
 pub(crate) fn target(context: &Context) -> PathBuf {
     context.target().join("unstable")
 }

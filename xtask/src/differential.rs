@@ -10,6 +10,7 @@ use clap::Args;
 use cmid_differential::campaign::{FIRST_SEED, LEAST};
 use cmid_softroce::{Kernel, Options};
 
+use crate::backend::Backend;
 use crate::context::Context;
 use crate::{guest, host};
 
@@ -21,7 +22,7 @@ const DEADLINE: u64 = 300;
 /// The time limit in seconds of the daily step.
 pub(crate) const LIMIT: u64 = 420;
 /// The number of concurrent programs where the guest's clock counts instructions.
-const AT_ONCE: u32 = 200;
+const AT_ONCE: u64 = 200;
 /// More programs than fit into the time.
 const MOST: u64 = 100_000;
 /// The time limit in seconds of the long steps.
@@ -37,43 +38,29 @@ pub(crate) struct Arguments {
     seed: u64,
     /// The kernel: 6.1 or 6.12
     #[arg(long, default_value_t)]
-    kernel: Kernel,
-    /// The backend of cmid-verbs: librdmacm or kernel
-    #[arg(long, default_value = "librdmacm", value_name = "NAME")]
-    backend: String,
+    pub(crate) kernel: Kernel,
+    /// The backend of cmid-verbs
+    #[arg(long, value_enum, default_value_t)]
+    backend: Backend,
     /// Run only this program, in the form in which a disagreement is reported, and show what both sides do
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
     /// Stop after this many disagreements
     #[arg(long, default_value_t = 3, value_name = "N")]
-    failures: usize,
+    failures: u64,
     /// The time limit in seconds
     #[arg(long, default_value_t = 3600, value_name = "S")]
     timeout: u64,
-}
-
-impl Arguments {
-    pub(crate) const fn kernel(&self) -> Kernel {
-        self.kernel
-    }
 }
 
 /// Builds the programs for the VM, and runs them there.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "-p", "cmid-differential", "--features", "verbs"], &[])?;
-    let seeds: [OsString; 4] = [
-        "--seed".into(),
-        arguments.seed.to_string().into(),
-        "--programs".into(),
-        arguments.programs.to_string().into(),
-    ];
-    let mut command = program(context, arguments.kernel);
-    command.extend(["--deadline".into(), before(arguments.timeout).to_string().into()]);
-    command.extend(["--batch".into(), AT_ONCE.to_string().into()]);
-    command.extend(["--failures".into(), arguments.failures.to_string().into()]);
-    command.extend(["--backend".into(), arguments.backend.clone().into()]);
-    command.extend(seeds.clone());
+    let seeds: Vec<_> = options(&[("--seed", arguments.seed), ("--programs", arguments.programs)]).collect();
+    let values = [("--deadline", before(arguments.timeout)), ("--batch", AT_ONCE), ("--failures", arguments.failures)];
+    let mut command = program(context, arguments.kernel, arguments.backend);
+    command.extend(options(&values).chain(seeds.clone()));
     match &arguments.program {
         Some(program) => command.extend(["--program".into(), program.into()]),
         // Generated on the host: an emulated CPU takes some twenty times as long.
@@ -92,29 +79,35 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
 }
 
 /// The command of the daily step: as many programs as fit into the time.
-pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
-    let mut command = program(context, kernel);
-    let values = [("--programs", MOST), ("--seconds", SHORT), ("--least", LEAST), ("--deadline", DEADLINE)];
+pub(crate) fn command(context: &Context, kernel: Kernel, backend: Backend) -> Vec<OsString> {
+    let mut command = program(context, kernel, backend);
+    let values = [
+        ("--seed", FIRST_SEED),
+        ("--programs", MOST),
+        ("--seconds", SHORT),
+        ("--least", LEAST),
+        ("--deadline", DEADLINE),
+    ];
     command.extend(options(&values));
     command
 }
 
 /// The command of the long steps. The timers of 6.1 are longer, so it runs fewer programs.
-pub(crate) fn at_length(context: &Context, kernel: Kernel) -> Vec<OsString> {
+pub(crate) fn at_length(context: &Context, kernel: Kernel, backend: Backend) -> Vec<OsString> {
     let programs = match kernel {
         Kernel::V6_12 | Kernel::Ubuntu => 2000,
         Kernel::V6_1 => 500,
     };
-    let mut command = program(context, kernel);
+    let mut command = program(context, kernel, backend);
     // All but the few that may stay undecided.
-    let values = [("--programs", programs), ("--least", programs - programs / 50), ("--deadline", before(LONG_LIMIT))];
-    command.extend(options(&values));
+    let least = programs - programs / 50;
+    let values = [("--programs", programs), ("--least", least), ("--deadline", before(LONG_LIMIT))];
+    command.extend(options(&[&[("--seed", FIRST_SEED)], &values[..]].concat()));
     command
 }
 
 fn options(values: &[(&str, u64)]) -> impl Iterator<Item = OsString> {
-    let first = ("--seed", FIRST_SEED);
-    [first].into_iter().chain(values.iter().copied()).flat_map(|(name, value)| [name.into(), value.to_string().into()])
+    values.iter().flat_map(|(name, value)| [name.into(), value.to_string().into()])
 }
 
 /// The time after which no new program begins, so that all end within the limit.
@@ -122,10 +115,11 @@ const fn before(limit: u64) -> u64 {
     limit - limit / 5
 }
 
-fn program(context: &Context, kernel: Kernel) -> Vec<OsString> {
+fn program(context: &Context, kernel: Kernel, backend: Backend) -> Vec<OsString> {
     // Each concurrent program needs a few descriptors.
     let mut command = vec!["prlimit".into(), "--nofile=65536:65536".into()];
     command.push(context.release("differential").into_os_string());
+    command.extend(["--backend", backend.name()].map(OsString::from));
     if kernel == Kernel::V6_1 {
         command.push("--old".into());
     }

@@ -1,4 +1,4 @@
-//! Commands in the VM, as steps.
+//! Commands in the VM.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -7,6 +7,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::Args;
 use cmid_softroce::{Kernel, Options};
 
 use crate::context::this_program;
@@ -21,17 +22,6 @@ pub(crate) fn run_with(options: &Options, command: &[OsString]) -> Result<()> {
 /// The same for at most `limit` seconds, in a VM with the usual options. The command may write to these directories.
 pub(crate) fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
     run_with(&Options { kernel, timeout: Duration::from_secs(limit), writable, ..Options::default() }, command)
-}
-
-/// The same with this number of virtual CPUs, and directories that the command may write to.
-pub(crate) fn run_with_cpus(
-    kernel: Kernel,
-    limit: u64,
-    cpus: u32,
-    command: &[OsString],
-    writable: Vec<PathBuf>,
-) -> Result<()> {
-    run_with(&Options { kernel, timeout: Duration::from_secs(limit), cpus, writable, ..Options::default() }, command)
 }
 
 /// One of several commands that run at once, each in a VM of its own.
@@ -66,4 +56,47 @@ pub(crate) fn run_at_once(jobs: Vec<Job>, limit: u64, directory: &Path) -> Resul
     }
     ensure!(failed.is_empty(), "in the VM failed: {}", failed.join(", "));
     Ok(())
+}
+
+/// The arguments of `cargo xtask softroce`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The kernel: 6.1 or 6.12
+    #[arg(long, default_value_t)]
+    kernel: Kernel,
+    /// The command's time limit in seconds, without booting
+    #[arg(long, default_value_t = 300, value_name = "S")]
+    timeout: u64,
+    /// The number of CPUs; more than one is not quite reliable under emulation
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    smp: u32,
+    /// The memory in MiB
+    #[arg(long, default_value_t = 512, value_name = "MIB")]
+    memory: u32,
+    /// Let the guest's clock count its instructions: a fast CPU, independent of the host's load
+    #[arg(long)]
+    counted_clock: bool,
+    /// A directory that the command may write to; writes elsewhere are discarded
+    #[arg(long, value_name = "DIR")]
+    rw: Vec<PathBuf>,
+    /// The command
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// `cargo xtask softroce`: runs the command. Returns the exit status: the command's, or one that identifies the error.
+pub(crate) fn softroce(arguments: &Arguments) -> u8 {
+    let options = Options {
+        kernel: arguments.kernel,
+        timeout: Duration::from_secs(arguments.timeout),
+        memory_mib: arguments.memory,
+        cpus: arguments.smp,
+        counted_clock: arguments.counted_clock,
+        writable: arguments.rw.clone(),
+        environment: Vec::new(),
+    };
+    cmid_softroce::run(&options, &arguments.command).unwrap_or_else(|error| {
+        eprintln!("softroce: {error}");
+        error.exit_status()
+    })
 }

@@ -6,39 +6,31 @@
 
 mod backend;
 mod bench;
-mod blocking;
 mod checks;
 mod chroot;
 mod cmtime;
-mod cmtime_results;
 mod compile_fail;
 mod conformance;
 mod context;
 mod coverage;
-mod datagrams;
-mod deny;
 mod differential;
-mod documents;
 mod faults;
 mod fuzz;
 mod guest;
 mod host;
-mod interop;
-mod kernel_backend;
-mod kernel_rereg;
 mod lanes;
 mod libclang;
 mod mutants;
 mod programme;
 mod replay;
+mod reports;
 mod runner;
 mod sanitize;
-mod softroce;
+mod scripts;
 mod static_program;
 mod step;
 mod tools;
 mod versus;
-mod waits;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
@@ -59,7 +51,7 @@ enum Task {
     /// Run the code with unsafe blocks under AddressSanitizer and LeakSanitizer, in the VM
     Sanitize(sanitize::Arguments),
     /// Run a command in a small VM with a soft-RoCE kernel; the exit status is the command's
-    Softroce(softroce::Arguments),
+    Softroce(guest::Arguments),
     /// Run a command as root in another release of Debian, which debootstrap makes in the cache, with this workspace
     /// and this Rust
     Chroot(chroot::Arguments),
@@ -86,12 +78,6 @@ enum Task {
     Versus(versus::Arguments),
     /// List the lines of cmid-proto that no test runs
     Coverage,
-    /// List the system calls in a trace of `strace -f -T` that blocked outside of the loop
-    #[command(hide = true)]
-    Waits {
-        /// The trace
-        trace: std::path::PathBuf,
-    },
     /// Mutation testing of the core with cargo-mutants; finished shards are not repeated
     Mutants(mutants::Arguments),
     /// Run all checks and tests, stopping at the first that fails
@@ -121,7 +107,7 @@ enum Task {
 fn main() -> ExitCode {
     let task = Arguments::parse().task;
     if let Task::Softroce(arguments) = task {
-        return ExitCode::from(softroce::run(&arguments));
+        return ExitCode::from(guest::softroce(&arguments));
     }
     match run(task) {
         Ok(()) => ExitCode::SUCCESS,
@@ -136,18 +122,18 @@ fn run(task: Task) -> Result<()> {
     let on = Context::new;
     let mut context = on(Kernel::default())?;
     match task {
-        Task::Softroce(arguments) => ensure!(softroce::run(&arguments) == 0),
+        Task::Softroce(arguments) => ensure!(guest::softroce(&arguments) == 0),
         Task::Chroot(arguments) => chroot::run(&context, &arguments)?,
         Task::Demo => context.cargo(DEMO, &[])?,
-        Task::Diagrams => documents::render(&context)?,
+        Task::Diagrams => reports::render(&context)?,
         Task::Record => {
             conformance::record(&context)?;
             faults::record(&context)?;
-            documents::render(&context)?;
+            reports::render(&context)?;
         }
         Task::Faults(arguments) => faults::command(&mut context, &arguments)?,
-        Task::Differential(arguments) => differential::run(&mut on(arguments.kernel())?, &arguments)?,
-        Task::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel())?, &arguments)?,
+        Task::Differential(arguments) => differential::run(&mut on(arguments.kernel)?, &arguments)?,
+        Task::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel)?, &arguments)?,
         Task::Sanitize(arguments) => sanitize::run(&mut on(arguments.kernel)?, &arguments)?,
         Task::Bench(arguments) => bench::run(&mut context, &arguments)?,
         Task::Fuzz(arguments) => fuzz::run(&context, &arguments)?,
@@ -155,7 +141,6 @@ fn run(task: Task) -> Result<()> {
         Task::Replay(arguments) => replay::run(&arguments)?,
         Task::Coverage => coverage::run(&mut context)?,
         Task::Mutants(arguments) => mutants::run(&context, &arguments)?,
-        Task::Waits { trace } => waits::check(&trace)?,
         Task::Test { no_vm, kernel, slow } => runner::run_all(on(kernel)?, programme(slow), !no_vm)?,
         Task::Step { name, kernel, slow } => runner::run_one(on(kernel)?, programme(slow), &name)?,
     }

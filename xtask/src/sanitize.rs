@@ -10,8 +10,7 @@
 //! conformance scenarios `nothing_is_left_*` count those. They cannot run here, because they count what glibc's
 //! allocator has given out.
 
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -20,7 +19,7 @@ use cmid_softroce::{Kernel, Options};
 
 use crate::backend::Backend;
 use crate::context::Context;
-use crate::{compile_fail, guest, host, kernel_rereg};
+use crate::{compile_fail, guest, host, scripts};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -76,7 +75,6 @@ const LIMIT: u64 = 1800;
 /// MiB. Every byte has shadow memory.
 const MEMORY: u32 = 1024;
 
-const SCRIPT: &str = include_str!("sanitize.sh");
 /// The suite on one driver, and on all drivers.
 const QUICK: &str = "quick";
 const FULL: &str = "full";
@@ -89,18 +87,13 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
 }
 
 /// Runs the device's own check, and the suite on one driver. All packages for it are installed.
-pub(crate) fn quick(context: &Context, kernel: Kernel) -> Result<()> {
-    build_and_run(context, kernel, Backend::Librdmacm, QUICK)
+pub(crate) fn quick(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
+    build_and_run(context, kernel, backend, QUICK)
 }
 
 /// Runs the same with the suite on all drivers.
-pub(crate) fn full(context: &Context, kernel: Kernel) -> Result<()> {
-    build_and_run(context, kernel, Backend::Librdmacm, FULL)
-}
-
-/// The quick part on the kernel backend of cmid-verbs.
-pub(crate) fn kernel_backend(context: &Context, kernel: Kernel) -> Result<()> {
-    build_and_run(context, kernel, Backend::Kernel, QUICK)
+pub(crate) fn full(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
+    build_and_run(context, kernel, backend, FULL)
 }
 
 fn build_and_run(context: &Context, kernel: Kernel, backend: Backend, extent: &str) -> Result<()> {
@@ -108,20 +101,20 @@ fn build_and_run(context: &Context, kernel: Kernel, backend: Backend, extent: &s
     cargo(context, BUILD)?;
     let timeout = Duration::from_secs(LIMIT);
     let options = Options { kernel, timeout, memory_mib: MEMORY, ..Options::default() };
-    guest::run_with(&options, &command(context, kernel, backend, extent))
-}
-
-/// The variable for unstable options forces a rebuild of build scripts and macros, so these builds have a target
-/// folder of their own, shared with the other step that sets it.
-fn target(context: &Context) -> PathBuf {
-    compile_fail::target(context)
+    let programs = compile_fail::target(context).join(TARGET).join("debug").into();
+    let texts = [("expect", scripts::can_reregister(kernel)), ("extent", extent), ("ASAN_OPTIONS", OPTIONS)];
+    let [expect, extent, asan] = texts.map(|(name, value)| (name, value.into()));
+    guest::run_with(
+        &options,
+        &scripts::script(scripts::SANITIZE, backend, &[("programs", programs), expect, extent, asan]),
+    )
 }
 
 /// Runs cargo so that the builds for the target are instrumented.
 fn cargo(context: &Context, arguments: &[&str]) -> Result<()> {
     let (first, rest) = arguments.split_at(1);
     let arguments = [first, &["--target", TARGET], rest].concat();
-    let target = target(context);
+    let target = compile_fail::target(context);
     let variables: [(&str, &OsStr); 4] = [
         ("RUSTC_BOOTSTRAP", "1".as_ref()),
         // Takes precedence over other variables with flags.
@@ -130,21 +123,4 @@ fn cargo(context: &Context, arguments: &[&str]) -> Result<()> {
         ("ASAN_OPTIONS", "detect_leaks=1".as_ref()),
     ];
     context.cargo(&arguments, &variables)
-}
-
-/// The command to run in the VM. Variables hold paths, because these may contain any character.
-fn command(context: &Context, kernel: Kernel, backend: Backend, extent: &str) -> Vec<OsString> {
-    let variable = |name: &str, value: &OsStr| [OsStr::new(name), value].join(OsStr::new("="));
-    let programs = target(context).join(TARGET).join("debug");
-    vec![
-        "env".into(),
-        variable("programs", programs.as_os_str()),
-        variable("expect", kernel_rereg::expected(kernel).as_ref()),
-        variable("extent", extent.as_ref()),
-        variable("ASAN_OPTIONS", OPTIONS.as_ref()),
-        backend.setting().into(),
-        "sh".into(),
-        "-c".into(),
-        SCRIPT.into(),
-    ]
 }

@@ -1,34 +1,25 @@
 //! The example `handshake`, linked statically: it manages connections without librdmacm, libibverbs and rdma-sys.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 use cmid_softroce::Kernel;
 
+use crate::backend::Backend;
 use crate::checks::{dependencies, without_pkg_config};
 use crate::context::{Context, output};
-use crate::guest;
 use crate::step::OutOfReach;
+use crate::{guest, scripts};
 
 const PROGRAM: &str = "handshake";
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// The functions, then the pair. The variable `ours` holds the program's path.
-const SCRIPT: &str = concat!(
-    include_str!("pairs.sh"),
-    "\n",
-    r#"pair "100 connections" "listening 7400" "\"\$ours\" serve 10.99.0.2:7400 -C 100" "\"\$ours\" connect 10.99.0.2:7400 -C 100"
-cat /tmp/first /tmp/second
-summary
-"#
-);
-
 /// Builds it, checks it, and makes connections with it in the VM.
-pub(crate) fn build_and_run(context: &Context, kernel: Kernel) -> Result<()> {
+pub(crate) fn build_and_run(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
     build(context)?;
-    guest::run(kernel, 120, &command(context), Vec::new())
+    let ours = [("ours", path(context).into())];
+    guest::run(kernel, 120, &scripts::script(scripts::HANDSHAKE, backend, &ours), Vec::new())
 }
 
 /// Builds it for musl, without headers of rdma-core, and checks that it loads no library.
@@ -41,13 +32,6 @@ fn build(context: &Context) -> Result<()> {
     let wanted = wants(&headers);
     ensure!(wanted.is_empty(), "{} is not static:\n{}", program.display(), wanted.join("\n"));
     Ok(())
-}
-
-/// The command to run in the VM.
-fn command(context: &Context) -> Vec<OsString> {
-    let mut variable = OsString::from("ours=");
-    variable.push(path(context));
-    vec!["env".into(), variable, "sh".into(), "-c".into(), SCRIPT.into()]
 }
 
 fn path(context: &Context) -> PathBuf {

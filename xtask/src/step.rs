@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Error, Result};
 use cmid_softroce::Kernel;
 
+use crate::backend::Backend;
 use crate::context::Context;
-use crate::guest;
+use crate::{guest, scripts};
 
 /// A step of a programme.
 #[derive(Debug)]
@@ -17,25 +18,25 @@ pub(crate) struct Step {
     pub(crate) work: Work,
 }
 
-/// The work of a step.
+/// The work of a step. Arguments are separated by blanks.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Runs cargo with these arguments.
-    Cargo(&'static [&'static str]),
+    Cargo(&'static str),
     /// The same with variables set.
-    CargoWith(&'static [(&'static str, &'static str)], &'static [&'static str]),
+    CargoWith(&'static [(&'static str, &'static str)], &'static str),
     /// Runs a function on the host.
     Host(fn(&mut Context) -> Result<()>),
     /// Builds with cargo the programs that a later step runs in the VM.
-    BuildForGuest(&'static [&'static str]),
-    /// Runs a program of the release build in the VM, with these arguments, for at most this many seconds.
-    Guest(On, u64, &'static str, &'static [&'static str]),
-    /// Runs a command in the VM, which the function makes for the kernel, for at most this many seconds.
-    GuestCommand(On, u64, fn(&Context, Kernel) -> Vec<OsString>),
+    BuildForGuest(&'static str),
+    /// Runs a program of the release build in the VM, with its arguments, for at most this many seconds.
+    Guest(On, Backend, u64, &'static str),
+    /// Runs a command in the VM, which the function makes, for at most this many seconds.
+    GuestCommand(On, Backend, u64, fn(&Context, Kernel, Backend) -> Vec<OsString>),
     /// Runs one command in one VM, for at most this many seconds, and evaluates its report.
-    Report(On, u64, fn(&Context, Kernel, u64) -> Result<()>),
+    Report(On, Backend, u64, fn(&Context, Kernel, Backend, u64) -> Result<()>),
     /// Makes a build of its own and runs it in the VM.
-    BuildAndRun(On, fn(&Context, Kernel) -> Result<()>),
+    BuildAndRun(On, Backend, fn(&Context, Kernel, Backend) -> Result<()>),
     /// Runs a function with several VMs, on these kernels.
     Guests(&'static str, fn(&mut Context) -> Result<()>),
 }
@@ -73,7 +74,7 @@ impl Work {
     pub(crate) fn place(&self, context: &Context) -> String {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
-            Work::Guest(on, ..) | Work::GuestCommand(on, ..) | Work::Report(on, ..) | Work::BuildAndRun(on, _) => {
+            Work::Guest(on, ..) | Work::GuestCommand(on, ..) | Work::Report(on, ..) | Work::BuildAndRun(on, ..) => {
                 format!("VM, kernel {}", on.kernel(context))
             }
             Work::Guests(kernels, _) => format!("VMs, kernels {kernels}"),
@@ -83,25 +84,28 @@ impl Work {
     /// Does the work.
     pub(crate) fn run(&self, context: &mut Context) -> Result<()> {
         match self {
-            Work::Cargo(arguments) | Work::BuildForGuest(arguments) => context.cargo(arguments, &[]),
+            Work::Cargo(arguments) | Work::BuildForGuest(arguments) => context.cargo(&words(arguments), &[]),
             Work::CargoWith(variables, arguments) => {
                 let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, OsStr::new(*value))).collect();
-                context.cargo(arguments, &variables)
+                context.cargo(&words(arguments), &variables)
             }
             Work::Host(own) | Work::Guests(_, own) => own(context),
-            Work::Guest(on, limit, program, arguments) => {
-                let mut command = vec![context.release(program).into_os_string()];
-                command.extend(arguments.iter().map(OsString::from));
+            Work::Guest(on, backend, limit, command) => {
+                let command = scripts::program(context, *backend, &words(command));
                 guest::run(on.kernel(context), *limit, &command, Vec::new())
             }
-            Work::GuestCommand(on, limit, command) => {
+            Work::GuestCommand(on, backend, limit, command) => {
                 let kernel = on.kernel(context);
-                guest::run(kernel, *limit, &command(context, kernel), Vec::new())
+                guest::run(kernel, *limit, &command(context, kernel, *backend), Vec::new())
             }
-            Work::Report(on, limit, own) => own(context, on.kernel(context), *limit),
-            Work::BuildAndRun(on, own) => own(context, on.kernel(context)),
+            Work::Report(on, backend, limit, own) => own(context, on.kernel(context), *backend, *limit),
+            Work::BuildAndRun(on, backend, own) => own(context, on.kernel(context), *backend),
         }
     }
+}
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
 }
 
 /// The outcome of a step.

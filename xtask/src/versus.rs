@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
-use cmid_softroce::{Kernel, packages};
+use cmid_softroce::{Kernel, Options, packages};
 
+use crate::backend::Backend;
 use crate::context::{Context, output};
 use crate::{guest, host};
 
@@ -64,7 +66,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         .cargo(&["build", "--release", "--bins", "-p", "cmid-versus", "-p", "rping", "--features", features], &[])?;
     prepare(context)?;
     if arguments.quick {
-        return guest::run(context.kernel, LIMIT, &command(context, context.kernel), Vec::new());
+        return guest::run(context.kernel, LIMIT, &command(context, context.kernel, Backend::default()), Vec::new());
     }
     let directory = context.target().join("versus");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
@@ -81,7 +83,9 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         let parts: Vec<_> = arguments.parts.iter().map(|part| part.name()).collect();
         command.extend(["--parts".into(), parts.join(",").into()]);
     }
-    let measured = guest::run_with_cpus(context.kernel, LONG, arguments.smp, &command, vec![directory]);
+    let (kernel, timeout, cpus) = (context.kernel, Duration::from_secs(LONG), arguments.smp);
+    let options = Options { kernel, timeout, cpus, writable: vec![directory], ..Options::default() };
+    let measured = guest::run_with(&options, &command);
     // Figures are written only when they are complete. They are also valid if a limit is exceeded.
     if arguments.record && (measured.is_ok() || figures.try_exists()?) {
         fs::copy(&figures, context.root.join(RESULTS)).context(RESULTS)?;
@@ -90,7 +94,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
 }
 
 /// The command of the daily step. The programs must be built.
-pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
+pub(crate) fn command(context: &Context, _: Kernel, _: Backend) -> Vec<OsString> {
     let mut command = measure(context);
     command.push("--quick".into());
     command

@@ -46,7 +46,8 @@ pub(crate) struct Args {
     /// The device.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     pub(crate) device: DeviceName,
-    /// What manages the connections with `--device verbs`: librdmacm or kernel.
+    /// What manages the connections with `--device verbs`: the kernel's own interface (kernel), which costs less and
+    /// never waits, or librdmacm.
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t)]
     pub(crate) backend: cmid_verbs::Backend,

@@ -9,6 +9,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a measurement of something else than was meant must not go on")]
 
 pub mod cases;
+pub mod cmtime;
 pub mod counting;
 pub mod level;
 pub mod limits;

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 use cmid_bench::cases::SIZES;
+use cmid_bench::cmtime;
 use cmid_bench::counting::{self, CASES, Counts, LEVELS};
 use cmid_bench::limits::{self, ALLOCATIONS, OBJECTS};
 use cmid_bench::memory::{self, Allocator};
-use cmid_bench::results::OfCore;
+use cmid_bench::report;
+use cmid_bench::results::{OfCore, Section};
 use cmid_bench::times;
 use cmid_bench::verdict::{self, Verdict};
 
@@ -47,6 +49,15 @@ enum Command {
         #[arg(long)]
         times: Option<PathBuf>,
     },
+    /// Record the output of cmtime and of rdma-core's cmtime in a folder, and print the comparison
+    Cmtime {
+        folder: PathBuf,
+        /// The VM's kernel
+        kernel: String,
+        /// The output is that of the kernel backend: only its rates are recorded
+        #[arg(long)]
+        kernel_backend: bool,
+    },
     /// Run all steps at a level, for callgrind
     #[command(hide = true)]
     Run {
@@ -63,6 +74,7 @@ fn main() -> Result<()> {
         Command::Check { tighten: false } => check(&measure(&SIZES[..3])?),
         Command::Check { tighten: true } => tighten(&measure(&SIZES[..3])?),
         Command::Record { times } => record(times.as_deref()),
+        Command::Cmtime { folder, kernel, kernel_backend } => compare_cmtimes(&folder, &kernel, kernel_backend),
         Command::Run { level, ids } => counting::run(&level, ids),
     }
 }
@@ -114,6 +126,20 @@ fn record(folder: Option<&Path>) -> Result<()> {
     core.bytes_per_id = SIZES.into_iter().map(|ids| (ids, memory::bytes_per_id(ALLOCATOR, ids))).collect();
     core.times = folder.map(times::read).transpose()?.unwrap_or_default();
     core.write(root()?)
+}
+
+fn compare_cmtimes(folder: &Path, kernel: &str, kernel_backend: bool) -> Result<()> {
+    let recorded = Section::read_cmtime(root()?)?;
+    let section = if kernel_backend {
+        let mut section = recorded.context("nothing is recorded for librdmacm")?;
+        cmtime::add_kernel_backend(&mut section, folder)?;
+        section
+    } else {
+        cmtime::section(folder, kernel, recorded)?
+    };
+    section.write_cmtime(root()?)?;
+    print!("{}", report::render_section(&section)?);
+    Ok(())
 }
 
 fn print(counts: &Counts) -> Result<()> {

@@ -117,6 +117,8 @@ pub struct Results {
 }
 
 const CORE: &str = "core.json";
+/// The comparison with rdma-core's cmtime.
+const CMTIME: &str = "cmtime.json";
 
 impl Results {
     /// The folder of the results, from the root of the workspace.
@@ -148,13 +150,34 @@ impl OfCore {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, root: &Path) -> Result<()> {
-        let path = Results::folder(root).join(CORE);
-        let text = serde_json::to_string_pretty(self)? + "\n";
-        fs::write(&path, text).with_context(|| path.display().to_string())
+        write(&Results::folder(root).join(CORE), self)
+    }
+}
+
+impl Section {
+    /// Reads the comparison with rdma-core's cmtime, if there is one.
+    ///
+    /// # Errors
+    /// The file is malformed.
+    pub fn read_cmtime(root: &Path) -> Result<Option<Self>> {
+        let path = Results::folder(root).join(CMTIME);
+        path.exists().then(|| read(&path)).transpose()
+    }
+
+    /// Writes that comparison.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_cmtime(&self, root: &Path) -> Result<()> {
+        write(&Results::folder(root).join(CMTIME), self)
     }
 }
 
 fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+fn write(path: &Path, results: &impl Serialize) -> Result<()> {
+    fs::write(path, serde_json::to_string_pretty(results)? + "\n").with_context(|| path.display().to_string())
 }

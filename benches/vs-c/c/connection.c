@@ -15,14 +15,16 @@ static void await(struct connection *connection, enum rdma_cm_event_type what)
 	CHECK(rdma_ack_cm_event(event));
 }
 
-void connection_open(struct connection *connection, const char *host, const char *port)
+void connection_open(struct connection *connection, const char *host, const char *port, int extended)
 {
 	struct sockaddr_in to = address(host, port);
 	struct hello hello = { .with_qp = 2 };
 	struct rdma_conn_param param = parameters(&hello);
-	struct ibv_qp_init_attr attr = {
+	struct ibv_qp_init_attr_ex attr = {
 		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE,
 	};
 
 	connection->channel = rdma_create_event_channel();
@@ -42,7 +44,14 @@ void connection_open(struct connection *connection, const char *host, const char
 	connection->mr = ibv_reg_mr(connection->pd, connection->buffer, sizeof(connection->buffer), IBV_ACCESS_LOCAL_WRITE);
 	CHECK(!connection->mr);
 	attr.send_cq = attr.recv_cq = connection->cq;
-	CHECK(rdma_create_qp(connection->id, connection->pd, &attr));
+	attr.pd = connection->pd;
+	if (extended)
+		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	CHECK(rdma_create_qp_ex(connection->id, &attr));
+	if (extended) {
+		connection->qp_ex = ibv_qp_to_qp_ex(connection->id->qp);
+		CHECK(!connection->qp_ex);
+	}
 	CHECK(rdma_connect(connection->id, &param));
 	await(connection, RDMA_CM_EVENT_ESTABLISHED);
 	set_nonblocking(connection->channel->fd);

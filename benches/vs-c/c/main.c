@@ -3,6 +3,34 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 
+/* Whether the job is work on one connection: write, send, with -batch, with -extended. */
+static int run_work(const char *host, const char *port, const char *job)
+{
+	static const struct {
+		const char *name;
+		struct work work;
+	} works[] = {
+		{ "write", { 0 } },
+		{ "write-batch", { .in_one_call = 1 } },
+		{ "write-extended", { .extended = 1 } },
+		{ "write-batch-extended", { .in_one_call = 1, .extended = 1 } },
+		{ "send", { .sends = 1 } },
+		{ "send-batch", { .sends = 1, .in_one_call = 1 } },
+		{ "send-extended", { .sends = 1, .extended = 1 } },
+		{ "send-batch-extended", { .sends = 1, .in_one_call = 1, .extended = 1 } },
+	};
+	const char *colon = strchr(job, ':');
+	size_t length = colon ? (size_t)(colon - job) : 0;
+
+	for (size_t i = 0; colon && i < sizeof(works) / sizeof(*works); i++) {
+		if (strlen(works[i].name) == length && !memcmp(works[i].name, job, length)) {
+			work(host, port, works[i].work, atoi(colon + 1));
+			return 1;
+		}
+	}
+	return 0;
+}
+
 static void run(const char *host, const char *port, const char *job)
 {
 	int number, count;
@@ -13,10 +41,8 @@ static void run(const char *host, const char *port, const char *job)
 		connections(host, port, 1, number, count);
 	else if (sscanf(job, "bare-%d:%d", &number, &count) == 2)
 		connections(host, port, 0, number, count);
-	else if (sscanf(job, "write:%d", &count) == 1)
-		work(host, port, 0, count);
-	else if (sscanf(job, "send:%d", &count) == 1)
-		work(host, port, 1, count);
+	else if (run_work(host, port, job))
+		return;
 	else if (sscanf(job, "messages:%d", &count) == 1)
 		messages(host, port, count);
 	else {
@@ -25,7 +51,8 @@ static void run(const char *host, const char *port, const char *job)
 	}
 }
 
-/* versus-c ADDRESS PORT JOB...: serve:COUNT, qp-AT-ONCE:COUNT, bare-AT-ONCE:COUNT, write:BATCHES, send:BATCHES, messages:COUNT */
+/* versus-c ADDRESS PORT JOB...: serve:COUNT, qp-AT-ONCE:COUNT, bare-AT-ONCE:COUNT, messages:COUNT, and the jobs of
+ * `run_work`. */
 int main(int argc, char **argv)
 {
 	for (int job = 3; job < argc; job++)

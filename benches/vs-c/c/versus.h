@@ -39,6 +39,8 @@ struct rdma_conn_param parameters(const struct hello *hello);
 struct connection {
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *id;
+	/* With extended calls. */
+	struct ibv_qp_ex *qp_ex;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *completions;
 	struct ibv_cq *cq;
@@ -47,7 +49,7 @@ struct connection {
 	char buffer[2 * BYTES];
 };
 
-void connection_open(struct connection *connection, const char *host, const char *port);
+void connection_open(struct connection *connection, const char *host, const char *port, int extended);
 void connection_close(struct connection *connection);
 
 /* callgrind dumps its counts when this is called: before each part of a job, and at its end. */
@@ -57,7 +59,17 @@ void callgrind_mark(void);
 int parts(void);
 void serve(const char *host, const char *port, int count);
 void connections(const char *host, const char *port, int with_qp, int at_once, int count);
-void work(const char *host, const char *port, int sends, int batches);
+/* What `work` posts, and how. */
+struct work {
+	/* Receives and sends; otherwise writes. */
+	int sends;
+	/* With one doorbell, and one poll. */
+	int in_one_call;
+	/* By the calls of ibv_wr_post(3). */
+	int extended;
+};
+
+void work(const char *host, const char *port, struct work work, int batches);
 void messages(const char *host, const char *port, int count);
 
 #endif

@@ -1,4 +1,4 @@
-/* Posts work requests and polls their completions, a batch at a time. Sleeps between the two until all have completed,
+/* Posts work requests and polls their completions, AT_ONCE at a time: one by one, or in one call. Sleeps between the two until all have completed,
  * so that no poll is empty and the number of instructions does not depend on the device's speed. The pause is many
  * times the time that they take; it costs no instructions. */
 #include "versus.h"
@@ -60,33 +60,152 @@ static void poll_one(struct connection *connection)
 	CHECK(wc.status || wc.wr_id >= AT_ONCE);
 }
 
-static void batch(struct connection *connection, int sends)
+static void post_write_extended(struct connection *connection, int number)
+{
+	struct ibv_qp_ex *qp = connection->qp_ex;
+
+	ibv_wr_start(qp);
+	qp->wr_id = number;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(qp, connection->peer.rkey, connection->peer.addr);
+	ibv_wr_set_sge(qp, connection->mr->lkey, (uintptr_t)connection->buffer, BYTES);
+	CHECK(ibv_wr_complete(qp));
+}
+
+static void post_send_extended(struct connection *connection, int number)
+{
+	struct ibv_qp_ex *qp = connection->qp_ex;
+
+	ibv_wr_start(qp);
+	qp->wr_id = number;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(qp);
+	ibv_wr_set_sge(qp, connection->mr->lkey, (uintptr_t)connection->buffer, BYTES);
+	CHECK(ibv_wr_complete(qp));
+}
+
+/* Posts AT_ONCE requests with one doorbell. */
+static void post_list(struct connection *connection, int sends)
+{
+	struct ibv_sge sge = { (uintptr_t)connection->buffer, BYTES, connection->mr->lkey };
+	struct ibv_send_wr list[AT_ONCE], *bad;
+
+	for (int number = 0; number < AT_ONCE; number++) {
+		struct ibv_send_wr *wr = &list[number];
+
+		memset(wr, 0, sizeof(*wr));
+		wr->wr_id = number;
+		wr->next = number < AT_ONCE - 1 ? wr + 1 : NULL;
+		wr->sg_list = &sge;
+		wr->num_sge = 1;
+		wr->opcode = sends ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
+		wr->send_flags = IBV_SEND_SIGNALED;
+		if (!sends) {
+			wr->wr.rdma.remote_addr = connection->peer.addr;
+			wr->wr.rdma.rkey = connection->peer.rkey;
+		}
+	}
+	CHECK(ibv_post_send(connection->id->qp, list, &bad));
+}
+
+static void post_list_extended(struct connection *connection, int sends)
+{
+	struct ibv_qp_ex *qp = connection->qp_ex;
+
+	ibv_wr_start(qp);
+	for (int number = 0; number < AT_ONCE; number++) {
+		qp->wr_id = number;
+		qp->wr_flags = IBV_SEND_SIGNALED;
+		if (sends)
+			ibv_wr_send(qp);
+		else
+			ibv_wr_rdma_write(qp, connection->peer.rkey, connection->peer.addr);
+		ibv_wr_set_sge(qp, connection->mr->lkey, (uintptr_t)connection->buffer, BYTES);
+	}
+	CHECK(ibv_wr_complete(qp));
+}
+
+static void post_recv_list(struct connection *connection)
+{
+	struct ibv_sge sge = { (uintptr_t)connection->buffer + BYTES, BYTES, connection->mr->lkey };
+	struct ibv_recv_wr list[AT_ONCE], *bad;
+
+	for (int number = 0; number < AT_ONCE; number++) {
+		struct ibv_recv_wr *wr = &list[number];
+
+		wr->wr_id = number;
+		wr->next = number < AT_ONCE - 1 ? wr + 1 : NULL;
+		wr->sg_list = &sge;
+		wr->num_sge = 1;
+	}
+	CHECK(ibv_post_recv(connection->id->qp, list, &bad));
+}
+
+static void poll_all(struct connection *connection, int count)
+{
+	struct ibv_wc wc[2 * AT_ONCE];
+
+	if (ibv_poll_cq(connection->cq, count, wc) != count) {
+		fprintf(stderr, "a poll in vain: the count would not be exact\n");
+		exit(3);
+	}
+	for (int i = 0; i < count; i++)
+		CHECK(wc[i].status || wc[i].wr_id >= AT_ONCE);
+}
+
+static void pause_work(void)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
 
+	CHECK(nanosleep(&pause, NULL));
+}
+
+static void one_by_one(struct connection *connection, int sends)
+{
 	for (int number = 0; sends && number < AT_ONCE; number++)
 		post_recv(connection, number);
 	for (int number = 0; number < AT_ONCE; number++) {
-		if (sends)
+		if (sends && connection->qp_ex)
+			post_send_extended(connection, number);
+		else if (sends)
 			post_send(connection, number);
+		else if (connection->qp_ex)
+			post_write_extended(connection, number);
 		else
 			post_write(connection, number);
 	}
-	CHECK(nanosleep(&pause, NULL));
+	pause_work();
 	for (int polls = sends ? 2 * AT_ONCE : AT_ONCE; polls; polls--)
 		poll_one(connection);
 }
 
-void work(const char *host, const char *port, int sends, int batches)
+static void in_one_call(struct connection *connection, int sends)
+{
+	if (sends)
+		post_recv_list(connection);
+	if (connection->qp_ex)
+		post_list_extended(connection, sends);
+	else
+		post_list(connection, sends);
+	pause_work();
+	poll_all(connection, sends ? 2 * AT_ONCE : AT_ONCE);
+}
+
+void work(const char *host, const char *port, struct work work, int batches)
 {
 	static struct connection connection;
 
-	connection_open(&connection, host, port);
+	memset(&connection, 0, sizeof(connection));
+	connection_open(&connection, host, port, work.extended);
 	for (int i = 0, end = parts(); i < end; i++) {
 		if (i)
 			callgrind_mark();
-		for (int left = batches; left; left--)
-			batch(&connection, sends);
+		for (int left = batches; left; left--) {
+			if (work.in_one_call)
+				in_one_call(&connection, work.sends);
+			else
+				one_by_one(&connection, work.sends);
+		}
 	}
 	callgrind_mark();
 	connection_close(&connection);

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::{DataPath, ProtectionDomain};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Event, PortSpace};
-use cmid_verbs::{Access, Caps, Cq, Mr, Pd, Qp, Remote, Verbs};
+use cmid_verbs::{Access, Backend, Caps, Cq, Mr, Pd, Qp, Remote, Verbs};
 
 use crate::connections::RESOLVE;
 use crate::param::PARAM;
@@ -32,7 +32,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(to: SocketAddr) -> Result<Self> {
-        let mut driver = Epoll::new(Verbs::open()?, Config::default())?;
+        let mut driver = Epoll::new(Verbs::open_with(Backend::Librdmacm)?, Config::default())?;
         let drive = driver.drive();
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let id = drive.create_id(Some(channel), PortSpace::Tcp)?;

@@ -9,6 +9,7 @@ use cmid_harness::{OnEpoll, OnMio};
 use cmid_verbs::{Backend, Verbs};
 
 use crate::wire::Wants;
+use crate::work::Work;
 use crate::{connections, messages, serve, work};
 
 /// A counted job, with its number of repetitions in each part.
@@ -18,10 +19,9 @@ pub(crate) enum Job {
     Serve { count: u32 },
     /// Makes connections: `qp-AT-ONCE:COUNT` or `bare-AT-ONCE:COUNT`.
     Connections { wants: Wants, at_once: u32, count: u32 },
-    /// RDMA writes, in batches of 32: `write:BATCHES`.
-    Writes { batches: u32 },
-    /// Sends and receives, in batches of 32: `send:BATCHES`.
-    Sends { batches: u32 },
+    /// RDMA writes, or sends and receives, 32 at a time: `write:ROUNDS`, `send:ROUNDS`; in one call: `write-batch:ROUNDS`,
+    /// `send-batch:ROUNDS`.
+    Work { work: Work, rounds: u32 },
     /// Ping-pong messages: `messages:COUNT`.
     Messages { count: u32 },
 }
@@ -39,14 +39,15 @@ impl FromStr for Job {
     fn from_str(text: &str) -> Result<Self> {
         let (name, count) = text.split_once(':').context("a job is NAME:COUNT")?;
         let count: u32 = count.parse()?;
+        if let Some(work) = Work::named(name) {
+            return Ok(Job::Work { work, rounds: count });
+        }
         let (kind, at_once) = name.split_once('-').map_or((name, None), |(kind, rest)| (kind, Some(rest)));
         let at_once = at_once.map(str::parse).transpose()?;
         Ok(match (kind, at_once) {
             ("serve", None) => Job::Serve { count },
             ("qp", Some(at_once)) => Job::Connections { wants: Wants::Qp, at_once, count },
             ("bare", Some(at_once)) => Job::Connections { wants: Wants::Bare, at_once, count },
-            ("write", None) => Job::Writes { batches: count },
-            ("send", None) => Job::Sends { batches: count },
             ("messages", None) => Job::Messages { count },
             _ => bail!("no job is called \"{name}\""),
         })
@@ -64,8 +65,7 @@ impl Job {
             (Job::Connections { wants, at_once, count }, LoopName::Mio) => {
                 connections::run::<OnMio<Verbs>>(address, wants, at_once, count, on)
             }
-            (Job::Writes { batches }, _) => work::writes(address, batches),
-            (Job::Sends { batches }, _) => work::sends(address, batches),
+            (Job::Work { work, rounds }, _) => work::run(address, work, rounds),
             (Job::Messages { count }, _) => messages::run(address, count),
         }
     }

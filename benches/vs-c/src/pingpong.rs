@@ -11,7 +11,7 @@ use clap::Args;
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Event, IdKey, PortSpace, Time};
-use cmid_verbs::{Access, Caps, Completion, Cq, Mr, Qp, Verbs, WcStatus};
+use cmid_verbs::{Access, Backend, Caps, Completion, Cq, Mr, Qp, Verbs, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
-    let mut driver = Epoll::new(Verbs::open()?, Config::default())?;
+    let mut driver = Epoll::new(Verbs::open_with(Backend::Librdmacm)?, Config::default())?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
     let id = driver.drive().create_id(Some(channel), PortSpace::Tcp)?;
     let drive = driver.drive();

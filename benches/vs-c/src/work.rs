@@ -11,71 +11,123 @@ use cmid_verbs::{Completion, WcStatus};
 use crate::connection::{BYTES, Connection};
 use crate::mark::in_parts;
 
-/// The number of work requests in a batch, as in C.
+/// The number of work requests that are posted before any of them is polled, as in C.
 pub(crate) const AT_ONCE: u64 = 32;
 /// As in C; the reason for its length is in `c/work.c`.
 const PAUSE: Duration = Duration::from_millis(900);
 
-/// The job with RDMA writes: this many batches in each part.
-pub(crate) fn writes(to: SocketAddr, batches: u32) -> Result<()> {
+/// What is posted, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Sends, and receives for their echoes; otherwise writes.
+    pub(crate) sends: bool,
+    /// With one doorbell, and one poll.
+    pub(crate) in_one_call: bool,
+}
+
+impl Work {
+    /// The work of a job's name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let (kind, in_one_call) = name.strip_suffix("-batch").map_or((name, false), |kind| (kind, true));
+        let sends = match kind {
+            "write" => false,
+            "send" => true,
+            _ => return None,
+        };
+        Some(Work { sends, in_one_call })
+    }
+}
+
+/// The job: this many times [`AT_ONCE`] requests of a kind in each part.
+pub(crate) fn run(to: SocketAddr, work: Work, rounds: u32) -> Result<()> {
     let mut connection = Connection::open(to)?;
     in_parts(|| {
-        for _ in 0..batches {
-            for number in 0..AT_ONCE {
-                post_write(&mut connection, number)?;
-            }
-            sleep(PAUSE);
-            for _ in 0..AT_ONCE {
-                poll_one(&mut connection)?;
+        for _ in 0..rounds {
+            match work {
+                Work { sends: false, in_one_call: false } => writes(&mut connection)?,
+                Work { sends: true, in_one_call: false } => sends(&mut connection)?,
+                Work { sends: false, in_one_call: true } => write_batch(&mut connection)?,
+                Work { sends: true, in_one_call: true } => send_batch(&mut connection)?,
             }
         }
         Ok(())
     })
 }
 
-/// The job with sends, and receives for the echoes.
-pub(crate) fn sends(to: SocketAddr, batches: u32) -> Result<()> {
-    let mut connection = Connection::open(to)?;
-    in_parts(|| {
-        for _ in 0..batches {
-            for number in 0..AT_ONCE {
-                post_recv(&mut connection, number)?;
-            }
-            for number in 0..AT_ONCE {
-                post_send(&mut connection, number)?;
-            }
-            sleep(PAUSE);
-            for _ in 0..2 * AT_ONCE {
-                poll_one(&mut connection)?;
-            }
-        }
-        Ok(())
-    })
+fn writes(connection: &mut Connection) -> Result<()> {
+    for number in 0..AT_ONCE {
+        post_write(connection, number)?;
+    }
+    sleep(PAUSE);
+    for _ in 0..AT_ONCE {
+        poll_one(connection)?;
+    }
+    Ok(())
 }
 
-// May be inlined, like C's static functions.
+fn sends(connection: &mut Connection) -> Result<()> {
+    for number in 0..AT_ONCE {
+        post_recv(connection, number)?;
+    }
+    for number in 0..AT_ONCE {
+        post_send(connection, number)?;
+    }
+    sleep(PAUSE);
+    for _ in 0..2 * AT_ONCE {
+        poll_one(connection)?;
+    }
+    Ok(())
+}
 
-#[inline]
+fn write_batch(connection: &mut Connection) -> Result<()> {
+    let (mr, peer) = (&connection.mr, connection.peer);
+    connection.qp.post_sends((0..AT_ONCE).map(|number| SendWr::write(number, mr.sge(0..BYTES), peer)))?;
+    sleep(PAUSE);
+    poll_all::<{ AT_ONCE as usize }>(connection)
+}
+
+fn send_batch(connection: &mut Connection) -> Result<()> {
+    let mr = &connection.mr;
+    connection.qp.post_recvs((0..AT_ONCE).map(|number| (number, mr.sge(BYTES..2 * BYTES))))?;
+    connection.qp.post_sends((0..AT_ONCE).map(|number| SendWr::send(number, mr.sge(0..BYTES))))?;
+    sleep(PAUSE);
+    poll_all::<{ 2 * AT_ONCE as usize }>(connection)
+}
+
+// Inlined, as C's static functions are.
+
+#[inline(always)]
 fn post_write(connection: &mut Connection, number: u64) -> Result<()> {
     Ok(connection.qp.post_send(SendWr::write(number, connection.mr.sge(0..BYTES), connection.peer))?)
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn post_send(connection: &mut Connection, number: u64) -> Result<()> {
     Ok(connection.qp.post_send(SendWr::send(number, connection.mr.sge(0..BYTES)))?)
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn post_recv(connection: &mut Connection, number: u64) -> Result<()> {
     Ok(connection.qp.post_recv(number, connection.mr.sge(BYTES..2 * BYTES))?)
 }
 
-#[inline]
+#[inline(always)]
 fn poll_one(connection: &mut Connection) -> Result<()> {
     let mut completions = [Completion::default()];
     let polled = connection.cq.poll(&mut completions)?;
     ensure!(polled == 1, "a poll in vain: the count would not be exact");
-    let [completion] = completions;
+    let [completion] = &completions;
     ensure!(completion.status == WcStatus::SUCCESS && completion.wr_id < AT_ONCE, "{completion:?}");
+    Ok(())
+}
+
+#[inline(always)]
+fn poll_all<const COUNT: usize>(connection: &mut Connection) -> Result<()> {
+    let mut completions = [Completion::default(); COUNT];
+    let polled = connection.cq.poll(&mut completions)?;
+    ensure!(polled == COUNT, "a poll in vain: the count would not be exact");
+    for completion in &completions {
+        ensure!(completion.status == WcStatus::SUCCESS && completion.wr_id < AT_ONCE, "{completion:?}");
+    }
     Ok(())
 }

@@ -29,7 +29,8 @@ struct Args {
     /// The device. On the simulator, `--way` also selects its capabilities.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     device: DeviceName,
-    /// What manages the connections with `--device verbs`: librdmacm or kernel.
+    /// What manages the connections with `--device verbs`: the kernel's own interface (kernel), which costs less and
+    /// never waits, or librdmacm.
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t)]
     backend: cmid_verbs::Backend,

@@ -41,7 +41,8 @@ struct Udping {
     /// Record the driver's steps in this file, for `cargo xtask replay`; further drivers in FILE.2 and so on.
     #[arg(long, value_name = "FILE", global = true)]
     trace: Option<PathBuf>,
-    /// What manages the connections: librdmacm or kernel.
+    /// What manages the connections: the kernel's own interface (kernel), which costs less and never waits, or
+    /// librdmacm.
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t, global = true)]
     backend: cmid_verbs::Backend,

@@ -42,12 +42,17 @@ pub trait DataPath: Pollable + Send {
     /// `ENODEV` or `EIO` after the device is removed; `ENOMEM`.
     fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, Errno>;
 
+    /// Returns the number of completion vectors of a device (`ibv_context.num_comp_vectors`).
+    fn comp_vectors(&self, nic: &Self::Nic) -> u32;
+
     /// Creates a completion queue for at least `depth` completions, with its own non-blocking completion channel
-    /// (ibv_create_cq(3)).
+    /// (ibv_create_cq(3)). Its notifications use the completion vector `vector`, from 0 on: an interrupt of most
+    /// devices, which the system assigns to a CPU.
     ///
     /// # Errors
-    /// As [`DataPath::alloc_pd_on`]. `EINVAL` for a depth of 0 or above the device's maximum; `EMFILE`.
-    fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, Errno>;
+    /// As [`DataPath::alloc_pd_on`]. `EINVAL` for a depth of 0 or above the device's maximum, and for a vector that is
+    /// not below [`DataPath::comp_vectors`]; `EMFILE`.
+    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno>;
 
     /// Returns the asynchronous events of a device, for one reader. Without a reader they are left in the kernel, which
     /// has no limit for them.
@@ -65,7 +70,15 @@ pub trait DataPath: Pollable + Send {
         self.alloc_pd_on(&nic)
     }
 
-    /// Creates a completion queue on the device of an id.
+    /// Creates a completion queue with completion vector 0.
+    ///
+    /// # Errors
+    /// As [`DataPath::create_cq_at`].
+    fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, Errno> {
+        self.create_cq_at(nic, depth, 0)
+    }
+
+    /// Creates a completion queue with completion vector 0 on the device of an id.
     ///
     /// # Errors
     /// As [`DataPath::device_of`] and [`DataPath::create_cq_on`].

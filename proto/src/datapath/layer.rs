@@ -29,8 +29,12 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         self.inner_mut().alloc_pd_on(nic)
     }
 
-    fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, Errno> {
-        self.inner_mut().create_cq_on(nic, depth)
+    fn comp_vectors(&self, nic: &Self::Nic) -> u32 {
+        self.inner().comp_vectors(nic)
+    }
+
+    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno> {
+        self.inner_mut().create_cq_at(nic, depth, vector)
     }
 
     fn create_qp(

@@ -280,7 +280,12 @@ impl<D: Device> Drive<D> {
     }
 
     fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {
-        Error::Failed(Failure { call, state: self.core.state(id).unwrap_or(State::Destroying), errno })
+        Error::Failed(Failure {
+            call,
+            target: Target::Id(id),
+            state: self.core.state(id).unwrap_or(State::Destroying),
+            errno,
+        })
     }
 
     /// Reports a step to an observing device. Compiles to nothing for other devices.

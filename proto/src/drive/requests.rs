@@ -289,7 +289,8 @@ impl<D: Device> Drive<D> {
             }
         };
         let handle = self.device.release(id, channel);
-        let handle = handle.map_err(|errno| Error::Fault(Fault::Leak { call: "release", errno }));
+        let handle =
+            handle.map_err(|errno| Error::Fault(Fault::Leak { call: "release", target: Target::Id(id), errno }));
         self.record(Step::Release { id, result: handle.as_ref().map(drop).map_err(|&error| error) });
         Ok(ReleasedId { released, handle: handle? })
     }

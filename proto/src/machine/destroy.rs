@@ -4,7 +4,7 @@
 use super::{Core, Ended};
 use crate::call::{Call, Outcome};
 use crate::channel::Phase;
-use crate::error::{Failure, Fault};
+use crate::error::Fault;
 use crate::event::{CmEvent, EventKind};
 use crate::id::{DestroyWaiter, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey, Target};
@@ -87,7 +87,7 @@ impl Core {
             // The application has no key for another attempt.
             Err(errno) if destroy_waiter == DestroyWaiter::Nobody => {
                 self.forget(key);
-                Err(Fault::Leak { call: RequestKind::Destroy.name(), errno })
+                Err(Fault::Leak { call: RequestKind::Destroy.name(), target: Target::Id(key), errno })
             }
             Err(errno) => {
                 self.set_state(key, State::Failed);
@@ -98,7 +98,7 @@ impl Core {
                     self.post(Stored::made(key, EventKind::Destroyed, errno.as_status()), channel);
                     return Ok(None);
                 }
-                let failure = Failure { call: RequestKind::Destroy.name(), state: State::Failed, errno };
+                let failure = self.failure(key, RequestKind::Destroy, errno);
                 Ok(Some(Ended { target: Target::Id(key), result: Err(failure) }))
             }
         }

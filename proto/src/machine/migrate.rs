@@ -7,7 +7,7 @@ use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::EventKind;
 use crate::id::{Id, PendingCall, PendingMigrate, SyncState};
-use crate::key::{ChannelKey, IdKey};
+use crate::key::{ChannelKey, IdKey, Target};
 use crate::request::Acks;
 use crate::request_kind::RequestKind;
 use crate::slab_index::EventRef;
@@ -109,7 +109,11 @@ impl Core {
             }
             Err(errno) => {
                 self.leave_channel(to);
-                self.end_migrate(key, by_event, Err(Failure { call: "create_event_channel", state, errno }))
+                self.end_migrate(
+                    key,
+                    by_event,
+                    Err(Failure { call: "create_event_channel", target: Target::Id(key), state, errno }),
+                )
             }
         }
     }
@@ -134,7 +138,11 @@ impl Core {
             Err(errno) => {
                 self.leave_channel(to);
                 self.stay(key);
-                self.end_migrate(key, by_event, Err(Failure { call: RequestKind::Migrate.name(), state, errno }))
+                self.end_migrate(
+                    key,
+                    by_event,
+                    Err(Failure { call: RequestKind::Migrate.name(), target: Target::Id(key), state, errno }),
+                )
             }
         }
     }

@@ -326,7 +326,12 @@ impl Core {
     }
 
     fn failure(&self, key: IdKey, request_kind: RequestKind, errno: Errno) -> Failure {
-        Failure { call: request_kind.name(), state: self.state(key).unwrap_or(State::Destroying), errno }
+        Failure {
+            call: request_kind.name(),
+            target: Target::Id(key),
+            state: self.state(key).unwrap_or(State::Destroying),
+            errno,
+        }
     }
 
     fn get(&self, key: IdKey, request: RequestKind) -> Result<&Id, Refused> {

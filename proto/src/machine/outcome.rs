@@ -3,6 +3,7 @@
 use super::{Core, Ended};
 use crate::call::{Call, Outcome};
 use crate::channel::Phase;
+use crate::errno::Errno;
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
 use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};
@@ -59,12 +60,13 @@ impl Core {
             (Phase::Open | Phase::Broken, _) => return Err(Fault::NoSuchCall { token }),
         }
         match outcome {
-            Err(errno) if !is_requested => Err(Fault::Leak { call, errno }),
+            Err(errno) if !is_requested => Err(Fault::Leak { call, target: Target::Channel(key), errno }),
             _ if !is_requested => Ok(None),
-            outcome => Ok(Some(Ended {
-                target: Target::Channel(key),
-                result: outcome.map_err(|errno| Failure { call, state: State::Idle, errno }),
-            })),
+            outcome => {
+                let target = Target::Channel(key);
+                let result = outcome.map_err(|errno| Failure { call, target, state: State::Idle, errno });
+                Ok(Some(Ended { target, result }))
+            }
         }
     }
 
@@ -150,7 +152,7 @@ impl Core {
             }
             Err(errno) => {
                 self.forget(key);
-                Some(Err(Failure { call: "create_event_channel", state: State::Idle, errno }))
+                Some(Err(creation_failure(key, "create_event_channel", errno)))
             }
         }
     }
@@ -159,7 +161,7 @@ impl Core {
         if outcome.is_err() {
             self.forget(key);
         }
-        Some(outcome.map_err(|errno| Failure { call: "create_id", state: State::Idle, errno }))
+        Some(outcome.map_err(|errno| creation_failure(key, "create_id", errno)))
     }
 
     fn requested(
@@ -209,7 +211,8 @@ impl Core {
                 if self.ids.get(key).and_then(Id::waits_for) == Some(request_kind) {
                     self.clear_waiting(key, SyncState::Never);
                 }
-                Err(Failure { call: request_kind.name(), state: self.state(key).unwrap_or(before), errno })
+                let (call, target) = (request_kind.name(), Target::Id(key));
+                Err(Failure { call, target, state: self.state(key).unwrap_or(before), errno })
             }
         }
     }
@@ -237,4 +240,9 @@ impl Core {
             channel.phase = Phase::Open;
         }
     }
+}
+
+/// The failure to create an id, or the channel that it needs.
+pub(super) fn creation_failure(id: IdKey, call: &'static str, errno: Errno) -> Failure {
+    Failure { call, target: Target::Id(id), state: State::Idle, errno }
 }

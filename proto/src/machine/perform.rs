@@ -6,6 +6,7 @@
 //! state is stored for the call. For devices that observe each step, `submit_short` and `end_short` do the same in
 //! steps.
 
+use super::outcome::creation_failure;
 use super::submit::{binds, one_call};
 use super::{Core, count_call};
 use crate::arena::{Arena, Tenant as _};
@@ -19,7 +20,6 @@ use crate::pending_events::Queue;
 use crate::plain::{self, PlainCell};
 use crate::request::{PortSpace, Request};
 use crate::request_kind::RequestKind;
-use crate::state::State;
 use crate::time::Time;
 
 impl Core {
@@ -135,7 +135,7 @@ impl Core {
             }
             Err(errno) => {
                 self.create_failed(channel, port_space);
-                Some(Err(Failure { call: "create_id", state: State::Idle, errno }))
+                Some(Err(creation_failure(id, "create_id", errno)))
             }
         }
     }

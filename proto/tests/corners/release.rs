@@ -1,6 +1,6 @@
 //! Ids that leave a core, and the channels that go with them.
 
-use cmid_proto::{Acks, CmEvent, Errno, Fault, Limits, RawEvent, RefuseReason, Request, RequestKind, State};
+use cmid_proto::{Acks, CmEvent, Errno, Fault, Limits, RawEvent, RefuseReason, Request, RequestKind, State, Target};
 
 use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, TO_SYNC, cm, raw};
 
@@ -8,10 +8,11 @@ use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, TO_SYNC, cm, raw};
 fn a_private_channel_that_the_device_does_not_close_is_a_leak() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
+    let target = Target::Channel(fixture.core.channel(id).unwrap());
     fixture.submit(id, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", Ok(()));
     let (token, _) = fixture.takes_call("destroy_event_channel");
-    let leak = Fault::Leak { call: "destroy_event_channel", errno: Errno::EIO };
+    let leak = Fault::Leak { call: "destroy_event_channel", target, errno: Errno::EIO };
     assert_eq!(fixture.core.handle_outcome(token, Err(Errno::EIO)), Err(leak));
     fixture.core.check();
     assert_eq!(fixture.core.channels(), 0);

@@ -18,7 +18,7 @@ use cmid_proto::{
 pub(crate) enum Log {
     DeviceOf,
     AllocPd(u32),
-    CreateCq(u32, u32),
+    CreateCq(u32, u32, u32),
     AsyncEvents,
     CreateQp(u32),
     DestroyQp,
@@ -68,8 +68,12 @@ impl DataPath for Paths {
         Ok(Pd)
     }
 
-    fn create_cq_on(&mut self, nic: &u32, depth: u32) -> Result<Cq, Errno> {
-        self.log.push(Log::CreateCq(*nic, depth));
+    fn comp_vectors(&self, nic: &u32) -> u32 {
+        nic + 1
+    }
+
+    fn create_cq_at(&mut self, nic: &u32, depth: u32, vector: u32) -> Result<Cq, Errno> {
+        self.log.push(Log::CreateCq(*nic, depth, vector));
         Ok(Cq { depth, ready: Vec::new() })
     }
 

@@ -23,7 +23,7 @@ fn a_pd_and_a_cq_of_an_id_are_of_its_device() {
     let mut device = Paths::default();
     assert_eq!(device.alloc_pd(id()).map(|pd| pd.users()), Ok(0));
     assert_eq!(device.create_cq(id(), 7).map(|cq| cq.num()), Ok(7));
-    assert_eq!(device.log, [Log::DeviceOf, Log::AllocPd(3), Log::DeviceOf, Log::CreateCq(3, 7)]);
+    assert_eq!(device.log, [Log::DeviceOf, Log::AllocPd(3), Log::DeviceOf, Log::CreateCq(3, 7, 0)]);
     device.fails = true;
     assert_eq!(device.alloc_pd(id()).map(drop), Err(Errno::ENODEV));
     assert_eq!(device.create_cq(id(), 7).map(drop), Err(Errno::ENODEV));
@@ -38,7 +38,8 @@ fn a_layer_has_the_data_path_of_its_device() {
     let made = drive.attach_qp(id, |layer, attaching| {
         let nic = layer.device_of(attaching.id())?;
         assert_eq!(nic, 3);
-        let (pd, cq) = (layer.alloc_pd_on(&nic)?, layer.create_cq_on(&nic, 5)?);
+        let (pd, cq) = (layer.alloc_pd_on(&nic)?, layer.create_cq_at(&nic, 5, 2)?);
+        assert_eq!(layer.comp_vectors(&nic), 4);
         layer.async_events(&nic)?;
         layer.create_qp(attaching, &pd, &cq, &cq, Caps::default())
     });
@@ -46,7 +47,7 @@ fn a_layer_has_the_data_path_of_its_device() {
     assert_eq!((qp.num(), qp.caps().max_send_wr), (9, 16));
     drive.detach_qp(id, |layer, id| layer.destroy_qp(id)).unwrap();
     let log =
-        [Log::DeviceOf, Log::AllocPd(3), Log::CreateCq(3, 5), Log::AsyncEvents, Log::CreateQp(16), Log::DestroyQp];
+        [Log::DeviceOf, Log::AllocPd(3), Log::CreateCq(3, 5, 2), Log::AsyncEvents, Log::CreateQp(16), Log::DestroyQp];
     assert_eq!(drive.device().0.log, log);
 }
 

@@ -1,6 +1,6 @@
 //! Event channels: opening, a failed opening, closing.
 
-use cmid_proto::{Acks, CmEvent, Errno, PortSpace, Refused, Request, State};
+use cmid_proto::{Acks, CmEvent, Errno, PortSpace, Refused, Request, State, Target};
 
 use crate::fixture::{CoreFixture, OK, cm, to};
 
@@ -56,6 +56,7 @@ fn a_channel_that_cannot_be_closed_is_reported_and_forgotten() {
     fixture.core.close_channel(channel).unwrap();
     let failure = fixture.expect_call("destroy_event_channel", Err(Errno::EIO)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.errno), ("destroy_event_channel", Errno::EIO));
+    assert_eq!(failure.target, Target::Channel(channel));
     assert_eq!(fixture.core.channels(), 0);
 }
 

@@ -159,7 +159,7 @@ fn an_error_of_the_device_is_that_of_the_method() {
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.device_mut().fails = Some(("bind_addr", Errno::EADDRINUSE));
     let failed = drive.bind(id, addr(1)).unwrap_err();
-    assert_eq!(failed.to_string(), "failed: bind_addr while idle: EADDRINUSE");
+    assert_eq!(failed.to_string(), "failed: bind_addr on id0 while idle: EADDRINUSE");
     assert!(matches!(drive.establish(id), Err(Error::Refused(_))));
     assert_eq!(drive.remote_ece(id), Err(Errno::EOPNOTSUPP));
     assert_eq!(drive.next_fault(), None);

@@ -224,7 +224,7 @@ fn a_private_channel_that_cannot_be_opened_leaves_the_id_where_it_is() {
     let id = fixture.in_state(here, State::Connected);
     fixture.submit(id, TO_SYNC).unwrap();
     let failure = fixture.expect_call("create_event_channel", Err(Errno::EMFILE)).unwrap().result.unwrap_err();
-    assert_eq!((failure.call, failure.errno), ("create_event_channel", Errno::EMFILE));
+    assert_eq!(failure.to_string(), "create_event_channel on id0 while connected: EMFILE");
     fixture.submit(id, TO_SYNC).unwrap();
     fixture.expect_call("create_event_channel", OK);
     fixture.expect_call("migrate_id", Err(Errno::ENXIO));

@@ -97,7 +97,8 @@ fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
     fixture.submit(listener, Request::Destroy).unwrap();
     let (token, _) = fixture.takes_call("destroy_id");
     let fault = fixture.core.handle_outcome(token, Err(Errno::EBADF)).unwrap_err();
-    assert_eq!(fault, cmid_proto::Fault::Leak { call: "destroy_id", errno: Errno::EBADF });
+    let target = cmid_proto::Target::Id(child);
+    assert_eq!(fault, cmid_proto::Fault::Leak { call: "destroy_id", target, errno: Errno::EBADF });
     fixture.core.check();
     assert_eq!(fixture.core.state(child), None);
     fixture.all_well();

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use cmid_proto::{
     Acks, CmEvent, CmOption, Ece, Errno, Error, EventKind, Fault, PortSpace, Progress, RawEvent, RefuseReason, Refused,
-    State, Time, Turn,
+    State, Target, Time, Turn,
 };
 
 use crate::device::{PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
@@ -184,7 +184,7 @@ fn an_id_that_the_device_does_not_release_has_left_the_core() {
     let mut drive = driven();
     let id = drive.create_id(None, PortSpace::Tcp).unwrap();
     fails(&mut drive, "release", Errno::EIO);
-    let leak = Fault::Leak { call: "release", errno: Errno::EIO };
+    let leak = Fault::Leak { call: "release", target: Target::Id(id), errno: Errno::EIO };
     assert!(matches!(drive.release(id), Err(Error::Fault(fault)) if fault == leak));
     assert_eq!(drive.core().ids(), 0);
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Time, Turn};
+use cmid_proto::{
+    Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Target, Time, Turn,
+};
 
 use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
 
@@ -169,7 +171,7 @@ fn a_channel_that_is_being_closed_is_not_read_and_wakes_no_wait() {
     fails(&mut drive, "destroy_event_channel", Errno::EINTR);
     drive.destroy(id, Time::NEVER).unwrap();
     // The application did not request the close, so its failure is reported as a fault.
-    let leak = Fault::Leak { call: "destroy_event_channel", errno: Errno::EINTR };
+    let leak = Fault::Leak { call: "destroy_event_channel", target: Target::Channel(home), errno: Errno::EINTR };
     assert_eq!((drive.next_fault(), drive.next_fault()), (Some(leak), None));
     assert_eq!(drive.turn(8), Turn::Idle);
 }
@@ -220,7 +222,8 @@ fn a_request_returns_its_own_end_and_leaves_no_call_behind() {
     fails(&mut drive, "destroy_id", Errno::EINTR);
     assert_eq!(drive.destroy(listener, Time::NEVER).unwrap(), Progress::Done);
     assert_eq!(calls(&mut drive), ["destroy_id", "destroy_id", "destroy_event_channel"]);
-    assert_eq!(drive.next_fault(), Some(Fault::Leak { call: "destroy_id", errno: Errno::EINTR }));
+    let leak = Fault::Leak { call: "destroy_id", target: Target::Id(child), errno: Errno::EINTR };
+    assert_eq!(drive.next_fault(), Some(leak));
     assert_eq!((drive.core().state(child), drive.core().state(listener)), (None, None));
     drive.close_channel(channel).unwrap();
     is_empty(&drive);

@@ -2,10 +2,10 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use cmid_proto::memory::{self, Code, MrState, PdState, Step, Target, Valid};
+use cmid_proto::memory::{self, Code, MrState, PdState, Step, Valid};
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, Core, Errno, Error, Failure, Fault, GroupKey, IdKey, Limits, PortSpace, PrivateData,
-    RawEvent, RefuseReason, Refused, RequestKind, State,
+    RawEvent, RefuseReason, Refused, RequestKind, State, Target,
 };
 
 use crate::device::addr;
@@ -76,10 +76,10 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
 #[test]
 fn failures_have_the_errno_of_the_device_and_faults_its_or_eio() {
     let (id, channel) = (IdKey::from_parts(0, 5, 2).unwrap(), ChannelKey::from_parts(0, 0, 1).unwrap());
-    let failure = Failure { call: "connect", state: State::Connecting, errno: Errno(4711) };
+    let failure = Failure { call: "connect", target: Target::Id(id), state: State::Connecting, errno: Errno(4711) };
     assert_eq!(
         (Error::from(failure).errno(), failure.to_string().as_str()),
-        (Errno(4711), "connect while connecting: errno 4711")
+        (Errno(4711), "connect on id5.2 while connecting: errno 4711")
     );
     let faults = [
         (
@@ -89,7 +89,16 @@ fn failures_have_the_errno_of_the_device_and_faults_its_or_eio() {
         ),
         (Fault::WrongChild { id }, Errno::EIO, "a connection request under the wrong key id5.2"),
         (Fault::NoSuchChannel { channel }, Errno::EIO, "an event on channel ch0, which does not exist"),
-        (Fault::Leak { call: "destroy", errno: Errno::EINTR }, Errno::EINTR, "destroy failed: EINTR"),
+        (
+            Fault::Leak { call: "destroy", target: Target::Id(id), errno: Errno::EINTR },
+            Errno::EINTR,
+            "destroy on id5.2 failed: EINTR",
+        ),
+        (
+            Fault::Leak { call: "destroy_event_channel", target: Target::Channel(channel), errno: Errno::EIO },
+            Errno::EIO,
+            "destroy_event_channel on ch0 failed: EIO",
+        ),
         (Fault::Read { channel, errno: Errno::EBADF }, Errno::EBADF, "reading channel ch0 failed: EBADF"),
     ];
     for (fault, errno, text) in faults {
@@ -116,7 +125,8 @@ fn every_refusal_of_memory_has_its_errno() {
     let all =
         invalid.map(|reason| (reason, Errno::EINVAL)).into_iter().chain(busy.map(|reason| (reason, Errno::EBUSY)));
     for (reason, errno) in all.chain([(RefuseReason::DeviceGone, Errno::EIO)]) {
-        let refused = memory::Refused { request: memory::RequestKind::Reregister, target: Target::Mr(None), reason };
+        let refused =
+            memory::Refused { request: memory::RequestKind::Reregister, target: memory::Target::Mr(None), reason };
         assert_eq!(memory::Error::from(refused).errno(), errno, "{reason}");
         assert_eq!(refused.to_string(), format!("re-register an MR: {reason}"));
     }
@@ -139,10 +149,13 @@ fn errors_of_memory_say_the_step_the_code_and_what_is_left() {
     let valid = [Valid::Old, Valid::New].map(|valid| valid.to_string());
     assert_eq!(valid, ["the old registration is valid", "the new registration is valid"]);
     let fault = |target| memory::Fault { outcome: memory::RequestKind::Register, target };
-    assert_eq!(fault(Target::Mr(Some(MrState::Gone))).to_string(), "an outcome of register for an MR while gone");
-    assert_eq!(fault(Target::Pd(PdState::Live)).to_string(), "an outcome of register for a PD while live");
+    assert_eq!(
+        fault(memory::Target::Mr(Some(MrState::Gone))).to_string(),
+        "an outcome of register for an MR while gone"
+    );
+    assert_eq!(fault(memory::Target::Pd(PdState::Live)).to_string(), "an outcome of register for a PD while live");
     let others = [
-        (memory::Error::from(fault(Target::Pd(PdState::Live))), Errno::EIO),
+        (memory::Error::from(fault(memory::Target::Pd(PdState::Live))), Errno::EIO),
         (memory::Error::Register(Errno::EFAULT), Errno::EFAULT),
         (memory::Error::Dealloc(Errno::EBUSY), Errno::EBUSY),
     ];

@@ -44,6 +44,9 @@ impl PartialEq for Nic {
 
 impl Eq for Nic {}
 
+/// The number of completion vectors of a device.
+const COMP_VECTORS: u32 = 4;
+
 impl DataPath for SimDevice {
     type Pd = Pd;
     type Mr = Mr;
@@ -75,8 +78,14 @@ impl DataPath for SimDevice {
         Ok(Pd { fabric: nic.fabric.clone(), device: nic.device, no })
     }
 
-    fn create_cq_on(&mut self, nic: &Nic, depth: u32) -> Result<Cq, Errno> {
-        if depth == 0 {
+    /// All devices have the same number.
+    fn comp_vectors(&self, _: &Nic) -> u32 {
+        COMP_VECTORS
+    }
+
+    /// The vector has no effect.
+    fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, Errno> {
+        if depth == 0 || vector >= COMP_VECTORS {
             return Err(Errno::EINVAL);
         }
         let fd = Arc::new(new_eventfd()?);

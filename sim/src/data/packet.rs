@@ -25,6 +25,11 @@ pub(crate) enum Transfer {
         qp: QpNo,
         sequence: u64,
     },
+    /// The peer of a QP had no receive for too long.
+    NotReady {
+        qp: QpNo,
+        sequence: u64,
+    },
 }
 
 /// A request of a connected QP to its peer.
@@ -34,6 +39,8 @@ pub(crate) struct Packet {
     pub(crate) to: Option<QpNo>,
     pub(crate) sequence: u64,
     pub(crate) operation: Operation,
+    /// The peer has answered that no receive is posted for it.
+    pub(crate) not_ready: bool,
 }
 
 /// The operation that the peer executes.

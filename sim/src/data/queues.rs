@@ -97,6 +97,8 @@ pub(crate) struct Pair {
     pub(crate) caps: Caps,
     pub(crate) peer: Option<QpNo>,
     pub(crate) retry_count: u8,
+    /// How often it sends again what the peer has no receive for; 7 means without limit.
+    pub(crate) rnr_retry_count: u8,
     pub(crate) sends: VecDeque<Pending>,
     pub(crate) receives: VecDeque<Receive>,
     /// For each local key, the number of ranges of work requests that use it and are not retired.
@@ -133,6 +135,7 @@ impl Pair {
             caps,
             peer: None,
             retry_count: 7,
+            rnr_retry_count: 7,
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             pins: BTreeMap::new(),
@@ -232,10 +235,17 @@ impl Queues {
         Ok(())
     }
 
-    pub(crate) fn set_peer(&mut self, qp: QpNo, peer: Option<(HostNo, u32)>, retry_count: u8) {
+    pub(crate) fn set_peer(&mut self, qp: QpNo, peer: Option<(HostNo, u32)>, retries: (u8, u8)) {
         if let Some(pair) = self.pairs.get_mut(&qp) {
             pair.peer = peer.map(|(host, num)| QpNo { host, num });
-            pair.retry_count = retry_count;
+            (pair.retry_count, pair.rnr_retry_count) = retries;
+        }
+    }
+
+    /// Drops what waits at the peer of a QP: in its error state it sends nothing again.
+    pub(crate) fn recall(&mut self, qp: QpNo, peer: Option<QpNo>) {
+        if let Some(peer) = peer.and_then(|peer| self.pairs.get_mut(&peer)) {
+            peer.inbound.retain(|packet| packet.from != qp);
         }
     }
 

@@ -22,6 +22,13 @@ enum Handled {
 /// Interval between two retries of an unanswered packet: about the timeout that the kernel sets for a RoCE QP.
 const RETRY_INTERVAL: Duration = Duration::from_millis(512);
 
+/// The count of RNR retries that means no limit.
+const RNR_WITHOUT_LIMIT: u8 = 7;
+
+/// The time after which rxe sends again what the peer had no receive for: that of `min_rnr_timer` 0, which the kernel
+/// sets (`cm_init_qp_rtr_attr`, `rnrnak_usec`).
+const RNR_TIMER: Duration = Duration::from_micros(655_360);
+
 impl World {
     pub(crate) fn transfer(&mut self, transfer: Transfer) {
         match transfer {
@@ -29,6 +36,7 @@ impl World {
             Transfer::Answer { to, sequence, result } => self.answer_arrives(to, sequence, result),
             Transfer::Datagram(datagram) => self.datagram_arrives(&datagram),
             Transfer::GiveUp { qp, sequence } => self.answer_arrives(qp, sequence, Err(WcStatus::RETRY_EXC_ERR)),
+            Transfer::NotReady { qp, sequence } => self.peer_is_not_ready(qp, sequence),
         }
     }
 
@@ -54,12 +62,15 @@ impl World {
                 return;
             }
             let Some(packet) = pair.inbound.pop_front() else { return };
-            let Packet { from, to, sequence, operation } = packet;
+            let Packet { from, to, sequence, operation, not_ready } = packet;
             let result = match self.carry_out(qp, operation) {
                 Handled::Answer(result) => result,
                 Handled::NotReady(operation) => {
                     if let Some(pair) = self.queues.pairs.get_mut(&qp) {
-                        pair.inbound.push_front(Packet { from, to, sequence, operation });
+                        pair.inbound.push_front(Packet { from, to, sequence, operation, not_ready: true });
+                    }
+                    if !not_ready {
+                        self.limit_rnr(from, sequence);
                     }
                     return;
                 }
@@ -70,6 +81,24 @@ impl World {
             if failed {
                 self.qp_to_error(qp);
             }
+        }
+    }
+
+    /// Limits how long a packet waits for a receive (`rxe_completer`). Linux 6.1 and 6.12 set no `min_rnr_timer`.
+    fn limit_rnr(&mut self, qp: QpNo, sequence: u64) {
+        let retries = self.queues.pairs.get(&qp).map_or(RNR_WITHOUT_LIMIT, |pair| pair.rnr_retry_count);
+        if retries < RNR_WITHOUT_LIMIT {
+            let due = self.now.after(self.config.latency + RNR_TIMER * u32::from(retries));
+            self.timers.arm(due, Due::Data(Transfer::NotReady { qp, sequence }));
+        }
+    }
+
+    /// Fails a packet that still waits for a receive.
+    fn peer_is_not_ready(&mut self, qp: QpNo, sequence: u64) {
+        let peer = self.queues.pairs.get(&qp).and_then(|pair| pair.peer);
+        let first = peer.and_then(|peer| self.queues.pairs.get(&peer)?.inbound.front());
+        if first.is_some_and(|packet| packet.from == qp && packet.sequence == sequence) {
+            self.answer_arrives(qp, sequence, Err(WcStatus::RNR_RETRY_EXC_ERR));
         }
     }
 
@@ -109,7 +138,9 @@ impl World {
     /// A send consumes a receive.
     fn receive_message(&mut self, qp: QpNo, pd: PdNo, receive: &Receive, bytes: Vec<u8>, extra: Extra) -> Handled {
         let (mut outcome, mut answer) = if bytes.len() > receive.len() {
-            (Err(WcStatus::LOC_LEN_ERR), Err(WcStatus::REM_INV_REQ_ERR))
+            // As rxe: `copy_data` returns EINVAL for a message that does not fit, and `send_data_in` takes that for a
+            // malformed receive. Hardware reports LOC_LEN_ERR and REM_INV_REQ_ERR.
+            (Err(WcStatus::LOC_QP_OP_ERR), Err(WcStatus::REM_OP_ERR))
         } else {
             match self.put(pd, &receive.ranges, bytes) {
                 Some(put) => (Ok(put), Ok(Vec::new())),
@@ -193,6 +224,8 @@ impl World {
         let sends = std::mem::take(&mut pair.sends);
         let receives = std::mem::take(&mut pair.receives);
         let inbound = std::mem::take(&mut pair.inbound);
+        let peer = pair.peer;
+        self.queues.recall(qp, peer);
         for pending in &sends {
             self.finish_send(qp, pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
         }
@@ -226,6 +259,7 @@ impl World {
         self.queues.leave(qp, pair.as_deref(), remove_completions);
         self.sweep = true;
         let Some(pair) = pair else { return };
+        self.queues.recall(qp, pair.peer);
         self.memory.discount_user(pair.pd);
         self.release_pd(pair.pd);
         for packet in &pair.inbound {

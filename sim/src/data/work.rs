@@ -86,7 +86,7 @@ impl Action {
             }
             Action::Nothing => return None,
         };
-        Some(Transfer::Packet(Packet { from, to, sequence, operation }))
+        Some(Transfer::Packet(Packet { from, to, sequence, operation, not_ready: false }))
     }
 }
 

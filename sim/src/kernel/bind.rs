@@ -46,7 +46,10 @@ impl World {
                 return Err(Errno::ENODEV);
             }
         }
-        id.dst = to.or(id.dst).map(|to| read_as(addr, to));
+        if let Some(to) = to {
+            id.dst_ip6 = copied(addr, to, id.dst_ip6);
+        }
+        id.dst = to.or(id.dst).map(|to| read_as(addr, to, id.dst_ip6));
         let port = host.ports.take(id.port_space, addr.port(), id.options.owner(no, ip), &mut self.rng)?;
         id.state = CmState::AddrBound;
         id.device = specific;
@@ -104,16 +107,25 @@ impl World {
     }
 }
 
+/// The place of an IPv6 address after the kernel has copied an address there, in the length of another one: the length
+/// of IPv4 is that of half an IPv6 address.
+fn copied(like: SocketAddr, addr: SocketAddr, before: Ipv6Addr) -> Ipv6Addr {
+    let bits = match addr {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(v6) => v6.ip().to_bits(),
+    };
+    let half = u128::from(u64::MAX);
+    Ipv6Addr::from_bits(if like.is_ipv4() { bits & !half | before.to_bits() & half } else { bits })
+}
+
 /// Reinterprets an address in the family of another one: the kernel overwrites the family only. An IPv4 address
 /// becomes the flow information of IPv6, and the reverse.
-fn read_as(like: SocketAddr, addr: SocketAddr) -> SocketAddr {
+fn read_as(like: SocketAddr, addr: SocketAddr, ip6: Ipv6Addr) -> SocketAddr {
     match (like, addr) {
         (SocketAddr::V4(_), SocketAddr::V6(v6)) => {
             SocketAddrV4::new(Ipv4Addr::from_bits(v6.flowinfo()), v6.port()).into()
         }
-        (SocketAddr::V6(_), SocketAddr::V4(v4)) => {
-            SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, v4.port(), v4.ip().to_bits(), 0).into()
-        }
+        (SocketAddr::V6(_), SocketAddr::V4(v4)) => SocketAddrV6::new(ip6, v4.port(), v4.ip().to_bits(), 0).into(),
         (SocketAddr::V4(_), SocketAddr::V4(_)) | (SocketAddr::V6(_), SocketAddr::V6(_)) => addr,
     }
 }

@@ -94,6 +94,8 @@ pub(crate) struct Conn {
     pub(crate) local_qp_num: u32,
     pub(crate) remote_qp_num: u32,
     pub(crate) retry_count: u8,
+    /// As the peer has sent it (`cm_req_handler`, `cm_rep_handler`).
+    pub(crate) rnr_retry_count: u8,
     /// The life time of the path; the time waits of both sides derive from it.
     pub(crate) life_time: LifeTime,
     /// Interval between two transmissions of a message.
@@ -120,6 +122,7 @@ impl Conn {
             local_qp_num: 0,
             remote_qp_num: 0,
             retry_count: 0,
+            rnr_retry_count: 0,
             life_time,
             interval: RESPONSE_TIMEOUT,
             outstanding: None,

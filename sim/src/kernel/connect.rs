@@ -212,7 +212,7 @@ impl World {
             None => (true, false),
         };
         let peer = id.conn.as_ref().and_then(|conn| Some((conn.remote_host?, conn.remote_qp_num)));
-        let retry_count = id.conn.as_ref().map_or(7, |conn| conn.retry_count);
+        let retries = id.conn.as_ref().map_or((7, 7), |conn| (conn.retry_count, conn.rnr_retry_count));
         if !init {
             return Err(Errno::EINVAL);
         }
@@ -220,7 +220,7 @@ impl World {
         if !ready {
             return Err(Errno::EINVAL);
         }
-        self.queues.set_peer(qp, peer, retry_count);
+        self.queues.set_peer(qp, peer, retries);
         self.queues.modify(qp, PairState::Rtr)?;
         self.queues.modify(qp, PairState::Rts)?;
         self.run_inbound(qp);

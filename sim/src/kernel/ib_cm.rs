@@ -111,6 +111,9 @@ impl World {
         match self.remember_remote(no, at, head.from, head.from_comm, rep.param.qp_num) {
             Listed::New => {
                 self.answered(no);
+                if let Some(conn) = self.conn(no) {
+                    conn.rnr_retry_count = rep.param.rnr_retry_count;
+                }
                 self.set_ib_state(no, IbState::MraRepSent);
                 self.ib_event(no, IbEvent::Answered(rep));
             }

@@ -1,7 +1,7 @@
 //! One `rdma_cm_id`. It has the four state variables of the real stack, because what an application observes depends
 //! on differences between them.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use cmid_proto::{ConnParam, Ece, IdKey, PortSpace, Service};
 
@@ -80,6 +80,8 @@ pub(crate) struct Id {
     pub(crate) state: CmState,
     pub(crate) src: Option<SocketAddr>,
     pub(crate) dst: Option<SocketAddr>,
+    /// What the kernel's structure of `dst` has at the place of an IPv6 address.
+    pub(crate) dst_ip6: Ipv6Addr,
     pub(crate) port: Option<u16>,
     /// Whether it has an RDMA device.
     pub(crate) device: bool,
@@ -136,6 +138,7 @@ impl Id {
             state: CmState::Idle,
             src: None,
             dst: None,
+            dst_ip6: Ipv6Addr::UNSPECIFIED,
             port: None,
             device: false,
             interface: None,

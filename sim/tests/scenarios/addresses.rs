@@ -141,6 +141,18 @@ fn a_destination_that_was_not_found_is_remembered() {
     assert_eq!(side.device.peer_addr(id), Ok("8.8.8.8:7".parse().unwrap()));
 }
 
+/// The kernel copies the length of the source's family, and a later bind changes the family only.
+#[test]
+fn half_of_an_ipv6_destination_is_remembered_beside_an_ipv4_source() {
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
+    let [first, id] = [side.id(on), side.id(on)];
+    assert_eq!(side.bind(first, "10.0.0.1:7"), Ok(()));
+    assert_eq!(side.resolve_addr(id, Some("10.0.0.1:7"), "[ff0e::4]:0", 500), Err(Errno::EADDRINUSE));
+    assert_eq!(side.bind(id, "[::]:0"), Ok(()));
+    assert_eq!(side.device.peer_addr(id), Ok("[ff0e::]:0".parse().unwrap()));
+}
+
 #[test]
 fn the_wildcard_is_nobody() {
     let mut env = Env::new();

@@ -51,3 +51,16 @@ fn cqs_have_numbers() {
     let [one, other] = [0; 2].map(|_| env.client.device.create_cq(pair.client, 4).unwrap());
     assert_ne!(one.num(), other.num());
 }
+
+#[test]
+fn a_cq_uses_a_completion_vector_that_the_device_has() {
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
+    let nic = env.client.device.device_of(pair.client).unwrap();
+    let vectors = env.client.device.comp_vectors(&nic);
+    let cqs: Vec<_> = (0..vectors).map(|vector| env.client.device.create_cq_at(&nic, 4, vector).unwrap()).collect();
+    assert_eq!((vectors, cqs.len()), (4, 4));
+    for vector in [vectors, u32::MAX] {
+        assert_eq!(env.client.device.create_cq_at(&nic, 4, vector).map(drop), Err(Errno::EINVAL), "{vector}");
+    }
+}

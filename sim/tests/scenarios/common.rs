@@ -348,11 +348,11 @@ impl Env {
         let listener = self.server.listener(self.cs, "10.0.0.2:7");
         let client = self.client.resolved(self.cc, "10.0.0.2:7");
         let client_qp = self.client.qp_with(client, caps);
-        let param = self.cp();
+        let param = ConnParam { rnr_retry_count: 7, ..self.cp() };
         self.client.connect(client, param, &[]).unwrap();
         let new = self.server.requested(self.cs, listener);
         let server_qp = self.server.qp_with(new, caps);
-        let param = self.cp();
+        let param = ConnParam { rnr_retry_count: 7, ..self.cp() };
         self.server.accept(new, param, &[]).unwrap();
         self.client.next(self.cc).is(client, CmEvent::Established, 0);
         self.server.next(self.cs).is(new, CmEvent::Established, 0);

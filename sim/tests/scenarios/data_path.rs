@@ -170,8 +170,8 @@ fn a_receive_that_is_too_short_ends_both() {
     s.qp.post_recv(1, there.sge(0..7)).unwrap();
     c.qp.post_send(SendWr::send(2, here.sge(0..8))).unwrap();
     env.fabric.advance_by(SECOND);
-    ended(&mut s.recv_cq, &[(1, WcStatus::LOC_LEN_ERR, WcOpcode::RECV, 0)]);
-    ended(&mut c.send_cq, &[(2, WcStatus::REM_INV_REQ_ERR, WcOpcode::SEND, 0)]);
+    ended(&mut s.recv_cq, &[(1, WcStatus::LOC_QP_OP_ERR, WcOpcode::RECV, 0)]);
+    ended(&mut c.send_cq, &[(2, WcStatus::REM_OP_ERR, WcOpcode::SEND, 0)]);
 }
 
 #[test]

@@ -298,7 +298,7 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
         let left = std::iter::from_fn(|| self.drive().next_fault());
         for fault in noticed.into_iter().chain(left) {
             match fault {
-                Fault::Leak { call, errno } if fired == Some((call, errno)) => leaks += 1,
+                Fault::Leak { call, errno, .. } if fired == Some((call, errno)) => leaks += 1,
                 Fault::Leak { .. }
                 | Fault::Event { .. }
                 | Fault::WrongChild { .. }

@@ -48,7 +48,7 @@ struct Args {
     #[arg(long)]
     old: bool,
     /// The backend of cmid on the kernel: librdmacm or kernel
-    #[arg(long, value_name = "NAME", default_value = "librdmacm")]
+    #[arg(long, value_name = "NAME", default_value = "kernel")]
     backend: String,
     /// Run only this program
     #[arg(long, value_name = "JSON")]

@@ -27,11 +27,11 @@ macro_rules! with_env {
 }
 
 /// Runs a scenario. Returns the observed lines.
-fn scenario(name: &str, driver: DriverName, link: Link, kernel: &str) -> Check<Vec<String>> {
+fn scenario(name: &str, driver: DriverName, link: Link, environment: &str) -> Check<Vec<String>> {
     let unknown = || Failure(format!("no scenario is called {name}"));
     with_env!(driver, env = new(link) => {
         let scenario = scenarios().into_iter().find(|scenario| scenario.entry.name == name).ok_or_else(unknown)?;
-        scenario.run(&env, &link, kernel)
+        scenario.run(&env, &link, environment)
     })
 }
 
@@ -39,14 +39,14 @@ fn scenario(name: &str, driver: DriverName, link: Link, kernel: &str) -> Check<V
 ///
 /// # Errors
 /// Standard input or output fails, or a line of the input is malformed.
-pub fn lane(link: Link, kernel: &str) -> Check {
+pub fn lane(link: Link, environment: &str) -> Check {
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let (driver, name) = line.split_once(' ').ok_or_else(|| Failure(format!("not understood: {line}")))?;
         let driver = DriverName::ALL.into_iter().find(|known| known.name() == driver);
         let driver = driver.ok_or_else(|| Failure(format!("there is no such driver: {line}")))?;
-        match scenario(name, driver, link, kernel) {
+        match scenario(name, driver, link, environment) {
             Ok(observed) => {
                 for line in observed {
                     writeln!(output, "{line}")?;

@@ -45,27 +45,36 @@ pub enum Expected {
     },
 }
 
-/// Whether the suite runs on the kernel backend.
-fn on_kernel_backend() -> bool {
-    std::env::var("CMID_BACKEND").is_ok_and(|backend| backend == "kernel")
+/// `6.1` of `Linux 6.1.0-56-amd64, soft-RoCE, kernel`.
+fn version(environment: &str) -> String {
+    let release = environment.trim_start_matches("Linux ").split(',').next().unwrap_or_default();
+    release.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+/// Whether this is an environment of the kernel backend.
+fn on_kernel_backend(environment: &str) -> bool {
+    environment.ends_with(", kernel")
 }
 
 impl Expected {
-    /// The allowed lines on a kernel. Empty if the line does not occur there.
+    /// The allowed lines in an environment: the kernel's release and the backend, as in a report. Empty if the line does
+    /// not occur there.
     #[must_use]
-    pub fn on(&self, kernel: &str) -> Vec<&'static str> {
+    pub fn on(&self, environment: &str) -> Vec<&'static str> {
         match self {
             Expected::Always(line) => vec![line],
             Expected::OneOf(lines) => lines.to_vec(),
-            Expected::Backend { librdmacm, kernel } => vec![if on_kernel_backend() { kernel } else { librdmacm }],
-            Expected::By { v6_1, v6_12 } => if kernel == "6.1" { v6_1 } else { v6_12 }.to_vec(),
+            Expected::Backend { librdmacm, kernel } => {
+                vec![if on_kernel_backend(environment) { kernel } else { librdmacm }]
+            }
+            Expected::By { v6_1, v6_12 } => if version(environment) == "6.1" { v6_1 } else { v6_12 }.to_vec(),
         }
     }
 
-    /// The expected lines on a kernel: for each, the allowed texts.
+    /// The expected lines in an environment: for each, the allowed texts.
     #[must_use]
-    pub fn all_on(observed: &[Expected], kernel: &str) -> Vec<Vec<&'static str>> {
-        observed.iter().map(|line| line.on(kernel)).filter(|allowed| !allowed.is_empty()).collect()
+    pub fn all_on(observed: &[Expected], environment: &str) -> Vec<Vec<&'static str>> {
+        observed.iter().map(|line| line.on(environment)).filter(|allowed| !allowed.is_empty()).collect()
     }
 }
 
@@ -158,6 +167,15 @@ mod tests {
         assert!(compared(&observed, "6.1").unwrap_err().0.starts_with("line 3: new, expected old"));
         let other = lines(["client: ESTABLISHED", "server: nothing", "new"]);
         assert!(compared(&other, "6.12").is_err());
+    }
+
+    #[test]
+    fn a_line_may_depend_on_the_backend() {
+        let line = Expected::Backend { librdmacm: "one", kernel: "other" };
+        assert_eq!(line.on("Linux 6.12.1-amd64, soft-RoCE, librdmacm"), ["one"]);
+        assert_eq!(line.on("Linux 6.12.1-amd64, soft-RoCE, kernel"), ["other"]);
+        assert_eq!(version("Linux 6.1.0-56-amd64, soft-RoCE, kernel"), "6.1");
+        assert_eq!(version("6.12"), "6.12");
     }
 
     #[test]

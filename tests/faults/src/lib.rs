@@ -62,12 +62,12 @@ impl<L: Env> std::fmt::Debug for Scenario<L> {
 }
 
 impl<L: Env> Scenario<L> {
-    /// Runs it on a link, and compares the observed lines with those expected on this kernel.
+    /// Runs it on a link, and compares the observed lines with those expected in this environment.
     ///
     /// # Errors
     /// The first difference; a leak; the error of a step.
-    pub fn run(&self, env: &L, link: &Link, kernel: &str) -> Check<Vec<String>> {
-        let wanted = Expected::all_on(self.entry.observed, kernel);
+    pub fn run(&self, env: &L, link: &Link, environment: &str) -> Check<Vec<String>> {
+        let wanted = Expected::all_on(self.entry.observed, environment);
         let mut fixture = FaultFixture::new(env, link, wanted.clone())?;
         let steps = (self.steps)(&mut fixture);
         let observed = fixture.end().map_err(|failure| Failure(format!("at the end: {failure}")));

@@ -64,7 +64,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Run { speed, driver, lanes, times, report, names } => run(speed, driver, (lanes, times), report, &names),
-        Task::Lane { link } => alone::lane(Link::of(link), &kernel()),
+        Task::Lane { link } => alone::lane(Link::of(link), &environment()),
         Task::Peer { link, port, role, phase, migrated } => {
             killed(&role, &phase, migrated).and_then(|killed| alone::peer(Link::of(link), port, killed))
         }
@@ -94,11 +94,8 @@ fn run(
     if chosen.is_empty() {
         return Err(Failure("no scenario is called that".into()));
     }
-    let release = release();
     let drivers = driver.map_or(DriverName::ALL.to_vec(), |driver| vec![driver]);
-    let found = lanes::run(&chosen.repeat(times), &drivers, lanes, &format!("Linux {release}, soft-RoCE"), |line| {
-        println!("{line}")
-    })?;
+    let found = lanes::run(&chosen.repeat(times), &drivers, lanes, &environment(), |line| println!("{line}"))?;
     if let Some(path) = report {
         found.write(&path)?;
     }
@@ -108,14 +105,10 @@ fn run(
     if failed.is_empty() { Ok(()) } else { Err(Failure(format!("failed: {}", failed.join(", ")))) }
 }
 
-/// The kernel release, as set by the VM's environment.
-fn release() -> String {
-    std::env::var("CMID_KERNEL").unwrap_or_else(|_| "of an unknown release".to_owned())
-}
-
-/// `6.1` of `6.1.0-33-amd64`.
-fn kernel() -> String {
-    release().split('.').take(2).collect::<Vec<_>>().join(".")
+/// The kernel's release, as set by the VM's environment, and the backend.
+fn environment() -> String {
+    let release = std::env::var("CMID_KERNEL").unwrap_or_else(|_| "of an unknown release".to_owned());
+    format!("Linux {release}, soft-RoCE, {}", cmid_harness::backend())
 }
 
 fn killed(role: &str, phase: &str, migrated: bool) -> Check<Killed> {

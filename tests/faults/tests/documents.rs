@@ -11,7 +11,7 @@ use cmid_harness::references;
 use expect_test::expect_file;
 
 /// The recorded results, in the order of the columns of the table.
-const KERNELS: [&str; 2] = ["6.1", "6.12"];
+const ENVIRONMENTS: [&str; 4] = ["6.1", "6.12", "6.1-kernel", "6.12-kernel"];
 
 /// Other tests that show faults, each with a description and a reference.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -64,24 +64,24 @@ fn what_shows_faults_besides_exists() {
     }
 }
 
-fn recorded(kernel: &str) -> Report {
-    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/results/{}.json"), kernel);
+fn recorded(environment: &str) -> Report {
+    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/results/{}.json"), environment);
     let mut report = Report::read(Path::new(&path)).unwrap();
     report.forget_what_is_out_of_date();
     report
 }
 
 fn render() -> String {
-    let reports = KERNELS.map(recorded);
+    let reports = ENVIRONMENTS.map(recorded);
     let mut text = String::from(
         "# Faults on the real kernel\n\nWhat goes wrong, and what an application that uses the core's deadlines (two seconds here) then observes, line by line: \
          events with their statuses, and what its requests answer. Each scenario fails if anything else, or anything more, is observed; if it is not over \
          within its bound; if destroying all ids takes more than five seconds; if a descriptor (but those of devices, which librdmacm keeps), an id, a QP, a CQ, a PD or an MR is left; \
          or if the core's books are not in order. Rendered from `tests/faults/src/scenarios/` and `tests/faults/results/` by `cargo xtask diagrams`; do not edit. \
-         `cargo xtask faults [--kernel 6.1] [--slow] [NAME...]` runs them.\n\n\
+         `cargo xtask faults [--kernel 6.1] [--backend librdmacm] [--slow] [NAME...]` runs them.\n\n\
          The two hosts are two soft-RoCE devices on a veth pair; messages are lost by a filter where they come in. \
          \"All is well again\" means that the fault is repaired; \"a new connection: stands\", that fresh drivers of the same process make one then. \
-         The number of drivers that it was shown with stands under each kernel.\n\n",
+         The number of drivers that it was shown with stands under each kernel and backend of `cmid-verbs`.\n\n",
     );
     for report in &reports {
         writeln!(text, "- {}: {}", report.environment, count(report)).unwrap();
@@ -89,7 +89,7 @@ fn render() -> String {
     for group in groups() {
         writeln!(
             text,
-            "\n## {group}\n\n| fault | observed | Linux 6.1 | Linux 6.12 | scenario |\n| --- | --- | --- | --- | --- |"
+            "\n## {group}\n\n| fault | observed | 6.1, librdmacm | 6.12, librdmacm | 6.1, kernel | 6.12, kernel | scenario |\n| --- | --- | --- | --- | --- | --- | --- |"
         )
         .unwrap();
         for entry in entries().iter().filter(|entry| entry.group == group) {

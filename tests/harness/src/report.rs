@@ -19,6 +19,17 @@ pub enum Speed {
     Slow,
 }
 
+impl Speed {
+    /// Its name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Speed::Fast => "fast",
+            Speed::Slow => "slow",
+        }
+    }
+}
+
 /// The outcome of a scenario with a driver: an enum of the suite. Its `Display` is a clause, `passed` or `failed
 /// (reason)`.
 pub trait Outcome: Clone + fmt::Display + Serialize + DeserializeOwned {

@@ -1,7 +1,8 @@
 //! Memory regions and protection domains on a device that may return any answer, and does what it reports or less.
 //!
 //! No memory and no PD is released while the device refers to it, or while a poll may write to it without a key
-//! check. A registration that is reported as valid exists at the device. Memory is returned once. After any failures
+//! check. Requests without a completion pin until a later one is polled. A window that is bound holds the registration:
+//! the device does not end it. Peers invalidate windows at any time. A registration that is reported as valid exists at the device. Memory is returned once. After any failures
 //! everything is deregistered and deallocated at the end.
 
 mod things;
@@ -23,6 +24,9 @@ use things::{Memory, Slot, Use};
 /// Regions at a time, and PDs, of which the last is of another device.
 const REGIONS: usize = 4;
 const PDS: usize = 4;
+
+/// Memory windows of type 2.
+const WINDOWS: usize = 3;
 
 /// Everything must be gone after so many calls for each region.
 const ENOUGH: usize = 8;
@@ -49,12 +53,23 @@ struct Member {
     handles: Vec<u32>,
 }
 
-/// A posted work request without a polled completion.
+/// A posted work request that no polled completion has retired.
 struct Flight {
     /// The key that it names.
     lkey: u32,
-    /// The memory that the poll copies received data to.
-    memory: u32,
+    signaled: bool,
+    work: Work,
+}
+
+/// What a work request does.
+#[derive(Clone, Copy)]
+enum Work {
+    /// The poll copies received data to this memory.
+    Receive(u32),
+    /// The device binds this window when it likes, at the latest before the poll.
+    Bind(usize),
+    /// It is done.
+    Nothing,
 }
 
 struct World {
@@ -90,15 +105,19 @@ impl World {
 
     fn step(&mut self, input: &mut Input<'_>) {
         let at = input.below(self.members.len());
-        match input.below(19) {
+        match input.below(24) {
             0..=2 => self.register(input),
             _ if self.members.is_empty() => {}
             3..=6 => self.reregister(at, input),
             7 => self.deregister(at),
             8..=13 => self.call(at, input),
             14 => self.confuse(at, input),
-            15 | 16 => self.post(at),
-            17 => self.poll(),
+            15 | 16 => self.post(at, true),
+            17 | 18 => self.poll(),
+            19 => self.post(at, false),
+            20 | 21 => self.bind(at, input),
+            // The program takes the window back or deallocates it, or the peer invalidates it.
+            22 => self.device.unbind(input.below(WINDOWS)),
             _ if input.once_in(8) => self.remove(),
             _ => self.dealloc(input),
         }
@@ -310,22 +329,49 @@ impl World {
 
     /// A receive into the memory of a valid region, which can be posted as long as the program does not know of a
     /// removal.
-    fn post(&mut self, at: usize) {
+    fn post(&mut self, at: usize, signaled: bool) {
         let region = &self.members[at].region;
         if let (Some(keys), Some(memory)) = (region.keys(), region.buffer()) {
-            say(|| format!("region {at}: a receive into memory {}", memory.number));
-            self.flights.push_back(Flight { lkey: keys.lkey, memory: memory.number });
+            say(|| format!("region {at}: a receive into memory {}, signaled: {signaled}", memory.number));
+            self.flights.push_back(Flight { lkey: keys.lkey, signaled, work: Work::Receive(memory.number) });
         }
     }
 
-    /// Copies the data received for the oldest work request to its memory.
+    /// The bind of a window to a valid region. The device executes it now or later.
+    fn bind(&mut self, at: usize, input: &mut Input<'_>) {
+        let Some(keys) = self.members[at].region.keys() else { return };
+        let (window, signaled) = (input.below(WINDOWS), !input.once_in(4));
+        let now = input.once_in(2);
+        say(|| format!("region {at}: window {window} is bound, now: {now}, signaled: {signaled}"));
+        if now {
+            self.device.bind(window, keys.lkey);
+        }
+        let work = if now { Work::Nothing } else { Work::Bind(window) };
+        self.flights.push_back(Flight { lkey: keys.lkey, signaled, work });
+    }
+
+    /// Polls the oldest completion. It retires its work request and those before it.
     fn poll(&mut self) {
-        let Some(Flight { memory, lkey }) = self.flights.pop_front() else { return };
-        say(|| format!("a poll writes to memory {memory}"));
-        assert!(
-            !self.outside.contains_key(&memory),
-            "a poll writes to memory {memory}, named by {lkey}, after it was let go"
-        );
+        if let Some(at) = self.flights.iter().position(|flight| flight.signaled) {
+            self.retire(at + 1);
+        }
+    }
+
+    /// Retires this many work requests, and copies received data to their memory.
+    fn retire(&mut self, count: usize) {
+        for Flight { lkey, work, .. } in self.flights.drain(..count) {
+            match work {
+                Work::Receive(memory) => {
+                    say(|| format!("a poll writes to memory {memory}"));
+                    assert!(
+                        !self.outside.contains_key(&memory),
+                        "a poll writes to memory {memory}, named by {lkey}, after it was let go"
+                    );
+                }
+                Work::Bind(window) => self.device.bind(window, lkey),
+                Work::Nothing => {}
+            }
+        }
     }
 
     /// Whether work in flight names a region.
@@ -337,8 +383,10 @@ impl World {
 
     fn look(&self) {
         assert_eq!(self.freed.get(), 0, "memory was freed inside a region");
-        for Flight { memory, .. } in &self.flights {
-            assert!(!self.outside.contains_key(memory), "memory {memory} was let go in flight");
+        for Flight { work, .. } in &self.flights {
+            if let Work::Receive(memory) = work {
+                assert!(!self.outside.contains_key(memory), "memory {memory} was let go in flight");
+            }
         }
         for slot in &self.pds {
             let uses = Rc::strong_count(slot) - 1;
@@ -366,9 +414,9 @@ impl World {
     /// Ends everything, on a device that executes all calls.
     fn rest(mut self) {
         let mut certain = Input::new(&[]);
-        while !self.flights.is_empty() {
-            self.poll();
-        }
+        // The QP goes: what has no completion is flushed.
+        self.retire(self.flights.len());
+        (0..WINDOWS).for_each(|window| self.device.unbind(window));
         while let Some(at) = self.members.len().checked_sub(1) {
             for step in 0.. {
                 assert!(step < ENOUGH, "{:?} does not go", self.members[at].region);

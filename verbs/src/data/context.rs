@@ -195,6 +195,12 @@ impl Context {
         self.verbs.as_ptr()
     }
 
+    /// The number of completion vectors of the device.
+    pub(crate) fn comp_vectors(&self) -> u32 {
+        // SAFETY: the context is open, and nothing writes the field after that.
+        u32::try_from(unsafe { (*self.as_ptr()).num_comp_vectors }).unwrap_or(0)
+    }
+
     /// Whether an id has reported that the device is gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)

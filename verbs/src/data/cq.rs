@@ -20,6 +20,21 @@ use crate::raw;
 /// takes it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).
 ///
 /// The QPs that use it keep it at the device after it is dropped.
+///
+/// # What does not compile
+///
+/// Polling it on two threads at a time:
+///
+/// ```compile_fail,E0524
+/// # use cmid_verbs::Cq;
+/// # use cmid_verbs::datapath::prelude::*;
+/// fn both(cq: &mut Cq) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| cq.poll_one().is_ok());
+///         scope.spawn(|| cq.poll_one().is_ok());
+///     });
+/// }
+/// ```
 pub struct Cq {
     inner: Arc<CqInner>,
     slot_cache: SlotCache,
@@ -48,17 +63,18 @@ unsafe impl Send for CqInner {}
 unsafe impl Sync for CqInner {}
 
 impl Cq {
-    pub(crate) fn create(context: Arc<Context>, depth: u32) -> Result<Self, Errno> {
-        let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?;
+    pub(crate) fn create(context: Arc<Context>, depth: u32, vector: u32) -> Result<Self, Errno> {
+        let number = |value| c_int::try_from(value).map_err(|_| Errno::EINVAL);
+        let (depth, vector) = (number(depth)?, number(vector)?);
         // SAFETY: the context is open; its operation table does not change after that.
         let (poll, request_notification) = unsafe {
             let operations = &(*context.as_ptr()).ops;
             (operations.poll_cq.ok_or(Errno::ENOSYS)?, operations.req_notify_cq.ok_or(Errno::ENOSYS)?)
         };
         let channel = CompChannel::create(&context)?;
-        // SAFETY: context and channel are open and outlive the CQ; it has no application context, and takes vector 0,
-        // which every device has.
-        let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), 0) };
+        // SAFETY: context and channel are open and outlive the CQ; it has no application context. The kernel
+        // refuses a vector that the device does not have.
+        let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), vector) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         // SAFETY: the CQ is alive, and nobody writes the field after its creation. It is what the provider has made
         // of the depth.
@@ -78,6 +94,44 @@ impl Cq {
         errno::of_ibv(armed)?;
         self.pending_notifications.armed();
         Ok(())
+    }
+
+    /// `ibv_poll_cq` into the slice.
+    #[inline(always)]
+    fn poll_provider(&mut self, completions: &mut [Completion]) -> c_int {
+        let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc (asserted
+        // beside it), all of whose bit patterns are values of it. There is room for `room` of them.
+        unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
+    }
+
+    /// The rest of a poll that has returned `polled`, and of whose completions the first `kept` are retired: queues have
+    /// come or gone, or a completion is of none of them.
+    #[cold]
+    #[inline(never)]
+    fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Result<usize, Errno> {
+        let (mut polled, mut kept) = (polled, kept);
+        loop {
+            let count = usize::try_from(polled).map_err(|_| Errno::EIO)?;
+            let filled = completions.get_mut(..count).ok_or(Errno::EIO)?;
+            kept = self.slot_cache.retire(&self.inner.cq_slots, filled, kept);
+            // There may be more if all of them were of QPs that are gone.
+            let empty = count == 0 && (completions.is_empty() || self.slot_cache.refresh(&self.inner.cq_slots));
+            if kept > 0 || empty {
+                return Ok(kept);
+            }
+            if self.slot_cache.has_doubt() {
+                return self.report_doubt();
+            }
+            polled = self.poll_provider(completions);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn report_doubt(&mut self) -> Result<usize, Errno> {
+        self.slot_cache.take_doubt();
+        Err(Errno::EIO)
     }
 
     fn take_notification(&self) -> Result<bool, Errno> {
@@ -106,23 +160,28 @@ impl CompletionQueue for Cq {
     /// # Errors
     /// `EIO` if the provider fails, or has completed something that was not posted, for the second time, or after
     /// what was posted later to the same queue. What came along is returned before, or by the next call.
-    #[inline]
+    #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
-        loop {
-            if self.slot_cache.take_doubt() {
-                return Err(Errno::EIO);
+        if self.slot_cache.has_doubt() {
+            return self.report_doubt();
+        }
+        let polled = self.poll_provider(completions);
+        let mut kept = 0;
+        if self.slot_cache.is_current(&self.inner.cq_slots) {
+            if polled == 0 && self.slot_cache.none_gone() {
+                return Ok(0);
             }
-            // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc
-            // (asserted beside it), all of whose bit patterns are values of it. There is room for `room` of them.
-            let polled = unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) };
-            let polled = usize::try_from(polled).map_err(|_| Errno::EIO)?;
-            let kept = self.slot_cache.retire(&self.inner.cq_slots, completions.get_mut(..polled).ok_or(Errno::EIO)?);
-            // There may be more if all of them were of QPs that are gone.
-            if kept > 0 || (polled == 0 && (room == 0 || self.slot_cache.refresh(&self.inner.cq_slots))) {
+            let polled = usize::try_from(polled).unwrap_or(0);
+            for completion in completions.iter_mut().take(polled) {
+                let Some(wr_id) = self.slot_cache.retire_known(completion.wr_id) else { break };
+                completion.wr_id = wr_id;
+                kept += 1;
+            }
+            if kept == polled && polled != 0 {
                 return Ok(kept);
             }
         }
+        self.poll_rest(completions, polled, kept)
     }
 
     fn num(&self) -> u32 {

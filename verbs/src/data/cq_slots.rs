@@ -197,45 +197,54 @@ impl Plan {
 }
 
 impl SlotCache {
-    /// Takes completions to account, puts the users' numbers into them, and drops those that are of nobody any more:
-    /// says how many are left.
-    #[inline]
-    pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion]) -> usize {
-        if self.version != cq_slots.version.load(Ordering::Acquire) {
-            self.look(cq_slots);
-        }
-        let mut kept = 0;
-        for at in 0..completions.len() {
-            let Some(&completion) = completions.get(at) else { break };
-            if let Some(wr_id) = self.find(cq_slots, completion.wr_id)
-                && let Some(place) = completions.get_mut(kept)
-            {
-                if kept != at {
-                    *place = completion;
-                }
-                place.wr_id = wr_id;
-                kept += 1;
-            }
-        }
-        kept
+    /// Whether no queue has come or gone since the last look.
+    #[inline(always)]
+    pub(crate) fn is_current(&self, cq_slots: &CqSlots) -> bool {
+        self.version == cq_slots.version.load(Ordering::Acquire)
     }
 
-    /// Whether a queue that is there has completed something that is not in flight, since this was asked last.
-    #[inline]
+    /// Takes the completion with this token to account and returns the user's number; `None` if it belongs to no known
+    /// queue or to no work request.
+    #[inline(always)]
+    pub(crate) fn retire_known(&mut self, token: u64) -> Option<u64> {
+        match self.retired(token) {
+            Retired::Done(wr_id) => Some(wr_id),
+            Retired::Foreign | Retired::Unexpected => None,
+        }
+    }
+
+    /// Takes the completions after the first `kept` to account, puts the users' numbers into them, and drops those that
+    /// are of nobody any more. Returns how many are left, including the first.
+    pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion], kept: usize) -> usize {
+        if !self.is_current(cq_slots) {
+            self.look(cq_slots);
+        }
+        let mut left = kept;
+        for at in kept..completions.len() {
+            let Some(&completion) = completions.get(at) else { break };
+            let wr_id = self.retire_known(completion.wr_id).or_else(|| self.retire_again(cq_slots, completion.wr_id));
+            if let Some(wr_id) = wr_id
+                && let Some(place) = completions.get_mut(left)
+            {
+                *place = Completion { wr_id, ..completion };
+                left += 1;
+            }
+        }
+        left
+    }
+
+    /// Whether a queue that is there has completed something that is not in flight.
+    #[inline(always)]
+    pub(crate) fn has_doubt(&self) -> bool {
+        self.doubt
+    }
+
+    /// The same, and forgets it.
     pub(crate) fn take_doubt(&mut self) -> bool {
         core::mem::take(&mut self.doubt)
     }
 
-    /// The user's number; `None` if the completion belongs to no queue or to no work request.
-    #[inline]
-    fn find(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
-        match self.retired(token) {
-            Retired::Done(wr_id) => Some(wr_id),
-            Retired::Foreign | Retired::Unexpected => self.find_again(cq_slots, token),
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     fn retired(&self, token: u64) -> Retired {
         let index = (token >> 32) as u32 & INDEX;
         let wr_ring = self.tracks.get(index as usize).and_then(Option::as_ref);
@@ -244,7 +253,7 @@ impl SlotCache {
 
     /// The queue may be so new that its seat was not seen, or be gone.
     #[cold]
-    fn find_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
+    fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
         self.look(cq_slots);
         match self.retired(token) {
             Retired::Done(wr_id) => return Some(wr_id),
@@ -271,16 +280,19 @@ impl SlotCache {
 
     /// A poll has found the CQ empty: those are over that were gone before it. Says whether there are no others, of
     /// which another poll would tell.
-    #[inline]
     pub(crate) fn refresh(&mut self, cq_slots: &CqSlots) -> bool {
-        (self.gone.is_empty() && self.going.is_empty()) || self.end_gone(cq_slots)
-    }
-
-    #[cold]
-    fn end_gone(&mut self, cq_slots: &CqSlots) -> bool {
+        if self.none_gone() {
+            return true;
+        }
         let over = core::mem::replace(&mut self.gone, core::mem::take(&mut self.going));
         over.into_iter().for_each(|gone| cq_slots.end(gone));
         self.gone.is_empty()
+    }
+
+    /// Whether no destroyed queue is known that may have left completions.
+    #[inline(always)]
+    pub(crate) fn none_gone(&self) -> bool {
+        self.gone.is_empty() && self.going.is_empty()
     }
 
     /// Nobody polls any more.

@@ -1,4 +1,4 @@
-//! Tests of seats.rs.
+//! Tests of cq_slots.rs.
 
 use super::*;
 use crate::data::in_flight::InFlightSet;
@@ -36,7 +36,7 @@ fn completions_find_their_queue() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
     let ((_, _, mut a), (_, _, mut b)) = (queue(&cq_slots), queue(&cq_slots));
     let mut mixed = [post(&mut a, 10), post(&mut b, 20), post(&mut b, 21), post(&mut a, 11)];
-    assert_eq!(slot_cache.retire(&cq_slots, &mut mixed), 4);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut mixed, 0), 4);
     assert_eq!(numbers(&mixed), [10, 20, 21, 11]);
 }
 
@@ -45,12 +45,12 @@ fn what_a_queue_left_behind_is_dropped_even_if_its_seat_is_taken_again() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
     let ((gone, first, mut a), (_, _, mut b)) = (queue(&cq_slots), queue(&cq_slots));
     let (left, other) = (post(&mut a, 10), post(&mut b, 20));
-    assert_eq!(slot_cache.retire(&cq_slots, &mut [left]), 1);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [left], 0), 1);
     leave(&cq_slots, gone, &first);
     let (seat, wr_ring, mut next) = queue(&cq_slots);
     assert_eq!(seat & INDEX, gone & INDEX, "nothing of it was left");
     let mut mixed = [left, post(&mut next, 30), left, other];
-    assert_eq!(slot_cache.retire(&cq_slots, &mut mixed), 2);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut mixed, 0), 2);
     assert_eq!(numbers(&mixed[..2]), [30, 20]);
     assert_eq!(Arc::strong_count(&wr_ring), 4, "seats, seating, cursor, here");
 }
@@ -61,11 +61,11 @@ fn a_completion_that_cannot_be_is_told_from_one_of_nobody() {
     let ((gone, wr_ring, mut a), (_, _, mut b)) = (queue(&cq_slots), queue(&cq_slots));
     let (left, first, second) = (post(&mut a, 10), post(&mut b, 20), post(&mut b, 21));
     leave(&cq_slots, gone, &wr_ring);
-    assert_eq!(slot_cache.retire(&cq_slots, &mut [left]), 0);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [left], 0), 0);
     assert!(!slot_cache.take_doubt(), "its queue is gone");
     // Out of order: what comes along is kept.
     let mut mixed = [second, first, post(&mut b, 22)];
-    assert_eq!(slot_cache.retire(&cq_slots, &mut mixed), 2);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut mixed, 0), 2);
     assert_eq!(numbers(&mixed[..2]), [21, 22]);
     assert!(slot_cache.take_doubt());
     assert!(!slot_cache.take_doubt(), "reported once");
@@ -75,7 +75,7 @@ fn a_completion_that_cannot_be_is_told_from_one_of_nobody() {
 fn looking_costs_what_has_changed() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
     let queues: Vec<_> = (0..100).map(|_| queue(&cq_slots)).collect();
-    assert_eq!(slot_cache.retire(&cq_slots, &mut []), 0);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [], 0), 0);
     let (seat, wr_ring, _) = &queues[7];
     let (seat, mut wr_ring) = (*seat, Arc::clone(wr_ring));
     // Several changes of a seat are one, whether anybody polls or not.
@@ -87,7 +87,7 @@ fn looking_costs_what_has_changed() {
     }
     assert_eq!(lock(&cq_slots.plan).changed, [(seat & INDEX) as usize]);
     let (_, _, mut cursor) = queue(&cq_slots);
-    assert_eq!(slot_cache.retire(&cq_slots, &mut [post(&mut cursor, 1)]), 1);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [post(&mut cursor, 1)], 0), 1);
     assert!(lock(&cq_slots.plan).changed.is_empty());
     assert_eq!(slot_cache.tracks.len(), 101);
 }
@@ -132,13 +132,13 @@ fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     leave(&cq_slots, gone, &wr_ring);
     assert_eq!((cq_slots.reserve(1, 1), cq_slots.room().reserved()), (Err(Errno::EOVERFLOW), 8));
     // A poll has found it, with what another queue has completed.
-    assert_eq!(slot_cache.retire(&cq_slots, &mut [other, left]), 1);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [other, left], 0), 1);
     assert_eq!(Arc::strong_count(&wr_ring), 3, "going, cursor, here");
     // It may have been destroyed during this poll.
-    assert_eq!(slot_cache.retire(&cq_slots, &mut []), 0);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [], 0), 0);
     assert!(!slot_cache.refresh(&cq_slots));
     assert_eq!(cq_slots.room().reserved(), 8);
-    assert_eq!(slot_cache.retire(&cq_slots, &mut []), 0);
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [], 0), 0);
     assert!(slot_cache.refresh(&cq_slots));
     assert_eq!((cq_slots.room().reserved(), Arc::strong_count(&wr_ring)), (4, 2));
     assert_eq!((cq_slots.reserve(1, 4), cq_slots.take() & INDEX), (Ok(()), gone & INDEX));
@@ -155,7 +155,7 @@ fn a_queue_is_gone_when_nobody_polls_any_more() {
         match at {
             0 | 1 => {
                 leave(&cq_slots, *seat, wr_ring);
-                assert_eq!(slot_cache.retire(&cq_slots, &mut []), 0);
+                assert_eq!(slot_cache.retire(&cq_slots, &mut [], 0), 0);
                 let _ = at == 0 || slot_cache.refresh(&cq_slots);
             }
             2 => leave(&cq_slots, *seat, wr_ring),

@@ -108,7 +108,7 @@ impl Qp {
     ) -> Result<(), Errno> {
         let part = self.source(&memory.sge(range))?;
         let has_rights = memory.access().is_some_and(|own| own.contains(access.needed_to_bind()));
-        if self.inner.is_datagram || !window.pd.is_of(&self.inner.pd) || !has_rights {
+        if self.is_datagram || !window.pd.is_of(&self.inner.pd) || !has_rights {
             return Err(Errno::EINVAL);
         }
         let bind_info = ibv_mw_bind_info {
@@ -119,11 +119,20 @@ impl Qp {
         };
         let rkey = next_key(window.rkey());
         let token = self.file_send(0, wr_id, &[part.lkey]).ok_or(Errno::ENOMEM)?;
-        let mut request = command(token, ibv_wr_opcode::IBV_WR_BIND_MW);
-        request.bind_mw_tso_union =
-            bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
         // Window and registration are borrowed, and of the same device, because of the same PD.
-        self.post_filed(&mut request)?;
+        if let Some(api) = self.wr_api {
+            // SAFETY: the QP is alive, connected, and posting takes it by `&mut`.
+            let mut batch = unsafe { api.start() };
+            // SAFETY: the QP is connected, and window and registration are alive and of its PD.
+            unsafe { batch.push_bind(token, window.raw.as_ptr(), rkey, &bind_info) };
+            batch.complete()?;
+            self.send.advance(1);
+        } else {
+            let mut request = command(token, ibv_wr_opcode::IBV_WR_BIND_MW);
+            request.bind_mw_tso_union =
+                bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
+            self.post_filed(&mut request)?;
+        }
         // SAFETY: the window is there, and borrowed by `&mut`. The application keeps this field (ibv_bind_mw(3)).
         unsafe { window.raw.as_mut() }.rkey = rkey;
         window.qps.retain(|qp| !Arc::ptr_eq(qp, &self.inner));
@@ -139,9 +148,19 @@ impl Qp {
             return Err(Errno::EINVAL);
         }
         let token = self.file_send(0, wr_id, &[]).ok_or(Errno::ENOMEM)?;
-        let mut request = command(token, ibv_wr_opcode::IBV_WR_LOCAL_INV);
-        request.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t { invalidated_rkey: window.rkey() };
-        self.post_filed(&mut request)?;
+        if let Some(api) = self.wr_api {
+            // SAFETY: the QP is alive, and posting takes it by `&mut`.
+            let mut batch = unsafe { api.start() };
+            // SAFETY: the QP is connected, because a window was bound through it.
+            unsafe { batch.push_invalidate(token, window.rkey()) };
+            batch.complete()?;
+            self.send.advance(1);
+        } else {
+            let mut request = command(token, ibv_wr_opcode::IBV_WR_LOCAL_INV);
+            request.imm_data_invalidated_rkey_union =
+                imm_data_invalidated_rkey_union_t { invalidated_rkey: window.rkey() };
+            self.post_filed(&mut request)?;
+        }
         window.bound = false;
         Ok(())
     }

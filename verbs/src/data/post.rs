@@ -1,4 +1,13 @@
-//! Posting work requests, through ibv_post_send(3) and ibv_post_recv(3).
+//! Posting work requests: to the send queue through ibv_wr_post(3) if the provider has it, otherwise through
+//! ibv_post_send(3); to the receive queue through ibv_post_recv(3).
+//!
+//! # SAFETY OF POSTING
+//!
+//! The QP is alive and of the kind that the request is for (`check_op`). The provider copies the request, its ranges
+//! and inline data before the call returns that posts it. The memory that it names is of the PD of the QP (`range`),
+//! alive during the call because it is borrowed, and pinned from then on if the device or the provider comes back for
+//! it (see `Mr`); it may be written to if the request does. An address handle is borrowed during the call, and of the
+//! same device, because of the same PD (`check_op`).
 
 use core::ops::Range;
 use core::ptr;
@@ -9,6 +18,8 @@ use cmid_proto::memory::Access;
 use smallvec::SmallVec;
 
 use crate::data::request::send_request;
+use crate::data::staging::Staging;
+use crate::data::wr_api::{Payload, WrApi};
 use crate::data::wr_ring::NO_KEY;
 use crate::data::{Ah, Mr, Mw, Qp};
 use crate::errno;
@@ -17,6 +28,13 @@ use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 /// The ranges of a work request that are not empty: some devices take a length of 0 for 2 GiB.
 type Sges = SmallVec<[ibv_sge; 4]>;
 type Keys = SmallVec<[u32; 4]>;
+
+/// A request of the send queue that has a slot in the ring, and is not posted yet.
+struct Filed {
+    token: u64,
+    sges: Sges,
+    is_inline: bool,
+}
 
 impl QueuePair for Qp {
     type Mr = Mr;
@@ -56,28 +74,10 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        // Lost if a request is refused: the next batch allocates again.
-        let mut staging = self.staging.take().unwrap_or_default();
-        staging.clear();
-        for (ahead, SendWr { wr_id, op, sges, flags }) in (0..).zip(requests) {
-            let (request, sges) = self.file_ranges(ahead, wr_id, op, sges.as_ref(), flags)?;
-            staging.push_send(request, &sges);
+        match self.wr_api {
+            Some(api) => self.post_batch(api, requests),
+            None => self.post_list(requests),
         }
-        let first = staging.link_sends();
-        if first.is_null() {
-            return Err(Errno::EINVAL.into());
-        }
-        let mut bad = ptr::null_mut();
-        // SAFETY: as in `post_filed`, for each request of the list. The list and the ranges are in `staging`, which
-        // does not change during the call.
-        let posted = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
-        let (posted, result) = match errno::of_ibv(posted) {
-            Ok(()) => (staging.len(), Ok(())),
-            Err(errno) => (staging.sends_before(bad), Err(errno)),
-        };
-        self.staging = Some(staging);
-        self.send.advance(posted as u32);
-        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
     }
 
     #[inline(always)]
@@ -85,20 +85,21 @@ impl QueuePair for Qp {
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let (mut request, mut list);
         let mut one;
-        match sges.as_ref() {
+        let mut list;
+        let (token, sg_list, num_sge) = match sges.as_ref() {
             [sge] => {
                 one = self.target(sge)?;
-                let token = self.file_recv(0, wr_id, &[pinned_key(&one, false)]).ok_or(Errno::ENOMEM)?;
-                let num_sge = i32::from(one.length != 0);
-                request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list: &raw mut one, num_sge };
+                let token = self.file_recv_one(0, wr_id, pinned_key(&one, false)).ok_or(Errno::ENOMEM)?;
+                (token, &raw mut one, i32::from(one.length != 0))
             }
             sges => {
-                (request, list) = self.file_targets(0, wr_id, sges)?;
-                request.sg_list = list.as_mut_ptr();
+                list = self.ranges(sges, true, self.inner.requested.max_recv_sge)?;
+                let token = self.file_recv(0, wr_id, &pinned_keys(&list, false)).ok_or(Errno::ENOMEM)?;
+                (token, list.as_mut_ptr(), list.len() as i32)
             }
-        }
+        };
+        let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
         let mut bad = ptr::null_mut();
         // SAFETY: the QP is alive and the function is its provider's, which copies the request and its ranges before it
         // returns. The memory that it names may be written to, is of the same PD, and is pinned from here on (see
@@ -113,13 +114,27 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let mut staging = self.staging.take().unwrap_or_default();
+        let caps = self.inner.requested;
+        // Lost if a request is refused: the next batch allocates again.
+        let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::new(caps.max_recv_wr, caps.max_recv_sge));
         staging.clear();
         for (ahead, (wr_id, sges)) in (0..).zip(requests) {
-            let (request, sges) = self.file_targets(ahead, wr_id, sges.as_ref())?;
-            staging.push_recv(request, &sges);
+            match sges.as_ref() {
+                [sge] => {
+                    let sge = self.target(sge)?;
+                    let token = self.file_recv_one(ahead, wr_id, pinned_key(&sge, false)).ok_or(Errno::ENOMEM)?;
+                    let request = staging.add_one(sge)?;
+                    (request.wr_id, request.num_sge) = (token, i32::from(sge.length != 0));
+                }
+                sges => {
+                    let sges = self.ranges(sges, true, caps.max_recv_sge)?;
+                    let token = self.file_recv(ahead, wr_id, &pinned_keys(&sges, false)).ok_or(Errno::ENOMEM)?;
+                    let request = staging.add(&sges)?;
+                    (request.wr_id, request.num_sge) = (token, sges.len() as i32);
+                }
+            }
         }
-        let first = staging.link_recvs();
+        let first = staging.list();
         if first.is_null() {
             return Err(Errno::EINVAL.into());
         }
@@ -129,9 +144,9 @@ impl QueuePair for Qp {
         let posted = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), first, &raw mut bad) };
         let (posted, result) = match errno::of_ibv(posted) {
             Ok(()) => (staging.len(), Ok(())),
-            Err(errno) => (staging.recvs_before(bad), Err(errno)),
+            Err(errno) => (staging.before(bad), Err(errno)),
         };
-        self.staging = Some(staging);
+        self.recv_staging = Some(staging);
         self.recv.advance(posted as u32);
         result.map(|()| posted).map_err(|errno| PostError { posted, errno })
     }
@@ -157,10 +172,21 @@ impl Qp {
     #[inline(always)]
     fn post_one(&mut self, wr_id: u64, op: SendOp<'_, Ah>, sge: &Sge<'_, Mr>, flags: SendFlags) -> Result<(), Errno> {
         self.check_op(&op)?;
-        let mut sge = self.range(sge, op.writes_locally())?;
+        let sge = self.range(sge, op.writes_locally())?;
+        check_atomic(&op, u64::from(sge.length))?;
         let is_inline = self.inlines(&op, u64::from(sge.length));
-        let token = self.file_send(0, wr_id, &[pinned_key(&sge, is_inline)]).ok_or(Errno::ENOMEM)?;
-        let mut request = send_request(token, op, flags, is_inline);
+        let token = self.file_send_one(0, wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
+        if let Some(api) = self.wr_api {
+            // SAFETY: the QP is alive, and posting takes it by `&mut`.
+            let mut batch = unsafe { api.start() };
+            // SAFETY: see `SAFETY OF POSTING`.
+            unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
+            batch.complete()?;
+            self.send.advance(1);
+            return Ok(());
+        }
+        // A copy, because the address of `sge` would keep it out of registers above.
+        let (mut request, mut sge) = (send_request(token, op, flags, is_inline), sge);
         (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
         self.post_filed(&mut request)
     }
@@ -173,50 +199,117 @@ impl Qp {
         sges: &[Sge<'_, Mr>],
         flags: SendFlags,
     ) -> Result<(), Errno> {
-        let (mut request, mut sges) = self.file_ranges(0, wr_id, op, sges, flags)?;
-        request.sg_list = sges.as_mut_ptr();
+        let Filed { token, mut sges, is_inline } = self.file_ranges(0, wr_id, &op, sges)?;
+        if let Some(api) = self.wr_api {
+            // SAFETY: the QP is alive, and posting takes it by `&mut`.
+            let mut batch = unsafe { api.start() };
+            // SAFETY: see `SAFETY OF POSTING`.
+            unsafe { batch.push(token, op, flags, payload(&sges, is_inline)) };
+            batch.complete()?;
+            self.send.advance(1);
+            return Ok(());
+        }
+        let mut request = send_request(token, op, flags, is_inline);
+        (request.sg_list, request.num_sge) = (sges.as_mut_ptr(), sges.len() as i32);
         self.post_filed(&mut request)
+    }
+
+    /// Posts a batch by the extended calls. Nothing is posted if a request is refused, because the batch is dropped.
+    fn post_batch<'a, L, I>(&mut self, api: WrApi, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, Ah>>,
+        L: AsRef<[Sge<'a, Mr>]>,
+        Ah: 'a,
+    {
+        // SAFETY: the QP is alive, and posting takes it by `&mut`.
+        let mut batch = unsafe { api.start() };
+        let mut count = 0;
+        for SendWr { wr_id, op, sges, flags } in requests {
+            match sges.as_ref() {
+                [sge] => {
+                    self.check_op(&op)?;
+                    let sge = self.range(sge, op.writes_locally())?;
+                    check_atomic(&op, u64::from(sge.length))?;
+                    let is_inline = self.inlines(&op, u64::from(sge.length));
+                    let token = self.file_send_one(count, wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
+                    // SAFETY: see `SAFETY OF POSTING`.
+                    unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
+                }
+                sges => {
+                    let Filed { token, sges, is_inline } = self.file_ranges(count, wr_id, &op, sges)?;
+                    // SAFETY: see `SAFETY OF POSTING`.
+                    unsafe { batch.push(token, op, flags, payload(&sges, is_inline)) };
+                }
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        batch.complete()?;
+        self.send.advance(count);
+        Ok(count as usize)
+    }
+
+    /// Posts a batch by ibv_post_send(3).
+    fn post_list<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, Ah>>,
+        L: AsRef<[Sge<'a, Mr>]>,
+        Ah: 'a,
+    {
+        let caps = self.inner.requested;
+        // Lost if a request is refused: the next batch allocates again.
+        let mut staging = self.send_staging.take().unwrap_or_else(|| Staging::new(caps.max_send_wr, caps.max_send_sge));
+        staging.clear();
+        for (ahead, SendWr { wr_id, op, sges, flags }) in (0..).zip(requests) {
+            let Filed { token, sges, is_inline } = self.file_ranges(ahead, wr_id, &op, sges.as_ref())?;
+            let request = staging.add(&sges)?;
+            let (sg_list, next, num_sge) = (request.sg_list, request.next, sges.len() as i32);
+            *request = ibv_send_wr { sg_list, next, num_sge, ..send_request(token, op, flags, is_inline) };
+        }
+        let first = staging.list();
+        if first.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: as in `post_filed`, for each request of the list. The list and the ranges are in `staging`, which
+        // does not change during the call.
+        let posted = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
+        let (posted, result) = match errno::of_ibv(posted) {
+            Ok(()) => (staging.len(), Ok(())),
+            Err(errno) => (staging.before(bad), Err(errno)),
+        };
+        self.send_staging = Some(staging);
+        self.send.advance(posted as u32);
+        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
     }
 
     #[inline]
     pub(super) fn post_filed(&mut self, request: &mut ibv_send_wr) -> Result<(), Errno> {
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
-        // SAFETY: the QP is alive and of the kind that the request is for, and the function is its provider's, which
-        // copies the request, its ranges and inline data before it returns. The memory that it names is of the same
-        // PD, alive during the call, and pinned from here on if the device or the provider comes back for it (see
-        // `Mr`); it may be written to if the request does. An address handle is borrowed during the call, and of the
-        // same device, because of the same PD (`check_op`).
+        // SAFETY: see `SAFETY OF POSTING`; the function is the provider's.
         errno::of_ibv(unsafe { (qp.post_send)(qp.as_ptr(), request, &raw mut bad) })?;
         self.send.advance(1);
         Ok(())
     }
 
-    /// Files a request of the send queue with any number of ranges. `sg_list` is not set yet.
+    /// Files a request of the send queue with any number of ranges.
     #[inline]
     fn file_ranges(
         &mut self,
         ahead: u32,
         wr_id: u64,
-        op: SendOp<'_, Ah>,
+        op: &SendOp<'_, Ah>,
         sges: &[Sge<'_, Mr>],
-        flags: SendFlags,
-    ) -> Result<(ibv_send_wr, Sges), Errno> {
-        self.check_op(&op)?;
+    ) -> Result<Filed, Errno> {
+        self.check_op(op)?;
         let sges = self.ranges(sges, op.writes_locally(), self.inner.requested.max_send_sge)?;
-        let is_inline = self.inlines(&op, sges.iter().map(|sge| u64::from(sge.length)).sum());
+        let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
+        check_atomic(op, len)?;
+        let is_inline = self.inlines(op, len);
         let token = self.file_send(ahead, wr_id, &pinned_keys(&sges, is_inline)).ok_or(Errno::ENOMEM)?;
-        let mut request = send_request(token, op, flags, is_inline);
-        request.num_sge = i32::try_from(sges.len()).map_err(|_| Errno::EINVAL)?;
-        Ok((request, sges))
-    }
-
-    /// Files a receive with any number of ranges. `sg_list` is not set yet.
-    #[inline]
-    fn file_targets(&mut self, ahead: u32, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(ibv_recv_wr, Sges), Errno> {
-        let sges = self.ranges(sges, true, self.inner.requested.max_recv_sge)?;
-        let token = self.file_recv(ahead, wr_id, &pinned_keys(&sges, false)).ok_or(Errno::ENOMEM)?;
-        let num_sge = i32::try_from(sges.len()).map_err(|_| Errno::EINVAL)?;
-        Ok((ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge }, sges))
+        Ok(Filed { token, sges, is_inline })
     }
 
     /// Refuses an operation of the other kind of QP: the provider would follow an address handle that is not there.
@@ -224,7 +317,7 @@ impl Qp {
     #[inline]
     fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
         let is_right = match op {
-            SendOp::SendTo(to) | SendOp::SendToImm(to, _) => self.inner.is_datagram && to.ah.is_of(&self.inner.pd),
+            SendOp::SendTo(to) | SendOp::SendToImm(to, _) => self.is_datagram && to.ah.is_of(&self.inner.pd),
             SendOp::Send
             | SendOp::SendImm(_)
             | SendOp::SendInvalidate(_)
@@ -232,7 +325,7 @@ impl Qp {
             | SendOp::WriteImm(..)
             | SendOp::Read(_)
             | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. } => !self.inner.is_datagram,
+            | SendOp::FetchAdd { .. } => !self.is_datagram,
         };
         if is_right { Ok(()) } else { Err(Errno::EINVAL) }
     }
@@ -241,7 +334,7 @@ impl Qp {
     #[inline]
     fn inlines(&self, op: &SendOp<'_, Ah>, len: u64) -> bool {
         // 0 wraps around: nothing to be inlined.
-        !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.inner.requested.max_inline)
+        !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.max_inline)
     }
 
     #[inline]
@@ -275,6 +368,23 @@ impl Qp {
     fn target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
         if sge.mr.target == self.pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
     }
+}
+
+/// The only range, or none: a QP for several does not use the extended calls.
+fn payload(sges: &[ibv_sge], is_inline: bool) -> Payload {
+    sges.first().map_or(Payload::Empty, |sge| Payload::of(*sge, is_inline))
+}
+
+/// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. Its extended calls
+/// do not check that.
+#[inline(always)]
+fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), Errno> {
+    if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op
+        && (len < 8 || remote.addr & 7 != 0)
+    {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
 }
 
 /// The key that a range pins: none if the device need not fetch anything.

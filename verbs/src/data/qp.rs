@@ -11,9 +11,12 @@ use cmid_proto::datapath::{Caps, QpState};
 use crate::data::pd::PdUse;
 use crate::data::staging::Staging;
 use crate::data::work_queue::WorkQueue;
+use crate::data::wr_api::{PostCalls, WrApi};
 use crate::data::wr_ring::Cursor;
 use crate::errno;
-use crate::ffi::{self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr};
+use crate::ffi::{
+    self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr,
+};
 use crate::raw;
 
 /// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post:
@@ -30,13 +33,23 @@ pub struct Qp {
     pub(super) pd: usize,
     pub(super) send: Cursor,
     pub(super) recv: Cursor,
-    /// Created by the first batch. Behind a pointer, to keep the handle small.
-    pub(super) staging: Option<Box<Staging>>,
+    /// The extended calls for the send queue, if they are in use.
+    pub(super) wr_api: Option<WrApi>,
+    /// Copies, so that posting need not follow a pointer.
+    pub(super) max_inline: u32,
+    pub(super) is_datagram: bool,
+    /// Created by the first list of each kind. Behind pointers, to keep the handle small.
+    pub(super) send_staging: Option<Box<Staging<ibv_send_wr>>>,
+    pub(super) recv_staging: Option<Box<Staging<ibv_recv_wr>>>,
 }
+
+// It is moved when it is created and handed out.
+const _: () = assert!(size_of::<Qp>() <= 128);
 
 /// One QP, held by its id and by the handle.
 pub(crate) struct QpInner {
     pub(super) raw: NonNull<ibv_qp>,
+    pub(super) wr_api: Option<WrApi>,
     pub(super) post_send: PostSend,
     pub(super) post_recv: PostRecv,
     pub(super) is_datagram: bool,
@@ -61,7 +74,14 @@ impl Qp {
     pub(crate) fn new(inner: Arc<QpInner>) -> Self {
         let in_flight = inner.pd.inner().in_flight();
         let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
-        Qp { inner, pd, send, recv, staging: None }
+        let (wr_api, max_inline, is_datagram) = (inner.wr_api, inner.requested.max_inline, inner.is_datagram);
+        Qp { inner, pd, send, recv, wr_api, max_inline, is_datagram, send_staging: None, recv_staging: None }
+    }
+
+    /// The calls that post to the send queue.
+    #[must_use]
+    pub fn post_calls(&self) -> PostCalls {
+        if self.wr_api.is_some() { PostCalls::Extended } else { PostCalls::Classic }
     }
 
     /// Files a work request of the send queue; see [`Cursor::file`].
@@ -73,12 +93,30 @@ impl Qp {
         }
     }
 
+    /// The same with one range.
+    #[inline(always)]
+    pub(super) fn file_send_one(&mut self, ahead: u32, wr_id: u64, lkey: u32) -> Option<u64> {
+        match self.send.file_one(ahead, wr_id, lkey) {
+            Some(token) => Some(token),
+            None => self.file_first_send(ahead, wr_id, &[lkey]),
+        }
+    }
+
     /// Files a work request of the receive queue; see [`Cursor::file`].
     #[inline]
     pub(super) fn file_recv(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
         match self.recv.file(ahead, wr_id, lkeys) {
             Some(token) => Some(token),
             None => self.file_first_recv(ahead, wr_id, lkeys),
+        }
+    }
+
+    /// The same with one range.
+    #[inline(always)]
+    pub(super) fn file_recv_one(&mut self, ahead: u32, wr_id: u64, lkey: u32) -> Option<u64> {
+        match self.recv.file_one(ahead, wr_id, lkey) {
+            Some(token) => Some(token),
+            None => self.file_first_recv(ahead, wr_id, &[lkey]),
         }
     }
 

@@ -1,75 +1,191 @@
-//! A batch of work requests in our memory, linked as ibv_post_send(3) and ibv_post_recv(3) take it.
+//! A list of work requests in our memory, as ibv_post_send(3) and ibv_post_recv(3) take it.
 
+use core::iter::repeat_with;
+use core::mem::MaybeUninit;
 use core::ptr;
+
+use cmid_proto::Errno;
 
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
-/// The memory of the batches of one QP. It grows to the largest batch, and is used again.
-#[derive(Default)]
-pub(super) struct Staging {
-    sges: Vec<ibv_sge>,
-    sends: Vec<ibv_send_wr>,
-    recvs: Vec<ibv_recv_wr>,
+/// The memory of the lists of one work queue, whose requests are of the type `W`: as many requests as the queue holds,
+/// linked once, and the ranges of each of them.
+pub(super) struct Staging<W> {
+    requests: Box<[W]>,
+    sges: Box<[ibv_sge]>,
+    max_sge: usize,
+    /// The number of requests in the list.
+    len: usize,
+    /// The request that ends the last list: it is not linked to the next one.
+    last: Option<usize>,
 }
 
-// SAFETY: its pointers point into itself, and are set anew before each use.
-unsafe impl Send for Staging {}
+// SAFETY: its pointers point into itself.
+unsafe impl<W> Send for Staging<W> {}
 // SAFETY: it is used by `&mut` only.
-unsafe impl Sync for Staging {}
+unsafe impl<W> Sync for Staging<W> {}
 
-impl Staging {
+/// A request in a list.
+pub(super) trait Request: Sized {
+    const ZERO: Self;
+
+    fn next(&mut self) -> &mut *mut Self;
+
+    fn sg_list(&mut self) -> &mut *mut ibv_sge;
+}
+
+impl Request for ibv_send_wr {
+    // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
+    const ZERO: Self = unsafe { MaybeUninit::zeroed().assume_init() };
+
+    fn next(&mut self) -> &mut *mut Self {
+        &mut self.next
+    }
+
+    fn sg_list(&mut self) -> &mut *mut ibv_sge {
+        &mut self.sg_list
+    }
+}
+
+impl Request for ibv_recv_wr {
+    const ZERO: Self = ibv_recv_wr { wr_id: 0, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge: 0 };
+
+    fn next(&mut self) -> &mut *mut Self {
+        &mut self.next
+    }
+
+    fn sg_list(&mut self) -> &mut *mut ibv_sge {
+        &mut self.sg_list
+    }
+}
+
+impl<W: Request> Staging<W> {
+    /// For a queue of so many requests of at most `max_sge` ranges.
+    pub(super) fn new(capacity: u32, max_sge: u32) -> Box<Self> {
+        let (capacity, max_sge) = (capacity as usize, max_sge.max(1) as usize);
+        let requests = repeat_with(|| W::ZERO).take(capacity).collect();
+        let sges = vec![ibv_sge { addr: 0, length: 0, lkey: 0 }; capacity.saturating_mul(max_sge)].into_boxed_slice();
+        let mut staging = Box::new(Staging { requests, sges, max_sge, len: 0, last: None });
+        let (first_request, first_sge) = (staging.requests.as_mut_ptr(), staging.sges.as_mut_ptr());
+        for (at, request) in staging.requests.iter_mut().enumerate() {
+            *request.next() = first_request.wrapping_add(at + 1);
+            *request.sg_list() = first_sge.wrapping_add(at * max_sge);
+        }
+        staging
+    }
+
+    /// Begins a list.
     pub(super) fn clear(&mut self) {
-        self.sges.clear();
-        self.sends.clear();
-        self.recvs.clear();
+        self.len = 0;
+        let first = self.requests.as_mut_ptr();
+        if let Some(last) = self.last.take()
+            && let Some(request) = self.requests.get_mut(last)
+        {
+            *request.next() = first.wrapping_add(last + 1);
+        }
     }
 
-    /// Adds a request and its ranges, of which `num_sge` has the number.
-    pub(super) fn push_send(&mut self, request: ibv_send_wr, sges: &[ibv_sge]) {
-        self.sges.extend_from_slice(sges);
-        self.sends.push(request);
+    /// Adds a request with these ranges. The caller writes its other fields, and leaves the links.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the list is as long as the queue; `EINVAL` for more ranges than the queue was made for.
+    #[inline]
+    pub(super) fn add(&mut self, sges: &[ibv_sge]) -> Result<&mut W, Errno> {
+        let start = self.len * self.max_sge;
+        let places = self.sges.get_mut(start..start + self.max_sge).ok_or(Errno::ENOMEM)?;
+        places.get_mut(..sges.len()).ok_or(Errno::EINVAL)?.copy_from_slice(sges);
+        self.take()
     }
 
-    pub(super) fn push_recv(&mut self, request: ibv_recv_wr, sges: &[ibv_sge]) {
-        self.sges.extend_from_slice(sges);
-        self.recvs.push(request);
+    /// Adds a request with one range.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the list is as long as the queue.
+    #[inline(always)]
+    pub(super) fn add_one(&mut self, sge: ibv_sge) -> Result<&mut W, Errno> {
+        *self.sges.get_mut(self.len * self.max_sge).ok_or(Errno::ENOMEM)? = sge;
+        self.take()
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Result<&mut W, Errno> {
+        let request = self.requests.get_mut(self.len).ok_or(Errno::ENOMEM)?;
+        self.len += 1;
+        Ok(request)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.sends.len() + self.recvs.len()
+        self.len
     }
 
-    /// Links the requests of a send queue. The list is valid until `self` is used again. Null without requests.
-    pub(super) fn link_sends(&mut self) -> *mut ibv_send_wr {
-        let (mut next, mut end) = (ptr::null_mut(), self.sges.len());
-        let sges = self.sges.as_mut_ptr();
-        for request in self.sends.iter_mut().rev() {
-            end = end.saturating_sub(request.num_sge.unsigned_abs() as usize);
-            (request.sg_list, request.next) = (sges.wrapping_add(end), next);
-            next = request;
+    /// Ends the list, and returns its first request; null without requests. It is valid until `self` is used again.
+    pub(super) fn list(&mut self) -> *mut W {
+        let Some(last) = self.len.checked_sub(1) else { return ptr::null_mut() };
+        if let Some(request) = self.requests.get_mut(last) {
+            *request.next() = ptr::null_mut();
+            self.last = Some(last);
         }
-        next
+        self.requests.as_mut_ptr()
     }
 
-    /// Links the requests of a receive queue, as [`Staging::link_sends`].
-    pub(super) fn link_recvs(&mut self) -> *mut ibv_recv_wr {
-        let (mut next, mut end) = (ptr::null_mut(), self.sges.len());
-        let sges = self.sges.as_mut_ptr();
-        for request in self.recvs.iter_mut().rev() {
-            end = end.saturating_sub(request.num_sge.unsigned_abs() as usize);
-            (request.sg_list, request.next) = (sges.wrapping_add(end), next);
-            next = request;
+    /// The number of requests before `bad`, which the provider has not posted.
+    pub(super) fn before(&self, bad: *const W) -> usize {
+        self.requests.iter().take(self.len).position(|request| ptr::eq(request, bad)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sge(addr: u64) -> ibv_sge {
+        ibv_sge { addr, length: 1, lkey: 7 }
+    }
+
+    /// The numbers of a list as a provider reads it, with the addresses of their ranges.
+    fn read(mut request: *const ibv_recv_wr) -> Vec<(u64, Vec<u64>)> {
+        let mut read = Vec::new();
+        while !request.is_null() {
+            // SAFETY: a request of a list that is alive, as are its ranges.
+            let (one, sges) = unsafe {
+                let one = &*request;
+                (one, core::slice::from_raw_parts(one.sg_list, one.num_sge as usize))
+            };
+            read.push((one.wr_id, sges.iter().map(|sge| sge.addr).collect()));
+            request = one.next;
         }
-        next
+        read
     }
 
-    /// The number of requests of a send queue before `bad`, which a provider has not posted.
-    pub(super) fn sends_before(&self, bad: *const ibv_send_wr) -> usize {
-        self.sends.iter().position(|request| ptr::eq(request, bad)).unwrap_or(0)
+    fn add(staging: &mut Staging<ibv_recv_wr>, wr_id: u64, sges: &[ibv_sge]) -> Result<(), Errno> {
+        let request = staging.add(sges)?;
+        (request.wr_id, request.num_sge) = (wr_id, sges.len() as i32);
+        Ok(())
     }
 
-    /// The number of requests of a receive queue before `bad`.
-    pub(super) fn recvs_before(&self, bad: *const ibv_recv_wr) -> usize {
-        self.recvs.iter().position(|request| ptr::eq(request, bad)).unwrap_or(0)
+    #[test]
+    fn lists_of_any_length_follow_each_other() {
+        let mut staging = Staging::<ibv_recv_wr>::new(3, 2);
+        for len in [1, 3, 2, 3, 0, 3] {
+            staging.clear();
+            for number in 0..len {
+                add(&mut staging, number, &[sge(10 * number), sge(10 * number + 1)]).expect("room");
+            }
+            let expected: Vec<_> = (0..len).map(|number| (number, vec![10 * number, 10 * number + 1])).collect();
+            assert_eq!(read(staging.list()), expected);
+            assert_eq!(staging.len() as u64, len);
+        }
+        assert_eq!(add(&mut staging, 3, &[]), Err(Errno::ENOMEM));
+        let third = &raw const staging.requests[2];
+        assert_eq!((staging.before(third), staging.before(ptr::null())), (2, 0));
+    }
+
+    #[test]
+    fn a_request_has_at_most_the_ranges_of_the_queue() {
+        let mut staging = Staging::<ibv_recv_wr>::new(1, 1);
+        assert_eq!(add(&mut staging, 1, &[sge(1), sge(2)]), Err(Errno::EINVAL));
+        let request = staging.add_one(sge(3)).expect("room");
+        (request.wr_id, request.num_sge) = (4, 1);
+        assert_eq!(read(staging.list()), [(4, vec![3])]);
     }
 }

@@ -99,7 +99,7 @@ impl WrRing {
     }
 
     /// Its completion has been polled.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn retire(&self, token: u64) -> Retired {
         let number = token as u32;
         let retired = self.retired.number.load(Ordering::Relaxed);
@@ -167,6 +167,22 @@ impl Cursor {
         slot.lkey.store(lkeys.first().copied().unwrap_or(NO_KEY), Ordering::Relaxed);
         if self.wr_ring.more != 0 {
             self.file_more(number, lkeys.get(1..).unwrap_or_default());
+        }
+        Some(self.seat | u64::from(number))
+    }
+
+    /// The same with the key of the only range.
+    #[inline(always)]
+    pub(crate) fn file_one(&mut self, ahead: u32, wr_id: u64, lkey: u32) -> Option<u64> {
+        let number = self.next.wrapping_add(ahead);
+        if number == self.limit {
+            self.look(number)?;
+        }
+        let slot = self.wr_ring.slot(number)?;
+        slot.wr_id.store(wr_id, Ordering::Relaxed);
+        slot.lkey.store(lkey, Ordering::Relaxed);
+        if self.wr_ring.more != 0 {
+            self.file_more(number, &[]);
         }
         Some(self.seat | u64::from(number))
     }

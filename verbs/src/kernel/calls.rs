@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RejectReason};
 
 use crate::kernel::abi::{self, offset};
-use crate::kernel::answer::{in6, location, storage};
+use crate::kernel::answer::{self, in6, location, storage};
 use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::queue_pair::{Group, QueuePair};
@@ -50,11 +50,13 @@ pub(crate) struct Id {
     /// Whether the kernel's local address of the id is used. librdmacm reads it after a bind and a listen, and with
     /// ADDR_RESOLVED and CONNECT_REQUEST.
     pub(crate) has_address: bool,
-    /// Whether the kernel's peer address is used: after a bind and a listen, and with ADDR_RESOLVED and
-    /// CONNECT_REQUEST. A lookup that fails leaves one in the kernel.
+    /// Whether the kernel's peer address is used: after a listen, and with ADDR_RESOLVED and CONNECT_REQUEST. A lookup
+    /// that fails or is refused leaves one in the kernel.
     pub(crate) has_peer: bool,
-    /// The destination of the last lookup, until its ADDR_RESOLVED is read.
+    /// The destination of the last lookup, until its ADDR_RESOLVED is read; or what the kernel had at the bind.
     pub(crate) sought: Option<SocketAddr>,
+    /// A lookup was refused: the kernel may have a peer address before the bind.
+    pub(crate) refused: bool,
     /// The limits of its device, if known.
     pub(crate) limits: Option<Depths>,
     /// The depths in the request that created it, or of its last connect.
@@ -80,6 +82,7 @@ impl Id {
             binding: DeviceBinding::Unbound,
             has_address: false,
             has_peer: false,
+            refused: false,
             sought: None,
             limits: None,
             requested: Depths { responder_resources: 0, initiator_depth: 0 },
@@ -199,6 +202,17 @@ impl Id {
         }
     }
 
+    /// Reads an address of the id from the kernel.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` if there is none.
+    pub(crate) fn address(&self, channel: &Channel, at: usize) -> Result<SocketAddr, Errno> {
+        let mut answer = [0; offset::ADDR_LEN];
+        channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, &mut answer)?;
+        let none = |addr: &SocketAddr| addr.ip().is_unspecified() && addr.port() == 0;
+        answer::address(&answer, at).filter(|addr| !none(addr)).ok_or(Errno(libc::EADDRNOTAVAIL))
+    }
+
     /// `rdma_bind_addr`. An id that is bound to a specific address has a device.
     #[inline]
     pub(crate) fn bind(
@@ -209,8 +223,10 @@ impl Id {
     ) -> Outcome {
         let (addr, addr_size) = storage(addr);
         channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
-        // librdmacm reads both addresses now.
-        (self.has_peer, self.sought) = (true, None);
+        // librdmacm reads both addresses now. A lookup that is refused later changes the kernel's.
+        if self.refused {
+            self.sought = self.address(channel, offset::ADDR_DST).ok();
+        }
         self.bound();
         self.locate(channel, answer).map(drop)
     }
@@ -226,9 +242,12 @@ impl Id {
     ) -> Outcome {
         let src_addr = src.as_ref().map_or(abi::In6([0; 28]), in6);
         let timeout_ms = timeout_ms.cast_unsigned();
-        channel.send(abi::ResolveIp { src_addr, dst_addr: in6(dst), id: self.handle, timeout_ms })?;
-        self.sought = Some(*dst);
-        Ok(())
+        let outcome = channel.send(abi::ResolveIp { src_addr, dst_addr: in6(dst), id: self.handle, timeout_ms });
+        match outcome {
+            Ok(()) => self.sought = Some(*dst),
+            Err(_) => self.refused = true,
+        }
+        outcome
     }
 
     /// `rdma_resolve_route`.
@@ -241,8 +260,9 @@ impl Id {
     /// `rdma_listen`.
     pub(crate) fn listen(&mut self, channel: &Channel, backlog: i32) -> Outcome {
         channel.send(abi::Listen { id: self.handle, backlog: backlog.cast_unsigned() })?;
-        // librdmacm reads both addresses now.
-        (self.has_address, self.has_peer, self.sought) = (true, true, None);
+        // librdmacm reads both addresses and the device now: a lookup that failed may have bound the id.
+        (self.has_peer, self.sought) = (true, None);
+        self.bound();
         Ok(())
     }
 

@@ -12,8 +12,7 @@ use cmid_proto::{
 
 use crate::forgotten::Tables;
 use crate::kernel::abi::QpAttr;
-use crate::kernel::abi::{self, offset};
-use crate::kernel::answer;
+use crate::kernel::abi::offset;
 use crate::kernel::calls::Id;
 use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::location::{Depths, DeviceBinding, Location};
@@ -249,11 +248,7 @@ impl KernelCm {
     fn address(&self, key: IdKey, at: usize) -> Result<SocketAddr, Errno> {
         let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
         let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
-        let mut answer = [0; offset::ADDR_LEN];
-        let id = id.handle;
-        channel.ask(abi::Query { response: 0, id, option: abi::QUERY_ADDR }, &mut answer)?;
-        let none = |addr: &SocketAddr| addr.ip().is_unspecified() && addr.port() == 0;
-        answer::address(&answer, at).filter(|addr| !none(addr)).ok_or(Errno(libc::EADDRNOTAVAIL))
+        id.address(channel, at)
     }
 }
 

@@ -4,10 +4,10 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use cmid_proto::datapath::{Caps, QpState};
+use cmid_proto::datapath::QpState;
 use cmid_proto::{Device as _, Errno, IdKey, Outcome};
 
-use crate::data::{Context, Cq, Parts, Pd, QpInner};
+use crate::data::{Context, QpInit, QpInner, QpPlace};
 use crate::errno;
 use crate::ffi::{self, ibv_qp_attr};
 use crate::librdmacm::Rdmacm;
@@ -40,18 +40,10 @@ impl Rdmacm {
         NonNull::new(self.id_mut(id)?.as_ptr().cast()).ok_or(Errno::EIO)
     }
 
-    pub(crate) fn create_qp(
-        &mut self,
-        id: IdKey,
-        pd: &Pd,
-        send_cq: &Cq,
-        recv_cq: &Cq,
-        caps: Caps,
-    ) -> Result<Arc<QpInner>, Errno> {
+    pub(crate) fn create_qp(&mut self, id: IdKey, init: QpInit<'_>) -> Result<Arc<QpInner>, Errno> {
         let id = self.id_mut(id)?;
-        let verbs = id.verbs().ok_or(Errno::ENODEV)?;
-        let parts = Parts { verbs, pd, send_cq, recv_cq, caps, datagrams: id.is_datagram() };
-        let qp = QpInner::create_on_id(id, &parts)?;
+        let place = QpPlace { verbs: id.verbs().ok_or(Errno::ENODEV)?, datagrams: id.is_datagram() };
+        let qp = QpInner::create_on_id(id, place, init)?;
         id.qp = Some(Arc::clone(&qp));
         Ok(qp)
     }

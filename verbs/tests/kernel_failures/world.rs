@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use cmid_proto::{
     Acks, Call, ChannelKey, CmEvent, Device, DeviceLayer, Drive, Errno, Error, Event, EventKind, Failure, Fault, IdKey,
-    Limits, Outcome, PortSpace, RawEvent, State, Time,
+    Limits, Outcome, PortSpace, RawEvent, State, Target, Time,
 };
 use cmid_verbs::{KernelCm, KernelHandle};
 
@@ -101,7 +101,8 @@ impl World {
         let made = request(&mut self.drive);
         self.check();
         made.map_err(|error| {
-            if let Error::Failed(Failure { state, .. }) = error {
+            if let Error::Failed(Failure { state, target, .. }) = error {
+                assert_eq!(target, Target::Id(id), "{name}: {error}");
                 assert_eq!(Some(state), self.drive.core().state(id).or(Some(State::Idle)), "{name}: {error}");
             }
             Ended::Request(name, before, error)

@@ -6,7 +6,11 @@ use anyhow::{Result, ensure};
 
 use crate::results::{Row, Section, Target};
 
-pub(super) fn render(section: &Section) -> Result<String> {
+/// Renders a comparison as Markdown.
+///
+/// # Errors
+/// Something was not measured.
+pub fn render(section: &Section) -> Result<String> {
     let mut page = format!("\n## {}\n\n{}", section.title, section.about.trim_end());
     if let Some(kernel) = &section.kernel {
         write!(page, " The VM's kernel was Linux {kernel}.")?;
@@ -95,7 +99,7 @@ fn spread(each: &[f64], [low, median, high]: [f64; 3], shown: impl Fn(f64) -> St
 }
 
 /// Lower quartile, median and upper quartile, with linear interpolation.
-fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
+pub(crate) fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
     ensure!(
         !figures.is_empty() && figures.iter().all(|figure| figure.is_finite()),
         "{what}: no figures, or no numbers"

@@ -10,6 +10,9 @@ use anyhow::Result;
 
 use crate::results::Results;
 
+pub(crate) use comparison::quartiles;
+pub use comparison::render as render_section;
+
 /// The files of the report by their paths in `docs/generated/`.
 pub type Files = BTreeMap<String, String>;
 

@@ -17,6 +17,8 @@ use crate::work::AT_ONCE;
 /// One job, its counted unit, and its figures for each backend.
 struct Count {
     job: &'static str,
+    /// The job of the C program that it is compared with, if its name differs.
+    c: Option<&'static str>,
     what: &'static str,
     /// The ratio of the first version, on io-epoll over librdmacm.
     before: Option<&'static str>,
@@ -46,6 +48,7 @@ const fn bounds(target: f64, epoll: f64, mio: f64) -> Bounds {
 const COUNTS: &[Count] = &[
     Count {
         job: "qp-1:20",
+        c: None,
         what: "a connection with a QP, one at a time",
         before: Some("2.61"),
         librdmacm: bounds(1.35, 1.43, 1.62),
@@ -53,6 +56,7 @@ const COUNTS: &[Count] = &[
     },
     Count {
         job: "qp-16:32",
+        c: None,
         what: "a connection with a QP, 16 at once",
         before: Some("2.70"),
         librdmacm: bounds(1.5, 1.72, 1.97),
@@ -60,6 +64,7 @@ const COUNTS: &[Count] = &[
     },
     Count {
         job: "bare-1:20",
+        c: None,
         what: "a connection without a QP, one at a time",
         before: Some("3.44"),
         librdmacm: bounds(1.6, 1.67, 1.99),
@@ -67,6 +72,7 @@ const COUNTS: &[Count] = &[
     },
     Count {
         job: "messages:50",
+        c: None,
         what: "a message there and back, awaited by poll(2)",
         before: None,
         librdmacm: bounds(1.05, 2.0, 2.0),
@@ -74,16 +80,66 @@ const COUNTS: &[Count] = &[
     },
     Count {
         job: "write:3",
+        c: None,
         what: "an RDMA write posted and polled",
         before: None,
-        librdmacm: bounds(1.02, 1.42, 1.42),
+        librdmacm: bounds(0.98, 1.16, 1.16),
+        kernel: None,
+    },
+    Count {
+        job: "write:3",
+        c: Some("write-extended:3"),
+        what: "an RDMA write posted and polled, C with ibv_wr_post",
+        before: None,
+        librdmacm: bounds(1.06, 1.45, 1.45),
         kernel: None,
     },
     Count {
         job: "send:3",
+        c: None,
         what: "a receive and a send posted and both polled",
         before: None,
-        librdmacm: bounds(1.02, 1.6, 1.6),
+        librdmacm: bounds(1.03, 1.28, 1.28),
+        kernel: None,
+    },
+    Count {
+        job: "send:3",
+        c: Some("send-extended:3"),
+        what: "a receive and a send posted and both polled, C with ibv_wr_post",
+        before: None,
+        librdmacm: bounds(1.11, 1.45, 1.45),
+        kernel: None,
+    },
+    Count {
+        job: "write-batch:3",
+        c: None,
+        what: "32 RDMA writes posted in one call and polled in one, for each",
+        before: None,
+        librdmacm: bounds(0.91, 1.19, 1.19),
+        kernel: None,
+    },
+    Count {
+        job: "write-batch:3",
+        c: Some("write-batch-extended:3"),
+        what: "32 RDMA writes posted in one call and polled in one, for each, C with ibv_wr_post",
+        before: None,
+        librdmacm: bounds(1.15, 1.68, 1.68),
+        kernel: None,
+    },
+    Count {
+        job: "send-batch:3",
+        c: None,
+        what: "32 receives and 32 sends posted and polled in one call each, for each pair",
+        before: None,
+        librdmacm: bounds(1.04, 1.46, 1.46),
+        kernel: None,
+    },
+    Count {
+        job: "send-batch:3",
+        c: Some("send-batch-extended:3"),
+        what: "32 receives and 32 sends posted and polled in one call each, for each pair, C with ibv_wr_post",
+        before: None,
+        librdmacm: bounds(1.18, 1.78, 1.78),
         kernel: None,
     },
 ];
@@ -91,6 +147,7 @@ const COUNTS: &[Count] = &[
 /// A connection accepted.
 const SERVE: Count = Count {
     job: "serve",
+    c: None,
     what: "a connection accepted, with a QP, one at a time",
     before: Some("2.88"),
     librdmacm: bounds(1.5, 1.76, 2.03),
@@ -130,9 +187,7 @@ fn limit(bounds: Bounds, job: Job, driver: &str, glibc: [u32; 2]) -> f64 {
     let limit = if driver == "mio" { bounds.mio } else { bounds.epoll };
     match job {
         Job::Serve { .. } | Job::Connections { .. } if glibc >= CHEAPER_C => limit * CHEAPER_BY,
-        Job::Serve { .. } | Job::Connections { .. } | Job::Messages { .. } | Job::Writes { .. } | Job::Sends { .. } => {
-            limit
-        }
+        Job::Serve { .. } | Job::Connections { .. } | Job::Messages { .. } | Job::Work { .. } => limit,
     }
 }
 
@@ -151,30 +206,60 @@ fn version(said: &str) -> Option<[u32; 2]> {
 /// Connections accepted in each part.
 const ACCEPTED: u32 = 20;
 
-/// Counts the active side and the data path.
-pub(crate) fn active(programs: &Programs, variants: &[Variant], port: &mut u16) -> Result<Vec<Row>> {
+/// Counts the active side and the data path: all jobs, or those with these names.
+pub(crate) fn active(programs: &Programs, variants: &[Variant], only: &[String], port: &mut u16) -> Result<Vec<Row>> {
     *port += 1;
     let port = *port;
     let _server = Server::listening(&words(&programs.c, &format!("{ADDRESS} {port} serve:0")), port)?;
-    let count = |jobs: &[&Count], command: Vec<OsString>| callgrind::run(&command, jobs.len() * parts() as usize);
-    let names = |jobs: &[&Count]| jobs.iter().map(|count| count.job).collect::<Vec<_>>().join(" ");
-    let all: Vec<_> = COUNTS.iter().collect();
-    let theirs = count(&all, words(&programs.c, &format!("{ADDRESS} {port} {}", names(&all))))?;
+    let wanted = |count: &&Count| only.is_empty() || only.iter().any(|name| count.job.split(':').next() == Some(name));
+    let all: Vec<_> = COUNTS.iter().filter(wanted).collect();
+    let theirs = Jobs::run(all.iter().map(|count| count.c.unwrap_or(count.job)), |jobs| {
+        words(&programs.c, &format!("{ADDRESS} {port} {jobs}"))
+    })?;
     let (mut rows, glibc) = (Vec::new(), glibc()?);
     for (first, variant) in variants.iter().enumerate().map(|(number, variant)| (number == 0, *variant)) {
-        let of_driver = |count: &&Count| first || is_connection(count);
-        let counted: Vec<_> = COUNTS.iter().filter(|count| variant.bounds(count).is_some()).filter(of_driver).collect();
-        let arguments = format!("{} {ADDRESS}:{port} {}", variant.arguments(), names(&counted));
-        let ours = count(&counted, words(&programs.ours, &arguments))?;
-        for (number, count) in COUNTS.iter().enumerate() {
-            let at = counted.iter().position(|counted| counted.job == count.job);
-            if let (Some(at), Some(bounds)) = (at, variant.bounds(count)) {
-                let counts = [part_counts(&ours, at), part_counts(&theirs, number)];
+        let of_driver = |count: &&&Count| variant.bounds(count).is_some() && (first || is_connection(count));
+        let counted: Vec<_> = all.iter().filter(of_driver).collect();
+        let ours = Jobs::run(counted.iter().map(|count| count.job), |jobs| {
+            words(&programs.ours, &format!("{} {ADDRESS}:{port} {jobs}", variant.arguments()))
+        })?;
+        for count in counted {
+            if let Some(bounds) = variant.bounds(count) {
+                let counts = [ours.parts(count.job), theirs.parts(count.c.unwrap_or(count.job))];
                 rows.push(row(count, variant, bounds, glibc, count.job.parse()?, counts));
             }
         }
     }
     Ok(rows)
+}
+
+/// Jobs that one program has run one after the other.
+struct Jobs<'a> {
+    names: Vec<&'a str>,
+    counts: Vec<Counts>,
+}
+
+impl<'a> Jobs<'a> {
+    /// Runs each job once, by the command that is made for their names.
+    fn run(names: impl Iterator<Item = &'a str>, command: impl FnOnce(&str) -> Vec<OsString>) -> Result<Self> {
+        let mut each: Vec<&str> = Vec::new();
+        for name in names {
+            if !each.contains(&name) {
+                each.push(name);
+            }
+        }
+        if each.is_empty() {
+            return Ok(Jobs { names: each, counts: Vec::new() });
+        }
+        let counts = callgrind::run(&command(&each.join(" ")), each.len() * parts() as usize)?;
+        Ok(Jobs { names: each, counts })
+    }
+
+    /// The parts of a job without the first.
+    fn parts(&self, name: &str) -> Vec<Counts> {
+        let at = self.names.iter().position(|job| *job == name);
+        at.map(|at| part_counts(&self.counts, at)).unwrap_or_default()
+    }
 }
 
 /// Whether the job is about connections. The others do not depend on driver and backend.
@@ -225,7 +310,7 @@ fn row(
 ) -> Row {
     let librdmacm = variant.backend == Backend::Librdmacm;
     let before = if variant.driver == "epoll" && librdmacm { count.before } else { None };
-    let suffix = if matches!(job, Job::Writes { .. } | Job::Sends { .. }) { String::new() } else { variant.name() };
+    let suffix = if matches!(job, Job::Work { .. }) { String::new() } else { variant.name() };
     let what = format!("instructions over C: {}{suffix}", count.what);
     let times = f64::from(job.times());
     let pairs = ours.iter().zip(&theirs);
@@ -251,7 +336,7 @@ fn row(
 /// The reason for the excess.
 fn reason(job: Job) -> Option<&'static str> {
     match job {
-        Job::Writes { .. } | Job::Sends { .. } => Some(
+        Job::Work { .. } => Some(
             "Part of the excess is the measuring program's own (program); verbs is the accounting of work requests in \
              flight, which is what pins an MR.",
         ),
@@ -277,7 +362,7 @@ impl Job {
     fn times(self) -> u32 {
         match self {
             Job::Serve { count } | Job::Connections { count, .. } | Job::Messages { count } => count,
-            Job::Writes { batches } | Job::Sends { batches } => batches * AT_ONCE as u32,
+            Job::Work { rounds, .. } => rounds * AT_ONCE as u32,
         }
     }
 }

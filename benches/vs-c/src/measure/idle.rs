@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio};
-use cmid_verbs::Verbs;
+use cmid_verbs::{Backend, Verbs};
 
 use crate::idle::{FAR, wakeups};
 use crate::measure::ADDRESS;
@@ -26,7 +26,8 @@ pub(crate) fn rows(port: &mut u16) -> Result<Vec<Row>> {
 fn row<W: Make<Verbs>>(driver: &str, port: &mut u16) -> Result<Row> {
     let at = SocketAddr::new(ADDRESS.parse()?, *port);
     *port += PORTS;
-    let woken = wakeups::<W, _>([Verbs::open()?, Verbs::open()?], at, FAR, SPAN)?;
+    let open = || Verbs::open_with(Backend::Librdmacm);
+    let woken = wakeups::<W, _>([open()?, open()?], at, FAR, SPAN)?;
     let what = format!("idle cmid-{driver}, connected, with deadlines armed: wake-ups per second");
     let figures = Figures::Alone(vec![woken as f64 / SPAN.as_secs_f64()]);
     Ok(Row {

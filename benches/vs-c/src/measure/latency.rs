@@ -23,7 +23,7 @@ const ITERS: u32 = 400;
 
 /// cmid's rping against rdma-core's, on both sides.
 pub(crate) fn rping(programs: &Programs, driver: &str, port: &mut u16) -> Result<Row> {
-    let (ours, theirs) = (format!("--device verbs --driver {driver} "), String::new());
+    let (ours, theirs) = (format!("--device verbs --backend librdmacm --driver {driver} "), String::new());
     let pairs = pairs(
         RPING_PAIRS,
         port,

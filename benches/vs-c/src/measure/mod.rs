@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// Only these parts
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_value = "counts,idle,latency")]
     parts: Vec<Part>,
+    /// Of the jobs of the active side and of the data path, only these
+    #[arg(long, value_name = "JOB", value_delimiter = ',')]
+    jobs: Vec<String>,
     /// The file for the figures
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
@@ -60,7 +63,7 @@ struct Programs {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { c, rping, quick, parts, into } = arguments;
+    let Arguments { c, rping, quick, parts, jobs, into } = arguments;
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone(), rping: rping.clone() };
     let cpus = std::thread::available_parallelism()?.get();
     let drivers: &[&'static str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
@@ -78,8 +81,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         add(idle::rows(&mut port)?);
     }
     if parts.contains(&Part::Counts) {
-        add(counts::active(&programs, &variants, &mut port)?);
-        if !quick {
+        add(counts::active(&programs, &variants, jobs, &mut port)?);
+        if !quick && jobs.is_empty() {
             add(counts::passive(&programs, &variants, &mut port)?);
         }
     }

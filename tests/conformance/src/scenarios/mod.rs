@@ -4,6 +4,7 @@ mod acks;
 mod bad_input;
 mod channels;
 mod data_path;
+mod data_path_errors;
 mod datagrams;
 mod disturbed;
 mod groups;
@@ -274,6 +275,15 @@ list! {
         data_path::a_send_invalidates_a_window_of_the_peer [],
         data_path::only_solicited_completions_notify [],
         data_path::the_device_of_an_id_is_known_once_it_has_one [],
+        data_path_errors::each_completion_is_polled_once [],
+        data_path_errors::two_threads_poll_one_queue_in_turn [],
+        data_path_errors::what_follows_a_failure_is_flushed_in_order [],
+        data_path_errors::a_send_without_a_receive_and_retries_fails_at_once [],
+        data_path_errors::a_write_without_a_receive_fails_after_its_retries [],
+        data_path_errors::a_message_waits_for_its_receive [],
+        data_path_errors::a_receive_that_is_too_short_ends_both_sides [],
+        data_path_errors::a_failed_atomic_changes_nothing [],
+        data_path_errors::a_full_queue_of_unsignaled_requests_needs_a_completion [],
     }
     Explicit Fast {
         acks::behaviour_48_destroy_waits_for_acks_and_nobody_waits [48],

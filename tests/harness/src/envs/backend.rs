@@ -1,8 +1,8 @@
 //! The backend of the devices that the suites open.
 
-use cmid_verbs::{Backend, OpenError, Verbs};
+use cmid_verbs::{Backend, OpenError, PostCalls, Verbs};
 
-/// The variable that names it: `librdmacm`, which is the default, or `kernel`. Processes that a suite starts inherit it.
+/// The variable that names it: `kernel`, which is the default, or `librdmacm`. Processes that a suite starts inherit it.
 pub const BACKEND: &str = "CMID_BACKEND";
 
 /// Returns the backend that [`BACKEND`] names.
@@ -17,10 +17,28 @@ pub fn backend() -> Backend {
     }
 }
 
-/// Opens a device over [`backend`].
+/// The variable that names the calls that post: `extended`, which is the default, or `classic`.
+const POST_CALLS: &str = "CMID_POST_CALLS";
+
+/// The calls that [`POST_CALLS`] names.
+fn post_calls() -> PostCalls {
+    match std::env::var(POST_CALLS).as_deref() {
+        Err(_) | Ok("extended") => PostCalls::Extended,
+        Ok("classic") => PostCalls::Classic,
+        Ok(name) => panic!("{POST_CALLS} is extended or classic, not {name:?}"),
+    }
+}
+
+/// Opens a device over [`backend`], whose QPs post by the calls that `CMID_POST_CALLS` names: `extended`, which is the
+/// default, or `classic`.
 ///
 /// # Errors
 /// Those of [`Verbs::open_with`].
+///
+/// # Panics
+/// A variable has another value.
 pub fn open_verbs() -> Result<Verbs, OpenError> {
-    Verbs::open_with(backend())
+    let mut device = Verbs::open_with(backend())?;
+    device.set_post_calls(post_calls());
+    Ok(device)
 }

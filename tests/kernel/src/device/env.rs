@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, Errno, GroupKey, IdKey, Pollable, PortSpace, RawEvent};
-use cmid_verbs::{Backend, Caps, Cq, Pd, Qp, Verbs};
+use cmid_verbs::{Backend, Caps, Cq, Pd, PostCalls, Qp, Verbs};
 
 pub(crate) const CLIENT: [u8; 4] = [10, 99, 0, 1];
 pub(crate) const SERVER: [u8; 4] = [10, 99, 0, 2];
@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(10);
 static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
 static NEXT_QP_NUM: AtomicU32 = AtomicU32::new(0x20_0000);
 
-/// The backend that the variable `CMID_BACKEND` names; librdmacm by default.
+/// The backend that the variable `CMID_BACKEND` names; the default one without it.
 pub(crate) fn backend() -> Backend {
     static NAMED: OnceLock<Backend> = OnceLock::new();
     *NAMED.get_or_init(|| {
@@ -29,9 +29,23 @@ pub(crate) fn backend() -> Backend {
     })
 }
 
-/// A device over [`backend`].
+static CLASSIC: AtomicBool = AtomicBool::new(false);
+
+/// From now on QPs post by ibv_post_send.
+pub(crate) fn post_by_classic_calls() {
+    CLASSIC.store(true, Ordering::Relaxed);
+}
+
+/// The calls that post.
+fn post_calls() -> PostCalls {
+    if CLASSIC.load(Ordering::Relaxed) { PostCalls::Classic } else { PostCalls::Extended }
+}
+
+/// A device over [`backend`] that posts by [`post_calls`].
 pub(crate) fn open() -> Verbs {
-    Verbs::open_with(backend()).expect("there is an RDMA device")
+    let mut device = Verbs::open_with(backend()).expect("there is an RDMA device");
+    device.set_post_calls(post_calls());
+    device
 }
 
 /// One device with one channel.
@@ -162,6 +176,7 @@ impl Side {
         let pd = self.device.alloc_pd(id).expect("alloc_pd");
         let cq = self.device.create_cq(id, 64).expect("create_cq");
         let qp = self.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
+        assert_eq!(qp.post_calls(), post_calls(), "soft-RoCE has both");
         End { id, pd, cq, qp }
     }
 }

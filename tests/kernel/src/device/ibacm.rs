@@ -128,7 +128,7 @@ fn the_device_goes_on() {
 
 /// The request ends at its deadline.
 fn by_deadline() {
-    let mut drive = Drive::new(Verbs::open().expect("a device"), Limits::default());
+    let mut drive = Drive::new(crate::env::open(), Limits::default());
     let channel = drive.open_channel(Acks::OnDelivery).expect("a channel");
     let id = drive.create_id(Some(channel), PortSpace::Tcp).expect("an id");
     let dst = SocketAddr::from((CLIENT, 7));

@@ -2,7 +2,8 @@
 //! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine). Multicast goes from 10.98.0.1 to
 //! 10.98.0.2, two devices with a link between them (`rxe1` and `rxe2`).
 //!
-//! Run it by `cargo xtask softroce -- target/release/kernel-device [NAME]`. It needs a device, so it is not a test:
+//! Run it by `cargo xtask softroce -- target/release/kernel-device [classic] [NAME]`; with `classic` QPs post by
+//! ibv_post_send. It needs a device, so it is not a test:
 //! without one it fails. It exits with status 101 and a message at the first unexpected result.
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
@@ -35,7 +36,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 67] = [
+const CHECKS: [(&str, fn()); 68] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -100,13 +101,18 @@ const CHECKS: [(&str, fn()); 67] = [
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
     ("a QP that is created and moved outside of cmid", foreign_qp::connected),
     ("asynchronous events: an address comes and goes", async_events::address_changes),
+    ("a CQ uses a completion vector that the device has", calls::completion_vectors),
     ("the devices", inventory::devices),
     ("what names mean, and an endpoint of it", inventory::names),
     ("200 connections leave nothing behind", cycles::nothing_is_left),
 ];
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
+    if wanted.first().is_some_and(|first| first == "classic") {
+        env::post_by_classic_calls();
+        wanted.remove(0);
+    }
     // It removes a device, so it runs only on request, and alone.
     if wanted.iter().any(|name| name == "removal") {
         removal::device_removed();

@@ -30,6 +30,8 @@ pub(crate) struct Wanted {
 #[derive(Debug, Default)]
 pub(crate) struct Device {
     pub(crate) entries: BTreeMap<u32, Entry>,
+    /// The registration that each bound window belongs to.
+    windows: BTreeMap<usize, u32>,
     next: u32,
 }
 
@@ -109,10 +111,25 @@ impl Device {
         Reply { code, errno, keys: entry.keys }
     }
 
+    /// Binds a window to the registration of a key: what a work request in flight names is registered.
+    pub(crate) fn bind(&mut self, window: usize, lkey: u32) {
+        let named = self.entries.iter().find(|(_, entry)| entry.keys.lkey == lkey);
+        let (&handle, _) = named.unwrap_or_else(|| panic!("a bind names {lkey}, which is not registered"));
+        self.windows.insert(window, handle);
+    }
+
+    /// Unbinds a window, if it is bound.
+    pub(crate) fn unbind(&mut self, window: usize) {
+        self.windows.remove(&window);
+    }
+
     /// `ibv_dereg_mr`: one that fails leaves the registration there, and no promise but for two errnos that it is as
-    /// before.
+    /// before. It fails while a window is bound (`rxe_dereg_mr`).
     pub(crate) fn deregister(&mut self, input: &mut Input<'_>, handle: u32) -> Result<(), Errno> {
         assert!(self.entries.contains_key(&handle), "registration {handle} is deregistered twice");
+        if self.windows.values().any(|bound| *bound == handle) {
+            return Err(Errno::EINVAL);
+        }
         if input.once_in(4) {
             return Err([Errno::EBUSY, Errno::EINVAL, Errno::EIO, Errno(0)][input.below(4)]);
         }

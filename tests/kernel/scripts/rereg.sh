@@ -1,5 +1,5 @@
 # $shim: the library that passes ibv_rereg_mr to the kernel; $rereg, $fencing: the programs; $expect: what the kernel
-# supports.
+# supports; $CMID_BACKEND: the backend of cmid-verbs.
 set -eu
 # LD_PRELOAD separates paths at blanks.
 cp "$shim" /tmp/shim.so
@@ -28,9 +28,9 @@ fails_with() {
 
 # Without the shim, rereg must fail, and fencing must use the other way: rdma-core's provider cannot re-register.
 fails_with "the shim is not there" "$rereg" --expect "$expect"
-fails_with "it went Anew, not InPlace" "$fencing" --device verbs --way in-place
+fails_with "it went Anew, not InPlace" "$fencing" --device verbs --backend "$CMID_BACKEND" --way in-place
 
 echo "== fencing through the shim: $way"
-LD_PRELOAD=/tmp/shim.so "$fencing" --device verbs --way $way
+LD_PRELOAD=/tmp/shim.so "$fencing" --device verbs --backend "$CMID_BACKEND" --way $way
 echo "== fencing without it: anew"
-"$fencing" --device verbs --way anew
+"$fencing" --device verbs --backend "$CMID_BACKEND" --way anew

@@ -1,7 +1,7 @@
 # Every pair has a port and a group of its own, because the last one may not have ended at the peer.
 number=1
 for driver in mio epoll blocking; do
-    us="\"\$ours\" --driver $driver"
+    us="\"\$ours\" --backend \$CMID_BACKEND --driver $driver"
     pair "$driver, datagrams" "listening $((7300 + number))" \
         "$us serve 10.99.0.2:$((7300 + number))" "$us ping 10.99.0.2:$((7300 + number))"
     pair "$driver, multicast" "joined $number" \

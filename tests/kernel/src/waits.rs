@@ -1,8 +1,9 @@
-//! A detector of blocking calls: reads the output of `strace -f -T` and reports every system call that blocked
-//! outside of the event loop.
+//! `kernel-waits TRACE`: reads the output of `strace -f -T` and reports every system call that blocked outside of the
+//! event loop. Fails if there is one, or if the trace contains no event loop.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a command-line program talks to people")]
 
-use std::fs;
-use std::path::Path;
+use std::{env, fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -16,9 +17,9 @@ const NEVER_WAIT: &[&str] = &["mmap", "munmap", "mprotect", "brk"];
 /// call.
 const LIMIT: f64 = 0.1;
 
-/// Fails if a call in the trace has blocked, or if the trace contains no event loop.
-pub(crate) fn check(trace: &Path) -> Result<()> {
-    let text = fs::read_to_string(trace).with_context(|| trace.display().to_string())?;
+fn main() -> Result<()> {
+    let trace = PathBuf::from(env::args_os().nth(1).context("which trace?")?);
+    let text = fs::read_to_string(&trace).with_context(|| trace.display().to_string())?;
     let calls: Vec<_> = text.lines().filter_map(parse).collect();
     let culprits: Vec<_> = calls.iter().filter(|call| has_waited(call)).collect();
     for call in &culprits {

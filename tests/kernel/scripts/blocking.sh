@@ -1,16 +1,11 @@
-# $1: xtask, which reads the traces; $2: cmid's rping; $3: the conformance suite; $4: the backend of cmid-verbs;
-# $5: the program that stands in for ibacm, which does not run without an InfiniBand port.
+# $waits: the program that reads the traces; $rping: cmid's; $conformance: the suite; $CMID_BACKEND: the backend of
+# cmid-verbs; $kernel_device: the program that stands in for ibacm, which does not run without an InfiniBand port.
 set -eu
-xtask=$1
-rping=$2
-conformance=$3
-export CMID_BACKEND="$4"
-kernel_device=$5
 cd /tmp
 
 # The detector must report a program that waits elsewhere.
 strace -f -T -o control sleep 0.3
-if "$xtask" waits control >/dev/null 2>&1; then
+if "$waits" control >/dev/null 2>&1; then
     echo "the detector does not see a sleep"
     exit 1
 fi
@@ -36,7 +31,7 @@ trace() {
     timeout 120 strace -f -T -o child "$conformance" --device verbs --driver "$driver" behaviour_58 >/dev/null
     for trace in server client acks child; do
         printf '%s, %s: ' "$driver" $trace
-        "$xtask" waits $trace
+        "$waits" $trace
     done
 }
 

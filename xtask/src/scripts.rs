@@ -1,0 +1,83 @@
+//! Commands of the VM: programs of the release build, and shell scripts (tests/kernel/scripts).
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use cmid_softroce::Kernel;
+
+use crate::backend::Backend;
+use crate::context::Context;
+
+/// Includes a script, after the shell functions `pair` and `summary` on request.
+macro_rules! text {
+    (pairs, $name:literal) => {
+        concat!(text!("pairs.sh"), "\n", text!($name))
+    };
+    ($name:literal) => {
+        include_str!(concat!("../../tests/kernel/scripts/", $name))
+    };
+}
+
+pub(crate) const CMTIME: &str = text!("cmtime.sh");
+pub(crate) const HANDSHAKE: &str = text!(pairs, "handshake.sh");
+pub(crate) const SANITIZE: &str = text!("sanitize.sh");
+
+/// A program with its arguments. The suites read a variable with the backend of cmid-verbs.
+pub(crate) fn program(context: &Context, backend: Backend, words: &[&str]) -> Vec<OsString> {
+    let mut command = vec!["env".into(), variable("CMID_BACKEND", backend.name())];
+    let (program, arguments) = words.split_at(1);
+    command.extend(program.iter().map(|program| context.release(program).into()));
+    command.extend(arguments.iter().map(OsString::from));
+    command
+}
+
+/// A script with these variables. Variables hold paths, because these may contain any character.
+pub(crate) fn script(text: &str, backend: Backend, variables: &[(&str, OsString)]) -> Vec<OsString> {
+    let mut command = vec!["env".into(), variable("CMID_BACKEND", backend.name())];
+    command.extend(variables.iter().map(|(name, value)| variable(name, value)));
+    command.extend(["sh", "-c", text].map(OsString::from));
+    command
+}
+
+fn variable(name: &str, value: impl AsRef<OsStr>) -> OsString {
+    [OsStr::new(name), value.as_ref()].join(OsStr::new("="))
+}
+
+/// cmid's rping against rdma-core's.
+pub(crate) fn rping(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
+    script(text!(pairs, "rping.sh"), backend, &[("ours", context.release("rping").into())])
+}
+
+/// Datagrams and multicast messages between two processes, with every driver, and to rdma-core's mckey.
+pub(crate) fn datagrams(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
+    script(text!(pairs, "datagrams.sh"), backend, &[("ours", context.release("udping").into())])
+}
+
+/// The kernel's own re-registration, and the example `fencing` with it.
+pub(crate) fn rereg(context: &Context, kernel: Kernel, backend: Backend) -> Vec<OsString> {
+    let [rereg, fencing] = ["kernel-rereg", "fencing"].map(|program| context.release(program).into());
+    let expect = can_reregister(kernel).into();
+    let variables = [("shim", shim(context).into()), ("rereg", rereg), ("fencing", fencing), ("expect", expect)];
+    script(text!("rereg.sh"), backend, &variables)
+}
+
+/// Programs under strace: the drivers block only in their event loop.
+pub(crate) fn blocking(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
+    let programs = ["kernel-waits", "rping", "conformance", "kernel-device"];
+    let [waits, rping, conformance, device] = programs.map(|program| context.release(program).into());
+    let variables = [("waits", waits), ("rping", rping), ("conformance", conformance), ("kernel_device", device)];
+    script(text!("blocking.sh"), backend, &variables)
+}
+
+/// The library for LD_PRELOAD that passes `ibv_rereg_mr` to the kernel.
+pub(crate) fn shim(context: &Context) -> PathBuf {
+    context.release("libcmid_rereg_shim.so")
+}
+
+/// What soft-RoCE's driver in this kernel can re-register. It supports it since 6.5; Ubuntu's kernels are newer.
+pub(crate) fn can_reregister(kernel: Kernel) -> &'static str {
+    match kernel {
+        Kernel::V6_1 => "none",
+        Kernel::V6_12 | Kernel::Ubuntu => "pd-access",
+    }
+}
