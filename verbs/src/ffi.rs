@@ -51,9 +51,10 @@ pub(crate) unsafe fn ibv_create_qp_ex(
 ) -> Result<*mut ibv_qp, cmid_proto::Errno> {
     const UNSUPPORTED: cmid_proto::Errno = cmid_proto::Errno(libc::EOPNOTSUPP);
     // SAFETY: the context is open. `abi_compat` says whether it is the end of a `verbs_context`, whose field `sz` says
-    // from where on, counted from its end, it has its fields (`verbs_get_ctx_op`).
+    // from where on, counted from its end, it has its fields (`verbs_get_ctx_op`). The function of the bindings with
+    // this name compares with another number, and never finds an extended context.
     let create = unsafe {
-        if (*context).abi_compat.addr() != usize::try_from(u32::MAX).unwrap_or(usize::MAX) {
+        if (*context).abi_compat.addr() != usize::MAX {
             return Err(UNSUPPORTED);
         }
         let extended = context.byte_sub(offset_of!(verbs_context, context)).cast::<verbs_context>();
