@@ -240,6 +240,8 @@ fn all_channels_are_read_once_when_all_are_readable() {
     drive.listen(listener, 1).unwrap();
     drive.close_channel(closed).unwrap();
     let private = drive.core().device_channel(listener).unwrap();
+    // A listen makes its channel readable.
+    assert_eq!(drive.turn(8), Turn::Idle);
     let reads = [(first, id), (second, other), (private, listener)];
     for (channel, id) in reads {
         drive.device_mut().events.push_back((channel, RawEvent::new(id, CHANGE)));
