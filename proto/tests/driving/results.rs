@@ -4,7 +4,7 @@ use std::io;
 
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::{
-    CmEvent, Core, Errno, Error, Event, EventKind, Fault, IdKey, Limits, RawEvent, ReceivedParam, RejectCode,
+    CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, RawEvent, ReceivedParam, RejectCode,
     RequestKind, Status, Time,
 };
 
@@ -53,6 +53,9 @@ fn the_meaning_of_a_status() {
     }
     let request = Event { listener: IdKey::from_parts(0, 0, 1), ..cm(CmEvent::ConnectRequest, 0) };
     assert_eq!(request.to_string(), "id1: CONNECT_REQUEST on id0");
+    let joined = Event { group: GroupKey::from_parts(0, 2, 1), ..cm(CmEvent::MulticastJoin, 0) };
+    assert_eq!(joined.to_string(), "id1: MULTICAST_JOIN of grp2");
+    assert_eq!(joined.meaning().to_string(), "success");
 }
 
 #[test]
@@ -74,6 +77,9 @@ fn an_event_becomes_a_result() {
     assert_eq!((refused.errno, refused.event.reject_code()), (Errno::ECONNREFUSED, Some(RejectCode::CONSUMER_DEFINED)));
     let text = "id1: REJECTED (reason 28, rejected by the application): ECONNREFUSED";
     assert_eq!(refused.to_string(), text);
+    let unresolved = cm(CmEvent::AddrError, -110).into_result().unwrap_err();
+    assert_eq!(unresolved.to_string(), "id1: ADDR_ERROR (ETIMEDOUT)");
+    assert_eq!(io::Error::from(unresolved).kind(), io::ErrorKind::TimedOut);
     // A status of 0 is a failure where another request ends by it.
     assert!(cm(CmEvent::Disconnected, 0).into_result().is_ok());
     let reset = cm(CmEvent::Disconnected, 0).into_result_of(RequestKind::Connect).unwrap_err();
