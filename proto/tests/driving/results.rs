@@ -4,9 +4,11 @@ use std::io;
 
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::{
-    CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, RawEvent, ReceivedParam, RejectCode,
-    RequestKind, Status, Time,
+    AckError, Acks, CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent,
+    ReceivedParam, RejectCode, RequestKind, Status, Time,
 };
+
+use crate::device::{channel_and_id, driven, report};
 
 fn event(kind: EventKind, status: i32) -> Event {
     let raw = RawEvent::new(IdKey::from_parts(0, 1, 1).unwrap(), CmEvent::Established);
@@ -103,12 +105,24 @@ fn errors_become_io_errors_of_their_kind() {
     let absent = core.submit(Time::ZERO, id, cmid_proto::Request::Establish, Time::NEVER).unwrap_err();
     assert_eq!(io::Error::from(absent).kind(), io::ErrorKind::NotFound);
     assert_eq!(io::Error::from(Error::from(absent)).kind(), io::ErrorKind::NotFound);
-    let fault = Fault::Read { channel, errno: Errno::EINTR };
-    assert_eq!(io::Error::from(fault).kind(), io::ErrorKind::Interrupted);
+    assert_eq!(io::Error::from(Fault::Read { channel, errno: Errno::EINTR }).kind(), io::ErrorKind::Interrupted);
 }
 
 #[test]
 fn times_are_seconds() {
     let texts = [Time::ZERO, Time(12_000_000_500), Time::NEVER].map(|time| time.to_string());
     assert_eq!(texts, ["0.000000000 s", "12.000000500 s", "never"]);
+}
+
+#[test]
+fn the_error_of_an_ack_becomes_an_io_error() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
+    report(&mut drive, id, CmEvent::AddrChange);
+    let event = drive.next_event(channel).unwrap();
+    let refused = driven().ack(event.ack_token.unwrap()).unwrap_err();
+    let text = refused.to_string();
+    let error = io::Error::from(refused);
+    assert!(error.get_ref().is_some_and(|source| source.is::<AckError>()));
+    assert_eq!(error.to_string(), text);
 }
