@@ -310,6 +310,12 @@ fn a_release_that_fails_destroys_the_id_and_one_that_succeeds_is_adopted() {
     fails(&mut other, "migrate_id", Errno::EIO);
     assert_eq!(released.adopt(&mut other, Some(to)).unwrap_err().errno(), Errno::EIO);
     assert_eq!(other.core().ids(), 1);
+
+    // Without a channel the id is in synchronous mode.
+    let waits = incoming(&mut drive, channel, listener);
+    let released = waits.release(&mut drive).unwrap();
+    let adopted = released.adopt(&mut other, None).unwrap();
+    assert!(other.core().is_sync(adopted.id()));
     end(drive, channel, listener);
 }
 
