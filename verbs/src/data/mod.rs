@@ -34,7 +34,7 @@ mod rereg;
 mod staging;
 mod sync;
 #[cfg(test)]
-mod track_tests;
+mod wr_ring_tests;
 mod words;
 mod work_queue;
 mod wr_api;
