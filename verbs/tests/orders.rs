@@ -1,6 +1,6 @@
-//! What two threads can see of each other through the ring of a work queue: all of it, by loom.
+//! All interleavings of two threads on the ring of a work queue, by loom.
 //!
-//! The device, which hands a token from who posts to who polls, is a number that is released and acquired: a provider
+//! The device, which passes a token from the poster to the poller, is a number that is released and acquired: a provider
 //! has barriers on both sides, as the data needs them.
 #![expect(dead_code, reason = "a module of the library, of which this is a part")]
 

@@ -59,7 +59,7 @@ struct CompChannel(NonNull<ibv_comp_channel>);
 // SAFETY: libibverbs is thread-safe: a CQ may be polled, armed and acked by several threads at a time, and neither it
 // nor its channel is tied to a thread.
 unsafe impl Send for CqInner {}
-// SAFETY: libibverbs is thread-safe: it locks a CQ itself. The seats are behind a lock and an atomic.
+// SAFETY: libibverbs is thread-safe: it locks a CQ itself. The slots are behind a lock and an atomic.
 unsafe impl Sync for CqInner {}
 
 impl Cq {

@@ -1,15 +1,15 @@
 //! Which work queues report to a completion queue, and taking their completions to account.
 //!
-//! Each queue that something was posted to has a seat: the upper half of the tokens that its work requests carry
-//! (flight.rs). Its lower 16 bits are an index, its upper ones say how often a seat was taken before, so that
+//! Each queue that something was posted to has an id: the upper half of the tokens that its work requests carry
+//! (in_flight.rs). Its lower 16 bits are an index, its upper ones count the ids that were assigned before, so that
 //! completions that a QP left behind are not taken for the next one's. A queue that nothing was posted to has a
-//! reservation: a share of the CQ's depth, and the right to a seat.
+//! reservation: a share of the CQ's depth, and the right to an id.
 //!
 //! # When a queue is gone
 //!
-//! A queue whose QP is destroyed may have left completions in the CQ. Until they are gone it keeps its seat, its
+//! A queue whose QP is destroyed may have left completions in the CQ. Until they are gone it keeps its id, its
 //! share of the CQ's depth, and the memory that its work requests name. They are gone when `ibv_poll_cq` has returned
-//! 0 after the QP was destroyed, or when the handle of the CQ is dropped, after which nobody polls. A queue of which
+//! 0 after the QP was destroyed, or when the handle of the CQ is dropped, after which no thread polls. A queue of which
 //! every completion has been polled has left none.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -23,39 +23,39 @@ use crate::data::wr_ring::{Retired, WrRing};
 use crate::lock::lock;
 use cmid_proto::datapath::Completion;
 
-/// Bits of a seat that are an index.
+/// Bits of a queue's id that are an index.
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
 
-/// Who sits where at one CQ.
+/// The work queues that report to one CQ, by index.
 pub(crate) struct CqSlots {
-    plan: Mutex<Plan>,
+    state: Mutex<State>,
     /// Counts the changes of the list of queues, so that the poller reads it only after a change.
     version: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Plan {
-    chairs: Vec<Chair>,
-    /// Those that have changed since the one who polls has looked, each once: so it costs him what has changed, and not
-    /// what there is.
+struct State {
+    entries: Vec<Entry>,
+    /// The entries that have changed since the poller read them, each once: reading costs what has changed, not what
+    /// there is.
     changed: Vec<usize>,
     /// Indices that were given and are free again. Others without a track are of queues that are about to get one, or
     /// are gone and may have left completions.
     free: Vec<usize>,
-    /// How many seats have been given.
-    given: u16,
+    /// The number of ids that were assigned, modulo 2^16.
+    assigned: u16,
     /// How many queues have a reservation: there is an index for each.
     queues: u32,
     room: CqRoom,
     /// Destroyed queues that may have left completions, and that the poller has not processed.
     gone: Vec<Gone>,
-    /// Nobody can poll any more.
+    /// The handle is dropped: no thread polls any more.
     closed: bool,
 }
 
 #[derive(Default)]
-struct Chair {
+struct Entry {
     wr_ring: Option<Arc<WrRing>>,
     /// Whether it is among the changed.
     changed: bool,
@@ -64,7 +64,7 @@ struct Chair {
 /// The poller's copy; there is one for each CQ.
 #[derive(Default)]
 pub(crate) struct SlotCache {
-    tracks: Vec<Option<Arc<WrRing>>>,
+    rings: Vec<Option<Arc<WrRing>>>,
     version: usize,
     /// A queue that is there has completed what was not to be completed.
     doubt: bool,
@@ -76,7 +76,7 @@ pub(crate) struct SlotCache {
 
 /// A queue whose QP is destroyed, and that may have left completions in the CQ.
 pub(crate) struct Gone {
-    pub(crate) seat: u32,
+    pub(crate) queue_id: u32,
     /// Of its reservation.
     pub(crate) capacity: u32,
     pub(crate) wr_ring: Arc<WrRing>,
@@ -88,70 +88,71 @@ pub(crate) struct Gone {
 impl CqSlots {
     /// Of a CQ for so many completions.
     pub(crate) fn new(depth: u32) -> Self {
-        let plan = Plan { room: CqRoom::new(depth), ..Plan::default() };
-        CqSlots { plan: Mutex::new(plan), version: AtomicUsize::new(0) }
+        let state = State { room: CqRoom::new(depth), ..State::default() };
+        CqSlots { state: Mutex::new(state), version: AtomicUsize::new(0) }
     }
 
     pub(crate) fn room(&self) -> CqRoom {
-        lock(&self.plan).room
+        lock(&self.state).room
     }
 
     /// A share of the depth for so many queues, of so many work requests together, and for each of them the right to
-    /// a seat.
+    /// an id.
     ///
     /// # Errors
     /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if more queues had a reservation than
-    /// there are seats. Nothing is reserved then.
+    /// there are ids. Nothing is reserved then.
     #[inline]
     pub(crate) fn reserve(&self, queues: u32, capacity: u32) -> Result<(), Errno> {
-        let mut plan = lock(&self.plan);
-        plan.room.check(capacity).map_err(|_| Errno::EOVERFLOW)?;
-        if queues > INDEX + 1 - plan.queues {
+        let mut state = lock(&self.state);
+        state.room.check(capacity).map_err(|_| Errno::EOVERFLOW)?;
+        if queues > INDEX + 1 - state.queues {
             return Err(Errno::ENOMEM);
         }
-        plan.queues += queues;
-        plan.room.reserve(capacity).map_err(|_| Errno::EOVERFLOW)
+        state.queues += queues;
+        state.room.reserve(capacity).map_err(|_| Errno::EOVERFLOW)
     }
 
-    /// Gives up the reservations of queues that have no seat.
+    /// Gives up the reservations of queues that have no id.
     #[inline]
     pub(crate) fn cancel(&self, queues: u32, capacity: u32) {
-        lock(&self.plan).cancel(queues, capacity);
+        lock(&self.state).cancel(queues, capacity);
     }
 
-    /// A seat for a queue that has a reservation; nobody is looked for there before it is filled.
-    pub(crate) fn take(&self) -> u32 {
-        let mut plan = lock(&self.plan);
-        let index = plan.free.pop().unwrap_or_else(|| {
-            plan.chairs.push(Chair::default());
-            plan.chairs.len() - 1
+    /// Assigns an id to a queue that has a reservation. Completions with it are of no queue before
+    /// [`CqSlots::set_ring`].
+    pub(crate) fn assign(&self) -> u32 {
+        let mut state = lock(&self.state);
+        let index = state.free.pop().unwrap_or_else(|| {
+            state.entries.push(Entry::default());
+            state.entries.len() - 1
         });
-        plan.given = plan.given.wrapping_add(1);
-        u32::from(plan.given) << INDEX_BITS | index as u32
+        state.assigned = state.assigned.wrapping_add(1);
+        u32::from(state.assigned) << INDEX_BITS | index as u32
     }
 
     /// From now on completions of the queue are looked for.
-    pub(crate) fn fill(&self, seat: u32, wr_ring: &Arc<WrRing>) {
-        let mut plan = lock(&self.plan);
-        plan.fill(seat, Some(Arc::clone(wr_ring)));
+    pub(crate) fn set_ring(&self, queue_id: u32, wr_ring: &Arc<WrRing>) {
+        let mut state = lock(&self.state);
+        state.set_ring(queue_id, Some(Arc::clone(wr_ring)));
         // With the lock still held.
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// The QP of a queue in a seat is destroyed. Once for each seat that was filled.
+    /// The QP of a queue is destroyed. Once for each id that was given a ring.
     pub(crate) fn leave(&self, gone: Gone) {
-        let mut plan = lock(&self.plan);
-        plan.fill(gone.seat, None);
-        let over = plan.closed || gone.wr_ring.is_idle();
+        let mut state = lock(&self.state);
+        state.set_ring(gone.queue_id, None);
+        let over = state.closed || gone.wr_ring.is_idle();
         let over = if over {
-            plan.release(&gone);
+            state.release(&gone);
             Some(gone)
         } else {
-            plan.gone.push(gone);
+            state.gone.push(gone);
             None
         };
         self.version.fetch_add(1, Ordering::Release);
-        drop(plan);
+        drop(state);
         if let Some(gone) = over {
             gone.end();
         }
@@ -159,7 +160,7 @@ impl CqSlots {
 
     /// No completion of it is left, or the CQ is not polled any more.
     fn end(&self, gone: Gone) {
-        lock(&self.plan).release(&gone);
+        lock(&self.state).release(&gone);
         gone.end();
     }
 }
@@ -174,23 +175,23 @@ impl Gone {
     }
 }
 
-impl Plan {
+impl State {
     fn cancel(&mut self, queues: u32, capacity: u32) {
         self.queues = self.queues.saturating_sub(queues);
         self.room.release(capacity);
     }
 
-    /// The seat is free, and the reservation is given up.
+    /// The id is free, and the reservation is given up.
     fn release(&mut self, gone: &Gone) {
-        self.free.push((gone.seat & INDEX) as usize);
+        self.free.push((gone.queue_id & INDEX) as usize);
         self.cancel(1, gone.capacity);
     }
 
-    fn fill(&mut self, seat: u32, wr_ring: Option<Arc<WrRing>>) {
-        let index = (seat & INDEX) as usize;
-        let Some(chair) = self.chairs.get_mut(index) else { return };
-        chair.wr_ring = wr_ring;
-        if !core::mem::replace(&mut chair.changed, true) {
+    fn set_ring(&mut self, queue_id: u32, wr_ring: Option<Arc<WrRing>>) {
+        let index = (queue_id & INDEX) as usize;
+        let Some(entry) = self.entries.get_mut(index) else { return };
+        entry.wr_ring = wr_ring;
+        if !core::mem::replace(&mut entry.changed, true) {
             self.changed.push(index);
         }
     }
@@ -213,8 +214,8 @@ impl SlotCache {
         }
     }
 
-    /// Takes the completions after the first `kept` to account, puts the users' numbers into them, and drops those that
-    /// are of nobody any more. Returns how many are left, including the first.
+    /// Takes the completions after the first `kept` to account, puts the users' numbers into them, and drops those of
+    /// queues that are gone. Returns how many are left, including the first.
     pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion], kept: usize) -> usize {
         if !self.is_current(cq_slots) {
             self.look(cq_slots);
@@ -247,11 +248,11 @@ impl SlotCache {
     #[inline(always)]
     fn retired(&self, token: u64) -> Retired {
         let index = (token >> 32) as u32 & INDEX;
-        let wr_ring = self.tracks.get(index as usize).and_then(Option::as_ref);
+        let wr_ring = self.rings.get(index as usize).and_then(Option::as_ref);
         wr_ring.map_or(Retired::Foreign, |wr_ring| wr_ring.retire(token))
     }
 
-    /// The queue may be so new that its seat was not seen, or be gone.
+    /// The queue may be so new that its ring was not read, or be gone.
     #[cold]
     fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
         self.look(cq_slots);
@@ -265,16 +266,16 @@ impl SlotCache {
 
     #[cold]
     fn look(&mut self, cq_slots: &CqSlots) {
-        let mut plan = lock(&cq_slots.plan);
-        let plan = &mut *plan;
-        self.tracks.resize(plan.chairs.len(), None);
-        for index in plan.changed.drain(..) {
-            if let (Some(chair), Some(wr_ring)) = (plan.chairs.get_mut(index), self.tracks.get_mut(index)) {
-                wr_ring.clone_from(&chair.wr_ring);
-                chair.changed = false;
+        let mut state = lock(&cq_slots.state);
+        let state = &mut *state;
+        self.rings.resize(state.entries.len(), None);
+        for index in state.changed.drain(..) {
+            if let (Some(entry), Some(wr_ring)) = (state.entries.get_mut(index), self.rings.get_mut(index)) {
+                wr_ring.clone_from(&entry.wr_ring);
+                entry.changed = false;
             }
         }
-        self.going.append(&mut plan.gone);
+        self.going.append(&mut state.gone);
         self.version = cq_slots.version.load(Ordering::Relaxed);
     }
 
@@ -295,12 +296,12 @@ impl SlotCache {
         self.gone.is_empty() && self.going.is_empty()
     }
 
-    /// Nobody polls any more.
+    /// The handle is dropped: no thread polls any more.
     pub(crate) fn close(&mut self, cq_slots: &CqSlots) {
         let mut over = {
-            let mut plan = lock(&cq_slots.plan);
-            plan.closed = true;
-            core::mem::take(&mut plan.gone)
+            let mut state = lock(&cq_slots.state);
+            state.closed = true;
+            core::mem::take(&mut state.gone)
         };
         over.append(&mut self.gone);
         over.append(&mut self.going);

@@ -10,7 +10,7 @@
 //!
 //! Of a completion in error only `wr_id`, `status` and `qp_num` mean something (ibv_poll_cq(3)): the opcode, which
 //! would say whether it was a send or a receive, does not. So the device is not given the user's `wr_id`, but a
-//! token: in its upper half the seat that the queue has at its CQ, in the lower half how many were posted before. The
+//! token: in its upper half the id of the queue at its CQ, in the lower half the number of earlier posts. The
 //! user's is kept in the ring, and put back when the completion is polled. A token names one work request of one
 //! queue, whatever became of it, with any provider.
 //!
@@ -30,7 +30,7 @@
 //! - a work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same
 //!   queue, as the work requests of a queue complete in order; a removal of the device changes nothing;
 //! - a queue counts until its QP is destroyed and then all of its completions were polled, its CQ was seen empty, or
-//!   can be polled no more (seats.rs). Some providers remove the completions of a QP that is destroyed, others leave
+//!   can be polled no more (cq_slots.rs). Some providers remove the completions of a QP that is destroyed, others leave
 //!   them in the CQ;
 //! - a queue whose QP could not be destroyed counts for ever.
 

@@ -33,12 +33,12 @@ mod request;
 mod rereg;
 mod staging;
 mod sync;
-#[cfg(test)]
-mod wr_ring_tests;
 mod words;
 mod work_queue;
 mod wr_api;
 mod wr_ring;
+#[cfg(test)]
+mod wr_ring_tests;
 
 use cmid_proto::memory::Access;
 

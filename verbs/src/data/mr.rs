@@ -51,7 +51,7 @@ use crate::raw;
 ///    [`Mr::slice_mut`] hand it out: while nothing is in flight and no peer may write, and while the MR is borrowed,
 ///    so that this stays so.
 /// 2. *It is not freed too early.* The memory is freed, or given back, only when no work request in flight names it,
-///    so that no provider writes to it (the argument is in flight.rs), and only after the device has let go of it:
+///    so that no provider writes to it (the argument is in in_flight.rs), and only after the device has let go of it:
 ///    after `ibv_dereg_mr` succeeded, or after a re-registration that moved the registration away from it. The kernel
 ///    then has withdrawn the key, or the range, and the pinned pages from the device; what a peer sends that reaches
 ///    for it fails with an error completion.

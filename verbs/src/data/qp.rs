@@ -66,7 +66,7 @@ pub(crate) struct QpInner {
 // SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time, and it is tied to
 // none.
 unsafe impl Send for QpInner {}
-// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the rings (`OnceLock`), the seats' and
+// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the rings (`OnceLock`), the slots' and
 // the PD's, are behind locks or atomics.
 unsafe impl Sync for QpInner {}
 

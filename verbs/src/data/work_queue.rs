@@ -13,7 +13,7 @@ use crate::data::pd::PdInner;
 use crate::data::wr_ring::{Cursor, WrRing};
 
 /// A work queue. It has a reservation at its CQ. Without a ring that is given up when this is dropped; with one, by
-/// the CQ's seats, once its completions are gone.
+/// the CQ's slots, once its completions are gone.
 pub(crate) struct WorkQueue {
     cq: Arc<CqInner>,
     /// How many work requests it holds.
@@ -28,7 +28,7 @@ pub(crate) struct WorkQueue {
 
 /// What a queue has from the first post on.
 struct Ring {
-    seat: u32,
+    queue_id: u32,
     wr_ring: Arc<WrRing>,
     /// Among the queues of its PD.
     place: InFlightIndex,
@@ -86,11 +86,11 @@ impl WorkQueue {
     /// From now on completions of the queue are looked for, and what it has in flight counts.
     fn make_ring(&self, pd: &PdInner) -> Ring {
         let cq_slots = self.cq.cq_slots();
-        let seat = cq_slots.take();
-        let wr_ring = Arc::new(WrRing::new(seat, self.capacity, self.max_sge));
-        cq_slots.fill(seat, &wr_ring);
+        let queue_id = cq_slots.assign();
+        let wr_ring = Arc::new(WrRing::new(queue_id, self.capacity, self.max_sge));
+        cq_slots.set_ring(queue_id, &wr_ring);
         let place = pd.in_flight().enlist(&wr_ring);
-        Ring { seat, wr_ring, place }
+        Ring { queue_id, wr_ring, place }
     }
 
     /// The QP of both is destroyed.
@@ -109,14 +109,14 @@ impl WorkQueue {
     /// Its QP is destroyed.
     fn close(&mut self, pd: &Arc<PdInner>) {
         // Without a ring it has left no completions.
-        let Some(Ring { seat, wr_ring, place }) = self.ring.take() else { return };
+        let Some(Ring { queue_id, wr_ring, place }) = self.ring.take() else { return };
         // Also if a buffer's owner panics below.
         self.is_reserved = false;
-        let gone = Gone { seat, capacity: self.capacity, wr_ring, place, pd: Arc::downgrade(pd) };
+        let gone = Gone { queue_id, capacity: self.capacity, wr_ring, place, pd: Arc::downgrade(pd) };
         self.cq.cq_slots().leave(gone);
     }
 
-    /// Its QP could not be destroyed, and is leaked: it keeps its reservation and its seat.
+    /// Its QP could not be destroyed, and is leaked: it keeps its reservation and its id.
     pub(crate) fn leak(&mut self, pd: &PdInner) {
         self.is_reserved = false;
         if let Some(Ring { place, .. }) = self.ring.take() {

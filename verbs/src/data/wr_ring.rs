@@ -1,6 +1,6 @@
 //! One work queue: what has been posted to it and not been polled, in a ring.
 //!
-//! What it is good for, and why it costs so little, stands in flight.rs. `tests/orders.rs` compiles this file with
+//! Its purpose and its cost are described in in_flight.rs. `tests/orders.rs` compiles this file with
 //! loom's atomics in the place of `sync`, and goes through what two threads can see of each other.
 
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering};
@@ -22,7 +22,8 @@ impl Counter {
 
 /// One work queue of a QP: what has been posted, in a ring.
 pub(crate) struct WrRing {
-    seat: u32,
+    /// The id of the queue at its CQ.
+    queue_id: u32,
     /// How many work requests may be posted whose completions have not been polled.
     capacity: u32,
     ring: Box<[Slot]>,
@@ -52,20 +53,20 @@ pub(crate) const NO_KEY: u32 = 0;
 pub(crate) enum Retired {
     /// A work request with this number of the user's, which is no longer in flight.
     Done(u64),
-    /// Of another queue, or of the one that had the seat before.
+    /// Of another queue, or of an earlier one with the same index.
     Foreign,
     /// Of this queue, but of no work request that is in flight: it comes a second time, or after a later one.
     Unexpected,
 }
 
 impl WrRing {
-    /// For a queue that holds `capacity` work requests of at most `max_sge` ranges, in a seat of its CQ.
-    pub(crate) fn new(seat: u32, capacity: u32, max_sge: u32) -> Self {
+    /// For a queue that holds `capacity` work requests of at most `max_sge` ranges, with its id at its CQ.
+    pub(crate) fn new(queue_id: u32, capacity: u32, max_sge: u32) -> Self {
         let capacity = capacity.min(1 << 30);
         let len = capacity.max(1).next_power_of_two() as usize;
         let more = max_sge.saturating_sub(1) as usize;
         WrRing {
-            seat,
+            queue_id,
             capacity,
             ring: core::iter::repeat_with(Slot::default).take(len).collect(),
             more_keys: core::iter::repeat_with(AtomicU32::default).take(len.saturating_mul(more)).collect(),
@@ -103,7 +104,7 @@ impl WrRing {
     pub(crate) fn retire(&self, token: u64) -> Retired {
         let number = token as u32;
         let retired = self.retired.number.load(Ordering::Relaxed);
-        if (token >> 32) as u32 != self.seat {
+        if (token >> 32) as u32 != self.queue_id {
             return Retired::Foreign;
         }
         if number.wrapping_sub(retired) >= self.len() {
@@ -140,7 +141,7 @@ impl WrRing {
 pub(crate) struct Cursor {
     wr_ring: Arc<WrRing>,
     /// The upper half of its tokens.
-    seat: u64,
+    queue_id: u64,
     next: u32,
     /// As far as the queue is known to have room.
     limit: u32,
@@ -149,8 +150,8 @@ pub(crate) struct Cursor {
 impl Cursor {
     pub(crate) fn new(wr_ring: &Arc<WrRing>) -> Self {
         let next = wr_ring.posted.number.load(Ordering::Relaxed);
-        let (seat, limit) = (u64::from(wr_ring.seat) << 32, next.wrapping_add(wr_ring.capacity));
-        Cursor { wr_ring: Arc::clone(wr_ring), seat, next, limit }
+        let (queue_id, limit) = (u64::from(wr_ring.queue_id) << 32, next.wrapping_add(wr_ring.capacity));
+        Cursor { wr_ring: Arc::clone(wr_ring), queue_id, next, limit }
     }
 
     /// Stores the work request after `ahead` others that are stored and not yet counted. `lkeys` are the keys of its
@@ -168,7 +169,7 @@ impl Cursor {
         if self.wr_ring.more != 0 {
             self.file_more(number, lkeys.get(1..).unwrap_or_default());
         }
-        Some(self.seat | u64::from(number))
+        Some(self.queue_id | u64::from(number))
     }
 
     /// The same with the key of the only range.
@@ -184,7 +185,7 @@ impl Cursor {
         if self.wr_ring.more != 0 {
             self.file_more(number, &[]);
         }
-        Some(self.seat | u64::from(number))
+        Some(self.queue_id | u64::from(number))
     }
 
     #[inline(never)]

@@ -1,4 +1,4 @@
-//! Tests of track.rs, which another test compiles with atomics that these cannot have.
+//! Tests of wr_ring.rs, which another test compiles with atomics that these cannot have.
 
 use crate::data::sync::Arc;
 use crate::data::wr_ring::{Cursor, Retired, WrRing};
