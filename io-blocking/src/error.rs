@@ -1,15 +1,18 @@
 //! Errors of blocking calls.
 
+use std::io;
+
 use cmid_proto::{Errno, Event, RefuseReason, Refused};
 
 /// The reason why a blocking call failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The request was refused, the device could not start it, or its events cannot be read.
     #[error(transparent)]
     Core(cmid_proto::Error),
     /// The request ended with this event: rejected (the private data may contain details), unreachable, ...
-    #[error("{during}: {errno} ({} with status {})", .event.kind, .event.status)]
+    #[error("{during}: {errno} ({event})")]
     Ended {
         /// The request.
         during: &'static str,
@@ -55,6 +58,13 @@ impl From<cmid_proto::Error> for Error {
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Self {
         cmid_proto::Error::from(refused).into()
+    }
+}
+
+/// Of the kind of the errno, with the error as its source.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        io::Error::new(io::Error::from(error.errno()).kind(), error)
     }
 }
 

@@ -71,6 +71,11 @@ mod listener;
 mod poller;
 
 pub use cancel::Canceller;
+pub use cmid_proto as proto;
+#[cfg(feature = "sim")]
+pub use cmid_sim as sim;
+#[cfg(feature = "trace")]
+pub use cmid_trace as trace;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use connection::{Connection, Options};

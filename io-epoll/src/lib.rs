@@ -35,6 +35,11 @@ mod read_on;
 mod timer_fd;
 mod waker;
 
+pub use cmid_proto as proto;
+#[cfg(feature = "sim")]
+pub use cmid_sim as sim;
+#[cfg(feature = "trace")]
+pub use cmid_trace as trace;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Epoll};

@@ -42,6 +42,11 @@ mod driver;
 mod poller;
 mod waker;
 
+pub use cmid_proto as proto;
+#[cfg(feature = "sim")]
+pub use cmid_sim as sim;
+#[cfg(feature = "trace")]
+pub use cmid_trace as trace;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Mio};

@@ -8,6 +8,7 @@ use crate::state::State;
 
 /// The request is not possible now. Nothing has changed and no call was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refused {
     /// A request on an id.
     #[error("{request} on {id} while {state}: {reason}")]
@@ -57,6 +58,7 @@ pub enum Refused {
 
 /// The reason why a request on an id is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum RefuseReason {
     /// The kernel would answer EINVAL.
     #[error("not in this state")]

@@ -84,7 +84,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     if !arguments.server {
         println!("{iters} iters in {span:.2} seconds = {:.2} usec/iter", span * 1e6 / f64::from(iters));
     }
-    // The order does not matter, and no answer is needed: both sides are done.
+    // The client may still wait for its last completion when the server is done.
+    while arguments.server && driver.drive().next_event(channel).is_none() {
+        driver.wait(None)?;
+    }
     driver.drive().disconnect(id, Time::NEVER)?;
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use cmid_proto::handshake::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Next, PortSpace, PrivateData, Progress, RawEvent, RequestKind,
-    State, Time,
+    Acks, ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, Next, PortSpace, PrivateData, Progress, RawEvent,
+    RequestKind, State, Time,
 };
 
 use crate::device::{Driven, PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested};
@@ -310,6 +310,12 @@ fn a_release_that_fails_destroys_the_id_and_one_that_succeeds_is_adopted() {
     fails(&mut other, "migrate_id", Errno::EIO);
     assert_eq!(released.adopt(&mut other, Some(to)).unwrap_err().errno(), Errno::EIO);
     assert_eq!(other.core().ids(), 1);
+
+    // Without a channel the id is in synchronous mode.
+    let waits = incoming(&mut drive, channel, listener);
+    let released = waits.release(&mut drive).unwrap();
+    let adopted = released.adopt(&mut other, None).unwrap();
+    assert!(other.core().is_sync(adopted.id()));
     end(drive, channel, listener);
 }
 
@@ -343,4 +349,15 @@ fn synchronous_requests_and_lookups_end_without_an_event_on_a_channel() {
     }
     report(&mut drive, dial.id(), CmEvent::Established);
     assert!(fed(&mut drive, channel, &mut dial).unwrap().is_some());
+}
+
+#[test]
+fn the_end_of_another_request_changes_nothing() {
+    let mut drive = driven();
+    let (channel, mut dial) = dialled(&mut drive, Acks::OnDelivery);
+    connecting(&mut drive, channel, &mut dial);
+    report(&mut drive, dial.id(), CmEvent::AddrChange);
+    let event = drive.next_event(channel).unwrap();
+    goes_on(dial.handle(&mut drive, Event { kind: EventKind::Migrated, ..event }, |_, _| Ok(7)));
+    assert_eq!(drive.core().state(dial.id()), Some(State::Connecting));
 }

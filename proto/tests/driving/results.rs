@@ -4,9 +4,11 @@ use std::io;
 
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::{
-    CmEvent, Core, Errno, Error, Event, EventKind, Fault, IdKey, Limits, RawEvent, ReceivedParam, RejectCode,
-    RequestKind, Status, Time,
+    AckError, Acks, CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent,
+    ReceivedParam, RejectCode, RequestKind, Status, Time,
 };
+
+use crate::device::{channel_and_id, driven, report};
 
 fn event(kind: EventKind, status: i32) -> Event {
     let raw = RawEvent::new(IdKey::from_parts(0, 1, 1).unwrap(), CmEvent::Established);
@@ -53,6 +55,9 @@ fn the_meaning_of_a_status() {
     }
     let request = Event { listener: IdKey::from_parts(0, 0, 1), ..cm(CmEvent::ConnectRequest, 0) };
     assert_eq!(request.to_string(), "id1: CONNECT_REQUEST on id0");
+    let joined = Event { group: GroupKey::from_parts(0, 2, 1), ..cm(CmEvent::MulticastJoin, 0) };
+    assert_eq!(joined.to_string(), "id1: MULTICAST_JOIN of grp2");
+    assert_eq!(joined.meaning().to_string(), "success");
 }
 
 #[test]
@@ -74,6 +79,9 @@ fn an_event_becomes_a_result() {
     assert_eq!((refused.errno, refused.event.reject_code()), (Errno::ECONNREFUSED, Some(RejectCode::CONSUMER_DEFINED)));
     let text = "id1: REJECTED (reason 28, rejected by the application): ECONNREFUSED";
     assert_eq!(refused.to_string(), text);
+    let unresolved = cm(CmEvent::AddrError, -110).into_result().unwrap_err();
+    assert_eq!(unresolved.to_string(), "id1: ADDR_ERROR (ETIMEDOUT)");
+    assert_eq!(io::Error::from(unresolved).kind(), io::ErrorKind::TimedOut);
     // A status of 0 is a failure where another request ends by it.
     assert!(cm(CmEvent::Disconnected, 0).into_result().is_ok());
     let reset = cm(CmEvent::Disconnected, 0).into_result_of(RequestKind::Connect).unwrap_err();
@@ -97,12 +105,24 @@ fn errors_become_io_errors_of_their_kind() {
     let absent = core.submit(Time::ZERO, id, cmid_proto::Request::Establish, Time::NEVER).unwrap_err();
     assert_eq!(io::Error::from(absent).kind(), io::ErrorKind::NotFound);
     assert_eq!(io::Error::from(Error::from(absent)).kind(), io::ErrorKind::NotFound);
-    let fault = Fault::Read { channel, errno: Errno::EINTR };
-    assert_eq!(io::Error::from(fault).kind(), io::ErrorKind::Interrupted);
+    assert_eq!(io::Error::from(Fault::Read { channel, errno: Errno::EINTR }).kind(), io::ErrorKind::Interrupted);
 }
 
 #[test]
 fn times_are_seconds() {
     let texts = [Time::ZERO, Time(12_000_000_500), Time::NEVER].map(|time| time.to_string());
     assert_eq!(texts, ["0.000000000 s", "12.000000500 s", "never"]);
+}
+
+#[test]
+fn the_error_of_an_ack_becomes_an_io_error() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
+    report(&mut drive, id, CmEvent::AddrChange);
+    let event = drive.next_event(channel).unwrap();
+    let refused = driven().ack(event.ack_token.unwrap()).unwrap_err();
+    let text = refused.to_string();
+    let error = io::Error::from(refused);
+    assert!(error.get_ref().is_some_and(|source| source.is::<AckError>()));
+    assert_eq!(error.to_string(), text);
 }

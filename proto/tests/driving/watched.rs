@@ -39,7 +39,7 @@ fn a_channel_that_cannot_be_waited_for_is_not_opened() {
 #[test]
 fn a_channel_that_can_be_neither_registered_nor_closed_returns_the_errno_of_the_close() {
     let mut watched = PolledDevice::new(Script::new(), RecordingPoller::default());
-    watched.poller().refuses.set(Some(Errno::ENOMEM));
+    watched.poller_mut().refuses.set(Some(Errno::ENOMEM));
     watched.fails = Some(("destroy_event_channel", Errno::EINTR));
     let channel = ChannelKey::from_parts(0, 0, 1).unwrap();
     assert_eq!(watched.call(&Call::OpenChannel { channel }, &[]), Err(Errno::EINTR));

@@ -55,7 +55,7 @@ const PINNED: &[Pinned] = &[
             "Listen { backlog: -1 } on id0",
             "id: id1, listener: Some(id0), kind: ConnectRequest",
             "id: id2, listener: Some(id0), kind: ConnectRequest",
-            "call: \"migrate_id\", state: Idle, errno: ENOMEM",
+            "call: \"migrate_id\", target: Id(id0), state: Idle, errno: ENOMEM",
             "Listen { backlog: 1 } on id0 until Time(18446744073709551615): Err",
         ],
     },
@@ -64,7 +64,7 @@ const PINNED: &[Pinned] = &[
         name: "listens-elsewhere-after-a-listen-that-failed",
         steps: &[
             "id: id1, listener: Some(id0), kind: ConnectRequest",
-            "call: \"listen\", state: Idle, errno: ENOMEM",
+            "call: \"listen\", target: Id(id0), state: Idle, errno: ENOMEM",
             "call Accept { id: id1",
             "call Migrate { id: id0, from: ch0, to: ch2 }",
             "Listen { backlog: -1 } on id0 until Time(18446744073709551615): Ok",

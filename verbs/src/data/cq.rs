@@ -25,7 +25,7 @@ use crate::raw;
 ///
 /// Polling it on two threads at a time:
 ///
-/// ```compile_fail,E0524
+/// ```compile_fail,E0499
 /// # use cmid_verbs::Cq;
 /// # use cmid_verbs::datapath::prelude::*;
 /// fn both(cq: &mut Cq) {
