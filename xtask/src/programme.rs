@@ -28,8 +28,8 @@ const OWN: Backend = Backend::Kernel;
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(
     "build --release --lib --bins -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
-     -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p cmid-versus -p udping --features \
-     cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,\
+     -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p cmid-versus -p loops -p udping --features \
+     cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,loops/verbs,rping/verbs,\
      udping/verbs,cmid-versus/verbs",
 );
 
@@ -79,6 +79,7 @@ const STEPS: &[Step] = &[
     step("rping against rdma-core's", GuestCommand(ANY, Librdmacm, 600, scripts::rping)),
     step("cmtime against rdma-core's", GuestCommand(ANY, Librdmacm, 300, cmtime::command)),
     step("datagrams and multicast", GuestCommand(ANY, Librdmacm, 600, scripts::datagrams)),
+    step("each event loop on soft-RoCE", Guest(ANY, OWN, 120, "loops --device verbs")),
     // On both backends.
     step("instructions over C, and idle drivers", GuestCommand(V6_12, Librdmacm, versus::LIMIT, versus::command)),
     step("nothing blocks in io-mio and io-epoll", GuestCommand(ANY, Librdmacm, 600, scripts::blocking)),
