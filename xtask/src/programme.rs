@@ -28,10 +28,13 @@ const OWN: Backend = Backend::Kernel;
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(
     "build --release --lib --bins -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
-     -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p cmid-versus -p loops -p udping --features \
-     cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,loops/verbs,rping/verbs,\
-     udping/verbs,cmid-versus/verbs",
+     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p cmid-versus -p loops -p udping -p wildcard --features \
+     cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
+     loops/verbs,rping/verbs,udping/verbs,cmid-versus/verbs,wildcard/verbs",
 );
+
+/// Clients on two devices of the VM.
+const WILDCARD: &str = "wildcard --device verbs 10.99.0.2=rxe0 10.98.0.2=rxe2 10.99.0.1=rxe0 10.98.0.2=rxe2";
 
 const fn step(name: &'static str, work: Work) -> Step {
     Step { name, work }
@@ -80,6 +83,8 @@ const STEPS: &[Step] = &[
     step("cmtime against rdma-core's", GuestCommand(ANY, Librdmacm, 300, cmtime::command)),
     step("datagrams and multicast", GuestCommand(ANY, Librdmacm, 600, scripts::datagrams)),
     step("each event loop on soft-RoCE", Guest(ANY, OWN, 120, "loops --device verbs")),
+    step("a wildcard server on two devices", Guest(ANY, OWN, 120, WILDCARD)),
+    step("a foreign data path", Guest(ANY, OWN, 120, "foreign")),
     // On both backends.
     step("instructions over C, and idle drivers", GuestCommand(V6_12, Librdmacm, versus::LIMIT, versus::command)),
     step("nothing blocks in io-mio and io-epoll", GuestCommand(ANY, Librdmacm, 600, scripts::blocking)),

@@ -48,7 +48,7 @@ pub(crate) fn rping(context: &Context, _: Kernel, backend: Backend) -> Vec<OsStr
     script(text!(pairs, "rping.sh"), backend, &[("ours", context.release("rping").into())])
 }
 
-/// Datagrams and multicast messages between two processes, with every driver, and to rdma-core's mckey.
+/// Datagrams and multicast messages between two processes, with every driver, and with rdma-core's udaddy and mckey.
 pub(crate) fn datagrams(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
     script(text!(pairs, "datagrams.sh"), backend, &[("ours", context.release("udping").into())])
 }

@@ -1,11 +1,13 @@
 //! Datagrams and multicast messages between two processes, on each driver of cmid.
 //!
 //! `udping serve` echoes datagrams and `udping ping` sends them; `udping receive` and `udping send` join a multicast
-//! group. The group messages interoperate with rdma-core's `mckey` in both directions: they have any contents and are
+//! group. `udping reply` and `udping burst` do what rdma-core's `udaddy` does as server and as client, and interoperate
+//! with it. The group messages interoperate with rdma-core's `mckey` in both directions: they have any contents and are
 //! counted.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
+mod burst;
 mod driver;
 mod group;
 mod peer;
@@ -54,11 +56,15 @@ enum Role {
     Serve(Flow),
     /// Looks the server up, sends datagrams and checks the echoes.
     Ping(Flow),
+    /// Answers one lookup, receives all datagrams, and replies with as many: the server of udaddy.
+    Reply(Flow),
+    /// Looks the server up, sends all datagrams at once, and receives as many replies: the client of udaddy.
+    Burst(Flow),
     /// Joins a multicast group and counts its messages.
     Receive(Group),
     /// Joins a multicast group as a sender only, and sends messages.
     Send(Group),
-    /// Runs both pairs at once on the simulator.
+    /// Runs each pair on the simulator.
     Demo,
 }
 
@@ -102,7 +108,9 @@ fn main() -> ExitCode {
     let trace = arguments.trace.as_ref().map(|path| Arc::new(Files::at(path)));
     let result = match arguments.role {
         Role::Demo => demo(driver, trace.as_ref()),
-        Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(&arguments, trace.as_ref()),
+        Role::Serve(_) | Role::Ping(_) | Role::Reply(_) | Role::Burst(_) | Role::Receive(_) | Role::Send(_) => {
+            on_hardware(&arguments, trace.as_ref())
+        }
     };
     // A lost trace is an error even if the datagrams succeed, because the user requested it.
     let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
@@ -151,22 +159,27 @@ fn play<S: Driver>(driver: S, role: Role, ready: &Sender<()>) -> Result<()> {
     match role {
         Role::Serve(flow) => serve::run(driver, flow.address, flow.count, flow.size, ready),
         Role::Ping(flow) => ping::run(driver, flow.address, flow.count, flow.size),
+        Role::Reply(flow) => burst::reply(driver, flow.address, flow.count, flow.size, ready),
+        Role::Burst(flow) => burst::burst(driver, flow.address, flow.count, flow.size),
         Role::Receive(it) => group::receive(driver, it.group, it.bind, it.count, it.size, ready),
         Role::Send(it) => group::send(driver, it.group, it.bind, it.count, it.size),
         Role::Demo => Ok(()),
     }
 }
 
-/// Runs both pairs on one simulated host, each side on a thread of its own.
+/// Runs each pair on one simulated host, each side on a thread of its own.
 fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
     let [client, server]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
     let host = fabric.host(&[client, server]);
     let flow = Flow { address: SocketAddr::new(server, 7471), count: 100, size: 64 };
     let group = Group { group: [239, 1, 1, 1].into(), bind: client, count: 10, size: 100 };
-    for pair in
-        [[Role::Serve(flow), Role::Ping(flow)], [Role::Receive(group), Role::Send(Group { bind: server, ..group })]]
-    {
+    let few = Flow { address: SocketAddr::new(server, 7472), count: 10, size: 100 };
+    for pair in [
+        [Role::Serve(flow), Role::Ping(flow)],
+        [Role::Reply(few), Role::Burst(few)],
+        [Role::Receive(group), Role::Send(Group { bind: server, ..group })],
+    ] {
         let [waits, looks_up] = pair;
         let (ready, is_ready) = channel();
         let device: SimDevice = host.device();

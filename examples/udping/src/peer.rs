@@ -1,10 +1,14 @@
 //! The code that all roles share: a driver with a channel, the next event, and a short wait.
 
+use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use cmid_proto::datapath::DataPath as _;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, EventKind, IdKey, PolledDevice, PortSpace};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, ConnParam, Datagram, Drive, Event, EventKind, IdKey, PolledDevice, PortSpace, Time,
+};
 
 use crate::driver::Driver;
 use crate::port::{Port, SLOTS};
@@ -70,6 +74,48 @@ impl<S: Driver> Peer<S> {
             port.post_recv(slot).with_context(|| format!("posting receive {slot}"))?;
         }
         Ok(port)
+    }
+
+    /// Looks the QP of a server up. Returns an id with a QP of its own, and the path to the server's.
+    pub(crate) fn look_up(&mut self, address: SocketAddr, size: usize) -> Result<(IdKey, Port<S::Path>, Datagram)> {
+        let id = self.id()?;
+        let deadline = self.drive().within(PATIENCE);
+        self.drive().resolve_addr(id, None, address, deadline)?;
+        let _ = self.expect(id, CmEvent::AddrResolved)?;
+        self.drive().resolve_route(id, deadline)?;
+        let _ = self.expect(id, CmEvent::RouteResolved)?;
+        let port = self.open_port(id, size)?;
+        self.drive().connect(id, ConnParam::default(), &[], deadline)?;
+        let answer = self.expect(id, CmEvent::Established)?;
+        Ok((id, port, answer.datagram.context("an answer without a destination")?))
+    }
+
+    /// Listens, and answers one lookup. Returns the listener, and the id of the lookup with its QP.
+    pub(crate) fn answer_lookup(
+        &mut self,
+        address: SocketAddr,
+        size: usize,
+        ready: &Sender<()>,
+    ) -> Result<(IdKey, IdKey, Port<S::Path>)> {
+        let listener = self.id()?;
+        self.drive().bind(listener, address)?;
+        self.drive().listen(listener, 8)?;
+        println!("serves {address}");
+        // It is no error if the receiver is gone.
+        let _ = ready.send(());
+        let began = Instant::now();
+        let id = loop {
+            match self.next_event() {
+                Some(event) if event.cm() == Some(CmEvent::ConnectRequest) => break event.id,
+                Some(event) => bail!("{} while listening", event.kind),
+                None => ensure!(began.elapsed() < PATIENCE, "nobody looked the server up within {PATIENCE:?}"),
+            }
+            self.rest()?;
+        };
+        let port = self.open_port(id, size)?;
+        let param = ConnParam { qp_num: port.num(), ..ConnParam::default() };
+        self.drive().accept(id, param, &[], Time::NEVER)?;
+        Ok((listener, id, port))
     }
 
     /// Destroys the QP and the id.

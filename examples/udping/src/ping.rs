@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use cmid_proto::{CmEvent, ConnParam, Datagram};
+use anyhow::{Result, bail, ensure};
+use cmid_proto::Datagram;
 
 use crate::driver::Driver;
 use crate::peer::{PATIENCE, Peer};
@@ -17,16 +17,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 pub(crate) fn run<S: Driver>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()> {
     ensure!(size >= 4, "a datagram starts with its number: at least 4 bytes");
     let mut peer = Peer::new(driver)?;
-    let id = peer.id()?;
-    let deadline = peer.drive().within(PATIENCE);
-    peer.drive().resolve_addr(id, None, address, deadline)?;
-    let _ = peer.expect(id, CmEvent::AddrResolved)?;
-    peer.drive().resolve_route(id, deadline)?;
-    let _ = peer.expect(id, CmEvent::RouteResolved)?;
-    let mut port = peer.open_port(id, size)?;
-    peer.drive().connect(id, ConnParam::default(), &[], deadline)?;
-    let Datagram { qp_num, qkey, path } =
-        peer.expect(id, CmEvent::Established)?.datagram.context("an answer without a destination")?;
+    let (id, mut port, Datagram { qp_num, qkey, path }) = peer.look_up(address, size)?;
     let way = port.way(&path)?;
     let (began, mut repeated) = (Instant::now(), 0);
     for number in 0..count {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use cmid_proto::datapath::{
-    Access, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, MemoryRegion, ProtectionDomain, QueuePair, SendWr,
-    To, WcOpcode, WcStatus,
+    Access, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, MemoryRegion, PostError, ProtectionDomain, QueuePair,
+    SendWr, To, WcOpcode, WcStatus,
 };
 use cmid_proto::{AhAttr, Attaching, Errno};
 
@@ -20,6 +20,8 @@ pub(crate) struct Arrived {
     pub(crate) len: usize,
     /// The sender's QP number.
     pub(crate) src_qp: u32,
+    /// The immediate data.
+    pub(crate) imm: Option<u32>,
 }
 
 /// The result of a poll of the CQ.
@@ -90,6 +92,20 @@ impl<D: DataPath> Port<D> {
         self.qp.post_send(SendWr::send_to(SLOTS as u64, self.mr.sge(start..start + bytes.len()), to))
     }
 
+    /// Posts `count` sends of the same bytes, with immediate data and one doorbell. No send may be outstanding.
+    pub(crate) fn send_burst(
+        &mut self,
+        count: u32,
+        bytes: &[u8],
+        to: To<'_, D::Ah>,
+        imm: u32,
+    ) -> Result<(), PostError> {
+        let start = slot(SLOTS, self.size).start;
+        self.mr.write(start, bytes)?;
+        let request = SendWr::send_to_imm(SLOTS as u64, self.mr.sge(start..start + bytes.len()), to, imm);
+        self.qp.post_sends((0..count).map(|_| request)).map(drop)
+    }
+
     pub(crate) fn read(&self, arrived: Arrived) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; arrived.len];
         self.mr.read(slot(arrived.slot, self.size).start + GRH_LEN, &mut bytes)?;
@@ -110,7 +126,7 @@ impl<D: DataPath> Port<D> {
             *last = done;
         }
         let len = (done.byte_len as usize).saturating_sub(GRH_LEN);
-        Ok(Polled::Arrived(Arrived { slot, len, src_qp: done.src_qp }))
+        Ok(Polled::Arrived(Arrived { slot, len, src_qp: done.src_qp, imm: done.imm() }))
     }
 }
 

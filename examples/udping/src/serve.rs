@@ -6,8 +6,8 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use cmid_proto::Time;
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{CmEvent, ConnParam, Time};
 
 use crate::driver::Driver;
 use crate::peer::{PATIENCE, Peer};
@@ -17,7 +17,7 @@ use crate::port::{Arrived, Polled, Port};
 const LINGER: Duration = Duration::from_millis(500);
 
 /// The Q_Key that librdmacm uses for datagram QPs (`RDMA_UDP_QKEY`).
-const QKEY: u32 = 0x0123_4567;
+pub(crate) const QKEY: u32 = 0x0123_4567;
 
 /// Echoes datagrams until `count` different ones have arrived.
 pub(crate) fn run<S: Driver>(
@@ -28,24 +28,7 @@ pub(crate) fn run<S: Driver>(
     ready: &Sender<()>,
 ) -> Result<()> {
     let mut peer = Peer::new(driver)?;
-    let listener = peer.id()?;
-    peer.drive().bind(listener, address)?;
-    peer.drive().listen(listener, 8)?;
-    println!("serves {address}");
-    // It is no error if the receiver is gone.
-    let _ = ready.send(());
-    let began = Instant::now();
-    let id = loop {
-        match peer.next_event() {
-            Some(event) if event.cm() == Some(CmEvent::ConnectRequest) => break event.id,
-            Some(event) => bail!("{} while listening", event.kind),
-            None => ensure!(began.elapsed() < PATIENCE, "nobody looked the server up within {PATIENCE:?}"),
-        }
-        peer.rest()?;
-    };
-    let mut port = peer.open_port(id, size)?;
-    let param = ConnParam { qp_num: port.num(), ..ConnParam::default() };
-    peer.drive().accept(id, param, &[], Time::NEVER)?;
+    let (listener, id, mut port) = peer.answer_lookup(address, size, ready)?;
     let (mut seen, mut last) = (BTreeSet::new(), Instant::now());
     while seen.len() < count as usize || last.elapsed() < LINGER {
         ensure!(last.elapsed() < PATIENCE, "{} of {count} datagrams came", seen.len());

@@ -23,7 +23,7 @@ pub trait DataPath: Pollable + Send {
     /// Address handles.
     type Ah: Send + Sync;
     /// Handles of RDMA devices. Two are equal if they are of the same device.
-    type Nic: Clone + PartialEq + Send + fmt::Debug;
+    type Nic: Clone + PartialEq + Send + Sync + fmt::Debug;
 
     /// Asynchronous events of a device.
     type AsyncEvents: AsyncEventQueue;

@@ -122,7 +122,7 @@ bitflags::bitflags! {
 /// The completion has its `wr_id`. A request is signaled unless [`SendWr::unsignaled`] is called. An unsignaled one has
 /// a completion only if it fails, and occupies its queue and pins its memory until the completion of a later request
 /// of the same queue is polled. A queue that is full of unsignaled requests stays full.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 #[must_use]
 pub struct SendWr<'a, L, A> {
     /// The number that the completion returns.
@@ -134,6 +134,16 @@ pub struct SendWr<'a, L, A> {
     /// How it does it.
     pub flags: SendFlags,
 }
+
+/// Address handles need not be `Clone`: the request refers to one.
+impl<L: Clone, A> Clone for SendWr<'_, L, A> {
+    #[inline]
+    fn clone(&self) -> Self {
+        SendWr { wr_id: self.wr_id, op: self.op, sges: self.sges.clone(), flags: self.flags }
+    }
+}
+
+impl<L: Copy, A> Copy for SendWr<'_, L, A> {}
 
 impl<'a, L, A> SendWr<'a, L, A> {
     /// Returns a signaled request.
@@ -244,6 +254,15 @@ mod tests {
         assert_eq!(wr.flags, SendFlags::SIGNALED);
         assert_eq!(wr.unsignaled().fenced().solicited().flags, SendFlags::FENCE | SendFlags::SOLICITED);
         assert_eq!(wr.sges.as_ref().len(), 1);
+    }
+
+    #[test]
+    fn a_request_to_an_address_handle_that_is_not_clone_is_copied() {
+        struct Ah;
+        let mr = ();
+        let wr = SendWr::send_to(7, Sge::new(&mr, 0..1), To { ah: &Ah, qp_num: 1, qkey: 2 });
+        let copy = wr;
+        assert_eq!((copy.wr_id, copy.flags), (wr.wr_id, wr.flags));
     }
 
     #[test]
