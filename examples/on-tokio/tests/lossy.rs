@@ -10,7 +10,7 @@ use cmid_epoll::Config;
 use cmid_epoll::proto::handshake::DialTo;
 use cmid_epoll::proto::{ConnParam, Limits};
 use cmid_epoll::sim::{self, Clock, Fabric, SimDevice};
-use on_tokio::Reactor;
+use on_tokio::{Listener, Reactor};
 
 const CONNECTS: u32 = 2000;
 
@@ -26,8 +26,7 @@ fn reactor(device: SimDevice) -> Arc<Reactor<SimDevice>> {
 }
 
 /// Accepts each request, and ends the connection after the peer.
-async fn serve(reactor: Arc<Reactor<SimDevice>>, accepted: Arc<AtomicU32>) {
-    let mut listener = reactor.listen(addr(), 1024).unwrap();
+async fn serve(mut listener: Listener<SimDevice>, accepted: Arc<AtomicU32>) {
     loop {
         let inbound = listener.accept().await.unwrap();
         let accepted = Arc::clone(&accepted);
@@ -78,7 +77,8 @@ async fn nothing_is_left(loss: f64) -> ([u32; 3], u32) {
     let [client, server] = ["10.0.0.1", "10.0.0.2"].map(|addr| fabric.host(&[addr.parse().unwrap()]));
     let (client, server) = (reactor(client.device()), reactor(server.device()));
     let accepted = Arc::new(AtomicU32::new(0));
-    let serving = tokio::spawn(serve(Arc::clone(&server), Arc::clone(&accepted)));
+    let listener = server.listen(addr(), 1024).unwrap();
+    let serving = tokio::spawn(serve(listener, Arc::clone(&accepted)));
     let counts = connects(&client, 1).await;
     assert_eq!(client.ids(), 0, "loss {loss}: ids of the client are left");
     // Drops the listener, with the requests that it has not taken.
