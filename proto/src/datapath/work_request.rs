@@ -263,6 +263,11 @@ mod tests {
         let wr = SendWr::send_to(7, Sge::new(&mr, 0..1), To { ah: &Ah, qp_num: 1, qkey: 2 });
         let copy = wr;
         assert_eq!((copy.wr_id, copy.flags), (wr.wr_id, wr.flags));
+        // A list that is not `Copy` is cloned.
+        let wr = SendWr::<_, Ah>::send(8, [Sge::new(&mr, 0..1), Sge::new(&mr, 2..5)].to_vec());
+        let clone = wr.clone().unsignaled();
+        assert_eq!((clone.wr_id, clone.sges.len(), clone.flags), (8, 2, SendFlags::empty()));
+        assert_eq!((wr.sges.len(), wr.flags), (2, SendFlags::SIGNALED));
     }
 
     #[test]
