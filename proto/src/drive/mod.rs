@@ -3,6 +3,7 @@
 mod attach;
 mod requests;
 mod step;
+mod step_text;
 mod turn;
 #[cfg(test)]
 mod turn_tests;
