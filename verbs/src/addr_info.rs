@@ -51,6 +51,7 @@ pub enum Family {
 /// without waiting. Create an id of `port_space`. If the result is passive, bind the id to `src` and listen.
 /// Otherwise resolve the address `dst` (from `src`, if there is one), then the route; attach a QP; and connect with
 /// `connect` in front of the private data.
+#[doc(alias("rdma_addrinfo", "rdma_create_ep"))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct AddrInfo {
@@ -90,6 +91,7 @@ pub enum AddrInfoError {
 /// # Errors
 /// [`AddrInfoError`]. librdmacm returns −1 both with an errno and for the resolver's `EAI_BADFLAGS`; this function
 /// assumes an errno.
+#[doc(alias = "rdma_getaddrinfo")]
 pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Result<AddrInfo, AddrInfoError> {
     let (node, service) = (c_string(node)?, c_string(service)?);
     let as_ptr = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
