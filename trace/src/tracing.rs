@@ -25,7 +25,7 @@ use crate::parts::{Parts, Problem};
 /// | `state` | the state of the id after the step |
 /// | `channel` | the event channel |
 /// | `request` | the kind of the request, as [`RequestKind`](cmid_proto::RequestKind) |
-/// | `event` | the type of the event, as [`EventKind`] |
+/// | `event` | the type of the event, as [`EventKind`](cmid_proto::EventKind) |
 /// | `error` | the refusal, the errno, the fault, or the status of the event |
 ///
 /// ```
