@@ -1,0 +1,17 @@
+//! Bindings to librdmacm and libibverbs that need neither libclang nor the headers of rdma-core.
+//!
+//! `generated` is what `generate.sh` writes from the headers of rdma-core 44; `unions` is written by hand.
+//! `tests/prebuilt.rs` compares both with the headers that are installed. The programs link with `libibverbs.so.1` and
+//! `librdmacm.so.1` themselves, so no development package is needed.
+
+#[rustfmt::skip]
+mod generated;
+mod unions;
+
+pub(crate) use generated::*;
+pub(crate) use unions::*;
+
+// The functions of `generated` are in these libraries. With a version script, the linker needs no `libibverbs.so`.
+#[link(name = "libibverbs.so.1", kind = "dylib", modifiers = "+verbatim")]
+#[link(name = "librdmacm.so.1", kind = "dylib", modifiers = "+verbatim")]
+unsafe extern "C" {}
