@@ -53,7 +53,8 @@ pub trait SharedReceiveQueue: Send {
     /// comes when a QP takes a receive, not at this call.
     ///
     /// # Errors
-    /// The errno of the device: `EINVAL` for a limit above its capacity.
+    /// The errno of the device: `EINVAL` for a limit above the length of its queue, which may be longer than
+    /// [`SharedReceiveQueue::caps`] says.
     fn arm_limit(&self, limit: u32) -> Result<(), Errno>;
 
     /// Returns the limit that is armed, 0 if none is (ibv_query_srq(3)). A system call on hardware.
