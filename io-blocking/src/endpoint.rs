@@ -32,6 +32,7 @@ impl<D: Pollable> Blocking<D> {
     /// [`Error::Core`] if the device could not start (`EADDRNOTAVAIL`, `ENODEV`, `ENETUNREACH`, ...),
     /// [`Error::Ended`] if there is no route, [`Error::TimedOut`], [`Error::Cancelled`]. After an error the id is
     /// destroyed.
+    #[doc(alias = "rdma_create_ep")]
     pub fn create_endpoint(&mut self, endpoint: &Endpoint<'_>) -> Result<IdKey, Error> {
         let deadline = self.drive().within(endpoint.timeout);
         let id = self.drive().create_id(None, endpoint.port_space)?;
@@ -61,6 +62,7 @@ impl<D: Pollable> Blocking<D> {
     ///
     /// # Errors
     /// [`Error::Core`] with the error of `detach` or of the destroy.
+    #[doc(alias = "rdma_destroy_ep")]
     pub fn destroy_endpoint(
         &mut self,
         id: IdKey,

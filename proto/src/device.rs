@@ -41,6 +41,7 @@ pub trait Device {
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while it has none.
+    #[doc(alias("rdma_get_local_addr", "rdma_get_src_port"))]
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
 
     /// Returns the peer's address (`rdma_get_peer_addr`). For the id of a request, an IPv6 link-local address has no
@@ -48,6 +49,7 @@ pub trait Device {
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while it has none.
+    #[doc(alias("rdma_get_peer_addr", "rdma_get_dst_port"))]
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
 
     /// Returns the peer's options for enhanced connection establishment, from its request or answer
@@ -55,6 +57,7 @@ pub trait Device {
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EOPNOTSUPP` if the library has no such function, otherwise the errno of the call.
+    #[doc(alias = "rdma_get_remote_ece")]
     fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno>;
 
     /// Takes an id, and the channel that only this id uses, out of this device. Another device of the same kind can

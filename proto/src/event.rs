@@ -11,6 +11,7 @@ use crate::request_kind::RequestKind;
 macro_rules! cm_events {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
         /// The type of a connection manager event (`enum rdma_cm_event_type` of `rdma/rdma_cma.h`).
+        #[doc(alias = "rdma_cm_event_type")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum CmEvent {
             $( $(#[$doc])* $name, )+
@@ -41,6 +42,7 @@ macro_rules! cm_events {
             }
 
             /// The name without its prefix, as rdma_get_cm_event(3) has it.
+            #[doc(alias = "rdma_event_str")]
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -54,44 +56,64 @@ macro_rules! cm_events {
 
 cm_events! {
     /// The address is found and the id has a device.
+    #[doc(alias = "RDMA_CM_EVENT_ADDR_RESOLVED")]
     AddrResolved = 0, "ADDR_RESOLVED";
     /// The address was not found; `rdma_resolve_addr` may be called again.
+    #[doc(alias = "RDMA_CM_EVENT_ADDR_ERROR")]
     AddrError = 1, "ADDR_ERROR";
     /// A route is known.
+    #[doc(alias = "RDMA_CM_EVENT_ROUTE_RESOLVED")]
     RouteResolved = 2, "ROUTE_RESOLVED";
     /// No route was found (InfiniBand only); `rdma_resolve_route` may be called again.
+    #[doc(alias = "RDMA_CM_EVENT_ROUTE_ERROR")]
     RouteError = 3, "ROUTE_ERROR";
     /// A peer requests a connection; the event names a new id and its listener.
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_REQUEST")]
     ConnectRequest = 4, "CONNECT_REQUEST";
     /// The peer accepted and the id has no QP: `rdma_establish` is due.
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_RESPONSE")]
     ConnectResponse = 5, "CONNECT_RESPONSE";
     /// librdmacm could not complete a connection that the peer accepted.
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_ERROR")]
     ConnectError = 6, "CONNECT_ERROR";
     /// No answer arrived; or, in any state, the peer's link address changed.
+    #[doc(alias = "RDMA_CM_EVENT_UNREACHABLE")]
     Unreachable = 7, "UNREACHABLE";
     /// The peer rejected the request; the status is the IB CM's reason.
+    #[doc(alias = "RDMA_CM_EVENT_REJECTED")]
     Rejected = 8, "REJECTED";
     /// The connection is established.
+    #[doc(alias = "RDMA_CM_EVENT_ESTABLISHED")]
     Established = 9, "ESTABLISHED";
     /// The connection ended; status −110 if the peer never answered.
+    #[doc(alias = "RDMA_CM_EVENT_DISCONNECTED")]
     Disconnected = 10, "DISCONNECTED";
     /// The id's device is gone.
+    #[doc(alias = "RDMA_CM_EVENT_DEVICE_REMOVAL")]
     DeviceRemoval = 11, "DEVICE_REMOVAL";
     /// A multicast group was joined.
+    #[doc(alias = "RDMA_CM_EVENT_MULTICAST_JOIN")]
     MulticastJoin = 12, "MULTICAST_JOIN";
     /// A join failed or a group was lost.
+    #[doc(alias = "RDMA_CM_EVENT_MULTICAST_ERROR")]
     MulticastError = 13, "MULTICAST_ERROR";
     /// The link address under the id changed (bonding).
+    #[doc(alias = "RDMA_CM_EVENT_ADDR_CHANGE")]
     AddrChange = 14, "ADDR_CHANGE";
     /// No packet of the old connection can arrive any more.
+    #[doc(alias = "RDMA_CM_EVENT_TIMEWAIT_EXIT")]
     TimewaitExit = 15, "TIMEWAIT_EXIT";
     /// `rdma_resolve_addrinfo` finished (librdmacm 60 and newer).
+    #[doc(alias = "RDMA_CM_EVENT_ADDRINFO_RESOLVED")]
     AddrinfoResolved = 16, "ADDRINFO_RESOLVED";
     /// `rdma_resolve_addrinfo` failed (librdmacm 60 and newer).
+    #[doc(alias = "RDMA_CM_EVENT_ADDRINFO_ERROR")]
     AddrinfoError = 17, "ADDRINFO_ERROR";
     /// Written by `rdma_write_cm_event` (librdmacm 60 and newer).
+    #[doc(alias = "RDMA_CM_EVENT_USER")]
     User = 18, "USER";
     /// librdmacm's own (60 and newer); it should never be delivered.
+    #[doc(alias = "RDMA_CM_EVENT_INTERNAL")]
     Internal = 19, "INTERNAL";
 }
 
@@ -105,6 +127,7 @@ impl fmt::Display for CmEvent {
 /// Connection parameters (`struct rdma_conn_param`), as sent by connect and accept and as received with
 /// CONNECT_REQUEST and CONNECT_RESPONSE or ESTABLISHED. Received depths are mirrored: the peer's `initiator_depth` is
 /// this side's `responder_resources` (rdma_get_cm_event(3)).
+#[doc(alias = "rdma_conn_param")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnParam {
     /// RDMA reads and atomics that this side serves at once; [`ConnParam::DEVICE_MAX`] for what the device can.
@@ -127,6 +150,7 @@ pub struct ConnParam {
 
 impl ConnParam {
     /// `RDMA_MAX_RESP_RES` and `RDMA_MAX_INIT_DEPTH`: as much as the device allows.
+    #[doc(alias("RDMA_MAX_RESP_RES", "RDMA_MAX_INIT_DEPTH"))]
     pub const DEVICE_MAX: u8 = 0xff;
 }
 
@@ -146,6 +170,7 @@ impl Default for ConnParam {
 }
 
 /// The options of one side for enhanced connection establishment (`struct ibv_ece`); they are specific to a vendor.
+#[doc(alias = "ibv_ece")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ece {
     /// The vendor; 0 means no options.
@@ -155,6 +180,7 @@ pub struct Ece {
 }
 
 /// How datagrams reach a QP or a multicast group (`struct rdma_ud_param`).
+#[doc(alias = "rdma_ud_param")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Datagram {
     /// The QP to send to; 0xFFFFFF for a multicast group.
@@ -166,6 +192,7 @@ pub struct Datagram {
 }
 
 /// The attributes of an address handle (`struct ibv_ah_attr`).
+#[doc(alias = "ibv_ah_attr")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AhAttr {
     /// The global route, if there is one; always on RoCE.
@@ -183,6 +210,7 @@ pub struct AhAttr {
 }
 
 /// The global route header (`struct ibv_global_route`).
+#[doc(alias = "ibv_global_route")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GlobalRoute {
     /// The destination: a GID, or the MGID of a multicast group.
@@ -314,6 +342,7 @@ impl fmt::Display for EventKind {
 }
 
 /// An event for the application.
+#[doc(alias = "rdma_cm_event")]
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "dropping an event drops its ack token: its id can then not migrate, and only `destroy_now` destroys it"]
 pub struct Event {
@@ -366,7 +395,11 @@ impl Event {
         }
     }
 
-    /// The event as librdmacm's synchronous mode reports it: success, or an errno (`ucma_complete` of librdmacm).
+    /// The event as librdmacm's synchronous mode reports it (`ucma_complete` of librdmacm).
+    ///
+    /// # Errors
+    /// The event reports a failure: `ECONNREFUSED` for REJECTED, `ETIMEDOUT` for a deadline, else the errno of its
+    /// status.
     pub const fn result(&self) -> Result<(), Errno> {
         match self.kind {
             EventKind::Cm(CmEvent::Rejected) => Err(Errno::ECONNREFUSED),

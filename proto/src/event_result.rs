@@ -3,7 +3,8 @@
 use core::fmt;
 
 use crate::errno::Errno;
-use crate::event::{CmEvent, Event, EventKind};
+use crate::event::{CmEvent, Event, EventKind, RawEvent};
+use crate::key::{GroupKey, IdKey};
 use crate::reject_code::RejectCode;
 use crate::request_kind::RequestKind;
 
@@ -112,16 +113,35 @@ impl Event {
 /// application)`.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.id, self.kind)?;
-        if let Some(listener) = self.listener {
-            write!(f, " on {listener}")?;
-        }
-        if let Some(group) = self.group {
-            write!(f, " of {group}")?;
-        }
-        match self.meaning() {
-            Status::Success => Ok(()),
-            meaning @ (Status::Errno(_) | Status::Reject(_) | Status::Other(_)) => write!(f, " ({meaning})"),
-        }
+        write(f, self.id, self.kind, self.listener, self.group, self.meaning())
+    }
+}
+
+/// As [`Event`].
+impl<B> fmt::Display for RawEvent<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = EventKind::Cm(self.kind);
+        write(f, self.id, kind, self.listener, self.group, Status::of(kind, self.status))
+    }
+}
+
+fn write(
+    f: &mut fmt::Formatter<'_>,
+    id: IdKey,
+    kind: EventKind,
+    listener: Option<IdKey>,
+    group: Option<GroupKey>,
+    meaning: Status,
+) -> fmt::Result {
+    write!(f, "{id}: {kind}")?;
+    if let Some(listener) = listener {
+        write!(f, " on {listener}")?;
+    }
+    if let Some(group) = group {
+        write!(f, " of {group}")?;
+    }
+    match meaning {
+        Status::Success => Ok(()),
+        Status::Errno(_) | Status::Reject(_) | Status::Other(_) => write!(f, " ({meaning})"),
     }
 }

@@ -127,6 +127,7 @@ pub(crate) trait Key: Copy + Eq {
 
 key! {
     /// The key of one `rdma_cm_id` of one [`Core`](crate::Core).
+    #[doc(alias = "rdma_cm_id")]
     IdKey, "id"
 }
 /// The maximum tag of [`IdKey::to_wr_id`].
@@ -172,6 +173,7 @@ impl IdKey {
 
 key! {
     /// The key of one event channel of one [`Core`](crate::Core); an id in synchronous mode has its own channel.
+    #[doc(alias = "rdma_event_channel")]
     ChannelKey, "ch"
 }
 

@@ -9,14 +9,19 @@ use crate::request_kind::RequestKind;
 
 columns! {
     /// Which services an id may use (`enum rdma_port_space`, rdma_create_id(3)).
+    #[doc(alias = "rdma_port_space")]
     pub enum PortSpace {
         /// `RDMA_PS_TCP`: reliable, connected, messages.
+        #[doc(alias = "RDMA_PS_TCP")]
         Tcp = "TCP",
         /// `RDMA_PS_IB`: any InfiniBand service; here its reliable connected one.
+        #[doc(alias = "RDMA_PS_IB")]
         Ib = "IB",
         /// `RDMA_PS_UDP`: unreliable datagrams and multicast.
+        #[doc(alias = "RDMA_PS_UDP")]
         Udp = "UDP",
         /// `RDMA_PS_IPOIB`: as UDP, on InfiniBand devices only.
+        #[doc(alias = "RDMA_PS_IPOIB")]
         Ipoib = "IPOIB",
     }
 }
@@ -53,17 +58,22 @@ impl PortSpace {
 }
 
 /// An option of an id (rdma_set_option(3), level `RDMA_OPTION_ID`).
+#[doc(alias("rdma_set_option", "RDMA_OPTION_ID"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CmOption {
     /// The type of service of the packets; in any state.
+    #[doc(alias = "RDMA_OPTION_ID_TOS")]
     Tos(u8),
     /// Several ids may bind to the address, one may listen. Can be switched on unless the id listens, off only while
     /// it is idle.
+    #[doc(alias = "RDMA_OPTION_ID_REUSEADDR")]
     ReuseAddr(bool),
     /// An IPv6 wildcard address does not accept IPv4; while idle or bound.
+    #[doc(alias = "RDMA_OPTION_ID_AFONLY")]
     AfOnly(bool),
     /// The time after which an unacknowledged packet is sent again: 4.096 µs times two to this power. Connected
     /// services only; in any state. On RoCE it changes the timers of the connection manager too.
+    #[doc(alias = "RDMA_OPTION_ID_ACK_TIMEOUT")]
     AckTimeout(u8),
 }
 

@@ -1,4 +1,15 @@
-//! Records the inputs of a core, and replays them.
+//! Records the inputs of a core, and replays them; counts and logs what a driver does.
+//!
+//! Device middleware observes the driver that uses the device. A driver on another device pays nothing.
+//!
+//! | layer | what it does |
+//! | --- | --- |
+//! | [`Trace`] | records each step to a file, for [`replay`] |
+//! | [`Observed`] with [`Counting`] | counts events, requests, refusals, failures and deadlines |
+//! | [`Observed`] with `Tracing` (feature `tracing`) | emits each step as an event of the crate `tracing` |
+//! | [`Observed`] with an [`Observer`] of your own | passes each step to it |
+//!
+//! # Traces
 //!
 //! The core is pure: the same steps produce the same answers and the same state. [`Trace`] wraps a device and records
 //! the driver that uses it. Each request, ack, outcome, event with its private data, readable channel, passing of
@@ -30,19 +41,29 @@
 #![forbid(unsafe_code)]
 
 mod chart;
+mod counts;
 mod line;
+mod observed;
+mod parts;
 mod read;
 mod record;
 mod replay;
 mod request;
 mod sink;
 mod snapshot;
+#[cfg(feature = "tracing")]
+mod tracing;
 mod transition;
 mod values;
 
 pub use chart::{Chart, ChartFormat};
+pub use cmid_proto as proto;
+pub use counts::{Counting, Counts};
+pub use observed::{Observed, Observer};
 pub use read::{Recording, Wrong};
 pub use record::{Ticketed, Trace};
 pub use replay::{Between, Played, Replay, replay};
 pub use sink::{Files, Memory, Stream, TraceSink};
+#[cfg(feature = "tracing")]
+pub use tracing::Tracing;
 pub use transition::{Arrow, Transition};

@@ -6,6 +6,7 @@ use core::mem::MaybeUninit;
 use core::net::SocketAddr;
 use core::ptr::{self, NonNull};
 use std::ffi::CString;
+use std::io;
 
 use cmid_proto::{Errno, PortSpace, Service};
 
@@ -51,6 +52,7 @@ pub enum Family {
 /// without waiting. Create an id of `port_space`. If the result is passive, bind the id to `src` and listen.
 /// Otherwise resolve the address `dst` (from `src`, if there is one), then the route; attach a QP; and connect with
 /// `connect` in front of the private data.
+#[doc(alias("rdma_addrinfo", "rdma_create_ep"))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct AddrInfo {
@@ -74,6 +76,7 @@ pub struct AddrInfo {
 
 /// The reason why a lookup failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AddrInfoError {
     /// The resolver's `EAI_` code (getaddrinfo(3)), below 0: no such name or service, no answer, none of that family.
     Resolver(i32),
@@ -90,6 +93,7 @@ pub enum AddrInfoError {
 /// # Errors
 /// [`AddrInfoError`]. librdmacm returns −1 both with an errno and for the resolver's `EAI_BADFLAGS`; this function
 /// assumes an errno.
+#[doc(alias = "rdma_getaddrinfo")]
 pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Result<AddrInfo, AddrInfoError> {
     let (node, service) = (c_string(node)?, c_string(service)?);
     let as_ptr = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
@@ -219,6 +223,16 @@ impl fmt::Display for AddrInfoError {
 
 impl core::error::Error for AddrInfoError {}
 
+impl From<AddrInfoError> for io::Error {
+    /// Has the kind of the errno, or [`io::ErrorKind::Other`].
+    fn from(error: AddrInfoError) -> Self {
+        match error {
+            AddrInfoError::System(errno) => io::Error::new(io::Error::from(errno).kind(), error),
+            AddrInfoError::Resolver(_) => io::Error::other(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,5 +249,9 @@ mod tests {
     fn the_resolver_s_codes_have_a_text() {
         assert_eq!(AddrInfoError::Resolver(-2).to_string(), "Name or service not known");
         assert_eq!(AddrInfoError::System(Errno::ENODEV).to_string(), "ENODEV");
+        let unknown = io::Error::from(AddrInfoError::Resolver(-2));
+        assert_eq!((unknown.kind(), unknown.to_string().as_str()), (io::ErrorKind::Other, "Name or service not known"));
+        let busy = io::Error::from(AddrInfoError::System(Errno::EBUSY));
+        assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
     }
 }

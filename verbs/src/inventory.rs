@@ -10,6 +10,7 @@ use crate::errno;
 use crate::ffi::{self, c_int, ibv_device_attr};
 
 /// The properties of a device (ibv_query_device(3)).
+#[doc(alias("ibv_query_device", "ibv_device_attr"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
@@ -45,6 +46,7 @@ pub struct DeviceInfo {
 ///
 /// # Errors
 /// `ENODEV` if there is none, and otherwise as [`Verbs::open`](crate::Verbs::open); the errno of ibv_query_device(3).
+#[doc(alias("rdma_get_devices", "ibv_get_device_list"))]
 pub fn devices() -> Result<Vec<DeviceInfo>, Errno> {
     Context::all()?.iter().map(describe).collect()
 }

@@ -162,6 +162,7 @@ impl Verbs {
     /// # Errors
     /// `ENOENT` for an unknown id; `EINVAL` for another state, and in a state of the id that has no such attributes;
     /// `ENODEV` while the id has no device.
+    #[doc(alias = "rdma_init_qp_attr")]
     pub fn qp_attr(&mut self, id: IdKey, state: QpState) -> Result<raw::QpAttr, Errno> {
         if ![QpState::INIT, QpState::RTR, QpState::RTS].contains(&state) {
             return Err(Errno::EINVAL);

@@ -4,6 +4,7 @@ use core::fmt;
 
 /// An asynchronous event (`struct ibv_async_event`, ibv_get_async_event(3)): what happens to a device, and not because
 /// of one work request.
+#[doc(alias = "ibv_async_event")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AsyncEvent {
     /// What happened.
@@ -29,6 +30,7 @@ pub enum AsyncSource {
 }
 
 /// The kind of an asynchronous event (`enum ibv_event_type`).
+#[doc(alias("ibv_event_type", "ibv_event_type_str"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AsyncEventKind(pub u32);
 

@@ -6,6 +6,7 @@ use core::fmt;
 ///
 /// If [`status`](Completion::status) is not a success, only `wr_id`, `status`, `qp_num` and `vendor_err` are valid
 /// (ibv_poll_cq(3)).
+#[doc(alias = "ibv_wc")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Completion {
@@ -89,6 +90,7 @@ bitflags::bitflags! {
 }
 
 /// The opcode of a completion (`enum ibv_wc_opcode`).
+#[doc(alias = "ibv_wc_opcode")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct WcOpcode(pub u32);
@@ -139,6 +141,7 @@ impl fmt::Display for WcOpcode {
 }
 
 /// The status of a completion (`enum ibv_wc_status`, ibv_poll_cq(3)).
+#[doc(alias("ibv_wc_status", "ibv_wc_status_str"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct WcStatus(pub u32);

@@ -7,6 +7,7 @@ use crate::cq_room::CqRoom;
 use crate::errno::Errno;
 
 /// A completion queue with a completion channel. One thread at a time polls it.
+#[doc(alias = "ibv_cq")]
 pub trait CompletionQueue: Send {
     /// Takes completions, oldest first, as many as are available and fit, and returns their number (ibv_poll_cq(3)).
     /// Their work requests do not pin memory any more.
@@ -15,12 +16,14 @@ pub trait CompletionQueue: Send {
     ///
     /// # Errors
     /// The errno of the device. Completions that came before are not lost.
+    #[doc(alias("ibv_poll_cq", "rdma_get_send_comp", "rdma_get_recv_comp"))]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno>;
 
     /// Takes the oldest completion. For much traffic [`CompletionQueue::poll`] with a larger slice costs less.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`].
+    #[doc(alias = "ibv_poll_cq")]
     #[inline]
     fn poll_one(&mut self) -> Result<Option<Completion>, Errno> {
         let mut one = [Completion::default()];
@@ -40,12 +43,14 @@ pub trait CompletionQueue: Send {
     ///
     /// # Errors
     /// The errno of the device.
+    #[doc(alias = "ibv_req_notify_cq")]
     fn arm(&self) -> Result<(), Errno>;
 
     /// Requests one notification, at the next solicited completion or failure.
     ///
     /// # Errors
     /// The errno of the device.
+    #[doc(alias = "ibv_req_notify_cq")]
     fn arm_solicited(&self) -> Result<(), Errno>;
 
     /// Returns the descriptor of its completion channel: readable while there are notifications. It is non-blocking.
@@ -56,6 +61,7 @@ pub trait CompletionQueue: Send {
     ///
     /// # Errors
     /// The errno of the device, never `EAGAIN`.
+    #[doc(alias("ibv_get_cq_event", "ibv_ack_cq_events"))]
     fn take_notifications(&self) -> Result<u32, Errno>;
 }
 
@@ -70,5 +76,6 @@ pub trait AsyncEventQueue: Send {
     ///
     /// # Errors
     /// The errno of the device, `EIO` after its removal; never `EAGAIN`.
+    #[doc(alias("ibv_get_async_event", "ibv_ack_async_event"))]
     fn next_event(&mut self) -> Result<Option<AsyncEvent>, Errno>;
 }

@@ -38,15 +38,18 @@ pub trait DataPath: Pollable + Send {
     /// # Errors
     /// `ENOENT` for an unknown id. `ENODEV` while the id has no device: before it is bound to a specific address or
     /// ADDR_RESOLVED is read, and after the device is removed. Else the errno of the device.
+    #[doc(alias = "ibv_context")]
     fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, Errno>;
 
     /// Allocates a protection domain (ibv_alloc_pd(3)).
     ///
     /// # Errors
     /// `ENODEV` or `EIO` after the device is removed; `ENOMEM`.
+    #[doc(alias = "ibv_alloc_pd")]
     fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, Errno>;
 
     /// Returns the number of completion vectors of a device (`ibv_context.num_comp_vectors`).
+    #[doc(alias = "num_comp_vectors")]
     fn comp_vectors(&self, nic: &Self::Nic) -> u32;
 
     /// Creates a completion queue for at least `depth` completions, with its own non-blocking completion channel
@@ -56,6 +59,7 @@ pub trait DataPath: Pollable + Send {
     /// # Errors
     /// As [`DataPath::alloc_pd_on`]. `EINVAL` for a depth of 0 or above the device's maximum, and for a vector that is
     /// not below [`DataPath::comp_vectors`]; `EMFILE`.
+    #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
     fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno>;
 
     /// Returns the asynchronous events of a device, for one reader. Without a reader they are left in the kernel, which
@@ -63,12 +67,14 @@ pub trait DataPath: Pollable + Send {
     ///
     /// # Errors
     /// `ENODEV` after the device is removed; the errno of making its descriptor non-blocking.
+    #[doc(alias = "ibv_get_async_event")]
     fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, Errno>;
 
     /// Allocates a protection domain on the device of an id.
     ///
     /// # Errors
     /// As [`DataPath::device_of`] and [`DataPath::alloc_pd_on`].
+    #[doc(alias = "ibv_alloc_pd")]
     fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno> {
         let nic = self.device_of(id)?;
         self.alloc_pd_on(&nic)
@@ -86,6 +92,7 @@ pub trait DataPath: Pollable + Send {
     ///
     /// # Errors
     /// As [`DataPath::device_of`] and [`DataPath::create_cq_on`].
+    #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
     fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno> {
         let nic = self.device_of(id)?;
         self.create_cq_on(&nic, depth)
@@ -102,6 +109,7 @@ pub trait DataPath: Pollable + Send {
     /// As [`DataPath::device_of`]. `EINVAL` if the id has a QP, if the PD or a CQ is of another device, if the device
     /// does not support `caps`, and if the connection has ended. `EOVERFLOW` if a CQ has no room for the completions
     /// of all work requests of `caps` in addition to those of its other QPs ([`CompletionQueue::room`]). `ENOMEM`.
+    #[doc(alias("rdma_create_qp", "ibv_create_qp"))]
     fn create_qp(
         &mut self,
         attaching: Attaching<'_>,
@@ -135,5 +143,6 @@ pub trait DataPath: Pollable + Send {
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
+    #[doc(alias("rdma_destroy_qp", "ibv_destroy_qp"))]
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno>;
 }

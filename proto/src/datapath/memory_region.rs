@@ -19,6 +19,7 @@ use crate::memory::{self, Change, MrState, Policy, Returned, Way};
 ///
 /// Peers and the device may write to it at any time, so its bytes are accessed by copies and atomics.
 /// [`MemoryRegion::slice`] borrows it while nothing else can write.
+#[doc(alias = "ibv_mr")]
 #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
 pub trait MemoryRegion: Sized + Send + Sync {
     /// Protection domains.
@@ -112,6 +113,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// In [`Reregistered::result`], with the buffer that the device does not use. Refused with
     /// [`memory::RefuseReason`] without a change, or [`memory::Error::Failed`] with the step that failed and the
     /// registration that is valid now. If none is, the MR can only be deregistered.
+    #[doc(alias = "ibv_rereg_mr")]
     fn reregister(&mut self, change: Change<Self::Pd, Self::Buffer>, policy: Policy) -> Reregistered<Self::Buffer>;
 
     /// Deregisters it and returns the buffer (ibv_dereg_mr(3)). It returns two buffers if a re-registration failed
@@ -121,6 +123,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// Returns the MR with the error; retry is possible. [`memory::RefuseReason::InFlight`], or
     /// [`memory::Error::Failed`] with the errno of the device: `EINVAL` while a memory window is bound to it, `EIO`
     /// after a removal of the device.
+    #[doc(alias("ibv_dereg_mr", "rdma_dereg_mr"))]
     fn deregister(self) -> Result<Returned<Self::Buffer>, (Self, memory::Error)>;
 
     /// Returns a range of it for a work request, in bytes.
@@ -204,6 +207,7 @@ impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
 ///
 /// An MR with a bound window cannot be deregistered (`EINVAL`). The window keeps the QPs that it was bound through:
 /// such a QP is in the error state after its end, and is destroyed after the window.
+#[doc(alias = "ibv_mw")]
 pub trait MemoryWindow: Sized + Send {
     /// Returns the key for peers. Every bind changes it.
     fn rkey(&self) -> u32;
@@ -212,5 +216,6 @@ pub trait MemoryWindow: Sized + Send {
     ///
     /// # Errors
     /// Returns the window with the errno of the device.
+    #[doc(alias = "ibv_dealloc_mw")]
     fn dealloc(self) -> Result<(), (Self, Errno)>;
 }

@@ -6,6 +6,7 @@ use crate::event::AhAttr;
 use crate::memory::{self, PdState};
 
 /// A protection domain. Clones are handles of the same PD. It is deallocated with its last handle and its last user.
+#[doc(alias = "ibv_pd")]
 pub trait ProtectionDomain: Clone + Send + Sync {
     /// Memory regions.
     type Mr: MemoryRegion<Pd = Self>;
@@ -26,6 +27,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// [`memory::Error::Register`] with the errno of the device: `ENOMEM` above the lock limit, `EFAULT` for memory
     /// that is not mapped, `EOPNOTSUPP` for a right that the device does not support, `EINVAL` for one that the kernel
     /// does not know.
+    #[doc(alias("ibv_reg_mr", "rdma_reg_msgs", "rdma_reg_read", "rdma_reg_write"))]
     fn register(
         &self,
         buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
@@ -37,6 +39,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// # Errors
     /// `ENOSYS` or `EOPNOTSUPP` without support of the device; `EINVAL` after [`ProtectionDomain::dealloc`]; `ENOMEM`;
     /// `EIO` after a removal of the device.
+    #[doc(alias = "ibv_alloc_mw")]
     fn alloc_mw(&self) -> Result<Self::Mw, Errno>;
 
     /// Creates an address handle for a path (ibv_create_ah(3)): that of an event
@@ -46,6 +49,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// `EINVAL` for a path that the device does not accept: a wrong port, a GID index that does not exist, on RoCE no
     /// global route; also after [`ProtectionDomain::dealloc`]. `ENOMEM`. `EIO` or `ENODEV` after a removal of the
     /// device.
+    #[doc(alias = "ibv_create_ah")]
     fn create_ah(&self, path: &AhAttr) -> Result<Self::Ah, Errno>;
 
     /// Creates an address handle for the sender of a datagram (ibv_create_ah_from_wc(3)). `completion` is that of the
@@ -56,6 +60,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// # Errors
     /// As [`ProtectionDomain::create_ah`]. `EINVAL` if the GRH is not inside the MR, if no GID of the port is its
     /// destination, and for a datagram that was sent to a multicast group. `EPROTONOSUPPORT` without a GRH.
+    #[doc(alias("ibv_create_ah_from_wc", "ibv_init_ah_from_wc"))]
     fn create_ah_from(&self, completion: &Completion, mr: &Self::Mr, offset: usize) -> Result<Self::Ah, Errno>;
 
     /// Creates a shared receive queue, with no limit armed (ibv_create_srq(3)).
@@ -77,5 +82,6 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// # Errors
     /// [`memory::RefuseReason::InUse`] while it has users, [`memory::RefuseReason::Gone`] the second time;
     /// [`memory::Error::Dealloc`] with the errno of the device, after which it is unchanged.
+    #[doc(alias = "ibv_dealloc_pd")]
     fn dealloc(&self) -> Result<(), memory::Error>;
 }

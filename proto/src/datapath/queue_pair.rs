@@ -10,6 +10,7 @@ use crate::errno::Errno;
 /// The QP is destroyed when it is off its id and the handle is dropped. Each post checks its ranges: they are inside
 /// their MRs, which are of the PD of the QP and have the right to be written to where the device or its library writes.
 /// The device checks the rest.
+#[doc(alias = "ibv_qp")]
 pub trait QueuePair: Send {
     /// Memory regions.
     type Mr: MemoryRegion;
@@ -25,6 +26,7 @@ pub trait QueuePair: Send {
     ///
     /// # Errors
     /// The errno of the device.
+    #[doc(alias = "ibv_query_qp")]
     fn state(&self) -> Result<QpState, Errno>;
 
     /// Returns its capacities as the provider has rounded them. Its queues accept no more work requests than were
@@ -40,6 +42,8 @@ pub trait QueuePair: Send {
     /// without a valid registration, a target without [`Access::LOCAL_WRITE`], more ranges than the QP permits, a
     /// datagram on a connected QP or the reverse, and in a state of the QP that does not permit it. `ENOMEM` if the
     /// queue is full: of requests that are not complete, whose completions are not polled, or that are unsignaled.
+    #[doc(alias("ibv_post_send", "rdma_post_send", "rdma_post_write", "rdma_post_read", "rdma_post_ud_send"))]
+    #[doc(alias("rdma_post_sendv", "rdma_post_writev", "rdma_post_readv"))]
     fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Self::Ah>) -> Result<(), Errno>
     where
         L: AsRef<[Sge<'a, Self::Mr>]>,
@@ -53,6 +57,7 @@ pub trait QueuePair: Send {
     /// # Errors
     /// As [`QueuePair::post_send`], with the number of requests that are posted all the same; `EINVAL` for an empty
     /// batch.
+    #[doc(alias("ibv_post_send", "ibv_wr_start", "ibv_wr_complete"))]
     fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
     where
         I: IntoIterator<Item = SendWr<'a, L, Self::Ah>>,
@@ -65,6 +70,7 @@ pub trait QueuePair: Send {
     ///
     /// # Errors
     /// As [`QueuePair::post_send`].
+    #[doc(alias("ibv_post_recv", "rdma_post_recv", "rdma_post_recvv"))]
     fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
     where
         L: AsRef<[Sge<'a, Self::Mr>]>,
@@ -74,6 +80,7 @@ pub trait QueuePair: Send {
     ///
     /// # Errors
     /// As [`QueuePair::post_sends`].
+    #[doc(alias = "ibv_post_recv")]
     fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
     where
         I: IntoIterator<Item = (u64, L)>,
@@ -86,6 +93,7 @@ pub trait QueuePair: Send {
     ///
     /// # Errors
     /// As [`QueuePair::post_send`]; `EINVAL` also if window or MR are of another PD, or if the MR lacks a right.
+    #[doc(alias("ibv_bind_mw", "IBV_WR_BIND_MW"))]
     fn post_bind(
         &mut self,
         wr_id: u64,
@@ -102,5 +110,6 @@ pub trait QueuePair: Send {
     /// # Errors
     /// As [`QueuePair::post_send`]; `EINVAL` also unless the last bind of the window was posted to this QP and no
     /// invalidation since.
+    #[doc(alias = "IBV_WR_LOCAL_INV")]
     fn post_invalidate(&mut self, wr_id: u64, window: &mut Self::Mw) -> Result<(), Errno>;
 }

@@ -7,9 +7,11 @@ use crate::errno::Errno;
 /// The length of the global route header (GRH) before each datagram in the receive buffer, in bytes
 /// (`struct ibv_grh`). It counts in [`Completion::byte_len`](super::Completion::byte_len). If
 /// [`WcFlags::GRH`](super::WcFlags::GRH) is not set, the bytes are there and have no meaning.
+#[doc(alias = "ibv_grh")]
 pub const GRH_LEN: usize = 40;
 
 /// The capacities of a QP (`struct ibv_qp_cap`).
+#[doc(alias = "ibv_qp_cap")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
     /// The maximum number of work requests of the send queue whose completions have not been polled. The CQ needs room
@@ -34,6 +36,7 @@ impl Default for Caps {
 }
 
 /// The state of a QP (`enum ibv_qp_state`).
+#[doc(alias = "ibv_qp_state")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QpState(pub u32);
 

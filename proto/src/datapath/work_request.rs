@@ -7,6 +7,7 @@ use super::{Remote, To};
 
 /// A range of an MR in a work request (`struct ibv_sge`), made by [`MemoryRegion::sge`](super::MemoryRegion::sge). The
 /// range is checked when the request is posted. An empty range pins nothing.
+#[doc(alias = "ibv_sge")]
 #[derive(Debug)]
 pub struct Sge<'a, M> {
     /// The MR.
@@ -43,25 +44,33 @@ impl<'a, M> AsRef<[Sge<'a, M>]> for Sge<'a, M> {
 }
 
 /// What a request of the send queue does (`enum ibv_wr_opcode`). `A` is the type of address handles.
+#[doc(alias = "ibv_wr_opcode")]
 #[derive(Debug)]
 pub enum SendOp<'a, A> {
     /// Sends a message (`IBV_WR_SEND`).
+    #[doc(alias = "IBV_WR_SEND")]
     Send,
     /// Sends a message with immediate data (`IBV_WR_SEND_WITH_IMM`).
+    #[doc(alias = "IBV_WR_SEND_WITH_IMM")]
     SendImm(u32),
     /// Sends a message and invalidates this remote key at the peer (`IBV_WR_SEND_WITH_INV`).
+    #[doc(alias = "IBV_WR_SEND_WITH_INV")]
     SendInvalidate(u32),
     /// Sends a datagram (`IBV_WR_SEND` on a datagram QP).
     SendTo(To<'a, A>),
     /// Sends a datagram with immediate data (`IBV_WR_SEND_WITH_IMM` on a datagram QP).
     SendToImm(To<'a, A>, u32),
     /// Writes to the memory of the peer (`IBV_WR_RDMA_WRITE`).
+    #[doc(alias = "IBV_WR_RDMA_WRITE")]
     Write(Remote),
     /// Writes to the memory of the peer and consumes one of its receives (`IBV_WR_RDMA_WRITE_WITH_IMM`).
+    #[doc(alias = "IBV_WR_RDMA_WRITE_WITH_IMM")]
     WriteImm(Remote, u32),
     /// Reads the memory of the peer (`IBV_WR_RDMA_READ`).
+    #[doc(alias = "IBV_WR_RDMA_READ")]
     Read(Remote),
     /// Replaces 8 bytes of the peer by `swap` if they equal `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`).
+    #[doc(alias = "IBV_WR_ATOMIC_CMP_AND_SWP")]
     CompareSwap {
         /// The 8 bytes, aligned to 8.
         remote: Remote,
@@ -71,6 +80,7 @@ pub enum SendOp<'a, A> {
         swap: u64,
     },
     /// Adds to 8 bytes of the peer (`IBV_WR_ATOMIC_FETCH_AND_ADD`).
+    #[doc(alias = "IBV_WR_ATOMIC_FETCH_AND_ADD")]
     FetchAdd {
         /// The 8 bytes, aligned to 8.
         remote: Remote,
@@ -106,13 +116,17 @@ impl<A> SendOp<'_, A> {
 
 bitflags::bitflags! {
     /// Flags of a request of the send queue (`enum ibv_send_flags`).
+    #[doc(alias = "ibv_send_flags")]
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct SendFlags: u32 {
         /// It waits for the reads and atomic operations before it.
+        #[doc(alias = "IBV_SEND_FENCE")]
         const FENCE = 1;
         /// It has a completion also when it succeeds. Set by default.
+        #[doc(alias = "IBV_SEND_SIGNALED")]
         const SIGNALED = 1 << 1;
         /// The completion of the peer's receive notifies a CQ that is armed for solicited completions.
+        #[doc(alias = "IBV_SEND_SOLICITED")]
         const SOLICITED = 1 << 2;
     }
 }
@@ -122,6 +136,7 @@ bitflags::bitflags! {
 /// The completion has its `wr_id`. A request is signaled unless [`SendWr::unsignaled`] is called. An unsignaled one has
 /// a completion only if it fails, and occupies its queue and pins its memory until the completion of a later request
 /// of the same queue is polled. A queue that is full of unsignaled requests stays full.
+#[doc(alias = "ibv_send_wr")]
 #[derive(Debug)]
 #[must_use]
 pub struct SendWr<'a, L, A> {

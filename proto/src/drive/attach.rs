@@ -63,6 +63,7 @@ impl<D: Device> Drive<D> {
     /// Refused in a wrong state, without a device, if the id has a QP already, and with
     /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once the peer knows a QP number of this id;
     /// failed with the errno of `create`.
+    #[doc(alias("rdma_create_qp", "rdma_create_qp_ex", "ibv_create_qp"))]
     pub fn attach_qp<Q>(
         &mut self,
         id: IdKey,
@@ -82,6 +83,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused if the id has no QP; failed with the errno of `destroy`.
+    #[doc(alias("rdma_destroy_qp", "ibv_destroy_qp"))]
     pub fn detach_qp(
         &mut self,
         id: IdKey,

@@ -3,6 +3,7 @@
 mod attach;
 mod requests;
 mod step;
+mod step_text;
 mod turn;
 #[cfg(test)]
 mod turn_tests;
@@ -137,6 +138,7 @@ impl<D: Device> Drive<D> {
     }
 
     /// Returns the next event of a channel.
+    #[doc(alias = "rdma_get_cm_event")]
     #[inline(always)]
     pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
         let event = self.core.poll_event(on);
@@ -152,6 +154,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// [`AckError`] with the ack token, if the token is of another driver or its id is gone. Nothing has changed.
+    #[doc(alias = "rdma_ack_cm_event")]
     #[inline(always)]
     pub fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
         let (owner, group) = (ack_token.owner(), ack_token.group());

@@ -17,6 +17,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused at the limit; failed with the device's errno (`ENODEV` without any RDMA device, `EMFILE`, ...).
+    #[doc(alias = "rdma_create_event_channel")]
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
         let result = self.core.open_channel(acks);
         self.record(Step::OpenChannel { acks, result });
@@ -29,6 +30,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused while the channel is in use.
+    #[doc(alias = "rdma_destroy_event_channel")]
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
         let result = self.core.close_channel(channel);
         self.record(Step::CloseChannel { channel, result });
@@ -40,6 +42,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused at the limits and for a channel that does not exist; failed with the device's errno.
+    #[doc(alias = "rdma_create_id")]
     #[inline]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
         if !D::OBSERVES
@@ -66,6 +69,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state; failed with `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    #[doc(alias = "rdma_bind_addr")]
     pub fn bind(&mut self, id: IdKey, addr: SocketAddr) -> Result<(), Error> {
         self.request(id, Request::Bind { addr }, Time::NEVER).map(drop)
     }
@@ -76,6 +80,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state; failed with `ENETUNREACH`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    #[doc(alias = "rdma_resolve_addr")]
     pub fn resolve_addr(
         &mut self,
         id: IdKey,
@@ -90,6 +95,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state; failed with `ENODEV`, ...
+    #[doc(alias = "rdma_resolve_route")]
     pub fn resolve_route(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
         self.request(id, Request::ResolveRoute, deadline).map(drop)
     }
@@ -100,6 +106,7 @@ impl<D: Device> Drive<D> {
     /// Refused in a wrong state. An id without a channel of its own is also refused at the limit on channels, and
     /// while its events are not acked. Failed with `EADDRINUSE`, ...; with `EMFILE`, ..., if the id's own channel
     /// cannot be opened or the id cannot be migrated to it.
+    #[doc(alias = "rdma_listen")]
     pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
         self.request(id, Request::Listen { backlog }, Time::NEVER).map(drop)
     }
@@ -110,6 +117,7 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused in a wrong state or with more than 56 bytes of private data (180 for datagrams); failed with the
     /// device's errno.
+    #[doc(alias = "rdma_connect")]
     pub fn connect(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
     }
@@ -120,6 +128,7 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL`
     /// if the peer has gone. If the migration failed, the accept can be repeated.
+    #[doc(alias = "rdma_accept")]
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
     }
@@ -129,7 +138,7 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with the
     /// device's errno.
-    /// errno.
+    #[doc(alias = "rdma_reject")]
     pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
         self.request(id, Request::Reject { reason: RejectReason::Consumer, private_data }, Time::NEVER).map(drop)
     }
@@ -138,6 +147,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// As for [`reject`](Drive::reject).
+    #[doc(alias = "rdma_reject_ece")]
     pub fn reject_ece(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
         self.request(id, Request::Reject { reason: RejectReason::Ece, private_data }, Time::NEVER).map(drop)
     }
@@ -146,6 +156,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state; failed with `EINVAL` if the peer has gone.
+    #[doc(alias = "rdma_establish")]
     pub fn establish(&mut self, id: IdKey) -> Result<(), Error> {
         self.request(id, Request::Establish, Time::NEVER).map(drop)
     }
@@ -155,6 +166,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused if there is no connection to end; failed with the device's errno.
+    #[doc(alias = "rdma_disconnect")]
     pub fn disconnect(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Disconnect, deadline).map(drop)
     }
@@ -176,6 +188,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state; failed with `EISCONN` if the peer's confirmation came meanwhile.
+    #[doc(alias = "rdma_notify")]
     pub fn notify_established(&mut self, id: IdKey) -> Result<(), Error> {
         self.request(id, Request::Notify, Time::NEVER).map(drop)
     }
@@ -187,6 +200,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state or if the listener is not in synchronous mode.
+    #[doc(alias = "rdma_get_request")]
     pub fn get_request(&mut self, listener: IdKey, deadline: Time) -> Result<(), Error> {
         self.request(listener, Request::GetRequest, deadline).map(drop)
     }
@@ -197,6 +211,7 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused in a wrong state, for connected services, without a device, or if the id is a member of this address
     /// already; failed with the device's errno.
+    #[doc(alias("rdma_join_multicast", "rdma_join_multicast_ex"))]
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
         let result = self.core.join(self.now.get(), id, addr, send_only, deadline);
         self.record(Step::Join { id, addr, send_only, deadline, result });
@@ -210,6 +225,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused if there is no such membership. Failed with the device's errno; the membership is gone nevertheless.
+    #[doc(alias = "rdma_leave_multicast")]
     pub fn leave(&mut self, id: IdKey, group: GroupKey) -> Result<Progress, Error> {
         self.request(id, Request::Leave { group }, Time::NEVER)?;
         // Another leave of the id may wait for acks.
@@ -220,6 +236,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a state or for a service that the option does not apply to; failed with the device's errno.
+    #[doc(alias = "rdma_set_option")]
     pub fn set_option(&mut self, id: IdKey, option: CmOption) -> Result<(), Error> {
         self.request(id, Request::SetOption { option }, Time::NEVER).map(drop)
     }
@@ -230,14 +247,34 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state, with a QP on the id, or for vendor 0; failed with the device's errno.
+    #[doc(alias = "rdma_set_local_ece")]
     pub fn set_ece(&mut self, id: IdKey, ece: Ece) -> Result<(), Error> {
         self.request(id, Request::SetEce { ece }, Time::NEVER).map(drop)
+    }
+
+    /// Returns the local address of an id (`rdma_get_local_addr`), with the port that the kernel has selected.
+    ///
+    /// # Errors
+    /// As [`Device::local_addr`].
+    #[doc(alias("rdma_get_local_addr", "rdma_get_src_port"))]
+    pub fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.local_addr(id)
+    }
+
+    /// Returns the peer's address of an id (`rdma_get_peer_addr`).
+    ///
+    /// # Errors
+    /// As [`Device::peer_addr`].
+    #[doc(alias("rdma_get_peer_addr", "rdma_get_dst_port"))]
+    pub fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.peer_addr(id)
     }
 
     /// Returns the peer's options of enhanced connection establishment (rdma_get_remote_ece(3)).
     ///
     /// # Errors
     /// The errno of the device.
+    #[doc(alias = "rdma_get_remote_ece")]
     pub fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
         self.device.remote_ece(id)
     }
@@ -248,6 +285,7 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused if the channel does not exist. Failed with the device's errno; nothing has changed. The migration of a
     /// listener does not fail, because it makes no device call.
+    #[doc(alias = "rdma_migrate_id")]
     pub fn migrate(&mut self, id: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<Progress, Error> {
         self.request(id, Request::Migrate { to }, deadline)
     }
@@ -256,6 +294,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused for an id that is gone or being destroyed; failed with the device's errno.
+    #[doc(alias = "rdma_destroy_id")]
     pub fn destroy(&mut self, id: IdKey, deadline: Time) -> Result<Progress, Error> {
         self.request(id, Request::Destroy, deadline)
     }

@@ -46,6 +46,7 @@ impl DialTo {
 
 /// The active side of a handshake: resolves the address and the route, attaches, connects. `Q` is what the closure
 /// `attach` returns, such as a QP.
+#[doc(alias = "rdma_create_ep")]
 #[derive(Debug)]
 #[must_use = "its id lives until the handshake has ended or is cancelled"]
 pub struct Dial<Q> {

@@ -12,6 +12,7 @@ use crate::state::State;
 
 /// The passive side of a handshake, after [`Incoming::accept`](super::Incoming::accept): waits for the peer's
 /// confirmation.
+#[doc(alias = "rdma_create_ep")]
 #[derive(Debug)]
 #[must_use = "its id lives until the handshake has ended or is cancelled"]
 pub struct Serve<Q> {

@@ -22,6 +22,7 @@ mod short;
 mod short_tests;
 mod single;
 mod submit;
+mod summary;
 mod teardown;
 mod timeout;
 
@@ -47,6 +48,7 @@ use crate::time::Time;
 pub use event::Admission;
 pub use release::Released;
 pub(crate) use short::Read;
+pub use summary::{Summary, Waiting};
 
 use queue::Queue;
 use single::Single;

@@ -8,27 +8,36 @@ bitflags::bitflags! {
     ///
     /// `IBV_ACCESS_ZERO_BASED` is not offered, because a region names its memory by address. Unknown bits are passed
     /// on; the kernel refuses those that it does not know.
+    #[doc(alias = "ibv_access_flags")]
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
         /// Local receives and RDMA reads may write to the memory.
+        #[doc(alias = "IBV_ACCESS_LOCAL_WRITE")]
         const LOCAL_WRITE = 1;
         /// Peers may write to the memory. Needs [`Access::LOCAL_WRITE`].
+        #[doc(alias = "IBV_ACCESS_REMOTE_WRITE")]
         const REMOTE_WRITE = 1 << 1;
         /// Peers may read the memory.
+        #[doc(alias = "IBV_ACCESS_REMOTE_READ")]
         const REMOTE_READ = 1 << 2;
         /// Peers may do atomic operations on the memory. Needs [`Access::LOCAL_WRITE`].
+        #[doc(alias = "IBV_ACCESS_REMOTE_ATOMIC")]
         const REMOTE_ATOMIC = 1 << 3;
         /// Memory windows may be bound to the MR.
+        #[doc(alias = "IBV_ACCESS_MW_BIND")]
         const MW_BIND = 1 << 4;
         /// The pages are not pinned; the device fetches them on demand. Few devices support it.
+        #[doc(alias = "IBV_ACCESS_ON_DEMAND")]
         const ON_DEMAND = 1 << 6;
         /// The memory consists of huge pages. Few devices use this flag.
+        #[doc(alias = "IBV_ACCESS_HUGETLB")]
         const HUGETLB = 1 << 7;
         /// Peers may flush writes until they are visible. Few devices support it.
         const FLUSH_GLOBAL = 1 << 8;
         /// Peers may flush writes until they would survive a loss of power. Few devices support it.
         const FLUSH_PERSISTENT = 1 << 9;
         /// The device may write in any order. Ignored by kernels and devices that do not know the flag.
+        #[doc(alias = "IBV_ACCESS_RELAXED_ORDERING")]
         const RELAXED_ORDERING = 1 << 20;
     }
 }

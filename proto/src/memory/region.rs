@@ -24,6 +24,7 @@ struct Registration<P, H> {
 /// At most one request is under way. [`Region::call`] returns the call to make. The region owns everything that the
 /// device may refer to. If a region is dropped before it is gone, its buffer must not be freed: a buffer type should
 /// leak its memory when it is dropped inside a region. See [the module](crate::memory) for an example.
+#[doc(alias = "ibv_mr")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Region<P, B, H> {
     state: MrState,

@@ -10,6 +10,7 @@ mod deadlines;
 mod groups;
 mod release;
 mod requests;
+mod summary;
 mod values;
 
 use cmid_proto::memory::{Domain, PdState};

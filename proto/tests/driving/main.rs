@@ -15,6 +15,7 @@ mod level;
 mod observed;
 mod requests;
 mod results;
+mod step_text;
 mod turning;
 mod unreadable;
 mod watched;

@@ -115,6 +115,8 @@ pub(crate) struct Pair {
     unpolled_receives: u32,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
+    /// A packet of the peer will not be sent again: those after it are out of sequence.
+    pub(crate) gap: bool,
     /// The multicast groups that a datagram QP is attached to.
     pub(crate) groups: BTreeSet<Gid>,
     sequence: u64,
@@ -149,6 +151,7 @@ impl Pair {
             filed: VecDeque::new(),
             unpolled_receives: 0,
             inbound: VecDeque::new(),
+            gap: false,
             groups: BTreeSet::new(),
             sequence: 0,
             attached: true,
@@ -257,7 +260,9 @@ impl Queues {
     /// Drops what waits at the peer of a QP: in its error state it sends nothing again.
     pub(crate) fn recall(&mut self, qp: QpNo, peer: Option<QpNo>) {
         if let Some(peer) = peer.and_then(|peer| self.pairs.get_mut(&peer)) {
+            let arrived = peer.inbound.len();
             peer.inbound.retain(|packet| packet.from != qp);
+            peer.gap |= peer.inbound.len() < arrived;
         }
     }
 

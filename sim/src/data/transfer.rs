@@ -341,11 +341,12 @@ impl World {
 /// Whether a QP accepts packets of another one. Before it knows its peer it keeps all packets, which simulates the
 /// sender's retries.
 fn takes(pair: &Pair, from: QpNo) -> bool {
-    match pair.state {
+    let from_peer = match pair.state {
         PairState::Init => true,
         PairState::Rtr | PairState::Rts => pair.peer == Some(from),
         PairState::Err => false,
-    }
+    };
+    from_peer && !pair.gap
 }
 
 /// Received bytes.

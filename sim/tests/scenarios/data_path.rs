@@ -140,6 +140,26 @@ fn what_waited_for_a_receive_is_given_up_with_its_qp() {
 }
 
 #[test]
+fn what_follows_a_request_that_is_never_sent_again_is_out_of_sequence() {
+    let (mut env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register(vec![5; 8], BOTH).unwrap();
+    let there = s.pd.register(vec![0; 8], BOTH).unwrap();
+    c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
+    env.fabric.advance_by(SECOND);
+    // The write is under way when the QP of the send, which waits for a receive, goes to its error state.
+    c.qp.post_send(SendWr::write(2, here.sge(0..8), Remote { addr: there.addr(), rkey: there.rkey() })).unwrap();
+    env.client.disconnect(pair.client).unwrap();
+    env.fabric.advance_by(SECOND);
+    assert_eq!(s.qp.state(), Ok(QpState::RTS));
+    let mut bytes = [1; 8];
+    there.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 8]);
+    let flushed = WcStatus::WR_FLUSH_ERR;
+    ended(&mut c.send_cq, &[(1, flushed, WcOpcode::SEND, 0), (2, flushed, WcOpcode::RDMA_WRITE, 0)]);
+}
+
+#[test]
 fn remote_access_is_checked() {
     for (access, len) in [(Access::LOCAL_WRITE, 8), (BOTH, 9)] {
         let (env, mut pair) = connected();

@@ -20,6 +20,7 @@ const _: () = assert!(size_of::<ibv_grh>() == GRH_LEN);
 /// for one, and then a send that is still queued fails, or goes where the next handle with that number leads. The
 /// calls that post do not count their handles, because that would cost every datagram two atomic operations; share
 /// one as `Arc<Ah>` where it is not clear who is last.
+#[doc(alias = "ibv_ah")]
 pub struct Ah {
     raw: NonNull<ibv_ah>,
     // Dropped after the handle.

@@ -35,6 +35,7 @@ use crate::raw;
 ///     });
 /// }
 /// ```
+#[doc(alias = "ibv_cq")]
 pub struct Cq {
     inner: Arc<CqInner>,
     slot_cache: SlotCache,

@@ -205,6 +205,7 @@ use crate::raw;
 /// }
 /// # let _ = replace;
 /// ```
+#[doc(alias = "ibv_mr")]
 pub struct Mr {
     /// Of the memory, as are the next two: copies, so that posting need not follow pointers.
     pub(super) start: NonNull<u8>,

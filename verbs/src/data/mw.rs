@@ -25,6 +25,7 @@ use crate::ffi::{
 /// window keeps the QPs that it was bound through: off its id and without its handle such a QP is in the error state,
 /// and destroyed after the window. Soft-RoCE takes a window for a key of the whole MR: it checks the rights of the
 /// window, but not where it ends.
+#[doc(alias = "ibv_mw")]
 pub struct Mw {
     raw: NonNull<ibv_mw>,
     /// Until it is deallocated.

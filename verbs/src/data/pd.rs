@@ -18,6 +18,7 @@ use crate::raw;
 /// A handle of a protection domain: memory of it can be used by QPs of it. Cheap to clone; any thread may use it.
 ///
 /// Handles do not count as users of the PD; MRs, QPs, address handles and memory windows do.
+#[doc(alias = "ibv_pd")]
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
 

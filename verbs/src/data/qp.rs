@@ -28,6 +28,7 @@ use crate::raw;
 /// as long as it takes. Each work request has one piece of memory and makes a completion; it is in flight until that
 /// is polled. The memory must be of the PD of the QP, the range inside it, and its access such as the request needs;
 /// the rest is checked by the device.
+#[doc(alias = "ibv_qp")]
 pub struct Qp {
     pub(super) inner: Arc<QpInner>,
     /// Names the PD: see [`Mr::source`](crate::Mr::source).

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use cmid_harness::{Check, Env, Side};
-use cmid_proto::{IdKey, PortSpace, Time};
+use cmid_proto::{CmEvent, EventKind, IdKey, PortSpace, Time};
 
 use super::faults;
-use crate::Expected::Always;
+use crate::Expected::{Always, OneOf};
 use crate::filter::{Loss, Message};
-use crate::fixture::{AT_ONCE, SOON};
+use crate::fixture::{AT_ONCE, SOON, in_brief};
 use crate::{FaultFixture, Phase};
 
 /// The time after which the kernel retransmits, in seconds: 4.6, on Linux 6.1 6.1.
@@ -149,6 +149,8 @@ faults! { "Messages of the connection manager are lost";
         Always("server: accept: ok"),
         Always("server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s"),
         Always("client: UNREACHABLE (-ETIMEDOUT)"),
+        // The client may send the REQ again after the server has given up: the kernel takes it for a new one.
+        OneOf(&["a repeated REQ: a new request", "a repeated REQ: none"]),
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
@@ -158,6 +160,12 @@ faults! { "Messages of the connection manager are lost";
         let server = ids.server.unwrap_or(ids.client);
         s.sees(Side::Server, server, GIVEN_UP)?;
         s.sees(Side::Client, ids.client, 0..=124)?;
+        let again = s.next(Side::Server, Duration::from_secs(2))?;
+        s.note(match again {
+            None => "a repeated REQ: none".to_owned(),
+            Some(event) if event.kind == EventKind::Cm(CmEvent::ConnectRequest) => "a repeated REQ: a new request".to_owned(),
+            Some(event) => format!("server: {}", in_brief(&event)),
+        });
         always(s, loss)
     }
     rtu_once [Epoll Fast 60] "the first RTU" => [

@@ -1,0 +1,168 @@
+//! What a core holds, in a few numbers: for logs and metrics.
+
+use core::fmt;
+
+use super::{Core, Counters};
+use crate::id::{GroupPhase, Id};
+use crate::key::IdKey;
+use crate::request_kind::RequestKind;
+use crate::state::State;
+use crate::table;
+use crate::time::Time;
+
+/// What an id waits for. If it waits for several things, the first of them, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Waiting {
+    /// A device call: queued, or its outcome is not reported yet.
+    Call,
+    /// Acks of the application. The call of this request follows: a destroy, migrate or leave.
+    Acks(RequestKind),
+    /// The event that ends this request.
+    Event(RequestKind),
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Waiting::Call => f.write_str("a device call"),
+            Waiting::Acks(request_kind) => write!(f, "acks, to {request_kind}"),
+            Waiting::Event(request_kind) => write!(f, "the event of {request_kind}"),
+        }
+    }
+}
+
+/// The contents of a core in numbers ([`Core::summary`]). Its text is one line for a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Ids in each state, at its [`State::index`].
+    pub ids: [usize; State::COUNT],
+    /// Channels, including private ones.
+    pub channels: usize,
+    /// Memberships in multicast groups.
+    pub groups: usize,
+    /// Undelivered events.
+    pub events: usize,
+    /// Acks that the application owes.
+    pub owed: usize,
+    /// Device calls that are queued or whose outcomes are not reported yet.
+    pub calls: usize,
+    /// Ids that wait for acks ([`Waiting::Acks`]), at the [`RequestKind::index`] of the request.
+    pub for_acks: [usize; RequestKind::COUNT],
+    /// Ids that wait for an event ([`Waiting::Event`]), at the [`RequestKind::index`] of the request.
+    pub for_events: [usize; RequestKind::COUNT],
+    /// Ids with a deadline.
+    pub deadlines: usize,
+    /// The nearest deadline and its id.
+    pub next_deadline: Option<(Time, IdKey)>,
+    /// The counters of events and outcomes without effect.
+    pub counters: Counters,
+}
+
+impl Core {
+    /// Returns the contents of the core in numbers. O(ids + channels + undelivered events).
+    ///
+    /// ```
+    /// # use cmid_proto::{Acks, Core, Limits, PortSpace};
+    /// let mut core = Core::new(Limits::SINGLE);
+    /// let channel = core.open_channel(Acks::OnDelivery)?;
+    /// core.create_id(Some(channel), PortSpace::Tcp)?;
+    /// assert_eq!(core.summary().to_string(), "ids 1 (1 idle), channels 1, calls 2");
+    /// # Ok::<(), cmid_proto::Refused>(())
+    /// ```
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary {
+            ids: [0; State::COUNT],
+            channels: self.channels.len(),
+            groups: self.groups.len(),
+            events: usize::from(self.single.is_some()),
+            owed: 0,
+            calls: 0,
+            for_acks: [0; RequestKind::COUNT],
+            for_events: [0; RequestKind::COUNT],
+            deadlines: 0,
+            next_deadline: self.poll_timeout(),
+            counters: self.counters,
+        };
+        for (key, id) in self.ids.iter() {
+            summary.ids[id.state.index()] += 1;
+            summary.owed += id.owed as usize;
+            summary.calls += usize::from(id.call.is_some());
+            summary.deadlines += usize::from(id.due() != Time::NEVER);
+            match self.waiting_for(key, id) {
+                Some(Waiting::Acks(request_kind)) => summary.for_acks[request_kind.index()] += 1,
+                Some(Waiting::Event(request_kind)) => summary.for_events[request_kind.index()] += 1,
+                Some(Waiting::Call) | None => {}
+            }
+        }
+        for (_, channel) in self.channels.iter() {
+            summary.events += self.pending.events_of_channel(&channel.pending).count();
+            summary.calls += usize::from(channel.call.is_some());
+        }
+        summary
+    }
+
+    /// Returns the ids that wait for the device or for acks, and what they wait for. O(ids).
+    pub fn waiting(&self) -> impl Iterator<Item = (IdKey, Waiting)> + '_ {
+        self.ids.iter().filter_map(|(key, id)| Some((key, self.waiting_for(key, id)?)))
+    }
+
+    fn waiting_for(&self, key: IdKey, id: &Id) -> Option<Waiting> {
+        if id.call.is_some() {
+            Some(Waiting::Call)
+        } else if id.state == State::Destroying {
+            Some(Waiting::Acks(RequestKind::Destroy))
+        } else if id.pending_migrate.is_some() {
+            Some(Waiting::Acks(RequestKind::Migrate))
+        } else if self.memberships(key).any(|(_, group)| group.leaving) {
+            Some(Waiting::Acks(RequestKind::Leave))
+        } else if self.memberships(key).any(|(_, group)| group.phase == GroupPhase::Joining) {
+            Some(Waiting::Event(RequestKind::Join))
+        } else {
+            id.waits_for().or(table::operation(id.state)).map(Waiting::Event)
+        }
+    }
+}
+
+/// `ids 3 (2 idle, 1 connecting), channels 1, events 2, waiting for events: 1 connect, deadlines 1 (next 5.000000000 s,
+/// id2)`. Numbers that are 0 are left out.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ids {}", self.ids.iter().sum::<usize>())?;
+        list(f, " (", ")", State::ALL.into_iter().zip(self.ids))?;
+        let Counters { late, stray, faults, discarded } = self.counters;
+        let numbers = [("channels", self.channels), ("groups", self.groups), ("events", self.events)];
+        let more = [("acks owed", self.owed), ("calls", self.calls)];
+        for (name, number) in numbers.into_iter().chain(more).filter(|&(_, number)| number > 0) {
+            write!(f, ", {name} {number}")?;
+        }
+        list(f, ", waiting for events: ", "", RequestKind::ALL.into_iter().zip(self.for_events))?;
+        list(f, ", waiting for acks: ", "", RequestKind::ALL.into_iter().zip(self.for_acks))?;
+        if let Some((due, id)) = self.next_deadline {
+            write!(f, ", deadlines {} (next {due}, {id})", self.deadlines)?;
+        }
+        for (name, number) in [("late", late), ("stray", stray), ("faults", faults), ("discarded", discarded)] {
+            if number > 0 {
+                write!(f, ", {name} {number}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the numbers that are not 0, with their names; nothing if all are 0.
+fn list<N: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    begin: &str,
+    end: &str,
+    numbers: impl Iterator<Item = (N, usize)>,
+) -> fmt::Result {
+    let mut before = begin;
+    for (name, number) in numbers.filter(|&(_, number)| number > 0) {
+        write!(f, "{before}{number} {name}")?;
+        before = ", ";
+    }
+    if before == begin { Ok(()) } else { f.write_str(end) }
+}

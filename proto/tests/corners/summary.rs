@@ -1,0 +1,110 @@
+//! The summary of a core, and what its ids wait for.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cmid_proto::{Acks, CmEvent, IdKey, PortSpace, RawEvent, Request, RequestKind, State, Summary, Time, Waiting};
+
+use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, cm, raw, to};
+
+fn waits(fixture: &CoreFixture, id: IdKey) -> Option<Waiting> {
+    fixture.core.waiting().find(|&(key, _)| key == id).map(|(_, waiting)| waiting)
+}
+
+fn text(fixture: &CoreFixture) -> String {
+    fixture.core.summary().to_string()
+}
+
+#[test]
+fn ids_by_state_events_calls_and_deadlines() {
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    assert_eq!(text(&fixture), "ids 0, channels 1");
+
+    let [idle, resolving] = [(); 2].map(|()| fixture.id(Some(here)));
+    let deadline = fixture.within(Duration::from_secs(5));
+    fixture.submit_until(resolving, RESOLVE, deadline).unwrap();
+    assert_eq!(waits(&fixture, resolving), Some(Waiting::Call));
+    let Summary { calls, for_events, next_deadline, ids, .. } = fixture.core.summary();
+    assert_eq!((calls, for_events.iter().sum::<usize>(), next_deadline), (1, 0, Some((deadline, resolving))));
+    assert_eq!((ids[State::Idle.index()], ids[State::AddrResolving.index()]), (1, 1));
+
+    fixture.all_well();
+    assert_eq!(waits(&fixture, resolving), Some(Waiting::Event(RequestKind::ResolveAddr)));
+    assert_eq!(waits(&fixture, idle), None);
+    for id in [idle, idle, resolving] {
+        fixture.report(id, CmEvent::AddrChange);
+    }
+    assert_eq!(
+        text(&fixture),
+        format!(
+            "ids 2 (1 idle, 1 resolving address), channels 1, events 3, waiting for events: 1 resolve_addr, \
+             deadlines 1 (next {deadline}, {resolving})"
+        )
+    );
+    let gone = IdKey::from_parts(0, 9, 1).unwrap();
+    fixture.report_on(here, raw(gone, CmEvent::AddrChange, 0));
+    fixture.does(resolving, Request::Destroy);
+    fixture.core.open_channel(Acks::OnDelivery).unwrap();
+    assert_eq!(text(&fixture), "ids 1 (1 idle), channels 2, events 2, calls 1, stray 1, discarded 1");
+}
+
+#[test]
+fn what_waits_for_acks() {
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    let there = fixture.channel(Acks::Explicit);
+    let [moving, ending] = [(); 2].map(|()| fixture.id(Some(here)));
+    let mut events = Vec::new();
+    for id in [moving, ending] {
+        fixture.report(id, CmEvent::AddrChange);
+        events.push(fixture.expect_event(here, id, cm(CmEvent::AddrChange)));
+    }
+    fixture.submit(moving, to(there)).unwrap();
+    fixture.submit(ending, Request::Destroy).unwrap();
+    fixture.no_call();
+    assert_eq!(waits(&fixture, moving), Some(Waiting::Acks(RequestKind::Migrate)));
+    assert_eq!(waits(&fixture, ending), Some(Waiting::Acks(RequestKind::Destroy)));
+    assert_eq!(
+        text(&fixture),
+        "ids 2 (1 idle, 1 destroying), channels 2, acks owed 2, waiting for acks: 1 migrate_id, 1 destroy_id"
+    );
+    for event in events {
+        fixture.acks(event);
+    }
+    assert_eq!((waits(&fixture, moving), waits(&fixture, ending)), (Some(Waiting::Call), Some(Waiting::Call)));
+}
+
+#[test]
+fn memberships_that_are_joined_and_left() {
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    let id = fixture.id_for(PortSpace::Udp, Some(here));
+    fixture.does(id, BIND);
+    let addr = SocketAddr::from(([239, 1, 1, 1], 7471));
+    let group = fixture.core.join(fixture.now, id, addr, false, Time::NEVER).unwrap();
+    fixture.all_well();
+    assert_eq!(waits(&fixture, id), Some(Waiting::Event(RequestKind::Join)));
+    let joined = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
+    fixture.report_on(here, joined);
+    let _owed = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
+    assert_eq!(waits(&fixture, id), None);
+    fixture.submit(id, Request::Leave { group }).unwrap();
+    assert_eq!(waits(&fixture, id), Some(Waiting::Acks(RequestKind::Leave)));
+    assert_eq!(
+        text(&fixture),
+        "ids 1 (1 bound), channels 1, groups 1, acks owed 1, waiting for acks: 1 leave_multicast"
+    );
+}
+
+#[test]
+fn a_listener_in_synchronous_mode_waits_for_a_request() {
+    let mut fixture = CoreFixture::new();
+    let id = fixture.id(None);
+    fixture.does(id, LISTEN);
+    assert_eq!(waits(&fixture, id), None);
+    fixture.submit(id, Request::GetRequest).unwrap();
+    assert_eq!(waits(&fixture, id), Some(Waiting::Event(RequestKind::GetRequest)));
+    let text = [Waiting::Call, Waiting::Acks(RequestKind::Migrate), Waiting::Event(RequestKind::Connect)];
+    assert_eq!(
+        text.map(|waiting| waiting.to_string()),
+        ["a device call", "acks, to migrate_id", "the event of connect"]
+    );
+}

@@ -1,0 +1,161 @@
+//! Steps as events of the crate `tracing`.
+
+use cmid_proto::{Step, StepRecord};
+
+use crate::observed::Observer;
+use crate::parts::{Parts, Problem};
+
+/// Emits each step of a drive as an event of the crate `tracing`, as an observer of [`Observed`](crate::Observed).
+///
+/// | target | steps | level |
+/// | --- | --- | --- |
+/// | `cmid::request` | requests of the application, acks | DEBUG; WARN if refused |
+/// | `cmid::event` | events that are delivered to the application | DEBUG; WARN if they report a failure |
+/// | `cmid::call` | device calls (TRACE) and their outcomes | DEBUG; WARN if failed |
+/// | `cmid::read` | events read from the device | TRACE; ERROR for a fault, and if a read failed |
+/// | `cmid::drive` | begin and end of the drive | DEBUG |
+/// | `cmid::drive` | the rest: readable channels, passing deadlines | TRACE |
+///
+/// The message is the text of the [`Step`]. The fields are there where they apply:
+///
+/// | field | what it is |
+/// | --- | --- |
+/// | `now` | the time of the drive |
+/// | `id` | the id |
+/// | `state` | the state of the id after the step |
+/// | `channel` | the event channel |
+/// | `request` | the kind of the request, as [`RequestKind`](cmid_proto::RequestKind) |
+/// | `event` | the type of the event, as [`EventKind`](cmid_proto::EventKind) |
+/// | `error` | the refusal, the errno, the fault, or the status of the event |
+///
+/// ```
+/// use cmid_proto::{Drive, Limits, PortSpace};
+/// use cmid_trace::{Observed, Tracing};
+/// use tracing_subscriber::filter::{LevelFilter, Targets};
+/// use tracing_subscriber::prelude::*;
+///
+/// // Requests and delivered events from DEBUG on, failures of everything.
+/// let filter = Targets::new()
+///     .with_target("cmid", LevelFilter::WARN)
+///     .with_target("cmid::request", LevelFilter::DEBUG)
+///     .with_target("cmid::event", LevelFilter::DEBUG);
+/// tracing_subscriber::registry().with(tracing_subscriber::fmt::layer().with_filter(filter)).init();
+///
+/// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
+/// # let device = fabric.host(&["10.0.0.1".parse()?]).device();
+/// let mut drive = Drive::new(Observed::new(device, Tracing), Limits::SINGLE);
+/// let id = drive.create_id(None, PortSpace::Tcp)?;
+/// drive.establish(id).unwrap_err();
+/// // DEBUG cmid::request: create id, TCP in synchronous mode: id0 now=0.000000000 s id=id0 state=idle
+/// // WARN cmid::request: refused: establish on id0 while idle: not in this state now=0.000000000 s id=id0 state=idle
+/// //     request=establish error=establish on id0 while idle: not in this state
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tracing;
+
+/// The targets.
+#[derive(Clone, Copy)]
+enum Target {
+    Request,
+    Event,
+    Call,
+    Read,
+    Drive,
+}
+
+/// How much a step matters.
+#[derive(Clone, Copy)]
+enum Level {
+    Trace,
+    Debug,
+    Warn,
+    Error,
+}
+
+impl Observer for Tracing {
+    fn step(&mut self, record: &StepRecord<'_>) {
+        // The end of a turn changes nothing.
+        if matches!(record.step, Step::Yield) {
+            return;
+        }
+        let parts = Parts::of(&record.step);
+        let (target, usual) = class(&record.step);
+        let level = match parts.problem {
+            None => usual,
+            Some(Problem::Fault(_) | Problem::Unreadable(_)) => Level::Error,
+            Some(Problem::Refused(_) | Problem::Errno(_) | Problem::Status(_)) => Level::Warn,
+        };
+        emit(target, level, parts, record);
+    }
+
+    fn sibling(&self) -> Self {
+        Tracing
+    }
+}
+
+/// Emits the event. `tracing` needs a place in the program for each target and level.
+fn emit(target: Target, level: Level, parts: Parts, record: &StepRecord<'_>) {
+    let StepRecord { now, core, step } = record;
+    let Parts { id, channel, request, event, problem } = parts;
+    macro_rules! at {
+        ($target:literal, $level:ident) => {
+            tracing::event!(
+                target: $target,
+                tracing::Level::$level,
+                %now,
+                id = id.map(display),
+                state = id.and_then(|id| core.state(id)).map(display),
+                channel = channel.map(display),
+                request = request.map(display),
+                event = event.map(display),
+                error = problem.map(display),
+                "{step}"
+            )
+        };
+    }
+    macro_rules! on {
+        ($target:literal) => {
+            match level {
+                Level::Trace => at!($target, TRACE),
+                Level::Debug => at!($target, DEBUG),
+                Level::Warn => at!($target, WARN),
+                Level::Error => at!($target, ERROR),
+            }
+        };
+    }
+    match target {
+        Target::Request => on!("cmid::request"),
+        Target::Event => on!("cmid::event"),
+        Target::Call => on!("cmid::call"),
+        Target::Read => on!("cmid::read"),
+        Target::Drive => on!("cmid::drive"),
+    }
+}
+
+/// The target of a step, and its level if nothing went wrong.
+fn class(step: &Step<'_>) -> (Target, Level) {
+    match step {
+        Step::OpenChannel { .. }
+        | Step::CloseChannel { .. }
+        | Step::CreateId { .. }
+        | Step::Submit { .. }
+        | Step::Join { .. }
+        | Step::Ack { .. }
+        | Step::PauseChannel { .. }
+        | Step::ResumeChannel { .. }
+        | Step::Release { .. }
+        | Step::Adopt { .. } => (Target::Request, Level::Debug),
+        Step::Deliver { .. } => (Target::Event, Level::Debug),
+        Step::Call { .. } => (Target::Call, Level::Trace),
+        Step::Outcome { .. } => (Target::Call, Level::Debug),
+        Step::Event { .. } | Step::Unreadable { .. } => (Target::Read, Level::Trace),
+        Step::Begin { .. } | Step::End => (Target::Drive, Level::Debug),
+        Step::Readable { .. }
+        | Step::Look { .. }
+        | Step::Child { .. }
+        | Step::WaitForRoom { .. }
+        | Step::Timeout
+        | Step::Yield => (Target::Drive, Level::Trace),
+    }
+}
