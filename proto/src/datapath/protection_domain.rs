@@ -68,6 +68,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// # Errors
     /// `ENOSYS` or `EOPNOTSUPP` without support of the device; `EINVAL` for `max_wr` 0, for capacities above the
     /// device's, and after [`ProtectionDomain::dealloc`]; `ENOMEM`; `EIO` after a removal of the device.
+    #[doc(alias("ibv_create_srq", "rdma_create_srq"))]
     fn create_srq(&self, caps: SrqCaps) -> Result<Self::Srq, Errno>;
 
     /// Returns the number of MRs, QPs, address handles, memory windows and SRQs that use it. An MR that was dropped counts

@@ -4,6 +4,7 @@ use super::{MemoryRegion, PostError, Sge};
 use crate::errno::Errno;
 
 /// The capacities of a shared receive queue (`struct ibv_srq_attr`).
+#[doc(alias("ibv_srq_attr", "ibv_srq_init_attr"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SrqCaps {
     /// The maximum number of receives that are posted and whose completions have not been polled, at least 1. Each CQ
@@ -35,6 +36,7 @@ pub struct SrqCaps {
 /// every device has the event, among them soft-RoCE of Linux 6.1.
 ///
 /// Dropping the handle destroys the SRQ after the last of its QPs.
+#[doc(alias("ibv_srq", "ibv_destroy_srq", "rdma_destroy_srq"))]
 pub trait SharedReceiveQueue: Send {
     /// Memory regions.
     type Mr: MemoryRegion;
@@ -55,12 +57,14 @@ pub trait SharedReceiveQueue: Send {
     /// # Errors
     /// The errno of the device: `EINVAL` for a limit above the length of its queue, which may be longer than
     /// [`SharedReceiveQueue::caps`] says.
+    #[doc(alias = "ibv_modify_srq")]
     fn arm_limit(&self, limit: u32) -> Result<(), Errno>;
 
     /// Returns the limit that is armed, 0 if none is (ibv_query_srq(3)). A system call on hardware.
     ///
     /// # Errors
     /// The errno of the device.
+    #[doc(alias = "ibv_query_srq")]
     fn limit(&self) -> Result<u32, Errno>;
 
     /// Posts ranges to receive a message (ibv_post_srq_recv(3)).
@@ -69,6 +73,7 @@ pub trait SharedReceiveQueue: Send {
     /// The receive is not posted. `EINVAL` for a range beyond the end, an MR of another PD than that of the SRQ, an MR
     /// without a valid registration or without [`Access::LOCAL_WRITE`](super::Access::LOCAL_WRITE), and more ranges
     /// than the SRQ permits. `ENOMEM` if the SRQ is full: [`SrqCaps::max_wr`] receives are unpolled.
+    #[doc(alias = "ibv_post_srq_recv")]
     fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
     where
         L: AsRef<[Sge<'a, Self::Mr>]>,
@@ -80,6 +85,7 @@ pub trait SharedReceiveQueue: Send {
     /// # Errors
     /// As [`SharedReceiveQueue::post_recv`], with the number of receives that are posted all the same; `EINVAL` for an
     /// empty batch.
+    #[doc(alias = "ibv_post_srq_recv")]
     fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
     where
         I: IntoIterator<Item = (u64, L)>,
