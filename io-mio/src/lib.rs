@@ -50,5 +50,6 @@ pub use cmid_trace as trace;
 #[cfg(any(feature = "verbs", feature = "verbs-prebuilt"))]
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Mio};
+pub use mio;
 pub use poller::Tokens;
 pub use waker::Waker;

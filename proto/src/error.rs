@@ -258,6 +258,7 @@ pub struct Failure {
 
 /// The device or its driver did something impossible. The core ignores the input and goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// An event that cannot happen in this state.
     #[error("{event} on {id} while {state}")]

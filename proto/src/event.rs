@@ -395,7 +395,11 @@ impl Event {
         }
     }
 
-    /// The event as librdmacm's synchronous mode reports it: success, or an errno (`ucma_complete` of librdmacm).
+    /// The event as librdmacm's synchronous mode reports it (`ucma_complete` of librdmacm).
+    ///
+    /// # Errors
+    /// The event reports a failure: `ECONNREFUSED` for REJECTED, `ETIMEDOUT` for a deadline, else the errno of its
+    /// status.
     pub const fn result(&self) -> Result<(), Errno> {
         match self.kind {
             EventKind::Cm(CmEvent::Rejected) => Err(Errno::ECONNREFUSED),

@@ -2,10 +2,12 @@
 
 use std::io;
 
+use crate::datapath::PostError;
 use crate::errno::Errno;
 use crate::error::{AckError, Error, Failure, Fault, Refused};
 use crate::event_result::EventError;
 use crate::handshake::HandshakeError;
+use crate::memory;
 
 /// Returns an error of the kind of `errno` with `error` as its source.
 pub(crate) fn io_error(errno: Errno, error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
@@ -37,5 +39,7 @@ into_io! {
     Fault: |fault: &Fault| Error::Fault(*fault).errno();
     AckError: |error: &AckError| Refused::from(error).errno();
     EventError: |error: &EventError| error.errno;
+    PostError: |error: &PostError| error.errno;
+    memory::Error: |error: &memory::Error| error.errno();
     HandshakeError: |error: &HandshakeError| error.errno();
 }

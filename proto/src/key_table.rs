@@ -89,7 +89,10 @@ impl<K: TableKey, T> KeyTable<K, T> {
         Ok(())
     }
 
-    /// Inserts an entry into a slot that [`KeyTable::reserve`] has prepared. Returns the value if it has not.
+    /// Inserts an entry into a slot that [`KeyTable::reserve`] has prepared.
+    ///
+    /// # Errors
+    /// Returns the value if it has not.
     pub fn insert(&mut self, key: K, value: T) -> Result<(), T> {
         match self.slots.get_mut(key.table_slot()) {
             Some(slot @ None) => {
@@ -182,6 +185,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     }
 
     /// Returns the keys of the entries that are set aside.
+    #[must_use]
     pub fn aside(&self) -> impl ExactSizeIterator<Item = K> + '_ {
         self.aside.iter().map(|(key, _)| *key)
     }

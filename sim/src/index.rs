@@ -46,6 +46,17 @@ impl CqNo {
     }
 }
 
+/// Names one shared receive queue; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SrqNo(pub(crate) u64);
+
+impl SrqNo {
+    /// The number that asynchronous events have.
+    pub(crate) fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// Names one protection domain; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PdNo(pub(crate) u64);

@@ -127,13 +127,14 @@ mod fabric;
 mod index;
 mod kernel;
 
+pub use cmid_proto as proto;
 pub use cmid_proto::datapath::{
     self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionQueue, DataPath,
     GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp,
-    SendWr, Sge, To, View, WcFlags, WcOpcode, WcStatus,
+    SendWr, Sge, SharedReceiveQueue, SrqCaps, To, View, WcFlags, WcOpcode, WcStatus,
 };
 pub use cmid_proto::memory::{
-    self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Returned, Valid, Way,
+    self, Access, Changes, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way,
 };
 pub use data::ah::Ah;
 pub use data::async_events::AsyncEvents;
@@ -145,6 +146,7 @@ pub use data::mr::{Buffer, Change, Mr, Reregistered};
 pub use data::mw::Mw;
 pub use data::pd::Pd;
 pub use data::qp::Qp;
+pub use data::shared_receive_queue::Srq;
 pub use fabric::Fabric;
 pub use fabric::config::{Clock, Config, Flavour, Rereg};
 pub use fabric::counters::Counters;

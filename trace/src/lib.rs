@@ -57,6 +57,7 @@ mod transition;
 mod values;
 
 pub use chart::{Chart, ChartFormat};
+pub use cmid_proto as proto;
 pub use counts::{Counting, Counts};
 pub use observed::{Observed, Observer};
 pub use read::{Recording, Wrong};

@@ -90,7 +90,7 @@ impl<D> Trace<D> {
 
 impl<D> fmt::Debug for Trace<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace").field("reel", &self.sink).field("error", &self.error).finish_non_exhaustive()
+        f.debug_struct("Trace").field("sink", &self.sink).field("error", &self.error).finish_non_exhaustive()
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Stream").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

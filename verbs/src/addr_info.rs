@@ -6,6 +6,7 @@ use core::mem::MaybeUninit;
 use core::net::SocketAddr;
 use core::ptr::{self, NonNull};
 use std::ffi::CString;
+use std::io;
 
 use cmid_proto::{Errno, PortSpace, Service};
 
@@ -75,6 +76,7 @@ pub struct AddrInfo {
 
 /// The reason why a lookup failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AddrInfoError {
     /// The resolver's `EAI_` code (getaddrinfo(3)), below 0: no such name or service, no answer, none of that family.
     Resolver(i32),
@@ -221,6 +223,16 @@ impl fmt::Display for AddrInfoError {
 
 impl core::error::Error for AddrInfoError {}
 
+impl From<AddrInfoError> for io::Error {
+    /// Has the kind of the errno, or [`io::ErrorKind::Other`].
+    fn from(error: AddrInfoError) -> Self {
+        match error {
+            AddrInfoError::System(errno) => io::Error::new(io::Error::from(errno).kind(), error),
+            AddrInfoError::Resolver(_) => io::Error::other(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,5 +249,9 @@ mod tests {
     fn the_resolver_s_codes_have_a_text() {
         assert_eq!(AddrInfoError::Resolver(-2).to_string(), "Name or service not known");
         assert_eq!(AddrInfoError::System(Errno::ENODEV).to_string(), "ENODEV");
+        let unknown = io::Error::from(AddrInfoError::Resolver(-2));
+        assert_eq!((unknown.kind(), unknown.to_string().as_str()), (io::ErrorKind::Other, "Name or service not known"));
+        let busy = io::Error::from(AddrInfoError::System(Errno::EBUSY));
+        assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
     }
 }

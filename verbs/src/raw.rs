@@ -41,6 +41,7 @@ opaque! {
     IbvCq "ibv_cq",
     IbvQp "ibv_qp",
     IbvMr "ibv_mr",
+    IbvSrq "ibv_srq",
     IbvQpAttr "ibv_qp_attr",
 }
 

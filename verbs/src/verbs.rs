@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use cmid_proto::datapath::{Caps, DataPath, QpState};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit};
+use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
@@ -194,6 +194,7 @@ impl DataPath for Verbs {
     type Cq = Cq;
     type Qp = Qp;
     type Ah = Ah;
+    type Srq = Srq;
     type Nic = Nic;
     type AsyncEvents = AsyncEvents;
 
@@ -231,7 +232,7 @@ impl DataPath for Verbs {
     }
 
     /// # Errors
-    /// `ENOMEM` also if one of the CQs has 65,536 work queues: a QP with one CQ for sends and receives counts as two. A
+    /// `ENOMEM` also if one of the CQs has 65,535 work queues: a QP with one CQ for sends and receives counts as two. A
     /// destroyed QP occupies its room and its places until every completion is polled that it may have left.
     fn create_qp(
         &mut self,
@@ -241,9 +242,20 @@ impl DataPath for Verbs {
         recv_cq: &Cq,
         caps: Caps,
     ) -> Result<Qp, Errno> {
-        let id = attaching.id();
-        let init = QpInit { pd, send_cq, recv_cq, caps, post_calls: self.post_calls };
-        either!(&mut self.cm, cm => cm.create_qp(id, init)).map(Qp::new)
+        self.make_qp(attaching, QpInit { pd, send_cq, recv_cq, srq: None, caps, post_calls: self.post_calls })
+    }
+
+    fn create_qp_with_srq(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        srq: &Srq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let srq = Some(srq);
+        self.make_qp(attaching, QpInit { pd, send_cq, recv_cq, srq, caps, post_calls: self.post_calls })
     }
 
     /// With some providers the completions of the QP are lost at once (`__mlx5_cq_clean`), with others when
@@ -251,6 +263,12 @@ impl DataPath for Verbs {
     /// from multicast groups any more; the id stays in them.
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         either!(&mut self.cm, cm => cm.destroy_qp(id))
+    }
+}
+
+impl Verbs {
+    fn make_qp(&mut self, attaching: Attaching<'_>, init: QpInit<'_>) -> Result<Qp, Errno> {
+        either!(&mut self.cm, cm => cm.create_qp(attaching.id(), init)).map(Qp::new)
     }
 }
 

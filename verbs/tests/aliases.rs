@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 const WITHOUT: &[(&str, &str)] = &[
     ("rdma_free_devices", "`devices` returns a vector"),
     ("rdma_freeaddrinfo", "`AddrInfo` owns what it contains"),
-    ("rdma_create_srq", "shared receive queues are not offered"),
-    ("rdma_create_srq_ex", "shared receive queues are not offered"),
-    ("rdma_destroy_srq", "shared receive queues are not offered"),
+    ("rdma_create_srq_ex", "`create_srq` makes an SRQ of the basic type"),
     ("rdma_seterrno", "a helper of the header's own functions; calls return `Errno`"),
     // librdmacm 60.
     ("rdma_resolve_addrinfo", "not offered; `addr_info` looks addresses up"),

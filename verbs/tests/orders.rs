@@ -8,9 +8,12 @@ use loom::sync::atomic::AtomicU64 as Line;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 
+use crate::srq_slots::{SrqCursor, SrqRetired, SrqSlots};
 use crate::sync::Arc;
 use crate::wr_ring::{Cursor, Retired, WrRing};
 
+#[path = "../src/data/srq_slots.rs"]
+mod srq_slots;
 #[path = "../src/data/wr_ring.rs"]
 mod wr_ring;
 
@@ -87,5 +90,34 @@ fn who_sees_that_something_is_in_flight_sees_what() {
         assert!(!watched.names(NEVER), "counted, but its key is not there");
         poster.join().expect("the poster");
         assert!(watched.names(5) && watched.names(6));
+    });
+}
+
+/// Two CQs report receives of one SRQ. Each slot is given back once, and who finds a key not in flight comes after the
+/// poll.
+#[test]
+fn receives_of_an_srq_end_on_two_threads_while_it_is_posted_to() {
+    loom::model(|| {
+        let slots = Arc::new(SrqSlots::new(1, 2, 1));
+        let mut cursor = SrqCursor::new(&slots);
+        let tokens = [5, 6].map(|lkey| cursor.file(u64::from(lkey), [lkey]).expect("room"));
+        // Stands for what the poll has written to the memory of the first one.
+        let written = Arc::new(Line::new(0));
+        let (other, write) = (Arc::clone(&slots), Arc::clone(&written));
+        let poller = thread::spawn(move || {
+            write.store(1, Relaxed);
+            assert_eq!(other.retire(tokens[0]), SrqRetired::Done(5));
+        });
+        let (other, poster) = (Arc::clone(&slots), thread::spawn(move || (cursor.file(7, [7]), cursor)));
+        assert_eq!(other.retire(tokens[1]), SrqRetired::Done(6));
+        if !slots.names(5) {
+            assert_eq!(written.load(Relaxed), 1, "the memory is given back before the end of the poll");
+        }
+        poller.join().expect("the poller");
+        let (posted, mut cursor) = poster.join().expect("the poster");
+        assert!(!slots.names(5) && !slots.names(6));
+        // Both slots can be used, each once.
+        let again = (0..2).filter_map(|_| cursor.file(8, [8])).count();
+        assert_eq!((again + usize::from(posted.is_some()), slots.unpolled()), (2, 2));
     });
 }

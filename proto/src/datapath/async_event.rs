@@ -21,6 +21,8 @@ pub enum AsyncSource {
     Qp(u32),
     /// The CQ with this number ([`CompletionQueue::num`](super::CompletionQueue::num)).
     Cq(u32),
+    /// The SRQ with this number ([`SharedReceiveQueue::num`](super::SharedReceiveQueue::num)).
+    Srq(u32),
     /// The port with this number, from 1 on.
     Port(u8),
     /// The device, or an object that this crate does not have.
@@ -64,7 +66,8 @@ impl AsyncEventKind {
     pub const SM_CHANGE: AsyncEventKind = AsyncEventKind(13);
     /// A shared receive queue has failed.
     pub const SRQ_ERR: AsyncEventKind = AsyncEventKind(14);
-    /// A shared receive queue has fewer receives than its limit.
+    /// A shared receive queue has fewer receives than its limit
+    /// ([`SharedReceiveQueue::arm_limit`](super::SharedReceiveQueue::arm_limit)).
     pub const SRQ_LIMIT_REACHED: AsyncEventKind = AsyncEventKind(15);
     /// A QP in its error state takes no more receives from its shared receive queue.
     pub const QP_LAST_WQE_REACHED: AsyncEventKind = AsyncEventKind(16);
@@ -109,6 +112,7 @@ impl fmt::Display for AsyncEvent {
         match self.source {
             AsyncSource::Qp(number) => write!(f, "{} of QP {number}", self.kind),
             AsyncSource::Cq(number) => write!(f, "{} of CQ {number}", self.kind),
+            AsyncSource::Srq(number) => write!(f, "{} of SRQ {number}", self.kind),
             AsyncSource::Port(number) => write!(f, "{} of port {number}", self.kind),
             AsyncSource::Device => write!(f, "{} of the device", self.kind),
         }
@@ -126,6 +130,7 @@ mod tests {
         let text = |kind, source| AsyncEvent { kind, source }.to_string();
         assert_eq!(text(AsyncEventKind::QP_FATAL, AsyncSource::Qp(17)), "QP_FATAL of QP 17");
         assert_eq!(text(AsyncEventKind::CQ_ERR, AsyncSource::Cq(3)), "CQ_ERR of CQ 3");
+        assert_eq!(text(AsyncEventKind::SRQ_LIMIT_REACHED, AsyncSource::Srq(4)), "SRQ_LIMIT_REACHED of SRQ 4");
         assert_eq!(text(AsyncEventKind::PORT_ERR, AsyncSource::Port(1)), "PORT_ERR of port 1");
         assert_eq!(text(AsyncEventKind(77), AsyncSource::Device), "event type 77 of the device");
     }

@@ -2,7 +2,9 @@
 
 use core::fmt;
 
-use super::{AsyncEventQueue, Caps, CompletionQueue, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair};
+use super::{
+    AsyncEventQueue, Caps, CompletionQueue, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SharedReceiveQueue,
+};
 use crate::device::Pollable;
 use crate::drive::Attaching;
 use crate::errno::Errno;
@@ -11,7 +13,7 @@ use crate::key::IdKey;
 /// A device with a data path. Dropping one of its objects destroys it, after the objects that depend on it.
 pub trait DataPath: Pollable + Send {
     /// Protection domains.
-    type Pd: ProtectionDomain<Mr = Self::Mr, Ah = Self::Ah, Mw = Self::Mw>;
+    type Pd: ProtectionDomain<Mr = Self::Mr, Ah = Self::Ah, Mw = Self::Mw, Srq = Self::Srq>;
     /// Memory regions.
     type Mr: MemoryRegion<Pd = Self::Pd>;
     /// Memory windows.
@@ -22,6 +24,8 @@ pub trait DataPath: Pollable + Send {
     type Qp: QueuePair<Mr = Self::Mr, Mw = Self::Mw, Ah = Self::Ah>;
     /// Address handles.
     type Ah: Send + Sync;
+    /// Shared receive queues.
+    type Srq: SharedReceiveQueue<Mr = Self::Mr>;
     /// Handles of RDMA devices. Two are equal if they are of the same device.
     type Nic: Clone + PartialEq + Send + Sync + fmt::Debug;
 
@@ -112,6 +116,22 @@ pub trait DataPath: Pollable + Send {
         pd: &Self::Pd,
         send_cq: &Self::Cq,
         recv_cq: &Self::Cq,
+        caps: Caps,
+    ) -> Result<Self::Qp, Errno>;
+
+    /// Creates a QP on an id that takes its receives from a shared receive queue (`srq` of `struct ibv_qp_init_attr`).
+    /// The receive capacities of `caps` have no meaning. Posting a receive to the QP fails with `EINVAL`.
+    ///
+    /// # Errors
+    /// As [`DataPath::create_qp`]. `EINVAL` also if the SRQ is of another PD. `EOVERFLOW` also if `recv_cq` has no room
+    /// for the completions of [`SrqCaps::max_wr`](super::SrqCaps::max_wr) receives, once for all QPs of this SRQ.
+    fn create_qp_with_srq(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Self::Pd,
+        send_cq: &Self::Cq,
+        recv_cq: &Self::Cq,
+        srq: &Self::Srq,
         caps: Caps,
     ) -> Result<Self::Qp, Errno>;
 

@@ -14,6 +14,7 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
     type Cq = <L::Inner as DataPath>::Cq;
     type Qp = <L::Inner as DataPath>::Qp;
     type Ah = <L::Inner as DataPath>::Ah;
+    type Srq = <L::Inner as DataPath>::Srq;
     type Nic = <L::Inner as DataPath>::Nic;
     type AsyncEvents = <L::Inner as DataPath>::AsyncEvents;
 
@@ -46,6 +47,18 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         caps: Caps,
     ) -> Result<Self::Qp, Errno> {
         self.inner_mut().create_qp(attaching, pd, send_cq, recv_cq, caps)
+    }
+
+    fn create_qp_with_srq(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Self::Pd,
+        send_cq: &Self::Cq,
+        recv_cq: &Self::Cq,
+        srq: &Self::Srq,
+        caps: Caps,
+    ) -> Result<Self::Qp, Errno> {
+        self.inner_mut().create_qp_with_srq(attaching, pd, send_cq, recv_cq, srq, caps)
     }
 
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {

@@ -12,6 +12,7 @@
 //! | asynchronous events | [`AsyncEventQueue`] | ibv_get_async_event(3) |
 //! | completion queue | [`CompletionQueue`] | ibv_poll_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3) |
 //! | queue pair | [`QueuePair`] | ibv_post_send(3), ibv_post_recv(3) |
+//! | shared receive queue | [`SharedReceiveQueue`] | ibv_create_srq(3), ibv_modify_srq(3), ibv_post_srq_recv(3) |
 //!
 //! A work request names ranges of registered memory as [`Sge`]s. [`SendWr`] describes one request of a send queue.
 //!
@@ -42,6 +43,7 @@ mod layer;
 mod memory_region;
 mod protection_domain;
 mod queue_pair;
+mod shared_receive_queue;
 mod values;
 mod work_request;
 
@@ -53,6 +55,7 @@ pub use device::DataPath;
 pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::QueuePair;
+pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
 pub use values::{Caps, GRH_LEN, PostError, QpState, Remote, To};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
@@ -60,5 +63,6 @@ pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 pub mod prelude {
     pub use super::{
         AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
+        SharedReceiveQueue,
     };
 }

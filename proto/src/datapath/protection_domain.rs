@@ -1,6 +1,6 @@
 //! The trait of a protection domain.
 
-use super::{Access, Completion, MemoryRegion, MemoryWindow};
+use super::{Access, Completion, MemoryRegion, MemoryWindow, SharedReceiveQueue, SrqCaps};
 use crate::errno::Errno;
 use crate::event::AhAttr;
 use crate::memory::{self, PdState};
@@ -14,6 +14,8 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     type Mw: MemoryWindow;
     /// Address handles.
     type Ah;
+    /// Shared receive queues.
+    type Srq: SharedReceiveQueue<Mr = Self::Mr>;
 
     /// Registers a buffer (ibv_reg_mr(3)). The MR owns the buffer until [`MemoryRegion::deregister`]. The call takes as
     /// long as pinning the pages takes. Any thread can make it.
@@ -61,7 +63,15 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     #[doc(alias("ibv_create_ah_from_wc", "ibv_init_ah_from_wc"))]
     fn create_ah_from(&self, completion: &Completion, mr: &Self::Mr, offset: usize) -> Result<Self::Ah, Errno>;
 
-    /// Returns the number of MRs, QPs, address handles and memory windows that use it. An MR that was dropped counts
+    /// Creates a shared receive queue, with no limit armed (ibv_create_srq(3)).
+    ///
+    /// # Errors
+    /// `ENOSYS` or `EOPNOTSUPP` without support of the device; `EINVAL` for `max_wr` 0, for capacities above the
+    /// device's, and after [`ProtectionDomain::dealloc`]; `ENOMEM`; `EIO` after a removal of the device.
+    #[doc(alias("ibv_create_srq", "rdma_create_srq"))]
+    fn create_srq(&self, caps: SrqCaps) -> Result<Self::Srq, Errno>;
+
+    /// Returns the number of MRs, QPs, address handles, memory windows and SRQs that use it. An MR that was dropped counts
     /// until it is deregistered.
     fn users(&self) -> u32;
 

@@ -138,7 +138,6 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with the
     /// device's errno.
-    /// errno.
     #[doc(alias = "rdma_reject")]
     pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
         self.request(id, Request::Reject { reason: RejectReason::Consumer, private_data }, Time::NEVER).map(drop)
@@ -251,6 +250,24 @@ impl<D: Device> Drive<D> {
     #[doc(alias = "rdma_set_local_ece")]
     pub fn set_ece(&mut self, id: IdKey, ece: Ece) -> Result<(), Error> {
         self.request(id, Request::SetEce { ece }, Time::NEVER).map(drop)
+    }
+
+    /// Returns the local address of an id (`rdma_get_local_addr`), with the port that the kernel has selected.
+    ///
+    /// # Errors
+    /// As [`Device::local_addr`].
+    #[doc(alias("rdma_get_local_addr", "rdma_get_src_port"))]
+    pub fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.local_addr(id)
+    }
+
+    /// Returns the peer's address of an id (`rdma_get_peer_addr`).
+    ///
+    /// # Errors
+    /// As [`Device::peer_addr`].
+    #[doc(alias("rdma_get_peer_addr", "rdma_get_dst_port"))]
+    pub fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.peer_addr(id)
     }
 
     /// Returns the peer's options of enhanced connection establishment (rdma_get_remote_ece(3)).

@@ -72,7 +72,7 @@ impl Incoming {
     /// # Errors
     /// As [`Device::peer_addr`].
     pub fn peer_addr<D: Device>(&self, drive: &Drive<D>) -> Result<SocketAddr, Errno> {
-        drive.device().peer_addr(self.id)
+        drive.peer_addr(self.id)
     }
 
     /// Returns the local address that the peer connects to.
@@ -80,7 +80,7 @@ impl Incoming {
     /// # Errors
     /// As [`Device::local_addr`].
     pub fn local_addr<D: Device>(&self, drive: &Drive<D>) -> Result<SocketAddr, Errno> {
-        drive.device().local_addr(self.id)
+        drive.local_addr(self.id)
     }
 
     /// Calls `attach`, which creates the QP with [`Drive::attach_qp`], and accepts the request. `private_data` is at

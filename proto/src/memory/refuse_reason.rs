@@ -2,6 +2,7 @@
 
 /// Why a request is refused: the rule that it breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum RefuseReason {
     /// Another call of this MR or PD is under way.
     #[error("a call is under way")]

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{
     Access, AsyncEvent, AsyncEventQueue, Caps, Completion, CompletionQueue, DataPath, Flag, MemoryRegion, MemoryWindow,
-    PostError, ProtectionDomain, QpState, QueuePair, Reregistered, SendWr, Sge,
+    PostError, ProtectionDomain, QpState, QueuePair, Reregistered, SendWr, Sge, SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::memory::{self, Change, MrState, PdState, Policy, Returned, Way};
 use cmid_proto::{
@@ -21,6 +21,7 @@ pub(crate) enum Log {
     CreateCq(u32, u32, u32),
     AsyncEvents,
     CreateQp(u32),
+    CreateQpWithSrq(u32),
     DestroyQp,
 }
 
@@ -36,6 +37,8 @@ pub(crate) struct Pd;
 pub(crate) struct Mw;
 #[derive(Debug)]
 pub(crate) struct Qp;
+#[derive(Debug)]
+pub(crate) struct Srq(SrqCaps);
 #[derive(Debug)]
 pub(crate) struct Events;
 /// Memory at address 4096 with the key 6.
@@ -55,6 +58,7 @@ impl DataPath for Paths {
     type Cq = Cq;
     type Qp = Qp;
     type Ah = u8;
+    type Srq = Srq;
     type Nic = u32;
     type AsyncEvents = Events;
 
@@ -84,6 +88,19 @@ impl DataPath for Paths {
 
     fn create_qp(&mut self, _: Attaching<'_>, _: &Pd, _: &Cq, _: &Cq, caps: Caps) -> Result<Qp, Errno> {
         self.log.push(Log::CreateQp(caps.max_send_wr));
+        Ok(Qp)
+    }
+
+    fn create_qp_with_srq(
+        &mut self,
+        _: Attaching<'_>,
+        _: &Pd,
+        _: &Cq,
+        _: &Cq,
+        srq: &Srq,
+        _: Caps,
+    ) -> Result<Qp, Errno> {
+        self.log.push(Log::CreateQpWithSrq(srq.0.max_wr));
         Ok(Qp)
     }
 
@@ -205,6 +222,7 @@ impl ProtectionDomain for Pd {
     type Mr = Bytes;
     type Mw = Mw;
     type Ah = u8;
+    type Srq = Srq;
 
     fn register(&self, _: impl Into<Vec<u8>>, _: Access) -> Result<Bytes, (Vec<u8>, memory::Error)> {
         Ok(Bytes([0; 9]))
@@ -220,6 +238,10 @@ impl ProtectionDomain for Pd {
 
     fn create_ah_from(&self, _: &Completion, _: &Bytes, _: usize) -> Result<u8, Errno> {
         Ok(7)
+    }
+
+    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, Errno> {
+        Ok(Srq(caps))
     }
 
     fn users(&self) -> u32 {
@@ -252,6 +274,42 @@ impl AsyncEventQueue for Events {
 
     fn next_event(&mut self) -> Result<Option<AsyncEvent>, Errno> {
         Ok(None)
+    }
+}
+
+impl SharedReceiveQueue for Srq {
+    type Mr = Bytes;
+
+    fn num(&self) -> u32 {
+        4
+    }
+
+    fn caps(&self) -> SrqCaps {
+        self.0
+    }
+
+    fn unpolled(&self) -> u32 {
+        0
+    }
+
+    fn arm_limit(&self, _: u32) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn limit(&self) -> Result<u32, Errno> {
+        Ok(0)
+    }
+
+    fn post_recv<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: u64, _: L) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, Bytes>]>,
+    {
+        Ok(requests.into_iter().count())
     }
 }
 

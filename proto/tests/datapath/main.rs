@@ -8,7 +8,7 @@ mod names;
 
 use cmid_proto::datapath::{
     Caps, Completion, CompletionQueue, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, Remote,
-    SendFlags, SendOp, SendWr, Sge, To,
+    SendFlags, SendOp, SendWr, Sge, SrqCaps, To,
 };
 use cmid_proto::{Acks, Drive, Errno, IdKey, Limits, PortSpace};
 
@@ -46,8 +46,22 @@ fn a_layer_has_the_data_path_of_its_device() {
     let qp = made.unwrap();
     assert_eq!((qp.num(), qp.caps().max_send_wr), (9, 16));
     drive.detach_qp(id, |layer, id| layer.destroy_qp(id)).unwrap();
-    let log =
-        [Log::DeviceOf, Log::AllocPd(3), Log::CreateCq(3, 5, 2), Log::AsyncEvents, Log::CreateQp(16), Log::DestroyQp];
+    let mut log = vec![
+        Log::DeviceOf,
+        Log::AllocPd(3),
+        Log::CreateCq(3, 5, 2),
+        Log::AsyncEvents,
+        Log::CreateQp(16),
+        Log::DestroyQp,
+    ];
+    assert_eq!(drive.device().0.log, log);
+    let made = drive.attach_qp(id, |layer, attaching| {
+        let (pd, cq) = (layer.alloc_pd_on(&3)?, layer.create_cq_on(&3, 5)?);
+        let srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 })?;
+        layer.create_qp_with_srq(attaching, &pd, &cq, &cq, &srq, Caps::default())
+    });
+    assert_eq!(made.unwrap().num(), 9);
+    log.extend([Log::AllocPd(3), Log::CreateCq(3, 5, 0), Log::CreateQpWithSrq(8)]);
     assert_eq!(drive.device().0.log, log);
 }
 

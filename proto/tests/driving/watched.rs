@@ -95,5 +95,6 @@ fn everything_else_is_the_devices() {
     assert_eq!((device.local_addr(id), device.peer_addr(id)), (Ok(addr(1)), Ok(addr(2))));
     assert_eq!(device.remote_ece(id).map(|ece| ece.vendor_id), Ok(3));
     assert_eq!(device.fetch(channel, id).map(|raw| raw.map(|raw| raw.kind)), Ok(Some(CmEvent::AddrChange)));
+    assert_eq!((drive.local_addr(id), drive.peer_addr(id)), (Ok(addr(1)), Ok(addr(2))));
     assert_eq!(drive.remote_ece(id).map(|ece| ece.options), Ok(4));
 }

@@ -8,7 +8,8 @@ use cmid_proto::datapath::Completion;
 use cmid_proto::{CqRoom, Errno, Overrun};
 
 use crate::data::space::Scatter;
-use crate::index::{PdNo, QpNo};
+use crate::data::srq::Place;
+use crate::index::{PdNo, QpNo, SrqNo};
 use crate::kernel::channel::signal_eventfd;
 
 /// A completion that has not been polled.
@@ -18,6 +19,8 @@ pub(crate) struct Ready {
     pub(crate) completion: Completion,
     /// The number of a request of a send queue; `None` for a receive.
     pub(crate) sequence: Option<u64>,
+    /// Of a receive of a shared receive queue.
+    pub(crate) place: Option<Place>,
     /// The domain of the QP and of the regions.
     pub(crate) pd: PdNo,
     /// The local keys of the regions that it pins until it is polled.
@@ -41,6 +44,8 @@ pub(crate) struct CqState {
     pub(super) room: CqRoom,
     /// The number of entries that the work queues of each QP have reserved.
     shares: BTreeMap<QpNo, u32>,
+    /// The number of entries that each shared receive queue has reserved, and its QPs.
+    srq_shares: BTreeMap<SrqNo, (u32, Vec<QpNo>)>,
     /// Destroyed QPs that keep their shares until none of their completions is left.
     gone: Vec<QpNo>,
     ready: VecDeque<Ready>,
@@ -53,14 +58,36 @@ pub(crate) struct CqState {
 impl CqState {
     pub(crate) fn new(depth: u32, fd: Arc<OwnedFd>) -> Self {
         let (room, shares) = (CqRoom::new(depth), BTreeMap::new());
-        CqState { room, shares, gone: Vec::new(), ready: VecDeque::new(), armed: Armed::No, overrun: false, fd }
+        let srq_shares = BTreeMap::new();
+        CqState {
+            room,
+            shares,
+            srq_shares,
+            gone: Vec::new(),
+            ready: VecDeque::new(),
+            armed: Armed::No,
+            overrun: false,
+            fd,
+        }
     }
 
-    /// Reserves room for the completions of a work queue of this QP.
-    pub(crate) fn reserve(&mut self, qp: QpNo, work_requests: u32) -> Result<(), Overrun> {
+    /// Reserves room for the completions of a work queue of this QP, or of the shared receive queue that it uses.
+    pub(crate) fn reserve(&mut self, qp: QpNo, srq: Option<SrqNo>, work_requests: u32) -> Result<(), Overrun> {
         self.room.reserve(work_requests)?;
-        *self.shares.entry(qp).or_default() += work_requests;
+        match srq {
+            None => *self.shares.entry(qp).or_default() += work_requests,
+            Some(srq) => {
+                let (reserved, qps) = self.srq_shares.entry(srq).or_default();
+                *reserved += work_requests;
+                qps.push(qp);
+            }
+        }
         Ok(())
+    }
+
+    /// Whether a shared receive queue has reserved its entries.
+    pub(crate) fn has_share(&self, srq: SrqNo) -> bool {
+        self.srq_shares.contains_key(&srq)
     }
 
     /// Handles the destruction of a QP. With `remove`, its completions are removed; otherwise they keep its share
@@ -78,8 +105,16 @@ impl CqState {
     /// Releases the share of a destroyed QP if none of its completions is left.
     fn release(&mut self, qp: QpNo) -> bool {
         let over = !self.ready.iter().any(|ready| ready.qp == qp);
-        if over && let Some(reserved) = self.shares.remove(&qp) {
-            self.room.release(reserved);
+        if over {
+            self.room.release(self.shares.remove(&qp).unwrap_or(0));
+            let room = &mut self.room;
+            self.srq_shares.retain(|_, (reserved, qps)| {
+                qps.retain(|other| *other != qp);
+                if qps.is_empty() {
+                    room.release(*reserved);
+                }
+                !qps.is_empty()
+            });
         }
         over
     }
@@ -145,16 +180,16 @@ mod tests {
 
     fn ready(num: u32, wr_id: u64) -> Ready {
         let completion = Completion { wr_id, ..Completion::default() };
-        let (sequence, pd, pins) = (Some(wr_id), PdNo(1), vec![num]);
-        Ready { qp: qp(num), completion, sequence, pd, pins, solicited: false, scatter: Vec::new() }
+        let (sequence, place, pd, pins) = (Some(wr_id), None, PdNo(1), vec![num]);
+        Ready { qp: qp(num), completion, sequence, place, pd, pins, solicited: false, scatter: Vec::new() }
     }
 
     #[test]
     fn a_share_lasts_until_the_last_completion_of_a_destroyed_qp_is_gone() {
         for remove in [true, false] {
             let mut cq = CqState::new(4, Arc::new(new_eventfd().unwrap()));
-            assert_eq!((cq.reserve(qp(1), 2), cq.reserve(qp(1), 1)), (Ok(()), Ok(())));
-            assert_eq!(cq.reserve(qp(2), 2), Err(Overrun { depth: 4, reserved: 3, wanted: 2 }));
+            assert_eq!((cq.reserve(qp(1), None, 2), cq.reserve(qp(1), None, 1)), (Ok(()), Ok(())));
+            assert_eq!(cq.reserve(qp(2), None, 2), Err(Overrun { depth: 4, reserved: 3, wanted: 2 }));
             assert!(cq.complete(ready(1, 1)) && cq.complete(ready(1, 2)));
             cq.leave(qp(1), remove);
             assert_eq!((cq.room.reserved(), cq.pins(PdNo(1), 1)), if remove { (0, false) } else { (3, true) });

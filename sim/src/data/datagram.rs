@@ -49,14 +49,14 @@ impl World {
     /// of rxe).
     fn receive_datagram(&mut self, qp: QpNo, datagram: &Datagram) -> Option<()> {
         let len = GRH_LEN + datagram.bytes.len();
-        let pair = self.queues.pairs.get_mut(&qp)?;
+        let pair = self.queues.pairs.get(&qp)?;
         let listens = pair.service == Service::Datagram && matches!(pair.state, PairState::Rtr | PairState::Rts);
-        let room = pair.receives.front().is_some_and(|receive| receive.len() >= len);
+        let pd = pair.pd;
+        let room = self.next_receive(qp).is_some_and(|receive| receive.len() >= len);
         if !listens || datagram.qkey != UDP_QKEY || !room {
             return None;
         }
-        let pd = pair.pd;
-        let receive = pair.receives.pop_front()?;
+        let receive = self.take_receive(qp)?;
         let bytes = [&header_of(datagram)[..], &datagram.bytes].concat();
         let outcome = self.put(pd, &receive.ranges, bytes).ok_or(WcStatus::LOC_PROT_ERR);
         let mut received = receive.ended(outcome, WcOpcode::RECV, datagram.extra);

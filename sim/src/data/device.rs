@@ -13,6 +13,7 @@ use crate::data::mw::Mw;
 use crate::data::pd::Pd;
 use crate::data::qp::Qp;
 use crate::data::queues::Pair;
+use crate::data::shared_receive_queue::Srq;
 use crate::fabric::Fabric;
 use crate::fabric::device::SimDevice;
 use crate::fabric::world::World;
@@ -54,6 +55,7 @@ impl DataPath for SimDevice {
     type Cq = Cq;
     type Qp = Qp;
     type Ah = Ah;
+    type Srq = Srq;
     type Nic = Nic;
     type AsyncEvents = AsyncEvents;
 
@@ -107,32 +109,19 @@ impl DataPath for SimDevice {
         recv_cq: &Cq,
         caps: Caps,
     ) -> Result<Qp, Errno> {
-        let (_, no) = self.on_device(attaching.id(), |world, no| {
-            let state = world.id(no)?;
-            let host = state.host;
-            // The attributes of a datagram QP do not depend on what the IB CM does (`rdma_init_qp_attr`).
-            let gives_init = match &state.conn {
-                _ if state.is_datagram() => true,
-                Some(conn) => conn.state.gives_init(),
-                None => state.state != CmState::Listen,
-            };
-            let foreign = [send_cq.host, recv_cq.host].iter().any(|&other| other != host);
-            let (space, has_qp) = (state.port_space, state.qp.is_some());
-            let foreign = foreign || pd.device != world.device_of(host) || !pd.fabric.is(self.fabric());
-            let pair = Pair::new(space.service(), pd.no, send_cq.no, recv_cq.no, caps);
-            // The library checks the room first.
-            world.queues.fits(&pair)?;
-            let too_many = caps.max_send_wr.max(caps.max_recv_wr) > MAX_QP_WR;
-            if has_qp || foreign || too_many || !gives_init {
-                return Err(Errno::EINVAL);
-            }
-            // Its queue key is that of an InfiniBand group (`cma_set_default_qkey`).
-            if space == PortSpace::Ipoib {
-                return Err(Errno::ENODEV);
-            }
-            world.add_qp(no, host, pair)
-        })?;
-        Ok(Qp { fabric: self.fabric().clone(), no })
+        self.make_qp(attaching, pd, [send_cq, recv_cq], None, caps)
+    }
+
+    fn create_qp_with_srq(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        srq: &Srq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        self.make_qp(attaching, pd, [send_cq, recv_cq], Some(srq), Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps })
     }
 
     /// The remaining completions are lost, as with libmlx5, or stay and pin memory until they are polled, as with
@@ -149,6 +138,45 @@ impl DataPath for SimDevice {
 }
 
 impl SimDevice {
+    fn make_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        [send_cq, recv_cq]: [&Cq; 2],
+        srq: Option<&Srq>,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let (_, no) = self.on_device(attaching.id(), |world, no| {
+            let state = world.id(no)?;
+            let host = state.host;
+            // The attributes of a datagram QP do not depend on what the IB CM does (`rdma_init_qp_attr`).
+            let gives_init = match &state.conn {
+                _ if state.is_datagram() => true,
+                Some(conn) => conn.state.gives_init(),
+                None => state.state != CmState::Listen,
+            };
+            let foreign = [send_cq.host, recv_cq.host].iter().any(|&other| other != host);
+            let (space, has_qp) = (state.port_space, state.qp.is_some());
+            let foreign = foreign || pd.device != world.device_of(host) || !pd.fabric.is(self.fabric());
+            let of_pd = |srq: &Srq| srq.pd == pd.no && srq.fabric.is(self.fabric());
+            let foreign = foreign || !srq.is_none_or(of_pd);
+            let mut pair = Pair::new(space.service(), pd.no, send_cq.no, recv_cq.no, caps);
+            pair.srq = srq.map(|srq| srq.no);
+            // The library checks the room first.
+            world.queues.fits(&pair)?;
+            let too_many = caps.max_send_wr.max(caps.max_recv_wr) > MAX_QP_WR;
+            if has_qp || foreign || too_many || !gives_init {
+                return Err(Errno::EINVAL);
+            }
+            // Its queue key is that of an InfiniBand group (`cma_set_default_qkey`).
+            if space == PortSpace::Ipoib {
+                return Err(Errno::ENODEV);
+            }
+            world.add_qp(no, host, pair)
+        })?;
+        Ok(Qp { fabric: self.fabric().clone(), no })
+    }
+
     fn on_device<T>(
         &self,
         id: IdKey,
@@ -177,9 +205,10 @@ impl World {
             self.queues.leave(qp, Some(&pair), true);
             return Err(errno);
         }
+        let on_srq = pair.srq.is_some();
         self.queues.pairs.insert(qp, Box::new(pair));
         let id = self.id(no)?;
-        id.qp = Some(qp);
+        (id.qp, id.on_srq) = (Some(qp), on_srq);
         // From now on the options are those of the QP. A device like rxe has none (`init_ece`).
         id.local_ece = Ece::default();
         Ok(qp)

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath;
+use cmid_proto::datapath::{self, MemoryRegion, Sge};
 use cmid_proto::memory::{
     self, Access, Call, Ended, Error, Fault, MrState, Outcome, Policy, Refused, Region, RequestKind, Returned, Target,
     Traffic,
@@ -11,7 +11,7 @@ use cmid_proto::memory::{
 
 use crate::data::library::Request;
 use crate::data::pd::{Pd, PdUse};
-use crate::data::space::{Lent, Stretch};
+use crate::data::space::{KeyedRange, Lent, Stretch};
 use crate::fabric::Fabric;
 use crate::fabric::shared::Shared;
 use crate::index::{DeviceNo, MrHandle, PdNo};
@@ -107,6 +107,21 @@ impl Mr {
         let machine = self.machine();
         let own = machine.pd().is_some_and(|own| self.fabric.is(fabric) && own.no == pd);
         own && machine.access().is_some_and(|access| access.contains(needs))
+    }
+
+    /// A part of it for a work request. `EINVAL` unless it is of this domain and has these rights.
+    pub(crate) fn keyed_range(
+        &self,
+        fabric: &Fabric,
+        pd: PdNo,
+        sge: &Sge<'_, Mr>,
+        needs: Access,
+    ) -> Result<KeyedRange, Errno> {
+        if !self.allows(fabric, pd, needs) {
+            return Err(Errno::EINVAL);
+        }
+        let part = self.part(sge.offset, sge.len.ok_or(Errno::EINVAL)?)?;
+        Ok(KeyedRange { addr: part.addr, key: self.lkey(), len: part.len })
     }
 
     pub(crate) fn part(&self, offset: usize, len: usize) -> Result<Stretch, Errno> {

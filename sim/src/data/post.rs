@@ -15,6 +15,8 @@ use crate::data::qp::Qp;
 use crate::data::queues::Receive;
 use crate::data::space::KeyedRange;
 use crate::data::work::{Action, Local, Peer, Work};
+use crate::fabric::Fabric;
+use crate::index::PdNo;
 
 impl QueuePair for Qp {
     type Mr = Mr;
@@ -81,7 +83,7 @@ impl QueuePair for Qp {
         let batch = requests.into_iter().map(|(wr_id, sges)| self.receive(wr_id, sges.as_ref()));
         let batch = batch.collect::<Result<Vec<Receive>, Errno>>()?;
         self.fabric.with(|world| {
-            let room = world.queues.pairs.get(&self.no).map_or(0, |pair| pair.receive_room());
+            let room = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?.receive_room()?;
             post_all(room, batch, |receive| world.post_receive(self.no, receive))
         })
     }
@@ -106,7 +108,11 @@ impl QueuePair for Qp {
 }
 
 /// Posts all requests of a batch, if the queue has room for all of them.
-fn post_all<T>(room: u32, batch: Vec<T>, mut post: impl FnMut(T) -> Result<(), Errno>) -> Result<usize, PostError> {
+pub(super) fn post_all<T>(
+    room: u32,
+    batch: Vec<T>,
+    mut post: impl FnMut(T) -> Result<(), Errno>,
+) -> Result<usize, PostError> {
     if batch.is_empty() {
         return Err(Errno::EINVAL.into());
     }
@@ -171,15 +177,24 @@ impl Qp {
     }
 
     fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, Errno> {
-        Ok(Receive { wr_id, ranges: self.ranges(sges, Access::LOCAL_WRITE, self.caps().max_recv_sge)? })
+        receive(&self.fabric, self.pd()?, self.caps().max_recv_sge, wr_id, sges)
     }
 
-    /// The ranges of a work request that are not empty.
     fn ranges(&self, sges: &[Sge<'_, Mr>], needs: Access, max: u32) -> Result<Vec<KeyedRange>, Errno> {
-        let ranges = sges.iter().map(|sge| self.keyed_range(sge, needs)).collect::<Result<Vec<_>, _>>()?;
-        let ranges: Vec<_> = ranges.into_iter().filter(|range| range.len != 0).collect();
-        if ranges.len() > max as usize { Err(Errno::EINVAL) } else { Ok(ranges) }
+        ranges(&self.fabric, self.pd()?, sges, needs, max)
     }
+}
+
+/// A receive for a queue of this domain.
+pub(super) fn receive(fabric: &Fabric, pd: PdNo, max: u32, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, Errno> {
+    Ok(Receive { wr_id, ranges: ranges(fabric, pd, sges, Access::LOCAL_WRITE, max)?, place: None })
+}
+
+/// The ranges of a work request that are not empty.
+fn ranges(fabric: &Fabric, pd: PdNo, sges: &[Sge<'_, Mr>], needs: Access, max: u32) -> Result<Vec<KeyedRange>, Errno> {
+    let ranges = sges.iter().map(|sge| sge.mr.keyed_range(fabric, pd, sge, needs)).collect::<Result<Vec<_>, _>>()?;
+    let ranges: Vec<_> = ranges.into_iter().filter(|range| range.len != 0).collect();
+    if ranges.len() > max as usize { Err(Errno::EINVAL) } else { Ok(ranges) }
 }
 
 /// Bytes of an atomic operation.

@@ -1,6 +1,6 @@
 //! The calls of a protection domain. They are apart from the type, which the objects of a domain use.
 
-use cmid_proto::datapath::{Access, Completion, ProtectionDomain};
+use cmid_proto::datapath::{Access, Completion, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{Error, PdState};
 use cmid_proto::{AhAttr, Errno};
 
@@ -8,11 +8,13 @@ use crate::data::ah::Ah;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::pd::Pd;
+use crate::data::shared_receive_queue::Srq;
 
 impl ProtectionDomain for Pd {
     type Mr = Mr;
     type Mw = Mw;
     type Ah = Ah;
+    type Srq = Srq;
 
     /// # Errors
     /// `ENOMEM` beyond [`Config::lock_limit`](crate::Config::lock_limit).
@@ -31,6 +33,10 @@ impl ProtectionDomain for Pd {
 
     fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
         Ah::create_from(self, completion, mr, offset)
+    }
+
+    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, Errno> {
+        Srq::create(self, caps)
     }
 
     fn users(&self) -> u32 {

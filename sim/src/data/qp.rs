@@ -1,12 +1,12 @@
 //! Queue pairs.
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, MemoryRegion, Sge};
+use cmid_proto::datapath::{Access, Sge};
 
 use crate::data::mr::Mr;
 use crate::data::space::KeyedRange;
 use crate::fabric::Fabric;
-use crate::index::QpNo;
+use crate::index::{PdNo, QpNo};
 
 /// A queue pair. It belongs to its id: [`DataPath::destroy_qp`](cmid_proto::datapath::DataPath::destroy_qp) destroys
 /// it. Dropping this handle destroys it only if the id is gone.
@@ -17,15 +17,14 @@ pub struct Qp {
 }
 
 impl Qp {
-    /// A part of a region for a work request of this QP. `EINVAL` unless the region belongs to the QP's domain and
-    /// has these rights.
+    /// Its domain. `EINVAL` if it is destroyed.
+    pub(crate) fn pd(&self) -> Result<PdNo, Errno> {
+        self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd)).ok_or(Errno::EINVAL)
+    }
+
+    /// A part of a region for a work request of this QP.
     pub(crate) fn keyed_range(&self, sge: &Sge<'_, Mr>, needs: Access) -> Result<KeyedRange, Errno> {
-        let pd = self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd)).ok_or(Errno::EINVAL)?;
-        if !sge.mr.allows(&self.fabric, pd, needs) {
-            return Err(Errno::EINVAL);
-        }
-        let part = sge.mr.part(sge.offset, sge.len.ok_or(Errno::EINVAL)?)?;
-        Ok(KeyedRange { addr: part.addr, key: sge.mr.lkey(), len: part.len })
+        sge.mr.keyed_range(&self.fabric, self.pd()?, sge, needs)
     }
 }
 

@@ -10,8 +10,9 @@ use cmid_proto::{Errno, Service};
 use crate::data::completion::{CqState, Ready};
 use crate::data::packet::Packet;
 use crate::data::space::{KeyedRange, Scatter};
+use crate::data::srq::{Place, Srqs};
 use crate::fabric::table::Table;
-use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo};
+use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo, SrqNo};
 use crate::kernel::gid::Gid;
 
 /// A posted receive.
@@ -19,6 +20,8 @@ use crate::kernel::gid::Gid;
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
     pub(crate) ranges: Vec<KeyedRange>,
+    /// Of a shared receive queue.
+    pub(crate) place: Option<Place>,
 }
 
 impl Receive {
@@ -37,6 +40,7 @@ impl Receive {
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) completion: Completion,
+    pub(crate) place: Option<Place>,
     /// The keys of the regions that it pinned.
     pub(crate) pinned: Vec<u32>,
     /// It notifies a CQ that is armed for solicited completions.
@@ -94,6 +98,8 @@ pub(crate) struct Pair {
     pub(crate) pd: PdNo,
     pub(crate) send_cq: CqNo,
     pub(crate) recv_cq: CqNo,
+    /// Where its receives are from, if they are not its own.
+    pub(crate) srq: Option<SrqNo>,
     pub(crate) caps: Caps,
     pub(crate) peer: Option<QpNo>,
     pub(crate) retry_count: u8,
@@ -134,6 +140,7 @@ impl Pair {
             pd,
             send_cq,
             recv_cq,
+            srq: None,
             caps,
             peer: None,
             retry_count: 7,
@@ -158,9 +165,13 @@ impl Pair {
         self.caps.max_send_wr.saturating_sub(u32::try_from(self.filed.len()).unwrap_or(u32::MAX))
     }
 
-    /// The number of receives that there is room for.
-    pub(crate) fn receive_room(&self) -> u32 {
-        self.caps.max_recv_wr.saturating_sub(self.unpolled_receives)
+    /// The number of receives that there is room for. `EINVAL` if they are those of a shared receive queue
+    /// (`rxe_post_recv` of librxe).
+    pub(crate) fn receive_room(&self) -> Result<u32, Errno> {
+        if self.srq.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(self.caps.max_recv_wr.saturating_sub(self.unpolled_receives))
     }
 
     /// Adds a request to the send queue and pins its regions. Returns its number.
@@ -209,6 +220,7 @@ impl Pair {
 pub(crate) struct Queues {
     pub(crate) cqs: BTreeMap<CqNo, CqState>,
     pub(crate) pairs: Table<QpNo, Box<Pair>>,
+    pub(crate) srqs: Srqs,
     /// The QP of each window's last bind.
     bound_by: BTreeMap<MwNo, QpNo>,
     next_cq: u64,
@@ -281,7 +293,8 @@ impl Queues {
         }
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
         let pins = pending.pins.clone();
-        self.complete(cq, Ready { qp, completion, sequence: Some(sequence), pd, pins, solicited: false, scatter })
+        let (sequence, place) = (Some(sequence), None);
+        self.complete(cq, Ready { qp, completion, sequence, place, pd, pins, solicited: false, scatter })
     }
 
     /// Adds a completion of a receive queue; false if its queue overran.
@@ -289,9 +302,9 @@ impl Queues {
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.recv_cq, pair.pd);
-        let Received { completion, pinned: pins, solicited, scatter } = received;
+        let Received { completion, place, pinned: pins, solicited, scatter } = received;
         let completion = Completion { qp_num: qp.num, ..completion };
-        self.complete(cq, Ready { qp, completion, sequence: None, pd, pins, solicited, scatter })
+        self.complete(cq, Ready { qp, completion, sequence: None, place, pd, pins, solicited, scatter })
     }
 
     /// Adds a completion to a queue. If the queue is gone or full, the completion is lost, and its region stays
@@ -304,15 +317,17 @@ impl Queues {
     /// completion.
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
         self.pairs.any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
+            || self.srqs.pins(pd, key)
             || self.cqs.values().any(|cq| cq.pins(pd, key))
     }
 
     /// Reserves room in the CQs of a new QP.
     pub(crate) fn reserve(&mut self, qp: QpNo, pair: &Pair) -> Result<(), Errno> {
-        let shares = [(pair.send_cq, pair.caps.max_send_wr), (pair.recv_cq, pair.caps.max_recv_wr)];
-        let reserved = shares.into_iter().try_for_each(|(cq, work_requests)| {
+        let [send, recv] = self.shares(pair)?;
+        let shares = [(pair.send_cq, None, send), (pair.recv_cq, pair.srq, recv)];
+        let reserved = shares.into_iter().try_for_each(|(cq, srq, work_requests)| {
             let cq = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?;
-            cq.reserve(qp, work_requests).map_err(|_| Errno::EOVERFLOW)
+            cq.reserve(qp, srq, work_requests).map_err(|_| Errno::EOVERFLOW)
         });
         if reserved.is_err() {
             self.leave(qp, Some(pair), true);
@@ -323,10 +338,22 @@ impl Queues {
     /// Checks that the CQs of a new QP have room for it.
     pub(crate) fn fits(&self, pair: &Pair) -> Result<(), Errno> {
         let room = |cq| self.cqs.get(&cq).map(|cq| cq.room).ok_or(Errno::EINVAL);
+        let [sends, receives] = self.shares(pair)?;
         let mut send = room(pair.send_cq)?;
-        send.reserve(pair.caps.max_send_wr).map_err(|_| Errno::EOVERFLOW)?;
+        send.reserve(sends).map_err(|_| Errno::EOVERFLOW)?;
         let mut recv = if pair.recv_cq == pair.send_cq { send } else { room(pair.recv_cq)? };
-        recv.reserve(pair.caps.max_recv_wr).map_err(|_| Errno::EOVERFLOW)
+        recv.reserve(receives).map_err(|_| Errno::EOVERFLOW)
+    }
+
+    /// The numbers of entries that a new QP reserves in its CQs. A shared receive queue reserves its own once in each
+    /// CQ.
+    fn shares(&self, pair: &Pair) -> Result<[u32; 2], Errno> {
+        let receives = match pair.srq {
+            None => pair.caps.max_recv_wr,
+            Some(srq) if self.cqs.get(&pair.recv_cq).is_some_and(|cq| cq.has_share(srq)) => 0,
+            Some(srq) => self.srqs.get(srq)?.caps.max_wr,
+        };
+        Ok([pair.caps.max_send_wr, receives])
     }
 
     /// Removes the completions of a destroyed QP, or leaves them in their CQs. If the QP was removed with its device,
@@ -367,7 +394,9 @@ impl Queues {
     pub(crate) fn poll(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<Vec<Ready>, Errno> {
         let taken = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?.poll(into)?;
         for ready in &taken {
-            if let Some(pair) = self.pairs.get_mut(&ready.qp) {
+            if let Some(place) = ready.place {
+                self.srqs.polled(place);
+            } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
                 pair.polled(ready);
             }
         }

@@ -103,17 +103,17 @@ impl World {
     }
 
     fn carry_out(&mut self, qp: QpNo, operation: Operation) -> Handled {
-        let Some(pair) = self.queues.pairs.get_mut(&qp) else {
+        let Some(pair) = self.queues.pairs.get(&qp) else {
             return Handled::Answer(Err(WcStatus::RETRY_EXC_ERR));
         };
         let pd = pair.pd;
         let refused = Handled::Answer(Err(WcStatus::REM_ACCESS_ERR));
         match operation {
-            Operation::Send(bytes, extra) => match pair.receives.pop_front() {
+            Operation::Send(bytes, extra) => match self.take_receive(qp) {
                 None => Handled::NotReady(Operation::Send(bytes, extra)),
                 Some(receive) => self.receive_message(qp, pd, &receive, bytes, extra),
             },
-            Operation::Write(range, bytes, Some(extra)) if pair.receives.is_empty() => {
+            Operation::Write(range, bytes, Some(extra)) if self.next_receive(qp).is_none() => {
                 Handled::NotReady(Operation::Write(range, bytes, Some(extra)))
             }
             Operation::Write(range, bytes, extra) => {
@@ -159,8 +159,7 @@ impl World {
 
     /// A write with immediate data consumes a receive, and does not use its memory.
     fn receive_immediate(&mut self, qp: QpNo, byte_len: u32, extra: Extra) {
-        let receive = self.queues.pairs.get_mut(&qp).and_then(|pair| pair.receives.pop_front());
-        if let Some(receive) = receive {
+        if let Some(receive) = self.take_receive(qp) {
             let put = Put { byte_len, scatter: Vec::new() };
             self.finish_receive(qp, receive.ended(Ok(put), WcOpcode::RECV_RDMA_WITH_IMM, extra));
         }
@@ -220,7 +219,14 @@ impl World {
     /// Moves a QP to its error state: flushes all posted work requests, and leaves arrived packets unanswered.
     pub(crate) fn qp_to_error(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        let is_new = pair.state != PairState::Err;
         pair.state = PairState::Err;
+        if is_new && pair.srq.is_some() {
+            // `flush_recv_queue` of rxe; the receives stay for other QPs.
+            let device = self.device_of(qp.host);
+            self.async_readers.raise(device, AsyncEventKind::QP_LAST_WQE_REACHED, AsyncSource::Qp(qp.num));
+        }
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let sends = std::mem::take(&mut pair.sends);
         let receives = std::mem::take(&mut pair.receives);
         let inbound = std::mem::take(&mut pair.inbound);
@@ -260,6 +266,9 @@ impl World {
         self.sweep = true;
         let Some(pair) = pair else { return };
         self.queues.recall(qp, pair.peer);
+        if let Some(srq) = pair.srq {
+            self.end_unused_srq(srq);
+        }
         self.memory.discount_user(pair.pd);
         self.release_pd(pair.pd);
         for packet in &pair.inbound {
@@ -370,7 +379,7 @@ impl Receive {
                 completion.imm_data = rkey;
             }
         }
-        Received { completion, pinned: self.pins(), solicited: extra.solicited, scatter }
+        Received { completion, place: self.place, pinned: self.pins(), solicited: extra.solicited, scatter }
     }
 }
 

@@ -217,7 +217,7 @@ impl World {
 
     pub(crate) fn post_receive(&mut self, qp: QpNo, receive: Receive) -> Result<(), Errno> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
-        if pair.receive_room() == 0 {
+        if pair.receive_room()? == 0 {
             return Err(Errno::ENOMEM);
         }
         pair.file_receive(&receive);

@@ -115,6 +115,8 @@ pub(crate) struct Id {
     /// A CONNECT_ERROR was reported; REJECTED and DISCONNECTED are then not reported any more.
     pub(crate) connect_error: bool,
     pub(crate) qp: Option<QpNo>,
+    /// Whether the QP uses a shared receive queue.
+    pub(crate) on_srq: bool,
     /// The ECE sent to the peer, and that of the peer.
     pub(crate) local_ece: Ece,
     pub(crate) remote_ece: Ece,
@@ -157,6 +159,7 @@ impl Id {
             depths: Depths::default(),
             connect_error: false,
             qp: None,
+            on_srq: false,
             local_ece: Ece::default(),
             remote_ece: Ece::default(),
             conn: None,
@@ -181,7 +184,7 @@ impl Id {
 /// The parameters with the QP number and the shared receive queue of the QP, if there is one.
 pub(crate) fn with_qp(id: &Id, param: &ConnParam) -> ConnParam {
     let (qp_num, srq) = match id.qp {
-        Some(qp) => (qp.num, false),
+        Some(qp) => (qp.num, id.on_srq),
         None => (param.qp_num & 0x00ff_ffff, param.srq),
     };
     ConnParam {

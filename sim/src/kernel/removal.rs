@@ -25,6 +25,7 @@ impl World {
             self.qp_to_error(qp);
             self.end_qp(qp, false);
         }
+        self.end_srqs_of(device);
         self.memory.disassociate(host);
         self.domains.handle_removal(device);
         self.sweep = true;

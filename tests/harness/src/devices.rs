@@ -7,7 +7,7 @@ use cmid_proto::memory::{Access, Change, Error, Policy, Returned, Way};
 use cmid_proto::{Attaching, Errno};
 
 /// The number of completions of a CQ, and of work requests of each half of a QP.
-const CQ_DEPTH: u32 = 16;
+pub(crate) const CQ_DEPTH: u32 = 16;
 const QP_DEPTH: u32 = 8;
 
 /// A device whose objects can be printed and moved to threads.

@@ -11,7 +11,7 @@ use cmid_proto::datapath::{AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSou
 
 use crate::data::Context;
 use crate::errno;
-use crate::ffi::{self, ibv_async_event, ibv_cq, ibv_qp};
+use crate::ffi::{self, ibv_async_event, ibv_cq, ibv_qp, ibv_srq};
 use crate::librdmacm::set_nonblocking;
 
 /// The asynchronous events of a device. It keeps the device open.
@@ -32,6 +32,7 @@ struct RawAsyncEvent {
 union Element {
     cq: *mut ibv_cq,
     qp: *mut ibv_qp,
+    srq: *mut ibv_srq,
     port_num: c_int,
 }
 
@@ -105,6 +106,10 @@ impl Element {
             }
             // SAFETY: as above, for a CQ.
             AsyncEventKind::CQ_ERR => AsyncSource::Cq(unsafe { (*self.cq).handle }),
+            AsyncEventKind::SRQ_ERR | AsyncEventKind::SRQ_LIMIT_REACHED => {
+                // SAFETY: as above, for an SRQ.
+                AsyncSource::Srq(unsafe { (*self.srq).handle })
+            }
             AsyncEventKind::PORT_ACTIVE
             | AsyncEventKind::PORT_ERR
             | AsyncEventKind::LID_CHANGE

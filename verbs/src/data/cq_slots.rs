@@ -11,14 +11,23 @@
 //! share of the CQ's depth, and the memory that its work requests name. They are gone when `ibv_poll_cq` has returned
 //! 0 after the QP was destroyed, or when the handle of the CQ is dropped, after which no thread polls. A queue of which
 //! every completion has been polled has left none.
+//!
+//! # Shared receive queues
+//!
+//! The receives of an SRQ have no queue of the CQ: their tokens name the SRQ (srq_slots.rs). The CQ knows the SRQs that
+//! its QPs use, and has one share of its depth for each. A QP of it that is destroyed may have left completions, and
+//! keeps the SRQ among those of the CQ, and what the SRQ has in flight, as long as above. Completions that it has left
+//! are not dropped: they return the receive to the application.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use cmid_proto::{CqRoom, Errno};
 
 use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
+use crate::data::srq::SrqTable;
+use crate::data::srq_slots::{SRQ_INDEX, SrqRetired, SrqSlots, srq_of};
 use crate::data::wr_ring::{Retired, WrRing};
 use crate::lock::lock;
 use cmid_proto::datapath::Completion;
@@ -26,6 +35,8 @@ use cmid_proto::datapath::Completion;
 /// Bits of a queue's id that are an index.
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
+
+const _: () = assert!(SRQ_INDEX == INDEX, "the last index is that of no queue");
 
 /// The work queues that report to one CQ, by index.
 pub(crate) struct CqSlots {
@@ -50,8 +61,18 @@ struct State {
     room: CqRoom,
     /// Destroyed queues that may have left completions, and that the poller has not processed.
     gone: Vec<Gone>,
+    srqs: Vec<SrqEntry>,
+    /// Whether they have changed since the poller read them.
+    srqs_changed: bool,
     /// The handle is dropped: no thread polls any more.
     closed: bool,
+}
+
+/// An SRQ that QPs of the CQ use.
+struct SrqEntry {
+    slots: Arc<SrqSlots>,
+    /// The number of QPs, including destroyed ones that may have left completions.
+    qps: u32,
 }
 
 #[derive(Default)]
@@ -65,6 +86,7 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct SlotCache {
     rings: Vec<Option<Arc<WrRing>>>,
+    srqs: Vec<Arc<SrqSlots>>,
     version: usize,
     /// A queue that is there has completed what was not to be completed.
     doubt: bool,
@@ -75,7 +97,14 @@ pub(crate) struct SlotCache {
 }
 
 /// A queue whose QP is destroyed, and that may have left completions in the CQ.
-pub(crate) struct Gone {
+enum Gone {
+    Queue(GoneQueue),
+    /// It used this SRQ.
+    Srq(Arc<SrqTable>),
+}
+
+/// A work queue of a QP that is destroyed.
+pub(crate) struct GoneQueue {
     pub(crate) queue_id: u32,
     /// Of its reservation.
     pub(crate) capacity: u32,
@@ -106,7 +135,7 @@ impl CqSlots {
     pub(crate) fn reserve(&self, queues: u32, capacity: u32) -> Result<(), Errno> {
         let mut state = lock(&self.state);
         state.room.check(capacity).map_err(|_| Errno::EOVERFLOW)?;
-        if queues > INDEX + 1 - state.queues {
+        if queues > INDEX - state.queues {
             return Err(Errno::ENOMEM);
         }
         state.queues += queues;
@@ -140,11 +169,38 @@ impl CqSlots {
     }
 
     /// The QP of a queue is destroyed. Once for each id that was given a ring.
-    pub(crate) fn leave(&self, gone: Gone) {
+    pub(crate) fn leave(&self, gone: GoneQueue) {
         let mut state = lock(&self.state);
         state.set_ring(gone.queue_id, None);
-        let over = state.closed || gone.wr_ring.is_idle();
-        let over = if over {
+        let is_idle = gone.wr_ring.is_idle();
+        self.add_gone(state, Gone::Queue(gone), is_idle);
+    }
+
+    /// A QP is to use an SRQ.
+    ///
+    /// # Errors
+    /// `EOVERFLOW` if the CQ has no room for the completions of its receives.
+    pub(crate) fn attach_srq(&self, table: &SrqTable) -> Result<(), Errno> {
+        let (mut state, slots) = (lock(&self.state), table.slots());
+        if let Some(entry) = state.srqs.iter_mut().find(|entry| Arc::ptr_eq(&entry.slots, slots)) {
+            entry.qps += 1;
+            return Ok(());
+        }
+        state.room.reserve(slots.capacity()).map_err(|_| Errno::EOVERFLOW)?;
+        state.srqs.push(SrqEntry { slots: Arc::clone(slots), qps: 1 });
+        state.srqs_changed = true;
+        self.version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// A QP that used an SRQ is destroyed. Once for each that was attached.
+    pub(crate) fn leave_srq(&self, table: Arc<SrqTable>) {
+        let is_idle = table.slots().unpolled() == 0;
+        self.add_gone(lock(&self.state), Gone::Srq(table), is_idle);
+    }
+
+    fn add_gone(&self, mut state: MutexGuard<'_, State>, gone: Gone, is_idle: bool) {
+        let over = if state.closed || is_idle {
             state.release(&gone);
             Some(gone)
         } else {
@@ -168,9 +224,15 @@ impl CqSlots {
 impl Gone {
     /// It pins nothing any more.
     fn end(self) {
-        if let Some(pd) = self.pd.upgrade() {
-            pd.in_flight().remove(self.place);
-            pd.parked().released();
+        match self {
+            Gone::Queue(GoneQueue { place, pd, .. }) => {
+                if let Some(pd) = pd.upgrade() {
+                    pd.in_flight().remove(place);
+                    pd.parked().released();
+                }
+            }
+            // The last one ends what the SRQ pins, if that is destroyed.
+            Gone::Srq(table) => drop(table),
         }
     }
 }
@@ -183,8 +245,24 @@ impl State {
 
     /// The id is free, and the reservation is given up.
     fn release(&mut self, gone: &Gone) {
-        self.free.push((gone.queue_id & INDEX) as usize);
-        self.cancel(1, gone.capacity);
+        match gone {
+            Gone::Queue(gone) => {
+                self.free.push((gone.queue_id & INDEX) as usize);
+                self.cancel(1, gone.capacity);
+            }
+            Gone::Srq(table) => self.release_srq(table.slots()),
+        }
+    }
+
+    fn release_srq(&mut self, slots: &Arc<SrqSlots>) {
+        let Some(at) = self.srqs.iter().position(|entry| Arc::ptr_eq(&entry.slots, slots)) else { return };
+        let Some(entry) = self.srqs.get_mut(at) else { return };
+        entry.qps = entry.qps.saturating_sub(1);
+        if entry.qps == 0 {
+            self.srqs.swap_remove(at);
+            self.room.release(slots.capacity());
+            self.srqs_changed = true;
+        }
     }
 
     fn set_ring(&mut self, queue_id: u32, wr_ring: Option<Arc<WrRing>>) {
@@ -223,7 +301,10 @@ impl SlotCache {
         let mut left = kept;
         for at in kept..completions.len() {
             let Some(&completion) = completions.get(at) else { break };
-            let wr_id = self.retire_known(completion.wr_id).or_else(|| self.retire_again(cq_slots, completion.wr_id));
+            let wr_id = match srq_of(completion.wr_id) {
+                Some(srq_id) => self.retire_srq(cq_slots, srq_id, completion.wr_id),
+                None => self.retire_known(completion.wr_id).or_else(|| self.retire_again(cq_slots, completion.wr_id)),
+            };
             if let Some(wr_id) = wr_id
                 && let Some(place) = completions.get_mut(left)
             {
@@ -264,6 +345,21 @@ impl SlotCache {
         None
     }
 
+    /// The same for a receive of an SRQ. All SRQs of the CQ are known: one is attached before its QP is created.
+    fn retire_srq(&mut self, cq_slots: &CqSlots, srq_id: u16, token: u64) -> Option<u64> {
+        if !self.is_current(cq_slots) {
+            self.look(cq_slots);
+        }
+        let slots = self.srqs.iter().find(|slots| slots.srq_id() == srq_id)?;
+        match slots.retire(token) {
+            SrqRetired::Done(wr_id) => Some(wr_id),
+            SrqRetired::Unexpected => {
+                self.doubt = true;
+                None
+            }
+        }
+    }
+
     #[cold]
     fn look(&mut self, cq_slots: &CqSlots) {
         let mut state = lock(&cq_slots.state);
@@ -274,6 +370,9 @@ impl SlotCache {
                 wr_ring.clone_from(&entry.wr_ring);
                 entry.changed = false;
             }
+        }
+        if core::mem::take(&mut state.srqs_changed) {
+            self.srqs = state.srqs.iter().map(|entry| Arc::clone(&entry.slots)).collect();
         }
         self.going.append(&mut state.gone);
         self.version = cq_slots.version.load(Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::data::in_flight::InFlightSet;
+use crate::data::srq_slots::SrqCursor;
 use crate::data::wr_ring::Cursor;
 use crate::lock::lock;
 
@@ -18,7 +19,7 @@ fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, Cursor) {
 /// Its QP is destroyed.
 fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
     let place = InFlightSet::new().enlist(wr_ring);
-    cq_slots.leave(Gone { queue_id, capacity: 4, wr_ring: Arc::clone(wr_ring), place, pd: Weak::new() });
+    cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring: Arc::clone(wr_ring), place, pd: Weak::new() });
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
@@ -109,18 +110,18 @@ fn a_queue_that_nothing_is_posted_to_has_no_id() {
 #[test]
 fn there_is_an_id_for_each_reservation_and_no_more() {
     let cq_slots = CqSlots::new(u32::MAX);
-    for _ in 0..=INDEX {
+    for _ in 0..INDEX {
         cq_slots.reserve(1, 4).expect("a reservation");
     }
-    let taken = 4 * (INDEX + 1);
+    let taken = 4 * INDEX;
     assert_eq!((cq_slots.reserve(1, 4), cq_slots.room().reserved()), (Err(Errno::ENOMEM), taken));
     cq_slots.cancel(1, 4);
     assert_eq!((cq_slots.reserve(2, 4), cq_slots.room().reserved()), (Err(Errno::ENOMEM), taken - 4));
     assert_eq!((cq_slots.reserve(1, 4), cq_slots.room().reserved()), (Ok(()), taken));
     cq_slots.cancel(2, 8);
     assert_eq!((cq_slots.reserve(2, 8), cq_slots.room().reserved()), (Ok(()), taken));
-    let last = (0..=INDEX).map(|_| cq_slots.assign() & INDEX).last();
-    assert_eq!(last, Some(INDEX));
+    let last = (0..INDEX).map(|_| cq_slots.assign() & INDEX).last();
+    assert_eq!(last, Some(INDEX - 1), "the last index is that of SRQs");
 }
 
 /// A queue that may have left completions keeps its id and its share until the CQ was seen empty after it was gone.
@@ -166,4 +167,79 @@ fn a_queue_is_gone_when_the_handle_of_the_cq_is_dropped() {
         }
     }
     assert_eq!(cq_slots.room().reserved(), 0);
+}
+
+/// An SRQ of 4 receives in a PD of its own.
+fn srq() -> (Arc<SrqTable>, SrqCursor) {
+    let table = Arc::new(SrqTable::for_test(4));
+    let cursor = SrqCursor::new(table.slots());
+    (table, cursor)
+}
+
+fn receive(cursor: &mut SrqCursor, wr_id: u64) -> Completion {
+    Completion { wr_id: cursor.file(wr_id, [1]).expect("room"), ..Completion::default() }
+}
+
+#[test]
+fn receives_of_an_srq_complete_in_any_order_and_in_any_of_its_cqs() {
+    let cqs = [CqSlots::new(12), CqSlots::new(8)];
+    let [mut one, mut other] = [SlotCache::default(), SlotCache::default()];
+    let ((first, mut a), (second, mut b)) = (srq(), srq());
+    for cq_slots in &cqs {
+        cq_slots.attach_srq(&first).expect("room");
+        cq_slots.attach_srq(&second).expect("room");
+    }
+    let (_, _, mut of_qp) = queue(&cqs[0]);
+    let [x, y, z] = [1, 2, 3].map(|wr_id| receive(&mut a, wr_id));
+    let mut mixed = [z, receive(&mut b, 10), post(&mut of_qp, 20), x];
+    assert_eq!(one.retire(&cqs[0], &mut mixed, 0), 4);
+    assert_eq!(numbers(&mixed), [3, 10, 20, 1]);
+    let mut rest = [y];
+    assert_eq!((other.retire(&cqs[1], &mut rest, 0), numbers(&rest)), (1, vec![2]));
+    assert_eq!((first.slots().unpolled(), second.slots().unpolled()), (0, 0));
+    // What comes a second time is reported. What is of an SRQ that the CQ does not know is dropped.
+    assert_eq!((other.retire(&cqs[1], &mut [y], 0), other.take_doubt()), (0, true));
+    let (_third, mut c) = srq();
+    assert_eq!((other.retire(&cqs[1], &mut [receive(&mut c, 1)], 0), other.take_doubt()), (0, false));
+}
+
+/// The share of an SRQ lasts as long as one of its QPs can have completions in the CQ, and what it has in flight
+/// lasts as long as the SRQ and that.
+#[test]
+fn an_srq_has_one_share_until_its_last_qp_has_left_nothing() {
+    let (cq_slots, mut slot_cache) = (CqSlots::new(7), SlotCache::default());
+    let (table, mut cursor) = srq();
+    for _ in 0..3 {
+        cq_slots.attach_srq(&table).expect("room");
+    }
+    assert_eq!((cq_slots.room().reserved(), cq_slots.attach_srq(&srq().0)), (4, Err(Errno::EOVERFLOW)));
+    // Nothing is in flight: the QP has left nothing.
+    cq_slots.leave_srq(Arc::clone(&table));
+    assert_eq!(Arc::strong_count(&table), 1);
+    let left = receive(&mut cursor, 1);
+    cq_slots.leave_srq(Arc::clone(&table));
+    cq_slots.leave_srq(Arc::clone(&table));
+    // The SRQ is destroyed, and the memory of its receive is still pinned.
+    let (alive, slots) = (Arc::downgrade(&table), Arc::clone(table.slots()));
+    drop(table);
+    assert_eq!((cq_slots.room().reserved(), alive.strong_count(), slots.names(1)), (4, 2, true));
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [left], 0), 1, "it is returned");
+    assert!(!slot_cache.refresh(&cq_slots), "it may have been destroyed during this poll");
+    assert_eq!(slot_cache.retire(&cq_slots, &mut [], 0), 0);
+    assert!(slot_cache.refresh(&cq_slots));
+    assert_eq!((cq_slots.room().reserved(), alive.strong_count(), slots.unpolled()), (0, 0, 0));
+}
+
+#[test]
+fn a_cq_whose_handle_is_dropped_keeps_no_srq() {
+    let (cq_slots, mut slot_cache) = (CqSlots::new(8), SlotCache::default());
+    let (table, mut cursor) = srq();
+    receive(&mut cursor, 1);
+    for _ in 0..2 {
+        cq_slots.attach_srq(&table).expect("room");
+    }
+    cq_slots.leave_srq(Arc::clone(&table));
+    slot_cache.close(&cq_slots);
+    cq_slots.leave_srq(Arc::clone(&table));
+    assert_eq!((Arc::strong_count(&table), cq_slots.room().reserved()), (1, 0));
 }

@@ -1,15 +1,16 @@
 //! Creating a QP on an id. It is apart from qp.rs because an id holds its QP.
 
 use core::mem::MaybeUninit;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
+use crate::data::srq::SrqUse;
 use crate::data::work_queue::WorkQueue;
 use crate::data::wr_api::{PostCalls, WrApi, send_ops};
-use crate::data::{Cq, Pd, QpInner};
+use crate::data::{Cq, Pd, QpInner, Srq};
 use crate::errno;
 use crate::ffi::{
     self, ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask as Mask, ibv_qp_type,
@@ -22,6 +23,7 @@ pub(crate) struct QpInit<'a> {
     pub(crate) pd: &'a Pd,
     pub(crate) send_cq: &'a Cq,
     pub(crate) recv_cq: &'a Cq,
+    pub(crate) srq: Option<&'a Srq>,
     pub(crate) caps: Caps,
     pub(crate) post_calls: PostCalls,
 }
@@ -43,8 +45,8 @@ impl QpInner {
             return Err(Errno::EINVAL);
         }
         Self::create(place, init, |_, attr, calls| {
-            // SAFETY: the id is alive, has a device (that of the place), and no QP; PD and CQs are of that device,
-            // alive, and outlive the QP, which holds them. Both CQs are given, so librdmacm makes none of its own.
+            // SAFETY: the id is alive, has a device (that of the place), and no QP; PD, CQs and SRQ are of that
+            // device, alive, and outlive the QP, which holds them. Both CQs are given, so librdmacm makes none of its own.
             // The attributes begin like those of the other call.
             errno::of_rdma(unsafe {
                 match calls {
@@ -64,7 +66,7 @@ impl QpInner {
     pub(crate) fn create_alone(place: QpPlace, init: QpInit<'_>) -> Result<Arc<Self>, Errno> {
         Self::create(place, init, |verbs, attr, calls| {
             errno::clear();
-            // SAFETY: PD and CQs are of one device, whose context is open, alive, and outlive the QP, which holds
+            // SAFETY: PD, CQs and SRQ are of one device, whose context is open, alive, and outlive the QP, which holds
             // them. The attributes begin like those of the other call.
             let qp = unsafe {
                 match calls {
@@ -84,11 +86,14 @@ impl QpInner {
         let (QpPlace { verbs, datagrams }, QpInit { caps, .. }) = (place, init);
         let post_calls = if caps.max_send_sge > 1 { PostCalls::Classic } else { init.post_calls };
         let pd = init.pd.enter().map_err(|refused| refused.errno())?;
+        // With an SRQ the receive queue is empty.
+        let caps = if init.srq.is_some() { Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps } } else { caps };
         let [send, recv] = WorkQueue::reserve([init.send_cq.inner(), init.recv_cq.inner()], caps)?;
         let (send_cq, recv_cq) = (send.cq(), recv.cq());
         if !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
             return Err(Errno::EINVAL);
         }
+        let srq = init.srq.map(|srq| SrqUse::attach(srq, &pd, init.recv_cq.inner())).transpose()?;
         // SAFETY: the context is open, because the PD is on it; its operation table does not change after that.
         let (post_send, post_recv) = unsafe {
             let operations = &(*verbs.as_ptr()).ops;
@@ -97,6 +102,7 @@ impl QpInner {
         // SAFETY: zeros are a value of it: integers and null pointers.
         let mut attr: ibv_qp_init_attr_ex = unsafe { MaybeUninit::zeroed().assume_init() };
         (attr.send_cq, attr.recv_cq, attr.pd) = (send_cq.as_ptr(), recv_cq.as_ptr(), pd.as_ptr());
+        attr.srq = srq.as_ref().map_or(ptr::null_mut(), |srq| srq.srq().as_ptr());
         attr.cap = ibv_qp_cap {
             max_send_wr: caps.max_send_wr,
             max_recv_wr: caps.max_recv_wr,
@@ -131,6 +137,7 @@ impl QpInner {
             caps: rounded,
             send,
             recv,
+            srq,
             pd,
         };
         Ok(Arc::new(qp))

@@ -32,12 +32,17 @@
 //! - a queue counts until its QP is destroyed and then all of its completions were polled, its CQ was seen empty, or
 //!   can be polled no more (cq_slots.rs). Some providers remove the completions of a QP that is destroyed, others leave
 //!   them in the CQ;
-//! - a queue whose QP could not be destroyed counts for ever.
+//! - a queue whose QP could not be destroyed counts for ever;
+//! - a receive of a shared receive queue counts until its own completion is returned, because those of an SRQ come in
+//!   any order (srq_slots.rs). Which QP has taken it is not known, so no other end of a QP ends it: it counts until the
+//!   SRQ is destroyed, and each CQ that its QPs reported to was seen empty after their destruction, or can be polled no
+//!   more.
 
 use std::sync::{Arc, Mutex};
 
 use slab::Slab;
 
+use crate::data::srq_slots::SrqSlots;
 use crate::data::wr_ring::{Cursor, WrRing};
 use crate::lock::lock;
 
@@ -51,9 +56,24 @@ pub(crate) struct InFlightSet {
 #[derive(Default)]
 struct Queues {
     /// The queues with work in flight.
-    live: Slab<Arc<WrRing>>,
+    live: Slab<InFlight>,
     /// Those of QPs that could not be destroyed, and are leaked.
-    leaked: Vec<Arc<WrRing>>,
+    leaked: Vec<InFlight>,
+}
+
+/// A queue that may have work in flight.
+enum InFlight {
+    Queue(Arc<WrRing>),
+    Srq(Arc<SrqSlots>),
+}
+
+impl InFlight {
+    fn names(&self, lkey: u32) -> bool {
+        match self {
+            InFlight::Queue(wr_ring) => wr_ring.names(lkey),
+            InFlight::Srq(slots) => slots.names(lkey),
+        }
+    }
 }
 
 /// Where a queue is among those of its PD.
@@ -72,34 +92,39 @@ impl InFlightSet {
 
     /// Something is to be posted to a queue for the first time.
     pub(crate) fn enlist(&self, wr_ring: &Arc<WrRing>) -> InFlightIndex {
-        InFlightIndex(lock(&self.queues).live.insert(Arc::clone(wr_ring)))
+        InFlightIndex(lock(&self.queues).live.insert(InFlight::Queue(Arc::clone(wr_ring))))
+    }
+
+    /// The same for an SRQ that is created.
+    pub(crate) fn enlist_srq(&self, slots: &Arc<SrqSlots>) -> InFlightIndex {
+        InFlightIndex(lock(&self.queues).live.insert(InFlight::Srq(Arc::clone(slots))))
     }
 
     /// A queue is gone, and with it all that it had in flight. Once for each that was enlisted.
     pub(crate) fn remove(&self, place: InFlightIndex) {
-        let wr_ring = lock(&self.queues).live.try_remove(place.0);
+        let queue = lock(&self.queues).live.try_remove(place.0);
         // With its ring, if nobody else has it; not under the lock.
-        drop(wr_ring);
+        drop(queue);
     }
 
     /// The QP of a queue could not be destroyed: what the queue has in flight stays so. In the place of
     /// [`InFlightSet::remove`].
     pub(crate) fn leak(&self, place: InFlightIndex) {
         let mut queues = lock(&self.queues);
-        let wr_ring = queues.live.try_remove(place.0);
-        queues.leaked.extend(wr_ring);
+        let queue = queues.live.try_remove(place.0);
+        queues.leaked.extend(queue);
     }
 
     /// Whether work in flight names this key.
     pub(crate) fn name(&self, lkey: u32) -> bool {
         let queues = lock(&self.queues);
-        let live = queues.live.iter().map(|(_, wr_ring)| wr_ring);
-        live.chain(&queues.leaked).any(|wr_ring| wr_ring.names(lkey))
+        let live = queues.live.iter().map(|(_, queue)| queue);
+        live.chain(&queues.leaked).any(|queue| queue.names(lkey))
     }
 
     /// Whether work in flight names this key that stays so.
     pub(crate) fn leaked_name(&self, lkey: u32) -> bool {
-        lock(&self.queues).leaked.iter().any(|wr_ring| wr_ring.names(lkey))
+        lock(&self.queues).leaked.iter().any(|queue| queue.names(lkey))
     }
 }
 

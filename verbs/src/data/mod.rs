@@ -31,6 +31,10 @@ mod queue_pair;
 mod registration;
 mod request;
 mod rereg;
+mod srq;
+mod srq_slots;
+#[cfg(test)]
+mod srq_slots_tests;
 mod staging;
 mod sync;
 mod words;
@@ -58,4 +62,5 @@ pub use qp::Qp;
 pub(crate) use qp::QpInner;
 pub(crate) use queue_pair::ibv_qp_attr_of;
 pub use rereg::{Change, Reregistered};
+pub use srq::Srq;
 pub use wr_api::PostCalls;

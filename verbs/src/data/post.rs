@@ -26,7 +26,7 @@ use crate::errno;
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
 /// The ranges of a work request that are not empty: some devices take a length of 0 for 2 GiB.
-type Sges = SmallVec<[ibv_sge; 4]>;
+pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
 type Keys = SmallVec<[u32; 4]>;
 
 /// A request of the send queue that has a slot in the ring, and is not posted yet.
@@ -90,12 +90,12 @@ impl QueuePair for Qp {
         let (token, sg_list, num_sge) = match sges.as_ref() {
             [sge] => {
                 one = self.target(sge)?;
-                let token = self.file_recv_one(0, wr_id, pinned_key(&one, false)).ok_or(Errno::ENOMEM)?;
+                let token = self.file_recv_one(0, wr_id, pinned_key(&one, false)).ok_or_else(|| self.recv_refusal())?;
                 (token, &raw mut one, i32::from(one.length != 0))
             }
             sges => {
                 list = self.ranges(sges, true, self.inner.requested.max_recv_sge)?;
-                let token = self.file_recv(0, wr_id, &pinned_keys(&list, false)).ok_or(Errno::ENOMEM)?;
+                let token = self.file_recv(0, wr_id, &pinned_keys(&list, false)).ok_or_else(|| self.recv_refusal())?;
                 (token, list.as_mut_ptr(), list.len() as i32)
             }
         };
@@ -122,13 +122,15 @@ impl QueuePair for Qp {
             match sges.as_ref() {
                 [sge] => {
                     let sge = self.target(sge)?;
-                    let token = self.file_recv_one(ahead, wr_id, pinned_key(&sge, false)).ok_or(Errno::ENOMEM)?;
+                    let token =
+                        self.file_recv_one(ahead, wr_id, pinned_key(&sge, false)).ok_or_else(|| self.recv_refusal())?;
                     let request = staging.add_one(sge)?;
                     (request.wr_id, request.num_sge) = (token, i32::from(sge.length != 0));
                 }
                 sges => {
                     let sges = self.ranges(sges, true, caps.max_recv_sge)?;
-                    let token = self.file_recv(ahead, wr_id, &pinned_keys(&sges, false)).ok_or(Errno::ENOMEM)?;
+                    let token =
+                        self.file_recv(ahead, wr_id, &pinned_keys(&sges, false)).ok_or_else(|| self.recv_refusal())?;
                     let request = staging.add(&sges)?;
                     (request.wr_id, request.num_sge) = (token, sges.len() as i32);
                 }
@@ -339,14 +341,7 @@ impl Qp {
 
     #[inline]
     fn ranges(&self, sges: &[Sge<'_, Mr>], writes: bool, max: u32) -> Result<Sges, Errno> {
-        let mut list = Sges::new();
-        for sge in sges {
-            let sge = self.range(sge, writes)?;
-            if sge.length != 0 {
-                list.push(sge);
-            }
-        }
-        if list.len() > max as usize { Err(Errno::EINVAL) } else { Ok(list) }
+        ranges(self.pd, sges, max, if writes { target } else { source })
     }
 
     /// A range that the device takes bytes from, or, if `writes`, that it or its provider puts bytes into.
@@ -355,19 +350,47 @@ impl Qp {
         if writes { self.target(sge) } else { self.source(sge) }
     }
 
-    /// A range that the device takes bytes from: of the QP's PD, so that what is in flight there pins it
-    /// (in_flight.rs).
     #[inline]
     pub(super) fn source(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-        if sge.mr.source == self.pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
+        source(self.pd, sge)
     }
 
-    /// A range that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every
-    /// provider checks the key.
     #[inline]
     fn target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-        if sge.mr.target == self.pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
+        target(self.pd, sge)
     }
+}
+
+/// A range that the device takes bytes from: of the PD of the queue, so that what is in flight there pins it
+/// (in_flight.rs).
+#[inline]
+fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+    if sge.mr.source == pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
+}
+
+/// A range that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every
+/// provider checks the key.
+#[inline]
+pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+    if sge.mr.target == pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
+}
+
+/// The ranges that are not empty.
+#[inline]
+pub(super) fn ranges(
+    pd: usize,
+    sges: &[Sge<'_, Mr>],
+    max: u32,
+    range: impl Fn(usize, &Sge<'_, Mr>) -> Result<ibv_sge, Errno>,
+) -> Result<Sges, Errno> {
+    let mut list = Sges::new();
+    for sge in sges {
+        let sge = range(pd, sge)?;
+        if sge.length != 0 {
+            list.push(sge);
+        }
+    }
+    if list.len() > max as usize { Err(Errno::EINVAL) } else { Ok(list) }
 }
 
 /// The only range, or none: a QP for several does not use the extended calls.
@@ -389,7 +412,7 @@ fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), Errno> {
 
 /// The key that a range pins: none if the device need not fetch anything.
 #[inline]
-fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
+pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
     if sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
 }
 

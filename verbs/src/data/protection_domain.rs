@@ -1,15 +1,16 @@
 //! The calls of a protection domain. They are apart from the type, which the objects of a PD use.
 
-use cmid_proto::datapath::{Completion, ProtectionDomain};
+use cmid_proto::datapath::{Completion, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{self, Access, PdState};
 use cmid_proto::{AhAttr, Errno};
 
-use crate::data::{Ah, Buffer, Mr, Mw, Pd};
+use crate::data::{Ah, Buffer, Mr, Mw, Pd, Srq};
 
 impl ProtectionDomain for Pd {
     type Mr = Mr;
     type Mw = Mw;
     type Ah = Ah;
+    type Srq = Srq;
 
     /// # Errors
     /// `EACCES`, without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
@@ -34,6 +35,12 @@ impl ProtectionDomain for Pd {
     /// for the group's. Over IPv4 the sender's address is at byte 32 of the GRH.
     fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
         Ah::create_from(self, completion, mr, offset)
+    }
+
+    /// # Errors
+    /// `EINVAL` also for more than 1,048,576 receives; `ENOMEM` also for more than 65,536 SRQs in a process.
+    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, Errno> {
+        Srq::create(self, caps)
     }
 
     fn users(&self) -> u32 {

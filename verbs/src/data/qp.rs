@@ -9,6 +9,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, QpState};
 
 use crate::data::pd::PdUse;
+use crate::data::srq::SrqUse;
 use crate::data::staging::Staging;
 use crate::data::work_queue::WorkQueue;
 use crate::data::wr_api::{PostCalls, WrApi};
@@ -61,6 +62,7 @@ pub(crate) struct QpInner {
     // Dropped after the QP.
     pub(super) send: WorkQueue,
     pub(super) recv: WorkQueue,
+    pub(super) srq: Option<SrqUse>,
     pub(super) pd: PdUse,
 }
 
@@ -121,6 +123,12 @@ impl Qp {
         }
     }
 
+    /// Why a receive was not filed.
+    #[cold]
+    pub(super) fn recv_refusal(&self) -> Errno {
+        if self.inner.srq.is_some() { Errno::EINVAL } else { Errno::ENOMEM }
+    }
+
     #[cold]
     #[inline(never)]
     fn file_first_send(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
@@ -130,6 +138,9 @@ impl Qp {
     #[cold]
     #[inline(never)]
     fn file_first_recv(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        if self.inner.srq.is_some() {
+            return None;
+        }
         self.inner.recv.file_first(&mut self.recv, self.inner.pd.inner(), ahead, wr_id, lkeys)
     }
 }
@@ -170,6 +181,9 @@ impl Drop for QpInner {
         } else {
             self.send.leak(pd);
             self.recv.leak(pd);
+            if let Some(srq) = self.srq.take() {
+                srq.leak();
+            }
         }
         self.pd.inner().parked().released();
     }

@@ -18,6 +18,10 @@ impl QueuePair for QpInner {
         unsafe { (*self.as_ptr()).qp_num }
     }
 
+    fn uses_srq(&self) -> bool {
+        self.srq.is_some()
+    }
+
     #[inline]
     fn modify(&self, attr: &QpAttr) -> Outcome {
         let mut c = ibv_qp_attr_of(attr);

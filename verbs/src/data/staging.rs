@@ -59,6 +59,17 @@ impl Request for ibv_recv_wr {
     }
 }
 
+impl Staging<ibv_recv_wr> {
+    /// The requests of the list with their ranges.
+    pub(super) fn receives(&mut self) -> impl Iterator<Item = (&mut ibv_recv_wr, &[ibv_sge])> {
+        let sges = self.sges.chunks(self.max_sge);
+        self.requests.iter_mut().zip(sges).take(self.len).map(|(request, sges)| {
+            let len = usize::try_from(request.num_sge).unwrap_or(0);
+            (request, sges.get(..len).unwrap_or_default())
+        })
+    }
+}
+
 impl<W: Request> Staging<W> {
     /// For a queue of so many requests of at most `max_sge` ranges.
     pub(super) fn new(capacity: u32, max_sge: u32) -> Box<Self> {

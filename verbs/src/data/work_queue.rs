@@ -7,7 +7,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
 use crate::data::cq::CqInner;
-use crate::data::cq_slots::Gone;
+use crate::data::cq_slots::GoneQueue;
 use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
 use crate::data::wr_ring::{Cursor, WrRing};
@@ -112,7 +112,7 @@ impl WorkQueue {
         let Some(Ring { queue_id, wr_ring, place }) = self.ring.take() else { return };
         // Also if a buffer's owner panics below.
         self.is_reserved = false;
-        let gone = Gone { queue_id, capacity: self.capacity, wr_ring, place, pd: Arc::downgrade(pd) };
+        let gone = GoneQueue { queue_id, capacity: self.capacity, wr_ring, place, pd: Arc::downgrade(pd) };
         self.cq.cq_slots().leave(gone);
     }
 

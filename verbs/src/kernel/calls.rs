@@ -406,12 +406,12 @@ fn depths(param: &ConnParam, most: Depths) -> Depths {
 }
 
 impl abi::ConnParam {
-    /// Fills in the parameters. The QP number is that of the id's QP, if it has one.
+    /// Fills in the parameters. The QP number and the SRQ are those of the id's QP, if it has one.
     fn set(&mut self, param: &ConnParam, data: &[u8], depths: Depths, qp: Option<&dyn QueuePair>) -> Outcome {
         self.private_data_len = u8::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
         self.private_data[..data.len()].copy_from_slice(data);
         self.qp_num = qp.map_or(param.qp_num, QueuePair::num);
-        self.srq = u8::from(param.srq && qp.is_none());
+        self.srq = u8::from(qp.map_or(param.srq, QueuePair::uses_srq));
         self.responder_resources = depths.responder_resources;
         self.initiator_depth = depths.initiator_depth;
         self.flow_control = u8::from(param.flow_control);

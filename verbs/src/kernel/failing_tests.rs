@@ -34,6 +34,10 @@ impl QueuePair for FakeQp {
         7
     }
 
+    fn uses_srq(&self) -> bool {
+        false
+    }
+
     fn modify(&self, _: &QpAttr) -> Outcome {
         Ok(())
     }

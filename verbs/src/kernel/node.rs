@@ -75,6 +75,13 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+impl From<OpenError> for io::Error {
+    /// Has the kind of the [errno](OpenError::errno).
+    fn from(error: OpenError) -> Self {
+        io::Error::new(io::Error::from(error.errno()).kind(), error)
+    }
+}
+
 /// The entry of sysfs for the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -156,6 +163,13 @@ mod tests {
 
     /// A class directory of sysfs and a `/dev` for tests. The device number is that of `/dev/null`.
     struct Fake(PathBuf);
+
+    #[test]
+    fn an_error_becomes_an_io_error() {
+        let denied = OpenError::NoPermission("/dev/infiniband/rdma_cm".into());
+        let error = io::Error::from(denied.clone());
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::PermissionDenied, denied.to_string()));
+    }
 
     impl Fake {
         fn new(name: &str) -> Self {

@@ -8,6 +8,9 @@ use crate::kernel::abi::QpAttr;
 pub(crate) trait QueuePair: Send + Sync {
     fn num(&self) -> u32;
 
+    /// Whether it takes its receives from a shared receive queue.
+    fn uses_srq(&self) -> bool;
+
     /// ibv_modify_qp(3) with the attributes that `qp_attr_mask` names.
     fn modify(&self, attr: &QpAttr) -> Outcome;
 

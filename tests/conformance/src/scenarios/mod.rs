@@ -27,6 +27,7 @@ mod migration;
 mod notify;
 mod options;
 mod refusals;
+mod shared_receives;
 mod stalls;
 mod states;
 mod sync;
@@ -284,6 +285,15 @@ list! {
         data_path_errors::a_receive_that_is_too_short_ends_both_sides [],
         data_path_errors::a_failed_atomic_changes_nothing [],
         data_path_errors::a_full_queue_of_unsignaled_requests_needs_a_completion [],
+        shared_receives::each_qp_takes_the_next_receive [],
+        shared_receives::a_sender_waits_for_a_shared_receive [],
+        shared_receives::the_limit_is_reported_once [],
+        shared_receives::a_receive_is_pinned_until_its_own_completion_is_polled [],
+        shared_receives::what_an_srq_refuses [],
+        shared_receives::a_cq_has_room_for_an_srq_once [],
+        shared_receives::the_end_of_a_qp_leaves_the_receives [],
+        shared_receives::receives_that_are_left_are_pinned_until_the_srq_is_destroyed [],
+        shared_receives::the_peer_sees_that_a_qp_has_an_srq [],
     }
     Explicit Fast {
         acks::behaviour_48_destroy_waits_for_acks_and_nobody_waits [48],

@@ -31,12 +31,13 @@ mod pins;
 mod registration;
 mod removal;
 mod rereg;
+mod srq;
 mod threads;
 mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 68] = [
+const CHECKS: [(&str, fn()); 71] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -100,6 +101,9 @@ const CHECKS: [(&str, fn()); 68] = [
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
     ("a QP that is created and moved outside of cmid", foreign_qp::connected),
+    ("an SRQ whose CQs are polled by two threads", srq::threads),
+    ("an SRQ goes with its last QP", srq::lifetimes),
+    ("a QP of an SRQ fails", srq::errors),
     ("asynchronous events: an address comes and goes", async_events::address_changes),
     ("a CQ uses a completion vector that the device has", calls::completion_vectors),
     ("the devices", inventory::devices),

@@ -1,0 +1,94 @@
+//! The trait of a shared receive queue.
+
+use super::{MemoryRegion, PostError, Sge};
+use crate::errno::Errno;
+
+/// The capacities of a shared receive queue (`struct ibv_srq_attr`).
+#[doc(alias("ibv_srq_attr", "ibv_srq_init_attr"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SrqCaps {
+    /// The maximum number of receives that are posted and whose completions have not been polled, at least 1. Each CQ
+    /// that reports them needs room for all of them.
+    pub max_wr: u32,
+    /// The maximum number of [`Sge`]s of a receive.
+    pub max_sge: u32,
+}
+
+/// A shared receive queue (SRQ): receives for several QPs, which take them as messages arrive. One thread at a time
+/// posts to it.
+///
+/// A QP uses it if it was created by [`DataPath::create_qp_with_srq`](super::DataPath::create_qp_with_srq). The
+/// completion of a receive is in the receive CQ of the QP that took it, which
+/// [`Completion::qp_num`](super::Completion::qp_num) names. Completions come in any order. If the SRQ is empty, a
+/// sender waits as for a receive of a QP.
+///
+/// # Which memory is pinned
+///
+/// A posted receive pins its memory and occupies its place until its completion is polled. An error of a QP does not
+/// flush the receives of its SRQ. Some receives never complete: one that a QP has taken for a message that its error
+/// or its destruction cut off, and, on devices that remove the completions of a destroyed QP, those of completions that
+/// were not polled. They pin their memory and occupy their places until the SRQ is destroyed and the CQs of its QPs are
+/// polled empty or dropped. [`SharedReceiveQueue::unpolled`] counts them too.
+///
+/// To lose as few as possible, disconnect, wait for the event
+/// [`QP_LAST_WQE_REACHED`](super::AsyncEventKind::QP_LAST_WQE_REACHED) of the QP, poll its CQ empty, then destroy the
+/// QP (ibv_create_srq(3), IBV_EVENT_QP_LAST_WQE_REACHED of ibv_get_async_event(3)). Limit the time of the wait: not
+/// every device has the event, among them soft-RoCE of Linux 6.1.
+///
+/// Dropping the handle destroys the SRQ after the last of its QPs.
+#[doc(alias("ibv_srq", "ibv_destroy_srq", "rdma_destroy_srq"))]
+pub trait SharedReceiveQueue: Send {
+    /// Memory regions.
+    type Mr: MemoryRegion;
+
+    /// Returns its number, by which an [`AsyncEvent`](super::AsyncEvent) names it.
+    fn num(&self) -> u32;
+
+    /// Returns its capacities as the provider has rounded them. It accepts no more receives than were requested.
+    fn caps(&self) -> SrqCaps;
+
+    /// Returns the number of receives that are posted and whose completions have not been polled.
+    fn unpolled(&self) -> u32;
+
+    /// Requests one event [`SRQ_LIMIT_REACHED`](super::AsyncEventKind::SRQ_LIMIT_REACHED), when fewer than `limit`
+    /// receives are left that no QP has taken (ibv_modify_srq(3) with `IBV_SRQ_LIMIT`); 0 requests none. The event
+    /// comes when a QP takes a receive, not at this call.
+    ///
+    /// # Errors
+    /// The errno of the device: `EINVAL` for a limit above the length of its queue, which may be longer than
+    /// [`SharedReceiveQueue::caps`] says.
+    #[doc(alias = "ibv_modify_srq")]
+    fn arm_limit(&self, limit: u32) -> Result<(), Errno>;
+
+    /// Returns the limit that is armed, 0 if none is (ibv_query_srq(3)). A system call on hardware.
+    ///
+    /// # Errors
+    /// The errno of the device.
+    #[doc(alias = "ibv_query_srq")]
+    fn limit(&self) -> Result<u32, Errno>;
+
+    /// Posts ranges to receive a message (ibv_post_srq_recv(3)).
+    ///
+    /// # Errors
+    /// The receive is not posted. `EINVAL` for a range beyond the end, an MR of another PD than that of the SRQ, an MR
+    /// without a valid registration or without [`Access::LOCAL_WRITE`](super::Access::LOCAL_WRITE), and more ranges
+    /// than the SRQ permits. `ENOMEM` if the SRQ is full: [`SrqCaps::max_wr`] receives are unpolled.
+    #[doc(alias = "ibv_post_srq_recv")]
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    where
+        L: AsRef<[Sge<'a, Self::Mr>]>,
+        Self::Mr: 'a;
+
+    /// Posts receives in order, with one doorbell, and returns their number. If the iterator or a check fails, none is
+    /// posted.
+    ///
+    /// # Errors
+    /// As [`SharedReceiveQueue::post_recv`], with the number of receives that are posted all the same; `EINVAL` for an
+    /// empty batch.
+    #[doc(alias = "ibv_post_srq_recv")]
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, Self::Mr>]>,
+        Self::Mr: 'a;
+}

@@ -1,0 +1,86 @@
+//! The handle of a shared receive queue.
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::{PostError, Sge, SharedReceiveQueue, SrqCaps};
+
+use crate::data::mr::Mr;
+use crate::data::pd::Pd;
+use crate::data::post::{self, post_all};
+use crate::data::queues::Receive;
+use crate::fabric::Fabric;
+use crate::index::{PdNo, SrqNo};
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub struct Srq {
+    pub(crate) fabric: Fabric,
+    pub(crate) pd: PdNo,
+    pub(crate) no: SrqNo,
+    caps: SrqCaps,
+}
+
+impl Srq {
+    pub(crate) fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
+        let no = pd.fabric.with(|world| {
+            if world.lives(pd.device) { world.create_srq(pd.device, pd.no, caps) } else { Err(Errno::EIO) }
+        })?;
+        Ok(Srq { fabric: pd.fabric.clone(), pd: pd.no, no, caps })
+    }
+
+    fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, Errno> {
+        post::receive(&self.fabric, self.pd, self.caps.max_sge, wr_id, sges)
+    }
+}
+
+impl SharedReceiveQueue for Srq {
+    type Mr = Mr;
+
+    fn num(&self) -> u32 {
+        self.no.number()
+    }
+
+    fn caps(&self) -> SrqCaps {
+        self.caps
+    }
+
+    fn unpolled(&self) -> u32 {
+        self.fabric.with(|world| world.queues.srqs.get(self.no).map_or(0, |srq| srq.unpolled()))
+    }
+
+    fn arm_limit(&self, limit: u32) -> Result<(), Errno> {
+        self.fabric.with(|world| world.arm_srq_limit(self.no, limit))
+    }
+
+    fn limit(&self) -> Result<u32, Errno> {
+        self.fabric.with(|world| world.queues.srqs.get(self.no).map(|srq| srq.limit))
+    }
+
+    /// # Errors
+    /// `EINVAL` also after a removal of the device.
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    where
+        L: AsRef<[Sge<'a, Mr>]>,
+    {
+        let receive = self.receive(wr_id, sges.as_ref())?;
+        self.fabric.with(|world| world.post_srq_receive(self.no, receive))
+    }
+
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, Mr>]>,
+    {
+        let batch = requests.into_iter().map(|(wr_id, sges)| self.receive(wr_id, sges.as_ref()));
+        let batch = batch.collect::<Result<Vec<Receive>, Errno>>()?;
+        self.fabric.with(|world| {
+            let room = world.queues.srqs.get(self.no)?.room();
+            post_all(room, batch, |receive| world.post_srq_receive(self.no, receive))
+        })
+    }
+}
+
+impl Drop for Srq {
+    fn drop(&mut self) {
+        self.fabric.with(|world| world.drop_srq(self.no));
+    }
+}

@@ -1,0 +1,309 @@
+//! Shared receive queues.
+
+use core::fmt;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, Weak};
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::{PostError, Sge, SharedReceiveQueue, SrqCaps};
+
+use crate::data::cq::CqInner;
+use crate::data::in_flight::InFlightIndex;
+use crate::data::pd::{PdInner, PdUse};
+use crate::data::post::{pinned_key, ranges, target};
+use crate::data::srq_slots::{MAX_CAPACITY, SrqCursor, SrqSlots};
+use crate::data::staging::Staging;
+use crate::data::{Mr, Pd};
+use crate::errno;
+use crate::ffi::{self, PostSrqRecv, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
+use crate::lock::lock;
+use crate::raw;
+
+/// The handle of a shared receive queue. Any thread may have it, one at a time may post: posting takes it by `&mut`.
+///
+/// The SRQ is destroyed when the handle is dropped and its last QP is destroyed. What its receives pin is described at
+/// [`SharedReceiveQueue`].
+pub struct Srq {
+    inner: Arc<SrqInner>,
+    /// Names the PD: see [`Mr::target`](crate::Mr::target).
+    pd: usize,
+    cursor: SrqCursor,
+    /// Created by the first list.
+    staging: Option<Box<Staging<ibv_recv_wr>>>,
+}
+
+/// One SRQ, held by the handle and by its QPs.
+pub(crate) struct SrqInner {
+    raw: NonNull<ibv_srq>,
+    post_recv: PostSrqRecv,
+    /// The capacities as requested.
+    requested: SrqCaps,
+    /// The capacities as the provider has rounded them.
+    caps: SrqCaps,
+    // Dropped after the SRQ.
+    table: Arc<SrqTable>,
+    pd: PdUse,
+}
+
+/// The receives of an SRQ in flight. They pin their memory as long as this lives: until the SRQ is destroyed, and each
+/// CQ that a QP of it reported to can have no completion of it (cq_slots.rs).
+pub(crate) struct SrqTable {
+    slots: Arc<SrqSlots>,
+    /// Among the queues of its PD.
+    place: InFlightIndex,
+    pd: Weak<PdInner>,
+    leaked: AtomicBool,
+    _id: SrqId,
+}
+
+/// The use of an SRQ by a QP that reports to a CQ. Dropped after the QP.
+pub(crate) struct SrqUse {
+    srq: Arc<SrqInner>,
+    cq: Arc<CqInner>,
+}
+
+/// The number of an SRQ in tokens. No two of a process that are alive have the same.
+struct SrqId(u16);
+
+/// The numbers in use, and the one that was assigned last.
+static SRQ_IDS: Mutex<(BTreeSet<u16>, u16)> = Mutex::new((BTreeSet::new(), 0));
+
+// SAFETY: libibverbs is thread-safe: several threads may post to, modify and query an SRQ at a time, and it is tied to
+// none.
+unsafe impl Send for SrqInner {}
+// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the slots, are atomics.
+unsafe impl Sync for SrqInner {}
+
+impl Srq {
+    pub(crate) fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
+        if !(1..=MAX_CAPACITY).contains(&caps.max_wr) {
+            return Err(Errno::EINVAL);
+        }
+        let pd = pd.enter().map_err(|refused| refused.errno())?;
+        let id = SrqId::assign().ok_or(Errno::ENOMEM)?;
+        // SAFETY: the context is open, because the PD is on it; its operation table does not change after that.
+        let post_recv = unsafe { (*(*pd.as_ptr()).context).ops.post_srq_recv.ok_or(Errno::ENOSYS)? };
+        let attr = ibv_srq_attr { max_wr: caps.max_wr, max_sge: caps.max_sge, srq_limit: 0 };
+        let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
+        errno::clear();
+        // SAFETY: the PD is allocated, and outlives the SRQ, which holds it. The attributes are read and written
+        // during the call.
+        let raw = unsafe { ffi::ibv_create_srq(pd.as_ptr(), &raw mut init) };
+        let raw = NonNull::new(raw).ok_or_else(errno::last)?;
+        let slots = Arc::new(SrqSlots::new(id.0, caps.max_wr, caps.max_sge));
+        let (in_pd, weak) = (pd.inner().in_flight(), Arc::downgrade(pd.inner()));
+        let (place, cursor) = (in_pd.enlist_srq(&slots), SrqCursor::new(&slots));
+        let table = Arc::new(SrqTable { slots, place, pd: weak, leaked: AtomicBool::new(false), _id: id });
+        let rounded = SrqCaps { max_wr: init.attr.max_wr, max_sge: init.attr.max_sge };
+        let name = pd.name();
+        let inner = Arc::new(SrqInner { raw, post_recv, requested: caps, caps: rounded, table, pd });
+        Ok(Srq { inner, pd: name, cursor, staging: None })
+    }
+
+    /// Posts a list. If it fails, `bad` is the first receive that is not posted.
+    fn post_list(&self, first: *mut ibv_recv_wr, bad: &mut *mut ibv_recv_wr) -> Result<(), Errno> {
+        // SAFETY: the SRQ is alive and the function is its provider's, which copies the list and its ranges before it
+        // returns; the caller keeps them unchanged meanwhile. The memory that they name may be written to, is of the
+        // same PD (`target`), alive during the call because it is borrowed, and pinned from here on, because it is
+        // filed (see `Mr`).
+        errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.raw.as_ptr(), first, bad) })
+    }
+}
+
+impl SharedReceiveQueue for Srq {
+    type Mr = Mr;
+
+    fn num(&self) -> u32 {
+        // SAFETY: the SRQ is alive, and nothing writes the field after its creation.
+        unsafe { (*self.inner.raw.as_ptr()).handle }
+    }
+
+    fn caps(&self) -> SrqCaps {
+        self.inner.caps
+    }
+
+    fn unpolled(&self) -> u32 {
+        self.inner.table.slots.unpolled()
+    }
+
+    fn arm_limit(&self, limit: u32) -> Result<(), Errno> {
+        let mut attr = ibv_srq_attr { max_wr: 0, max_sge: 0, srq_limit: limit };
+        let mask = ibv_srq_attr_mask::IBV_SRQ_LIMIT.0.cast_signed();
+        // SAFETY: the SRQ is alive, and the attributes are read during the call.
+        errno::of_ibv(unsafe { ffi::ibv_modify_srq(self.inner.raw.as_ptr(), &raw mut attr, mask) })
+    }
+
+    fn limit(&self) -> Result<u32, Errno> {
+        let mut attr = ibv_srq_attr { max_wr: 0, max_sge: 0, srq_limit: 0 };
+        // SAFETY: the SRQ is alive, and the result has a place.
+        errno::of_ibv(unsafe { ffi::ibv_query_srq(self.inner.raw.as_ptr(), &raw mut attr) })?;
+        Ok(attr.srq_limit)
+    }
+
+    /// # Errors
+    /// The errno of the provider: on a device that is gone, some refuse, and others accept what never completes.
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    where
+        L: AsRef<[Sge<'a, Mr>]>,
+    {
+        let mut sges = ranges(self.pd, sges.as_ref(), self.inner.requested.max_sge, target)?;
+        let lkeys = sges.iter().map(|sge| pinned_key(sge, false));
+        let token = self.cursor.file(wr_id, lkeys).ok_or(Errno::ENOMEM)?;
+        let (sg_list, num_sge) = (sges.as_mut_ptr(), sges.len() as i32);
+        let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
+        self.post_list(&raw mut request, &mut ptr::null_mut()).inspect_err(|_| self.cursor.cancel(token))
+    }
+
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, Mr>]>,
+    {
+        let SrqCaps { max_wr, max_sge } = self.inner.requested;
+        // Lost if a request is refused: the next batch allocates again.
+        let mut staging = self.staging.take().unwrap_or_else(|| Staging::new(max_wr, max_sge));
+        staging.clear();
+        for (wr_id, sges) in requests {
+            let sges = ranges(self.pd, sges.as_ref(), max_sge, target)?;
+            let request = staging.add(&sges)?;
+            (request.wr_id, request.num_sge) = (wr_id, sges.len() as i32);
+        }
+        if staging.len() > self.cursor.room() as usize {
+            self.staging = Some(staging);
+            return Err(Errno::ENOMEM.into());
+        }
+        for (request, sges) in staging.receives() {
+            let lkeys = sges.iter().map(|sge| pinned_key(sge, false));
+            // There is room: only this thread posts.
+            request.wr_id = self.cursor.file(request.wr_id, lkeys).ok_or(Errno::ENOMEM)?;
+        }
+        let (first, mut bad) = (staging.list(), ptr::null_mut());
+        if first.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let result = self.post_list(first, &mut bad);
+        let posted = if result.is_ok() { staging.len() } else { staging.before(bad) };
+        staging.receives().skip(posted).for_each(|(request, _)| self.cursor.cancel(request.wr_id));
+        self.staging = Some(staging);
+        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
+    }
+}
+
+impl SrqInner {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_srq {
+        self.raw.as_ptr()
+    }
+}
+
+impl SrqTable {
+    /// Of a PD that is gone, for receives of one range.
+    #[cfg(test)]
+    pub(crate) fn for_test(max_wr: u32) -> Self {
+        let id = SrqId::assign().expect("a number");
+        let slots = Arc::new(SrqSlots::new(id.0, max_wr, 1));
+        let place = crate::data::in_flight::InFlightSet::new().enlist_srq(&slots);
+        SrqTable { slots, place, pd: Weak::new(), leaked: AtomicBool::new(false), _id: id }
+    }
+
+    pub(crate) fn slots(&self) -> &Arc<SrqSlots> {
+        &self.slots
+    }
+
+    /// What is in flight stays so.
+    fn leak(&self) {
+        if !self.leaked.swap(true, Ordering::Relaxed)
+            && let Some(pd) = self.pd.upgrade()
+        {
+            pd.in_flight().leak(self.place);
+        }
+    }
+}
+
+impl SrqUse {
+    /// A QP of this PD is to use an SRQ and to report to a CQ.
+    ///
+    /// # Errors
+    /// `EINVAL` for an SRQ of another PD; `EOVERFLOW` if the CQ has no room for the completions of its receives.
+    pub(crate) fn attach(srq: &Srq, pd: &PdUse, cq: &Arc<CqInner>) -> Result<Self, Errno> {
+        if !srq.inner.pd.is_of(pd) {
+            return Err(Errno::EINVAL);
+        }
+        cq.cq_slots().attach_srq(&srq.inner.table)?;
+        Ok(SrqUse { srq: Arc::clone(&srq.inner), cq: Arc::clone(cq) })
+    }
+
+    pub(crate) fn srq(&self) -> &SrqInner {
+        &self.srq
+    }
+
+    /// The QP could not be destroyed, and is leaked: so are its SRQ, and what that has in flight.
+    pub(crate) fn leak(self) {
+        self.srq.table.leak();
+        core::mem::forget(self);
+    }
+}
+
+impl SrqId {
+    /// Prefers numbers that were not in use lately. `None` if all are in use.
+    fn assign() -> Option<Self> {
+        let mut ids = lock(&SRQ_IDS);
+        let (used, last) = &mut *ids;
+        let id = (1..=u16::MAX).map(|ahead| last.wrapping_add(ahead)).find(|id| !used.contains(id))?;
+        used.insert(id);
+        *last = id;
+        Some(SrqId(id))
+    }
+}
+
+impl Drop for SrqUse {
+    fn drop(&mut self) {
+        self.cq.cq_slots().leave_srq(Arc::clone(&self.srq.table));
+    }
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        // SAFETY: made by ibv_create_srq and destroyed only here; QPs hold their SRQ, so none is left. It waits for the
+        // acknowledgement of an asynchronous event that another thread has just read, which follows at once. If the
+        // kernel refuses, it is leaked, and the memory that its receives name with it.
+        if errno::of_ibv(unsafe { ffi::ibv_destroy_srq(self.raw.as_ptr()) }).is_err() {
+            self.table.leak();
+        }
+    }
+}
+
+impl Drop for SrqTable {
+    fn drop(&mut self) {
+        if !*self.leaked.get_mut()
+            && let Some(pd) = self.pd.upgrade()
+        {
+            pd.in_flight().remove(self.place);
+            pd.parked().released();
+        }
+    }
+}
+
+impl Drop for SrqId {
+    fn drop(&mut self) {
+        lock(&SRQ_IDS).0.remove(&self.0);
+    }
+}
+
+impl Srq {
+    /// Returns the `ibv_srq`; see [`raw`].
+    ///
+    /// # Safety
+    /// The pointer is used only as long as `self` lives, and as [`raw`] says.
+    #[must_use]
+    pub unsafe fn raw_srq(&self) -> NonNull<raw::IbvSrq> {
+        self.inner.raw.cast()
+    }
+}
+
+impl fmt::Debug for Srq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Srq").field("num", &self.num()).field("unpolled", &self.unpolled()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,198 @@
+//! The receives of a shared receive queue that have been posted and not been polled.
+//!
+//! Why they are recorded is described in in_flight.rs. Receives of an SRQ complete in any order, and in the CQs of
+//! several QPs, so each has a slot of its own until its completion is polled. The token of a receive names its slot,
+//! how often the slot was used, and the SRQ. `tests/orders.rs` compiles this file with loom's atomics in the place of
+//! `sync`.
+//!
+//! One thread posts at a time, and takes free slots. Several threads may poll; they put slots back to a list that only
+//! the poster takes from, as a whole. So the list needs no protection from a slot that is taken and put back meanwhile.
+
+use super::sync::{Arc, AtomicU32, AtomicU64, Ordering};
+use super::wr_ring::NO_KEY;
+
+/// The lower half of the upper half of each token of a receive of an SRQ. No queue of a CQ has this index.
+pub(crate) const SRQ_INDEX: u32 = 0xffff;
+
+/// The largest capacity, that of soft-RoCE: the number of a slot leaves 12 bits for the count of its uses.
+pub(crate) const MAX_CAPACITY: u32 = 1 << 20;
+
+/// Ends a list of slots.
+const END: u32 = u32::MAX;
+
+/// The receives of one SRQ.
+pub(crate) struct SrqSlots {
+    /// The number of the SRQ in tokens.
+    srq_id: u16,
+    slots: Box<[Slot]>,
+    /// The keys of the ranges of each slot: as many per slot as `max_sge`.
+    lkeys: Box<[AtomicU32]>,
+    max_sge: usize,
+    /// The bits of a token's lower half that are the slot.
+    slot_bits: u32,
+    /// The first slot of the list that pollers have put back.
+    returned: AtomicU32,
+    /// The number of receives that were filed, and of those that were polled or not posted.
+    filed: AtomicU32,
+    retired: AtomicU32,
+}
+
+struct Slot {
+    /// The user's number.
+    wr_id: AtomicU64,
+    /// How often it was filed and retired: odd while its receive is in flight.
+    uses: AtomicU32,
+    /// The next slot of the list that it is on.
+    next: AtomicU32,
+}
+
+/// What a completion is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SrqRetired {
+    /// A receive with this number of the user's, which is no longer in flight.
+    Done(u64),
+    /// Of no receive that is in flight: it comes a second time.
+    Unexpected,
+}
+
+impl SrqSlots {
+    /// For an SRQ that holds `capacity` receives of at most `max_sge` ranges.
+    pub(crate) fn new(srq_id: u16, capacity: u32, max_sge: u32) -> Self {
+        let capacity = capacity.clamp(1, MAX_CAPACITY);
+        let next = |slot: u32| if slot + 1 < capacity { slot + 1 } else { END };
+        let slot = |slot| Slot { wr_id: AtomicU64::new(0), uses: AtomicU32::new(0), next: AtomicU32::new(next(slot)) };
+        let max_sge = max_sge.max(1) as usize;
+        let lkeys = (capacity as usize).saturating_mul(max_sge);
+        SrqSlots {
+            srq_id,
+            slots: (0..capacity).map(slot).collect(),
+            lkeys: core::iter::repeat_with(|| AtomicU32::new(NO_KEY)).take(lkeys).collect(),
+            max_sge,
+            slot_bits: capacity.next_power_of_two().trailing_zeros(),
+            returned: AtomicU32::new(END),
+            filed: AtomicU32::new(0),
+            retired: AtomicU32::new(0),
+        }
+    }
+
+    /// As after so many uses of each slot, an even number.
+    #[cfg(test)]
+    pub(crate) fn skip_to(&self, uses: u32) {
+        self.slots.iter().for_each(|slot| slot.uses.store(uses, Ordering::Relaxed));
+    }
+
+    pub(crate) fn srq_id(&self) -> u16 {
+        self.srq_id
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The number of receives in flight.
+    pub(crate) fn unpolled(&self) -> u32 {
+        // In this order: each that is retired was filed before.
+        let retired = self.retired.load(Ordering::Acquire);
+        self.filed.load(Ordering::Relaxed).wrapping_sub(retired)
+    }
+
+    fn lkeys(&self, slot: u32) -> &[AtomicU32] {
+        let start = slot as usize * self.max_sge;
+        self.lkeys.get(start..start + self.max_sge).unwrap_or_default()
+    }
+
+    /// Its completion has been polled, or it was not posted.
+    pub(crate) fn retire(&self, token: u64) -> SrqRetired {
+        let number = token as u32;
+        let (at, uses) = (number & ((1 << self.slot_bits) - 1), number >> self.slot_bits);
+        let Some(slot) = self.slots.get(at as usize) else { return SrqRetired::Unexpected };
+        let before = slot.uses.load(Ordering::Relaxed);
+        // What was stored before the receive was handed to the device can be seen when the device has completed it: the
+        // provider puts barriers on both sides, as the data itself needs them.
+        let wr_id = slot.wr_id.load(Ordering::Relaxed);
+        let is_current = before & 1 == 1 && before & (u32::MAX >> self.slot_bits) == uses;
+        // Only one of two threads gives the slot back, whatever a provider completes twice. Releases what the poll has
+        // written to memory to who finds that the receive is not in flight.
+        let after = before.wrapping_add(1);
+        if !is_current || slot.uses.compare_exchange(before, after, Ordering::Release, Ordering::Relaxed).is_err() {
+            return SrqRetired::Unexpected;
+        }
+        let mut first = self.returned.load(Ordering::Relaxed);
+        loop {
+            slot.next.store(first, Ordering::Relaxed);
+            // Releases the slot to the poster.
+            match self.returned.compare_exchange_weak(first, at, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(other) => first = other,
+            }
+        }
+        self.retired.fetch_add(1, Ordering::Release);
+        SrqRetired::Done(wr_id)
+    }
+
+    /// Whether a receive in flight names this key.
+    pub(crate) fn names(&self, lkey: u32) -> bool {
+        self.slots.iter().zip(0..).any(|(slot, at)| {
+            // An odd number may be that of an earlier use, and the key that of a later one: then the acquired key
+            // orders the end of the earlier use before this.
+            slot.uses.load(Ordering::Acquire) & 1 == 1
+                && self.lkeys(at).iter().any(|key| key.load(Ordering::Acquire) == lkey)
+        })
+    }
+}
+
+/// The poster's side. It belongs to the one handle of the SRQ.
+pub(crate) struct SrqCursor {
+    slots: Arc<SrqSlots>,
+    /// The first of the free slots.
+    free: u32,
+    /// The upper half of its tokens.
+    srq_id: u64,
+}
+
+impl SrqCursor {
+    /// The only one of these slots, which are all free.
+    pub(crate) fn new(slots: &Arc<SrqSlots>) -> Self {
+        let srq_id = u64::from(u32::from(slots.srq_id) << 16 | SRQ_INDEX) << 32;
+        SrqCursor { slots: Arc::clone(slots), free: 0, srq_id }
+    }
+
+    /// Stores a receive with the keys of its ranges, at most as many as the slots were made for. From now on it is in
+    /// flight. Returns the token to post it with; `None` if the SRQ is full. If it is not posted,
+    /// [`SrqCursor::cancel`] must follow.
+    #[inline]
+    pub(crate) fn file(&mut self, wr_id: u64, lkeys: impl IntoIterator<Item = u32>) -> Option<u64> {
+        if self.free == END {
+            self.free = self.slots.returned.swap(END, Ordering::Acquire);
+        }
+        let at = self.free;
+        let slot = self.slots.slots.get(at as usize)?;
+        self.free = slot.next.load(Ordering::Relaxed);
+        slot.wr_id.store(wr_id, Ordering::Relaxed);
+        let lkeys = lkeys.into_iter().chain(core::iter::repeat(NO_KEY));
+        // See `names`.
+        self.slots.lkeys(at).iter().zip(lkeys).for_each(|(key, lkey)| key.store(lkey, Ordering::Release));
+        let uses = slot.uses.load(Ordering::Relaxed).wrapping_add(1);
+        slot.uses.store(uses, Ordering::Release);
+        // Only the poster writes it.
+        self.slots.filed.store(self.slots.filed.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        Some(self.srq_id | u64::from(uses << self.slots.slot_bits | at))
+    }
+
+    /// The receive with this token was not posted.
+    #[cold]
+    pub(crate) fn cancel(&mut self, token: u64) {
+        self.slots.retire(token);
+    }
+
+    /// The number of receives that there is room for.
+    pub(crate) fn room(&self) -> u32 {
+        self.slots.capacity().saturating_sub(self.slots.unpolled())
+    }
+}
+
+/// Whether a token is that of a receive of an SRQ, and of which.
+#[inline]
+pub(crate) fn srq_of(token: u64) -> Option<u16> {
+    ((token >> 32) as u32 & 0xffff == SRQ_INDEX).then_some((token >> 48) as u16)
+}
