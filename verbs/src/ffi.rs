@@ -1,5 +1,5 @@
-//! The bindings to librdmacm and libibverbs. Only this file and `macros` name them, so another set of bindings needs
-//! a change of this file only.
+//! The bindings to librdmacm and libibverbs: those of rdma-sys, or those of this crate (`prebuilt`). Only this file and
+//! `macros` name them. A name that is imported here is added to the latter by `prebuilt/generate.sh`.
 //!
 //! Three rules avoid the traps of the bindings. First: no value of type `ibv_event_type` is read, because it is a
 //! Rust enum without the codes of newer libraries; one constant of it is passed. Second: the bindings' hand-written
@@ -10,12 +10,13 @@
 
 use core::mem::offset_of;
 
-#[cfg(not(feature = "rdma-sys"))]
-use crate::prebuilt as bindings;
 pub(crate) use libc::{
     AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
 };
 pub(crate) use libc::{EAGAIN, EINTR, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror, malloc};
+
+#[cfg(not(feature = "rdma-sys"))]
+use crate::prebuilt as bindings;
 #[cfg(feature = "rdma-sys")]
 use rdma_sys as bindings;
 

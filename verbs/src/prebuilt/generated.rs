@@ -817,6 +817,39 @@ const _: () = {
     ["Offset of field: ibv_grh::sgid"][::core::mem::offset_of!(ibv_grh, sgid) - 8usize];
     ["Offset of field: ibv_grh::dgid"][::core::mem::offset_of!(ibv_grh, dgid) - 24usize];
 };
+impl ibv_srq_attr_mask {
+    pub const IBV_SRQ_MAX_WR: ibv_srq_attr_mask = ibv_srq_attr_mask(1);
+    pub const IBV_SRQ_LIMIT: ibv_srq_attr_mask = ibv_srq_attr_mask(2);
+}
+impl ::core::ops::BitOr<ibv_srq_attr_mask> for ibv_srq_attr_mask {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        ibv_srq_attr_mask(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for ibv_srq_attr_mask {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: ibv_srq_attr_mask) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<ibv_srq_attr_mask> for ibv_srq_attr_mask {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        ibv_srq_attr_mask(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for ibv_srq_attr_mask {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: ibv_srq_attr_mask) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+#[derive(Copy, Clone, Hash, PartialEq, Eq)]
+pub struct ibv_srq_attr_mask(pub ::core::ffi::c_uint);
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ibv_srq_attr {
@@ -831,6 +864,20 @@ const _: () = {
     ["Offset of field: ibv_srq_attr::max_wr"][::core::mem::offset_of!(ibv_srq_attr, max_wr) - 0usize];
     ["Offset of field: ibv_srq_attr::max_sge"][::core::mem::offset_of!(ibv_srq_attr, max_sge) - 4usize];
     ["Offset of field: ibv_srq_attr::srq_limit"][::core::mem::offset_of!(ibv_srq_attr, srq_limit) - 8usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibv_srq_init_attr {
+    pub srq_context: *mut ::core::ffi::c_void,
+    pub attr: ibv_srq_attr,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ibv_srq_init_attr"][::core::mem::size_of::<ibv_srq_init_attr>() - 24usize];
+    ["Alignment of ibv_srq_init_attr"][::core::mem::align_of::<ibv_srq_init_attr>() - 8usize];
+    ["Offset of field: ibv_srq_init_attr::srq_context"]
+        [::core::mem::offset_of!(ibv_srq_init_attr, srq_context) - 0usize];
+    ["Offset of field: ibv_srq_init_attr::attr"][::core::mem::offset_of!(ibv_srq_init_attr, attr) - 8usize];
 };
 pub mod ibv_srq_type {
     #[allow(unused_imports)]
@@ -2567,6 +2614,22 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: ::core::ffi::c_uint);
+}
+unsafe extern "C" {
+    pub fn ibv_create_srq(pd: *mut ibv_pd, srq_init_attr: *mut ibv_srq_init_attr) -> *mut ibv_srq;
+}
+unsafe extern "C" {
+    pub fn ibv_modify_srq(
+        srq: *mut ibv_srq,
+        srq_attr: *mut ibv_srq_attr,
+        srq_attr_mask: ::core::ffi::c_int,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn ibv_query_srq(srq: *mut ibv_srq, srq_attr: *mut ibv_srq_attr) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn ibv_destroy_srq(srq: *mut ibv_srq) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
     pub fn ibv_create_qp(pd: *mut ibv_pd, qp_init_attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
