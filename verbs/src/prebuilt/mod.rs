@@ -11,7 +11,10 @@ mod unions;
 pub(crate) use generated::*;
 pub(crate) use unions::*;
 
-// The functions of `generated` are in these libraries. With a version script, the linker needs no `libibverbs.so`.
+// The functions of `generated` are in these libraries. Their full names need no `libibverbs.so`, which only
+// development packages have.
 #[link(name = "libibverbs.so.1", kind = "dylib", modifiers = "+verbatim")]
+unsafe extern "C" {}
+
 #[link(name = "librdmacm.so.1", kind = "dylib", modifiers = "+verbatim")]
 unsafe extern "C" {}
