@@ -137,7 +137,6 @@ mod lock;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]
 mod macros;
 #[cfg(all(feature = "rdma-core", not(feature = "rdma-sys")))]
-#[allow(dead_code, unused_imports, non_camel_case_types, reason = "bindings: names of C, and more than is used")]
 mod prebuilt;
 #[cfg(feature = "rdma-core")]
 pub mod raw;

@@ -10,14 +10,7 @@ use cmid_verbs::{Access, Completion, GRH_LEN, QpState, WcStatus};
 
 #[path = "../src/macros.rs"]
 mod macros;
-#[allow(
-    unsafe_code,
-    unreachable_pub,
-    dead_code,
-    unused_imports,
-    non_camel_case_types,
-    reason = "only layouts are compared"
-)]
+#[allow(unsafe_code, reason = "it declares the functions of C")]
 #[path = "../src/prebuilt/mod.rs"]
 mod prebuilt;
 

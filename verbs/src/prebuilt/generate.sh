@@ -16,6 +16,7 @@ modules="$modules|rdma_cm_event_type|rdma_port_space"
 
 arguments=(
     --rust-target 1.85 --rust-edition 2024 --use-core --no-doc-comments --no-derive-debug --no-prepend-enum-name
+    --default-non-copy-union-style manually_drop
     --bitfield-enum "$flags" --constified-enum-module "$modules" --rustified-enum ibv_event_type
     --blocklist-type 'pthread_.*|sockaddr.*|in6?_addr|sa_family_t|socklen_t|timespec|in_.*|_?_?u?int.*_t|ssize_t|size_t'
     --raw-line 'use super::unions::*;' --raw-line 'use libc::*;'

@@ -11,49 +11,6 @@ impl<T: Copy + Default, const N: usize> Default for __BindgenOpaqueArray8<[T; N]
         Self([<T as Default>::default(); N])
     }
 }
-#[repr(C)]
-pub struct __BindgenUnionField<T>(::core::marker::PhantomData<T>);
-impl<T> __BindgenUnionField<T> {
-    #[inline]
-    pub const fn new() -> Self {
-        __BindgenUnionField(::core::marker::PhantomData)
-    }
-    #[inline]
-    pub const unsafe fn as_ref(&self) -> &T {
-        unsafe { ::core::mem::transmute(self) }
-    }
-    #[inline]
-    pub const unsafe fn as_mut(&mut self) -> &mut T {
-        unsafe { ::core::mem::transmute(self) }
-    }
-}
-impl<T> ::core::default::Default for __BindgenUnionField<T> {
-    #[inline]
-    fn default() -> Self {
-        Self::new()
-    }
-}
-impl<T> ::core::clone::Clone for __BindgenUnionField<T> {
-    #[inline]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> ::core::marker::Copy for __BindgenUnionField<T> {}
-impl<T> ::core::fmt::Debug for __BindgenUnionField<T> {
-    fn fmt(&self, fmt: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-        fmt.write_str("__BindgenUnionField")
-    }
-}
-impl<T> ::core::hash::Hash for __BindgenUnionField<T> {
-    fn hash<H: ::core::hash::Hasher>(&self, _state: &mut H) {}
-}
-impl<T> ::core::cmp::PartialEq for __BindgenUnionField<T> {
-    fn eq(&self, _other: &__BindgenUnionField<T>) -> bool {
-        true
-    }
-}
-impl<T> ::core::cmp::Eq for __BindgenUnionField<T> {}
 pub type __socklen_t = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -1552,10 +1509,9 @@ const _: () = {
         [::core::mem::offset_of!(ibv_send_wr__bindgen_ty_3, xrc) - 0usize];
 };
 #[repr(C)]
-pub struct ibv_send_wr__bindgen_ty_4 {
-    pub bind_mw: __BindgenUnionField<ibv_send_wr__bindgen_ty_4__bindgen_ty_1>,
-    pub tso: __BindgenUnionField<ibv_send_wr__bindgen_ty_4__bindgen_ty_2>,
-    pub bindgen_union_field: __BindgenOpaqueArray8<[u8; 48usize]>,
+pub union ibv_send_wr__bindgen_ty_4 {
+    pub bind_mw: ::core::mem::ManuallyDrop<ibv_send_wr__bindgen_ty_4__bindgen_ty_1>,
+    pub tso: ::core::mem::ManuallyDrop<ibv_send_wr__bindgen_ty_4__bindgen_ty_2>,
 }
 #[repr(C)]
 pub struct ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
@@ -2769,12 +2725,11 @@ pub mod rdma_port_space {
     pub const RDMA_PS_IB: Type = 319;
 }
 #[repr(C)]
-pub struct rdma_addr__bindgen_ty_1 {
-    pub src_addr: __BindgenUnionField<sockaddr>,
-    pub src_sin: __BindgenUnionField<sockaddr_in>,
-    pub src_sin6: __BindgenUnionField<sockaddr_in6>,
-    pub src_storage: __BindgenUnionField<sockaddr_storage>,
-    pub bindgen_union_field: __BindgenOpaqueArray8<[u8; 128usize]>,
+pub union rdma_addr__bindgen_ty_1 {
+    pub src_addr: ::core::mem::ManuallyDrop<sockaddr>,
+    pub src_sin: ::core::mem::ManuallyDrop<sockaddr_in>,
+    pub src_sin6: ::core::mem::ManuallyDrop<sockaddr_in6>,
+    pub src_storage: ::core::mem::ManuallyDrop<sockaddr_storage>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2790,12 +2745,11 @@ const _: () = {
         [::core::mem::offset_of!(rdma_addr__bindgen_ty_1, src_storage) - 0usize];
 };
 #[repr(C)]
-pub struct rdma_addr__bindgen_ty_2 {
-    pub dst_addr: __BindgenUnionField<sockaddr>,
-    pub dst_sin: __BindgenUnionField<sockaddr_in>,
-    pub dst_sin6: __BindgenUnionField<sockaddr_in6>,
-    pub dst_storage: __BindgenUnionField<sockaddr_storage>,
-    pub bindgen_union_field: __BindgenOpaqueArray8<[u8; 128usize]>,
+pub union rdma_addr__bindgen_ty_2 {
+    pub dst_addr: ::core::mem::ManuallyDrop<sockaddr>,
+    pub dst_sin: ::core::mem::ManuallyDrop<sockaddr_in>,
+    pub dst_sin6: ::core::mem::ManuallyDrop<sockaddr_in6>,
+    pub dst_storage: ::core::mem::ManuallyDrop<sockaddr_storage>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2811,9 +2765,8 @@ const _: () = {
         [::core::mem::offset_of!(rdma_addr__bindgen_ty_2, dst_storage) - 0usize];
 };
 #[repr(C)]
-pub struct rdma_addr__bindgen_ty_3 {
-    pub ibaddr: __BindgenUnionField<rdma_ib_addr>,
-    pub bindgen_union_field: __BindgenOpaqueArray8<[u8; 40usize]>,
+pub union rdma_addr__bindgen_ty_3 {
+    pub ibaddr: ::core::mem::ManuallyDrop<rdma_ib_addr>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2918,10 +2871,9 @@ const _: () = {
     ["Offset of field: rdma_conn_param::qp_num"][::core::mem::offset_of!(rdma_conn_param, qp_num) - 16usize];
 };
 #[repr(C)]
-pub struct rdma_cm_event__bindgen_ty_1 {
-    pub conn: __BindgenUnionField<rdma_conn_param>,
-    pub ud: __BindgenUnionField<rdma_ud_param>,
-    pub bindgen_union_field: __BindgenOpaqueArray8<[u8; 56usize]>,
+pub union rdma_cm_event__bindgen_ty_1 {
+    pub conn: ::core::mem::ManuallyDrop<rdma_conn_param>,
+    pub ud: ::core::mem::ManuallyDrop<rdma_ud_param>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {

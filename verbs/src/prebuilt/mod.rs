@@ -1,8 +1,16 @@
 //! Bindings to librdmacm and libibverbs that need neither libclang nor the headers of rdma-core.
 //!
 //! `generated` is what `generate.sh` writes from the headers of rdma-core 44; `unions` is written by hand.
-//! `tests/prebuilt.rs` compares both with the headers that are installed. The programs link with `libibverbs.so.1` and
+//! `tests/layout.rs` compares both with the headers that are installed. The programs link with `libibverbs.so.1` and
 //! `librdmacm.so.1` themselves, so no development package is needed.
+
+#![allow(
+    dead_code,
+    non_camel_case_types,
+    unreachable_pub,
+    unused_imports,
+    reason = "C's names, and all that its types use"
+)]
 
 #[rustfmt::skip]
 mod generated;

@@ -1,6 +1,6 @@
 //! Structures of verbs.h and rdma_cma.h that hold unions without names, written by hand with the names of rdma-sys.
 //!
-//! `tests/prebuilt.rs` compares sizes and offsets with the headers.
+//! `tests/layout.rs` compares sizes and offsets with the headers.
 
 use super::generated::{
     ibv_ah, ibv_cq, ibv_event_type, ibv_mr, ibv_mw, ibv_qp, ibv_sge, ibv_srq, ibv_wc_opcode, ibv_wc_status,
