@@ -7,6 +7,7 @@
 #![allow(
     dead_code,
     non_camel_case_types,
+    non_snake_case,
     unreachable_pub,
     unused_imports,
     reason = "C's names, and all that its types use"
