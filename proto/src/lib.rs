@@ -169,7 +169,7 @@ pub use id_map::IdMap;
 pub use key::{ChannelKey, GroupKey, IdKey, Target, Token, WR_ID_TAG_MAX};
 pub use key_table::{KeyTable, TableKey};
 pub use limits::{BACKLOG_MAX, Limits};
-pub use machine::{Admission, Core, Counters, Ended, Released, Summary, Waiting};
+pub use machine::{Admission, Core, Counters, Ended, Released, Summary, WaitsFor};
 #[cfg(feature = "std")]
 pub use polled_device::{PolledDevice, Poller};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};

@@ -61,9 +61,13 @@ pub(crate) fn run_at_once(jobs: Vec<Job>, limit: u64, directory: &Path) -> Resul
 /// The arguments of `cargo xtask softroce`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The kernel: 6.1 or 6.12
-    #[arg(long, default_value_t)]
-    kernel: Kernel,
+    /// The kernel: 6.1 or 6.12. For several machines a list: each takes the next, the first comes after the last
+    #[arg(long, default_values_t = [Kernel::default()], value_delimiter = ',')]
+    kernel: Vec<Kernel>,
+    /// Boot several machines on one wire and run the command in each, with its number in CMID_MACHINE; machine N has
+    /// the addresses 10.97.0.N and fd97::N
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    machines: u8,
     /// The command's time limit in seconds, without booting
     #[arg(long, default_value_t = 300, value_name = "S")]
     timeout: u64,
@@ -86,8 +90,8 @@ pub(crate) struct Arguments {
 
 /// `cargo xtask softroce`: runs the command. Returns the exit status: the command's, or one that identifies the error.
 pub(crate) fn softroce(arguments: &Arguments) -> u8 {
-    let options = Options {
-        kernel: arguments.kernel,
+    let options = |kernel: &Kernel| Options {
+        kernel: *kernel,
         timeout: Duration::from_secs(arguments.timeout),
         memory_mib: arguments.memory,
         cpus: arguments.smp,
@@ -95,7 +99,13 @@ pub(crate) fn softroce(arguments: &Arguments) -> u8 {
         writable: arguments.rw.clone(),
         environment: Vec::new(),
     };
-    cmid_softroce::run(&options, &arguments.command).unwrap_or_else(|error| {
+    let kernels = arguments.kernel.iter().cycle();
+    let machines: Vec<_> = kernels.take(arguments.machines.into()).map(options).collect();
+    let status = match machines.as_slice() {
+        [one] => cmid_softroce::run(one, &arguments.command),
+        several => cmid_softroce::run_machines(several, &arguments.command),
+    };
+    status.unwrap_or_else(|error| {
         eprintln!("softroce: {error}");
         error.exit_status()
     })

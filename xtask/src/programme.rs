@@ -143,6 +143,7 @@ const SLOW: &[Step] = &[
         "20,000 random programs on memory regions",
         CargoWith(&[("CMID_RANDOM", "1000000..1020000")], "test --release -p cmid-proto --test random regions"),
     ),
+    step("rping between machines with unlike kernels", Guests("6.1 and 6.12", scripts::between_machines)),
     step("faults on soft-RoCE, with every driver, kernel and backend", Guests("6.1 and 6.12", faults::at_length)),
     step(
         "2,000 random programs: the simulator and the kernel agree",

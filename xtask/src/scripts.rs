@@ -2,8 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use cmid_softroce::Kernel;
+use anyhow::{Result, ensure};
+use cmid_softroce::{Kernel, Options};
 
 use crate::backend::Backend;
 use crate::context::Context;
@@ -46,6 +48,15 @@ fn variable(name: &str, value: impl AsRef<OsStr>) -> OsString {
 /// cmid's rping against rdma-core's.
 pub(crate) fn rping(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
     script(text!(pairs, "rping.sh"), backend, &[("ours", context.release("rping").into())])
+}
+
+/// cmid's rping and rdma-core's on two machines with unlike kernels, each of which is the server in turn.
+pub(crate) fn between_machines(context: &mut Context) -> Result<()> {
+    let command = script(text!("machines.sh"), Backend::Kernel, &[("ours", context.release("rping").into())]);
+    let machine = |kernel| Options { kernel, timeout: Duration::from_secs(300), ..Options::default() };
+    let status = cmid_softroce::run_machines(&[Kernel::V6_1, Kernel::V6_12].map(machine), &command)?;
+    ensure!(status == 0, "in one of the VMs: exit status {status}");
+    Ok(())
 }
 
 /// Datagrams and multicast messages between two processes, with every driver, and with rdma-core's udaddy and mckey.

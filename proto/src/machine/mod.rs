@@ -48,7 +48,7 @@ use crate::time::Time;
 pub use event::Admission;
 pub use release::Released;
 pub(crate) use short::Read;
-pub use summary::{Summary, Waiting};
+pub use summary::{Summary, WaitsFor};
 
 use queue::Queue;
 use single::Single;

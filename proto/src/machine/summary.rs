@@ -13,7 +13,7 @@ use crate::time::Time;
 /// What an id waits for. If it waits for several things, the first of them, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Waiting {
+pub enum WaitsFor {
     /// A device call: queued, or its outcome is not reported yet.
     Call,
     /// Acks of the application. The call of this request follows: a destroy, migrate or leave.
@@ -22,12 +22,12 @@ pub enum Waiting {
     Event(RequestKind),
 }
 
-impl fmt::Display for Waiting {
+impl fmt::Display for WaitsFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Waiting::Call => f.write_str("a device call"),
-            Waiting::Acks(request_kind) => write!(f, "acks, to {request_kind}"),
-            Waiting::Event(request_kind) => write!(f, "the event of {request_kind}"),
+            WaitsFor::Call => f.write_str("a device call"),
+            WaitsFor::Acks(request_kind) => write!(f, "acks, to {request_kind}"),
+            WaitsFor::Event(request_kind) => write!(f, "the event of {request_kind}"),
         }
     }
 }
@@ -48,9 +48,9 @@ pub struct Summary {
     pub owed: usize,
     /// Device calls that are queued or whose outcomes are not reported yet.
     pub calls: usize,
-    /// Ids that wait for acks ([`Waiting::Acks`]), at the [`RequestKind::index`] of the request.
+    /// Ids that wait for acks ([`WaitsFor::Acks`]), at the [`RequestKind::index`] of the request.
     pub for_acks: [usize; RequestKind::COUNT],
-    /// Ids that wait for an event ([`Waiting::Event`]), at the [`RequestKind::index`] of the request.
+    /// Ids that wait for an event ([`WaitsFor::Event`]), at the [`RequestKind::index`] of the request.
     pub for_events: [usize; RequestKind::COUNT],
     /// Ids with a deadline.
     pub deadlines: usize,
@@ -92,9 +92,9 @@ impl Core {
             summary.calls += usize::from(id.call.is_some());
             summary.deadlines += usize::from(id.due() != Time::NEVER);
             match self.waiting_for(key, id) {
-                Some(Waiting::Acks(request_kind)) => summary.for_acks[request_kind.index()] += 1,
-                Some(Waiting::Event(request_kind)) => summary.for_events[request_kind.index()] += 1,
-                Some(Waiting::Call) | None => {}
+                Some(WaitsFor::Acks(request_kind)) => summary.for_acks[request_kind.index()] += 1,
+                Some(WaitsFor::Event(request_kind)) => summary.for_events[request_kind.index()] += 1,
+                Some(WaitsFor::Call) | None => {}
             }
         }
         for (_, channel) in self.channels.iter() {
@@ -105,23 +105,23 @@ impl Core {
     }
 
     /// Returns the ids that wait for the device or for acks, and what they wait for. O(ids).
-    pub fn waiting(&self) -> impl Iterator<Item = (IdKey, Waiting)> + '_ {
+    pub fn waiting(&self) -> impl Iterator<Item = (IdKey, WaitsFor)> + '_ {
         self.ids.iter().filter_map(|(key, id)| Some((key, self.waiting_for(key, id)?)))
     }
 
-    fn waiting_for(&self, key: IdKey, id: &Id) -> Option<Waiting> {
+    fn waiting_for(&self, key: IdKey, id: &Id) -> Option<WaitsFor> {
         if id.call.is_some() {
-            Some(Waiting::Call)
+            Some(WaitsFor::Call)
         } else if id.state == State::Destroying {
-            Some(Waiting::Acks(RequestKind::Destroy))
+            Some(WaitsFor::Acks(RequestKind::Destroy))
         } else if id.pending_migrate.is_some() {
-            Some(Waiting::Acks(RequestKind::Migrate))
+            Some(WaitsFor::Acks(RequestKind::Migrate))
         } else if self.memberships(key).any(|(_, group)| group.leaving) {
-            Some(Waiting::Acks(RequestKind::Leave))
+            Some(WaitsFor::Acks(RequestKind::Leave))
         } else if self.memberships(key).any(|(_, group)| group.phase == GroupPhase::Joining) {
-            Some(Waiting::Event(RequestKind::Join))
+            Some(WaitsFor::Event(RequestKind::Join))
         } else {
-            id.waits_for().or(table::operation(id.state)).map(Waiting::Event)
+            id.waits_for().or(table::operation(id.state)).map(WaitsFor::Event)
         }
     }
 }

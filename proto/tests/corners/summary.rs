@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, IdKey, PortSpace, RawEvent, Request, RequestKind, State, Summary, Time, Waiting};
+use cmid_proto::{Acks, CmEvent, IdKey, PortSpace, RawEvent, Request, RequestKind, State, Summary, Time, WaitsFor};
 
 use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, cm, raw, to};
 
-fn waits(fixture: &CoreFixture, id: IdKey) -> Option<Waiting> {
+fn waits(fixture: &CoreFixture, id: IdKey) -> Option<WaitsFor> {
     fixture.core.waiting().find(|&(key, _)| key == id).map(|(_, waiting)| waiting)
 }
 
@@ -23,13 +23,13 @@ fn ids_by_state_events_calls_and_deadlines() {
     let [idle, resolving] = [(); 2].map(|()| fixture.id(Some(here)));
     let deadline = fixture.within(Duration::from_secs(5));
     fixture.submit_until(resolving, RESOLVE, deadline).unwrap();
-    assert_eq!(waits(&fixture, resolving), Some(Waiting::Call));
+    assert_eq!(waits(&fixture, resolving), Some(WaitsFor::Call));
     let Summary { calls, for_events, next_deadline, ids, .. } = fixture.core.summary();
     assert_eq!((calls, for_events.iter().sum::<usize>(), next_deadline), (1, 0, Some((deadline, resolving))));
     assert_eq!((ids[State::Idle.index()], ids[State::AddrResolving.index()]), (1, 1));
 
     fixture.all_well();
-    assert_eq!(waits(&fixture, resolving), Some(Waiting::Event(RequestKind::ResolveAddr)));
+    assert_eq!(waits(&fixture, resolving), Some(WaitsFor::Event(RequestKind::ResolveAddr)));
     assert_eq!(waits(&fixture, idle), None);
     for id in [idle, idle, resolving] {
         fixture.report(id, CmEvent::AddrChange);
@@ -61,8 +61,8 @@ fn what_waits_for_acks() {
     fixture.submit(moving, to(there)).unwrap();
     fixture.submit(ending, Request::Destroy).unwrap();
     fixture.no_call();
-    assert_eq!(waits(&fixture, moving), Some(Waiting::Acks(RequestKind::Migrate)));
-    assert_eq!(waits(&fixture, ending), Some(Waiting::Acks(RequestKind::Destroy)));
+    assert_eq!(waits(&fixture, moving), Some(WaitsFor::Acks(RequestKind::Migrate)));
+    assert_eq!(waits(&fixture, ending), Some(WaitsFor::Acks(RequestKind::Destroy)));
     assert_eq!(
         text(&fixture),
         "ids 2 (1 idle, 1 destroying), channels 2, acks owed 2, waiting for acks: 1 migrate_id, 1 destroy_id"
@@ -70,7 +70,7 @@ fn what_waits_for_acks() {
     for event in events {
         fixture.acks(event);
     }
-    assert_eq!((waits(&fixture, moving), waits(&fixture, ending)), (Some(Waiting::Call), Some(Waiting::Call)));
+    assert_eq!((waits(&fixture, moving), waits(&fixture, ending)), (Some(WaitsFor::Call), Some(WaitsFor::Call)));
 }
 
 #[test]
@@ -81,13 +81,13 @@ fn memberships_that_are_joined_and_left() {
     let addr = SocketAddr::from(([239, 1, 1, 1], 7471));
     let group = fixture.core.join(fixture.now, id, addr, false, Time::NEVER).unwrap();
     fixture.all_well();
-    assert_eq!(waits(&fixture, id), Some(Waiting::Event(RequestKind::Join)));
+    assert_eq!(waits(&fixture, id), Some(WaitsFor::Event(RequestKind::Join)));
     let joined = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
     fixture.report_on(here, joined);
     let _owed = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
     assert_eq!(waits(&fixture, id), None);
     fixture.submit(id, Request::Leave { group }).unwrap();
-    assert_eq!(waits(&fixture, id), Some(Waiting::Acks(RequestKind::Leave)));
+    assert_eq!(waits(&fixture, id), Some(WaitsFor::Acks(RequestKind::Leave)));
     assert_eq!(
         text(&fixture),
         "ids 1 (1 bound), channels 1, groups 1, acks owed 1, waiting for acks: 1 leave_multicast"
@@ -101,8 +101,8 @@ fn a_listener_in_synchronous_mode_waits_for_a_request() {
     fixture.does(id, LISTEN);
     assert_eq!(waits(&fixture, id), None);
     fixture.submit(id, Request::GetRequest).unwrap();
-    assert_eq!(waits(&fixture, id), Some(Waiting::Event(RequestKind::GetRequest)));
-    let text = [Waiting::Call, Waiting::Acks(RequestKind::Migrate), Waiting::Event(RequestKind::Connect)];
+    assert_eq!(waits(&fixture, id), Some(WaitsFor::Event(RequestKind::GetRequest)));
+    let text = [WaitsFor::Call, WaitsFor::Acks(RequestKind::Migrate), WaitsFor::Event(RequestKind::Connect)];
     assert_eq!(
         text.map(|waiting| waiting.to_string()),
         ["a device call", "acks, to migrate_id", "the event of connect"]

@@ -7,6 +7,7 @@ use crate::{
     interrupt,
     kernel::Unpacked,
     qemu::{Files, Machine, Report},
+    wire::Wire,
 };
 use std::{
     fs,
@@ -34,13 +35,19 @@ impl Guest {
     /// With several CPUs, QEMU's emulation has a race between a CPU that runs the kernel's code and another that
     /// patches it. It ends in an oops ("int3") once in some thirty boots on a busy host. No part of the command has
     /// run by then, so another attempt hides nothing.
-    pub(crate) fn boot(options: &Options, kernel: &Unpacked, directory: &Path, files: &Files) -> Result<Self, Error> {
+    pub(crate) fn boot(
+        options: &Options,
+        wire: Option<Wire>,
+        kernel: &Unpacked,
+        directory: &Path,
+        files: &Files,
+    ) -> Result<Self, Error> {
         let mut attempt = 1;
         loop {
             // Clears the output of earlier attempts.
             files.clear()?;
             let mut guest = Guest {
-                machine: Machine::start(options, kernel, directory, files)?,
+                machine: Machine::start(options, wire, kernel, directory, files)?,
                 console: Console::open(&files.console)?,
                 messages: files.messages.clone(),
             };

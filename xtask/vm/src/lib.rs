@@ -21,6 +21,7 @@
 //! | `rxe1` | `veth1` | 10.98.0.1, fd98::1 (a link to rxe2: packets can be lost or delayed with `tc`) |
 //! | `rxe2` | `veth2` | 10.98.0.2, fd98::2 |
 //! | none | `dummy1` | 172.16.0.1 |
+//! | `rxe3` | `eth0` | 10.97.0.N, fd97::N; only in machine N of several ([`run_machines`]) |
 //!
 //! `CMID_SOFTROCE` is 1 and `CMID_KERNEL` is the kernel's release. The user is root, the limit of locked memory is
 //! lifted, standard input is empty.
@@ -58,11 +59,13 @@ mod script;
 mod session;
 mod tool;
 mod vmlinux;
+mod wire;
 
 pub use cache::cache_directory;
 pub use error::Error;
 pub use kernel::Kernel;
 pub use progress::Step;
+pub use wire::run_machines;
 
 use std::{
     ffi::OsString,
@@ -138,5 +141,5 @@ pub fn run_into(
     stderr: Box<dyn Write + Send>,
 ) -> Result<u8, Error> {
     let _signals = interrupt::Watch::begin()?;
-    session::run(options, command, stdout, stderr)
+    session::run(options, None, command, stdout, stderr)
 }

@@ -4,6 +4,7 @@ use crate::{
     error::{Error, WithPath},
     kernel::Unpacked,
     tool::{self, SHORT},
+    wire::Wire,
 };
 use std::{
     fs,
@@ -35,11 +36,12 @@ pub(crate) struct Module {
 }
 
 /// The wanted modules and their dependencies, in load order.
-pub(crate) fn load_order(kernel: &Unpacked) -> Result<Vec<Module>, Error> {
+pub(crate) fn load_order(kernel: &Unpacked, wire: Option<Wire>) -> Result<Vec<Module>, Error> {
     let mut command = tool::command("modprobe");
     // The host's configuration of its own modules does not apply to the guest.
     command.args(["--config", "/dev/null", "--all", "--show-depends", "--set-version", &kernel.release, "--dirname"]);
-    let answer = tool::output(command.arg(&kernel.directory).args(WANTED), SHORT)?;
+    command.arg(&kernel.directory).args(WANTED).args(wire.map(|_| "virtio_net"));
+    let answer = tool::output(&mut command, SHORT)?;
     files(&String::from_utf8_lossy(&answer)).into_iter().map(|path| read(kernel, &path)).collect()
 }
 

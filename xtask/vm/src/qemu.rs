@@ -5,6 +5,7 @@ use crate::{
     error::{Error, WithPath},
     kernel::Unpacked,
     tool,
+    wire::Wire,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -80,13 +81,19 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Starts QEMU, and sends the path of the run's directory to the guest's init.
-    pub(crate) fn start(options: &Options, kernel: &Unpacked, directory: &Path, files: &Files) -> Result<Self, Error> {
+    pub(crate) fn start(
+        options: &Options,
+        wire: Option<Wire>,
+        kernel: &Unpacked,
+        directory: &Path,
+        files: &Files,
+    ) -> Result<Self, Error> {
         let messages = File::create(&files.messages).about_file(&files.messages)?;
         let (mut control, theirs) = UnixStream::pair().about("a socket pair")?;
         // setpriv: QEMU must not outlive this process. A process group of its own: Ctrl-C is handled by this process
         // only.
         let mut command = tool::command("setpriv");
-        command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]).args(arguments(options, kernel, files));
+        command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]).args(arguments(options, wire, kernel, files));
         command.stdin(OwnedFd::from(theirs)).stdout(messages.try_clone().about("a file")?).stderr(messages);
         let child = command.process_group(0).spawn().map_err(|error| Error::Tool {
             what: "setpriv qemu-system-x86_64".to_owned(),
@@ -147,7 +154,7 @@ fn parse(line: &str) -> Result<Report, Error> {
     .ok_or_else(|| Error::Unexpected(format!("the guest reported {line:?}")))
 }
 
-fn arguments(options: &Options, kernel: &Unpacked, files: &Files) -> Vec<OsString> {
+fn arguments(options: &Options, wire: Option<Wire>, kernel: &Unpacked, files: &Files) -> Vec<OsString> {
     let mut arguments = Arguments(Vec::new());
     if options.counted_clock {
         arguments.add("-accel", "tcg,thread=single");
@@ -175,6 +182,9 @@ fn arguments(options: &Options, kernel: &Unpacked, files: &Files) -> Vec<OsStrin
     arguments.file("stderr", &files.stderr);
     for name in ["control", "stdout", "stderr"] {
         arguments.add("-device", format!("virtserialport,bus=serial.0,chardev={name},name={name}"));
+    }
+    for (option, value) in wire.into_iter().flat_map(Wire::arguments) {
+        arguments.add(option, value);
     }
     arguments.share("root", Path::new("/"), ",readonly=on");
     for (index, directory) in options.writable.iter().enumerate() {

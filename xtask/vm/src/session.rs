@@ -13,6 +13,7 @@ use crate::{
     progress::Step,
     qemu::{self, Files, Report},
     script,
+    wire::Wire,
 };
 use std::{
     ffi::OsString,
@@ -41,6 +42,7 @@ pub(crate) fn prepare(kernel: Kernel) -> Result<(PathBuf, Unpacked), Error> {
 
 pub(crate) fn run(
     options: &Options,
+    wire: Option<Wire>,
     command: &[OsString],
     stdout: Box<dyn Write + Send>,
     stderr: Box<dyn Write + Send>,
@@ -50,7 +52,7 @@ pub(crate) fn run(
     let booting = Step::begin(&format!("booting Linux {}", kernel.release));
     let directory = RunDirectory::create(&cache)?;
     let files = Files::new(directory.path());
-    initramfs::write(&files.initramfs, &modules::load_order(&kernel)?)?;
+    initramfs::write(&files.initramfs, &modules::load_order(&kernel, wire)?)?;
     let script = script::build(&options.environment, command, &kernel.release)?;
     for (name, contents) in
         [("command", script), ("kernel", line(&kernel.directory)), ("writable", writable(&options.writable))]
@@ -59,7 +61,7 @@ pub(crate) fn run(
         fs::write(&path, contents).about_file(&path)?;
     }
 
-    let guest = Guest::boot(&options, &kernel, directory.path(), &files)?;
+    let guest = Guest::boot(&options, wire, &kernel, directory.path(), &files)?;
     drop(booting);
     let session = Session {
         guest,
