@@ -129,9 +129,9 @@ mod kernel;
 
 pub use cmid_proto as proto;
 pub use cmid_proto::datapath::{
-    self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionQueue, DataPath,
-    GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp,
-    SendWr, Sge, SharedReceiveQueue, SrqCaps, To, View, WcFlags, WcOpcode, WcStatus,
+    self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionChannel,
+    CompletionQueue, DataPath, GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair,
+    Remote, SendFlags, SendOp, SendWr, Sge, SharedReceiveQueue, SrqCaps, To, View, WcFlags, WcOpcode, WcStatus,
 };
 pub use cmid_proto::memory::{
     self, Access, Changes, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way,
@@ -139,6 +139,7 @@ pub use cmid_proto::memory::{
 pub use data::ah::Ah;
 pub use data::async_events::AsyncEvents;
 pub use data::bytes::{Slice, SliceMut};
+pub use data::comp_channel::CompChannel;
 pub use data::cq::Cq;
 pub use data::device::Nic;
 pub use data::fault::{Left, ReregFault};

@@ -9,6 +9,7 @@
 //! kernels that refuse them.
 
 use core::mem::offset_of;
+use core::ptr::NonNull;
 
 pub(crate) use libc::{
     AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
@@ -27,13 +28,14 @@ pub(crate) use bindings::{
     ibv_create_srq, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah, ibv_destroy_comp_channel, ibv_destroy_cq,
     ibv_destroy_qp, ibv_destroy_srq, ibv_detach_mcast, ibv_device, ibv_device_attr, ibv_ece, ibv_event_type,
     ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_index,
-    ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_global_route, ibv_grh, ibv_modify_qp, ibv_modify_srq,
-    ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_open_device, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask,
-    ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask,
-    ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type, ibv_query_device, ibv_query_ece, ibv_query_gid, ibv_query_qp,
-    ibv_query_srq, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr, ibv_rereg_mr_flags, ibv_send_flags, ibv_send_wr,
-    ibv_set_ece, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr, ibv_transport_type, ibv_wc,
-    ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
+    ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_global_route, ibv_grh, ibv_moderate_cq, ibv_modify_cq_attr,
+    ibv_modify_qp, ibv_modify_srq, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_open_device, ibv_pd, ibv_qp,
+    ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_state, ibv_qp_to_qp_ex, ibv_qp_type, ibv_query_device,
+    ibv_query_ece, ibv_query_gid, ibv_query_qp, ibv_query_srq, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr,
+    ibv_rereg_mr_flags, ibv_send_flags, ibv_send_wr, ibv_set_ece, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask,
+    ibv_srq_init_attr, ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
+    imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
 };
 pub(crate) use bindings::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,
@@ -56,22 +58,52 @@ pub(crate) unsafe fn ibv_create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> Result<*mut ibv_qp, cmid_proto::Errno> {
-    const UNSUPPORTED: cmid_proto::Errno = cmid_proto::Errno(libc::EOPNOTSUPP);
-    // SAFETY: the context is open. `abi_compat` says whether it is the end of a `verbs_context`, whose field `sz` says
-    // from where on, counted from its end, it has its fields (`verbs_get_ctx_op`). The function of the bindings with
-    // this name compares with another number, and never finds an extended context.
+    // SAFETY: the context is open, and the field is there.
     let create = unsafe {
+        let extended = extended(context, offset_of!(verbs_context, create_qp_ex))?;
+        (*extended.as_ptr()).create_qp_ex.ok_or(UNSUPPORTED)?
+    };
+    // SAFETY: the caller's.
+    Ok(unsafe { create(context, attr) })
+}
+
+/// `ibv_modify_cq` of verbs.h, which is an inline function. Returns 0 or an errno.
+///
+/// # Errors
+/// `EOPNOTSUPP` if the provider does not have it.
+///
+/// # Safety
+/// The CQ is alive; the rest as for the function of C.
+pub(crate) unsafe fn ibv_modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> Result<c_int, cmid_proto::Errno> {
+    // SAFETY: the context of the CQ is open, and the field is there.
+    let modify = unsafe {
+        let extended = extended((*cq).context, offset_of!(verbs_context, modify_cq))?;
+        (*extended.as_ptr()).modify_cq.ok_or(UNSUPPORTED)?
+    };
+    // SAFETY: the caller's.
+    Ok(unsafe { modify(cq, attr) })
+}
+
+const UNSUPPORTED: cmid_proto::Errno = cmid_proto::Errno(libc::EOPNOTSUPP);
+
+/// The extended context, if it has the field at this offset (`verbs_get_ctx_op`). The function of the bindings with this
+/// name compares with another number, and never finds an extended context.
+///
+/// # Safety
+/// The context is open.
+unsafe fn extended(context: *mut ibv_context, field: usize) -> Result<NonNull<verbs_context>, cmid_proto::Errno> {
+    // SAFETY: the context is open. `abi_compat` says whether it is the end of a `verbs_context`, whose field `sz` says
+    // from where on, counted from its end, it has its fields.
+    unsafe {
         if (*context).abi_compat.addr() != usize::MAX {
             return Err(UNSUPPORTED);
         }
         let extended = context.byte_sub(offset_of!(verbs_context, context)).cast::<verbs_context>();
-        if (*extended).sz < size_of::<verbs_context>() - offset_of!(verbs_context, create_qp_ex) {
+        if (*extended).sz < size_of::<verbs_context>() - field {
             return Err(UNSUPPORTED);
         }
-        (*extended).create_qp_ex.ok_or(UNSUPPORTED)?
-    };
-    // SAFETY: the caller's.
-    Ok(unsafe { create(context, attr) })
+        NonNull::new(extended).ok_or(UNSUPPORTED)
+    }
 }
 
 /// `ibv_post_send` as the provider has it.

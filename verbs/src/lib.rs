@@ -156,15 +156,15 @@ pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 pub use cmid_proto as proto;
 #[cfg(feature = "rdma-core")]
 pub use cmid_proto::datapath::{
-    self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionQueue, DataPath,
-    GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp,
-    SendWr, Sge, SharedReceiveQueue, SrqCaps, To, View, WcFlags, WcOpcode, WcStatus,
+    self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionChannel,
+    CompletionQueue, DataPath, GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair,
+    Remote, SendFlags, SendOp, SendWr, Sge, SharedReceiveQueue, SrqCaps, To, View, WcFlags, WcOpcode, WcStatus,
 };
 pub use cmid_proto::memory::{
     self, Access, Changes, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way,
 };
 #[cfg(feature = "rdma-core")]
-pub use data::{Ah, AsyncEvents, Buffer, Change, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, Reregistered, Srq};
+pub use data::{Ah, AsyncEvents, Buffer, Change, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, Reregistered, Srq};
 #[cfg(feature = "rdma-core")]
 pub use inventory::{DeviceInfo, devices};
 #[cfg(feature = "scripted-kernel")]

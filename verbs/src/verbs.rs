@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use cmid_proto::datapath::{Caps, DataPath, QpState};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::data::{Ah, AsyncEvents, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
+use crate::data::{Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
 use crate::kernel::OpenError;
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
@@ -192,6 +192,7 @@ impl DataPath for Verbs {
     type Mr = Mr;
     type Mw = Mw;
     type Cq = Cq;
+    type CompChannel = CompChannel;
     type Qp = Qp;
     type Ah = Ah;
     type Srq = Srq;
@@ -229,6 +230,23 @@ impl DataPath for Verbs {
 
     fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, Errno> {
         Cq::create(nic.context(), depth, vector)
+    }
+
+    fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, Errno> {
+        CompChannel::create(nic.context())
+    }
+
+    fn create_cq_with_channel(
+        &mut self,
+        nic: &Nic,
+        channel: &CompChannel,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Cq, Errno> {
+        if !channel.raw().context().is(nic.context().verbs()) {
+            return Err(Errno::EINVAL);
+        }
+        Cq::create_with_channel(channel, depth, vector)
     }
 
     /// # Errors

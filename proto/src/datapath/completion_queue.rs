@@ -53,16 +53,41 @@ pub trait CompletionQueue: Send {
     #[doc(alias = "ibv_req_notify_cq")]
     fn arm_solicited(&self) -> Result<(), Errno>;
 
-    /// Returns the descriptor of its completion channel: readable while there are notifications. It is non-blocking.
+    /// Requests fewer notifications (ibv_modify_cq(3) with `IBV_CQ_ATTR_MODERATE`): one that is armed comes after
+    /// `count` completions, or `period_us` microseconds after the first one. 0 and 0 end this. The device may round.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if the device or its library does not support it, such as soft-RoCE; else the errno of the device.
+    #[doc(alias = "ibv_modify_cq")]
+    fn moderate(&self, count: u16, period_us: u16) -> Result<(), Errno>;
+
+    /// Returns the descriptor of its completion channel, which may be shared: readable while there are notifications.
+    /// It is non-blocking.
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Takes notifications and acks them, at least one if there is any, and returns their number (ibv_get_cq_event(3)).
     /// Never waits. The next call takes what is left.
     ///
     /// # Errors
-    /// The errno of the device, never `EAGAIN`.
+    /// `EINVAL` for a CQ on a shared channel: [`CompletionChannel::next_notification`] takes its notifications. Else the
+    /// errno of the device, never `EAGAIN`.
     #[doc(alias("ibv_get_cq_event", "ibv_ack_cq_events"))]
     fn take_notifications(&self) -> Result<u32, Errno>;
+}
+
+/// A completion channel that several CQs share. Any thread may take notifications from it. A CQ keeps its channel.
+#[doc(alias("ibv_comp_channel", "ibv_destroy_comp_channel"))]
+pub trait CompletionChannel: Send + Sync {
+    /// Returns the descriptor: readable while there are notifications. It is non-blocking.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Takes the oldest notification, acks it, and returns the number of its CQ ([`CompletionQueue::num`]); `None` if
+    /// there is none (ibv_get_cq_event(3)). Never waits. A CQ that is dropped takes its notifications with it.
+    ///
+    /// # Errors
+    /// The errno of the device, never `EAGAIN`.
+    #[doc(alias("ibv_get_cq_event", "ibv_ack_cq_events"))]
+    fn next_notification(&self) -> Result<Option<u32>, Errno>;
 }
 
 /// The asynchronous events of a device (`ibv_context.async_fd`), which no work request and no event channel reports.

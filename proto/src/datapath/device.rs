@@ -3,7 +3,8 @@
 use core::fmt;
 
 use super::{
-    AsyncEventQueue, Caps, CompletionQueue, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SharedReceiveQueue,
+    AsyncEventQueue, Caps, CompletionChannel, CompletionQueue, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
+    SharedReceiveQueue,
 };
 use crate::device::Pollable;
 use crate::drive::Attaching;
@@ -20,6 +21,8 @@ pub trait DataPath: Pollable + Send {
     type Mw: MemoryWindow;
     /// Completion queues.
     type Cq: CompletionQueue;
+    /// Completion channels of several CQs.
+    type CompChannel: CompletionChannel;
     /// Queue pairs.
     type Qp: QueuePair<Mr = Self::Mr, Mw = Self::Mw, Ah = Self::Ah>;
     /// Address handles.
@@ -61,6 +64,26 @@ pub trait DataPath: Pollable + Send {
     /// not below [`DataPath::comp_vectors`]; `EMFILE`.
     #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
     fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno>;
+
+    /// Creates a completion channel for several CQs (ibv_create_comp_channel(3)).
+    ///
+    /// # Errors
+    /// As [`DataPath::alloc_pd_on`]; `EMFILE`.
+    #[doc(alias = "ibv_create_comp_channel")]
+    fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, Errno>;
+
+    /// As [`DataPath::create_cq_at`], with a completion channel that other CQs use too.
+    ///
+    /// # Errors
+    /// As [`DataPath::create_cq_at`]; `EINVAL` also if the channel is of another device.
+    #[doc(alias = "ibv_create_cq")]
+    fn create_cq_with_channel(
+        &mut self,
+        nic: &Self::Nic,
+        channel: &Self::CompChannel,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Self::Cq, Errno>;
 
     /// Returns the asynchronous events of a device, for one reader. Without a reader they are left in the kernel, which
     /// has no limit for them.

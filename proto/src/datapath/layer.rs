@@ -12,6 +12,7 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
     type Mr = <L::Inner as DataPath>::Mr;
     type Mw = <L::Inner as DataPath>::Mw;
     type Cq = <L::Inner as DataPath>::Cq;
+    type CompChannel = <L::Inner as DataPath>::CompChannel;
     type Qp = <L::Inner as DataPath>::Qp;
     type Ah = <L::Inner as DataPath>::Ah;
     type Srq = <L::Inner as DataPath>::Srq;
@@ -36,6 +37,20 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
 
     fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno> {
         self.inner_mut().create_cq_at(nic, depth, vector)
+    }
+
+    fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, Errno> {
+        self.inner_mut().create_comp_channel(nic)
+    }
+
+    fn create_cq_with_channel(
+        &mut self,
+        nic: &Self::Nic,
+        channel: &Self::CompChannel,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Self::Cq, Errno> {
+        self.inner_mut().create_cq_with_channel(nic, channel, depth, vector)
     }
 
     fn create_qp(

@@ -10,6 +10,7 @@
 //! | memory region | [`MemoryRegion`] | ibv_rereg_mr(3), ibv_dereg_mr(3) |
 //! | memory window | [`MemoryWindow`] | ibv_dealloc_mw(3) |
 //! | asynchronous events | [`AsyncEventQueue`] | ibv_get_async_event(3) |
+//! | completion channel of several CQs | [`CompletionChannel`] | ibv_create_comp_channel(3), ibv_get_cq_event(3) |
 //! | completion queue | [`CompletionQueue`] | ibv_poll_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3) |
 //! | queue pair | [`QueuePair`] | ibv_post_send(3), ibv_post_recv(3) |
 //! | shared receive queue | [`SharedReceiveQueue`] | ibv_create_srq(3), ibv_modify_srq(3), ibv_post_srq_recv(3) |
@@ -50,7 +51,7 @@ mod work_request;
 pub use crate::memory::{Access, Flag};
 pub use async_event::{AsyncEvent, AsyncEventKind, AsyncSource};
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
-pub use completion_queue::{AsyncEventQueue, CompletionQueue};
+pub use completion_queue::{AsyncEventQueue, CompletionChannel, CompletionQueue};
 pub use device::DataPath;
 pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
 pub use protection_domain::ProtectionDomain;
@@ -62,7 +63,7 @@ pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 /// The traits, to call their methods.
 pub mod prelude {
     pub use super::{
-        AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
-        SharedReceiveQueue,
+        AsyncEventQueue, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain,
+        QueuePair, SharedReceiveQueue,
     };
 }

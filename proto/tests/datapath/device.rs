@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{
-    Access, AsyncEvent, AsyncEventQueue, Caps, Completion, CompletionQueue, DataPath, Flag, MemoryRegion, MemoryWindow,
-    PostError, ProtectionDomain, QpState, QueuePair, Reregistered, SendWr, Sge, SharedReceiveQueue, SrqCaps,
+    Access, AsyncEvent, AsyncEventQueue, Caps, Completion, CompletionChannel, CompletionQueue, DataPath, PostError,
+    ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue, SrqCaps,
 };
-use cmid_proto::memory::{self, Change, MrState, PdState, Policy, Returned, Way};
+use cmid_proto::memory::{self, PdState};
 use cmid_proto::{
     AhAttr, Attaching, Call, ChannelKey, CqRoom, Device, DeviceLayer, Ece, Errno, IdKey, Outcome, Pollable, RawEvent,
 };
@@ -20,6 +20,8 @@ pub(crate) enum Log {
     AllocPd(u32),
     CreateCq(u32, u32, u32),
     AsyncEvents,
+    CreateCompChannel,
+    CreateCqWithChannel(u32),
     CreateQp(u32),
     CreateQpWithSrq(u32),
     DestroyQp,
@@ -41,6 +43,8 @@ pub(crate) struct Qp;
 pub(crate) struct Srq(SrqCaps);
 #[derive(Debug)]
 pub(crate) struct Events;
+#[derive(Debug)]
+pub(crate) struct CompChannel;
 /// Memory at address 4096 with the key 6.
 #[derive(Debug)]
 pub(crate) struct Bytes(pub(crate) [u8; 9]);
@@ -56,6 +60,7 @@ impl DataPath for Paths {
     type Mr = Bytes;
     type Mw = Mw;
     type Cq = Cq;
+    type CompChannel = CompChannel;
     type Qp = Qp;
     type Ah = u8;
     type Srq = Srq;
@@ -78,6 +83,16 @@ impl DataPath for Paths {
 
     fn create_cq_at(&mut self, nic: &u32, depth: u32, vector: u32) -> Result<Cq, Errno> {
         self.log.push(Log::CreateCq(*nic, depth, vector));
+        Ok(Cq { depth, ready: Vec::new() })
+    }
+
+    fn create_comp_channel(&mut self, _: &u32) -> Result<CompChannel, Errno> {
+        self.log.push(Log::CreateCompChannel);
+        Ok(CompChannel)
+    }
+
+    fn create_cq_with_channel(&mut self, _: &u32, _: &CompChannel, depth: u32, _: u32) -> Result<Cq, Errno> {
+        self.log.push(Log::CreateCqWithChannel(depth));
         Ok(Cq { depth, ready: Vec::new() })
     }
 
@@ -133,88 +148,16 @@ impl CompletionQueue for Cq {
         Ok(())
     }
 
+    fn moderate(&self, _: u16, _: u16) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
         unreachable!("it has no descriptor")
     }
 
     fn take_notifications(&self) -> Result<u32, Errno> {
         Ok(0)
-    }
-}
-
-impl MemoryRegion for Bytes {
-    type Pd = Pd;
-    type Buffer = Vec<u8>;
-    type Slice<'a> = &'a [u8];
-    type SliceMut<'a> = &'a mut [u8];
-
-    fn addr(&self) -> u64 {
-        4096
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn lkey(&self) -> u32 {
-        5
-    }
-
-    fn rkey(&self) -> u32 {
-        6
-    }
-
-    fn state(&self) -> MrState {
-        MrState::Registered
-    }
-
-    fn access(&self) -> Option<Access> {
-        None
-    }
-
-    fn way(&self) -> Way {
-        Way::Anew
-    }
-
-    fn pd(&self) -> Option<Pd> {
-        Some(Pd)
-    }
-
-    fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
-        into.copy_from_slice(self.0.get(offset..offset + into.len()).ok_or(Errno::EINVAL)?);
-        Ok(())
-    }
-
-    fn write(&mut self, _: usize, _: &[u8]) -> Result<(), Errno> {
-        Err(Errno::EACCES)
-    }
-
-    fn load_relaxed<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
-        self.0.get(offset..offset + F::LEN).and_then(F::from_slice).ok_or(Errno::EINVAL)
-    }
-
-    fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
-        self.load_relaxed(offset)
-    }
-
-    fn store_release<F: Flag>(&mut self, _: usize, _: F) -> Result<(), Errno> {
-        Err(Errno::EACCES)
-    }
-
-    fn slice(&mut self) -> Result<&[u8], Errno> {
-        Ok(&self.0)
-    }
-
-    fn slice_mut(&mut self) -> Result<&mut [u8], Errno> {
-        Ok(&mut self.0)
-    }
-
-    fn reregister(&mut self, change: Change<Pd, Vec<u8>>, _: Policy) -> Reregistered<Vec<u8>> {
-        Reregistered { result: Ok(Way::Anew), buffer: change.buffer }
-    }
-
-    fn deregister(self) -> Result<Returned<Vec<u8>>, (Self, memory::Error)> {
-        Ok(Returned { buffer: self.0.to_vec(), other: None })
     }
 }
 
@@ -257,13 +200,13 @@ impl ProtectionDomain for Pd {
     }
 }
 
-impl MemoryWindow for Mw {
-    fn rkey(&self) -> u32 {
-        8
+impl CompletionChannel for CompChannel {
+    fn fd(&self) -> BorrowedFd<'_> {
+        unreachable!("it has no descriptor")
     }
 
-    fn dealloc(self) -> Result<(), (Self, Errno)> {
-        Ok(())
+    fn next_notification(&self) -> Result<Option<u32>, Errno> {
+        Ok(None)
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod device;
+mod memory;
 mod names;
 
 use cmid_proto::datapath::{
@@ -56,12 +57,13 @@ fn a_layer_has_the_data_path_of_its_device() {
     ];
     assert_eq!(drive.device().0.log, log);
     let made = drive.attach_qp(id, |layer, attaching| {
-        let (pd, cq) = (layer.alloc_pd_on(&3)?, layer.create_cq_on(&3, 5)?);
+        let (pd, channel) = (layer.alloc_pd_on(&3)?, layer.create_comp_channel(&3)?);
+        let cq = layer.create_cq_with_channel(&3, &channel, 5, 0)?;
         let srq = pd.create_srq(SrqCaps { max_wr: 8, max_sge: 1 })?;
         layer.create_qp_with_srq(attaching, &pd, &cq, &cq, &srq, Caps::default())
     });
     assert_eq!(made.unwrap().num(), 9);
-    log.extend([Log::AllocPd(3), Log::CreateCq(3, 5, 0), Log::CreateQpWithSrq(8)]);
+    log.extend([Log::AllocPd(3), Log::CreateCompChannel, Log::CreateCqWithChannel(5), Log::CreateQpWithSrq(8)]);
     assert_eq!(drive.device().0.log, log);
 }
 

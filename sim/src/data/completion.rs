@@ -1,16 +1,14 @@
 //! Completions, and the state of a completion queue.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use cmid_proto::datapath::Completion;
 use cmid_proto::{CqRoom, Errno, Overrun};
 
+use crate::data::comp_channel::Notices;
 use crate::data::space::Scatter;
 use crate::data::srq::Place;
-use crate::index::{PdNo, QpNo, SrqNo};
-use crate::kernel::channel::signal_eventfd;
+use crate::index::{CqNo, PdNo, QpNo, SrqNo};
 
 /// A completion that has not been polled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +49,13 @@ pub(crate) struct CqState {
     ready: VecDeque<Ready>,
     armed: Armed,
     overrun: bool,
+    no: CqNo,
     /// Shared with the handle, which exposes it.
-    fd: Arc<OwnedFd>,
+    notices: Notices,
 }
 
 impl CqState {
-    pub(crate) fn new(depth: u32, fd: Arc<OwnedFd>) -> Self {
+    pub(crate) fn new(no: CqNo, depth: u32, notices: Notices) -> Self {
         let (room, shares) = (CqRoom::new(depth), BTreeMap::new());
         let srq_shares = BTreeMap::new();
         CqState {
@@ -67,7 +66,8 @@ impl CqState {
             ready: VecDeque::new(),
             armed: Armed::No,
             overrun: false,
-            fd,
+            no,
+            notices,
         }
     }
 
@@ -146,7 +146,7 @@ impl CqState {
         self.ready.push_back(ready);
         if notifies {
             self.armed = Armed::No;
-            signal_eventfd(&self.fd);
+            self.notices.notify(self.no);
         }
         true
     }
@@ -171,8 +171,6 @@ impl CqState {
 mod tests {
     use super::*;
     use crate::index::HostNo;
-    use crate::kernel::channel::new_eventfd;
-    use crate::kernel::channel::take_eventfd;
 
     fn qp(num: u32) -> QpNo {
         QpNo { host: HostNo(0), num }
@@ -187,7 +185,7 @@ mod tests {
     #[test]
     fn a_share_lasts_until_the_last_completion_of_a_destroyed_qp_is_gone() {
         for remove in [true, false] {
-            let mut cq = CqState::new(4, Arc::new(new_eventfd().unwrap()));
+            let mut cq = CqState::new(CqNo(1), 4, Notices::of_one_cq().unwrap());
             assert_eq!((cq.reserve(qp(1), None, 2), cq.reserve(qp(1), None, 1)), (Ok(()), Ok(())));
             assert_eq!(cq.reserve(qp(2), None, 2), Err(Overrun { depth: 4, reserved: 3, wanted: 2 }));
             assert!(cq.complete(ready(1, 1)) && cq.complete(ready(1, 2)));
@@ -204,29 +202,29 @@ mod tests {
 
     #[test]
     fn only_the_completions_that_it_is_armed_for_notify() {
-        let fd = Arc::new(new_eventfd().unwrap());
-        let mut cq = CqState::new(8, Arc::clone(&fd));
+        let notices = Notices::of_one_cq().unwrap();
+        let mut cq = CqState::new(CqNo(1), 8, notices.clone());
         cq.arm(Armed::Solicited);
         assert!(cq.complete(ready(1, 1)));
-        assert_eq!(take_eventfd(&fd), 0);
+        assert_eq!(notices.take(), Ok(0));
         assert!(cq.complete(Ready { solicited: true, ..ready(1, 2) }));
-        assert_eq!(take_eventfd(&fd), 1);
+        assert_eq!(notices.take(), Ok(1));
         cq.arm(Armed::Any);
         cq.arm(Armed::Solicited);
         assert!(cq.complete(ready(1, 3)));
-        assert_eq!(take_eventfd(&fd), 1);
+        assert_eq!(notices.take(), Ok(1));
     }
 
     #[test]
     fn a_full_queue_overruns_and_says_so_at_its_end() {
-        let fd = Arc::new(new_eventfd().unwrap());
-        let mut cq = CqState::new(2, Arc::clone(&fd));
+        let notices = Notices::of_one_cq().unwrap();
+        let mut cq = CqState::new(CqNo(1), 2, notices.clone());
         assert!(cq.complete(ready(1, 1)));
-        assert_eq!(take_eventfd(&fd), 0);
+        assert_eq!(notices.take(), Ok(0));
         cq.arm(Armed::Any);
         assert!(cq.complete(ready(1, 2)));
         assert!(!cq.complete(ready(1, 3)));
-        assert_eq!(take_eventfd(&fd), 1);
+        assert_eq!(notices.take(), Ok(1));
         let mut buffer = [Completion::default(); 4];
         assert_eq!(cq.poll(&mut buffer), Ok(vec![ready(1, 1), ready(1, 2)]));
         assert_eq!((buffer[0].wr_id, buffer[1].wr_id), (1, 2));

@@ -1,23 +1,22 @@
 //! Completion queues.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::datapath::{Completion, CompletionQueue};
 use cmid_proto::{CqRoom, Errno};
 
+use crate::data::comp_channel::Notices;
 use crate::data::completion::Armed;
 use crate::fabric::Fabric;
 use crate::index::{CqNo, HostNo};
-use crate::kernel::channel::take_eventfd;
 
-/// A completion queue with its own completion channel.
+/// A completion queue with its own completion channel, or a shared one.
 #[derive(Debug)]
 pub struct Cq {
     pub(crate) fabric: Fabric,
     pub(crate) host: HostNo,
     pub(crate) no: CqNo,
-    pub(crate) fd: Arc<OwnedFd>,
+    pub(crate) notices: Notices,
 }
 
 impl CompletionQueue for Cq {
@@ -46,12 +45,18 @@ impl CompletionQueue for Cq {
         self.request(Armed::Solicited)
     }
 
+    /// # Errors
+    /// `EOPNOTSUPP`, as with soft-RoCE.
+    fn moderate(&self, _: u16, _: u16) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.notices.fd.as_fd()
     }
 
     fn take_notifications(&self) -> Result<u32, Errno> {
-        Ok(u32::try_from(take_eventfd(&self.fd)).unwrap_or(u32::MAX))
+        self.notices.take()
     }
 }
 
@@ -68,6 +73,7 @@ impl Drop for Cq {
     fn drop(&mut self) {
         self.fabric.with(|world| {
             world.queues.cqs.remove(&self.no);
+            self.notices.forget(self.no);
             // Its completions no longer pin regions.
             world.sweep = true;
         });

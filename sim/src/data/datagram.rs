@@ -6,7 +6,8 @@ use cmid_proto::Service;
 use cmid_proto::datapath::{GRH_LEN, WcOpcode, WcStatus};
 
 use crate::data::packet::Datagram;
-use crate::data::queues::{Pair, PairState};
+use crate::data::pair_state::PairState;
+use crate::data::queues::Pair;
 use crate::fabric::world::World;
 use crate::index::QpNo;
 use crate::kernel::gid::ip_of;

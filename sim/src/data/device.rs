@@ -1,12 +1,11 @@
 //! Creates data path resources on the device of an id.
 
-use std::sync::Arc;
-
 use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace};
 
 use crate::data::ah::Ah;
 use crate::data::async_events::AsyncEvents;
+use crate::data::comp_channel::{CompChannel, Notices};
 use crate::data::cq::Cq;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
@@ -18,7 +17,6 @@ use crate::fabric::Fabric;
 use crate::fabric::device::SimDevice;
 use crate::fabric::world::World;
 use crate::index::{DeviceNo, HostNo, IdNo, PdNo, QpNo};
-use crate::kernel::channel::new_eventfd;
 use crate::kernel::id::CmState;
 
 /// Maximum number of work requests of a queue (`RXE_MAX_QP_WR`).
@@ -34,6 +32,16 @@ pub struct Nic {
 impl Nic {
     fn on_device<T>(&self, action: impl FnOnce(&mut World) -> Result<T, Errno>) -> Result<T, Errno> {
         self.fabric.with(|world| if world.lives(self.device) { action(world) } else { Err(Errno::ENODEV) })
+    }
+}
+
+impl Nic {
+    fn create_cq(&self, notices: Notices, depth: u32, vector: u32) -> Result<Cq, Errno> {
+        if depth == 0 || vector >= COMP_VECTORS {
+            return Err(Errno::EINVAL);
+        }
+        let no = self.on_device(|world| Ok(world.queues.add_cq(depth, notices.clone())))?;
+        Ok(Cq { fabric: self.fabric.clone(), host: self.device.host, no, notices })
     }
 }
 
@@ -53,6 +61,7 @@ impl DataPath for SimDevice {
     type Mr = Mr;
     type Mw = Mw;
     type Cq = Cq;
+    type CompChannel = CompChannel;
     type Qp = Qp;
     type Ah = Ah;
     type Srq = Srq;
@@ -87,13 +96,25 @@ impl DataPath for SimDevice {
 
     /// The vector has no effect.
     fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, Errno> {
-        if depth == 0 || vector >= COMP_VECTORS {
+        nic.create_cq(Notices::of_one_cq()?, depth, vector)
+    }
+
+    fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, Errno> {
+        nic.on_device(|_| Ok(()))?;
+        CompChannel::create(&nic.fabric, nic.device)
+    }
+
+    fn create_cq_with_channel(
+        &mut self,
+        nic: &Nic,
+        channel: &CompChannel,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Cq, Errno> {
+        if channel.device != nic.device || !channel.fabric.is(&nic.fabric) {
             return Err(Errno::EINVAL);
         }
-        let fd = Arc::new(new_eventfd()?);
-        let shared = Arc::clone(&fd);
-        let no = nic.on_device(|world| Ok(world.queues.add_cq(depth, shared)))?;
-        Ok(Cq { fabric: nic.fabric.clone(), host: nic.device.host, no, fd })
+        nic.create_cq(channel.notices.clone(), depth, vector)
     }
 
     /// A datagram QP has the Q_Key 0x01234567 of the RDMA CM.

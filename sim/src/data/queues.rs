@@ -1,14 +1,14 @@
 //! The queue pairs and completion queues of all hosts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-use cmid_proto::datapath::{Caps, Completion, QpState, WcOpcode, WcStatus};
+use cmid_proto::datapath::{Caps, Completion, WcOpcode, WcStatus};
 use cmid_proto::{Errno, Service};
 
+use crate::data::comp_channel::Notices;
 use crate::data::completion::{CqState, Ready};
 use crate::data::packet::Packet;
+use crate::data::pair_state::PairState;
 use crate::data::space::{KeyedRange, Scatter};
 use crate::data::srq::{Place, Srqs};
 use crate::fabric::table::Table;
@@ -227,10 +227,10 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    pub(crate) fn add_cq(&mut self, depth: u32, fd: Arc<OwnedFd>) -> CqNo {
+    pub(crate) fn add_cq(&mut self, depth: u32, notices: Notices) -> CqNo {
         self.next_cq += 1;
         let no = CqNo(self.next_cq);
-        self.cqs.insert(no, CqState::new(depth, fd));
+        self.cqs.insert(no, CqState::new(no, depth, notices));
         no
     }
 
@@ -401,30 +401,6 @@ impl Queues {
             }
         }
         Ok(taken)
-    }
-}
-
-/// The states of a QP that librdmacm uses; it creates QPs in INIT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum PairState {
-    /// Receives can be posted.
-    Init,
-    /// Receives.
-    Rtr,
-    /// Receives and sends.
-    Rts,
-    /// Flushes all posted work requests.
-    Err,
-}
-
-impl From<PairState> for QpState {
-    fn from(state: PairState) -> Self {
-        match state {
-            PairState::Init => QpState::INIT,
-            PairState::Rtr => QpState::RTR,
-            PairState::Rts => QpState::RTS,
-            PairState::Err => QpState::ERR,
-        }
     }
 }
 

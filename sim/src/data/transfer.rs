@@ -6,7 +6,8 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFlags, WcOpcode, WcStatus};
 
 use crate::data::packet::{Extra, Operation, Packet, Transfer};
-use crate::data::queues::{Pair, PairState, Pending, Receive, Received, Sent};
+use crate::data::pair_state::PairState;
+use crate::data::queues::{Pair, Pending, Receive, Received, Sent};
 use crate::data::space::{KeyedRange, Scatter, Stretch};
 use crate::fabric::world::World;
 use crate::index::{CqNo, PdNo, QpNo};

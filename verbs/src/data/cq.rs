@@ -9,14 +9,17 @@ use cmid_proto::datapath::{Completion, CompletionQueue};
 use cmid_proto::{CqRoom, Errno};
 
 use crate::data::Context;
+use crate::data::comp_channel::{CompChannel, RawChannel};
 use crate::data::cq_slots::{CqSlots, SlotCache};
 use crate::data::notifications::PendingNotifications;
 use crate::errno;
-use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_context, ibv_cq};
-use crate::librdmacm::set_nonblocking;
+use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_context, ibv_cq, ibv_moderate_cq, ibv_modify_cq_attr};
 use crate::raw;
 
-/// A completion queue with a completion channel of its own. Any thread may have it, one at a time may poll it: polling
+/// `IBV_CQ_ATTR_MODERATE`.
+const MODERATE: u32 = 1;
+
+/// A completion queue with a completion channel of its own, or a shared one. Any thread may have it, one at a time may poll it: polling
 /// takes it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).
 ///
 /// The QPs that use it keep it at the device after it is dropped.
@@ -49,13 +52,11 @@ pub(crate) struct CqInner {
     raw: NonNull<ibv_cq>,
     poll: PollCq,
     request_notification: ReqNotifyCq,
-    // Dropped after the CQ, in this order.
-    channel: CompChannel,
-    context: Arc<Context>,
+    /// Whether other CQs may use the channel.
+    shares_channel: bool,
+    // Dropped after the CQ.
+    channel: Arc<RawChannel>,
 }
-
-/// The `ibv_comp_channel` of one CQ.
-struct CompChannel(NonNull<ibv_comp_channel>);
 
 // SAFETY: libibverbs is thread-safe: a CQ may be polled, armed and acked by several threads at a time, and neither it
 // nor its channel is tied to a thread.
@@ -64,7 +65,17 @@ unsafe impl Send for CqInner {}
 unsafe impl Sync for CqInner {}
 
 impl Cq {
+    /// With a channel of its own.
     pub(crate) fn create(context: Arc<Context>, depth: u32, vector: u32) -> Result<Self, Errno> {
+        Cq::on(Arc::new(RawChannel::create(context)?), false, depth, vector)
+    }
+
+    pub(crate) fn create_with_channel(channel: &CompChannel, depth: u32, vector: u32) -> Result<Self, Errno> {
+        Cq::on(Arc::clone(channel.raw()), true, depth, vector)
+    }
+
+    fn on(channel: Arc<RawChannel>, shares_channel: bool, depth: u32, vector: u32) -> Result<Self, Errno> {
+        let context = channel.context();
         let number = |value| c_int::try_from(value).map_err(|_| Errno::EINVAL);
         let (depth, vector) = (number(depth)?, number(vector)?);
         // SAFETY: the context is open; its operation table does not change after that.
@@ -72,15 +83,14 @@ impl Cq {
             let operations = &(*context.as_ptr()).ops;
             (operations.poll_cq.ok_or(Errno::ENOSYS)?, operations.req_notify_cq.ok_or(Errno::ENOSYS)?)
         };
-        let channel = CompChannel::create(&context)?;
         // SAFETY: context and channel are open and outlive the CQ; it has no application context. The kernel
         // refuses a vector that the device does not have.
-        let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), vector) };
+        let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.as_ptr(), vector) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         // SAFETY: the CQ is alive, and nobody writes the field after its creation. It is what the provider has made
         // of the depth.
         let cq_slots = CqSlots::new(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
-        let inner = Arc::new(CqInner { cq_slots, raw, poll, request_notification, channel, context });
+        let inner = Arc::new(CqInner { cq_slots, raw, poll, request_notification, shares_channel, channel });
         Ok(Cq { inner, slot_cache: SlotCache::default(), pending_notifications: PendingNotifications::default() })
     }
 
@@ -133,23 +143,6 @@ impl Cq {
     fn report_doubt(&mut self) -> Result<usize, Errno> {
         self.slot_cache.take_doubt();
         Err(Errno::EIO)
-    }
-
-    fn take_notification(&self) -> Result<bool, Errno> {
-        let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-        loop {
-            // SAFETY: the channel is open and the results have places. The CQ that it reports is this one, the only
-            // one on the channel.
-            let returned =
-                unsafe { ffi::ibv_get_cq_event(self.inner.channel.0.as_ptr(), &raw mut cq, &raw mut context) };
-            match if returned == 0 { Ok(()) } else { Err(errno::last()) } {
-                Ok(()) => return Ok(true),
-                Err(Errno(ffi::EAGAIN)) => return Ok(false),
-                // Not by a non-blocking read, as far as is known.
-                Err(Errno(ffi::EINTR)) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
     }
 }
 
@@ -204,9 +197,15 @@ impl CompletionQueue for Cq {
         self.request_notification(true)
     }
 
+    fn moderate(&self, count: u16, period_us: u16) -> Result<(), Errno> {
+        let moderate = ibv_moderate_cq { cq_count: count, cq_period: period_us };
+        let mut attr = ibv_modify_cq_attr { attr_mask: MODERATE, moderate };
+        // SAFETY: the CQ is alive, and the attributes are read during the call.
+        errno::of_ibv(unsafe { ffi::ibv_modify_cq(self.inner.raw.as_ptr(), &raw mut attr) }?)
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the channel is open as long as the CQ is borrowed.
-        unsafe { BorrowedFd::borrow_raw(self.inner.channel.raw_fd()) }
+        self.inner.channel.fd()
     }
 
     /// It does not look again after as many notifications as were requested. One may be left, where the CQ was armed
@@ -214,11 +213,16 @@ impl CompletionQueue for Cq {
     /// descriptor readable.
     ///
     /// # Errors
-    /// The errno of reading the channel; `EIO` on a device that is gone.
+    /// `EINVAL` for a CQ on a shared channel; the errno of reading the channel; `EIO` on a device that is gone.
     fn take_notifications(&self) -> Result<u32, Errno> {
-        let (taken, result) = self.pending_notifications.take(|| self.take_notification());
+        if self.inner.shares_channel {
+            return Err(Errno::EINVAL);
+        }
+        let take = || self.inner.channel.take_notification().map(|cq| cq.is_some());
+        let (taken, result) = self.pending_notifications.take(take);
         if taken > 0 {
-            // SAFETY: the CQ is alive, and `taken` notifications of it were taken and not acked before.
+            // SAFETY: the CQ is alive and the only one on its channel, and `taken` notifications of it were taken and not
+            // acked before.
             unsafe { ffi::ibv_ack_cq_events(self.inner.raw.as_ptr(), taken) };
         }
         result.map(|()| taken)
@@ -235,7 +239,7 @@ impl CqInner {
     }
 
     pub(crate) fn is_on(&self, verbs: NonNull<ibv_context>) -> bool {
-        self.context.is(verbs)
+        self.channel.context().is(verbs)
     }
 }
 
@@ -248,32 +252,10 @@ impl Drop for Cq {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        // SAFETY: made by ibv_create_cq and destroyed only here; QPs hold their CQs, so none is left. It does not
-        // wait: all notifications were acked when they were taken. If the kernel refuses, it is leaked, and its
+        // SAFETY: made by ibv_create_cq and destroyed only here; QPs hold their CQs, so none is left. It waits
+        // at most for another thread to ack what it has just taken from a shared channel. If the kernel refuses, it is leaked, and its
         // channel with it (ibv_destroy_comp_channel then answers EBUSY).
         let _ = unsafe { ffi::ibv_destroy_cq(self.raw.as_ptr()) };
-    }
-}
-
-impl CompChannel {
-    fn create(context: &Context) -> Result<Self, Errno> {
-        // SAFETY: the context is open.
-        let raw = unsafe { ffi::ibv_create_comp_channel(context.as_ptr()) };
-        let channel = CompChannel(NonNull::new(raw).ok_or_else(errno::last)?);
-        set_nonblocking(channel.raw_fd())?;
-        Ok(channel)
-    }
-
-    fn raw_fd(&self) -> c_int {
-        // SAFETY: the channel is open as long as `self` lives, and nobody writes the field after its creation.
-        unsafe { (*self.0.as_ptr()).fd }
-    }
-}
-
-impl Drop for CompChannel {
-    fn drop(&mut self) {
-        // SAFETY: made by ibv_create_comp_channel and destroyed only here, after its CQ.
-        let _ = unsafe { ffi::ibv_destroy_comp_channel(self.0.as_ptr()) };
     }
 }
 

@@ -27,6 +27,7 @@ mod migration;
 mod notify;
 mod options;
 mod refusals;
+mod shared_queues;
 mod shared_receives;
 mod stalls;
 mod states;
@@ -285,6 +286,9 @@ list! {
         data_path_errors::a_receive_that_is_too_short_ends_both_sides [],
         data_path_errors::a_failed_atomic_changes_nothing [],
         data_path_errors::a_full_queue_of_unsignaled_requests_needs_a_completion [],
+        shared_queues::a_channel_reports_which_cq_has_completions [],
+        shared_queues::several_qps_report_to_one_cq [],
+        shared_queues::soft_roce_does_not_moderate_notifications [],
         shared_receives::each_qp_takes_the_next_receive [],
         shared_receives::a_sender_waits_for_a_shared_receive [],
         shared_receives::the_limit_is_reported_once [],

@@ -10,6 +10,7 @@
 
 mod async_events;
 mod calls;
+mod comp_channels;
 mod connections;
 mod cycles;
 mod data;
@@ -37,7 +38,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 71] = [
+const CHECKS: [(&str, fn()); 73] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -104,6 +105,8 @@ const CHECKS: [(&str, fn()); 71] = [
     ("an SRQ whose CQs are polled by two threads", srq::threads),
     ("an SRQ goes with its last QP", srq::lifetimes),
     ("a QP of an SRQ fails", srq::errors),
+    ("a CQ goes while another thread reads its completion channel", comp_channels::threads),
+    ("CQs keep a shared completion channel", comp_channels::lifetimes),
     ("asynchronous events: an address comes and goes", async_events::address_changes),
     ("a CQ uses a completion vector that the device has", calls::completion_vectors),
     ("the devices", inventory::devices),

@@ -1,0 +1,93 @@
+//! Memory of the device that records its calls.
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::{Access, Flag, MemoryRegion, MemoryWindow, Reregistered};
+use cmid_proto::memory::{self, Change, MrState, Policy, Returned, Way};
+
+use crate::device::{Bytes, Mw, Pd};
+
+impl MemoryRegion for Bytes {
+    type Pd = Pd;
+    type Buffer = Vec<u8>;
+    type Slice<'a> = &'a [u8];
+    type SliceMut<'a> = &'a mut [u8];
+
+    fn addr(&self) -> u64 {
+        4096
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn lkey(&self) -> u32 {
+        5
+    }
+
+    fn rkey(&self) -> u32 {
+        6
+    }
+
+    fn state(&self) -> MrState {
+        MrState::Registered
+    }
+
+    fn access(&self) -> Option<Access> {
+        None
+    }
+
+    fn way(&self) -> Way {
+        Way::Anew
+    }
+
+    fn pd(&self) -> Option<Pd> {
+        Some(Pd)
+    }
+
+    fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
+        into.copy_from_slice(self.0.get(offset..offset + into.len()).ok_or(Errno::EINVAL)?);
+        Ok(())
+    }
+
+    fn write(&mut self, _: usize, _: &[u8]) -> Result<(), Errno> {
+        Err(Errno::EACCES)
+    }
+
+    fn load_relaxed<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
+        self.0.get(offset..offset + F::LEN).and_then(F::from_slice).ok_or(Errno::EINVAL)
+    }
+
+    fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
+        self.load_relaxed(offset)
+    }
+
+    fn store_release<F: Flag>(&mut self, _: usize, _: F) -> Result<(), Errno> {
+        Err(Errno::EACCES)
+    }
+
+    fn slice(&mut self) -> Result<&[u8], Errno> {
+        Ok(&self.0)
+    }
+
+    fn slice_mut(&mut self) -> Result<&mut [u8], Errno> {
+        Ok(&mut self.0)
+    }
+
+    fn reregister(&mut self, change: Change<Pd, Vec<u8>>, _: Policy) -> Reregistered<Vec<u8>> {
+        Reregistered { result: Ok(Way::Anew), buffer: change.buffer }
+    }
+
+    fn deregister(self) -> Result<Returned<Vec<u8>>, (Self, memory::Error)> {
+        Ok(Returned { buffer: self.0.to_vec(), other: None })
+    }
+}
+
+impl MemoryWindow for Mw {
+    fn rkey(&self) -> u32 {
+        8
+    }
+
+    fn dealloc(self) -> Result<(), (Self, Errno)> {
+        Ok(())
+    }
+}

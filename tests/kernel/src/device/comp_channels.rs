@@ -1,0 +1,83 @@
+//! Completion channels that CQs share, on soft-RoCE.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cmid_proto::datapath::{
+    CompletionChannel, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
+use cmid_proto::memory::Access;
+use cmid_proto::{Attaching, Call, Errno};
+
+use crate::data::{polled, success};
+use crate::env::{CAPS, CLIENT, Pair, Side, readable};
+
+/// A CQ is dropped while another thread takes the notifications of its channel: the drop waits at most for an ack.
+pub(crate) fn threads() {
+    let Pair { mut client, mut server, listener: _listener, addr, mut s, c: _first } = Pair::connected();
+    let id = client.resolved(addr);
+    let nic = client.device.device_of(id).expect("device_of");
+    let channel = client.device.create_comp_channel(&nic).expect("create_comp_channel");
+    let pd = client.device.alloc_pd(id).expect("alloc_pd");
+    let (taking, other) = (AtomicBool::new(true), channel.clone());
+    let taken = thread::scope(|scope| {
+        let taker = scope.spawn(|| {
+            let mut taken = Vec::new();
+            while taking.load(Ordering::Relaxed) {
+                taken.extend(other.next_notification().expect("next_notification"));
+            }
+            taken
+        });
+        let mut numbers = Vec::new();
+        for round in 0..20 {
+            let id = if round == 0 { id } else { client.resolved(addr) };
+            let cq = client.device.create_cq_with_channel(&nic, &channel, 64, 0).expect("create_cq");
+            let qp = client.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
+            numbers.push(cq.num());
+            let mut c = crate::env::End { id, pd: pd.clone(), cq, qp };
+            client.ok(&Call::Connect { id, param: crate::env::param() });
+            let request = server.expect(cmid_proto::CmEvent::ConnectRequest);
+            let far = server.end(request.id);
+            server.ok(&Call::Accept { id: far.id, param: crate::env::param() });
+            client.expect(cmid_proto::CmEvent::Established);
+            server.expect(cmid_proto::CmEvent::Established);
+            let memory = c.pd.register(vec![round; 8], Access::LOCAL_WRITE).expect("register");
+            let target = far.pd.register(vec![0; 8], Access::LOCAL_WRITE | Access::REMOTE_WRITE).expect("register");
+            c.cq.arm().expect("arm");
+            c.qp.post_send(SendWr::write(1, memory.sge(0..8), target.remote(0))).expect("post_send");
+            success(polled(&mut c.cq), 1, WcOpcode::RDMA_WRITE);
+            // Its notification is taken now or goes with it.
+            client.device.destroy_qp(id).expect("destroy_qp");
+            drop((c.qp, c.cq));
+        }
+        taking.store(false, Ordering::Relaxed);
+        let taken = taker.join().expect("the other thread");
+        assert!(taken.iter().all(|number| numbers.contains(number)), "{taken:?} of {numbers:?}");
+        taken.len()
+    });
+    assert!(taken <= 20, "{taken} notifications");
+    assert_eq!(channel.next_notification(), Ok(None));
+    // The first connection is as before.
+    assert_eq!(s.cq.poll_one(), Ok(None));
+}
+
+/// The device of the channel is that of the CQ, and the channel stays as long as a CQ needs it.
+pub(crate) fn lifetimes() {
+    let mut side = Side::new();
+    let id = side.bound(CLIENT);
+    let nic = side.device.device_of(id).expect("device_of");
+    let channel = side.device.create_comp_channel(&nic).expect("create_comp_channel");
+    let cq = side.device.create_cq_with_channel(&nic, &channel, 4, 0).expect("create_cq");
+    let vectors = side.device.comp_vectors(&nic);
+    let none = side.device.create_cq_with_channel(&nic, &channel, 4, vectors).map(drop);
+    assert_eq!((none, cq.take_notifications()), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
+    assert_eq!(cq.moderate(2, 10), Err(Errno::EOPNOTSUPP), "soft-RoCE");
+    drop(channel);
+    cq.arm().expect("arm");
+    assert!(!readable(cq.fd(), Instant::now() + Duration::from_millis(1)));
+    let other = side.bound([10, 98, 0, 1]);
+    let foreign = side.device.device_of(other).expect("device_of");
+    let channel = side.device.create_comp_channel(&foreign).expect("create_comp_channel");
+    assert_eq!(side.device.create_cq_with_channel(&nic, &channel, 4, 0).map(drop), Err(Errno::EINVAL));
+}

@@ -1,0 +1,116 @@
+//! Completion channels.
+
+use core::fmt;
+use core::ptr::{self, NonNull};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::CompletionChannel;
+
+use crate::data::Context;
+use crate::errno;
+use crate::ffi::{self, c_int, ibv_comp_channel, ibv_cq};
+use crate::librdmacm::set_nonblocking;
+
+/// A completion channel for several CQs. Any thread may use it. CQs keep it after it is dropped.
+#[derive(Clone)]
+pub struct CompChannel(Arc<RawChannel>);
+
+/// An `ibv_comp_channel`. Its CQs hold it.
+pub(crate) struct RawChannel {
+    raw: NonNull<ibv_comp_channel>,
+    // Dropped after the channel.
+    context: Arc<Context>,
+}
+
+// SAFETY: libibverbs is thread-safe, and a channel is tied to no thread.
+unsafe impl Send for RawChannel {}
+// SAFETY: libibverbs is thread-safe: several threads may read a channel at a time. Its fields are not written after its
+// creation, but for a count of its CQs, which the library locks.
+unsafe impl Sync for RawChannel {}
+
+impl CompChannel {
+    pub(crate) fn create(context: Arc<Context>) -> Result<Self, Errno> {
+        Ok(CompChannel(Arc::new(RawChannel::create(context)?)))
+    }
+
+    pub(crate) fn raw(&self) -> &Arc<RawChannel> {
+        &self.0
+    }
+}
+
+impl CompletionChannel for CompChannel {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    /// # Errors
+    /// The errno of reading the channel; `EIO` on a device that is gone.
+    fn next_notification(&self) -> Result<Option<u32>, Errno> {
+        let Some(cq) = self.0.take_notification()? else { return Ok(None) };
+        // SAFETY: the notification was just taken, and is acked once, below. Until then the CQ is alive: a destruction
+        // on another thread waits for the ack (ibv_destroy_cq(3)). Nothing writes the field after its creation.
+        let number = unsafe { (*cq.as_ptr()).handle };
+        // SAFETY: as above.
+        unsafe { ffi::ibv_ack_cq_events(cq.as_ptr(), 1) };
+        Ok(Some(number))
+    }
+}
+
+impl RawChannel {
+    pub(crate) fn create(context: Arc<Context>) -> Result<Self, Errno> {
+        // SAFETY: the context is open.
+        let raw = unsafe { ffi::ibv_create_comp_channel(context.as_ptr()) };
+        let channel = RawChannel { raw: NonNull::new(raw).ok_or_else(errno::last)?, context };
+        set_nonblocking(channel.raw_fd())?;
+        Ok(channel)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut ibv_comp_channel {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Takes a notification, which the caller acks. `None` if there is none.
+    pub(crate) fn take_notification(&self) -> Result<Option<NonNull<ibv_cq>>, Errno> {
+        let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
+        loop {
+            // SAFETY: the channel is open and the results have places.
+            let returned = unsafe { ffi::ibv_get_cq_event(self.raw.as_ptr(), &raw mut cq, &raw mut context) };
+            match if returned == 0 { Ok(()) } else { Err(errno::last()) } {
+                Ok(()) => return NonNull::new(cq).map(Some).ok_or(Errno::EIO),
+                Err(Errno(ffi::EAGAIN)) => return Ok(None),
+                // Not by a non-blocking read, as far as is known.
+                Err(Errno(ffi::EINTR)) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    pub(crate) fn raw_fd(&self) -> c_int {
+        // SAFETY: the channel is open as long as `self` lives, and nobody writes the field after its creation.
+        unsafe { (*self.raw.as_ptr()).fd }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel is open as long as it is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.raw_fd()) }
+    }
+}
+
+impl Drop for RawChannel {
+    fn drop(&mut self) {
+        // SAFETY: made by ibv_create_comp_channel and destroyed only here, after its CQs, which hold it.
+        let _ = unsafe { ffi::ibv_destroy_comp_channel(self.raw.as_ptr()) };
+    }
+}
+
+impl fmt::Debug for CompChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompChannel").field("fd", &self.0.raw_fd()).finish_non_exhaustive()
+    }
+}
