@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use cmid_proto::datapath::Completion;
 use cmid_proto::{CqRoom, Errno, Overrun};
 
-use crate::data::comp_channel::Notices;
+use crate::data::notices::Notices;
+use crate::data::receive::Place;
 use crate::data::space::Scatter;
-use crate::data::srq::Place;
 use crate::index::{CqNo, PdNo, QpNo, SrqNo};
 
 /// A completion that has not been polled.

@@ -12,7 +12,7 @@ use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::packet::Extra;
 use crate::data::qp::Qp;
-use crate::data::queues::Receive;
+use crate::data::receive::Receive;
 use crate::data::space::KeyedRange;
 use crate::data::work::{Action, Local, Peer, Work};
 use crate::fabric::Fabric;

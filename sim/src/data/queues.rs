@@ -5,36 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use cmid_proto::datapath::{Caps, Completion, WcOpcode, WcStatus};
 use cmid_proto::{Errno, Service};
 
-use crate::data::comp_channel::Notices;
 use crate::data::completion::{CqState, Ready};
+use crate::data::notices::Notices;
 use crate::data::packet::Packet;
 use crate::data::pair_state::PairState;
+use crate::data::receive::{Place, Receive};
 use crate::data::space::{KeyedRange, Scatter};
-use crate::data::srq::{Place, Srqs};
+use crate::data::srqs::Srqs;
 use crate::fabric::table::Table;
 use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo, SrqNo};
 use crate::kernel::gid::Gid;
-
-/// A posted receive.
-#[derive(Debug)]
-pub(crate) struct Receive {
-    pub(crate) wr_id: u64,
-    pub(crate) ranges: Vec<KeyedRange>,
-    /// Of a shared receive queue.
-    pub(crate) place: Option<Place>,
-}
-
-impl Receive {
-    /// Its length in bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.ranges.iter().map(|range| range.len).sum()
-    }
-
-    /// The keys that it pins.
-    pub(crate) fn pins(&self) -> Vec<u32> {
-        self.ranges.iter().map(|range| range.key).collect()
-    }
-}
 
 /// The outcome of a posted receive. The QP of the work request is not in the completion yet.
 #[derive(Debug)]
