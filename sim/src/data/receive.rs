@@ -3,9 +3,9 @@
 use crate::data::space::KeyedRange;
 use crate::index::SrqNo;
 
-/// The place of a receive in a shared receive queue.
+/// The position of a receive in a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SrqEntry {
     pub(crate) srq: SrqNo,
     pub(crate) sequence: u64,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Receive {
     pub(crate) wr_id: u64,
     pub(crate) ranges: Vec<KeyedRange>,
     /// Of a shared receive queue.
-    pub(crate) place: Option<Place>,
+    pub(crate) srq_entry: Option<SrqEntry>,
 }
 
 impl Receive {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{AsyncEventKind, AsyncSource, SrqCaps};
 
-use crate::data::receive::{Place, Receive};
+use crate::data::receive::{Receive, SrqEntry};
 use crate::data::srqs::SrqState;
 use crate::fabric::world::World;
 use crate::index::{DeviceNo, PdNo, QpNo, SrqNo};
@@ -48,9 +48,9 @@ impl World {
             return Err(Errno::ENOMEM);
         }
         srq.sequence += 1;
-        let place = Place { srq: no, sequence: srq.sequence };
+        let srq_entry = SrqEntry { srq: no, sequence: srq.sequence };
         srq.filed.insert(srq.sequence, receive.pins());
-        srq.receives.push_back(Receive { place: Some(place), ..receive });
+        srq.receives.push_back(Receive { srq_entry: Some(srq_entry), ..receive });
         // Its QPs may have packets that wait for a receive.
         let waiting = self.queues.pairs.keys_of(|_, pair| pair.srq == Some(no) && !pair.inbound.is_empty());
         waiting.into_iter().for_each(|qp| self.run_inbound(qp));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use cmid_proto::Errno;
 use cmid_proto::datapath::SrqCaps;
 
-use crate::data::receive::{Place, Receive};
+use crate::data::receive::{Receive, SrqEntry};
 use crate::index::{DeviceNo, PdNo, SrqNo};
 
 /// A shared receive queue.
@@ -63,9 +63,9 @@ impl Srqs {
     }
 
     /// The completion of a receive is polled.
-    pub(crate) fn polled(&mut self, place: Place) {
-        if let Some(srq) = self.live.get_mut(&place.srq) {
-            srq.filed.remove(&place.sequence);
+    pub(crate) fn polled(&mut self, srq_entry: SrqEntry) {
+        if let Some(srq) = self.live.get_mut(&srq_entry.srq) {
+            srq.filed.remove(&srq_entry.sequence);
         }
     }
 }

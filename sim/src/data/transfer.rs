@@ -381,7 +381,7 @@ impl Receive {
                 completion.imm_data = rkey;
             }
         }
-        Received { completion, place: self.place, pinned: self.pins(), solicited: extra.solicited, scatter }
+        Received { completion, srq_entry: self.srq_entry, pinned: self.pins(), solicited: extra.solicited, scatter }
     }
 }
 
