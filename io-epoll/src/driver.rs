@@ -93,10 +93,10 @@ impl<D: Pollable> Epoll<D> {
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         // A timer that a turn has set would end each sleep after its expiry.
         self.timer_fd.set(Time::NEVER)?;
-        if let Some(channel) = self.read_on.next()
-            && self.reads_on(channel)
-        {
-            return Ok(());
+        if let Some(channel) = self.read_on.next() {
+            if self.reads_on(channel) {
+                return Ok(());
+            }
         }
         let end = self.end(at_most);
         let spin_end = self.end(Some(self.busy_poll));

@@ -33,12 +33,11 @@ static PLAIN_EVENTS: [[Option<PlainCell>; SIDE]; SIDE] = {
     while row < State::COUNT {
         let mut column = 0;
         while column < EventColumn::COUNT {
-            if let EventRule::Go(next) = EVENTS[row][column]
-                && concerns_the_id_alone(EventColumn::ALL[column])
-                // A teardown may follow it with another call.
-                && !matches!(next, State::Closing)
-            {
-                plain[row][column] = Some(PlainCell::new(State::ALL[row], next, false));
+            if let EventRule::Go(next) = EVENTS[row][column] {
+                // A teardown may follow the latter with another call.
+                if concerns_the_id_alone(EventColumn::ALL[column]) && !matches!(next, State::Closing) {
+                    plain[row][column] = Some(PlainCell::new(State::ALL[row], next, false));
+                }
             }
             column += 1;
         }

@@ -175,12 +175,11 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
     }
 
     fn on_leave_unread(&mut self, channel: ChannelKey) {
-        if P::LEVEL_TRIGGERED
-            && !self.disarmed.contains(&channel)
-            && let Some(fd) = self.device.fd(channel)
-        {
-            self.poller.disarm(channel, fd);
-            self.disarmed.push(channel);
+        if P::LEVEL_TRIGGERED && !self.disarmed.contains(&channel) {
+            if let Some(fd) = self.device.fd(channel) {
+                self.poller.disarm(channel, fd);
+                self.disarmed.push(channel);
+            }
         }
     }
 

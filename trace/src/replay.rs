@@ -69,10 +69,10 @@ impl<'a> Replay<'a> {
     pub fn step(&mut self, between: &mut Between) -> Result<Played, Wrong> {
         let recording = self.recording;
         let Some(line) = recording.lines.get(self.done) else { return Ok(Played::Over) };
-        if let Line::Adopt { ticket, .. } = line
-            && !between.0.contains_key(ticket)
-        {
-            return Ok(Played::Waits);
+        if let Line::Adopt { ticket, .. } = line {
+            if !between.0.contains_key(ticket) {
+                return Ok(Played::Waits);
+            }
         }
         let number = self.next_line();
         let id = self.target(line);

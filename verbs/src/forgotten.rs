@@ -36,12 +36,11 @@ pub(crate) trait Tables {
 
     #[cold]
     fn make_more_room_for_id(&mut self, key: IdKey) -> Outcome {
-        if let Some(forgotten) = self.ids().occupant(key)
-            && self.destroy(forgotten).is_err()
-            && self.ids().aside().len() >= KeyTable::<IdKey, Self::Id>::ASIDE_MAX
-        {
-            let aside: Vec<_> = self.ids().aside().collect();
-            self.destroy_all(&aside);
+        if let Some(forgotten) = self.ids().occupant(key) {
+            if self.destroy(forgotten).is_err() && self.ids().aside().len() >= KeyTable::<IdKey, Self::Id>::ASIDE_MAX {
+                let aside: Vec<_> = self.ids().aside().collect();
+                self.destroy_all(&aside);
+            }
         }
         self.ids_mut().reserve(key)
     }
@@ -51,14 +50,15 @@ pub(crate) trait Tables {
     /// # Errors
     /// The errors of [`KeyTable::reserve`].
     fn make_room_for_channel(&mut self, key: ChannelKey) -> Outcome {
-        if let Some(forgotten) = self.channels().occupant(key)
-            && self.close_channel(forgotten).is_err()
-            && self.channels().aside().len() >= KeyTable::<ChannelKey, Self::Channel>::ASIDE_MAX
-        {
-            let aside: Vec<_> = self.channels().aside().collect();
-            for key in aside {
-                // A channel that cannot be closed stays.
-                let _ = self.close_channel(key);
+        if let Some(forgotten) = self.channels().occupant(key) {
+            if self.close_channel(forgotten).is_err()
+                && self.channels().aside().len() >= KeyTable::<ChannelKey, Self::Channel>::ASIDE_MAX
+            {
+                let aside: Vec<_> = self.channels().aside().collect();
+                for key in aside {
+                    // A channel that cannot be closed stays.
+                    let _ = self.close_channel(key);
+                }
             }
         }
         self.channels_mut().reserve(key)

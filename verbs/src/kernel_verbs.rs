@@ -10,6 +10,7 @@ use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable,
 use crate::data::{Context, Devices, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
 use crate::raw;
+use crate::sign::signed;
 
 /// An id outside of any device.
 pub(crate) type Handle = KernelHandle;
@@ -48,7 +49,7 @@ impl KernelVerbs {
     pub(crate) fn qp_attr(&mut self, id: IdKey, state: QpState) -> Result<raw::QpAttr, Errno> {
         self.location(id)?;
         let attr = self.cm.init_qp_attr(id, state.0)?;
-        Ok(raw::QpAttr::new(ibv_qp_attr_of(&attr), attr.qp_attr_mask.cast_signed()))
+        Ok(raw::QpAttr::new(ibv_qp_attr_of(&attr), signed(attr.qp_attr_mask)))
     }
 
     pub(crate) fn create_qp(&mut self, id: IdKey, init: QpInit<'_>) -> Result<Arc<QpInner>, Errno> {
@@ -70,11 +71,12 @@ impl KernelVerbs {
     /// Makes a call with depths. The id gets the limits of its device first.
     #[inline(never)]
     fn call_with_limits(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        if let Some((id, needed)) = self.cm.needs_limits(call)
-            && let Err(errno) = self.learn_limits(id)
-            && needed
-        {
-            return Err(errno);
+        if let Some((id, needed)) = self.cm.needs_limits(call) {
+            if let Err(errno) = self.learn_limits(id) {
+                if needed {
+                    return Err(errno);
+                }
+            }
         }
         self.cm.call(call, private_data)
     }

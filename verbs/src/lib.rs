@@ -146,6 +146,7 @@ mod macros;
 mod prebuilt;
 #[cfg(feature = "rdma-core")]
 pub mod raw;
+mod sign;
 #[cfg(feature = "rdma-core")]
 mod sockaddr;
 #[cfg(feature = "rdma-core")]

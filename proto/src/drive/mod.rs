@@ -142,10 +142,10 @@ impl<D: Device> Drive<D> {
     #[inline(always)]
     pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
         let event = self.core.poll_event(on);
-        if D::OBSERVES
-            && let Some(event) = &event
-        {
-            self.record(Step::Deliver { channel: on, event });
+        if D::OBSERVES {
+            if let Some(event) = &event {
+                self.record(Step::Deliver { channel: on, event });
+            }
         }
         event
     }
@@ -246,11 +246,11 @@ impl<D: Device> Drive<D> {
     /// waits for an ack.
     fn finish(&mut self, target: Target) -> Result<(), Error> {
         while let Some(ended) = self.make_call() {
-            if let Some(ended) = ended
-                && ended.target == target
-            {
-                self.make_calls();
-                return ended.result.map_err(Error::Failed);
+            if let Some(ended) = ended {
+                if ended.target == target {
+                    self.make_calls();
+                    return ended.result.map_err(Error::Failed);
+                }
             }
         }
         Ok(())

@@ -45,12 +45,12 @@ impl<D: Device> Drive<D> {
     #[doc(alias = "rdma_create_id")]
     #[inline]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        if !D::OBSERVES
-            && let Some(channel) = channel
-        {
-            let Drive { core, device, .. } = self;
-            if let Some(result) = core.perform_create(channel, port_space, |call| device.call(call, &[])) {
-                return result.map_err(Error::Failed);
+        if !D::OBSERVES {
+            if let Some(channel) = channel {
+                let Drive { core, device, .. } = self;
+                if let Some(result) = core.perform_create(channel, port_space, |call| device.call(call, &[])) {
+                    return result.map_err(Error::Failed);
+                }
             }
         }
         self.create_id_in_steps(channel, port_space)

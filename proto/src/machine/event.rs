@@ -90,11 +90,12 @@ impl Core {
 
     #[inline(never)]
     fn take_other_event(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        if raw.kind == CmEvent::ConnectRequest
-            && let Some(child) = self.wants_event(on)
-            && self.admit_request_short(on, child, raw)
-        {
-            return Ok(Admission::Child(child));
+        if raw.kind == CmEvent::ConnectRequest {
+            if let Some(child) = self.wants_event(on) {
+                if self.admit_request_short(on, child, raw) {
+                    return Ok(Admission::Child(child));
+                }
+            }
         }
         self.take_any_event(on, raw)
     }

@@ -60,10 +60,10 @@ impl Core {
                 return Err(RefuseReason::NoGroupLeft);
             }
         }
-        if let Request::Leave { group } = *request
-            && self.groups.get(group).is_none_or(|it| it.id != id || it.leaving)
-        {
-            return Err(RefuseReason::NoSuchGroup(group));
+        if let Request::Leave { group } = *request {
+            if self.groups.get(group).is_none_or(|it| it.id != id || it.leaving) {
+                return Err(RefuseReason::NoSuchGroup(group));
+            }
         }
         Ok(())
     }
@@ -139,10 +139,10 @@ impl Core {
     pub(super) fn continue_leave(&mut self, key: IdKey) {
         let idle = self.ids.get(key).is_some_and(|id| id.pending_call == PendingCall::Nothing);
         let ready = self.find_group(key, |group| group.leaving && group.owed == 0);
-        if let Some(group) = ready
-            && idle
-        {
-            self.call_leave(key, group, true);
+        if let Some(group) = ready {
+            if idle {
+                self.call_leave(key, group, true);
+            }
         }
     }
 
@@ -177,11 +177,11 @@ impl Core {
         if !by_event {
             return Some(outcome.map_err(|errno| self.failure(key, RequestKind::Leave, errno)));
         }
-        if let Some(id) = self.ids.get(key)
-            && !id.orphaned
-        {
-            let (channel, status) = (id.channel, outcome.map_or_else(Errno::as_status, |()| 0));
-            self.post(Stored::made(key, EventKind::Left, status).of_group(group), channel);
+        if let Some(id) = self.ids.get(key) {
+            if !id.orphaned {
+                let (channel, status) = (id.channel, outcome.map_or_else(Errno::as_status, |()| 0));
+                self.post(Stored::made(key, EventKind::Left, status).of_group(group), channel);
+            }
         }
         None
     }

@@ -181,13 +181,12 @@ impl Core {
         if *begun <= CHILDREN_AT_ONCE {
             return self.continue_destroy(child);
         }
-        if let Some(id) = self.ids.get_mut(child)
-            && id.pending_call == PendingCall::Nothing
+        if let Some(id) = self.ids.get_mut(child) {
             // If acks are owed, the last ack continues the destruction.
-            && id.owed == 0
-        {
-            id.pending_call = PendingCall::Queued;
-            self.children.push_back(child);
+            if id.pending_call == PendingCall::Nothing && id.owed == 0 {
+                id.pending_call = PendingCall::Queued;
+                self.children.push_back(child);
+            }
         }
     }
 

@@ -191,10 +191,10 @@ impl Core {
     /// further reports before that have no effect.
     #[inline]
     pub fn handle_readable(&mut self, key: ChannelKey) {
-        if let Some(channel) = self.channels.get_mut(key)
-            && !core::mem::replace(&mut channel.readable, true)
-        {
-            self.readable.push_back(key);
+        if let Some(channel) = self.channels.get_mut(key) {
+            if !core::mem::replace(&mut channel.readable, true) {
+                self.readable.push_back(key);
+            }
         }
     }
 
@@ -213,10 +213,10 @@ impl Core {
             self.unpark();
         }
         while let Some(key) = self.readable.pop_front() {
-            if let Some(channel) = self.channels.get_mut(key)
-                && core::mem::take(&mut channel.readable)
-            {
-                return Some(key);
+            if let Some(channel) = self.channels.get_mut(key) {
+                if core::mem::take(&mut channel.readable) {
+                    return Some(key);
+                }
             }
         }
         None
@@ -266,13 +266,12 @@ impl Core {
     /// that is after an event is taken or an id is gone. A channel that is paused or has failed waits for its
     /// [`resume_channel`](Core::resume_channel) instead.
     pub fn wait_for_room(&mut self, key: ChannelKey) {
-        if self.wants_event(key).is_none()
-            && let Some(channel) = self.channels.get_mut(key)
-            && !channel.paused
-            && !channel.has_failed()
-            && !core::mem::replace(&mut channel.parked, true)
-        {
-            self.parked.push(key);
+        if self.wants_event(key).is_none() {
+            if let Some(channel) = self.channels.get_mut(key) {
+                if !channel.paused && !channel.has_failed() && !core::mem::replace(&mut channel.parked, true) {
+                    self.parked.push(key);
+                }
+            }
         }
     }
 
@@ -284,10 +283,10 @@ impl Core {
     }
 
     fn set_state(&mut self, key: IdKey, next: State) {
-        if let Some(id) = self.ids.get_mut(key)
-            && id.enter(next)
-        {
-            self.entered(key);
+        if let Some(id) = self.ids.get_mut(key) {
+            if id.enter(next) {
+                self.entered(key);
+            }
         }
     }
 

@@ -147,7 +147,8 @@ impl Core {
         channel.readable = false;
         Some(match fetch(on, child) {
             Ok(Some(raw)) => {
-                if is_empty && let Some((single, ends)) = admit_to(channel, &mut self.ids, on, &raw) {
+                let admitted = if is_empty { admit_to(channel, &mut self.ids, on, &raw) } else { None };
+                if let Some((single, ends)) = admitted {
                     self.keep_single(single, ends, &raw);
                     Read::Done
                 } else {
@@ -201,11 +202,11 @@ impl Core {
     pub(super) fn poll_short(&mut self, on: ChannelKey) -> Option<Event> {
         let single = self.single.as_ref().filter(|single| single.on == on)?;
         let mut ack_token = None;
-        if single.acks == Acks::Explicit
-            && let Some(owner) = self.ids.get_untouched(single.id)
-        {
-            owner.owed += 1;
-            ack_token = Some(AckToken { owner: single.id, group: None });
+        if single.acks == Acks::Explicit {
+            if let Some(owner) = self.ids.get_untouched(single.id) {
+                owner.owed += 1;
+                ack_token = Some(AckToken { owner: single.id, group: None });
+            }
         }
         if single.private_data_ref.is_some() {
             let single = *single;
@@ -228,11 +229,11 @@ impl Core {
     #[inline(never)]
     fn open_request(&mut self, single: &Single, mut ack_token: Option<AckToken>) -> Option<Event> {
         let listener = self.listener_of(single);
-        if let Some(token) = &mut ack_token
-            && let Some(child) = self.ids.get_untouched(single.id)
-        {
-            child.owed -= 1;
-            token.owner = listener.unwrap_or(single.id);
+        if let Some(token) = &mut ack_token {
+            if let Some(child) = self.ids.get_untouched(single.id) {
+                child.owed -= 1;
+                token.owner = listener.unwrap_or(single.id);
+            }
         }
         if let Some(listener) = listener.and_then(|key| self.ids.get_untouched(key)) {
             listener.owed += u32::from(ack_token.is_some());

@@ -155,10 +155,10 @@ impl Core {
         if deadline <= now {
             return Err(refused(RefuseReason::TooLate));
         }
-        if matches!(request_kind, RequestKind::Migrate | RequestKind::Listen)
-            && let Some(reason) = self.lacks_channel(id, request)
-        {
-            return Err(refused(reason));
+        if matches!(request_kind, RequestKind::Migrate | RequestKind::Listen) {
+            if let Some(reason) = self.lacks_channel(id, request) {
+                return Err(refused(reason));
+            }
         }
         guard::check(id, request_kind, request).map_err(refused)?;
         if let Some(reason) = self.lacks_events(id, request_kind, next) {
@@ -200,9 +200,7 @@ impl Core {
             }
         } else if let Request::Migrate { to: None } = request {
             (!self.moves_without_device(id) && full()).then_some(RefuseReason::NoChannelLeft)
-        } else if let Request::Listen { backlog } = *request
-            && id.requests > requests_of(backlog)
-        {
+        } else if matches!(*request, Request::Listen { backlog } if id.requests > requests_of(backlog)) {
             // Untaken requests that came although the previous listen failed.
             Some(RefuseReason::Busy(RequestKind::Listen))
         } else if self.needs_own_channel(id) {
@@ -264,15 +262,15 @@ impl Core {
             self.entered(key);
         }
         let private_data_ref = self.pending.keep(private_data, None);
-        if let Call::Accept { param, .. } = call
-            && from != to
-        {
-            return self.call_with(
-                key,
-                PendingCall::MigrateToAccept { param },
-                private_data_ref,
-                Call::Migrate { id: key, from, to },
-            );
+        if let Call::Accept { param, .. } = call {
+            if from != to {
+                return self.call_with(
+                    key,
+                    PendingCall::MigrateToAccept { param },
+                    private_data_ref,
+                    Call::Migrate { id: key, from, to },
+                );
+            }
         }
         let bound = binds(request);
         self.call_with(key, PendingCall::Request { request_kind, before, until, bound }, private_data_ref, call);

@@ -23,9 +23,7 @@ impl Core {
 
     #[inline(never)]
     fn end_overdue(&mut self, now: Time) {
-        while let Some((due, key)) = self.deadlines.first()
-            && due <= now
-        {
+        while let Some((due, key)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
             let Some(id) = self.ids.get(key) else { return };
             if id.move_deadline == due {
                 self.stop_quiescing(key);
@@ -39,11 +37,11 @@ impl Core {
     }
 
     pub(super) fn set_deadline(&mut self, key: IdKey, deadline: Time) {
-        if let Some(id) = self.ids.get_mut(key)
-            && id.deadline != deadline
-        {
-            id.deadline = deadline;
-            self.arm_deadline(key);
+        if let Some(id) = self.ids.get_mut(key) {
+            if id.deadline != deadline {
+                id.deadline = deadline;
+                self.arm_deadline(key);
+            }
         }
     }
 
@@ -87,11 +85,10 @@ impl Core {
     /// Finds the nearest deadline after the nearest entry, which is of this id, has become stale.
     #[inline]
     fn find_nearest(&mut self, key: IdKey) {
-        if let Some(id) = self.ids.get_untouched(key)
-            && id.due() == Time::NEVER
-            && self.deadlines.drop_only(&mut id.armed)
-        {
-            return;
+        if let Some(id) = self.ids.get_untouched(key) {
+            if id.due() == Time::NEVER && self.deadlines.drop_only(&mut id.armed) {
+                return;
+            }
         }
         self.drop_stale();
     }

@@ -65,7 +65,7 @@ impl Mr {
     }
 
     fn aligned(&self, offset: usize, len: usize) -> Result<Stretch, Errno> {
-        self.part(offset, len).ok().filter(|part| part.addr.is_multiple_of(len as u64)).ok_or(Errno::EINVAL)
+        self.part(offset, len).ok().filter(|part| part.addr % len as u64 == 0).ok_or(Errno::EINVAL)
     }
 }
 

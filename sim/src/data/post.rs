@@ -202,6 +202,6 @@ const ATOMIC_LEN: usize = 8;
 
 /// The check of `validate_send_wr` of librxe.
 fn check_atomic(remote: Remote, len: usize) -> Result<(), Errno> {
-    let legal = len >= ATOMIC_LEN && remote.addr.is_multiple_of(ATOMIC_LEN as u64);
+    let legal = len >= ATOMIC_LEN && remote.addr % ATOMIC_LEN as u64 == 0;
     if legal { Ok(()) } else { Err(Errno::EINVAL) }
 }

@@ -111,8 +111,10 @@ impl World {
             Ok(keys) => {
                 self.rereg_done(handle, request, keys);
                 let done = |code: Code, errno| Reply { code: code.as_raw(), errno, keys };
-                if moves && let Some(errno) = self.rereg_dofork_old(device, old.range) {
-                    return done(Code::DoForkOld, errno);
+                if moves {
+                    if let Some(errno) = self.rereg_dofork_old(device, old.range) {
+                        return done(Code::DoForkOld, errno);
+                    }
                 }
                 done(Code::Done, Errno(0))
             }

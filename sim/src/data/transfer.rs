@@ -149,11 +149,12 @@ impl World {
                 None => (Err(WcStatus::LOC_PROT_ERR), Err(WcStatus::REM_OP_ERR)),
             }
         };
-        if outcome.is_ok()
-            && let Some(rkey) = extra.invalidate
-            && self.memory.invalidate_mw(qp.host, rkey).is_none()
-        {
-            (outcome, answer) = (Err(WcStatus::REM_INV_REQ_ERR), Err(WcStatus::REM_INV_REQ_ERR));
+        if outcome.is_ok() {
+            if let Some(rkey) = extra.invalidate {
+                if self.memory.invalidate_mw(qp.host, rkey).is_none() {
+                    (outcome, answer) = (Err(WcStatus::REM_INV_REQ_ERR), Err(WcStatus::REM_INV_REQ_ERR));
+                }
+            }
         }
         self.finish_receive(qp, receive.ended(outcome, WcOpcode::RECV, extra));
         Handled::Answer(answer)

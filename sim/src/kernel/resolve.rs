@@ -150,14 +150,13 @@ impl World {
                 host.interface_of(near).ok_or(Errno::ENETUNREACH)?
             }
         };
-        if let Some(chosen) = confined
-            && chosen != way_out
-            && !(chosen.rdma && local.is_some_and(|interface| interface.rdma))
-        {
-            if ip.is_ipv6() {
-                return Err(Errno::ENETUNREACH);
+        if let Some(chosen) = confined {
+            if chosen != way_out && !(chosen.rdma && local.is_some_and(|interface| interface.rdma)) {
+                if ip.is_ipv6() {
+                    return Err(Errno::ENETUNREACH);
+                }
+                return Ok(if chosen.arp { (Err(TIMED_OUT), timeout) } else { (Err(NO_DEVICE), LOCAL_WORK) });
             }
-            return Ok(if chosen.arp { (Err(TIMED_OUT), timeout) } else { (Err(NO_DEVICE), LOCAL_WORK) });
         }
         let known = local.is_some() || !way_out.arp || host.neighbours.contains(&ip);
         let delay = if known {

@@ -13,6 +13,7 @@ use crate::data::Context;
 use crate::errno;
 use crate::ffi::{self, ibv_async_event, ibv_cq, ibv_qp, ibv_srq};
 use crate::librdmacm::set_nonblocking;
+use crate::sign::unsigned;
 
 /// The asynchronous events of a device. It keeps the device open.
 pub struct AsyncEvents {
@@ -78,7 +79,7 @@ impl AsyncEventQueue for AsyncEvents {
         }
         // SAFETY: the call has filled it; zeros are a value of it too.
         let mut event = unsafe { raw.assume_init() };
-        let kind = AsyncEventKind(event.event_type.cast_unsigned());
+        let kind = AsyncEventKind(unsigned(event.event_type));
         // SAFETY: it is the event that was just returned, and not acknowledged. Until it is, the library keeps its
         // object: a destruction on another thread waits for the acknowledgement.
         let source = unsafe { event.element.source(kind) };

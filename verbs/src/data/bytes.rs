@@ -113,6 +113,6 @@ impl Mr {
 
     #[inline]
     fn aligned(&self, at: *mut u8, len: usize) -> Result<*mut u8, Errno> {
-        if at.addr().is_multiple_of(len) { Ok(at) } else { Err(Errno::EINVAL) }
+        if at.addr() % len == 0 { Ok(at) } else { Err(Errno::EINVAL) }
     }
 }

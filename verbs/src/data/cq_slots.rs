@@ -305,11 +305,11 @@ impl SlotCache {
                 Some(srq_id) => self.retire_srq(cq_slots, srq_id, completion.wr_id),
                 None => self.retire_known(completion.wr_id).or_else(|| self.retire_again(cq_slots, completion.wr_id)),
             };
-            if let Some(wr_id) = wr_id
-                && let Some(place) = completions.get_mut(left)
-            {
-                *place = Completion { wr_id, ..completion };
-                left += 1;
+            if let Some(wr_id) = wr_id {
+                if let Some(place) = completions.get_mut(left) {
+                    *place = Completion { wr_id, ..completion };
+                    left += 1;
+                }
             }
         }
         left

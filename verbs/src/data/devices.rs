@@ -59,10 +59,10 @@ impl Devices {
     pub(crate) fn open(&self, location: Location) -> Result<Arc<Context>, Errno> {
         let mut all = lock(&self.shared.known);
         let known = all.iter().position(|known| known.is_at(location));
-        if let Some(context) = known.and_then(|at| all[at].context.upgrade())
-            && !context.is_gone()
-        {
-            return Ok(context);
+        if let Some(context) = known.and_then(|at| all[at].context.upgrade()) {
+            if !context.is_gone() {
+                return Ok(context);
+            }
         }
         let mut context = open(location)?;
         let limits = limits(&context)?;

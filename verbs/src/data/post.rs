@@ -368,10 +368,10 @@ fn payload(sges: &[ibv_sge], is_inline: bool) -> Payload {
 /// do not check that.
 #[inline(always)]
 fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), Errno> {
-    if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op
-        && (len < 8 || remote.addr & 7 != 0)
-    {
-        return Err(Errno::EINVAL);
+    if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op {
+        if len < 8 || remote.addr & 7 != 0 {
+            return Err(Errno::EINVAL);
+        }
     }
     Ok(())
 }

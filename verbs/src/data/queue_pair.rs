@@ -11,6 +11,7 @@ use crate::ffi::{
     ibv_transport_type,
 };
 use crate::kernel::{Group, KernelAhAttr, QpAttr, QueuePair};
+use crate::sign::signed;
 
 impl QueuePair for QpInner {
     fn num(&self) -> u32 {
@@ -26,7 +27,7 @@ impl QueuePair for QpInner {
     fn modify(&self, attr: &QpAttr) -> Outcome {
         let mut c = ibv_qp_attr_of(attr);
         // SAFETY: the QP is alive, and the attributes are read during the call.
-        errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut c, attr.qp_attr_mask.cast_signed()) })
+        errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut c, signed(attr.qp_attr_mask)) })
     }
 
     fn stop(&self) {
@@ -77,7 +78,7 @@ impl QpInner {
     #[inline]
     pub(crate) fn set_state(&self, state: u32) -> Outcome {
         let mut attr = MaybeUninit::<ibv_qp_attr>::zeroed();
-        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0.cast_signed();
+        let mask = signed(ibv_qp_attr_mask::IBV_QP_STATE.0);
         // SAFETY: the QP is alive, and zeros are a value of the attributes, of which only the state is read.
         errno::of_ibv(unsafe {
             (*attr.as_mut_ptr()).qp_state = state;

@@ -15,6 +15,7 @@ use crate::data::pd::{PdInner, PdUse};
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::errno;
 use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_rereg_mr_flags};
+use crate::sign::signed;
 
 const _: () = assert!(Access::LOCAL_WRITE.bits() == ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0);
 const _: () = assert!(Access::REMOTE_WRITE.bits() == ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0);
@@ -251,7 +252,7 @@ fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
         (buffer.start().as_ptr(), memory::Buffer::len(buffer))
     });
     let access = change.access.unwrap_or(Access::empty());
-    let (flags, access) = (change.flags().bits().cast_signed(), access.bits().cast_signed());
+    let (flags, access) = (signed(change.flags().bits()), signed(access.bits()));
     // Which registration is valid is told by errno, and no provider is known to fail without setting it; one that did
     // would be judged by what an earlier call has left.
     errno::clear();

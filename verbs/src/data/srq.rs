@@ -17,6 +17,7 @@ use crate::data::{Mr, Pd};
 use crate::errno;
 use crate::ffi::{self, PostSrqRecv, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
 use crate::raw;
+use crate::sign::signed;
 
 /// The handle of a shared receive queue. Any thread may have it, one at a time may post: posting takes it by `&mut`.
 ///
@@ -108,7 +109,7 @@ impl SharedReceiveQueue for Srq {
 
     fn arm_limit(&self, limit: u32) -> Result<(), Errno> {
         let mut attr = ibv_srq_attr { max_wr: 0, max_sge: 0, srq_limit: limit };
-        let mask = ibv_srq_attr_mask::IBV_SRQ_LIMIT.0.cast_signed();
+        let mask = signed(ibv_srq_attr_mask::IBV_SRQ_LIMIT.0);
         // SAFETY: the SRQ is alive, and the attributes are read during the call.
         errno::of_ibv(unsafe { ffi::ibv_modify_srq(self.inner.raw.as_ptr(), &raw mut attr, mask) })
     }

@@ -51,10 +51,10 @@ impl SrqTable {
 
     /// What is in flight stays so.
     pub(crate) fn leak(&self) {
-        if !self.leaked.swap(true, Ordering::Relaxed)
-            && let Some(pd) = self.pd.upgrade()
-        {
-            pd.in_flight().leak(self.place);
+        if !self.leaked.swap(true, Ordering::Relaxed) {
+            if let Some(pd) = self.pd.upgrade() {
+                pd.in_flight().leak(self.place);
+            }
         }
     }
 }
@@ -73,11 +73,11 @@ impl SrqId {
 
 impl Drop for SrqTable {
     fn drop(&mut self) {
-        if !*self.leaked.get_mut()
-            && let Some(pd) = self.pd.upgrade()
-        {
-            pd.in_flight().remove(self.place);
-            pd.parked().released();
+        if !*self.leaked.get_mut() {
+            if let Some(pd) = self.pd.upgrade() {
+                pd.in_flight().remove(self.place);
+                pd.parked().released();
+            }
         }
     }
 }

@@ -89,10 +89,10 @@ impl<W: Request> Staging<W> {
     pub(super) fn clear(&mut self) {
         self.len = 0;
         let first = self.requests.as_mut_ptr();
-        if let Some(last) = self.last.take()
-            && let Some(request) = self.requests.get_mut(last)
-        {
-            *request.next() = first.wrapping_add(last + 1);
+        if let Some(last) = self.last.take() {
+            if let Some(request) = self.requests.get_mut(last) {
+                *request.next() = first.wrapping_add(last + 1);
+            }
         }
     }
 

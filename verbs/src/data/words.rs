@@ -25,12 +25,12 @@ pub(crate) unsafe fn load(from: *mut u8, into: &mut [u8]) {
             *byte = AtomicU8::from_ptr(at).load(Relaxed);
             at = at.add(1);
         }
-        let (words, last) = rest.as_chunks_mut::<WORD>();
-        for word in words {
-            *word = AtomicU64::from_ptr(at.cast()).load(Relaxed).to_ne_bytes();
+        let mut words = rest.chunks_exact_mut(WORD);
+        for word in &mut words {
+            word.copy_from_slice(&AtomicU64::from_ptr(at.cast()).load(Relaxed).to_ne_bytes());
             at = at.add(WORD);
         }
-        for byte in last {
+        for byte in words.into_remainder() {
             *byte = AtomicU8::from_ptr(at).load(Relaxed);
             at = at.add(1);
         }
@@ -51,9 +51,12 @@ pub(crate) unsafe fn store(to: *mut u8, from: &[u8]) {
             AtomicU8::from_ptr(at).store(byte, Relaxed);
             at = at.add(1);
         }
-        let (words, last) = rest.as_chunks::<WORD>();
-        for &word in words {
-            AtomicU64::from_ptr(at.cast()).store(u64::from_ne_bytes(word), Relaxed);
+        let words = rest.chunks_exact(WORD);
+        let last = words.remainder();
+        for word in words {
+            let mut bytes = [0; WORD];
+            bytes.copy_from_slice(word);
+            AtomicU64::from_ptr(at.cast()).store(u64::from_ne_bytes(bytes), Relaxed);
             at = at.add(WORD);
         }
         for &byte in last {

@@ -7,6 +7,7 @@ use libc::{AF_INET, AF_INET6};
 
 use crate::kernel::abi::{In6, PRIVATE_DATA, Storage, offset};
 use crate::kernel::location::Location;
+use crate::sign::signed;
 
 /// `struct rdma_ucm_event_resp`, as the kernel has written it.
 pub(crate) struct Answer<'a>(pub(crate) &'a [u8; offset::EVENT_LEN]);
@@ -31,7 +32,7 @@ impl<'a> Answer<'a> {
 
     #[inline]
     pub(crate) fn status(&self) -> i32 {
-        word(self.0, offset::EVENT_STATUS).cast_signed()
+        signed(word(self.0, offset::EVENT_STATUS))
     }
 
     /// All zeros on kernels older than the field.

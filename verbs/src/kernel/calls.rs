@@ -11,6 +11,7 @@ use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::queue_pair::{Group, QueuePair};
 use crate::macros;
+use crate::sign::unsigned;
 
 /// `IBV_QPT_RC` and `IBV_QPT_UD`.
 const RC: u8 = 2;
@@ -145,11 +146,11 @@ impl Id {
     /// Handles a MULTICAST_JOIN: attaches the QP, unless the membership only sends.
     pub(crate) fn joined(&mut self, handle: u32, group: Group) -> Outcome {
         let Some(membership) = self.groups.iter_mut().find(|known| known.handle == handle) else { return Ok(()) };
-        if let Some(qp) = &self.qp
-            && !membership.send_only
-        {
-            qp.attach_group(group)?;
-            membership.attached = Some(group);
+        if let Some(qp) = &self.qp {
+            if !membership.send_only {
+                qp.attach_group(group)?;
+                membership.attached = Some(group);
+            }
         }
         Ok(())
     }
@@ -241,7 +242,7 @@ impl Id {
         timeout_ms: i32,
     ) -> Outcome {
         let src_addr = src.as_ref().map_or(abi::In6([0; 28]), in6);
-        let timeout_ms = timeout_ms.cast_unsigned();
+        let timeout_ms = unsigned(timeout_ms);
         let outcome = channel.send(abi::ResolveIp { src_addr, dst_addr: in6(dst), id: self.handle, timeout_ms });
         match outcome {
             Ok(()) => self.sought = Some(*dst),
@@ -254,12 +255,12 @@ impl Id {
     #[inline]
     pub(crate) fn resolve_route(&self, channel: &Channel, timeout_ms: i32) -> Outcome {
         self.needs_device()?;
-        channel.send(abi::ResolveRoute { id: self.handle, timeout_ms: timeout_ms.cast_unsigned() })
+        channel.send(abi::ResolveRoute { id: self.handle, timeout_ms: unsigned(timeout_ms) })
     }
 
     /// `rdma_listen`.
     pub(crate) fn listen(&mut self, channel: &Channel, backlog: i32) -> Outcome {
-        channel.send(abi::Listen { id: self.handle, backlog: backlog.cast_unsigned() })?;
+        channel.send(abi::Listen { id: self.handle, backlog: unsigned(backlog) })?;
         // librdmacm reads both addresses and the device now: a lookup that failed may have bound the id.
         (self.has_peer, self.sought) = (true, None);
         self.bound();

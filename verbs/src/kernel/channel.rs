@@ -10,6 +10,7 @@ use crate::kernel::abi::{self, Command, Header};
 use crate::kernel::node::{Node, OpenError};
 #[cfg(feature = "scripted-kernel")]
 use crate::kernel::script;
+use crate::sign::unsigned;
 
 /// The structure of a command.
 ///
@@ -219,7 +220,7 @@ impl Channel {
 
     /// Moves an id from another channel to this one (`RDMA_USER_CM_CMD_MIGRATE_ID`).
     pub(crate) fn take(&self, id: u32, from: &Channel) -> Outcome {
-        let fd = from.file.as_raw_fd().cast_unsigned();
+        let fd = unsigned(from.file.as_raw_fd());
         self.number(abi::MigrateId { response: 0, id, fd }).map(drop)
     }
 

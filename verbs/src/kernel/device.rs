@@ -200,10 +200,10 @@ impl KernelCm {
 
     #[inline]
     fn forget_adoption(&mut self, uid: Option<IdKey>, on: ChannelKey) {
-        if let Some(uid) = uid
-            && !self.adopted.is_empty()
-        {
-            self.adopted.remove(&(uid, on));
+        if let Some(uid) = uid {
+            if !self.adopted.is_empty() {
+                self.adopted.remove(&(uid, on));
+            }
         }
     }
 
@@ -215,11 +215,10 @@ impl KernelCm {
         self.channels.get(to).ok_or(Errno::EBADF)?.take(id.handle, source)?;
         id.channel = to;
         id.came_from = Some(from);
-        if let Some(uid) = uid
-            && !self.adopted.is_empty()
-            && self.adopted.remove(&(uid, from)).is_some()
-        {
-            self.adopted.insert((uid, to), key);
+        if let Some(uid) = uid {
+            if !self.adopted.is_empty() && self.adopted.remove(&(uid, from)).is_some() {
+                self.adopted.insert((uid, to), key);
+            }
         }
         if let Some(channel) = self.channels.get_mut(to) {
             channel.ids += 1;
@@ -377,11 +376,11 @@ impl Device for KernelCm {
         record.channel = channel;
         // It is a key of the other device.
         record.came_from = None;
-        if let Some(uid) = record.uid
-            && uid != id
-        {
-            self.adopted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            self.adopted.insert((uid, channel), id);
+        if let Some(uid) = record.uid {
+            if uid != id {
+                self.adopted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                self.adopted.insert((uid, channel), id);
+            }
         }
         self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
         self.ids.insert(id, record).map_err(|_| Errno::EINVAL)

@@ -37,12 +37,12 @@ impl KernelCm {
         let channel = self.channels.get(on)?;
         // The kernel moves an unread request with its listener, but not the new id. `EINVAL`: the new id is here
         // already.
-        if let Some(before) = before.and_then(|before| self.channels.get(before))
-            && !matches!(channel.take(event.handle(), before), Ok(()) | Err(Errno::EINVAL))
-        {
-            // Which of the channels it is on is not known. If both destroys fail, it stays until its channel is closed.
-            let _ = new.destroy(before).or_else(|_| new.destroy(channel));
-            return None;
+        if let Some(before) = before.and_then(|before| self.channels.get(before)) {
+            if !matches!(channel.take(event.handle(), before), Ok(()) | Err(Errno::EINVAL)) {
+                // Which of the channels it is on is not known. If both destroys fail, it stays until its channel is closed.
+                let _ = new.destroy(before).or_else(|_| new.destroy(channel));
+                return None;
+            }
         }
         let channel = self.channels.get_mut(on)?;
         let Some(listener) = found else {
@@ -203,10 +203,10 @@ impl KernelCm {
                 }
             }
             if let Some(reported) = self.reported(on) {
-                if reported.kind == CmEvent::DeviceRemoval
-                    && let Some(location) = self.location_of(reported.id)
-                {
-                    removed(location);
+                if reported.kind == CmEvent::DeviceRemoval {
+                    if let Some(location) = self.location_of(reported.id) {
+                        removed(location);
+                    }
                 }
                 return Ok(self.raw(reported));
             }

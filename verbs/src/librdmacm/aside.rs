@@ -34,9 +34,7 @@ impl Rdmacm {
             if self.ids.is_aside(id) {
                 // If the destroy fails, the id stays.
                 let _ = self.destroy(id);
-            } else if let Err(errno) = outcome
-                && self.ids.get(id).is_some()
-            {
+            } else if let (Err(errno), Some(_)) = (outcome, self.ids.get(id)) {
                 return Some((id, errno));
             }
         }

@@ -86,11 +86,10 @@ impl Id {
     /// Records that MULTICAST_JOIN was read: librdmacm has then attached the QP.
     pub(crate) fn joined(&mut self, key: GroupKey, path: &AhAttr) {
         let has_qp = self.qp.is_some();
-        if let Some(group) = self.groups.iter_mut().find(|group| group.key == key)
-            && has_qp
-            && !group.send_only
-        {
-            group.attached = Some(Group::at(path));
+        if let Some(group) = self.groups.iter_mut().find(|group| group.key == key) {
+            if has_qp && !group.send_only {
+                group.attached = Some(Group::at(path));
+            }
         }
     }
 
