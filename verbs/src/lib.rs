@@ -103,6 +103,12 @@
 //! [`KernelCm`] is the same without [`Qp`]s. With `default-features = false` the crate has only that, builds without
 //! rdma-core's headers, and links without its libraries.
 //!
+//! # Bindings
+//!
+//! By default the bindings to rdma-core are those of `rdma-sys`, which are generated while it is built: that needs the
+//! headers of rdma-core and libclang 15 or older. With `default-features = false` and the feature `prebuilt` they are
+//! those of this crate, and the build needs neither. The program is the same.
+//!
 //! # Unsafe code
 //!
 //! This is the only crate of the workspace with unsafe code. Each block states why it is sound; [`Mr`] holds the
@@ -136,6 +142,8 @@ mod librdmacm;
 mod lock;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]
 mod macros;
+#[cfg(all(feature = "rdma-core", not(feature = "rdma-sys")))]
+mod prebuilt;
 #[cfg(feature = "rdma-core")]
 pub mod raw;
 #[cfg(feature = "rdma-core")]

@@ -10,6 +10,72 @@ use cmid_verbs::{Access, Completion, GRH_LEN, QpState, WcStatus};
 
 #[path = "../src/macros.rs"]
 mod macros;
+#[allow(unsafe_code, reason = "it declares the functions of C")]
+#[path = "../src/prebuilt/mod.rs"]
+mod prebuilt;
+
+/// The size of a structure, and the offsets of fields by the names of C.
+macro_rules! layout {
+    ($kind:ident $name:ident { $($field:literal = $($path:ident).+),* }) => {{
+        let c = concat!(stringify!($kind), " ", stringify!($name));
+        vec![
+            (format!("sizeof({c})"), size_of::<$name>() as i64),
+            $( (format!("offsetof({c}, {})", $field), offset_of!($name, $($path).+) as i64), )*
+        ]
+    }};
+}
+
+/// Structures that a set of bindings has by hand, because of their unions: size, and offsets by the names of C.
+macro_rules! by_hand {
+    ($bindings:ident) => {{
+        use $bindings::{
+            ibv_ah_attr, ibv_async_event, ibv_gid, ibv_global_route, ibv_mw_bind_info, ibv_send_wr, ibv_wc, rdma_addr,
+            rdma_cm_event, rdma_ib_addr, rdma_ud_param,
+        };
+        [
+            layout!(union ibv_gid { "raw" = raw, "global.interface_id" = global.interface_id }),
+            layout!(struct ibv_global_route {
+                "dgid" = dgid, "flow_label" = flow_label, "sgid_index" = sgid_index, "hop_limit" = hop_limit,
+                "traffic_class" = traffic_class
+            }),
+            layout!(struct ibv_ah_attr {
+                "grh" = grh, "dlid" = dlid, "sl" = sl, "src_path_bits" = src_path_bits, "static_rate" = static_rate,
+                "is_global" = is_global, "port_num" = port_num
+            }),
+            layout!(struct ibv_async_event { "element" = element, "event_type" = event_type }),
+            layout!(struct ibv_wc {
+                "wr_id" = wr_id, "status" = status, "opcode" = opcode, "vendor_err" = vendor_err, "byte_len" = byte_len,
+                "imm_data" = imm_data_invalidated_rkey_union, "qp_num" = qp_num, "src_qp" = src_qp,
+                "wc_flags" = wc_flags, "pkey_index" = pkey_index, "slid" = slid, "sl" = sl,
+                "dlid_path_bits" = dlid_path_bits
+            }),
+            layout!(struct ibv_mw_bind_info {
+                "mr" = mr, "addr" = addr, "length" = length, "mw_access_flags" = mw_access_flags
+            }),
+            layout!(struct ibv_send_wr {
+                "wr_id" = wr_id, "next" = next, "sg_list" = sg_list, "num_sge" = num_sge, "opcode" = opcode,
+                "send_flags" = send_flags, "imm_data" = imm_data_invalidated_rkey_union,
+                "wr.rdma.remote_addr" = wr.rdma.remote_addr, "wr.rdma.rkey" = wr.rdma.rkey,
+                "wr.atomic.remote_addr" = wr.atomic.remote_addr, "wr.atomic.compare_add" = wr.atomic.compare_add,
+                "wr.atomic.swap" = wr.atomic.swap, "wr.atomic.rkey" = wr.atomic.rkey, "wr.ud.ah" = wr.ud.ah,
+                "wr.ud.remote_qpn" = wr.ud.remote_qpn, "wr.ud.remote_qkey" = wr.ud.remote_qkey,
+                "qp_type.xrc.remote_srqn" = qp_type.xrc.remote_srqn, "bind_mw.mw" = bind_mw_tso_union.bind_mw.mw,
+                "bind_mw.rkey" = bind_mw_tso_union.bind_mw.rkey, "bind_mw.bind_info" = bind_mw_tso_union.bind_mw.bind_info
+            }),
+            layout!(struct rdma_ib_addr { "sgid" = sgid, "dgid" = dgid, "pkey" = pkey }),
+            layout!(struct rdma_addr { "src_addr" = src_addr_union, "dst_addr" = dst_addr_union, "addr" = addr }),
+            layout!(struct rdma_ud_param {
+                "private_data" = private_data, "private_data_len" = private_data_len, "ah_attr" = ah_attr,
+                "qp_num" = qp_num, "qkey" = qkey
+            }),
+            layout!(struct rdma_cm_event {
+                "id" = id, "listen_id" = listen_id, "event" = event, "status" = status, "param.conn" = param.conn,
+                "param.ud" = param.ud
+            }),
+        ]
+        .concat()
+    }};
+}
 
 #[test]
 fn numbers_are_those_of_the_headers() {
@@ -17,7 +83,9 @@ fn numbers_are_those_of_the_headers() {
     expected.extend(verbs());
     expected.extend(errnos());
     expected.extend(anonymous());
-    expected.extend(handwritten());
+    expected.extend(by_hand!(rdma_sys));
+    expected.extend(by_hand!(prebuilt));
+    expected.extend(generated());
 
     let mut lines = String::new();
     for (c, _) in &expected {
@@ -100,52 +168,52 @@ fn anonymous() -> Vec<(String, i64)> {
     .into()
 }
 
-/// Structures that the bindings have by hand, not from the headers: size, and where the fields are that this crate
-/// uses.
-fn handwritten() -> Vec<(String, i64)> {
-    use rdma_sys::{ibv_ah_attr, ibv_gid, ibv_global_route, ibv_send_wr, rdma_cm_event, rdma_ud_param, ud_t};
-
-    macro_rules! layout {
-        ($($c:literal = $rust:ident { $($field:literal = $($path:ident).+),* })+) => {
-            vec![$(
-                (format!("sizeof({})", $c), size_of::<$rust>() as i64),
-                $( (format!("offsetof({}, {})", $c, $field), offset_of!($rust, $($path).+) as i64), )*
-            )+]
-        };
-    }
-    let mut list = layout! {
-        "union ibv_gid" = ibv_gid {}
-        "struct ibv_global_route" = ibv_global_route {
-            "dgid" = dgid, "flow_label" = flow_label, "sgid_index" = sgid_index, "hop_limit" = hop_limit,
-            "traffic_class" = traffic_class
-        }
-        "struct ibv_ah_attr" = ibv_ah_attr {
-            "grh" = grh, "dlid" = dlid, "sl" = sl, "src_path_bits" = src_path_bits, "static_rate" = static_rate,
-            "is_global" = is_global, "port_num" = port_num
-        }
-        "struct rdma_ud_param" = rdma_ud_param {
-            "private_data" = private_data, "private_data_len" = private_data_len, "ah_attr" = ah_attr,
-            "qp_num" = qp_num, "qkey" = qkey
-        }
-        "struct rdma_cm_event" = rdma_cm_event {
-            "id" = id, "listen_id" = listen_id, "event" = event, "status" = status, "param" = param
-        }
-        "struct ibv_send_wr" = ibv_send_wr {
-            "wr_id" = wr_id, "next" = next, "sg_list" = sg_list, "num_sge" = num_sge, "opcode" = opcode,
-            "send_flags" = send_flags, "wr" = wr
-        }
-    };
-    let wr = offset_of!(ibv_send_wr, wr);
-    for (c, offset) in [
-        ("wr.ud.ah", offset_of!(ud_t, ah)),
-        ("wr.ud.remote_qpn", offset_of!(ud_t, remote_qpn)),
-        ("wr.ud.remote_qkey", offset_of!(ud_t, remote_qkey)),
-        ("wr.rdma.remote_addr", offset_of!(rdma_sys::rdma_t, remote_addr)),
-        ("wr.rdma.rkey", offset_of!(rdma_sys::rdma_t, rkey)),
-    ] {
-        list.push((format!("offsetof(struct ibv_send_wr, {c})"), (wr + offset) as i64));
+/// What `src/prebuilt/generated.rs` says of itself: sizes, offsets, and the constants of enums. The compiler compares
+/// its sizes and offsets with the Rust types when it compiles the file.
+fn generated() -> Vec<(String, i64)> {
+    let text = include_str!("../src/prebuilt/generated.rs").replace("\"]\n        [", "\"][");
+    let mut list: Vec<_> = text.lines().filter_map(|line| layout_line(line).or_else(|| constant_line(line))).collect();
+    let [sizes, offsets, constants] =
+        ["sizeof", "offsetof", "IBV_"].map(|kind| list.iter().filter(|(c, _)| c.starts_with(kind)).count());
+    assert!(sizes > 20 && offsets > 200 && constants > 150, "{sizes} sizes, {offsets} offsets, {constants} constants");
+    // It grows at its front: operations are found by their distance from its end.
+    let size = list.iter().find(|(c, _)| c == "sizeof(struct verbs_context)").map(|(_, size)| *size);
+    let size = size.expect("the size of verbs_context");
+    list.retain(|(c, _)| c != "sizeof(struct verbs_context)");
+    for (c, number) in list.iter_mut().filter(|(c, _)| c.starts_with("offsetof(struct verbs_context")) {
+        (*c, *number) = (format!("sizeof(struct verbs_context) - {c}"), size - *number);
     }
     list
+}
+
+/// Names the structures that cmid uses.
+const IMPORTS: &str = include_str!("../src/ffi.rs");
+
+/// A size or an offset: `["Size of NAME"][… - 8usize];`, `["Offset of field: NAME::FIELD"][… - 8usize];`.
+fn layout_line(line: &str) -> Option<(String, i64)> {
+    let (what, rest) = line.trim().strip_prefix("[\"")?.split_once("\"][")?;
+    let number = rest.rsplit_once(" - ")?.1.strip_suffix("usize];")?.parse().ok()?;
+    let of_c = |name: &str| name.starts_with("ibv_") || name.starts_with("rdma_") || name.starts_with("verbs_");
+    let c = if let Some(name) = what.strip_prefix("Size of ") {
+        // Newer headers append fields to others, and to ibv_qp_ex: the libraries allocate them.
+        let is_ours = of_c(name) && name != "ibv_qp_ex" && IMPORTS.contains(&format!(" {name},"));
+        is_ours.then(|| format!("sizeof(struct {name})"))
+    } else {
+        let (name, field) = what.strip_prefix("Offset of field: ")?.split_once("::")?;
+        let field = field.strip_suffix('_').unwrap_or(field);
+        let named = of_c(name) && !field.starts_with('_');
+        named.then(|| format!("offsetof(struct {name}, {field})"))
+    };
+    c.filter(|c| !c.contains("__bindgen")).map(|c| (c, number))
+}
+
+/// A constant of an enum: `pub const NAME: TYPE = 1;`, `pub const NAME: TYPE = TYPE(1);`, `NAME = 1,`.
+fn constant_line(line: &str) -> Option<(String, i64)> {
+    let (name, value) = line.trim().trim_end_matches([';', ',']).split_once(" = ")?;
+    let name = name.strip_prefix("pub const ").unwrap_or(name).split(':').next()?;
+    let digits = value.split_once('(').map_or(value, |(_, digits)| digits.trim_end_matches(')'));
+    let of_c = name.starts_with("IBV_") || name.starts_with("RDMA_");
+    Some((name.to_owned(), digits.parse().ok()?)).filter(|_| of_c)
 }
 
 fn errnos() -> Vec<(String, i64)> {

@@ -5,6 +5,7 @@ use cmid_conformance::{Report, Speed};
 use cmid_softroce::Kernel;
 
 use crate::backend::Backend;
+use crate::checks;
 use crate::context::Context;
 use crate::reports::Suite;
 use crate::{guest, scripts};
@@ -14,6 +15,8 @@ const SUITE: Suite = Suite("conformance");
 const SIM: &str = "sim";
 /// The driver of the quick run.
 const QUICK_DRIVER: &str = "epoll";
+/// Naming it gives a build folder of its own.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Seconds. The longest time-out of the kernel is 17 minutes, and a minute follows it; emulation slows the rest.
 const SLOW_LIMIT: u64 = 1500;
 
@@ -41,7 +44,22 @@ pub(crate) fn with_classic_posts(context: &Context, kernel: Kernel, backend: Bac
 
 /// The same with io-epoll only, for the daily programme. The drivers do not depend on the backend.
 pub(crate) fn quickly(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
+    with_one_driver(context, kernel, backend, limit, job(context, kernel, Speed::Fast, backend)?)
+}
+
+/// The same, built with the bindings of cmid-verbs instead of rdma-sys.
+pub(crate) fn with_own_bindings(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
+    let build = ["build", "--release", "-p", "cmid-conformance", "--features", "verbs-prebuilt", "--target", TARGET];
+    checks::without_pkg_config(context, &build)?;
     let mut job = job(context, kernel, Speed::Fast, backend)?;
+    let built = context.target().join(TARGET).join("release/conformance");
+    for word in job.command.iter_mut().filter(|word| **word == context.release("conformance")) {
+        *word = built.clone().into();
+    }
+    with_one_driver(context, kernel, backend, limit, job)
+}
+
+fn with_one_driver(context: &Context, kernel: Kernel, backend: Backend, limit: u64, mut job: guest::Job) -> Result<()> {
     job.command.extend(["--driver", QUICK_DRIVER].map(Into::into));
     let result = guest::run(kernel, limit, &job.command, vec![SUITE.reports(context)?]);
     let environment = backend.environment(kernel);

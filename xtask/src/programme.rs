@@ -109,6 +109,7 @@ const SLOW: &[Step] = &[
     step("cmid-verbs by itself, on the kernel backend", Guest(V6_12, OWN, 300, "kernel-device")),
     step("cmid-verbs by itself, with ibv_post_send", Guest(V6_12, OWN, 300, "kernel-device classic")),
     step("conformance with ibv_post_send", Report(V6_12, OWN, 900, conformance::with_classic_posts)),
+    step("conformance with the bindings of cmid-verbs", Report(V6_12, Librdmacm, 900, conformance::with_own_bindings)),
     step("a device goes from under the kernel backend", Guest(V6_12, OWN, 300, "kernel-device removal")),
     step("the kernel backend opens the devices that it uses", Guest(V6_12, OWN, 300, "kernel-device opened")),
     step("the kernel backend where ibacm is silent", Guest(V6_12, OWN, 300, "kernel-device ibacm")),

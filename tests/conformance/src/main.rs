@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             set.add("epoll", SimEnv::<OnEpoll<_>>::new());
             set.add("blocking", SimEnv::<OnBlocking<_>>::new());
         }),
-        #[cfg(feature = "verbs")]
+        #[cfg(feature = "verbs-prebuilt")]
         DeviceName::Verbs => on(&args, |set| {
             use cmid_harness::{Rereg, VerbsEnv};
             let rereg = if args.shimmed { trials::SHIMMED } else { Rereg::No };
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             set.add("epoll", VerbsEnv::<OnEpoll<_>>::with(rereg));
             set.add("blocking", VerbsEnv::<OnBlocking<_>>::with(rereg));
         }),
-        #[cfg(not(feature = "verbs"))]
+        #[cfg(not(feature = "verbs-prebuilt"))]
         DeviceName::Verbs => {
             eprintln!("built without the feature `verbs`");
             ExitCode::FAILURE

@@ -28,7 +28,7 @@ pub mod shell;
 pub use devices::{IntoBytes, TestDevice, TestMr, TestPd, make_qp, test_caps};
 pub use driver::{DeviceName, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio, Under};
 pub use env::{Disturbance, Env, Net};
-#[cfg(feature = "verbs")]
+#[cfg(feature = "verbs-prebuilt")]
 pub use envs::{BACKEND, VerbsEnv, backend, open_verbs};
 pub use envs::{Devices, OnTraced, SimEnv, TracedEnv, sim_host};
 pub use failure::{Check, Failure};

@@ -1,12 +1,12 @@
 //! The environments: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
 
-#[cfg(feature = "verbs")]
+#[cfg(feature = "verbs-prebuilt")]
 mod backend;
-#[cfg(feature = "verbs")]
+#[cfg(feature = "verbs-prebuilt")]
 mod guest;
 mod sim;
 mod traced;
-#[cfg(feature = "verbs")]
+#[cfg(feature = "verbs-prebuilt")]
 mod verbs;
 
 use std::net::Ipv4Addr;
@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::Net;
 
-#[cfg(feature = "verbs")]
+#[cfg(feature = "verbs-prebuilt")]
 pub use backend::{BACKEND, backend, open_verbs};
 pub use sim::{SimEnv, sim_host};
 pub use traced::{Devices, OnTraced, TracedEnv};
-#[cfg(feature = "verbs")]
+#[cfg(feature = "verbs-prebuilt")]
 pub use verbs::VerbsEnv;
 
 /// Ports and QP numbers, each used once in this process.
