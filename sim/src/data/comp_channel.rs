@@ -1,15 +1,13 @@
 //! Completion channels.
 
-use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::CompletionChannel;
 
+use crate::data::notices::Notices;
 use crate::fabric::Fabric;
 use crate::index::{CqNo, DeviceNo};
-use crate::kernel::channel::{new_eventfd, signal_eventfd, take_eventfd};
 
 /// A completion channel for several CQs. CQs keep it after it is dropped.
 #[derive(Clone, Debug)]
@@ -19,18 +17,9 @@ pub struct CompChannel {
     pub(crate) notices: Notices,
 }
 
-/// The notifications of a channel that are not taken.
-#[derive(Clone, Debug)]
-pub(crate) struct Notices {
-    pub(crate) fd: Arc<OwnedFd>,
-    /// The CQs of a shared channel, oldest notification first. A channel of one CQ counts by its descriptor.
-    queue: Option<Arc<Mutex<VecDeque<CqNo>>>>,
-}
-
 impl CompChannel {
     pub(crate) fn create(fabric: &Fabric, device: DeviceNo) -> Result<Self, Errno> {
-        let notices = Notices { queue: Some(Arc::default()), ..Notices::of_one_cq()? };
-        Ok(CompChannel { fabric: fabric.clone(), device, notices })
+        Ok(CompChannel { fabric: fabric.clone(), device, notices: Notices::of_several_cqs()? })
     }
 }
 
@@ -42,48 +31,6 @@ impl CompletionChannel for CompChannel {
     /// # Errors
     /// None in the simulator.
     fn next_notification(&self) -> Result<Option<u32>, Errno> {
-        let Some(mut queue) = self.notices.queue() else { return Ok(None) };
-        let cq = queue.pop_front();
-        if queue.is_empty() {
-            take_eventfd(&self.notices.fd);
-        }
-        Ok(cq.map(CqNo::number))
-    }
-}
-
-impl Notices {
-    pub(crate) fn of_one_cq() -> Result<Self, Errno> {
-        Ok(Notices { fd: Arc::new(new_eventfd()?), queue: None })
-    }
-
-    fn queue(&self) -> Option<MutexGuard<'_, VecDeque<CqNo>>> {
-        self.queue.as_ref().map(|queue| queue.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn notify(&self, cq: CqNo) {
-        // With the lock held, so that the descriptor is readable as long as there is one.
-        let mut queue = self.queue();
-        if let Some(queue) = &mut queue {
-            queue.push_back(cq);
-        }
-        signal_eventfd(&self.fd);
-    }
-
-    /// Takes the notifications of the only CQ.
-    pub(crate) fn take(&self) -> Result<u32, Errno> {
-        if self.queue.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        Ok(u32::try_from(take_eventfd(&self.fd)).unwrap_or(u32::MAX))
-    }
-
-    /// Removes those of a CQ that is destroyed (`ib_uverbs_release_ucq`).
-    pub(crate) fn forget(&self, cq: CqNo) {
-        if let Some(mut queue) = self.queue() {
-            queue.retain(|other| *other != cq);
-            if queue.is_empty() {
-                take_eventfd(&self.fd);
-            }
-        }
+        Ok(self.notices.next().map(CqNo::number))
     }
 }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use cmid_proto::datapath::Completion;
 use cmid_proto::{CqRoom, Errno, Overrun};
 
-use crate::data::comp_channel::Notices;
+use crate::data::notices::Notices;
+use crate::data::receive::SrqEntry;
 use crate::data::space::Scatter;
-use crate::data::srq::Place;
 use crate::index::{CqNo, PdNo, QpNo, SrqNo};
 
 /// A completion that has not been polled.
@@ -18,7 +18,7 @@ pub(crate) struct Ready {
     /// The number of a request of a send queue; `None` for a receive.
     pub(crate) sequence: Option<u64>,
     /// Of a receive of a shared receive queue.
-    pub(crate) place: Option<Place>,
+    pub(crate) srq_entry: Option<SrqEntry>,
     /// The domain of the QP and of the regions.
     pub(crate) pd: PdNo,
     /// The local keys of the regions that it pins until it is polled.
@@ -178,8 +178,8 @@ mod tests {
 
     fn ready(num: u32, wr_id: u64) -> Ready {
         let completion = Completion { wr_id, ..Completion::default() };
-        let (sequence, place, pd, pins) = (Some(wr_id), None, PdNo(1), vec![num]);
-        Ready { qp: qp(num), completion, sequence, place, pd, pins, solicited: false, scatter: Vec::new() }
+        let (sequence, srq_entry, pd, pins) = (Some(wr_id), None, PdNo(1), vec![num]);
+        Ready { qp: qp(num), completion, sequence, srq_entry, pd, pins, solicited: false, scatter: Vec::new() }
     }
 
     #[test]

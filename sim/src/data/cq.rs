@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use cmid_proto::datapath::{Completion, CompletionQueue};
 use cmid_proto::{CqRoom, Errno};
 
-use crate::data::comp_channel::Notices;
 use crate::data::completion::Armed;
+use crate::data::notices::Notices;
 use crate::fabric::Fabric;
 use crate::index::{CqNo, HostNo};
 

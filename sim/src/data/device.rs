@@ -5,10 +5,11 @@ use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace};
 
 use crate::data::ah::Ah;
 use crate::data::async_events::AsyncEvents;
-use crate::data::comp_channel::{CompChannel, Notices};
+use crate::data::comp_channel::CompChannel;
 use crate::data::cq::Cq;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
+use crate::data::notices::Notices;
 use crate::data::pd::Pd;
 use crate::data::qp::Qp;
 use crate::data::queues::Pair;

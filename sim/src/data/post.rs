@@ -12,7 +12,7 @@ use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::packet::Extra;
 use crate::data::qp::Qp;
-use crate::data::queues::Receive;
+use crate::data::receive::Receive;
 use crate::data::space::KeyedRange;
 use crate::data::work::{Action, Local, Peer, Work};
 use crate::fabric::Fabric;
@@ -187,7 +187,7 @@ impl Qp {
 
 /// A receive for a queue of this domain.
 pub(super) fn receive(fabric: &Fabric, pd: PdNo, max: u32, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, Errno> {
-    Ok(Receive { wr_id, ranges: ranges(fabric, pd, sges, Access::LOCAL_WRITE, max)?, place: None })
+    Ok(Receive { wr_id, ranges: ranges(fabric, pd, sges, Access::LOCAL_WRITE, max)?, srq_entry: None })
 }
 
 /// The ranges of a work request that are not empty.

@@ -5,42 +5,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use cmid_proto::datapath::{Caps, Completion, WcOpcode, WcStatus};
 use cmid_proto::{Errno, Service};
 
-use crate::data::comp_channel::Notices;
 use crate::data::completion::{CqState, Ready};
+use crate::data::notices::Notices;
 use crate::data::packet::Packet;
 use crate::data::pair_state::PairState;
+use crate::data::receive::{Receive, SrqEntry};
 use crate::data::space::{KeyedRange, Scatter};
-use crate::data::srq::{Place, Srqs};
+use crate::data::srqs::Srqs;
 use crate::fabric::table::Table;
 use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo, SrqNo};
 use crate::kernel::gid::Gid;
-
-/// A posted receive.
-#[derive(Debug)]
-pub(crate) struct Receive {
-    pub(crate) wr_id: u64,
-    pub(crate) ranges: Vec<KeyedRange>,
-    /// Of a shared receive queue.
-    pub(crate) place: Option<Place>,
-}
-
-impl Receive {
-    /// Its length in bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.ranges.iter().map(|range| range.len).sum()
-    }
-
-    /// The keys that it pins.
-    pub(crate) fn pins(&self) -> Vec<u32> {
-        self.ranges.iter().map(|range| range.key).collect()
-    }
-}
 
 /// The outcome of a posted receive. The QP of the work request is not in the completion yet.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) completion: Completion,
-    pub(crate) place: Option<Place>,
+    pub(crate) srq_entry: Option<SrqEntry>,
     /// The keys of the regions that it pinned.
     pub(crate) pinned: Vec<u32>,
     /// It notifies a CQ that is armed for solicited completions.
@@ -293,8 +273,8 @@ impl Queues {
         }
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
         let pins = pending.pins.clone();
-        let (sequence, place) = (Some(sequence), None);
-        self.complete(cq, Ready { qp, completion, sequence, place, pd, pins, solicited: false, scatter })
+        let (sequence, srq_entry) = (Some(sequence), None);
+        self.complete(cq, Ready { qp, completion, sequence, srq_entry, pd, pins, solicited: false, scatter })
     }
 
     /// Adds a completion of a receive queue; false if its queue overran.
@@ -302,9 +282,9 @@ impl Queues {
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.recv_cq, pair.pd);
-        let Received { completion, place, pinned: pins, solicited, scatter } = received;
+        let Received { completion, srq_entry, pinned: pins, solicited, scatter } = received;
         let completion = Completion { qp_num: qp.num, ..completion };
-        self.complete(cq, Ready { qp, completion, sequence: None, place, pd, pins, solicited, scatter })
+        self.complete(cq, Ready { qp, completion, sequence: None, srq_entry, pd, pins, solicited, scatter })
     }
 
     /// Adds a completion to a queue. If the queue is gone or full, the completion is lost, and its region stays
@@ -394,8 +374,8 @@ impl Queues {
     pub(crate) fn poll(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<Vec<Ready>, Errno> {
         let taken = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?.poll(into)?;
         for ready in &taken {
-            if let Some(place) = ready.place {
-                self.srqs.polled(place);
+            if let Some(srq_entry) = ready.srq_entry {
+                self.srqs.polled(srq_entry);
             } else if let Some(pair) = self.pairs.get_mut(&ready.qp) {
                 pair.polled(ready);
             }

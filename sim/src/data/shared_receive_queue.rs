@@ -6,7 +6,7 @@ use cmid_proto::datapath::{PostError, Sge, SharedReceiveQueue, SrqCaps};
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
 use crate::data::post::{self, post_all};
-use crate::data::queues::Receive;
+use crate::data::receive::Receive;
 use crate::fabric::Fabric;
 use crate::index::{PdNo, SrqNo};
 

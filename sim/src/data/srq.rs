@@ -1,11 +1,12 @@
-//! Shared receive queues of all hosts.
+//! Calls and events of shared receive queues.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{AsyncEventKind, AsyncSource, SrqCaps};
 
-use crate::data::queues::Receive;
+use crate::data::receive::{Receive, SrqEntry};
+use crate::data::srqs::SrqState;
 use crate::fabric::world::World;
 use crate::index::{DeviceNo, PdNo, QpNo, SrqNo};
 
@@ -13,75 +14,6 @@ use crate::index::{DeviceNo, PdNo, QpNo, SrqNo};
 const MAX_SRQ_WR: u32 = 1 << 20;
 /// Maximum number of ranges of a receive (`RXE_MAX_SRQ_SGE`).
 const MAX_SRQ_SGE: u32 = 27;
-
-/// The place of a receive in a shared receive queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    srq: SrqNo,
-    sequence: u64,
-}
-
-/// A shared receive queue.
-#[derive(Debug)]
-pub(crate) struct SrqState {
-    pub(crate) device: DeviceNo,
-    pub(crate) pd: PdNo,
-    pub(crate) caps: SrqCaps,
-    /// 0 if none is armed.
-    pub(crate) limit: u32,
-    /// Receives that no QP has taken, oldest first.
-    receives: VecDeque<Receive>,
-    /// The keys that each receive pins, until its completion is polled.
-    filed: BTreeMap<u64, Vec<u32>>,
-    sequence: u64,
-    /// Its handle exists.
-    held: bool,
-}
-
-impl SrqState {
-    /// The number of receives without a polled completion.
-    pub(crate) fn unpolled(&self) -> u32 {
-        u32::try_from(self.filed.len()).unwrap_or(u32::MAX)
-    }
-
-    /// The number of receives that there is room for.
-    pub(crate) fn room(&self) -> u32 {
-        self.caps.max_wr.saturating_sub(self.unpolled())
-    }
-
-    fn pins(&self, pd: PdNo, key: u32) -> bool {
-        self.pd == pd && self.filed.values().any(|keys| keys.contains(&key))
-    }
-}
-
-/// The shared receive queues of all hosts.
-#[derive(Debug, Default)]
-pub(crate) struct Srqs {
-    live: BTreeMap<SrqNo, SrqState>,
-    next: u64,
-}
-
-impl Srqs {
-    pub(crate) fn get(&self, no: SrqNo) -> Result<&SrqState, Errno> {
-        self.live.get(&no).ok_or(Errno::EINVAL)
-    }
-
-    pub(crate) fn get_mut(&mut self, no: SrqNo) -> Result<&mut SrqState, Errno> {
-        self.live.get_mut(&no).ok_or(Errno::EINVAL)
-    }
-
-    /// Whether a receive pins a region.
-    pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
-        self.live.values().any(|srq| srq.pins(pd, key))
-    }
-
-    /// The completion of a receive is polled.
-    pub(crate) fn polled(&mut self, place: Place) {
-        if let Some(srq) = self.live.get_mut(&place.srq) {
-            srq.filed.remove(&place.sequence);
-        }
-    }
-}
 
 impl World {
     /// `ibv_create_srq`, with the checks of `rxe_srq_chk_init`.
@@ -116,9 +48,9 @@ impl World {
             return Err(Errno::ENOMEM);
         }
         srq.sequence += 1;
-        let place = Place { srq: no, sequence: srq.sequence };
+        let srq_entry = SrqEntry { srq: no, sequence: srq.sequence };
         srq.filed.insert(srq.sequence, receive.pins());
-        srq.receives.push_back(Receive { place: Some(place), ..receive });
+        srq.receives.push_back(Receive { srq_entry: Some(srq_entry), ..receive });
         // Its QPs may have packets that wait for a receive.
         let waiting = self.queues.pairs.keys_of(|_, pair| pair.srq == Some(no) && !pair.inbound.is_empty());
         waiting.into_iter().for_each(|qp| self.run_inbound(qp));

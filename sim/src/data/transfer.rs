@@ -7,7 +7,8 @@ use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFl
 
 use crate::data::packet::{Extra, Operation, Packet, Transfer};
 use crate::data::pair_state::PairState;
-use crate::data::queues::{Pair, Pending, Receive, Received, Sent};
+use crate::data::queues::{Pair, Pending, Received, Sent};
+use crate::data::receive::Receive;
 use crate::data::space::{KeyedRange, Scatter, Stretch};
 use crate::fabric::world::World;
 use crate::index::{CqNo, PdNo, QpNo};
@@ -380,7 +381,7 @@ impl Receive {
                 completion.imm_data = rkey;
             }
         }
-        Received { completion, place: self.place, pinned: self.pins(), solicited: extra.solicited, scatter }
+        Received { completion, srq_entry: self.srq_entry, pinned: self.pins(), solicited: extra.solicited, scatter }
     }
 }
 

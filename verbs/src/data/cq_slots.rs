@@ -26,8 +26,8 @@ use cmid_proto::{CqRoom, Errno};
 
 use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
-use crate::data::srq::SrqTable;
 use crate::data::srq_slots::{SRQ_INDEX, SrqRetired, SrqSlots, srq_of};
+use crate::data::srq_table::SrqTable;
 use crate::data::wr_ring::{Retired, WrRing};
 use crate::lock::lock;
 use cmid_proto::datapath::Completion;

@@ -29,6 +29,7 @@ mod post;
 mod protection_domain;
 mod qp;
 mod queue_pair;
+mod ranges;
 mod registration;
 mod request;
 mod rereg;
@@ -36,6 +37,7 @@ mod srq;
 mod srq_slots;
 #[cfg(test)]
 mod srq_slots_tests;
+mod srq_table;
 mod staging;
 mod sync;
 mod words;

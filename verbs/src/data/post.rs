@@ -17,16 +17,14 @@ use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, SendFlags, SendO
 use cmid_proto::memory::Access;
 use smallvec::SmallVec;
 
+use crate::data::ranges::{Sges, pinned_key, ranges, source, target};
 use crate::data::request::send_request;
 use crate::data::staging::Staging;
 use crate::data::wr_api::{Payload, WrApi};
-use crate::data::wr_ring::NO_KEY;
 use crate::data::{Ah, Mr, Mw, Qp};
 use crate::errno;
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
-/// The ranges of a work request that are not empty: some devices take a length of 0 for 2 GiB.
-pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
 type Keys = SmallVec<[u32; 4]>;
 
 /// A request of the send queue that has a slot in the ring, and is not posted yet.
@@ -361,38 +359,6 @@ impl Qp {
     }
 }
 
-/// A range that the device takes bytes from: of the PD of the queue, so that what is in flight there pins it
-/// (in_flight.rs).
-#[inline]
-fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-    if sge.mr.source == pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
-}
-
-/// A range that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every
-/// provider checks the key.
-#[inline]
-pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-    if sge.mr.target == pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
-}
-
-/// The ranges that are not empty.
-#[inline]
-pub(super) fn ranges(
-    pd: usize,
-    sges: &[Sge<'_, Mr>],
-    max: u32,
-    range: impl Fn(usize, &Sge<'_, Mr>) -> Result<ibv_sge, Errno>,
-) -> Result<Sges, Errno> {
-    let mut list = Sges::new();
-    for sge in sges {
-        let sge = range(pd, sge)?;
-        if sge.length != 0 {
-            list.push(sge);
-        }
-    }
-    if list.len() > max as usize { Err(Errno::EINVAL) } else { Ok(list) }
-}
-
 /// The only range, or none: a QP for several does not use the extended calls.
 fn payload(sges: &[ibv_sge], is_inline: bool) -> Payload {
     sges.first().map_or(Payload::Empty, |sge| Payload::of(*sge, is_inline))
@@ -408,12 +374,6 @@ fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     Ok(())
-}
-
-/// The key that a range pins: none if the device need not fetch anything.
-#[inline]
-pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
-    if sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
 }
 
 #[inline]

@@ -2,23 +2,20 @@
 
 use core::fmt;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, Ordering};
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{PostError, Sge, SharedReceiveQueue, SrqCaps};
 
 use crate::data::cq::CqInner;
-use crate::data::in_flight::InFlightIndex;
-use crate::data::pd::{PdInner, PdUse};
-use crate::data::post::{pinned_key, ranges, target};
-use crate::data::srq_slots::{MAX_CAPACITY, SrqCursor, SrqSlots};
+use crate::data::pd::PdUse;
+use crate::data::ranges::{pinned_key, ranges, target};
+use crate::data::srq_slots::{MAX_CAPACITY, SrqCursor};
+use crate::data::srq_table::{SrqId, SrqTable};
 use crate::data::staging::Staging;
 use crate::data::{Mr, Pd};
 use crate::errno;
 use crate::ffi::{self, PostSrqRecv, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
-use crate::lock::lock;
 use crate::raw;
 
 /// The handle of a shared receive queue. Any thread may have it, one at a time may post: posting takes it by `&mut`.
@@ -47,28 +44,11 @@ pub(crate) struct SrqInner {
     pd: PdUse,
 }
 
-/// The receives of an SRQ in flight. They pin their memory as long as this lives: until the SRQ is destroyed, and each
-/// CQ that a QP of it reported to can have no completion of it (cq_slots.rs).
-pub(crate) struct SrqTable {
-    slots: Arc<SrqSlots>,
-    /// Among the queues of its PD.
-    place: InFlightIndex,
-    pd: Weak<PdInner>,
-    leaked: AtomicBool,
-    _id: SrqId,
-}
-
 /// The use of an SRQ by a QP that reports to a CQ. Dropped after the QP.
 pub(crate) struct SrqUse {
     srq: Arc<SrqInner>,
     cq: Arc<CqInner>,
 }
-
-/// The number of an SRQ in tokens. No two of a process that are alive have the same.
-struct SrqId(u16);
-
-/// The numbers in use, and the one that was assigned last.
-static SRQ_IDS: Mutex<(BTreeSet<u16>, u16)> = Mutex::new((BTreeSet::new(), 0));
 
 // SAFETY: libibverbs is thread-safe: several threads may post to, modify and query an SRQ at a time, and it is tied to
 // none.
@@ -92,10 +72,8 @@ impl Srq {
         // during the call.
         let raw = unsafe { ffi::ibv_create_srq(pd.as_ptr(), &raw mut init) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
-        let slots = Arc::new(SrqSlots::new(id.0, caps.max_wr, caps.max_sge));
-        let (in_pd, weak) = (pd.inner().in_flight(), Arc::downgrade(pd.inner()));
-        let (place, cursor) = (in_pd.enlist_srq(&slots), SrqCursor::new(&slots));
-        let table = Arc::new(SrqTable { slots, place, pd: weak, leaked: AtomicBool::new(false), _id: id });
+        let table = Arc::new(SrqTable::new(id, pd.inner(), caps));
+        let cursor = SrqCursor::new(table.slots());
         let rounded = SrqCaps { max_wr: init.attr.max_wr, max_sge: init.attr.max_sge };
         let name = pd.name();
         let inner = Arc::new(SrqInner { raw, post_recv, requested: caps, caps: rounded, table, pd });
@@ -125,7 +103,7 @@ impl SharedReceiveQueue for Srq {
     }
 
     fn unpolled(&self) -> u32 {
-        self.inner.table.slots.unpolled()
+        self.inner.table.slots().unpolled()
     }
 
     fn arm_limit(&self, limit: u32) -> Result<(), Errno> {
@@ -197,30 +175,6 @@ impl SrqInner {
     }
 }
 
-impl SrqTable {
-    /// Of a PD that is gone, for receives of one range.
-    #[cfg(test)]
-    pub(crate) fn for_test(max_wr: u32) -> Self {
-        let id = SrqId::assign().expect("a number");
-        let slots = Arc::new(SrqSlots::new(id.0, max_wr, 1));
-        let place = crate::data::in_flight::InFlightSet::new().enlist_srq(&slots);
-        SrqTable { slots, place, pd: Weak::new(), leaked: AtomicBool::new(false), _id: id }
-    }
-
-    pub(crate) fn slots(&self) -> &Arc<SrqSlots> {
-        &self.slots
-    }
-
-    /// What is in flight stays so.
-    fn leak(&self) {
-        if !self.leaked.swap(true, Ordering::Relaxed)
-            && let Some(pd) = self.pd.upgrade()
-        {
-            pd.in_flight().leak(self.place);
-        }
-    }
-}
-
 impl SrqUse {
     /// A QP of this PD is to use an SRQ and to report to a CQ.
     ///
@@ -245,18 +199,6 @@ impl SrqUse {
     }
 }
 
-impl SrqId {
-    /// Prefers numbers that were not in use lately. `None` if all are in use.
-    fn assign() -> Option<Self> {
-        let mut ids = lock(&SRQ_IDS);
-        let (used, last) = &mut *ids;
-        let id = (1..=u16::MAX).map(|ahead| last.wrapping_add(ahead)).find(|id| !used.contains(id))?;
-        used.insert(id);
-        *last = id;
-        Some(SrqId(id))
-    }
-}
-
 impl Drop for SrqUse {
     fn drop(&mut self) {
         self.cq.cq_slots().leave_srq(Arc::clone(&self.srq.table));
@@ -271,23 +213,6 @@ impl Drop for SrqInner {
         if errno::of_ibv(unsafe { ffi::ibv_destroy_srq(self.raw.as_ptr()) }).is_err() {
             self.table.leak();
         }
-    }
-}
-
-impl Drop for SrqTable {
-    fn drop(&mut self) {
-        if !*self.leaked.get_mut()
-            && let Some(pd) = self.pd.upgrade()
-        {
-            pd.in_flight().remove(self.place);
-            pd.parked().released();
-        }
-    }
-}
-
-impl Drop for SrqId {
-    fn drop(&mut self) {
-        lock(&SRQ_IDS).0.remove(&self.0);
     }
 }
 

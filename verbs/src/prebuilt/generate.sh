@@ -7,8 +7,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 imports=$(sed -n '/pub(crate) use bindings::{/,/^};/p' ../ffi.rs | grep -oE '\b(ibv|rdma|verbs)_[a-z0-9_]+\b' | sort -u)
-# Structures with unions are written by hand, in unions.rs. Those of the system are those of the crate libc.
-by_hand=$(grep -oE '^pub struct (ibv|rdma)_[a-z_]+|^pub union ibv_[a-z_]+' unions.rs | awk '{print $3}')
+# Structures with unions are written by hand, in mod.rs. Those of the system are those of the crate libc.
+by_hand=$(grep -oE '^pub struct (ibv|rdma)_[a-z_]+|^pub union ibv_[a-z_]+' mod.rs | awk '{print $3}')
 flags='ibv_(access|rereg_mr|send|wc)_flags|ibv_qp_create_send_ops_flags|ibv_qp_(attr|init_attr)_mask|rdma_cm_join_mc_attr_mask|rdma_cm_mc_join_flags'
 flags="$flags|ibv_srq_attr_mask|ibv_srq_init_attr_mask|ibv_cq_attr_mask|ibv_device_cap_flags"
 modules='ibv_(node_type|transport_type|atomic_cap|wc_status|wc_opcode|mw_type|qp_type|qp_state|mig_state|mtu|wr_opcode|port_state|srq_type)'
@@ -19,7 +19,6 @@ arguments=(
     --default-non-copy-union-style manually_drop
     --bitfield-enum "$flags" --constified-enum-module "$modules" --rustified-enum ibv_event_type
     --blocklist-type 'pthread_.*|sockaddr.*|in6?_addr|sa_family_t|socklen_t|timespec|in_.*|_?_?u?int.*_t|ssize_t|size_t'
-    --raw-line 'use super::unions::*;' --raw-line 'use libc::*;'
     # Behind pointers that cmid does not use.
     --opaque-type 'ibv_(flow|ops|wq|rwq|tm|values|counter|poll_cq|cq_init|parent|td|xrcd|alloc_dm|device_attr_ex|.*esp).*'
 )

@@ -7,7 +7,7 @@ use crate::{
     interrupt,
     kernel::Unpacked,
     qemu::{Files, Machine, Report},
-    wire::Wire,
+    wire::Segment,
 };
 use std::{
     fs,
@@ -37,7 +37,7 @@ impl Guest {
     /// run by then, so another attempt hides nothing.
     pub(crate) fn boot(
         options: &Options,
-        wire: Option<Wire>,
+        wire: Option<Segment>,
         kernel: &Unpacked,
         directory: &Path,
         files: &Files,

@@ -4,7 +4,7 @@ use crate::{
     error::{Error, WithPath},
     kernel::Unpacked,
     tool::{self, SHORT},
-    wire::Wire,
+    wire::Segment,
 };
 use std::{
     fs,
@@ -36,7 +36,7 @@ pub(crate) struct Module {
 }
 
 /// The wanted modules and their dependencies, in load order.
-pub(crate) fn load_order(kernel: &Unpacked, wire: Option<Wire>) -> Result<Vec<Module>, Error> {
+pub(crate) fn load_order(kernel: &Unpacked, wire: Option<Segment>) -> Result<Vec<Module>, Error> {
     let mut command = tool::command("modprobe");
     // The host's configuration of its own modules does not apply to the guest.
     command.args(["--config", "/dev/null", "--all", "--show-depends", "--set-version", &kernel.release, "--dirname"]);

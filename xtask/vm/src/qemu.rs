@@ -5,7 +5,7 @@ use crate::{
     error::{Error, WithPath},
     kernel::Unpacked,
     tool,
-    wire::Wire,
+    wire::Segment,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -83,7 +83,7 @@ impl Machine {
     /// Starts QEMU, and sends the path of the run's directory to the guest's init.
     pub(crate) fn start(
         options: &Options,
-        wire: Option<Wire>,
+        wire: Option<Segment>,
         kernel: &Unpacked,
         directory: &Path,
         files: &Files,
@@ -154,7 +154,7 @@ fn parse(line: &str) -> Result<Report, Error> {
     .ok_or_else(|| Error::Unexpected(format!("the guest reported {line:?}")))
 }
 
-fn arguments(options: &Options, wire: Option<Wire>, kernel: &Unpacked, files: &Files) -> Vec<OsString> {
+fn arguments(options: &Options, wire: Option<Segment>, kernel: &Unpacked, files: &Files) -> Vec<OsString> {
     let mut arguments = Arguments(Vec::new());
     if options.counted_clock {
         arguments.add("-accel", "tcg,thread=single");
@@ -183,7 +183,7 @@ fn arguments(options: &Options, wire: Option<Wire>, kernel: &Unpacked, files: &F
     for name in ["control", "stdout", "stderr"] {
         arguments.add("-device", format!("virtserialport,bus=serial.0,chardev={name},name={name}"));
     }
-    for (option, value) in wire.into_iter().flat_map(Wire::arguments) {
+    for (option, value) in wire.into_iter().flat_map(Segment::arguments) {
         arguments.add(option, value);
     }
     arguments.share("root", Path::new("/"), ",readonly=on");

@@ -13,7 +13,7 @@ use crate::{
     progress::Step,
     qemu::{self, Files, Report},
     script,
-    wire::Wire,
+    wire::Segment,
 };
 use std::{
     ffi::OsString,
@@ -42,7 +42,7 @@ pub(crate) fn prepare(kernel: Kernel) -> Result<(PathBuf, Unpacked), Error> {
 
 pub(crate) fn run(
     options: &Options,
-    wire: Option<Wire>,
+    wire: Option<Segment>,
     command: &[OsString],
     stdout: Box<dyn Write + Send>,
     stderr: Box<dyn Write + Send>,

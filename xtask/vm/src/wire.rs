@@ -14,20 +14,20 @@ use std::{
 
 /// The place of a machine on a wire that it shares with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wire {
+pub(crate) struct Segment {
     /// The number of the machine, from 1 on: the last byte of its addresses.
     pub(crate) machine: u8,
     /// The UDP port of the wire on the host's loopback device.
     pub(crate) port: u16,
 }
 
-impl Wire {
+impl Segment {
     /// The most machines.
     pub(crate) const MOST: u8 = 9;
 
     /// The values of QEMU's options `-netdev` and `-device`.
     pub(crate) fn arguments(self) -> [(&'static str, String); 2] {
-        let Wire { machine, port } = self;
+        let Segment { machine, port } = self;
         [
             ("-netdev", format!("socket,id=wire,mcast=230.0.0.1:{port},localaddr=127.0.0.1")),
             // It boots from no network and needs no ROM.
@@ -49,8 +49,8 @@ impl Wire {
 pub fn run_machines(options: &[Options], command: &[OsString]) -> Result<u8, Error> {
     let _signals = interrupt::Watch::begin()?;
     let count = u8::try_from(options.len()).unwrap_or(u8::MAX);
-    if count > Wire::MOST {
-        return Err(Error::Usage(format!("more than {} machines", Wire::MOST)));
+    if count > Segment::MOST {
+        return Err(Error::Usage(format!("more than {} machines", Segment::MOST)));
     }
     for options in options {
         session::prepare(options.kernel)?;
@@ -59,7 +59,7 @@ pub fn run_machines(options: &[Options], command: &[OsString]) -> Result<u8, Err
     let run = |(options, machine): (&Options, u8)| {
         let mut options = options.clone();
         options.environment.push(("CMID_MACHINE".into(), machine.to_string().into()));
-        let wire = Some(Wire { machine, port });
+        let wire = Some(Segment { machine, port });
         let stdout = Box::new(Numbered::new(machine, io::stdout()));
         session::run(&options, wire, command, stdout, Box::new(Numbered::new(machine, io::stderr())))
     };

@@ -1,0 +1,69 @@
+//! The notifications of a completion channel.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cmid_proto::Errno;
+
+use crate::index::CqNo;
+use crate::kernel::channel::{new_eventfd, signal_eventfd, take_eventfd};
+
+/// The notifications of a channel that are not taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Notices {
+    pub(crate) fd: Arc<OwnedFd>,
+    /// The CQs of a shared channel, oldest notification first. A channel of one CQ counts by its descriptor.
+    queue: Option<Arc<Mutex<VecDeque<CqNo>>>>,
+}
+
+impl Notices {
+    pub(crate) fn of_one_cq() -> Result<Self, Errno> {
+        Ok(Notices { fd: Arc::new(new_eventfd()?), queue: None })
+    }
+
+    pub(crate) fn of_several_cqs() -> Result<Self, Errno> {
+        Ok(Notices { queue: Some(Arc::default()), ..Notices::of_one_cq()? })
+    }
+
+    /// Takes the oldest notification of a shared channel.
+    pub(crate) fn next(&self) -> Option<CqNo> {
+        let mut queue = self.queue()?;
+        let cq = queue.pop_front();
+        if queue.is_empty() {
+            take_eventfd(&self.fd);
+        }
+        cq
+    }
+
+    fn queue(&self) -> Option<MutexGuard<'_, VecDeque<CqNo>>> {
+        self.queue.as_ref().map(|queue| queue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn notify(&self, cq: CqNo) {
+        // With the lock held, so that the descriptor is readable as long as there is one.
+        let mut queue = self.queue();
+        if let Some(queue) = &mut queue {
+            queue.push_back(cq);
+        }
+        signal_eventfd(&self.fd);
+    }
+
+    /// Takes the notifications of the only CQ.
+    pub(crate) fn take(&self) -> Result<u32, Errno> {
+        if self.queue.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(u32::try_from(take_eventfd(&self.fd)).unwrap_or(u32::MAX))
+    }
+
+    /// Removes those of a CQ that is destroyed (`ib_uverbs_release_ucq`).
+    pub(crate) fn forget(&self, cq: CqNo) {
+        if let Some(mut queue) = self.queue() {
+            queue.retain(|other| *other != cq);
+            if queue.is_empty() {
+                take_eventfd(&self.fd);
+            }
+        }
+    }
+}

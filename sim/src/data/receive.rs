@@ -1,0 +1,32 @@
+//! Posted receives.
+
+use crate::data::space::KeyedRange;
+use crate::index::SrqNo;
+
+/// The position of a receive in a shared receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SrqEntry {
+    pub(crate) srq: SrqNo,
+    pub(crate) sequence: u64,
+}
+
+/// A posted receive.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    pub(crate) wr_id: u64,
+    pub(crate) ranges: Vec<KeyedRange>,
+    /// Of a shared receive queue.
+    pub(crate) srq_entry: Option<SrqEntry>,
+}
+
+impl Receive {
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.iter().map(|range| range.len).sum()
+    }
+
+    /// The keys that it pins.
+    pub(crate) fn pins(&self) -> Vec<u32> {
+        self.ranges.iter().map(|range| range.key).collect()
+    }
+}

@@ -1,0 +1,50 @@
+//! The ranges of a work request.
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::Sge;
+use smallvec::SmallVec;
+
+use crate::data::Mr;
+use crate::data::wr_ring::NO_KEY;
+use crate::ffi::ibv_sge;
+
+/// The ranges of a work request that are not empty: some devices take a length of 0 for 2 GiB.
+pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
+
+/// A range that the device takes bytes from: of the PD of the queue, so that what is in flight there pins it
+/// (in_flight.rs).
+#[inline]
+pub(super) fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+    if sge.mr.source == pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
+}
+
+/// A range that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every
+/// provider checks the key.
+#[inline]
+pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+    if sge.mr.target == pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
+}
+
+/// The ranges that are not empty.
+#[inline]
+pub(super) fn ranges(
+    pd: usize,
+    sges: &[Sge<'_, Mr>],
+    max: u32,
+    range: impl Fn(usize, &Sge<'_, Mr>) -> Result<ibv_sge, Errno>,
+) -> Result<Sges, Errno> {
+    let mut list = Sges::new();
+    for sge in sges {
+        let sge = range(pd, sge)?;
+        if sge.length != 0 {
+            list.push(sge);
+        }
+    }
+    if list.len() > max as usize { Err(Errno::EINVAL) } else { Ok(list) }
+}
+
+/// The key that a range pins: none if the device need not fetch anything.
+#[inline]
+pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
+    if sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
+}

@@ -1,0 +1,89 @@
+//! The receives of a shared receive queue in flight, as its QPs and their CQs hold them.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use cmid_proto::datapath::SrqCaps;
+
+use crate::data::in_flight::InFlightIndex;
+use crate::data::pd::PdInner;
+use crate::data::srq_slots::SrqSlots;
+use crate::lock::lock;
+
+/// The receives of an SRQ in flight. They pin their memory as long as this lives: until the SRQ is destroyed, and each
+/// CQ that a QP of it reported to can have no completion of it (cq_slots.rs).
+pub(crate) struct SrqTable {
+    slots: Arc<SrqSlots>,
+    /// Among the queues of its PD.
+    place: InFlightIndex,
+    pd: Weak<PdInner>,
+    leaked: AtomicBool,
+    _id: SrqId,
+}
+
+/// The number of an SRQ in tokens. No two of a process that are alive have the same.
+pub(crate) struct SrqId(u16);
+
+/// The numbers in use, and the one that was assigned last.
+static SRQ_IDS: Mutex<(BTreeSet<u16>, u16)> = Mutex::new((BTreeSet::new(), 0));
+
+impl SrqTable {
+    /// With room for these receives, in flight on a PD.
+    pub(crate) fn new(id: SrqId, pd: &Arc<PdInner>, caps: SrqCaps) -> Self {
+        let slots = Arc::new(SrqSlots::new(id.0, caps.max_wr, caps.max_sge));
+        let place = pd.in_flight().enlist_srq(&slots);
+        SrqTable { slots, place, pd: Arc::downgrade(pd), leaked: AtomicBool::new(false), _id: id }
+    }
+
+    /// Of a PD that is gone, for receives of one range.
+    #[cfg(test)]
+    pub(crate) fn for_test(max_wr: u32) -> Self {
+        let id = SrqId::assign().expect("a number");
+        let slots = Arc::new(SrqSlots::new(id.0, max_wr, 1));
+        let place = crate::data::in_flight::InFlightSet::new().enlist_srq(&slots);
+        SrqTable { slots, place, pd: Weak::new(), leaked: AtomicBool::new(false), _id: id }
+    }
+
+    pub(crate) fn slots(&self) -> &Arc<SrqSlots> {
+        &self.slots
+    }
+
+    /// What is in flight stays so.
+    pub(crate) fn leak(&self) {
+        if !self.leaked.swap(true, Ordering::Relaxed)
+            && let Some(pd) = self.pd.upgrade()
+        {
+            pd.in_flight().leak(self.place);
+        }
+    }
+}
+
+impl SrqId {
+    /// Prefers numbers that were not in use lately. `None` if all are in use.
+    pub(crate) fn assign() -> Option<Self> {
+        let mut ids = lock(&SRQ_IDS);
+        let (used, last) = &mut *ids;
+        let id = (1..=u16::MAX).map(|ahead| last.wrapping_add(ahead)).find(|id| !used.contains(id))?;
+        used.insert(id);
+        *last = id;
+        Some(SrqId(id))
+    }
+}
+
+impl Drop for SrqTable {
+    fn drop(&mut self) {
+        if !*self.leaked.get_mut()
+            && let Some(pd) = self.pd.upgrade()
+        {
+            pd.in_flight().remove(self.place);
+            pd.parked().released();
+        }
+    }
+}
+
+impl Drop for SrqId {
+    fn drop(&mut self) {
+        lock(&SRQ_IDS).0.remove(&self.0);
+    }
+}
