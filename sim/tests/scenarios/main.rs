@@ -22,5 +22,6 @@ mod options;
 mod real_clock;
 mod refusals;
 mod removal;
+mod srq;
 mod ud_data;
 mod vanishing;

@@ -23,6 +23,7 @@ mod forks;
 mod heap;
 mod ibacm;
 mod inventory;
+mod late_receives;
 mod lookup;
 mod memory;
 mod multicast;
@@ -38,7 +39,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 73] = [
+const CHECKS: [(&str, fn()); 74] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -107,6 +108,7 @@ const CHECKS: [(&str, fn()); 73] = [
     ("a QP of an SRQ fails", srq::errors),
     ("a CQ goes while another thread reads its completion channel", comp_channels::threads),
     ("CQs keep a shared completion channel", comp_channels::lifetimes),
+    ("a receive that is posted to a QP in its error state", late_receives::not_flushed),
     ("asynchronous events: an address comes and goes", async_events::address_changes),
     ("a CQ uses a completion vector that the device has", calls::completion_vectors),
     ("the devices", inventory::devices),

@@ -1,0 +1,119 @@
+//! Shared receive queues: what a simulated device can be told to do, and what soft-RoCE does not show.
+
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue, SrqCaps,
+};
+use cmid_proto::{Attaching, CmEvent, Datagram, Errno, IdKey};
+use cmid_sim::{Access, Caps, Completion, Config, Cq, GRH_LEN, PdState, Qp, To, WcStatus};
+
+use crate::common::{Env, Equipment, SECOND, Side};
+
+const CAPS: SrqCaps = SrqCaps { max_wr: 4, max_sge: 1 };
+
+/// A QP that takes its receives from an SRQ, with its PD and CQs.
+fn equip(side: &mut Side, id: IdKey) -> (Equipment, cmid_sim::Srq) {
+    let pd = side.device.alloc_pd(id).unwrap();
+    let srq = pd.create_srq(CAPS).unwrap();
+    let [send_cq, recv_cq] = [16, 4].map(|depth| side.device.create_cq(id, depth).unwrap());
+    let qp: Qp =
+        side.device.create_qp_with_srq(Attaching::bare(id), &pd, &send_cq, &recv_cq, &srq, Caps::default()).unwrap();
+    (Equipment { qp, pd, send_cq, recv_cq }, srq)
+}
+
+/// A connection whose server QP uses an SRQ.
+fn connected(config: Config) -> (Env, Equipment, IdKey, Equipment, cmid_sim::Srq) {
+    let mut env = Env::with(config);
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let client = env.client.resolved(env.cc, "10.0.0.2:7");
+    let client_qp = env.client.qp(client);
+    let param = env.cp();
+    env.client.connect(client, param, &[]).unwrap();
+    let new = env.server.requested(env.cs, listener);
+    let (server_qp, srq) = equip(&mut env.server, new);
+    let param = env.cp();
+    env.server.accept(new, param, &[]).unwrap();
+    env.client.next(env.cc).is(client, CmEvent::Established, 0);
+    env.server.next(env.cs).is(new, CmEvent::Established, 0);
+    (env, client_qp, new, server_qp, srq)
+}
+
+fn polled(cq: &mut Cq) -> Vec<(u64, WcStatus)> {
+    let mut buffer = [Completion::default(); 4];
+    let count = cq.poll(&mut buffer).unwrap();
+    buffer[..count].iter().map(|done| (done.wr_id, done.status)).collect()
+}
+
+/// With a library that removes the completions of a destroyed QP, their receives are lost. Otherwise a poll returns
+/// them.
+#[test]
+fn unpolled_receives_of_a_destroyed_qp_come_later_or_never() {
+    for outlive in [false, true] {
+        let config = Config { completions_outlive_qp: outlive, ..Config::default() };
+        let (mut env, mut c, id, s, mut srq) = connected(config);
+        let Equipment { qp, pd, mut recv_cq, .. } = s;
+        let source = c.pd.register([7; 8], Access::empty()).unwrap();
+        let memory = pd.register([0; 8], Access::LOCAL_WRITE).unwrap();
+        srq.post_recv(1, memory.sge(0..8)).unwrap();
+        c.qp.post_send(SendWr::send(2, source.sge(0..8))).unwrap();
+        env.fabric.advance_by(SECOND);
+        env.server.device.destroy_qp(id).unwrap();
+        drop(qp);
+        assert_eq!(recv_cq.room().reserved(), if outlive { 4 } else { 0 });
+        let expected = if outlive { vec![(1, WcStatus::SUCCESS)] } else { vec![] };
+        assert_eq!(polled(&mut recv_cq), expected);
+        assert_eq!((recv_cq.room().reserved(), srq.unpolled()), (0, u32::from(!outlive)));
+        if outlive {
+            memory.deregister().unwrap();
+        } else {
+            // It is lost, and pins its memory as long as the SRQ is there.
+            let (memory, error) = memory.deregister().unwrap_err();
+            assert_eq!(error.errno(), Errno::EBUSY);
+            drop(srq);
+            memory.deregister().unwrap();
+            assert_eq!(pd.users(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_removal_of_the_device_takes_the_srq() {
+    let (env, _c, _, s, mut srq) = connected(Config { destroy_after_removal: true, ..Config::default() });
+    let memory = s.pd.register([0; 8], Access::LOCAL_WRITE).unwrap();
+    srq.post_recv(1, memory.sge(0..8)).unwrap();
+    env.host.remove_device();
+    assert_eq!(srq.post_recv(2, memory.sge(0..8)), Err(Errno::EINVAL));
+    assert_eq!((srq.arm_limit(1), srq.limit()), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
+    assert_eq!(srq.unpolled(), 0);
+    assert_eq!(s.pd.create_srq(CAPS).map(drop), Err(Errno::EIO));
+    let Equipment { qp, pd, .. } = s;
+    drop((qp, memory, srq));
+    assert_eq!((pd.users(), pd.state()), (0, PdState::Stranded));
+}
+
+#[test]
+fn datagrams_take_receives_of_an_srq_too() {
+    let mut env = Env::new();
+    let listener = env.udp_listener();
+    let (c, s) = env.looked_up(listener);
+    let mut client = env.client.qp(c);
+    let (mut server, mut srq) = equip(&mut env.server, s);
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    let Datagram { path, qp_num, qkey, .. } = env.client.next(env.cc).datagram.unwrap();
+    let source = client.pd.register([7; 8], Access::empty()).unwrap();
+    let memory = server.pd.register([0; 64], Access::LOCAL_WRITE).unwrap();
+    let ah = client.pd.create_ah(&path).unwrap();
+    srq.post_recv(1, memory.sge(0..64)).unwrap();
+    for wr_id in [2, 3] {
+        let to = To { ah: &ah, qp_num, qkey };
+        client.qp.post_send(SendWr::send_to(wr_id, source.sge(0..8), to)).unwrap();
+        env.fabric.advance_by(SECOND);
+    }
+    // The second one is lost: there is no receive.
+    assert_eq!(polled(&mut server.recv_cq), [(1, WcStatus::SUCCESS)]);
+    assert_eq!(polled(&mut client.send_cq), [(2, WcStatus::SUCCESS), (3, WcStatus::SUCCESS)]);
+    assert_eq!((env.fabric.counters().datagrams_dropped, srq.unpolled()), (1, 0));
+    let mut bytes = [0; 8];
+    memory.read(GRH_LEN, &mut bytes).unwrap();
+    assert_eq!(bytes, [7; 8]);
+}
