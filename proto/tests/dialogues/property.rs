@@ -24,7 +24,7 @@ fn any_request(world: &mut World, a: u8, b: u8, c: u8) {
             None => Request::Join { addr: group, send_only: true },
         },
         29 => Request::SetOption { option: CmOption::Tos(1) },
-        30 => Request::SetOption { option: CmOption::ReuseAddr(c.is_multiple_of(2)) },
+        30 => Request::SetOption { option: CmOption::ReuseAddr(c % 2 == 0) },
         31 => Request::SetEce { ece: Ece { vendor_id: 1, options: 0 } },
 
         0 => BIND,
@@ -39,7 +39,7 @@ fn any_request(world: &mut World, a: u8, b: u8, c: u8) {
         11 => Request::Establish,
         12 => Request::Disconnect,
         13 => TO_SYNC,
-        14 if c.is_multiple_of(4) => Request::DestroyNow,
+        14 if c % 4 == 0 => Request::DestroyNow,
         14 => Request::Destroy,
         15 => Request::Migrate { to: world.some_channel(c) },
         _ => match world.some_channel(c) {
@@ -55,7 +55,7 @@ fn onward(world: &mut World, a: u8, steps: u8, c: u8) {
     let Some(id) = world.id(a) else { return };
     for _ in 0..steps {
         one_onward(world, id, c);
-        if !c.is_multiple_of(4) {
+        if c % 4 != 0 {
             world.well();
         }
         if let Some(home) = world.core.channel(id)
@@ -71,8 +71,8 @@ fn one_onward(world: &mut World, id: IdKey, c: u8) {
     let Some(state) = world.core.state(id) else { return };
     let wait = (c < 128).then_some(40);
     match state {
-        State::Idle if c.is_multiple_of(3) => world.submit(id, BIND, None),
-        State::Bound if c.is_multiple_of(5) => world.submit(id, LISTEN, None),
+        State::Idle if c % 3 == 0 => world.submit(id, BIND, None),
+        State::Bound if c % 5 == 0 => world.submit(id, LISTEN, None),
         State::Idle | State::Bound => world.submit(id, RESOLVE, None),
         State::AddrResolving => world.event(id, CmEvent::AddrResolved, None),
         State::AddrResolved => world.submit(id, Request::ResolveRoute, wait),
@@ -81,21 +81,19 @@ fn one_onward(world: &mut World, id: IdKey, c: u8) {
         State::Connecting => world.event(id, CmEvent::ConnectResponse, None),
         State::Responded => world.submit(id, Request::Establish, None),
         State::Requested => world.submit(id, accept(), wait),
-        State::Accepting if c.is_multiple_of(7) => world.submit(id, Request::Notify, None),
+        State::Accepting if c % 7 == 0 => world.submit(id, Request::Notify, None),
         State::Accepting => world.event(id, CmEvent::Established, None),
-        State::Connected if c.is_multiple_of(3) => world.submit(id, Request::Teardown, wait),
+        State::Connected if c % 3 == 0 => world.submit(id, Request::Teardown, wait),
         State::Connected => world.submit(id, Request::Disconnect, wait),
         State::Disconnecting => world.event(id, CmEvent::Disconnected, None),
-        State::Closing if c.is_multiple_of(2) => world.event(id, CmEvent::Disconnected, None),
+        State::Closing if c % 2 == 0 => world.event(id, CmEvent::Disconnected, None),
         State::Closing => world.event(id, CmEvent::TimewaitExit, None),
         State::SidrReqSent => world.event(id, CmEvent::Established, None),
         State::SidrReqReceived => world.submit(id, accept(), wait),
         State::TimeWait | State::PeerClosed => world.event(id, CmEvent::TimewaitExit, None),
-        State::Listening if c.is_multiple_of(3) => world.submit(id, Request::GetRequest, wait),
+        State::Listening if c % 3 == 0 => world.submit(id, Request::GetRequest, wait),
         State::Listening => world.request(id),
-        State::Closed | State::SidrResolved | State::Failed | State::Removed | State::Destroying
-            if c.is_multiple_of(5) =>
-        {
+        State::Closed | State::SidrResolved | State::Failed | State::Removed | State::Destroying if c % 5 == 0 => {
             world.submit(id, Request::Destroy, Some(9))
         }
         State::Closed | State::SidrResolved | State::Failed | State::Removed | State::Destroying => {}
@@ -121,7 +119,7 @@ fn multicast(world: &mut World, a: u8, b: u8, c: u8) {
             }
             (_, Some(_), _) => world.event(id, CmEvent::MulticastJoin, None),
         }
-        if !c.is_multiple_of(4) {
+        if c % 4 != 0 {
             world.well();
         }
         world.look();
@@ -131,7 +129,7 @@ fn multicast(world: &mut World, a: u8, b: u8, c: u8) {
 fn step(world: &mut World, (what, a, b, c): Step) {
     let outcome = if c < 48 { Err(Errno(i32::from(c % 8) * 37)) } else { Ok(()) };
     match what % 28 {
-        0 => world.open_channel(if b.is_multiple_of(2) { Acks::Explicit } else { Acks::OnDelivery }),
+        0 => world.open_channel(if b % 2 == 0 { Acks::Explicit } else { Acks::OnDelivery }),
         1 => world.create(if c < 80 { None } else { world.some_channel(b) }),
         2 if c < 128 => world.create(world.some_channel(b)),
         2 => world.well(),
@@ -160,7 +158,7 @@ fn step(world: &mut World, (what, a, b, c): Step) {
         17 => world.id(a).into_iter().for_each(|id| world.request(id)),
         18 | 19 => {
             let home = world.id(a).and_then(|id| world.core.channel(id));
-            if let Some(channel) = if c.is_multiple_of(2) { world.some_channel(b) } else { home } {
+            if let Some(channel) = if c % 2 == 0 { world.some_channel(b) } else { home } {
                 world.take_event(channel);
             }
         }

@@ -1,6 +1,7 @@
 //! A random application on a random device, and the invariants that must hold.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cmid_proto::{
@@ -189,7 +190,10 @@ impl World {
             _ => known.open.push(OpenRequest::Call),
         }
         if let Request::DestroyNow = request {
-            self.void.extend(self.ack_tokens.extract_if(.., |owed| owed.owner == id));
+            let (void, kept) =
+                mem::take(&mut self.ack_tokens).into_iter().partition::<Vec<_>, _>(|owed| owed.owner == id);
+            self.ack_tokens = kept;
+            self.void.extend(void);
         }
         // A request that was already undelivered ends a wait at once.
         self.look();

@@ -14,8 +14,8 @@ fn traffic(a: u8) -> Traffic {
 }
 
 fn policy(a: u8) -> Policy {
-    let fallback = if a.is_multiple_of(3) { Fallback::None } else { Fallback::Anew };
-    let provider = if a.is_multiple_of(4) { Provider::ChecksFirst } else { Provider::Unknown };
+    let fallback = if a % 3 == 0 { Fallback::None } else { Fallback::Anew };
+    let provider = if a % 4 == 0 { Provider::ChecksFirst } else { Provider::Unknown };
     Policy { fallback, provider }
 }
 
