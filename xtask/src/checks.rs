@@ -105,6 +105,26 @@ pub(crate) fn minimum_rust_version(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
+/// Runs the tests of the crates that applications depend on with the minimum Rust version. What only their tests depend
+/// on may state a later one.
+pub(crate) fn tests_with_minimum_rust(context: &mut Context) -> Result<()> {
+    let manifest = fs::read_to_string(context.root.join("Cargo.toml")).context("Cargo.toml")?;
+    let stated = after(&manifest, "rust-version = ").context("Cargo.toml states no rust-version")?;
+    let toolchain = format!("{}.0", stated.trim_matches('"'));
+    let mut rustup = Command::new("rustup");
+    rustup.args(["toolchain", "install", &toolchain, "--profile", "minimal", "--no-self-update"]);
+    if !rustup.status().is_ok_and(|status| status.success()) {
+        bail!(OutOfReach("the minimum Rust version"));
+    }
+    let path = |tool: &str| output(Command::new("rustup").args(["which", "--toolchain", &toolchain, tool]));
+    let (rustc, rustdoc) = (path("rustc")?, path("rustdoc")?);
+    let target = context.target().join(&toolchain);
+    let mut arguments = vec!["test", "--all-features", "--ignore-rust-version"];
+    arguments.extend(PRODUCT.iter().flat_map(|package| ["--package", package]));
+    let tools = [("RUSTC", rustc.trim().as_ref()), ("RUSTDOC", rustdoc.trim().as_ref())];
+    context.cargo(&arguments, &[&tools[..], &[("CARGO_TARGET_DIR", target.as_os_str())]].concat())
+}
+
 /// The rest of the first line that contains `key`.
 fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.split_once(key)).map(|(_, rest)| rest.trim())

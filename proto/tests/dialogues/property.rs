@@ -58,10 +58,10 @@ fn onward(world: &mut World, a: u8, steps: u8, c: u8) {
         if c % 4 != 0 {
             world.well();
         }
-        if let Some(home) = world.core.channel(id)
-            && c % 8 < 4
-        {
-            world.take_event(home);
+        if let Some(home) = world.core.channel(id) {
+            if c % 8 < 4 {
+                world.take_event(home);
+            }
         }
         world.look();
     }

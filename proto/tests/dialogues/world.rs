@@ -233,10 +233,10 @@ impl World {
             Ok(_) => {}
             Err(fault) => assert!(outcome.is_err(), "{call:?}: {fault}"),
         }
-        if let (Call::CreateId { id, .. }, Ok(())) = (call, outcome)
-            && let Some(known) = self.known.get_mut(&id)
-        {
-            known.creating = false;
+        if let (Call::CreateId { id, .. }, Ok(())) = (call, outcome) {
+            if let Some(known) = self.known.get_mut(&id) {
+                known.creating = false;
+            }
         }
         // A destroy that gave up has ended the creation too. If the creation then fails, the id is gone.
         let core = &self.core;

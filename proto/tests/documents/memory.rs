@@ -72,10 +72,10 @@ fn diagram<S: Copy + Ord + core::fmt::Debug + Display>(
     for &state in states {
         let mut arrows: BTreeMap<S, Vec<&str>> = BTreeMap::new();
         for (input, cell) in (0..).map_while(|input| at(state, input)) {
-            if let Cell::Go(next) = cell
-                && next != state
-            {
-                arrows.entry(next).or_default().push(input);
+            if let Cell::Go(next) = cell {
+                if next != state {
+                    arrows.entry(next).or_default().push(input);
+                }
             }
         }
         for (next, inputs) in arrows {

@@ -84,11 +84,10 @@ fn diagram(text: &mut String) {
             }
         }
         for fact in EventColumn::ALL {
-            if let EventRule::Go(next) = table::event_rule(state, fact)
-                && next != state
-                && next != State::Removed
-            {
-                writeln!(text, "    {state:?} --> {next:?}: {fact}").unwrap();
+            if let EventRule::Go(next) = table::event_rule(state, fact) {
+                if next != state && next != State::Removed {
+                    writeln!(text, "    {state:?} --> {next:?}: {fact}").unwrap();
+                }
             }
         }
     }

@@ -92,12 +92,12 @@ impl Device for Script {
         if let Some((_, errno)) = self.broken.filter(|(channel, _)| *channel == on) {
             return Err(errno);
         }
-        if let Some((device_channel, listener, left @ 1..)) = &mut self.requests
-            && *device_channel == on
-        {
-            *left -= 1;
-            let request = RawEvent::new(child, CmEvent::ConnectRequest);
-            return Ok(Some(RawEvent { listener: Some(*listener), ..request }));
+        if let Some((device_channel, listener, left @ 1..)) = &mut self.requests {
+            if *device_channel == on {
+                *left -= 1;
+                let request = RawEvent::new(child, CmEvent::ConnectRequest);
+                return Ok(Some(RawEvent { listener: Some(*listener), ..request }));
+            }
         }
         let at = self.events.iter().position(|(channel, _)| *channel == on);
         Ok(at.and_then(|at| self.events.remove(at)).map(|(_, raw)| raw))

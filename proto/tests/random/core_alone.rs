@@ -69,17 +69,18 @@ impl Engine for Stepwise {
     }
 
     fn create_id(&mut self, on: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        if self.performs
-            && let Some(home) = on
-            && let Some(result) = self.core.perform_create(home, port_space, |call| self.device.call(call, &[]))
-        {
-            return match result {
-                Ok(id) => {
-                    self.ends.push(id);
-                    Ok(id)
+        if self.performs {
+            if let Some(home) = on {
+                if let Some(result) = self.core.perform_create(home, port_space, |call| self.device.call(call, &[])) {
+                    return match result {
+                        Ok(id) => {
+                            self.ends.push(id);
+                            Ok(id)
+                        }
+                        Err(failure) => Err(Error::Failed(failure)),
+                    };
                 }
-                Err(failure) => Err(Error::Failed(failure)),
-            };
+            }
         }
         Ok(self.core.create_id(on, port_space)?)
     }

@@ -330,12 +330,13 @@ impl Network {
             (Call::Reject { .. }, Phase::Requested | Phase::Responded) => {
                 let peer = id.peer;
                 id.phase = Phase::Over;
-                if let Some(peer) = peer
-                    && let Some(theirs) = self.id(peer).filter(|theirs| theirs.peer == Some(name) && !theirs.removed)
-                    && matches!(theirs.phase, Phase::Connecting | Phase::Accepted)
-                {
-                    let kind = if is_datagram { CmEvent::Unreachable } else { CmEvent::Rejected };
-                    self.go(peer, Phase::Over, kind, 28);
+                if let Some(peer) = peer {
+                    if let Some(theirs) = self.id(peer).filter(|theirs| theirs.peer == Some(name) && !theirs.removed) {
+                        if matches!(theirs.phase, Phase::Connecting | Phase::Accepted) {
+                            let kind = if is_datagram { CmEvent::Unreachable } else { CmEvent::Rejected };
+                            self.go(peer, Phase::Over, kind, 28);
+                        }
+                    }
                 }
                 Ok(())
             }

@@ -102,13 +102,13 @@ impl Ledger {
 
     /// A request has failed at once.
     pub(crate) fn failed(&mut self, id: IdKey, request: &Request<'_>) {
-        if let Some(known) = self.known.get_mut(&id)
-            && matches!(request, Request::Destroy | Request::DestroyNow)
-        {
-            (known.open, known.destroying, known.discarded) = (0, false, true);
-            known.moving.clear();
-            if *request == Request::DestroyNow {
-                (known.owed, known.waived) = (0, true);
+        if let Some(known) = self.known.get_mut(&id) {
+            if matches!(request, Request::Destroy | Request::DestroyNow) {
+                (known.open, known.destroying, known.discarded) = (0, false, true);
+                known.moving.clear();
+                if *request == Request::DestroyNow {
+                    (known.owed, known.waived) = (0, true);
+                }
             }
         }
     }
@@ -126,12 +126,10 @@ impl Ledger {
             assert_eq!(known.owed, 0, "{} of {id} while acks are owed", call.name());
         }
         known.listens |= matches!(call, Call::Listen { .. }) && outcome.is_ok();
-        if matches!(call, Call::Migrate { .. })
-            && outcome.is_ok()
-            && known.open > 0
-            && let Some(to) = known.moving.pop()
-        {
-            known.home = to;
+        if matches!(call, Call::Migrate { .. }) && outcome.is_ok() && known.open > 0 {
+            if let Some(to) = known.moving.pop() {
+                known.home = to;
+            }
         }
     }
 

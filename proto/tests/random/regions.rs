@@ -197,10 +197,10 @@ impl Program {
         if rng.bool() {
             change = change.to_buffer(self.memory());
         }
-        if rng.bool()
-            && let Some(pd) = Use::of(rng.usize(..5), &self.domains)
-        {
-            change = change.to_pd(pd);
+        if rng.bool() {
+            if let Some(pd) = Use::of(rng.usize(..5), &self.domains) {
+                change = change.to_pd(pd);
+            }
         }
         if rng.bool() {
             change = change.to_access(Access::from_bits_truncate(rng.u32(..32)));

@@ -67,11 +67,11 @@ impl Scripted {
     pub(crate) fn answer(&mut self, command: &[u8], into: &mut [u8]) -> Outcome {
         let number = self.commands;
         self.commands += 1;
-        if let Some((nth, errno)) = self.fail
-            && nth == number
-        {
-            self.failed = Some(word(command, 0));
-            return Err(errno);
+        if let Some((nth, errno)) = self.fail {
+            if nth == number {
+                self.failed = Some(word(command, 0));
+                return Err(errno);
+            }
         }
         self.make(command, into)
     }
