@@ -112,10 +112,8 @@ impl Deadlines {
     }
 
     fn push(&mut self, mut entry: Entry) {
-        if let Some(nearest) = &mut self.nearest {
-            if entry < *nearest {
-                core::mem::swap(nearest, &mut entry);
-            }
+        if let Some(nearest) = self.nearest.as_mut().filter(|nearest| entry < **nearest) {
+            core::mem::swap(nearest, &mut entry);
         }
         self.heap.push(Reverse(entry));
     }
@@ -153,16 +151,13 @@ impl Deadlines {
     /// Removes the first entry. `id`: its id, if that still exists. A deadline that has been moved is armed anew.
     pub(crate) fn drop_first(&mut self, id: Option<(&mut Armed, Time)>) {
         let first = core::mem::replace(&mut self.nearest, self.heap.pop().map(|Reverse(entry)| entry));
-        if let Some(Entry { due: time, id: key }) = first {
-            if let Some((armed, due)) = id {
-                if armed.0 == time {
-                    *armed = Armed::NOT;
-                    // The id may have had a nearer deadline in the meantime, and already have an entry for this one, or for
-                    // its next.
-                    self.twice = true;
-                    self.arm(armed, due, key);
-                }
-            }
+        let Some(Entry { due: time, id: key }) = first else { return };
+        if let Some((armed, due)) = id.filter(|(armed, _)| armed.0 == time) {
+            *armed = Armed::NOT;
+            // The id may have had a nearer deadline in the meantime, and already have an entry for this one, or for
+            // its next.
+            self.twice = true;
+            self.arm(armed, due, key);
         }
     }
 

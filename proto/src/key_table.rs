@@ -158,10 +158,9 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Removes and returns the entry of a key, set aside or not.
     pub fn remove(&mut self, key: K) -> Option<T> {
-        if let Some(slot) = self.slots.get_mut(key.table_slot()) {
-            if slot.as_ref().is_some_and(|(link_owner, _)| *link_owner == key) {
-                return slot.take().map(|(_, value)| value);
-            }
+        let belongs = |slot: &&mut Option<(K, T)>| slot.as_ref().is_some_and(|(link_owner, _)| *link_owner == key);
+        if let Some(slot) = self.slots.get_mut(key.table_slot()).filter(belongs) {
+            return slot.take().map(|(_, value)| value);
         }
         let at = self.aside.iter().position(|(link_owner, _)| *link_owner == key)?;
         Some(self.aside.swap_remove(at).1)

@@ -246,11 +246,9 @@ impl<D: Device> Drive<D> {
     /// waits for an ack.
     fn finish(&mut self, target: Target) -> Result<(), Error> {
         while let Some(ended) = self.make_call() {
-            if let Some(ended) = ended {
-                if ended.target == target {
-                    self.make_calls();
-                    return ended.result.map_err(Error::Failed);
-                }
+            if let Some(ended) = ended.filter(|ended| ended.target == target) {
+                self.make_calls();
+                return ended.result.map_err(Error::Failed);
             }
         }
         Ok(())

@@ -177,11 +177,9 @@ impl Core {
         if !by_event {
             return Some(outcome.map_err(|errno| self.failure(key, RequestKind::Leave, errno)));
         }
-        if let Some(id) = self.ids.get(key) {
-            if !id.orphaned {
-                let (channel, status) = (id.channel, outcome.map_or_else(Errno::as_status, |()| 0));
-                self.post(Stored::made(key, EventKind::Left, status).of_group(group), channel);
-            }
+        if let Some(id) = self.ids.get(key).filter(|id| !id.orphaned) {
+            let (channel, status) = (id.channel, outcome.map_or_else(Errno::as_status, |()| 0));
+            self.post(Stored::made(key, EventKind::Left, status).of_group(group), channel);
         }
         None
     }

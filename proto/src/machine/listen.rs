@@ -181,12 +181,11 @@ impl Core {
         if *begun <= CHILDREN_AT_ONCE {
             return self.continue_destroy(child);
         }
-        if let Some(id) = self.ids.get_mut(child) {
-            // If acks are owed, the last ack continues the destruction.
-            if id.pending_call == PendingCall::Nothing && id.owed == 0 {
-                id.pending_call = PendingCall::Queued;
-                self.children.push_back(child);
-            }
+        // If acks are owed, the last ack continues the destruction.
+        let is_free = |id: &&mut Id| id.pending_call == PendingCall::Nothing && id.owed == 0;
+        if let Some(id) = self.ids.get_mut(child).filter(is_free) {
+            id.pending_call = PendingCall::Queued;
+            self.children.push_back(child);
         }
     }
 

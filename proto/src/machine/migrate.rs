@@ -149,11 +149,10 @@ impl Core {
 
     /// Completes a migration because an event came on the new channel before the device reported success.
     pub(super) fn arrive_by_event(&mut self, key: IdKey, on: ChannelKey) {
-        if let Some(id) = self.ids.get_mut(key) {
-            if let PendingCall::Migrate { by_event, ref mut arrived, .. } = id.pending_call {
-                *arrived = true;
-                self.complete_migrate(key, on, by_event);
-            }
+        let pending = self.ids.get_mut(key).map(|id| &mut id.pending_call);
+        if let Some(&mut PendingCall::Migrate { by_event, ref mut arrived, .. }) = pending {
+            *arrived = true;
+            self.complete_migrate(key, on, by_event);
         }
     }
 
@@ -237,11 +236,9 @@ impl Core {
     }
 
     pub(super) fn report_migrated(&mut self, key: IdKey, result: Result<(), Errno>) {
-        if let Some(id) = self.ids.get(key) {
-            if !id.orphaned {
-                let (channel, status) = (id.channel, result.map_or_else(Errno::as_status, |()| 0));
-                self.post(Stored::made(key, EventKind::Migrated, status), channel);
-            }
+        if let Some(id) = self.ids.get(key).filter(|id| !id.orphaned) {
+            let (channel, status) = (id.channel, result.map_or_else(Errno::as_status, |()| 0));
+            self.post(Stored::made(key, EventKind::Migrated, status), channel);
         }
     }
 }

@@ -191,10 +191,8 @@ impl Core {
     /// further reports before that have no effect.
     #[inline]
     pub fn handle_readable(&mut self, key: ChannelKey) {
-        if let Some(channel) = self.channels.get_mut(key) {
-            if !core::mem::replace(&mut channel.readable, true) {
-                self.readable.push_back(key);
-            }
+        if self.channels.get_mut(key).is_some_and(|channel| !core::mem::replace(&mut channel.readable, true)) {
+            self.readable.push_back(key);
         }
     }
 
@@ -213,10 +211,8 @@ impl Core {
             self.unpark();
         }
         while let Some(key) = self.readable.pop_front() {
-            if let Some(channel) = self.channels.get_mut(key) {
-                if core::mem::take(&mut channel.readable) {
-                    return Some(key);
-                }
+            if self.channels.get_mut(key).is_some_and(|channel| core::mem::take(&mut channel.readable)) {
+                return Some(key);
             }
         }
         None
@@ -266,12 +262,11 @@ impl Core {
     /// that is after an event is taken or an id is gone. A channel that is paused or has failed waits for its
     /// [`resume_channel`](Core::resume_channel) instead.
     pub fn wait_for_room(&mut self, key: ChannelKey) {
-        if self.wants_event(key).is_none() {
-            if let Some(channel) = self.channels.get_mut(key) {
-                if !channel.paused && !channel.has_failed() && !core::mem::replace(&mut channel.parked, true) {
-                    self.parked.push(key);
-                }
-            }
+        let park = |channel: &mut Channel| {
+            !channel.paused && !channel.has_failed() && !core::mem::replace(&mut channel.parked, true)
+        };
+        if self.wants_event(key).is_none() && self.channels.get_mut(key).is_some_and(park) {
+            self.parked.push(key);
         }
     }
 
@@ -283,10 +278,8 @@ impl Core {
     }
 
     fn set_state(&mut self, key: IdKey, next: State) {
-        if let Some(id) = self.ids.get_mut(key) {
-            if id.enter(next) {
-                self.entered(key);
-            }
+        if self.ids.get_mut(key).is_some_and(|id| id.enter(next)) {
+            self.entered(key);
         }
     }
 

@@ -122,10 +122,8 @@ impl Core {
             let released = Released(Box::new(Parts { id, pending, ended }));
             return Err((Refused::Full("ids"), released));
         };
-        if listens {
-            if let Some(channel) = self.channels.get_mut(channel) {
-                channel.listener = Some(key);
-            }
+        if let Some(channel) = self.channels.get_mut(channel).filter(|_| listens) {
+            channel.listener = Some(key);
         }
         self.set_deadline(key, deadline);
         for (stored, private_data_of) in pending {

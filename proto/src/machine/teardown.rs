@@ -2,6 +2,7 @@
 
 use super::Core;
 use crate::call::Call;
+use crate::id::Id;
 use crate::id::PendingCall;
 use crate::key::IdKey;
 use crate::state::State;
@@ -11,11 +12,9 @@ impl Core {
     /// takes the other's request for the reply, and the kernel begins no time wait unless one of them also replies
     /// (`cm_dreq_handler`, `cm_send_drep_locked`). In all other cases the second disconnect has no effect.
     pub(super) fn note_teardown(&mut self, key: IdKey) {
-        if let Some(id) = self.ids.get_mut(key) {
-            if id.state == State::Closing {
-                id.answer_due = true;
-                self.continue_teardown(key);
-            }
+        if let Some(id) = self.ids.get_mut(key).filter(|id| id.state == State::Closing) {
+            id.answer_due = true;
+            self.continue_teardown(key);
         }
     }
 
@@ -27,10 +26,9 @@ impl Core {
 
     /// Makes the second disconnect as soon as no other call of the id is under way.
     pub(super) fn continue_teardown(&mut self, key: IdKey) {
-        if let Some(id) = self.ids.get_mut(key) {
-            if id.pending_call == PendingCall::Nothing && core::mem::take(&mut id.answer_due) {
-                self.call_for_id(key, PendingCall::Answer, Call::Disconnect { id: key });
-            }
+        let answers = |id: &mut Id| id.pending_call == PendingCall::Nothing && core::mem::take(&mut id.answer_due);
+        if self.ids.get_mut(key).is_some_and(answers) {
+            self.call_for_id(key, PendingCall::Answer, Call::Disconnect { id: key });
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::Core;
 use crate::errno::Errno;
 use crate::event::EventKind;
+use crate::id::Id;
 use crate::id::{DestroyWaiter, SyncState};
 use crate::key::IdKey;
 use crate::request_kind::RequestKind;
@@ -37,11 +38,9 @@ impl Core {
     }
 
     pub(super) fn set_deadline(&mut self, key: IdKey, deadline: Time) {
-        if let Some(id) = self.ids.get_mut(key) {
-            if id.deadline != deadline {
-                id.deadline = deadline;
-                self.arm_deadline(key);
-            }
+        if let Some(id) = self.ids.get_mut(key).filter(|id| id.deadline != deadline) {
+            id.deadline = deadline;
+            self.arm_deadline(key);
         }
     }
 
@@ -85,10 +84,10 @@ impl Core {
     /// Finds the nearest deadline after the nearest entry, which is of this id, has become stale.
     #[inline]
     fn find_nearest(&mut self, key: IdKey) {
-        if let Some(id) = self.ids.get_untouched(key) {
-            if id.due() == Time::NEVER && self.deadlines.drop_only(&mut id.armed) {
-                return;
-            }
+        let deadlines = &mut self.deadlines;
+        let dropped = |id: &mut Id| id.due() == Time::NEVER && deadlines.drop_only(&mut id.armed);
+        if self.ids.get_untouched(key).is_some_and(dropped) {
+            return;
         }
         self.drop_stale();
     }
