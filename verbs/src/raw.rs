@@ -7,7 +7,8 @@
 //! - A QP of the application holds the [`Pd`](crate::Pd) and the [`Cq`](crate::Cq)s that it uses, and is destroyed
 //!   before them. What it has in flight does not pin an [`Mr`](crate::Mr): the application keeps the MR.
 //! - It polls and arms only its own CQs. A completion of a foreign QP in a [`Cq`](crate::Cq) is dropped by its poll.
-//! - It does not post to an [`Srq`](crate::Srq), and no QP of its own uses one: this crate does not see the completions.
+//! - It does not post to an [`Srq`](crate::Srq), and no QP of its own uses one: this crate does not see the
+//!   completions.
 //! - It posts to a [`Qp`](crate::Qp) of this crate only with a `wr_id` above 2^63, and does not rely on the completion.
 //!
 //! The application connects a QP of its own like this: it moves the QP to INIT with

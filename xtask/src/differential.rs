@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Run only this program, in the form in which a disagreement is reported, and show what both sides do
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
+    /// Programs with steps of the data path
+    #[arg(long)]
+    data: bool,
     /// Stop after this many disagreements
     #[arg(long, default_value_t = 3, value_name = "N")]
     failures: u64,
@@ -61,13 +64,15 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let values = [("--deadline", before(arguments.timeout)), ("--batch", AT_ONCE), ("--failures", arguments.failures)];
     let mut command = program(context, arguments.kernel, arguments.backend);
     command.extend(options(&values).chain(seeds.clone()));
+    let data = arguments.data.then_some("--data");
+    command.extend(data.map(OsString::from));
     match &arguments.program {
         Some(program) => command.extend(["--program".into(), program.into()]),
         // Generated on the host: an emulated CPU takes some twenty times as long.
         None => {
             let file = context.target().join(format!("programs-{}", arguments.seed)).into_os_string();
             let mut make = Command::new(context.release("differential"));
-            let status = make.args(seeds).arg("--write").arg(&file).status().context("differential")?;
+            let status = make.args(seeds).args(data).arg("--write").arg(&file).status().context("differential")?;
             ensure!(status.success(), "differential --write: {status}");
             command.extend(["--from".into(), file]);
         }

@@ -78,6 +78,7 @@ const STEPS: &[Step] = &[
         "random programs: the simulator and the kernel agree",
         GuestCommand(ANY, Librdmacm, differential::LIMIT, differential::command),
     ),
+    step("random programs on the data path", Guest(V6_12, OWN, 300, "differential --data --programs 200")),
     step("faults on soft-RoCE", Report(V6_12, Librdmacm, 600, faults::in_guest)),
     step("rping against rdma-core's", GuestCommand(ANY, Librdmacm, 600, scripts::rping)),
     step("cmtime against rdma-core's", GuestCommand(ANY, Librdmacm, 300, cmtime::command)),

@@ -69,8 +69,8 @@ pub trait CompletionQueue: Send {
     /// Never waits. The next call takes what is left.
     ///
     /// # Errors
-    /// `EINVAL` for a CQ on a shared channel: [`CompletionChannel::next_notification`] takes its notifications. Else the
-    /// errno of the device, never `EAGAIN`.
+    /// `EINVAL` for a CQ on a shared channel: [`CompletionChannel::next_notification`] takes its notifications. Else
+    /// the errno of the device, never `EAGAIN`.
     #[doc(alias("ibv_get_cq_event", "ibv_ack_cq_events"))]
     fn take_notifications(&self) -> Result<u32, Errno>;
 }

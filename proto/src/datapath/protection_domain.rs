@@ -71,8 +71,8 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     #[doc(alias("ibv_create_srq", "rdma_create_srq"))]
     fn create_srq(&self, caps: SrqCaps) -> Result<Self::Srq, Errno>;
 
-    /// Returns the number of MRs, QPs, address handles, memory windows and SRQs that use it. An MR that was dropped counts
-    /// until it is deregistered.
+    /// Returns the number of MRs, QPs, address handles, memory windows and SRQs that use it. An MR that was dropped
+    /// counts until it is deregistered.
     fn users(&self) -> u32;
 
     /// Returns its state.

@@ -11,7 +11,8 @@ use crate::index::DeviceNo;
 use crate::kernel::channel::new_eventfd;
 
 /// The asynchronous events of a host's device: PORT_ERR and PORT_ACTIVE of [`Host::set_link`](crate::Host::set_link),
-/// CQ_ERR of an overrun, SRQ_LIMIT_REACHED, QP_LAST_WQE_REACHED of a QP with an SRQ, DEVICE_FATAL of a removal. Each reader of a device gets all of them.
+/// CQ_ERR of an overrun, SRQ_LIMIT_REACHED, QP_LAST_WQE_REACHED of a QP with an SRQ, DEVICE_FATAL of a removal. Each
+/// reader of a device gets all of them.
 #[derive(Debug)]
 pub struct AsyncEvents {
     fabric: Fabric,

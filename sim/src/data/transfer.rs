@@ -119,10 +119,17 @@ impl World {
                 Handled::NotReady(Operation::Write(range, bytes, Some(extra)))
             }
             Operation::Write(range, bytes, extra) => {
-                let Some(memory) = self.memory.for_remote(qp, pd, range, Access::REMOTE_WRITE) else { return refused };
+                let Some(memory) = self.memory.for_remote(qp, pd, range, Access::REMOTE_WRITE) else {
+                    // As rxe: the receive is taken before the key is checked, and ends with the error.
+                    if let Some(extra) = extra {
+                        self.receive_immediate(qp, Err(WcStatus::REM_ACCESS_ERR), extra);
+                    }
+                    return refused;
+                };
                 memory.copy_from_slice(&bytes);
                 if let Some(extra) = extra {
-                    self.receive_immediate(qp, count(bytes.len()), extra);
+                    let put = Put { byte_len: count(bytes.len()), scatter: Vec::new() };
+                    self.receive_immediate(qp, Ok(put), extra);
                 }
                 Handled::Answer(Ok(Vec::new()))
             }
@@ -161,10 +168,9 @@ impl World {
     }
 
     /// A write with immediate data consumes a receive, and does not use its memory.
-    fn receive_immediate(&mut self, qp: QpNo, byte_len: u32, extra: Extra) {
+    fn receive_immediate(&mut self, qp: QpNo, outcome: Result<Put, WcStatus>, extra: Extra) {
         if let Some(receive) = self.take_receive(qp) {
-            let put = Put { byte_len, scatter: Vec::new() };
-            self.finish_receive(qp, receive.ended(Ok(put), WcOpcode::RECV_RDMA_WITH_IMM, extra));
+            self.finish_receive(qp, receive.ended(outcome, WcOpcode::RECV_RDMA_WITH_IMM, extra));
         }
     }
 

@@ -193,7 +193,7 @@ impl<D: DataPath> CoreRunner<D> {
                 }
                 return Some(());
             }
-            Action::LetTimePass => return Some(()),
+            Action::Data { .. } | Action::LetTimePass => return Some(()),
         };
         self.note_result(at, request_kind, action, result);
         Some(())

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
+use crate::data::{Data, DataStep, Published};
 use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, Numbers, Slot};
 use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};
@@ -19,6 +20,7 @@ const EVENTS_MAX: usize = 256;
 pub(crate) struct DeviceRunner<D: DataPath> {
     // Dropped before their device.
     paths: BTreeMap<Slot, Path<D>>,
+    data: BTreeMap<Slot, Data<D>>,
     device: D,
     numbers: Numbers,
     /// The existing ids, and their channels.
@@ -28,6 +30,8 @@ pub(crate) struct DeviceRunner<D: DataPath> {
     trace: SideTrace,
     observed: Observed,
     before_read: BeforeRead,
+    /// The memory of this side and of the peer.
+    published: [Published; 2],
 }
 
 /// Keys are numbered densely, as in a core. Every slot is used only once.
@@ -44,9 +48,10 @@ fn group_key(id: Slot, group: u8) -> Result<GroupKey, Errno> {
 }
 
 impl<D: DataPath> DeviceRunner<D> {
-    pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
+    pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead, published: [Published; 2]) -> Self {
         DeviceRunner {
             paths: BTreeMap::new(),
+            data: BTreeMap::new(),
             device,
             numbers,
             ids: BTreeMap::new(),
@@ -55,6 +60,7 @@ impl<D: DataPath> DeviceRunner<D> {
             trace: SideTrace::new(),
             observed: Observed::default(),
             before_read,
+            published,
         }
     }
 
@@ -110,6 +116,7 @@ impl<D: DataPath> DeviceRunner<D> {
                 if self.call(at, action, Call::Destroy { id: id_key(id)? }, &[]) {
                     self.ids.remove(&id);
                     self.paths.remove(&id);
+                    self.data.remove(&id);
                 }
                 return Ok(());
             }
@@ -128,6 +135,10 @@ impl<D: DataPath> DeviceRunner<D> {
             }
             Action::Read { channel, most } => {
                 self.read(at, channel, most.map_or(EVENTS_MAX, usize::from));
+                return Ok(());
+            }
+            Action::Data { id, step } => {
+                self.perform_data(at, id, step)?;
                 return Ok(());
             }
             Action::Turn
@@ -171,6 +182,28 @@ impl<D: DataPath> DeviceRunner<D> {
         };
         self.call(at, action, call, &private);
         Ok(())
+    }
+
+    fn perform_data(&mut self, at: usize, id: Slot, step: DataStep) -> Result<(), Errno> {
+        let [own, peer] = &self.published;
+        let lines = match (self.data.get_mut(&id), step) {
+            (None, DataStep::Attach) => {
+                let result = Data::attach(&mut self.device, Attaching::bare(id_key(id)?), own);
+                let result = result.map(|data| drop(self.data.insert(id, data)));
+                vec![result_of(&result)]
+            }
+            (None, _) => vec!["no QP".to_owned()],
+            (Some(data), _) => data.perform(at as u64, step, own, peer),
+        };
+        self.note_data(at, id, step, lines);
+        Ok(())
+    }
+
+    fn note_data(&mut self, at: usize, id: Slot, step: DataStep, lines: Vec<String>) {
+        for result in lines {
+            let text = format!("{} {step:?}", name(id));
+            self.trace.push(Line { step: at, what: Seen::Call { name: "data", text, result } });
+        }
     }
 
     fn is_readable(&self, channel: ChannelNo) -> bool {

@@ -30,6 +30,9 @@ const FIRST_QP_NUM: u32 = 0x40_0000;
 /// The end of the QP numbers. Before they are reused, every time wait is over.
 const END_QP_NUM: u32 = 0xf0_0000;
 
+/// Longer than work requests take, which the lookup does not wait for.
+const WORK: Duration = Duration::from_millis(10);
+
 /// The kernel.
 #[derive(Debug)]
 pub struct Kernel {
@@ -62,6 +65,8 @@ impl Reality for Kernel {
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
         let pause = pause(self.flavour);
         let mut all: Vec<Playing<'_>> = Vec::new();
+        let has_data =
+            programs.iter().flat_map(|program| &program.steps).any(|step| matches!(step.action, Action::Data { .. }));
         for program in programs {
             let numbers = self.numbers();
             all.push(Playing::new(program, numbers, self.probe.device.sibling(), self.probe.device.sibling()));
@@ -75,6 +80,9 @@ impl Reality for Kernel {
                 sleep(all.iter().filter_map(Playing::sleeps_for).min().unwrap_or_default());
             }
             self.probe.settle()?;
+            if has_data {
+                sleep(WORK);
+            }
         }
         Ok(all.into_iter().map(Playing::end).collect())
     }

@@ -17,9 +17,11 @@
 pub mod campaign;
 mod core_runner;
 pub mod coverage;
+pub mod data;
 mod device_runner;
 pub mod differences;
 pub mod generate;
+pub mod generate_data;
 pub mod judge;
 #[cfg(feature = "verbs")]
 pub mod kernel;

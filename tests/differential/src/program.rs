@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use cmid_proto::{CmOption, PortSpace};
 use serde::{Deserialize, Serialize};
 
+use crate::data::DataStep;
+
 /// The layer that a program calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Level {
@@ -333,6 +335,10 @@ pub enum Action {
     Destroy {
         id: Slot,
     },
+    Data {
+        id: Slot,
+        step: DataStep,
+    },
     /// Core only: lets the core read all readable channels.
     Turn,
     /// Reads this many events from a channel, or all. At the core's level: takes events that the core has read.
@@ -385,6 +391,7 @@ impl Action {
             | Action::SetEce { id, .. }
             | Action::Migrate { id, .. }
             | Action::Create { id, .. }
+            | Action::Data { id, .. }
             | Action::Destroy { id } => Some(id),
             Action::OpenChannel { .. }
             | Action::CloseChannel { .. }

@@ -3,6 +3,7 @@
 use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, ConnParam, Errno};
 
+use crate::data::Published;
 use crate::program::{Action, Level, Numbers, Offer, Program, SideName, Slot, Step};
 use crate::trace::{SideTrace, Trace};
 use crate::{core_runner::CoreRunner, device_runner::DeviceRunner};
@@ -58,8 +59,11 @@ impl Runners {
     ) -> Self {
         match program.level {
             Level::Device => {
-                let runner = |device| Box::new(DeviceRunner::new(device, numbers, before_read.clone()));
-                Runners { a: runner(a), b: runner(b) }
+                let (of_a, of_b) = (Published::default(), Published::default());
+                let runner = |device, own: &Published, peer: &Published| {
+                    Box::new(DeviceRunner::new(device, numbers, before_read.clone(), [own.clone(), peer.clone()]))
+                };
+                Runners { a: runner(a, &of_a, &of_b), b: runner(b, &of_b, &of_a) }
             }
             Level::Core => {
                 let runner = |device| Box::new(CoreRunner::new(device, numbers, before_read.clone()));

@@ -1,0 +1,105 @@
+//! Generates programs with steps of the data path: a connection, then work requests of both sides.
+
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+use crate::data::{DataStep, MEMORY, Operation, Request};
+use crate::program::{Action, CHILDREN, Endpoint, Ip, Level, Offer, Program, SideName, Slot, Space, Step};
+
+/// The maximum number of random steps.
+const LENGTH: usize = 60;
+
+/// The id of the connection at a side.
+const fn id_of(side: SideName) -> Slot {
+    match side {
+        SideName::A => 0,
+        SideName::B => CHILDREN,
+    }
+}
+
+/// Generates the program of a seed. All its calls are made to the bare device, whose QPs it uses.
+#[must_use]
+pub fn program(seed: u64) -> Program {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut steps = connection();
+    // Most messages find a receive.
+    for side in [SideName::A, SideName::B] {
+        for _ in 0..rng.random_range(0..6) {
+            let step = DataStep::Receive { at: rng.random_range(0..MEMORY - 16), len: 16 };
+            steps.push((side, Action::Data { id: id_of(side), step }));
+        }
+    }
+    for _ in 0..rng.random_range(10..LENGTH) {
+        let side = if rng.random_ratio(1, 2) { SideName::A } else { SideName::B };
+        let id = id_of(side);
+        let action =
+            if rng.random_ratio(1, 60) { Action::Disconnect { id } } else { Action::Data { id, step: step(&mut rng) } };
+        steps.push((side, action));
+    }
+    for side in [SideName::A, SideName::B] {
+        for step in [DataStep::Poll, DataStep::Look, DataStep::Deregister] {
+            steps.push((side, Action::Data { id: id_of(side), step }));
+        }
+    }
+    let steps = steps.into_iter().map(|(side, action)| Step { side, action, races: false }).collect();
+    Program { seed, level: Level::Device, steps }
+}
+
+/// Connects the first id of side a to a child of side b. Without retries a message finds a receive or fails at once.
+fn connection() -> Vec<(SideName, Action)> {
+    use SideName::{A, B};
+    let offer = |qp| Offer { qp, serves: 4, starts: 4, rnr: 0, data: 0 };
+    let read = Action::Read { channel: 0, most: None };
+    let attach = |id| Action::Data { id, step: DataStep::Attach };
+    let (at, open) = (Endpoint(Ip::OfB, 1), Action::OpenChannel { channel: 0, explicit_acks: false });
+    let create = Action::Create { id: 0, channel: Some(0), space: Space::Tcp };
+    vec![
+        (B, open),
+        (B, create),
+        (B, Action::Bind { id: 0, at }),
+        (B, Action::Listen { id: 0, backlog: 8 }),
+        (A, open),
+        (A, create),
+        (A, Action::ResolveAddr { id: 0, src: None, dst: at }),
+        (A, read),
+        (A, Action::ResolveRoute { id: 0 }),
+        (A, read),
+        (A, attach(0)),
+        (A, Action::Connect { id: 0, offer: offer(0) }),
+        (B, read),
+        (B, attach(CHILDREN)),
+        (B, Action::Accept { id: CHILDREN, offer: offer(1) }),
+        (A, read),
+        (B, read),
+    ]
+}
+
+fn step(rng: &mut ChaCha8Rng) -> DataStep {
+    // A range that is mostly inside the memory.
+    let mut range = || (rng.random_range(0..MEMORY - 14), rng.random_range(0..=16_u8));
+    let ((at, len), (to, _)) = (range(), range());
+    match rng.random_range(0..100) {
+        0..28 => DataStep::Receive { at, len: if rng.random_ratio(1, 8) { len } else { 16 } },
+        28..72 => DataStep::Post(request(rng, at, len, to)),
+        72..86 => DataStep::Poll,
+        86..93 => DataStep::Look,
+        93..97 => DataStep::Deregister,
+        _ => DataStep::Register,
+    }
+}
+
+fn request(rng: &mut ChaCha8Rng, at: u8, len: u8, to: u8) -> Request {
+    let operation = match rng.random_range(0..14) {
+        0..3 => Operation::Send,
+        3..5 => Operation::SendImm,
+        5..8 => Operation::Write,
+        8..10 => Operation::WriteImm,
+        10..12 => Operation::Read,
+        12 => Operation::CompareSwap,
+        _ => Operation::FetchAdd,
+    };
+    let atomic = matches!(operation, Operation::CompareSwap | Operation::FetchAdd);
+    // Atomics need 8 bytes, mostly aligned ones.
+    let (len, to) = if atomic { (8, if rng.random_ratio(1, 8) { to } else { to & !7 }) } else { (len, to) };
+    Request { operation, at, len, to, right_key: !rng.random_ratio(1, 25), signaled: rng.random_ratio(3, 4) }
+}

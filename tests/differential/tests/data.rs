@@ -1,0 +1,45 @@
+//! Programs with steps of the data path reach what they are to compare.
+
+use cmid_differential::generate::NUMBERS;
+use cmid_differential::generate_data::program;
+use cmid_differential::simulated::{Schedule, simulate};
+use cmid_differential::trace::Seen;
+use cmid_sim::Flavour;
+
+/// What some program of a short run must see.
+const GOALS: [&str; 17] = [
+    "success WcOpcode(0)",
+    "success WcOpcode(1)",
+    "success WcOpcode(2)",
+    "success WcOpcode(3)",
+    "success WcOpcode(4)",
+    "success WcOpcode(128)",
+    "success WcOpcode(129)",
+    "bytes, Some(",
+    "RNR retry counter exceeded",
+    "work request flushed",
+    "remote access error",
+    "local QP operation error",
+    "remote operation error",
+    "in flight",
+    "EINVAL",
+    "ENOMEM",
+    "ENOTCONN",
+];
+
+#[test]
+fn two_hundred_programs_reach_all_outcomes() {
+    let mut results = String::new();
+    for seed in 1..=200 {
+        let run = simulate(&program(seed), NUMBERS, Flavour::Linux6_12, &Schedule::default());
+        assert_eq!(run.stalls, 0, "seed {seed}");
+        for line in run.trace.a.into_iter().chain(run.trace.b) {
+            if let Seen::Call { name: "data", result, .. } = line.what {
+                results += &result;
+                results.push('\n');
+            }
+        }
+    }
+    let missing: Vec<_> = GOALS.into_iter().filter(|goal| !results.contains(goal)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
