@@ -191,8 +191,10 @@ impl Core {
     /// further reports before that have no effect.
     #[inline]
     pub fn handle_readable(&mut self, key: ChannelKey) {
-        if self.channels.get_mut(key).is_some_and(|channel| !core::mem::replace(&mut channel.readable, true)) {
-            self.readable.push_back(key);
+        if let Some(channel) = self.channels.get_mut(key) {
+            if !core::mem::replace(&mut channel.readable, true) {
+                self.readable.push_back(key);
+            }
         }
     }
 
@@ -211,7 +213,8 @@ impl Core {
             self.unpark();
         }
         while let Some(key) = self.readable.pop_front() {
-            if self.channels.get_mut(key).is_some_and(|channel| core::mem::take(&mut channel.readable)) {
+            let Some(channel) = self.channels.get_mut(key) else { continue };
+            if core::mem::take(&mut channel.readable) {
                 return Some(key);
             }
         }

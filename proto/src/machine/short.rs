@@ -147,13 +147,13 @@ impl Core {
         channel.readable = false;
         Some(match fetch(on, child) {
             Ok(Some(raw)) => {
-                let admitted = if is_empty { admit_to(channel, &mut self.ids, on, &raw) } else { None };
-                if let Some((single, ends)) = admitted {
-                    self.keep_single(single, ends, &raw);
-                    Read::Done
-                } else {
-                    Read::Taken(self.take_any_event(on, &raw))
+                if is_empty {
+                    if let Some((single, ends)) = admit_to(channel, &mut self.ids, on, &raw) {
+                        self.keep_single(single, ends, &raw);
+                        return Some(Read::Done);
+                    }
                 }
+                Read::Taken(self.take_any_event(on, &raw))
             }
             Ok(None) => Read::Done,
             Err(errno) => Read::Failed(on, errno),
