@@ -47,11 +47,12 @@ impl Completion {
         self.status == WcStatus::SUCCESS
     }
 
-    /// Returns the immediate data that came with the message, as the sender has posted it.
+    /// Returns the immediate data that came with the message, as the sender has posted it. `None` for the sender, whose
+    /// completion has the flag on soft-RoCE too.
     #[must_use]
     #[inline]
     pub fn imm(&self) -> Option<u32> {
-        self.flags.contains(WcFlags::WITH_IMM).then(|| u32::from_be(self.imm_data))
+        (self.opcode.is_recv() && self.flags.contains(WcFlags::WITH_IMM)).then(|| u32::from_be(self.imm_data))
     }
 
     /// Returns the remote key of this side that the sender has invalidated. `None` on soft-RoCE, which sets
@@ -219,10 +220,11 @@ mod tests {
 
     #[test]
     fn immediate_data_and_an_invalidated_key_have_their_flags() {
-        let completion = Completion { imm_data: 7_u32.to_be(), ..Completion::default() };
+        let completion = Completion { imm_data: 7_u32.to_be(), opcode: WcOpcode::RECV, ..Completion::default() };
         assert_eq!((completion.imm(), completion.invalidated_rkey()), (None, None));
         let with = |flags| Completion { flags, ..completion };
         assert_eq!(with(WcFlags::WITH_IMM).imm(), Some(7));
+        assert_eq!(Completion { opcode: WcOpcode::SEND, ..with(WcFlags::WITH_IMM) }.imm(), None);
         assert_eq!(with(WcFlags::WITH_INV).invalidated_rkey(), Some(7_u32.to_be()));
     }
 
