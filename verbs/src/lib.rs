@@ -107,7 +107,7 @@
 //!
 //! By default the bindings to rdma-core are those of `rdma-sys`, which are generated while it is built: that needs the
 //! headers of rdma-core and libclang 15 or older. With `default-features = false` and the feature `prebuilt` they are
-//! those of this crate, and the build needs neither. The program is the same.
+//! those of this crate, for x86_64, and the build needs neither. The program is the same.
 //!
 //! # Unsafe code
 //!

@@ -1,4 +1,4 @@
-//! Bindings to librdmacm and libibverbs that need neither libclang nor the headers of rdma-core.
+//! Bindings to librdmacm and libibverbs that need neither libclang nor the headers of rdma-core, for x86_64.
 //!
 //! `generated.rs` is what `generate.sh` writes from the headers of rdma-core 44. This file has the structures of verbs.h
 //! and rdma_cma.h that hold unions without names, written by hand with the names of rdma-sys.
@@ -13,6 +13,9 @@
     unused_imports,
     reason = "C's names, and all that its types use"
 )]
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("the prebuilt bindings are those of x86_64: use the feature rdma-sys");
 
 use libc::*;
 
