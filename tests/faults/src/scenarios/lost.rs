@@ -148,9 +148,10 @@ faults! { "Messages of the connection manager are lost";
     rep_always_to_the_end [Epoll Slow 300] "every REP, and nobody sets a deadline" => [
         Always("server: accept: ok"),
         Always("server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s"),
-        Always("client: UNREACHABLE (-ETIMEDOUT)"),
-        // The client may send the REQ again after the server has given up: the kernel takes it for a new one.
+        // The client may send the REQ again after the server has given up. The kernel takes it for a new request, whose
+        // destruction rejects it.
         OneOf(&["a repeated REQ: a new request", "a repeated REQ: none"]),
+        OneOf(&["client: UNREACHABLE (-ETIMEDOUT)", "client: REJECTED (reason 28)"]),
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
@@ -159,13 +160,18 @@ faults! { "Messages of the connection manager are lost";
         accepts(s, ids.server, Time::NEVER)?;
         let server = ids.server.unwrap_or(ids.client);
         s.sees(Side::Server, server, GIVEN_UP)?;
-        s.sees(Side::Client, ids.client, 0..=124)?;
-        let again = s.next(Side::Server, Duration::from_secs(2))?;
-        s.note(match again {
+        let again = s.next(Side::Server, PROVOKED)?;
+        s.note(match &again {
             None => "a repeated REQ: none".to_owned(),
-            Some(event) if event.kind == EventKind::Cm(CmEvent::ConnectRequest) => "a repeated REQ: a new request".to_owned(),
-            Some(event) => format!("server: {}", in_brief(&event)),
+            Some(event) if event.kind == EventKind::Cm(CmEvent::ConnectRequest) => {
+                "a repeated REQ: a new request".to_owned()
+            }
+            Some(event) => format!("server: {}", in_brief(event)),
         });
+        if let Some(event) = again {
+            s.b.destroy(Side::Server, event.id)?;
+        }
+        s.sees(Side::Client, ids.client, 0..=124)?;
         always(s, loss)
     }
     rtu_once [Epoll Fast 60] "the first RTU" => [
