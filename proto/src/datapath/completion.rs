@@ -47,8 +47,8 @@ impl Completion {
         self.status == WcStatus::SUCCESS
     }
 
-    /// Returns the immediate data that came with the message, as the sender has posted it. `None` for the sender, whose
-    /// completion has the flag on soft-RoCE too.
+    /// Returns the immediate data of a received message, in the byte order of the host. `None` for a completion of the
+    /// send queue: soft-RoCE sets [`WcFlags::WITH_IMM`] there too.
     #[must_use]
     #[inline]
     pub fn imm(&self) -> Option<u32> {

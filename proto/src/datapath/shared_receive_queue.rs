@@ -7,7 +7,7 @@ use crate::errno::Errno;
 #[doc(alias("ibv_srq_attr", "ibv_srq_init_attr"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SrqCaps {
-    /// The maximum number of receives that are posted and whose completions have not been polled, at least 1. Each CQ
+    /// The maximum number of posted receives without a polled completion, at least 1. Each CQ
     /// that reports them needs room for all of them.
     pub max_wr: u32,
     /// The maximum number of [`Sge`]s of a receive.
@@ -47,7 +47,7 @@ pub trait SharedReceiveQueue: Send {
     /// Returns its capacities as the provider has rounded them. It accepts no more receives than were requested.
     fn caps(&self) -> SrqCaps;
 
-    /// Returns the number of receives that are posted and whose completions have not been polled.
+    /// Returns the number of posted receives without a polled completion.
     fn unpolled(&self) -> u32;
 
     /// Requests one event [`SRQ_LIMIT_REACHED`](super::AsyncEventKind::SRQ_LIMIT_REACHED), when fewer than `limit`

@@ -46,7 +46,7 @@ pub struct Summary {
     pub events: usize,
     /// Acks that the application owes.
     pub owed: usize,
-    /// Device calls that are queued or whose outcomes are not reported yet.
+    /// Device calls without a reported outcome, queued ones included.
     pub calls: usize,
     /// Ids that wait for acks ([`WaitsFor::Acks`]), at the [`RequestKind::index`] of the request.
     pub for_acks: [usize; RequestKind::COUNT],
