@@ -3,44 +3,62 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cmid_conformance::{Outcome, Report, Speed, scenarios};
-use cmid_harness::{Env, OnBlocking, OnEpoll, OnMio, SimEnv};
+use cmid_conformance::{Outcome, Report, Scenario, Speed, scenarios};
+use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio, SimEnv};
+use cmid_sim::SimDevice;
 use libtest_mimic::{Arguments, Failed, Trial};
+
+/// The number of concurrent scenarios. They mostly wait.
+const AT_ONCE: usize = 16;
 
 fn main() {
     let report = Arc::new(Mutex::new(Report::new("the simulator, in real time")));
-    let mut trials = on("mio", SimEnv::<OnMio<_>>::new(), &report);
-    trials.extend(on("epoll", SimEnv::<OnEpoll<_>>::new(), &report));
-    trials.extend(on("blocking", SimEnv::<OnBlocking<_>>::new(), &report));
-    // One at a time: descriptors and heap are counted, and quiet periods are measured.
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let (mut alone, mut together) = (Vec::new(), Vec::new());
+    add::<OnMio<_>>("mio", &report, &mut alone, &mut together);
+    add::<OnEpoll<_>>("epoll", &report, &mut alone, &mut together);
+    add::<OnBlocking<_>>("blocking", &report, &mut alone, &mut together);
+    let arguments = Arguments::from_args();
+    let run =
+        |trials, threads| libtest_mimic::run(&Arguments { test_threads: Some(threads), ..arguments.clone() }, trials);
+    let (first, second) = (run(alone, 1), run(together, AT_ONCE));
     if let Some(path) = std::env::var_os("CMID_REPORT") {
         let written = report.lock().unwrap_or_else(PoisonError::into_inner).write(Path::new(&path));
         written.expect("the report can be written");
     }
-    conclusion.exit();
+    first.exit_if_failed();
+    second.exit();
 }
 
-fn on<L: Env + Send + 'static>(driver: &'static str, env: L, report: &Arc<Mutex<Report>>) -> Vec<Trial> {
-    let env = Arc::new(env);
-    let fast = scenarios::<L>().into_iter().filter(|scenario| scenario.entry.speed == Speed::Fast);
-    fast.map(|scenario| {
-        let (env, report) = (Arc::clone(&env), Arc::clone(report));
+/// Adds the fast scenarios of one driver. Those that count the descriptors and the heap of the process run `alone`.
+fn add<S: Make<SimDevice> + 'static>(
+    driver: &'static str,
+    report: &Arc<Mutex<Report>>,
+    alone: &mut Vec<Trial>,
+    together: &mut Vec<Trial>,
+) {
+    let env = SimEnv::<S>::new();
+    for scenario in scenarios::<SimEnv<S>>().into_iter().filter(|it| it.entry.speed == Speed::Fast) {
+        let trials = if scenario.entry.runs_beside_others(&env) { &mut *together } else { &mut *alone };
         let fits = scenario.fits(&env);
-        let name = format!("{driver}::{}", scenario.entry.name);
-        let trial = Trial::test(name, move || {
-            let outcome = scenario.outcome(&*env);
-            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-            report.note(scenario.entry.name, scenario.entry.speed, driver, outcome.clone());
-            match outcome {
-                Outcome::Passed => Ok(()),
-                // Ignored trials run only on request.
-                Outcome::NotHere => Err(Failed::from("it cannot be shown here")),
-                Outcome::Failed(reason) => Err(Failed::from(reason)),
-            }
-        });
-        trial.with_ignored_flag(!fits)
+        trials.push(trial(driver, scenario, Arc::clone(report)).with_ignored_flag(!fits));
+    }
+}
+
+/// Runs the scenario in an environment of its own.
+fn trial<S: Make<SimDevice> + 'static>(
+    driver: &'static str,
+    scenario: Scenario<SimEnv<S>>,
+    report: Arc<Mutex<Report>>,
+) -> Trial {
+    Trial::test(format!("{driver}::{}", scenario.entry.name), move || {
+        let outcome = scenario.outcome(&SimEnv::new());
+        let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+        report.note(scenario.entry.name, scenario.entry.speed, driver, outcome.clone());
+        match outcome {
+            Outcome::Passed => Ok(()),
+            // Ignored trials run only on request.
+            Outcome::NotHere => Err(Failed::from("it cannot be shown here")),
+            Outcome::Failed(reason) => Err(Failed::from(reason)),
+        }
     })
-    .collect()
 }
