@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use cmid_softroce::{Kernel, Options};
+use cmid_softroce::{Kernel, Options, Transport};
 
 use crate::context::this_program;
 
@@ -64,6 +64,9 @@ pub(crate) struct Arguments {
     /// The kernel: 6.1 or 6.12. For several machines a list: each takes the next, the first comes after the last
     #[arg(long, default_values_t = [Kernel::default()], value_delimiter = ',')]
     kernel: Vec<Kernel>,
+    /// The transport of the RDMA devices: rxe (soft-RoCE) or siw (soft-iWARP, built from Debian's source of the kernel)
+    #[arg(long, default_value_t)]
+    transport: Transport,
     /// Boot several machines on one wire and run the command in each, with its number in CMID_MACHINE; machine N has
     /// the addresses 10.97.0.N and fd97::N
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
@@ -92,6 +95,7 @@ pub(crate) struct Arguments {
 pub(crate) fn softroce(arguments: &Arguments) -> u8 {
     let options = |kernel: &Kernel| Options {
         kernel: *kernel,
+        transport: arguments.transport,
         timeout: Duration::from_secs(arguments.timeout),
         memory_mib: arguments.memory,
         cpus: arguments.smp,

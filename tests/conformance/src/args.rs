@@ -51,7 +51,9 @@ impl Args {
             DeviceName::Verbs => {
                 let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
                 let backend = std::env::var("CMID_BACKEND").unwrap_or_else(|_| "librdmacm".into());
-                format!("Linux {}, soft-RoCE, {backend}", release.trim())
+                let transport = std::env::var("CMID_TRANSPORT").unwrap_or_default();
+                let name = if transport == "siw" { "soft-iWARP" } else { "soft-RoCE" };
+                format!("Linux {}, {name}, {backend}", release.trim())
             }
         }
     }

@@ -23,7 +23,9 @@
 //! | none | `dummy1` | 172.16.0.1 |
 //! | `rxe3` | `eth0` | 10.97.0.N, fd97::N; only in machine N of several ([`run_machines`]) |
 //!
-//! `CMID_SOFTROCE` is 1 and `CMID_KERNEL` is the kernel's release. The user is root, the limit of locked memory is
+//! With [`Transport::Siw`] the devices are called `siw0` to `siw3` and have iWARP's transport.
+//!
+//! `CMID_SOFTROCE` is 1, `CMID_TRANSPORT` is `rxe` or `siw`, and `CMID_KERNEL` is the kernel's release. The user is root, the limit of locked memory is
 //! lifted, standard input is empty.
 //!
 //! # Exit statuses
@@ -58,6 +60,7 @@ mod qemu;
 mod script;
 mod session;
 mod tool;
+mod transport;
 mod vmlinux;
 mod wire;
 
@@ -65,6 +68,7 @@ pub use cache::cache_directory;
 pub use error::Error;
 pub use kernel::Kernel;
 pub use progress::Step;
+pub use transport::Transport;
 pub use wire::run_machines;
 
 use std::{
@@ -79,6 +83,8 @@ use std::{
 pub struct Options {
     /// The kernel to boot.
     pub kernel: Kernel,
+    /// The transport of the RDMA devices.
+    pub transport: Transport,
     /// The time limit of the command. Booting is not counted; it has a limit of its own.
     pub timeout: Duration,
     /// The guest's memory in MiB. Three quarters of it hold the files that the command writes.
@@ -100,6 +106,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             kernel: Kernel::default(),
+            transport: Transport::default(),
             timeout: Duration::from_secs(300),
             memory_mib: 512,
             cpus: 1,

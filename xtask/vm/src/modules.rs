@@ -4,6 +4,7 @@ use crate::{
     error::{Error, WithPath},
     kernel::Unpacked,
     tool::{self, SHORT},
+    transport::Transport,
     wire::Segment,
 };
 use std::{
@@ -11,21 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The modules for the connection to the host, the file system, and the devices.
-const WANTED: &[&str] = &[
-    "virtio_pci",
-    "virtio_console",
-    "9pnet_virtio",
-    "9p",
-    "overlay",
-    // Looked up by name when an rxe device is made; not among the module's dependencies.
-    "crc32_generic",
-    "ib_uverbs",
-    "rdma_rxe",
-    "rdma_ucm",
-    "dummy",
-    "veth",
-];
+/// The modules for the connection to the host, the file system, and the devices, without those of the transport.
+const WANTED: &[&str] = &["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "rdma_ucm", "dummy", "veth"];
 
 /// A module, ready to be loaded.
 pub(crate) struct Module {
@@ -36,11 +24,11 @@ pub(crate) struct Module {
 }
 
 /// The wanted modules and their dependencies, in load order.
-pub(crate) fn load_order(kernel: &Unpacked, wire: Option<Segment>) -> Result<Vec<Module>, Error> {
+pub(crate) fn load_order(kernel: &Unpacked, transport: Transport, wire: Option<Segment>) -> Result<Vec<Module>, Error> {
     let mut command = tool::command("modprobe");
     // The host's configuration of its own modules does not apply to the guest.
     command.args(["--config", "/dev/null", "--all", "--show-depends", "--set-version", &kernel.release, "--dirname"]);
-    command.arg(&kernel.directory).args(WANTED).args(wire.map(|_| "virtio_net"));
+    command.arg(&kernel.directory).args(WANTED).args(transport.modules()).args(wire.map(|_| "virtio_net"));
     let answer = tool::output(&mut command, SHORT)?;
     files(&String::from_utf8_lossy(&answer)).into_iter().map(|path| read(kernel, &path)).collect()
 }
@@ -59,7 +47,8 @@ fn files(answer: &str) -> Vec<PathBuf> {
     files
 }
 
-fn read(kernel: &Unpacked, path: &Path) -> Result<Module, Error> {
+/// Reads a module, unpacked.
+pub(crate) fn read(kernel: &Unpacked, path: &Path) -> Result<Module, Error> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some(plain) = name.strip_suffix(".xz") else {
         return Ok(Module { name: name.to_owned(), contents: fs::read(path).about_file(path)? });

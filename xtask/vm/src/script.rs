@@ -1,6 +1,7 @@
 //! The script that runs the command in the guest, as the host's shell would have run it.
 
 use crate::{
+    Options,
     error::{Error, WithPath},
     tool,
 };
@@ -36,7 +37,7 @@ const HOST_ONLY: &[&str] = &[
 const HOST_ONLY_PREFIXES: &[&str] = &["DBUS_", "SSH_", "XDG_SESSION_"];
 
 /// Builds the script from this process's directory and environment.
-pub(crate) fn build(extra: &[(OsString, OsString)], command: &[OsString], release: &str) -> Result<Vec<u8>, Error> {
+pub(crate) fn build(options: &Options, command: &[OsString], release: &str) -> Result<Vec<u8>, Error> {
     if command.is_empty() {
         return Err(Error::Usage("there is no command to run".to_owned()));
     }
@@ -46,7 +47,8 @@ pub(crate) fn build(extra: &[(OsString, OsString)], command: &[OsString], releas
     environment.push(("PATH".into(), tool::search_path()));
     environment.push(("CMID_SOFTROCE".into(), "1".into()));
     environment.push(("CMID_KERNEL".into(), release.into()));
-    environment.extend_from_slice(extra);
+    environment.push(("CMID_TRANSPORT".into(), options.transport.name().into()));
+    environment.extend_from_slice(&options.environment);
     Ok(script(&directory, &environment, command))
 }
 

@@ -13,6 +13,7 @@ use crate::{
     progress::Step,
     qemu::{self, Files, Report},
     script,
+    transport::{self, Transport},
     wire::Segment,
 };
 use std::{
@@ -52,8 +53,12 @@ pub(crate) fn run(
     let booting = Step::begin(&format!("booting Linux {}", kernel.release));
     let directory = RunDirectory::create(&cache)?;
     let files = Files::new(directory.path());
-    initramfs::write(&files.initramfs, &modules::load_order(&kernel, wire)?)?;
-    let script = script::build(&options.environment, command, &kernel.release)?;
+    let mut modules = modules::load_order(&kernel, options.transport, wire)?;
+    if options.transport == Transport::Siw {
+        modules.push(modules::read(&kernel, &transport::ensure_siw(&cache, options.kernel, &kernel)?)?);
+    }
+    initramfs::write(&files.initramfs, &modules)?;
+    let script = script::build(&options, command, &kernel.release)?;
     for (name, contents) in
         [("command", script), ("kernel", line(&kernel.directory)), ("writable", writable(&options.writable))]
     {

@@ -12,8 +12,7 @@ use crate::failure::ensure;
 use crate::shell::run;
 use crate::{Check, Failure};
 
-/// The device with the addresses that scenarios use, and the interface below it.
-const DEVICE: &str = "rxe0";
+/// The interface below the device with the addresses that scenarios use.
 const INTERFACE: &str = "dummy0";
 /// Time limit of one command on the emulated machine.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -23,6 +22,16 @@ static MOVES: AtomicU8 = AtomicU8::new(0);
 
 /// The active one of the two links of the bond, once there is a bond.
 static ACTIVE: Mutex<Option<usize>> = Mutex::new(None);
+
+/// The type of the VM's devices, as rdma(8) has it: rxe or siw.
+fn device_type() -> String {
+    std::env::var("CMID_TRANSPORT").unwrap_or_else(|_| "rxe".into())
+}
+
+/// The device with the addresses that scenarios use.
+fn device() -> String {
+    format!("{}0", device_type())
+}
 
 pub(super) fn silent_host() -> Check {
     // Setting the current address again is not reported as a change.
@@ -41,13 +50,14 @@ fn tell_link_address(number: u8) -> Check {
 
 /// Starts the removal. rdma(8) ends only when every program has closed the device; rxe cannot revoke it.
 pub(super) fn remove_device() -> Check {
-    Command::new("rdma").args(["link", "delete", DEVICE]).spawn()?;
+    Command::new("rdma").args(["link", "delete", &device()]).spawn()?;
     Ok(())
 }
 
 /// Retries, because it fails while a program holds the old device.
 pub(super) fn add_device() -> Check {
-    until("the device", || run("rdma", &["link", "add", DEVICE, "type", "rxe", "netdev", INTERFACE])).map(drop)
+    until("the device", || run("rdma", &["link", "add", &device(), "type", &device_type(), "netdev", INTERFACE]))
+        .map(drop)
 }
 
 pub(super) fn fail_over() -> Check {
@@ -91,7 +101,7 @@ fn bond() -> Check {
     for ip in net().bonded {
         run("ip", &["addr", "add", &format!("{ip}/24"), "dev", BOND])?;
     }
-    run("rdma", &["link", "add", "rxe9", "type", "rxe", "netdev", BOND]).map(drop)
+    run("rdma", &["link", "add", &format!("{}9", device_type()), "type", &device_type(), "netdev", BOND]).map(drop)
 }
 
 fn until<T>(what: &str, attempt: impl Fn() -> Check<T>) -> Check<T> {
