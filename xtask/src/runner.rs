@@ -50,7 +50,8 @@ pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> R
     let places: Vec<_> = places.collect();
     let mut outcomes = vec![Outcome::NotReached; steps.len()];
     let mut failures = Vec::new();
-    for group in places.chunk_by(|one, next| one.step.work.is_one_guest() && next.step.work.is_one_guest()) {
+    for group in places.chunk_by(|one, next| one.step.work.runs_beside_others() && next.step.work.runs_beside_others())
+    {
         let ended = match group {
             [place, ..] if !vm && place.step.work.needs_vm() => {
                 group.iter().map(|_| Some((Outcome::LeftOut, None))).collect()

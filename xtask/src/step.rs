@@ -65,9 +65,15 @@ impl Work {
         !matches!(self, Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_))
     }
 
-    /// Whether it is one command in one VM. Such steps are independent: several run at once.
+    /// Whether it is one command in one VM.
     pub(crate) fn is_one_guest(&self) -> bool {
         matches!(self, Work::Guest(..) | Work::GuestCommand(..) | Work::Report(..))
+    }
+
+    /// Whether it is independent of its neighbours: several such steps run at once. One that builds has a target
+    /// directory of its own.
+    pub(crate) fn runs_beside_others(&self) -> bool {
+        self.is_one_guest() || matches!(self, Work::BuildAndRun(..))
     }
 
     /// Where it runs, as text.
