@@ -1,0 +1,82 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// A replicated log for a storage engine.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Shows a failover of three replicas on the simulated fabric
+    Demo,
+    /// Runs a replica
+    Serve(Serve),
+    /// Appends a record and prints its index
+    Append {
+        #[command(flatten)]
+        replicas: Replicas,
+        /// The record
+        text: String,
+        /// Gives up after so many seconds
+        #[arg(long, default_value_t = 30)]
+        limit: u64,
+    },
+    /// Prints a record, as the first of the given replicas knows it
+    Read {
+        #[command(flatten)]
+        replicas: Replicas,
+        /// The index of the record
+        index: u64,
+    },
+    /// Prints the state of each replica
+    Status {
+        #[command(flatten)]
+        replicas: Replicas,
+    },
+}
+
+/// Where the replicas serve clients.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Replicas {
+    /// The addresses of the replicas for clients, in the order of their numbers; once for each replica
+    #[arg(long, required = true)]
+    pub(crate) client: Vec<SocketAddr>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Serve {
+    /// The number of this replica, from 0 on
+    #[arg(long)]
+    pub(crate) id: usize,
+    /// The addresses of all replicas, in the order of their numbers; once for each replica
+    #[arg(long, required = true)]
+    pub(crate) replica: Vec<SocketAddr>,
+    /// The TCP address for clients
+    #[arg(long)]
+    pub(crate) client: SocketAddr,
+    /// Where the log is stored; the folder is created if it is missing
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+    /// How replicas are connected
+    #[arg(long, value_enum, default_value_t = Transport::Rdma)]
+    pub(crate) transport: Transport,
+    /// A replica without messages of a leader for so many milliseconds, or up to twice of it, starts an election
+    #[arg(long, default_value_t = 500)]
+    pub(crate) election_timeout: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// By RDMA writes: needs the feature `verbs`
+    Rdma,
+    /// By TCP, to compare with
+    Tcp,
+}

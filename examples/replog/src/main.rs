@@ -1,0 +1,65 @@
+//! A replicated log: replicas, a client, and a demo. See README.md.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+mod args;
+mod demo;
+mod serve;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use args::{Command, Replicas};
+use clap::Parser;
+use replog::client::Client;
+use replog::wire::Reply;
+
+fn main() -> ExitCode {
+    match run(args::Args::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("replog: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Demo => demo::run(),
+        Command::Serve(options) => serve::run(&options),
+        Command::Append { replicas, text, limit } => {
+            let index = client(&replicas).append(text.as_bytes(), Duration::from_secs(limit))?;
+            println!("{index}");
+            Ok(())
+        }
+        Command::Read { replicas, index } => {
+            let data = client(&replicas).read(index)?;
+            let data = data.with_context(|| format!("the replica does not know a committed record {index}"))?;
+            std::io::stdout().write_all(&data)?;
+            println!();
+            Ok(())
+        }
+        Command::Status { replicas } => {
+            let mut client = client(&replicas);
+            for (id, addr) in replicas.client.iter().enumerate() {
+                client.turn_to(id);
+                match client.status() {
+                    Ok(Reply::Status { term, leader, commit, last }) => {
+                        let leader = leader.map_or("unknown".to_owned(), |leader| leader.to_string());
+                        println!("replica {id} at {addr}: term {term}, leader {leader}, commit {commit}, last {last}");
+                    }
+                    Ok(reply) => println!("replica {id} at {addr}: {reply:?}"),
+                    Err(error) => println!("replica {id} at {addr}: {error:#}"),
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn client(replicas: &Replicas) -> Client {
+    Client::new(&replicas.client)
+}

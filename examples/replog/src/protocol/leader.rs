@@ -1,0 +1,152 @@
+//! The leader: appends records, writes them into the memory of replicas, and commits.
+
+use std::time::Duration;
+
+use super::log::{Index, Position, Record, RequestId};
+use super::machine::{Action, Machine, ReplicaId, Role};
+use super::message::{Frame, Message};
+use super::room::Room;
+
+/// What a leader knows of a replica.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// The next record to write.
+    next: Index,
+    /// Up to this record the replica has stored the log.
+    matched: Index,
+    /// Where the next frame goes; `None` while the leader may not write.
+    room: Option<Room>,
+    /// When it last sent something.
+    seen: Option<Duration>,
+}
+
+impl Progress {
+    pub(super) fn new(next: Index) -> Self {
+        Progress { next, matched: 0, room: None, seen: None }
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        self.room = None;
+    }
+}
+
+impl Machine {
+    /// Sends heartbeats. A leader that no majority has answered since an election timeout resigns: its clients then try
+    /// other replicas.
+    pub(super) fn heartbeat(&mut self, now: Duration) {
+        let timeout = self.config.election_timeout;
+        let (id, members) = (self.config.id, self.config.members);
+        let Role::Leader { progress } = &mut self.role else { return };
+        // A new leader counts from its first heartbeat.
+        progress.iter_mut().for_each(|progress| _ = progress.seen.get_or_insert(now));
+        let lost = |peer: &ReplicaId| progress[*peer].seen.is_some_and(|seen| now > seen + timeout);
+        let alive = (0..members).filter(|peer| *peer == id || !lost(peer)).count();
+        if !self.is_majority(alive) {
+            self.become_follower(now, None);
+            return;
+        }
+        self.deadline = now + self.config.heartbeat;
+        for peer in self.peers() {
+            self.send_heartbeat(peer);
+        }
+    }
+
+    pub(super) fn send_heartbeat(&mut self, to: ReplicaId) {
+        let Role::Leader { progress } = &self.role else { return };
+        let may_write = progress[to].room.is_some();
+        let message = Message::Heartbeat { term: self.ballot.term, commit: self.commit, may_write };
+        self.actions.push_back(Action::Send(to, message));
+    }
+
+    /// Appends a record to the own log, and writes it to the replicas.
+    pub(super) fn lead_record(&mut self, request: Option<RequestId>, data: Vec<u8>) {
+        let record = Record { term: self.ballot.term, request, data };
+        self.store_records(self.log.last_index() + 1, vec![record]);
+        for peer in self.peers() {
+            self.write_frames(peer);
+        }
+    }
+
+    /// Returns the progress of a replica that has sent something, if this replica leads.
+    fn progress(&mut self, now: Duration, of: ReplicaId) -> Option<&mut Progress> {
+        let Role::Leader { progress } = &mut self.role else { return None };
+        progress[of].seen = Some(now);
+        Some(&mut progress[of])
+    }
+
+    /// A replica has granted the right to write.
+    pub(super) fn granted(&mut self, now: Duration, from: ReplicaId, last: Index) {
+        let (own, region) = (self.log.last_index(), self.config.region);
+        let Some(progress) = self.progress(now, from).filter(|progress| progress.room.is_none()) else { return };
+        progress.room = Some(Room::new(region));
+        // At least the last record is written, known to be stored or not: from a frame the replica learns that the logs
+        // agree, and what is committed.
+        progress.next = last.min(own - 1) + 1;
+        self.write_frames(from);
+    }
+
+    /// A replica has stored records.
+    pub(super) fn stored_at(&mut self, now: Duration, from: ReplicaId, index: Index, frames: u64) {
+        let own = self.log.last_index();
+        let Some(progress) = self.progress(now, from) else { return };
+        progress.matched = progress.matched.max(index.min(own));
+        progress.next = progress.next.max(progress.matched + 1);
+        if let Some(room) = &mut progress.room {
+            room.release(frames);
+        }
+        self.advance_commit();
+        self.write_frames(from);
+    }
+
+    /// A replica lacks records before those of a frame, or has others.
+    pub(super) fn mismatch(&mut self, now: Duration, from: ReplicaId, index: Index, frames: u64) {
+        let Some(progress) = self.progress(now, from) else { return };
+        progress.next = progress.next.min(index.saturating_add(1)).max(progress.matched + 1);
+        if let Some(room) = &mut progress.room {
+            room.release(frames);
+        }
+        self.write_frames(from);
+    }
+
+    /// Writes what a replica lacks, as far as there is room.
+    fn write_frames(&mut self, to: ReplicaId) {
+        let Role::Leader { progress } = &mut self.role else { return };
+        let Progress { next, room: Some(room), .. } = &mut progress[to] else { return };
+        while *next <= self.log.last_index() && room.frames() < self.config.frames {
+            let mut len = Frame::HEADER;
+            let fits = |record: &&Record| {
+                len += Record::HEADER + record.data.len();
+                len <= self.config.frame
+            };
+            let records = self.log.since(*next);
+            let count = records.iter().take_while(fits).count().max(1);
+            let index = *next - 1;
+            let previous = Position { index, term: self.log.term(index).unwrap_or(0) };
+            let frame =
+                Frame { term: self.ballot.term, previous, commit: self.commit, records: records[..count].to_vec() };
+            let bytes = frame.encode();
+            let Some(offset) = room.reserve(bytes.len()) else { break };
+            *next += count as Index;
+            self.actions.push_back(Action::Write(to, offset, bytes));
+        }
+    }
+
+    /// Commits what a majority has stored. A leader only counts for records of its own term; those before them are
+    /// committed with them.
+    pub(super) fn advance_commit(&mut self) {
+        let Role::Leader { progress } = &self.role else { return };
+        let mut stored: Vec<Index> = progress.iter().map(|progress| progress.matched).collect();
+        stored[self.config.id] = self.durable;
+        stored.sort_unstable_by(|a, b| b.cmp(a));
+        let index = stored[self.config.members / 2];
+        if index <= self.commit || self.log.term(index) != Some(self.ballot.term) {
+            return;
+        }
+        for committed in self.commit + 1..=index {
+            if let Some(request) = self.log.get(committed).and_then(|record| record.request) {
+                self.actions.push_back(Action::Committed(request, committed));
+            }
+        }
+        self.commit = index;
+    }
+}

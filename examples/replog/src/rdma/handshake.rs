@@ -1,0 +1,141 @@
+//! Listens, connects, and checks who connects.
+
+use std::time::Instant;
+
+use anyhow::{Result, anyhow, bail};
+use cmid_mio::proto::datapath::DataPath;
+use cmid_mio::proto::handshake::{Dial, DialTo, HandshakeError, Incoming};
+use cmid_mio::proto::{ConnParam, Drive, Errno, Error, Event, IdKey, PolledDevice, Poller, PortSpace, PrivateData};
+
+use super::{Connection, LIMIT, RETRY, Rdma};
+use crate::links::VERSION;
+use crate::protocol::ReplicaId;
+
+/// What private data begins with. The version and the number of the replica follow.
+const MAGIC: &[u8; 6] = b"replog";
+
+const PARAM: ConnParam = ConnParam {
+    responder_resources: 1,
+    initiator_depth: 1,
+    flow_control: false,
+    retry_count: 7,
+    // Without limit: a peer that is busy posts its receives later.
+    rnr_retry_count: 7,
+    srq: false,
+    qp_num: 0,
+};
+
+fn hello(id: ReplicaId) -> [u8; 8] {
+    let mut hello = [0; 8];
+    hello[..6].copy_from_slice(MAGIC);
+    hello[6..].copy_from_slice(&[VERSION, id as u8]);
+    hello
+}
+
+/// Returns the version and the number of a replica; `None` for another program.
+fn parse(private_data: &[u8]) -> Option<(u8, ReplicaId)> {
+    match private_data.strip_prefix(MAGIC)? {
+        [version, id, ..] => Some((*version, (*id).into())),
+        _ => None,
+    }
+}
+
+fn attach<D: DataPath, P: Poller>(drive: &mut Drive<PolledDevice<D, P>>, id: IdKey) -> Result<Connection<D>, Error> {
+    drive.attach_qp(id, |device, to| Connection::<D>::attach(device, to))
+}
+
+impl<D: DataPath> Rdma<D> {
+    pub(super) fn listen(&mut self) -> Result<()> {
+        let addr = self.peers[self.id].addr;
+        let (channel, backlog) = (self.channel, self.peers.len() as i32);
+        let drive = self.driver.drive();
+        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        let listens = drive.bind(id, addr).and_then(|()| drive.listen(id, backlog));
+        if let Err(error) = listens {
+            let _ = drive.destroy_now(id);
+            bail!(match error.errno() {
+                Errno::EADDRINUSE => anyhow!("{addr} is in use: stop the other program, or select another port"),
+                Errno::EADDRNOTAVAIL => anyhow!("{addr} is not of this machine: give --id the number of this replica"),
+                Errno::ENODEV =>
+                    anyhow!("no RDMA device has {addr}: select an address from `rdma link` and `ip address`"),
+                _ => anyhow!("cannot listen at {addr}: {error}"),
+            });
+        }
+        self.listener = Some(id);
+        Ok(())
+    }
+
+    /// Connects to the peers without a connection, and listens if there was no device.
+    pub(super) fn retry(&mut self) -> Result<()> {
+        let now = Instant::now();
+        if self.listener.is_none() && self.listen_at <= now && self.listen().is_err() {
+            self.listen_at = now + RETRY;
+        }
+        for number in self.id + 1..self.peers.len() {
+            let peer = &mut self.peers[number];
+            if peer.connection.is_some() || peer.dial.is_some() || peer.retry > now {
+                continue;
+            }
+            peer.retry = now + RETRY;
+            let private_data = PrivateData::copy_of(&hello(self.id));
+            let to = DialTo { param: PARAM, private_data, ..DialTo::new(peer.addr) };
+            let deadline = self.driver.drive().within(LIMIT);
+            peer.dial = Dial::start(self.driver.drive(), Some(self.channel), &to, deadline).ok();
+        }
+        Ok(())
+    }
+
+    /// Accepts a replica of this version with a smaller number.
+    pub(super) fn accept(&mut self, event: Event) {
+        let drive = self.driver.drive();
+        let Ok(incoming) = Incoming::new(drive, event) else { return };
+        let peer = parse(incoming.private_data()).filter(|&(version, peer)| version == VERSION && peer < self.id);
+        let Some((_, peer)) = peer else {
+            // The peer learns the version from the private data.
+            let _ = incoming.reject(drive, &hello(self.id));
+            return;
+        };
+        if let Some(serve) = self.peers[peer].serve.take() {
+            // The peer has started again.
+            let _ = serve.cancel(drive);
+        }
+        let deadline = drive.within(LIMIT);
+        self.peers[peer].serve = incoming.accept(drive, PARAM, &hello(self.id), deadline, attach).ok();
+    }
+
+    /// Gives a handshake an event of its id.
+    ///
+    /// # Errors
+    /// The peer has another version.
+    pub(super) fn continue_handshake(&mut self, number: ReplicaId, event: Event) -> Result<()> {
+        let peer = &mut self.peers[number];
+        let drive = self.driver.drive();
+        let (result, dials) = match (&mut peer.dial, &mut peer.serve) {
+            (Some(dial), _) if dial.id() == event.id => (dial.handle(drive, event, attach), true),
+            (_, Some(serve)) if serve.id() == event.id => (serve.handle(drive, event), false),
+            _ => return Ok(()),
+        };
+        if let Ok(None) = result {
+            return Ok(());
+        }
+        // It is over.
+        if dials {
+            drop(peer.dial.take())
+        } else {
+            drop(peer.serve.take())
+        }
+        match result {
+            Ok(Some(connected)) => self.connected(number, connected),
+            Ok(None) => {}
+            Err(HandshakeError::Ended { error, .. }) => {
+                if let Some((version, _)) = parse(&error.event.private_data).filter(|(version, _)| *version != VERSION)
+                {
+                    bail!("replica {number} has version {version}, this one {VERSION}: install one version everywhere");
+                }
+            }
+            // The next attempt may succeed.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+}

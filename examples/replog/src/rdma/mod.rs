@@ -1,0 +1,251 @@
+//! Connections over RDMA. Of two replicas, the one with the smaller number connects.
+
+mod connection;
+mod handshake;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use cmid_mio::proto::datapath::{DataPath, prelude::*};
+use cmid_mio::proto::handshake::{Connected, Dial, Serve};
+use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Limits, Next, Time};
+use cmid_mio::{Config, Mio};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+use connection::{Connection, Received};
+pub use connection::{FRAME, FRAMES, REGION};
+
+use crate::links::{LinkEvent, Links};
+use crate::protocol::{Message, ReplicaId};
+
+/// The first token of the CQs; then follow those of the driver.
+const CQS: usize = 1000;
+
+/// The number of tokens of the driver.
+const CHANNELS: usize = 64;
+
+/// The limit of each handshake.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The time between two attempts to connect, or to listen.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// What a replica knows of a peer.
+struct Peer<D: DataPath> {
+    addr: SocketAddr,
+    /// A connection under way.
+    dial: Option<Dial<Connection<D>>>,
+    serve: Option<Serve<Connection<D>>>,
+    connection: Option<(IdKey, Connection<D>)>,
+    /// When to connect next.
+    retry: Instant,
+    /// Whether its CQ may have completions.
+    readable: bool,
+}
+
+/// Connections over RDMA, on a mio driver.
+pub struct Rdma<D: DataPath> {
+    id: ReplicaId,
+    peers: Vec<Peer<D>>,
+    /// `None` while there is no device.
+    listener: Option<IdKey>,
+    listen_at: Instant,
+    channel: ChannelKey,
+    registry: Registry,
+    driver: Mio<D>,
+    happened: VecDeque<LinkEvent>,
+}
+
+impl<D: DataPath> std::fmt::Debug for Rdma<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rdma").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl<D: DataPath> Rdma<D> {
+    /// Listens at the address of replica `id`, and starts to connect to the others.
+    ///
+    /// # Errors
+    /// In one line, with what to do.
+    pub fn new(device: D, registry: &Registry, id: ReplicaId, addrs: &[SocketAddr]) -> Result<Self> {
+        let cqs = CQS + addrs.len();
+        let config = Config { limits: Limits::default(), tokens: cqs..cqs + CHANNELS };
+        let mut driver = Mio::new(device, registry, config)?;
+        let channel = driver.drive().open_channel(Acks::OnDelivery)?;
+        let now = Instant::now();
+        let peer = |&addr| Peer { addr, dial: None, serve: None, connection: None, retry: now, readable: false };
+        let mut rdma = Rdma {
+            id,
+            peers: addrs.iter().map(peer).collect(),
+            listener: None,
+            listen_at: now,
+            channel,
+            registry: registry.try_clone()?,
+            driver,
+            happened: VecDeque::new(),
+        };
+        rdma.listen()?;
+        Ok(rdma)
+    }
+
+    fn take_event(&mut self, event: Event) -> Result<()> {
+        if Some(event.id) == self.listener {
+            // Only DEVICE_REMOVAL ends a listener.
+            if event.cm() == Some(CmEvent::DeviceRemoval) {
+                self.listener = None;
+                self.listen_at = Instant::now() + RETRY;
+                let _ = self.driver.drive().destroy(event.id, Time::NEVER);
+            }
+            return Ok(());
+        }
+        if event.cm() == Some(CmEvent::ConnectRequest) {
+            self.accept(event);
+            return Ok(());
+        }
+        let of = |peer: &Peer<D>| {
+            let dial = peer.dial.as_ref().map(Dial::id);
+            let serve = peer.serve.as_ref().map(Serve::id);
+            let connection = peer.connection.as_ref().map(|(id, _)| *id);
+            [dial, serve, connection].contains(&Some(event.id))
+        };
+        match self.peers.iter().position(of) {
+            Some(peer) if self.peers[peer].connection.as_ref().is_none_or(|(id, _)| *id != event.id) => {
+                self.continue_handshake(peer, event)
+            }
+            Some(peer) => {
+                match event.cm() {
+                    // These do not end a connection.
+                    Some(CmEvent::AddrChange | CmEvent::TimewaitExit | CmEvent::Established) => {}
+                    _ => self.close(peer),
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn connected(&mut self, peer: ReplicaId, connected: Connected<Connection<D>>) {
+        // A new connection shows that the peer has given up the old one.
+        self.close(peer);
+        let Connected { id, attached: connection, .. } = connected;
+        let fd = connection.cq.fd().as_raw_fd();
+        let registered = self.registry.register(&mut SourceFd(&fd), Token(CQS + peer), Interest::READABLE);
+        self.peers[peer].connection = Some((id, connection));
+        if registered.is_err() {
+            self.close(peer);
+            return;
+        }
+        self.happened.push_back(LinkEvent::Connected(peer));
+        // Messages may have come before the event.
+        self.peers[peer].readable = true;
+    }
+
+    /// Ends a connection: after this, the peer cannot write.
+    fn close(&mut self, peer: ReplicaId) {
+        let Some((id, connection)) = self.peers[peer].connection.take() else { return };
+        let _ = self.registry.deregister(&mut SourceFd(&connection.cq.fd().as_raw_fd()));
+        let drive = self.driver.drive();
+        // The connection may have ended already.
+        let deadline = drive.within(LIMIT);
+        let _ = drive.disconnect(id, deadline);
+        let _ = drive.detach_qp(id, |device, id| device.destroy_qp(id));
+        drop(connection);
+        let _ = drive.destroy(id, Time::NEVER);
+        self.peers[peer].retry = Instant::now() + RETRY;
+        self.happened.push_back(LinkEvent::Disconnected(peer));
+    }
+
+    /// Takes all completions of a peer.
+    fn take_completions(&mut self, peer: ReplicaId) {
+        let Some((_, connection)) = &mut self.peers[peer].connection else { return };
+        let mut result = connection.arm();
+        while result.is_ok() {
+            result = match connection.receive() {
+                Ok(None) => return,
+                Ok(Some(received)) => {
+                    match received {
+                        Received::Message(message) => self.happened.push_back(LinkEvent::Message(peer, message)),
+                        Received::Frame(frame) => self.happened.push_back(LinkEvent::Frame(peer, frame)),
+                        Received::Nothing => {}
+                    }
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+        }
+        self.close(peer);
+    }
+
+    /// Does something on a connection. If that fails, the connection ends.
+    fn on(&mut self, peer: ReplicaId, act: impl FnOnce(&mut Connection<D>) -> Result<(), Errno>) {
+        let Some((_, connection)) = &mut self.peers[peer].connection else { return };
+        if act(connection).is_err() {
+            self.close(peer);
+        }
+    }
+}
+
+impl<D: DataPath> Links for Rdma<D> {
+    fn before_poll(&mut self, at_most: Duration) -> Duration {
+        let now = Instant::now();
+        let mut due = now + at_most;
+        if self.listener.is_none() {
+            due = due.min(self.listen_at);
+        }
+        for peer in self.peers[self.id + 1..].iter().filter(|peer| peer.connection.is_none() && peer.dial.is_none()) {
+            due = due.min(peer.retry);
+        }
+        if !self.happened.is_empty() || self.peers.iter().any(|peer| peer.readable) {
+            due = now;
+        }
+        let at_most = due.saturating_duration_since(now);
+        self.driver.before_poll(Some(at_most)).unwrap_or(at_most)
+    }
+
+    fn handle(&mut self, event: &mio::event::Event) -> bool {
+        let Token(token) = event.token();
+        match token.checked_sub(CQS).and_then(|peer| self.peers.get_mut(peer)) {
+            Some(peer) => {
+                peer.readable = true;
+                true
+            }
+            None => self.driver.handle(event),
+        }
+    }
+
+    fn turn(&mut self, happened: &mut VecDeque<LinkEvent>) -> Result<()> {
+        for peer in 0..self.peers.len() {
+            if std::mem::take(&mut self.peers[peer].readable) {
+                self.take_completions(peer);
+            }
+        }
+        while let Next::Deliver | Next::Again = self.driver.turn() {
+            while let Some(event) = self.driver.drive().next_event(self.channel) {
+                self.take_event(event)?;
+            }
+        }
+        self.retry()?;
+        happened.append(&mut self.happened);
+        Ok(())
+    }
+
+    fn send(&mut self, to: ReplicaId, message: Message) {
+        self.on(to, |connection| connection.send(message));
+    }
+
+    fn write(&mut self, to: ReplicaId, offset: u32, frame: &[u8]) {
+        self.on(to, |connection| connection.write(offset, frame));
+    }
+
+    fn grant(&mut self, to: ReplicaId) {
+        self.on(to, |connection| connection.permit(true));
+    }
+
+    fn fence(&mut self) {
+        (0..self.peers.len()).for_each(|peer| self.on(peer, |connection| connection.permit(false)));
+    }
+}

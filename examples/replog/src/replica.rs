@@ -1,0 +1,164 @@
+//! A replica: one mio loop with the connections to its peers, its clients, and the store.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use mio::net::TcpListener;
+use mio::{Events, Poll, Registry, Token, Waker};
+
+use crate::clients::Clients;
+use crate::links::{LinkEvent, Links};
+use crate::protocol::{Action, Config, Machine, ReplicaId, Role, Term};
+use crate::store::Store;
+
+/// The token with which the store wakes the loop.
+const STORED: Token = Token(0);
+
+/// The loop looks at the flag to end so often.
+const TURN: Duration = Duration::from_millis(100);
+
+/// The parameters of a replica.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// The number of the replica, from 0 on.
+    pub id: ReplicaId,
+    /// The number of replicas.
+    pub members: usize,
+    /// A replica without messages of a leader starts an election after this time, or up to twice of it.
+    pub election_timeout: Duration,
+    /// Where the log is stored.
+    pub folder: &'a Path,
+}
+
+/// What changes in a replica, for logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It leads.
+    Leads(Term),
+    /// It follows a leader.
+    Follows(ReplicaId, Term),
+}
+
+/// A replica on a transport.
+#[derive(Debug)]
+pub struct Replica<L> {
+    poll: Poll,
+    machine: Machine,
+    links: L,
+    clients: Clients,
+    store: Store,
+    start: Instant,
+    change: Option<Change>,
+}
+
+impl<L: Links> Replica<L> {
+    /// Opens the store, serves clients, and connects to the peers: `connect` makes the links on the loop.
+    ///
+    /// # Errors
+    /// In one line, with what to do.
+    pub fn open(
+        options: Options<'_>,
+        clients: TcpListener,
+        connect: impl FnOnce(&Registry) -> Result<L>,
+    ) -> Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), STORED)?);
+        let (store, saved) = Store::open(options.folder, waker)?;
+        let links = connect(poll.registry())?;
+        let clients = Clients::new(clients, poll.registry())?;
+        let config = Config {
+            id: options.id,
+            members: options.members,
+            election_timeout: options.election_timeout,
+            heartbeat: options.election_timeout / 5,
+            region: crate::rdma::REGION as u32,
+            frames: crate::rdma::FRAMES,
+            frame: crate::rdma::FRAME,
+            uncommitted: 1024,
+            seed: fastrand::u64(..),
+        };
+        let start = Instant::now();
+        let machine = Machine::new(config, saved.ballot, saved.records, Duration::ZERO);
+        Ok(Replica { poll, machine, links, clients, store, start, change: None })
+    }
+
+    /// Runs until `ends` is set.
+    ///
+    /// # Errors
+    /// In one line, with what to do: the disk is full, for example.
+    pub fn run(&mut self, ends: &AtomicBool, mut log: impl FnMut(Change)) -> Result<()> {
+        let (mut events, mut happened) = (Events::with_capacity(256), VecDeque::new());
+        while !ends.load(Ordering::Relaxed) {
+            let at_most = match self.clients.is_ready(&self.machine) {
+                true => Duration::ZERO,
+                false => self.machine.deadline().saturating_sub(self.start.elapsed()).min(TURN),
+            };
+            let timeout = self.links.before_poll(at_most);
+            match self.poll.poll(&mut events, Some(timeout)) {
+                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
+                _ => {}
+            }
+            for event in &events {
+                if event.token() != STORED && !self.links.handle(event) {
+                    self.clients.handle(event);
+                }
+            }
+            self.links.turn(&mut happened)?;
+            while let Some(event) = happened.pop_front() {
+                self.take(event);
+            }
+            while let Some(number) = self.store.stored()? {
+                self.machine.stored(number);
+            }
+            self.machine.tick(self.start.elapsed());
+            self.clients.turn(&mut self.machine);
+            self.perform();
+            self.clients.flush();
+            self.report(&mut log);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: LinkEvent) {
+        let now = self.start.elapsed();
+        match event {
+            LinkEvent::Connected(peer) => self.machine.connected(peer),
+            LinkEvent::Disconnected(peer) => self.machine.disconnected(now, peer),
+            LinkEvent::Message(peer, message) => self.machine.receive(now, peer, message),
+            LinkEvent::Frame(peer, frame) => self.machine.receive_frame(now, peer, frame),
+        }
+        // A grant or a fence takes effect before the next input.
+        self.perform();
+    }
+
+    fn perform(&mut self) {
+        while let Some(action) = self.machine.next_action() {
+            match action {
+                Action::Store(batch) => self.store.store(batch),
+                Action::Send(to, message) => self.links.send(to, message),
+                Action::Write(to, offset, frame) => self.links.write(to, offset, &frame),
+                Action::Grant(to) => self.links.grant(to),
+                Action::Fence => self.links.fence(),
+                Action::Committed(request, index) => self.clients.committed(request, index),
+                Action::Deposed => self.clients.deposed(),
+            }
+        }
+    }
+
+    fn report(&mut self, log: &mut impl FnMut(Change)) {
+        let term = self.machine.term();
+        let change = match self.machine.role() {
+            Role::Leader { .. } => Some(Change::Leads(term)),
+            Role::Follower { leader, .. } => leader.map(|leader| Change::Follows(leader, term)),
+            Role::Candidate { .. } => None,
+        };
+        if let Some(change) = change.filter(|change| self.change != Some(*change)) {
+            self.change = Some(change);
+            log(change);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The log on the disk: a database of redb, written by a thread of its own.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context as _, Result, anyhow};
+use mio::Waker;
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+
+use crate::protocol::{Ballot, Batch, Record};
+
+/// The records, by index.
+const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
+
+/// The ballot: the term, and the vote or nothing.
+const BALLOT: TableDefinition<'_, (), (u64, Option<u64>)> = TableDefinition::new("ballot");
+
+/// The thread that stores batches.
+#[derive(Debug)]
+pub struct Store {
+    batches: Option<Sender<Batch>>,
+    stored: Receiver<Result<u64>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a store holds at its start.
+#[derive(Debug, Default)]
+pub struct Saved {
+    /// The ballot.
+    pub ballot: Ballot,
+    /// The records, from index 1 on.
+    pub records: Vec<Record>,
+}
+
+impl Store {
+    /// Opens the database in a folder, or creates it. `waker` ends the poll of the loop when a batch is stored.
+    ///
+    /// # Errors
+    /// In one line, with what to do.
+    pub fn open(folder: &Path, waker: Arc<Waker>) -> Result<(Self, Saved)> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}: select another --folder", folder.display()))?;
+        let path = folder.join("log.redb");
+        let database = Database::create(&path).map_err(|error| explain(error.into(), folder))?;
+        let saved = load(&database).map_err(|error| explain(error, folder))?;
+        let ((batches, to_store), (done, stored)) = (channel::<Batch>(), channel());
+        let folder = folder.to_owned();
+        let thread = thread::Builder::new().name("store".into()).spawn(move || {
+            while let Ok(first) = to_store.recv() {
+                // All batches that wait are one transaction, and one flush.
+                let batches: Vec<_> = std::iter::once(first).chain(to_store.try_iter()).collect();
+                let last = batches.last().map_or(0, |batch| batch.number);
+                let result = store(&database, &batches).map(|()| last).map_err(|error| explain(error, &folder));
+                let failed = result.is_err();
+                if done.send(result).is_err() || waker.wake().is_err() || failed {
+                    break;
+                }
+            }
+        })?;
+        Ok((Store { batches: Some(batches), stored, thread: Some(thread) }, saved))
+    }
+
+    /// Stores a batch later. The result is one of [`Store::stored`].
+    pub fn store(&self, batch: Batch) {
+        // If the thread has ended, its error is in `stored`.
+        if let Some(batches) = &self.batches {
+            let _ = batches.send(batch);
+        }
+    }
+
+    /// Returns the number of a batch that is stored with all before it, if there is news.
+    ///
+    /// # Errors
+    /// The disk is full, for example: in one line, with what to do. Nothing is stored any more.
+    pub fn stored(&self) -> Result<Option<u64>> {
+        self.stored.try_recv().ok().transpose()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // The thread ends with its queue; then the database is closed.
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn explain(error: redb::Error, folder: &Path) -> anyhow::Error {
+    let folder = folder.display();
+    if let redb::Error::DatabaseAlreadyOpen = error {
+        return anyhow!("{folder} is in use: stop the other replica, or select another --folder");
+    }
+    let kind = if let redb::Error::Io(error) = &error { Some(error.kind()) } else { None };
+    if kind == Some(ErrorKind::StorageFull) {
+        return anyhow!("the disk of {folder} is full: free space, and start the replica again");
+    }
+    if kind == Some(ErrorKind::PermissionDenied) {
+        return anyhow!("no permission to write {folder}: select another --folder");
+    }
+    anyhow!("the database in {folder} fails: {error}")
+}
+
+fn load(database: &Database) -> Result<Saved, redb::Error> {
+    // Creates the tables.
+    let transaction = database.begin_write()?;
+    transaction.open_table(LOG)?;
+    transaction.open_table(BALLOT)?;
+    transaction.commit()?;
+    let transaction = database.begin_read()?;
+    let (term, vote) = transaction.open_table(BALLOT)?.get(())?.map_or((0, None), |ballot| ballot.value());
+    let mut records = Vec::new();
+    for entry in transaction.open_table(LOG)?.iter()? {
+        let (_, bytes) = entry?;
+        let record = Record::decode(bytes.value()).map_err(|error| redb::Error::Corrupted(error.to_string()))?;
+        records.push(record);
+    }
+    Ok(Saved { ballot: Ballot { term, vote: vote.map(|vote| vote as usize) }, records })
+}
+
+/// Stores batches as one transaction.
+fn store(database: &Database, batches: &[Batch]) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut ballots = transaction.open_table(BALLOT)?;
+        let mut log = transaction.open_table(LOG)?;
+        let mut bytes = Vec::new();
+        for Batch { ballot, from, records, .. } in batches {
+            if let Some(Ballot { term, vote }) = ballot {
+                ballots.insert((), (*term, vote.map(|vote| vote as u64)))?;
+            }
+            if !records.is_empty() {
+                log.retain_in(*from.., |_, _| false)?;
+            }
+            for (index, record) in (*from..).zip(records) {
+                bytes.clear();
+                record.encode(&mut bytes);
+                log.insert(index, bytes.as_slice())?;
+            }
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! Connections over TCP: the same program without RDMA, to compare with. Of two replicas, the one with the smaller
+//! number connects. A frame that a peer has no right to write ends its connection, as on an RDMA device.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+
+use crate::links::{LinkEvent, Links, VERSION};
+use crate::protocol::{Frame, Message, ReplicaId};
+
+/// The token of the listener, then those of the peers.
+const LISTENER: usize = 1000;
+const PEERS: usize = LISTENER + 1;
+/// The first token of connections whose replica is not known yet.
+const NEW: usize = 10_000;
+
+/// The time between two attempts to connect. An attempt that has not succeeded by then is given up.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Messages beyond this number of unsent bytes are lost, which the protocol permits.
+const UNSENT: usize = 1 << 20;
+
+/// `replog` for peers, the version and the number of the replica.
+const MAGIC: &[u8; 6] = b"replgp";
+
+fn hello(id: ReplicaId) -> [u8; 8] {
+    let mut hello = [0; 8];
+    hello[..6].copy_from_slice(MAGIC);
+    hello[6..].copy_from_slice(&[VERSION, id as u8]);
+    hello
+}
+
+/// A stream with what is read and not yet used, and what is to be written.
+#[derive(Debug)]
+struct Stream {
+    tcp: TcpStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Whether the greeting of the peer has come.
+    greeted: bool,
+    /// Whether the peer may write frames.
+    granted: bool,
+}
+
+impl Stream {
+    fn new(tcp: TcpStream, id: ReplicaId) -> Self {
+        Stream { tcp, input: Vec::new(), output: hello(id).to_vec(), greeted: false, granted: false }
+    }
+
+    fn put(&mut self, kind: u8, bytes: &[u8]) {
+        self.output.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+        self.output.push(kind);
+        self.output.extend_from_slice(bytes);
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        loop {
+            let mut bytes = [0; 64 << 10];
+            match self.tcp.read(&mut bytes) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(len) => self.input.extend_from_slice(&bytes[..len]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        while !self.output.is_empty() {
+            match self.tcp.write(&self.output) {
+                Ok(len) => drop(self.output.drain(..len)),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the greeting of the peer, if it has come: its version and number.
+    fn greeting(&mut self) -> io::Result<Option<(u8, ReplicaId)>> {
+        let Some(greeting) = self.input.first_chunk::<8>() else { return Ok(None) };
+        let [magic @ .., version, id] = *greeting;
+        if magic != *MAGIC {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        self.input.drain(..8);
+        self.greeted = true;
+        Ok(Some((version, id.into())))
+    }
+
+    /// Takes the next message or frame.
+    fn next(&mut self, peer: ReplicaId) -> io::Result<Option<LinkEvent>> {
+        let Some(len) = self.input.first_chunk() else { return Ok(None) };
+        let len = u32::from_be_bytes(*len) as usize;
+        let invalid = || io::Error::from(ErrorKind::InvalidData);
+        if len > crate::rdma::REGION {
+            return Err(invalid());
+        }
+        let Some(&kind) = self.input.get(4).filter(|_| self.input.len() >= 5 + len) else { return Ok(None) };
+        let bytes = &self.input[5..5 + len];
+        let event = match kind {
+            0 => LinkEvent::Message(peer, Message::decode(bytes).map_err(|_| invalid())?),
+            1 if self.granted => LinkEvent::Frame(peer, Frame::decode(bytes).map_err(|_| invalid())?),
+            _ => return Err(invalid()),
+        };
+        self.input.drain(..5 + len);
+        Ok(Some(event))
+    }
+}
+
+#[derive(Debug)]
+struct Peer {
+    addr: SocketAddr,
+    stream: Option<Stream>,
+    retry: Instant,
+}
+
+/// Connections over TCP.
+#[derive(Debug)]
+pub struct Tcp {
+    id: ReplicaId,
+    peers: Vec<Peer>,
+    listener: TcpListener,
+    new: Vec<(Token, Stream)>,
+    next: usize,
+    registry: Registry,
+    happened: VecDeque<LinkEvent>,
+}
+
+impl Tcp {
+    /// Listens at the address of replica `id`, and starts to connect to the others.
+    ///
+    /// # Errors
+    /// The address is in use, or not of this machine.
+    pub fn new(registry: &Registry, id: ReplicaId, addrs: &[SocketAddr]) -> Result<Self> {
+        let mut listener = TcpListener::bind(addrs[id]).map_err(|error| crate::explain_bind(&error, addrs[id]))?;
+        registry.register(&mut listener, Token(LISTENER), Interest::READABLE)?;
+        let peer = |&addr| Peer { addr, stream: None, retry: Instant::now() };
+        let peers = addrs.iter().map(peer).collect();
+        let (registry, happened) = (registry.try_clone()?, VecDeque::new());
+        Ok(Tcp { id, peers, listener, new: Vec::new(), next: NEW, registry, happened })
+    }
+
+    fn close(&mut self, peer: ReplicaId) {
+        let Some(mut stream) = self.peers[peer].stream.take() else { return };
+        let _ = self.registry.deregister(&mut stream.tcp);
+        if stream.greeted {
+            self.happened.push_back(LinkEvent::Disconnected(peer));
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((mut tcp, _)) = self.listener.accept() {
+            let token = Token(self.next);
+            self.next += 1;
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if tcp.set_nodelay(true).is_ok() && self.registry.register(&mut tcp, token, interest).is_ok() {
+                self.new.push((token, Stream::new(tcp, self.id)));
+            }
+        }
+    }
+
+    /// Reads the greetings of new connections.
+    fn greet(&mut self) {
+        for (token, mut stream) in std::mem::take(&mut self.new) {
+            // The end of a stream may be behind its greeting.
+            let read = stream.read().and_then(|()| stream.write());
+            match stream.greeting() {
+                Ok(None) if read.is_ok() => self.new.push((token, stream)),
+                Ok(Some((VERSION, peer))) if peer < self.id => {
+                    self.close(peer);
+                    let interest = Interest::READABLE | Interest::WRITABLE;
+                    if self.registry.reregister(&mut stream.tcp, Token(PEERS + peer), interest).is_ok() {
+                        self.peers[peer].stream = Some(stream);
+                        self.happened.push_back(LinkEvent::Connected(peer));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn connect(&mut self) {
+        let now = Instant::now();
+        for number in self.id + 1..self.peers.len() {
+            let peer = &mut self.peers[number];
+            if peer.retry > now || peer.stream.as_ref().is_some_and(|stream| stream.greeted) {
+                continue;
+            }
+            peer.retry = now + RETRY;
+            self.close(number);
+            let peer = &mut self.peers[number];
+            let Ok(mut tcp) = TcpStream::connect(peer.addr) else { continue };
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if tcp.set_nodelay(true).is_ok()
+                && self.registry.register(&mut tcp, Token(PEERS + number), interest).is_ok()
+            {
+                peer.stream = Some(Stream::new(tcp, self.id));
+            }
+        }
+    }
+
+    /// Reads from a peer, and writes to it. Returns the version of a peer of another one.
+    fn run(&mut self, peer: ReplicaId) -> io::Result<Option<u8>> {
+        let Some(stream) = &mut self.peers[peer].stream else { return Ok(None) };
+        let read = stream.read();
+        if !stream.greeted {
+            match stream.greeting()? {
+                Some((VERSION, id)) if id == peer => self.happened.push_back(LinkEvent::Connected(peer)),
+                Some((version, _)) => return Ok(Some(version)),
+                None => {}
+            }
+        }
+        while stream.greeted
+            && let Some(event) = stream.next(peer)?
+        {
+            self.happened.push_back(event);
+        }
+        match read {
+            // The connect is under way.
+            Err(error) if error.kind() == ErrorKind::NotConnected => Ok(None),
+            read => read.and_then(|()| stream.write()).map(|()| None),
+        }
+    }
+
+    fn put(&mut self, to: ReplicaId, kind: u8, bytes: &[u8]) {
+        if let Some(stream) = self.peers[to].stream.as_mut().filter(|stream| stream.greeted) {
+            stream.put(kind, bytes);
+            // The next turn finds the error.
+            let _ = stream.write();
+        }
+    }
+}
+
+impl Links for Tcp {
+    fn before_poll(&mut self, at_most: Duration) -> Duration {
+        let now = Instant::now();
+        let open = self.peers[self.id + 1..].iter().filter(|peer| !peer.stream.as_ref().is_some_and(|it| it.greeted));
+        let due = open.map(|peer| peer.retry).min().map_or(at_most, |retry| retry.saturating_duration_since(now));
+        if self.happened.is_empty() { due.min(at_most) } else { Duration::ZERO }
+    }
+
+    fn handle(&mut self, event: &mio::event::Event) -> bool {
+        let Token(token) = event.token();
+        if token == LISTENER {
+            self.accept();
+        }
+        (LISTENER..PEERS + self.peers.len()).contains(&token) || (NEW..self.next).contains(&token)
+    }
+
+    fn turn(&mut self, happened: &mut VecDeque<LinkEvent>) -> Result<()> {
+        self.connect();
+        self.greet();
+        for peer in 0..self.peers.len() {
+            match self.run(peer) {
+                Ok(None) => {}
+                Ok(Some(version)) if version == VERSION => bail!("--replica {peer} is the address of another replica"),
+                Ok(Some(version)) => {
+                    bail!("replica {peer} has version {version}, this one {VERSION}: install one version everywhere")
+                }
+                Err(_) => self.close(peer),
+            }
+        }
+        happened.append(&mut self.happened);
+        Ok(())
+    }
+
+    fn send(&mut self, to: ReplicaId, message: Message) {
+        if self.peers[to].stream.as_ref().is_some_and(|stream| stream.output.len() < UNSENT) {
+            self.put(to, 0, &message.encode());
+        }
+    }
+
+    fn write(&mut self, to: ReplicaId, _offset: u32, frame: &[u8]) {
+        self.put(to, 1, frame);
+    }
+
+    fn grant(&mut self, to: ReplicaId) {
+        if let Some(stream) = &mut self.peers[to].stream {
+            stream.granted = true;
+        }
+    }
+
+    fn fence(&mut self) {
+        self.peers.iter_mut().filter_map(|peer| peer.stream.as_mut()).for_each(|stream| stream.granted = false);
+    }
+}

@@ -1,0 +1,298 @@
+//! A simulated world for the protocol: replicas, disks, links and clients, with faults. A source of choices drives it:
+//! the numbers of a seed, or the bytes of a fuzzer.
+//!
+//! It panics if an acknowledged record is lost or duplicated, if a deposed leader writes into the memory of a replica, if
+//! two replicas commit different records, if a term has two leaders, or if the order of acknowledgements is not that of
+//! the log. Once the faults end, all clients must succeed.
+
+mod choices;
+mod clients;
+mod faults;
+mod host;
+mod link;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use choices::{Bytes, Choices, Seeded};
+use clients::Client;
+pub use clients::Done;
+use host::Host;
+use link::Link;
+
+use crate::protocol::{
+    Action, Config, Frame, Machine, Message, ProposeError, Record, ReplicaId, RequestId, Role, Term,
+};
+
+/// The size of a world, and what is wrong with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// The number of replicas.
+    pub replicas: usize,
+    /// The number of clients.
+    pub clients: usize,
+    /// The number of records that each client appends, one after the other.
+    pub records: u64,
+    /// When the faults end.
+    pub faults: Duration,
+    /// Whether replicas fence. Without it a deposed leader writes, and the world panics.
+    pub fences: bool,
+}
+
+/// After the faults, everything ends within this time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+enum Event {
+    Message {
+        from: ReplicaId,
+        to: ReplicaId,
+        epoch: u64,
+        message: Message,
+    },
+    Write {
+        from: ReplicaId,
+        to: ReplicaId,
+        epoch: u64,
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    Completion {
+        from: ReplicaId,
+        to: ReplicaId,
+        epoch: u64,
+        offset: usize,
+        len: usize,
+    },
+    Lost {
+        at: ReplicaId,
+        peer: ReplicaId,
+        epoch: u64,
+    },
+    Connect {
+        a: ReplicaId,
+        b: ReplicaId,
+    },
+    Disk {
+        at: ReplicaId,
+        life: u64,
+    },
+    Restart {
+        at: ReplicaId,
+    },
+    Fault,
+    /// A client starts its next request, or gives up waiting for this attempt.
+    Client {
+        client: usize,
+        attempt: u64,
+    },
+    Request {
+        to: ReplicaId,
+        request: RequestId,
+    },
+    Reply {
+        request: RequestId,
+        reply: Reply,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    Committed(u64),
+    TryAt(Option<ReplicaId>),
+}
+
+/// The world.
+#[derive(Debug)]
+pub struct World<C> {
+    size: Size,
+    choices: C,
+    now: Duration,
+    /// Events by time and number.
+    queue: BTreeMap<(Duration, u64), Event>,
+    number: u64,
+    hosts: Vec<Host>,
+    links: Vec<Link>,
+    clients: Vec<Client>,
+    /// The leader of each term.
+    leaders: BTreeMap<Term, ReplicaId>,
+    /// The records that some replica has committed.
+    committed: Vec<Record>,
+}
+
+/// Runs a world to its end. Returns what the clients have done.
+///
+/// # Panics
+/// If the protocol has broken a promise.
+pub fn run(size: Size, choices: impl Choices) -> Vec<Done> {
+    let mut world = World::new(size, choices);
+    while !world.is_done() {
+        assert!(world.now < size.faults + PATIENCE, "no progress: {world:#?}");
+        world.step();
+    }
+    world.check_end()
+}
+
+impl<C: Choices> World<C> {
+    fn new(size: Size, choices: C) -> Self {
+        let hosts = (0..size.replicas).map(|_| Host::new(size.replicas)).collect();
+        let clients = (0..size.clients).map(Client::new).collect();
+        let mut world = World {
+            size,
+            choices,
+            now: Duration::ZERO,
+            queue: BTreeMap::new(),
+            number: 0,
+            hosts,
+            links: Link::all(size.replicas),
+            clients,
+            leaders: BTreeMap::new(),
+            committed: Vec::new(),
+        };
+        for at in 0..size.replicas {
+            world.restart(at);
+        }
+        for client in 0..size.clients {
+            world.schedule(0, 50, Event::Client { client, attempt: 0 });
+        }
+        world.schedule(100, 900, Event::Fault);
+        world
+    }
+
+    fn config(&mut self, id: ReplicaId) -> Config {
+        Config {
+            id,
+            members: self.size.replicas,
+            election_timeout: Duration::from_millis(150),
+            heartbeat: Duration::from_millis(30),
+            region: 400,
+            frames: 4,
+            frame: 120,
+            uncommitted: 6,
+            seed: self.choices.below(1 << 16),
+        }
+    }
+
+    /// Adds an event after at least `least` and less than `least + spread` milliseconds. Returns its time.
+    fn schedule(&mut self, least: u64, spread: u64, event: Event) -> Duration {
+        let delay = least + self.choices.below(spread.max(1));
+        let at = self.now + Duration::from_millis(delay);
+        self.schedule_at(at, event);
+        at
+    }
+
+    fn schedule_at(&mut self, at: Duration, event: Event) {
+        self.number += 1;
+        self.queue.insert((at, self.number), event);
+    }
+
+    /// Handles the next event, or the next deadline of a machine.
+    fn step(&mut self) {
+        let deadline = |(at, host): (ReplicaId, &Host)| Some((host.machine.as_ref()?.deadline(), at));
+        let tick = self.hosts.iter().enumerate().filter_map(deadline).min();
+        let event = self.queue.first_key_value().map(|(&(at, _), _)| at);
+        if let Some((due, at)) = tick.filter(|(due, _)| event.is_none_or(|event| *due <= event)) {
+            self.now = self.now.max(due);
+            self.with(at, |machine, now| machine.tick(now));
+        } else if let Some(((at, _), event)) = self.queue.pop_first() {
+            self.now = at;
+            self.handle(event);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Message { from, to, epoch, message } if self.link(from, to).is(epoch) => {
+                self.with(to, |machine, now| machine.receive(now, from, message));
+            }
+            Event::Write { from, to, epoch, offset, bytes } if self.link(from, to).is(epoch) => {
+                self.write(from, to, offset, &bytes);
+            }
+            Event::Completion { from, to, epoch, offset, len } if self.link(from, to).is(epoch) => {
+                let bytes = &self.hosts[to].regions[from][offset..offset + len];
+                let frame = Frame::decode(bytes).expect("an unread frame is overwritten");
+                self.with(to, |machine, now| machine.receive_frame(now, from, frame));
+            }
+            // The connection has ended.
+            Event::Message { .. } | Event::Write { .. } | Event::Completion { .. } => {}
+            Event::Lost { at, peer, epoch } => {
+                if self.link(at, peer).epoch == epoch {
+                    self.hosts[at].writers[peer] = false;
+                    self.with(at, |machine, now| machine.disconnected(now, peer));
+                }
+            }
+            Event::Connect { a, b } => self.connect(a, b),
+            Event::Disk { at, life } => self.disk(at, life),
+            Event::Restart { at } => self.restart(at),
+            Event::Fault => self.fault(),
+            Event::Client { client, attempt } => self.client(client, attempt),
+            Event::Request { to, request } => self.request(to, request),
+            Event::Reply { request, reply } => self.reply(request, reply),
+        }
+    }
+
+    /// Gives a machine an input, unless its replica is down, and performs its actions.
+    fn with(&mut self, at: ReplicaId, input: impl FnOnce(&mut Machine, Duration)) {
+        let Some(machine) = &mut self.hosts[at].machine else { return };
+        input(machine, self.now);
+        while let Some(action) = self.hosts[at].machine.as_mut().and_then(Machine::next_action) {
+            self.perform(at, action);
+        }
+        self.check(at);
+    }
+
+    fn perform(&mut self, at: ReplicaId, action: Action) {
+        match action {
+            Action::Store(batch) => {
+                let host = &mut self.hosts[at];
+                host.unstored.push_back(batch);
+                if host.unstored.len() == 1 {
+                    let life = host.life;
+                    self.schedule(1, 8, Event::Disk { at, life });
+                }
+            }
+            Action::Send(to, message) => self.send(at, to, message),
+            Action::Write(to, offset, bytes) => self.post_write(at, to, offset as usize, bytes),
+            Action::Grant(to) => self.hosts[at].writers[to] = self.link(at, to).up,
+            Action::Fence if self.size.fences => self.hosts[at].writers.fill(false),
+            Action::Fence => {}
+            Action::Committed(request, index) => {
+                self.schedule(1, 5, Event::Reply { request, reply: Reply::Committed(index) });
+            }
+            // Clients try again after a time.
+            Action::Deposed => {}
+        }
+    }
+
+    fn request(&mut self, to: ReplicaId, request: RequestId) {
+        let data = Client::data(request);
+        let mut result = Ok(());
+        self.with(to, |machine, _| result = machine.propose(request, data));
+        if let Err(ProposeError::NotLeader(leader)) = result {
+            self.schedule(1, 5, Event::Reply { request, reply: Reply::TryAt(leader) });
+        }
+    }
+
+    /// Checks a replica after each input.
+    fn check(&mut self, at: ReplicaId) {
+        let Some(machine) = &self.hosts[at].machine else { return };
+        if let Role::Leader { .. } = machine.role() {
+            let leader = *self.leaders.entry(machine.term()).or_insert(at);
+            assert_eq!(leader, at, "two leaders in term {}", machine.term());
+        }
+        for index in self.hosts[at].checked + 1..=machine.commit() {
+            let record = machine.read(index).expect("a committed record exists");
+            match self.committed.get(index as usize - 1) {
+                Some(committed) => assert_eq!(committed, record, "replica {at} differs at {index}"),
+                None => self.committed.push(record.clone()),
+            }
+        }
+        self.hosts[at].checked = machine.commit();
+    }
+
+    fn is_done(&self) -> bool {
+        let all = self.committed.len() as u64;
+        let commits = |host: &Host| host.machine.as_ref().is_some_and(|machine| machine.commit() == all);
+        self.clients.iter().all(|client| client.is_done(self.size.records)) && self.hosts.iter().all(commits)
+    }
+}

@@ -1,0 +1,66 @@
+//! Replicas on the simulated fabric, with their stores, loops and clients.
+
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use replog::client::Client;
+use replog::cluster::Cluster;
+use replog::protocol::ReplicaId;
+use replog::replica::Change;
+
+/// The limit of each step. Test machines may be slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn next_leader(changes: &Receiver<(ReplicaId, Change)>) -> ReplicaId {
+    loop {
+        if let (id, Change::Leads(_)) = changes.recv_timeout(PATIENCE).expect("a leader") {
+            return id;
+        }
+    }
+}
+
+/// Waits until a replica serves a record.
+fn read(cluster: &Cluster, id: ReplicaId, index: u64) -> Vec<u8> {
+    let (mut client, start) = (Client::new(&cluster.clients[id..=id]), Instant::now());
+    loop {
+        if let Ok(Some(data)) = client.read(index) {
+            return data;
+        }
+        client.turn_to(0);
+        assert!(start.elapsed() < PATIENCE, "replica {id} does not serve {index}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn records_survive_a_leader_and_a_device() {
+    let (mut cluster, changes) = Cluster::start(3, Duration::from_millis(300)).expect("start");
+    let mut client = Client::new(&cluster.clients);
+    let mut indexes = Vec::new();
+    let mut append = |count: usize| {
+        for _ in 0..count {
+            let data = format!("record {}", indexes.len());
+            indexes.push(client.append(data.as_bytes(), PATIENCE).expect("append"));
+        }
+        indexes.clone()
+    };
+    let leader = next_leader(&changes);
+    append(20);
+    // Another replica leads, and the old leader stores what it has missed.
+    cluster.kill(leader).expect("kill");
+    append(20);
+    cluster.start_replica(leader).expect("start");
+    append(1);
+    // A replica without a device catches up once the device is back.
+    cluster.host(leader).remove_device();
+    append(5);
+    cluster.host(leader).add_device();
+    let indexes = append(1);
+    assert!(indexes.is_sorted_by(|a, b| a < b), "{indexes:?}");
+    for id in 0..3 {
+        for (number, &index) in indexes.iter().enumerate() {
+            assert_eq!(read(&cluster, id, index), format!("record {number}").into_bytes());
+        }
+    }
+    cluster.end().expect("no replica fails");
+}

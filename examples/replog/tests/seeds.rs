@@ -1,0 +1,34 @@
+//! The protocol in simulated worlds with faults.
+
+use std::time::Duration;
+
+use replog::world::{Seeded, Size, run};
+
+const SIZE: Size = Size { replicas: 3, clients: 3, records: 8, faults: Duration::from_secs(3), fences: true };
+
+#[test]
+fn three_replicas_keep_their_promises() {
+    for seed in 0..2000 {
+        eprintln!("seed {seed}");
+        assert_eq!(run(SIZE, Seeded::new(seed)).len(), 24);
+    }
+}
+
+#[test]
+fn five_replicas_keep_their_promises() {
+    for seed in 0..500 {
+        eprintln!("seed {seed}");
+        assert_eq!(run(Size { replicas: 5, ..SIZE }, Seeded::new(seed)).len(), 24);
+    }
+}
+
+/// The check of the world finds a protocol that does not fence.
+#[test]
+fn without_fencing_a_deposed_leader_writes() {
+    let size = Size { fences: false, ..SIZE };
+    let writes = |seed| {
+        let Err(panic) = std::panic::catch_unwind(|| run(size, Seeded::new(seed))) else { return false };
+        panic.downcast_ref::<String>().is_some_and(|text| text.contains("a deposed leader has written"))
+    };
+    assert!((0..200).any(writes));
+}
