@@ -1,0 +1,151 @@
+//! A member of the multicast group. It joins again after a failure.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use cmid_epoll::proto::datapath::{DataPath, To};
+use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, Poller, PortSpace, Time};
+
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::port::{Port, PortError};
+use crate::wire::Bytes;
+
+/// The limit of a join.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The pause after a failed join.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What a member does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// It sends only.
+    Sender,
+    /// It receives.
+    Receiver,
+}
+
+/// The member.
+pub struct Group<D: DataPath> {
+    channel: ChannelKey,
+    id: IdKey,
+    port: Port<D>,
+    address: IpAddr,
+    membership: Membership,
+    join: Join<D::Ah>,
+}
+
+enum Join<A> {
+    /// It joins again at this time.
+    Failed {
+        until: Time,
+    },
+    Joining,
+    Joined {
+        ah: A,
+        qp_num: u32,
+        qkey: u32,
+    },
+}
+
+impl<D: DataPath> std::fmt::Debug for Group<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group").field("address", &self.address).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl<D: DataPath> Group<D> {
+    /// Starts to join the group `address` from the device of the local address `local`.
+    ///
+    /// # Errors
+    /// [`Error::Local`] or [`Error::Group`].
+    pub fn join<P: Poller>(
+        drive: &mut Driver<D, P>,
+        local: IpAddr,
+        address: IpAddr,
+        membership: Membership,
+    ) -> Result<Self, Error> {
+        let channel = drive.open_channel(Acks::OnDelivery)?;
+        let id = drive.create_id(Some(channel), PortSpace::Udp)?;
+        drive.bind(id, SocketAddr::new(local, 0)).map_err(|error| Error::local(local, error))?;
+        let port = drive.attach_qp(id, |device, attaching| Port::<D>::open_datagram(device, attaching))?;
+        let join = Join::Failed { until: Time::ZERO };
+        let mut group = Group { channel, id, port, address, membership, join };
+        group.start(drive)?;
+        Ok(group)
+    }
+
+    fn start<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+        let (to, deadline) = (SocketAddr::new(self.address, 0), drive.within(LIMIT));
+        let key = drive.join(self.id, to, self.membership == Membership::Sender, deadline);
+        // Events name the key.
+        key.map_err(|error| Error::Group { address: self.address, errno: error.errno() })?;
+        self.join = Join::Joining;
+        Ok(())
+    }
+
+    /// Whether it is a member.
+    #[must_use]
+    pub fn is_joined(&self) -> bool {
+        matches!(self.join, Join::Joined { .. })
+    }
+
+    /// Returns its QP.
+    pub fn port(&mut self) -> &mut Port<D> {
+        &mut self.port
+    }
+
+    /// Sends a datagram to the group. A sender that is not a member sends nothing, as if it were lost.
+    ///
+    /// # Errors
+    /// The error of the post.
+    #[inline]
+    pub fn send(&mut self, bytes: &Bytes) -> Result<(), PortError> {
+        let Join::Joined { ah, qp_num, qkey } = &self.join else { return Ok(()) };
+        self.port.send_to(bytes, To { ah, qp_num: *qp_num, qkey: *qkey })?;
+        Ok(())
+    }
+
+    /// Handles all deliverable events.
+    ///
+    /// # Errors
+    /// [`Error::DeviceRemoved`], and errors of the device.
+    pub fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+        while let Some(event) = drive.next_event(self.channel) {
+            self.take_event(drive, &event)?;
+        }
+        Ok(())
+    }
+
+    fn take_event<P: Poller>(&mut self, drive: &mut Driver<D, P>, event: &Event) -> Result<(), Error> {
+        if event.cm() == Some(CmEvent::DeviceRemoval) {
+            return Err(Error::DeviceRemoved);
+        }
+        let Some(key) = event.group else { return Ok(()) };
+        match (event.kind, &event.datagram) {
+            (EventKind::Cm(CmEvent::MulticastJoin), Some(to)) => {
+                let ah = self.port.address_handle(&to.path)?;
+                self.join = Join::Joined { ah, qp_num: to.qp_num, qkey: to.qkey };
+            }
+            // A membership that failed must be left all the same.
+            (EventKind::Cm(CmEvent::MulticastError) | EventKind::DeadlinePassed(_), _) => {
+                let _left = drive.leave(self.id, key)?;
+                self.join = Join::Failed { until: drive.within(PAUSE) };
+            }
+            (_, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Joins again after a pause.
+    ///
+    /// # Errors
+    /// [`Error::Group`].
+    pub fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+        match self.join {
+            Join::Failed { until } if until <= drive.now() => self.start(drive),
+            Join::Failed { .. } | Join::Joining | Join::Joined { .. } => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The loop: it never sleeps. Each round polls the CQs; one in [`ROUNDS`] also does what is not urgent.
+
+use std::time::Duration;
+
+use cmid_epoll::proto::datapath::DataPath;
+use cmid_epoll::proto::{Next, Poller, Time};
+
+use crate::driver::{Driver, NeverWaits, driver};
+use crate::error::Error;
+
+/// The slow path runs once in so many rounds. It makes a system call for each event channel.
+const ROUNDS: u32 = 256;
+
+/// Events read in one turn of the driver.
+const EVENTS: usize = 64;
+
+/// Turns of the driver in one run of the slow path, so that many events do not keep the fast path waiting.
+const TURNS: u32 = 16;
+
+/// What a reactor runs: the feed, the trader or the exchange.
+pub trait Role<D: DataPath> {
+    /// The fast path: handles the completions. `now` is the time of the last run of the slow path.
+    ///
+    /// # Errors
+    /// The role cannot go on.
+    fn poll(&mut self, now: Time) -> Result<(), Error>;
+
+    /// The slow path: handles the events of all its channels.
+    ///
+    /// # Errors
+    /// The role cannot go on.
+    fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error>;
+
+    /// The slow path: handles the deadlines that have passed.
+    ///
+    /// # Errors
+    /// The role cannot go on.
+    fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error>;
+}
+
+/// Runs the slow path once: reads the clock and the event channels, without waiting.
+///
+/// # Errors
+/// Those of the role.
+pub fn run_slow_path<D: DataPath, P: Poller>(drive: &mut Driver<D, P>, role: &mut impl Role<D>) -> Result<(), Error> {
+    // Reads the clock.
+    let _now = drive.within(Duration::ZERO);
+    drive.readable_all();
+    for _ in 0..TURNS {
+        match drive.run(EVENTS) {
+            Next::Deliver | Next::Again => role.take_events(drive)?,
+            Next::Wait(_) => break,
+        }
+    }
+    role.handle_timeout(drive)
+}
+
+/// A driver and its rounds.
+#[derive(Debug)]
+pub struct Reactor<D: DataPath> {
+    driver: Driver<D, NeverWaits>,
+    rounds: u32,
+}
+
+impl<D: DataPath> Reactor<D> {
+    /// Creates a reactor on a device.
+    #[must_use]
+    pub fn new(device: D) -> Self {
+        Reactor { driver: driver(device, NeverWaits::Monotonic), rounds: 0 }
+    }
+
+    /// Returns its driver.
+    pub fn drive(&mut self) -> &mut Driver<D, NeverWaits> {
+        &mut self.driver
+    }
+
+    /// Makes one round. Returns whether the slow path was run.
+    ///
+    /// # Errors
+    /// Those of the role.
+    #[inline]
+    pub fn round(&mut self, role: &mut impl Role<D>) -> Result<bool, Error> {
+        role.poll(self.driver.now())?;
+        self.rounds += 1;
+        if self.rounds < ROUNDS {
+            return Ok(false);
+        }
+        self.rounds = 0;
+        run_slow_path(&mut self.driver, role)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,290 @@
+//! The receiver of a feed, without I/O: puts ticks in order, requests what is missing, follows the feed's sessions.
+//!
+//! Ticks are passed on in order and once. Ticks that come too early wait in a window. Missing ticks are requested
+//! over the connection to the feed; if more are missing than the window holds, or the feed has not kept them, a
+//! snapshot replaces them. Memory is allocated only by [`Receiver::new`].
+
+use cmid_epoll::proto::Time;
+
+use crate::feed::REPLAY_MAX;
+use crate::wire::{INSTRUMENTS, Market, MarketMessage, Tick};
+
+/// What a receiver passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// A session of the feed begins: nothing of the session before is valid.
+    Started {
+        /// Its number.
+        session: u64,
+    },
+    /// The next tick.
+    Tick {
+        /// The tick.
+        tick: Tick,
+        /// Whether it is the newest one, and came without delay. The others were missing, or waited for those.
+        is_new: bool,
+    },
+    /// Ticks that are not passed on. The last tick of each instrument follows, as [`Update::Image`].
+    Skipped {
+        /// The first one.
+        from: u64,
+        /// The end, which is not included.
+        to: u64,
+    },
+    /// The last tick of an instrument among those that were skipped, or before.
+    Image(Tick),
+}
+
+/// What a receiver has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ticks passed on in order.
+    pub ticks: u64,
+    /// Of these, ticks that came by a replay.
+    pub replayed: u64,
+    /// Ticks that a snapshot has replaced.
+    pub skipped: u64,
+    /// Requests for a replay or a snapshot.
+    pub requests: u64,
+    /// Ticks that were there already.
+    pub duplicates: u64,
+    /// Messages of a session that is over.
+    pub outdated: u64,
+    /// Sessions.
+    pub sessions: u64,
+}
+
+/// A request that is not answered completely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Request {
+    /// The end of a replay; `None` for a snapshot.
+    to: Option<u64>,
+    since: Time,
+}
+
+/// The receiver.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    /// The session of the feed; 0 before the first message.
+    session: u64,
+    /// The next sequence number to pass on.
+    next: u64,
+    /// The sequence number after the highest one that is known to exist.
+    end: u64,
+    /// Ticks that came too early; that with sequence number n is at n modulo the length.
+    window: Box<[Tick]>,
+    request: Option<Request>,
+    /// Whether the feed has not kept what is missing.
+    is_gone: bool,
+    /// The snapshot as far as it has come; the first `images_len` are valid.
+    images: [Tick; INSTRUMENTS],
+    images_len: usize,
+    /// When the last datagram of the feed came.
+    heard: Time,
+    counts: Counts,
+}
+
+impl Receiver {
+    /// Creates a receiver whose window holds `window` ticks, at least one.
+    #[must_use]
+    pub fn new(window: usize) -> Self {
+        Receiver {
+            session: 0,
+            next: 1,
+            end: 1,
+            window: vec![Tick::default(); window.max(1)].into(),
+            request: None,
+            is_gone: false,
+            images: Default::default(),
+            images_len: 0,
+            heard: Time::ZERO,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Returns what it has counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Returns the session of the feed; 0 before the first message.
+    #[must_use]
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// Returns the sequence number of the next tick to pass on.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether ticks are missing.
+    #[must_use]
+    pub fn has_gap(&self) -> bool {
+        self.next < self.end
+    }
+
+    /// Returns the time of the last message of the feed's current session.
+    #[must_use]
+    pub fn heard(&self) -> Time {
+        self.heard
+    }
+
+    /// Returns the time of the request that is not answered completely.
+    #[must_use]
+    pub fn waits_since(&self) -> Option<Time> {
+        self.request.map(|request| request.since)
+    }
+
+    /// Takes a message of the feed, by multicast or over the connection, and passes updates to `pass_on`.
+    #[inline]
+    pub fn handle(&mut self, now: Time, message: MarketMessage, mut pass_on: impl FnMut(Update)) {
+        // The frequent case: the next tick, and nothing is missing.
+        if let MarketMessage { session, market: Market::Tick(tick) } = message
+            && session == self.session
+            && tick.sequence == self.next
+            && self.next == self.end
+        {
+            self.next += 1;
+            self.end += 1;
+            self.heard = now;
+            self.counts.ticks += 1;
+            pass_on(Update::Tick { tick, is_new: true });
+            return;
+        }
+        self.handle_any(now, message, &mut pass_on);
+    }
+
+    #[inline(never)]
+    fn handle_any(&mut self, now: Time, message: MarketMessage, pass_on: &mut impl FnMut(Update)) {
+        let MarketMessage { session, market } = message;
+        // Session 0 does not exist: it is the receiver's before the first message.
+        if session < self.session || session == 0 {
+            self.counts.outdated += 1;
+            return;
+        }
+        if session > self.session {
+            self.begin(session, pass_on);
+        }
+        self.heard = now;
+        match market {
+            Market::Tick(tick) => self.handle_tick(tick, pass_on),
+            Market::Replayed(tick) => {
+                self.counts.replayed += u64::from(!self.has(tick.sequence));
+                self.handle_tick(tick, pass_on);
+                if let Some(Request { to: Some(to), .. }) = self.request
+                    && tick.sequence + 1 >= to
+                {
+                    self.request = None;
+                }
+            }
+            Market::Heartbeat { next } => self.end = self.end.max(next),
+            Market::Gone => {
+                self.is_gone = true;
+                self.request = None;
+            }
+            Market::Image(tick) => {
+                if let Some(slot) = self.images.get_mut(self.images_len) {
+                    *slot = tick;
+                    self.images_len += 1;
+                }
+            }
+            Market::SnapshotEnd { next } => self.handle_snapshot(next, pass_on),
+            // Messages of a receiver.
+            Market::Replay { .. } | Market::Snapshot | Market::Alive => {}
+        }
+    }
+
+    fn begin(&mut self, session: u64, pass_on: &mut impl FnMut(Update)) {
+        self.session = session;
+        (self.next, self.end) = (1, 1);
+        self.window.fill(Tick::default());
+        self.handle_disconnect();
+        self.counts.sessions += 1;
+        pass_on(Update::Started { session });
+    }
+
+    fn handle_tick(&mut self, tick: Tick, pass_on: &mut impl FnMut(Update)) {
+        let sequence = tick.sequence;
+        self.end = self.end.max(sequence.saturating_add(1));
+        if self.has(sequence) {
+            self.counts.duplicates += 1;
+            return;
+        }
+        // A tick beyond the window is requested later.
+        if sequence - self.next < self.window.len() as u64 {
+            let at = self.slot(sequence);
+            if let Some(slot) = self.window.get_mut(at) {
+                *slot = tick;
+            }
+            self.pass_on_next(pass_on);
+        }
+    }
+
+    /// Passes on the ticks that are next in the window.
+    fn pass_on_next(&mut self, pass_on: &mut impl FnMut(Update)) {
+        while let Some(tick) = self.window.get(self.slot(self.next)).copied().filter(|it| it.sequence == self.next) {
+            self.next += 1;
+            self.counts.ticks += 1;
+            pass_on(Update::Tick { tick, is_new: false });
+        }
+    }
+
+    fn handle_snapshot(&mut self, next: u64, pass_on: &mut impl FnMut(Update)) {
+        self.request = None;
+        self.is_gone = false;
+        // Otherwise the missing ticks have come meanwhile.
+        if next > self.next {
+            pass_on(Update::Skipped { from: self.next, to: next });
+            self.images.iter().take(self.images_len).for_each(|&tick| pass_on(Update::Image(tick)));
+            self.counts.skipped += next - self.next;
+            self.next = next;
+            self.end = self.end.max(next);
+            self.pass_on_next(pass_on);
+        }
+        self.images_len = 0;
+    }
+
+    /// Returns the next request to the feed, if ticks are missing and none is under way. The caller sends it, or calls
+    /// [`handle_disconnect`](Receiver::handle_disconnect).
+    #[inline]
+    pub fn poll_request(&mut self, now: Time) -> Option<MarketMessage> {
+        if self.next == self.end { None } else { self.next_request(now) }
+    }
+
+    #[inline(never)]
+    fn next_request(&mut self, now: Time) -> Option<MarketMessage> {
+        if self.request.is_some() {
+            return None;
+        }
+        self.counts.requests += 1;
+        let (from, session) = (self.next, self.session);
+        if self.is_gone || self.end - from > self.window.len() as u64 {
+            self.images_len = 0;
+            self.request = Some(Request { to: None, since: now });
+            return Some(MarketMessage { session, market: Market::Snapshot });
+        }
+        let most = self.end.min(from + REPLAY_MAX);
+        let to = (from + 1..most).find(|&sequence| self.has(sequence)).unwrap_or(most);
+        self.request = Some(Request { to: Some(to), since: now });
+        Some(MarketMessage { session, market: Market::Replay { from, to } })
+    }
+
+    /// Gives up the request that is under way, because its connection has ended. It is made again.
+    pub fn handle_disconnect(&mut self) {
+        self.request = None;
+        self.is_gone = false;
+        self.images_len = 0;
+    }
+
+    /// Whether a tick was passed on, replaced, or is in the window.
+    fn has(&self, sequence: u64) -> bool {
+        sequence < self.next || self.window.get(self.slot(sequence)).is_some_and(|it| it.sequence == sequence)
+    }
+
+    fn slot(&self, sequence: u64) -> usize {
+        (sequence % self.window.len() as u64) as usize
+    }
+}

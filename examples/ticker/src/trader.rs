@@ -1,0 +1,223 @@
+//! The trader: receives ticks by multicast, fills gaps over a connection to the feed, sends orders over another one to
+//! the exchange.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use cmid_epoll::proto::datapath::DataPath;
+use cmid_epoll::proto::{Poller, Time};
+
+use crate::clients;
+use crate::driver::Driver;
+use crate::error::{ConnectError, Error};
+use crate::group::{Group, Membership};
+use crate::link::Link;
+use crate::reactor::Role;
+use crate::receiver::{Counts, Receiver, Update};
+use crate::strategy::{OrderCounts, Strategy};
+use crate::wire::{Bytes, Entry, Market, MarketMessage, Service, WireError};
+
+/// Without a message of the feed for so long, its prices are old: no orders are sent. The feed sends heartbeats more
+/// often.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// The limit of a request to the feed. After that the connection is made anew.
+const REPLY_LIMIT: Duration = Duration::from_secs(2);
+
+/// The interval of [`Market::Alive`] and [`Entry::Alive`].
+const ALIVE: Duration = Duration::from_nanos(clients::SILENCE.as_nanos() as u64 / 4);
+
+/// The parameters of a trader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraderConfig {
+    /// The local address from which it joins the group.
+    pub local: IpAddr,
+    /// The multicast group.
+    pub group: IpAddr,
+    /// The feed's address and port for replays.
+    pub feed: SocketAddr,
+    /// The exchange's address and port.
+    pub exchange: SocketAddr,
+    /// The number of early ticks that it holds. If more are missing, it requests a snapshot.
+    pub window: usize,
+    /// As in [`Strategy::new`].
+    pub edge: u64,
+}
+
+/// The trader. It passes each update to `O`, after the order that the update has caused.
+#[derive(Debug)]
+pub struct Trader<D: DataPath, O> {
+    receiver: Receiver,
+    strategy: Strategy,
+    group: Group<D>,
+    feed: Link<D>,
+    exchange: Link<D>,
+    on_update: O,
+    /// Whether the feed has sent something within [`SILENCE`].
+    is_live: bool,
+    /// When the next messages that show that it is there are due.
+    alive_due: Time,
+    /// The first message that could not be read.
+    wire_error: Option<WireError>,
+}
+
+impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
+    /// Starts to join the group and to connect.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn start<P: Poller>(drive: &mut Driver<D, P>, config: &TraderConfig, on_update: O) -> Result<Self, Error> {
+        let TraderConfig { local, group, feed, exchange, window, edge } = *config;
+        Ok(Trader {
+            receiver: Receiver::new(window),
+            strategy: Strategy::new(edge),
+            group: Group::join(drive, local, group, Membership::Receiver)?,
+            feed: Link::new(drive, Service::Replay, feed)?,
+            exchange: Link::new(drive, Service::Orders, exchange)?,
+            on_update,
+            is_live: false,
+            alive_due: Time::ZERO,
+            wire_error: None,
+        })
+    }
+
+    /// Returns the state of what it has received.
+    #[must_use]
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    /// Returns what the receiver has counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.receiver.counts()
+    }
+
+    /// Returns what became of the orders.
+    #[must_use]
+    pub fn orders(&self) -> OrderCounts {
+        self.strategy.counts()
+    }
+
+    /// Whether it is a member of the group, connected to both, and the feed sends.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.is_live && self.group.is_joined() && self.feed.is_up() && self.exchange.is_up()
+    }
+
+    /// Returns the numbers of connections made to the feed and to the exchange.
+    #[must_use]
+    pub fn connections(&self) -> (u64, u64) {
+        (self.feed.connections(), self.exchange.connections())
+    }
+
+    /// Returns why a first connection could not be made; `None` once there was one to each.
+    #[must_use]
+    pub fn first_failure(&self) -> Option<ConnectError> {
+        let first = |link: &Link<D>| link.failure().filter(|_| link.connections() == 0);
+        first(&self.feed).or(first(&self.exchange))
+    }
+
+    /// Returns the error of the first message of the group or the feed that could not be read.
+    #[must_use]
+    pub fn wire_error(&self) -> Option<WireError> {
+        self.wire_error
+    }
+
+    /// The fast path, from a tick to its order.
+    #[inline]
+    fn take(&mut self, now: Time, bytes: &Bytes) {
+        let message = match MarketMessage::decode(bytes) {
+            Ok(message) => message,
+            Err(error) => {
+                self.wire_error = self.wire_error.or(Some(error));
+                return;
+            }
+        };
+        let Trader { receiver, strategy, exchange, on_update, is_live, .. } = self;
+        receiver.handle(now, message, |update| {
+            if let Some(order) = strategy.handle(update, *is_live && exchange.is_up()) {
+                exchange.send(&Entry::New(order).encode());
+            }
+            on_update(&update);
+        });
+    }
+
+    /// Makes the descriptors readable at the next completion, for a program that sleeps. Poll once more before it
+    /// sleeps.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn arm(&mut self) -> Result<(), Error> {
+        self.feed.arm();
+        self.exchange.arm();
+        Ok(self.group.port().arm()?)
+    }
+
+    /// Returns the descriptors of the CQs, for a program that sleeps.
+    pub fn fds(&mut self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let Trader { group, feed, exchange, .. } = self;
+        [Some(group.port().fd()), feed.fd(), exchange.fd()].into_iter().flatten()
+    }
+
+    fn send_alive(&mut self) {
+        let session = self.receiver.session();
+        self.feed.send(&MarketMessage { session, market: Market::Alive }.encode());
+        self.exchange.send(&Entry::Alive.encode());
+    }
+}
+
+impl<D: DataPath, O: FnMut(&Update)> Role<D> for Trader<D, O> {
+    #[inline]
+    fn poll(&mut self, now: Time) -> Result<(), Error> {
+        while let Some(bytes) = self.group.port().next_message()? {
+            self.take(now, &bytes);
+        }
+        while let Some(bytes) = self.feed.next_message() {
+            self.take(now, &bytes);
+        }
+        while let Some(bytes) = self.exchange.next_message() {
+            match Entry::decode(&bytes) {
+                Ok(Entry::Accepted(_)) => self.strategy.handle_answer(true),
+                Ok(Entry::Refused(_)) => self.strategy.handle_answer(false),
+                Ok(Entry::New(_) | Entry::Alive) | Err(_) => self.exchange.fail(),
+            }
+        }
+        // Without a connection the request is made when there is one.
+        if self.receiver.has_gap()
+            && self.feed.is_up()
+            && let Some(request) = self.receiver.poll_request(now)
+        {
+            self.feed.send(&request.encode());
+        }
+        Ok(())
+    }
+
+    fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+        self.feed.take_events(drive);
+        self.exchange.take_events(drive);
+        self.group.take_events(drive)
+    }
+
+    fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+        let now = drive.now();
+        self.is_live = self.receiver.session() != 0 && now < self.receiver.heard().after(SILENCE);
+        if self.receiver.waits_since().is_some_and(|since| now >= since.after(REPLY_LIMIT)) {
+            self.feed.fail();
+        }
+        if !self.feed.is_up() {
+            self.receiver.handle_disconnect();
+        }
+        if !self.exchange.is_up() {
+            self.strategy.handle_disconnect();
+        }
+        if now >= self.alive_due {
+            self.alive_due = now.after(ALIVE);
+            self.send_alive();
+        }
+        self.feed.handle_timeout(drive);
+        self.exchange.handle_timeout(drive);
+        self.group.handle_timeout(drive)
+    }
+}

@@ -1,0 +1,167 @@
+//! The three roles on the simulated fabric: loss, restarts, late joiners, links that go down.
+
+mod world;
+
+use std::time::Duration;
+
+use ticker::receiver::Update;
+use world::{World, check};
+
+/// A feed, a trader and an exchange that are connected.
+fn live(seed: u64, loss: f64) -> World {
+    live_with_window(seed, loss, 256)
+}
+
+fn live_with_window(seed: u64, loss: f64, window: usize) -> World {
+    let mut world = World::new(seed, loss);
+    world.window = window;
+    world.start_feed(1);
+    world.start_trader();
+    world.run_until_live();
+    world
+}
+
+#[test]
+fn each_tick_causes_an_order_that_is_accepted() {
+    let mut world = live(1, 0.0);
+    world.publish(500);
+    world.run_until("all orders are answered", |world| world.trader(0).orders().accepted == 500);
+    assert_eq!(check(&world.updates(0), 1, 501), (500, 0));
+    let orders = world.orders.borrow();
+    assert!(orders.iter().map(|order| order.tick).eq(1..=500));
+    let counts = world.trader(0).counts();
+    assert_eq!((counts.requests, counts.duplicates, world.trader(0).orders().unknown), (0, 0, 0));
+    assert_eq!(world.exchange.1.counts(), (500, 0));
+}
+
+/// The loss concerns datagrams and the connection manager's messages. The data of connections is not lost.
+#[test]
+fn no_gap_is_undetected() {
+    for (loss, seeds) in [(0.0, 5), (0.01, 40), (0.2, 40)] {
+        let mut replayed = 0;
+        for seed in 0..seeds {
+            // If the last message of a handshake is lost, the feed answers only after seconds: the window holds all.
+            let mut world = live_with_window(seed, loss, 512);
+            world.publish(300);
+            world.run_until_complete();
+            assert_eq!(check(&world.updates(0), 1, 301), (300, 0), "seed {seed}, loss {loss}");
+            replayed += world.trader(0).counts().replayed;
+        }
+        let lost = f64::from(300 * seeds as u32) * loss;
+        let (least, most) = ((lost * 0.7) as u64, (lost * 1.3) as u64);
+        assert!((least..=most).contains(&replayed), "{replayed} of {lost} lost ticks replayed");
+    }
+}
+
+#[test]
+fn the_loss_of_the_last_tick_is_detected() {
+    let mut world = live(3, 0.0);
+    world.publish(10);
+    world.fabric.set_loss(1.0);
+    world.publish(1);
+    world.fabric.set_loss(0.0);
+    assert_eq!(world.trader(0).receiver().next(), 11);
+    world.run_until_complete();
+    assert_eq!(check(&world.updates(0), 1, 12), (11, 0));
+}
+
+#[test]
+fn a_late_joiner_gets_what_it_has_missed() {
+    for (missed, skipped) in [(100, 0), (5000, 5000)] {
+        let mut world = live(4, 0.05);
+        world.publish(missed);
+        world.start_trader();
+        world.run_until("it has joined", |world| world.trader(1).is_live() && !world.trader(1).receiver().has_gap());
+        world.publish(200);
+        world.run_until_complete();
+        assert_eq!(check(&world.updates(0), 1, world.next()), (missed + 200, 0));
+        assert_eq!(check(&world.updates(1), 1, world.next()), (missed + 200 - skipped, skipped));
+        let images = world.updates(1).iter().filter(|it| matches!(it, Update::Image(_))).count();
+        assert_eq!(images, if skipped == 0 { 0 } else { 16 });
+    }
+}
+
+#[test]
+fn a_restarted_feed_begins_a_session() {
+    for seed in 0..20 {
+        let mut world = live(seed, 0.1);
+        world.publish(50);
+        world.feed = None;
+        world.run_for(Duration::from_secs(2));
+        assert!(!world.trader(0).is_live());
+        world.start_feed(2);
+        // Before the trader has connected again.
+        world.publish(30);
+        world.run_until_live();
+        world.publish(50);
+        world.run_until_complete();
+        assert_eq!(check(&world.updates(0), 2, 81), (80, 0), "seed {seed}");
+        assert_eq!(world.trader(0).counts().sessions, 2, "seed {seed}");
+        assert!(world.trader(0).connections().0 >= 2, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_lost_link_stops_orders_and_its_ticks_are_made_up_for() {
+    for seed in 0..10 {
+        let mut world = live(seed, 0.05);
+        world.publish(50);
+        world.trader_host.set_link(false);
+        world.run_for(Duration::from_secs(2));
+        assert!(!world.trader(0).is_live());
+        let sent = world.trader(0).orders().sent;
+        world.publish(50);
+        world.trader_host.set_link(true);
+        world.run_until_live();
+        assert_eq!(world.trader(0).orders().sent, sent, "seed {seed}: an order while the prices were old");
+        world.publish(50);
+        world.run_until_complete();
+        assert_eq!(check(&world.updates(0), 1, 151), (150, 0), "seed {seed}");
+        assert!(world.trader(0).orders().sent > sent, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_link_that_is_lost_for_long_is_replaced_by_new_connections() {
+    let mut world = live(7, 0.0);
+    world.publish(50);
+    world.trader_host.set_link(false);
+    world.run_for(Duration::from_secs(8));
+    // The feed and the exchange have dropped the silent client.
+    assert_eq!(world.feed.as_ref().map(|(_, feed)| feed.receivers()), Some(0));
+    world.publish(50);
+    world.trader_host.set_link(true);
+    world.run_until_live();
+    world.publish(50);
+    world.run_until_complete();
+    assert_eq!(check(&world.updates(0), 1, 151), (150, 0));
+    assert_eq!(world.trader(0).connections(), (2, 2));
+}
+
+#[test]
+fn a_trader_that_starts_first_waits_for_the_feed() {
+    let mut world = World::new(8, 0.0);
+    world.start_trader();
+    world.run_for(Duration::from_secs(3));
+    let failure = world.trader(0).first_failure().map(|it| it.to_string());
+    let expected =
+        "no connection to 10.0.0.1:7300: nothing listens there: start `ticker feed` first, or check the port";
+    assert_eq!(failure.as_deref(), Some(expected));
+    world.start_feed(1);
+    world.run_until_live();
+    assert_eq!(world.trader(0).first_failure(), None);
+    world.publish(10);
+    world.run_until_complete();
+}
+
+#[test]
+fn several_traders_receive_the_same() {
+    let mut world = live(9, 0.1);
+    (0..3).for_each(|_| world.start_trader());
+    world.run_until_live();
+    world.publish(200);
+    world.run_until_complete();
+    for trader in 0..4 {
+        assert_eq!(check(&world.updates(trader), 1, 201), (200, 0));
+    }
+}
