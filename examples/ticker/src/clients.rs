@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub struct Client<D: DataPath> {
     id: IdKey,
     port: Port<D>,
-    heard: Time,
+    received_at: Time,
     has_failed: bool,
     /// The number of the last order.
     pub last_order: u64,
@@ -81,7 +81,7 @@ impl<D: DataPath> Clients<D> {
             loop {
                 match client.port.next_message() {
                     Ok(None) => break,
-                    Ok(Some(bytes)) if handle(client, &bytes).is_ok() => client.heard = now,
+                    Ok(Some(bytes)) if handle(client, &bytes).is_ok() => client.received_at = now,
                     Ok(Some(_)) | Err(_) => {
                         client.has_failed = true;
                         break;
@@ -126,7 +126,7 @@ impl<D: DataPath> Clients<D> {
             let done = serve.handle(drive, event);
             if let Ok(Some(connected)) = done {
                 let port = connected.attached;
-                self.connected.push(Client { id, port, heard: now, has_failed: false, last_order: 0 });
+                self.connected.push(Client { id, port, received_at: now, has_failed: false, last_order: 0 });
             } else if done.is_ok() {
                 return;
             }
@@ -143,7 +143,7 @@ impl<D: DataPath> Clients<D> {
     pub fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) {
         let now = drive.now();
         self.connected.retain(|client| {
-            let stays = !client.has_failed && now < client.heard.after(SILENCE);
+            let stays = !client.has_failed && now < client.received_at.after(SILENCE);
             if !stays {
                 end(drive, client.id);
             }

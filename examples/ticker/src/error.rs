@@ -76,17 +76,17 @@ impl From<cmid_epoll::proto::Error> for Error {
 
 /// The reason why a connection was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("no connection to {peer}: {why}")]
+#[error("no connection to {peer}: {reason}")]
 pub struct ConnectError {
     /// The address that was dialled.
     pub peer: SocketAddr,
     /// The reason.
-    pub why: Why,
+    pub reason: ConnectReason,
 }
 
 /// The reason why a connection was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Why {
+pub enum ConnectReason {
     /// There is no route to the address.
     #[error("no RDMA device leads there ({0}): check the address")]
     NoRoute(Errno),
@@ -110,26 +110,26 @@ pub enum Why {
     Failed(Errno),
 }
 
-impl Why {
+impl ConnectReason {
     /// The reason why a handshake for a service has failed.
     #[must_use]
     pub fn of(service: Service, error: &HandshakeError) -> Self {
         let server = service.server();
         match error {
-            HandshakeError::TimedOut { .. } => Why::Silent(server),
+            HandshakeError::TimedOut { .. } => ConnectReason::Silent(server),
             HandshakeError::Ended { error, .. } => match error.event.cm() {
-                Some(CmEvent::AddrError | CmEvent::RouteError) => Why::NoRoute(error.errno),
-                Some(CmEvent::Unreachable) => Why::Silent(server),
-                Some(CmEvent::Rejected) => Why::of_reject(service, &error.event.private_data),
-                Some(_) | None => Why::Failed(error.errno),
+                Some(CmEvent::AddrError | CmEvent::RouteError) => ConnectReason::NoRoute(error.errno),
+                Some(CmEvent::Unreachable) => ConnectReason::Silent(server),
+                Some(CmEvent::Rejected) => ConnectReason::of_reject(service, &error.event.private_data),
+                Some(_) | None => ConnectReason::Failed(error.errno),
             },
             HandshakeError::Request(error) => match error.errno() {
                 errno @ (Errno::ENODEV | Errno::EADDRNOTAVAIL | Errno::ENETUNREACH | Errno::EHOSTUNREACH) => {
-                    Why::NoRoute(errno)
+                    ConnectReason::NoRoute(errno)
                 }
-                errno => Why::Failed(errno),
+                errno => ConnectReason::Failed(errno),
             },
-            _ => Why::Failed(error.errno()),
+            _ => ConnectReason::Failed(error.errno()),
         }
     }
 
@@ -138,11 +138,13 @@ impl Why {
         let (ours, server) = (service.hello(), service.server());
         let [name @ .., _version, _service] = ours;
         match private_data.first_chunk::<HELLO_LEN>() {
-            Some(theirs) if *theirs == ours => Why::Full(server),
-            Some([theirs @ .., version, _]) if *theirs == name && *version != VERSION => Why::Version(*version),
-            Some([theirs @ .., _, _]) if *theirs == name => Why::OtherProgram(server),
-            Some([0, ..]) | None => Why::NothingListens(server),
-            Some(_) => Why::OtherProgram(server),
+            Some(theirs) if *theirs == ours => ConnectReason::Full(server),
+            Some([theirs @ .., version, _]) if *theirs == name && *version != VERSION => {
+                ConnectReason::Version(*version)
+            }
+            Some([theirs @ .., _, _]) if *theirs == name => ConnectReason::OtherProgram(server),
+            Some([0, ..]) | None => ConnectReason::NothingListens(server),
+            Some(_) => ConnectReason::OtherProgram(server),
         }
     }
 }
@@ -157,15 +159,15 @@ mod tests {
         let mut newer = ours;
         newer[6] = 9;
         let server = "ticker feed";
-        for (data, why) in [
-            (&[][..], Why::NothingListens(server)),
-            (&[0; 148], Why::NothingListens(server)),
-            (&ours, Why::Full(server)),
-            (&newer, Why::Version(9)),
-            (&Service::Orders.hello(), Why::OtherProgram(server)),
-            (b"something else", Why::OtherProgram(server)),
+        for (data, reason) in [
+            (&[][..], ConnectReason::NothingListens(server)),
+            (&[0; 148], ConnectReason::NothingListens(server)),
+            (&ours, ConnectReason::Full(server)),
+            (&newer, ConnectReason::Version(9)),
+            (&Service::Orders.hello(), ConnectReason::OtherProgram(server)),
+            (b"something else", ConnectReason::OtherProgram(server)),
         ] {
-            assert_eq!(Why::of_reject(Service::Replay, data), why);
+            assert_eq!(ConnectReason::of_reject(Service::Replay, data), reason);
         }
     }
 }

@@ -70,7 +70,7 @@ impl Feed {
     /// That of `send`.
     pub fn answer<E>(&self, to: MarketMessage, mut send: impl FnMut(Bytes) -> Result<(), E>) -> Result<(), E> {
         if to.session != self.session {
-            // The receiver learns the session of this feed.
+            // The answer has the session of this feed.
             return send(self.message(Market::Heartbeat { next: self.next }));
         }
         match to.market {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_of_another_session_learns_this_one() {
+    fn a_request_of_another_session_is_answered_with_this_one() {
         assert_eq!(
             answers(&feed(20), SESSION - 1, Market::Replay { from: 19, to: 20 }),
             [Market::Heartbeat { next: 21 }]

@@ -9,7 +9,7 @@ use cmid_epoll::proto::handshake::{Dial, DialTo, HandshakeError};
 use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, Poller, PrivateData, Time};
 
 use crate::driver::Driver;
-use crate::error::{ConnectError, Error, Why};
+use crate::error::{ConnectError, ConnectReason, Error};
 use crate::port::Port;
 use crate::wire::{Bytes, Service};
 
@@ -39,7 +39,7 @@ pub struct Link<D: DataPath> {
     state: State<D>,
     /// Connections made so far.
     connections: u64,
-    /// Why the last attempt has failed; `None` after a success.
+    /// ConnectReason the last attempt has failed; `None` after a success.
     failure: Option<ConnectError>,
 }
 
@@ -178,7 +178,7 @@ impl<D: DataPath> Link<D> {
     }
 
     fn pause<P: Poller>(&mut self, drive: &mut Driver<D, P>, error: &HandshakeError) {
-        self.failure = Some(ConnectError { peer: self.to.peer, why: Why::of(self.service, error) });
+        self.failure = Some(ConnectError { peer: self.to.peer, reason: ConnectReason::of(self.service, error) });
         self.state = State::Down { until: drive.within(PAUSE) };
     }
 

@@ -80,7 +80,7 @@ pub struct Receiver {
     images: [Tick; INSTRUMENTS],
     images_len: usize,
     /// When the last datagram of the feed came.
-    heard: Time,
+    received_at: Time,
     counts: Counts,
 }
 
@@ -97,7 +97,7 @@ impl Receiver {
             is_gone: false,
             images: Default::default(),
             images_len: 0,
-            heard: Time::ZERO,
+            received_at: Time::ZERO,
             counts: Counts::default(),
         }
     }
@@ -128,8 +128,8 @@ impl Receiver {
 
     /// Returns the time of the last message of the feed's current session.
     #[must_use]
-    pub fn heard(&self) -> Time {
-        self.heard
+    pub fn received_at(&self) -> Time {
+        self.received_at
     }
 
     /// Returns the time of the request that is not answered completely.
@@ -149,7 +149,7 @@ impl Receiver {
         {
             self.next += 1;
             self.end += 1;
-            self.heard = now;
+            self.received_at = now;
             self.counts.ticks += 1;
             pass_on(Update::Tick { tick, is_new: true });
             return;
@@ -168,7 +168,7 @@ impl Receiver {
         if session > self.session {
             self.begin(session, pass_on);
         }
-        self.heard = now;
+        self.received_at = now;
         match market {
             Market::Tick(tick) => self.handle_tick(tick, pass_on),
             Market::Replayed(tick) => {

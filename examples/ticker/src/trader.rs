@@ -202,7 +202,7 @@ impl<D: DataPath, O: FnMut(&Update)> Role<D> for Trader<D, O> {
 
     fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
         let now = drive.now();
-        self.is_live = self.receiver.session() != 0 && now < self.receiver.heard().after(SILENCE);
+        self.is_live = self.receiver.session() != 0 && now < self.receiver.received_at().after(SILENCE);
         if self.receiver.waits_since().is_some_and(|since| now >= since.after(REPLY_LIMIT)) {
             self.feed.fail();
         }
