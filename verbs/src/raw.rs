@@ -6,10 +6,12 @@
 //! - It destroys no object of this crate, and keeps a pointer only as long as the object lives.
 //! - A QP of the application holds the [`Pd`](crate::Pd) and the [`Cq`](crate::Cq)s that it uses, and is destroyed
 //!   before them. What it has in flight does not pin an [`Mr`](crate::Mr): the application keeps the MR.
-//! - It polls and arms only its own CQs. A completion of a foreign QP in a [`Cq`](crate::Cq) is dropped by its poll.
+//! - It polls and arms only its own CQs. A QP of its own that reports to a [`Cq`](crate::Cq) is posted to only with a
+//!   `wr_id` of at least 2^63: the `Cq`'s poll drops the completions. This crate's own numbers are below.
 //! - It does not post to an [`Srq`](crate::Srq), and no QP of its own uses one: this crate does not see the
 //!   completions.
-//! - It posts to a [`Qp`](crate::Qp) of this crate only with a `wr_id` above 2^63, and does not rely on the completion.
+//! - It posts to a [`Qp`](crate::Qp) of this crate only with a `wr_id` of at least 2^63, and does not rely on the
+//!   completion.
 //!
 //! The application connects a QP of its own like this: it moves the QP to INIT with
 //! [`Verbs::qp_attr`](crate::Verbs::qp_attr), connects the id with

@@ -19,7 +19,7 @@ mod wr_ring;
 
 /// What the library has from `core`.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
     pub(crate) use std::sync::Arc;
 }
 
@@ -72,6 +72,35 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
         assert_eq!(wr_ring.retire(polled(&lines[1])), Retired::Done(11));
         poster.join().expect("the poster");
         assert!(!wr_ring.names(5) && !wr_ring.names(6), "nothing is in flight");
+    });
+}
+
+/// A third thread wants the memory of the first request back while its slot is used again.
+#[test]
+fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
+    loom::model(|| {
+        let (wr_ring, mut cursor) = ring(1);
+        let first = cursor.file(0, 10, &[5]).expect("room");
+        cursor.advance(1);
+        // Stands for what the poll has written to the memory of the first one.
+        let written = Arc::new(Line::new(0));
+        let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
+        let poller = thread::spawn(move || {
+            write.store(1, Relaxed);
+            assert_eq!(other.retire(first), Retired::Done(10));
+        });
+        let poster = thread::spawn(move || cursor.file(0, 11, &[6]).map(|_| cursor.advance(1)));
+        let other = Arc::clone(&wr_ring);
+        // The last thread, and what it loads may be old: loom does not try each order of threads.
+        let owner = thread::spawn(move || {
+            if !other.names(5) {
+                assert_eq!(written.load(Relaxed), 1, "the memory is given back before the end of the poll");
+            }
+        });
+        poller.join().expect("the poller");
+        let posted = poster.join().expect("the poster");
+        owner.join().expect("the owner");
+        assert!(!wr_ring.names(5) && wr_ring.names(6) == posted.is_some());
     });
 }
 

@@ -32,6 +32,8 @@ use crate::data::wr_ring::{Retired, WrRing};
 use crate::lock::lock;
 use cmid_proto::datapath::Completion;
 
+/// The bits of the count in a queue's id, without the upper one: a token is below 2^63 (raw.rs).
+const ASSIGNED: u16 = u16::MAX >> 1;
 /// Bits of a queue's id that are an index.
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
@@ -54,7 +56,7 @@ struct State {
     /// Indices that were given and are free again. Others without a track are of queues that are about to get one, or
     /// are gone and may have left completions.
     free: Vec<usize>,
-    /// The number of ids that were assigned, modulo 2^16.
+    /// The number of ids that were assigned, modulo 2^15.
     assigned: u16,
     /// How many queues have a reservation: there is an index for each.
     queues: u32,
@@ -156,7 +158,7 @@ impl CqSlots {
             state.entries.push(Entry::default());
             state.entries.len() - 1
         });
-        state.assigned = state.assigned.wrapping_add(1);
+        state.assigned = state.assigned.wrapping_add(1) & ASSIGNED;
         u32::from(state.assigned) << INDEX_BITS | index as u32
     }
 

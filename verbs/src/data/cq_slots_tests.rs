@@ -125,6 +125,27 @@ fn there_is_an_id_for_each_reservation_and_no_more() {
 }
 
 /// A queue that may have left completions keeps its id and its share until the CQ was seen empty after it was gone.
+/// The application's own posts to a QP have the other half of the numbers (raw.rs).
+#[test]
+fn tokens_stay_below_2_to_the_63_however_many_queues_there_were() {
+    let (cq_slots, mut slot_cache) = (CqSlots::new(u32::MAX), SlotCache::default());
+    let mut indices = Vec::new();
+    for _ in 0..3 {
+        // As after nearly as many ids as the count can tell apart.
+        lock(&cq_slots.state).assigned = ASSIGNED - 1;
+        for _ in 0..3 {
+            let (queue_id, _, mut cursor) = queue(&cq_slots);
+            let completion = post(&mut cursor, 10);
+            assert!(completion.wr_id < 1 << 63, "{queue_id:#x}");
+            let own = Completion { wr_id: completion.wr_id | 1 << 63, ..completion };
+            assert_eq!(slot_cache.retire(&cq_slots, &mut [own], 0), 0, "the application's is dropped");
+            assert_eq!(slot_cache.retire(&cq_slots, &mut [completion], 0), 1);
+            indices.push(queue_id & INDEX);
+        }
+    }
+    assert_eq!(indices, Vec::from_iter(0..9));
+}
+
 #[test]
 fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(8), SlotCache::default());

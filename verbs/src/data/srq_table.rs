@@ -25,6 +25,9 @@ pub(crate) struct SrqTable {
 /// The number of an SRQ in tokens. No two of a process that are alive have the same.
 pub(crate) struct SrqId(u16);
 
+/// The largest number: a token is below 2^63 (raw.rs).
+const MAX_ID: u16 = u16::MAX >> 1;
+
 /// The numbers in use, and the one that was assigned last.
 static SRQ_IDS: Mutex<(BTreeSet<u16>, u16)> = Mutex::new((BTreeSet::new(), 0));
 
@@ -64,7 +67,7 @@ impl SrqId {
     pub(crate) fn assign() -> Option<Self> {
         let mut ids = lock(&SRQ_IDS);
         let (used, last) = &mut *ids;
-        let id = (1..=u16::MAX).map(|ahead| last.wrapping_add(ahead)).find(|id| !used.contains(id))?;
+        let id = (1..=MAX_ID + 1).map(|ahead| last.wrapping_add(ahead) & MAX_ID).find(|id| !used.contains(id))?;
         used.insert(id);
         *last = id;
         Some(SrqId(id))
@@ -85,5 +88,18 @@ impl Drop for SrqTable {
 impl Drop for SrqId {
     fn drop(&mut self) {
         lock(&SRQ_IDS).0.remove(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_srqs_stay_in_the_lower_half() {
+        lock(&SRQ_IDS).1 = MAX_ID - 2;
+        let ids: Vec<_> = (0..5).filter_map(|_| SrqId::assign()).collect();
+        assert_eq!(ids.len(), 5);
+        assert!(ids.iter().all(|id| id.0 <= MAX_ID), "{:?}", ids.iter().map(|id| id.0).collect::<Vec<_>>());
     }
 }

@@ -3,7 +3,7 @@
 //! Its purpose and its cost are described in in_flight.rs. `tests/orders.rs` compiles this file with
 //! loom's atomics in the place of `sync`, and goes through what two threads can see of each other.
 
-use super::sync::{Arc, AtomicU32, AtomicU64, Ordering};
+use super::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A number with a cache line of its own, so that the two who write do not disturb each other: whatever lies beside
 /// it is too far away. Without an alignment, which would make allocating it three times as expensive.
@@ -130,10 +130,14 @@ impl WrRing {
             (self.posted.number.load(Ordering::Acquire), self.retired.number.load(Ordering::Acquire));
         // A work request of another thread may have completed before that thread came to count it: less than none.
         let pending = u32::try_from(posted.wrapping_sub(retired) as i32).unwrap_or(0);
-        (0..pending).map(|at| retired.wrapping_add(at)).any(|number| {
+        let names = (0..pending).map(|at| retired.wrapping_add(at)).any(|number| {
             let first = self.slot(number).map(|slot| &slot.lkey);
             first.into_iter().chain(self.more_keys(number)).any(|key| key.load(Ordering::Relaxed) == lkey)
-        })
+        });
+        // A key may be that of a later request in the same slot. With the fence of `look`, the poll of the earlier one
+        // comes before what follows here, such as that its memory is used again.
+        fence(Ordering::Acquire);
+        names
     }
 }
 
@@ -205,6 +209,8 @@ impl Cursor {
     #[cold]
     fn look(&mut self, number: u32) -> Option<()> {
         self.limit = self.wr_ring.retired.number.load(Ordering::Acquire).wrapping_add(self.wr_ring.capacity);
+        // For `names`: who loads a key that is stored from now on comes after those polls.
+        fence(Ordering::Release);
         (number != self.limit).then_some(())
     }
 }
