@@ -16,8 +16,10 @@ use crate::{guest, host};
 
 /// The recorded figures, from which docs/generated/performance.md is rendered.
 const RESULTS: &str = "benches/results/versus-c.json";
+/// Those of other crates.
+const PEERS: &str = "benches/results/versus-peers.json";
 /// The time limit in seconds for all figures.
-const LONG: u64 = 1800;
+const LONG: u64 = 2400;
 /// The time limit in seconds for the figures of the tests.
 pub(crate) const LIMIT: u64 = 900;
 
@@ -46,6 +48,8 @@ enum Part {
     Idle,
     /// Time per message
     Latency,
+    /// Instructions of other crates
+    Peers,
 }
 
 impl Part {
@@ -54,6 +58,7 @@ impl Part {
             Part::Counts => "counts",
             Part::Idle => "idle",
             Part::Latency => "latency",
+            Part::Peers => "peers",
         }
     }
 }
@@ -70,15 +75,21 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     }
     let directory = context.target().join("versus");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-    let figures = directory.join("figures.json");
+    let [figures, of_peers] = ["figures.json", "peers.json"].map(|name| directory.join(name));
     // The figures of an earlier run must not be taken for this one's.
-    if figures.try_exists()? {
-        fs::remove_file(&figures).with_context(|| figures.display().to_string())?;
+    for file in [&figures, &of_peers] {
+        if file.try_exists()? {
+            fs::remove_file(file).with_context(|| file.display().to_string())?;
+        }
     }
     // Nine pairs of each figure.
     let mut command = vec!["env".into(), "VERSUS_PARTS=10".into()];
     command.extend(measure(context));
     command.extend(["--into".into(), figures.clone().into_os_string()]);
+    if arguments.parts.is_empty() || arguments.parts.contains(&Part::Peers) {
+        command.extend(["--peers".into(), build_peers(context)?.into_os_string()]);
+        command.extend(["--peers-into".into(), of_peers.clone().into_os_string()]);
+    }
     if !arguments.parts.is_empty() {
         let parts: Vec<_> = arguments.parts.iter().map(|part| part.name()).collect();
         command.extend(["--parts".into(), parts.join(",").into()]);
@@ -90,7 +101,21 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     if arguments.record && (measured.is_ok() || figures.try_exists()?) {
         fs::copy(&figures, context.root.join(RESULTS)).context(RESULTS)?;
     }
+    if arguments.record && of_peers.try_exists()? {
+        fs::copy(&of_peers, context.root.join(PEERS)).context(PEERS)?;
+    }
     measured
+}
+
+/// Builds the programs on other crates, and returns their folder. One of the crates compiles rdma-core's headers.
+fn build_peers(context: &mut Context) -> Result<PathBuf> {
+    packages::ensure(&["cmake"])?;
+    let target = context.target().join("peers");
+    let manifest = context.root.join("benches/peers/Cargo.toml");
+    let [manifest, directory] = [&manifest, &target].map(|path| path.display().to_string());
+    context
+        .cargo(&["build", "--release", "--locked", "--manifest-path", &manifest, "--target-dir", &directory], &[])?;
+    Ok(target.join("release"))
 }
 
 /// The command of the daily step. The programs must be built.

@@ -5,6 +5,7 @@ mod callgrind;
 mod counts;
 mod idle;
 mod latency;
+mod peers;
 mod process;
 mod rows;
 
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 use cmid_verbs::Backend;
+use serde_json::Value;
 
 use crate::measure::counts::Variant;
 use crate::measure::rows::{Row, section};
@@ -34,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_value = "counts,idle,latency")]
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_value = "counts,idle,latency,peers")]
     parts: Vec<Part>,
     /// Of the jobs of the active side and of the data path, only these
     #[arg(long, value_name = "JOB", value_delimiter = ',')]
@@ -42,6 +44,12 @@ pub(crate) struct Arguments {
     /// The file for the figures
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
+    /// The folder of the programs on other crates
+    #[arg(long, value_name = "FOLDER")]
+    peers: Option<PathBuf>,
+    /// The file for their figures
+    #[arg(long, value_name = "FILE")]
+    peers_into: Option<PathBuf>,
 }
 
 /// The parts of the measurement.
@@ -53,6 +61,8 @@ enum Part {
     Idle,
     /// Time per message.
     Latency,
+    /// Instructions of other crates.
+    Peers,
 }
 
 /// The compared programs.
@@ -63,18 +73,15 @@ struct Programs {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { c, rping, quick, parts, jobs, into } = arguments;
+    let Arguments { c, rping, quick, parts, jobs, into, peers, peers_into } = arguments;
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone(), rping: rping.clone() };
     let cpus = std::thread::available_parallelism()?.get();
     let drivers: &[&'static str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
     let on = |backend| drivers.iter().map(move |driver| Variant { driver, backend });
     let variants: Vec<_> = on(Backend::Librdmacm).chain(on(Backend::Kernel)).collect();
     let (mut port, mut rows) = (FIRST_PORT, Vec::new());
-    // Printed at once, so that figures are visible also if a later measurement fails.
     let mut add = |more: Vec<Row>| {
-        for row in &more {
-            println!("{}", row.text());
-        }
+        show(&more);
         rows.extend(more);
     };
     if parts.contains(&Part::Idle) {
@@ -96,16 +103,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             add(vec![latency::rping(&programs, driver, &mut port)?]);
         }
     }
-    ensure!(!rows.is_empty(), "nothing is measured: --quick leaves latency out");
-    if let Some(file) = into {
-        write(file, &about(cpus), &rows)?;
+    let folder = peers.as_ref().filter(|_| parts.contains(&Part::Peers) && !quick);
+    ensure!(!rows.is_empty() || folder.is_some(), "nothing is measured: --quick leaves latency and peers out");
+    if let Some(file) = into.as_ref().filter(|_| !rows.is_empty()) {
+        write(file, &section(TITLE, &about(cpus), &rows))?;
+    }
+    if let Some(folder) = folder {
+        let rows = peers::rows(&programs, folder, &mut port)?;
+        show(&rows);
+        if let Some(file) = peers_into {
+            write(file, &section(peers::TITLE, &peers::ABOUT, &rows))?;
+        }
     }
     counts::hold(&rows)
 }
 
+/// Prints figures at once, so that they are visible also if a later measurement fails.
+fn show(rows: &[Row]) {
+    for row in rows {
+        println!("{}", row.text());
+    }
+}
+
 /// Writes the file atomically, so that an existing file is complete.
-fn write(file: &Path, about: &str, rows: &[Row]) -> Result<()> {
-    let text = serde_json::to_string_pretty(&section(TITLE, about, rows))?;
+fn write(file: &Path, section: &Value) -> Result<()> {
+    let text = serde_json::to_string_pretty(section)?;
     let unfinished = file.with_extension("unfinished");
     std::fs::write(&unfinished, text + "\n").with_context(|| unfinished.display().to_string())?;
     std::fs::rename(&unfinished, file).with_context(|| file.display().to_string())

@@ -1,0 +1,126 @@
+//! Instructions of the data path of other crates, beside those of cmid and C.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use crate::mark::parts;
+use crate::measure::callgrind;
+use crate::measure::process::{Server, words};
+use crate::measure::rows::{Figures, Row};
+use crate::measure::{ADDRESS, Programs};
+use crate::work::AT_ONCE;
+
+/// The jobs, and what is counted of each.
+const JOBS: &[(&str, &str)] = &[
+    ("write", "an RDMA write posted and polled"),
+    ("send", "a receive and a send posted and both polled"),
+    ("write-batch", "32 RDMA writes posted in one call and polled in one, for each"),
+    ("send-batch", "32 receives and 32 sends posted and polled in one call each, for each pair"),
+];
+
+/// A crate, and the jobs that it can do.
+struct Peer {
+    /// Its name and version, as in `benches/peers/`.
+    name: &'static str,
+    version: &'static str,
+    jobs: &'static [&'static str],
+    /// Also with `-extended` after each job's name.
+    extended: bool,
+}
+
+const PEERS: &[Peer] = &[
+    Peer { name: "ibverbs", version: "0.9.2", jobs: &["send"], extended: false },
+    Peer { name: "rdma", version: "0.3.0", jobs: &["send", "send-batch"], extended: false },
+    Peer { name: "sideway", version: "0.4.3", jobs: &["write", "send", "write-batch", "send-batch"], extended: true },
+];
+
+/// What is not in the table, and why; how the programs differ from those of cmid and C.
+pub(crate) const ABOUT: &str = "The jobs of the data path of the table above on other crates, each in a program of its own \
+    (`benches/peers/`), in the same VM. Their QP is connected to itself, because not all of the crates have connection \
+    management: a receive and a send are of one QP, as for cmid and C, whose server sends each message back. ibverbs \
+    0.9.2 offers neither RDMA writes nor batches. rdma 0.3.0 cannot set the remote address of an RDMA write. ibverbs and \
+    rdma have only the classic calls. Posting is `unsafe` in all three, and of none an MR waits for what is in flight. \
+    sideway's classic CQ polls one completion at a time in the jobs without batches, because a poller that is dropped \
+    loses the rest. Instructions in user space, for each request or pair.";
+
+pub(crate) const TITLE: &str = "Against other crates";
+
+/// Counts C, cmid, and the programs of the folder.
+pub(crate) fn rows(programs: &Programs, folder: &Path, port: &mut u16) -> Result<Vec<Row>> {
+    *port += 1;
+    let port = *port;
+    let server = Server::listening(&words(&programs.c, &format!("{ADDRESS} {port} serve:0")), port)?;
+    let jobs: Vec<_> = JOBS.iter().map(|(job, _)| *job).collect();
+    let mut found = Vec::new();
+    for extended in [false, true] {
+        let name = if extended { "C, ibv_wr_post(3)" } else { "C, classic calls" };
+        let program = |jobs: &str| words(&programs.c, &format!("{ADDRESS} {port} {jobs}"));
+        found.extend(count(name, &jobs, extended, program)?);
+    }
+    let ours = |jobs: &str| words(&programs.ours, &format!("jobs {ADDRESS}:{port} {jobs}"));
+    found.extend(count("cmid", &jobs, false, ours)?);
+    drop(server);
+    for peer in PEERS {
+        let program = folder.join(format!("peer-{}", peer.name));
+        let variants: &[bool] = if peer.extended { &[false, true] } else { &[false] };
+        for &extended in variants {
+            let calls = if extended { ", ibv_wr_post(3)" } else { ", classic calls" };
+            let name = format!("{} {}{calls}", peer.name, peer.version);
+            let program = |jobs: &str| words(&program, &format!("{ADDRESS} {jobs}"));
+            found.extend(count(&name, peer.jobs, extended, program).with_context(|| name.clone())?);
+        }
+    }
+    // In the order of the jobs.
+    found.sort_by_key(|(job, _)| jobs.iter().position(|name| name == job));
+    Ok(found.into_iter().map(|(_, row)| row).collect())
+}
+
+/// Runs the jobs of one program, one after the other, and counts each.
+fn count<'a>(
+    name: &str,
+    jobs: &[&'a str],
+    extended: bool,
+    command: impl Fn(&str) -> Vec<std::ffi::OsString>,
+) -> Result<Vec<(&'a str, Row)>> {
+    let suffix = if extended { "-extended:1" } else { ":1" };
+    let arguments: Vec<_> = jobs.iter().map(|job| format!("{job}{suffix}")).collect();
+    let parts = parts() as usize;
+    let counts = callgrind::run(&command(&arguments.join(" ")), jobs.len() * parts)?;
+    let each = jobs.iter().zip(counts.chunks(parts));
+    Ok(each
+        .map(|(job, counts)| {
+            // The first part is for warming up.
+            let figures = counts.iter().skip(1).map(|count| count.total() as f64 / AT_ONCE as f64).collect();
+            (*job, row(job, name, figures))
+        })
+        .collect())
+}
+
+fn row(job: &str, name: &str, figures: Vec<f64>) -> Row {
+    let what = JOBS.iter().find(|(known, _)| *known == job).map_or(job, |(_, what)| what);
+    Row {
+        what: format!("{what}: {name}"),
+        unit: "instructions",
+        before: None,
+        target: None,
+        exact: false,
+        figures: Figures::Alone(figures),
+        note: None,
+        limit: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_versions_are_those_of_the_programs() {
+        let lock = include_str!("../../../peers/Cargo.lock");
+        for Peer { name, version, jobs, .. } in PEERS {
+            assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")), "{name} {version}");
+            assert!(jobs.iter().all(|job| JOBS.iter().any(|(known, _)| known == job)), "{name}");
+        }
+    }
+}
