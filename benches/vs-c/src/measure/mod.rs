@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let rows = peers::rows(&programs, folder, &mut port)?;
         show(&rows);
         if let Some(file) = peers_into {
-            write(file, &section(peers::TITLE, &peers::ABOUT, &rows))?;
+            write(file, &section(peers::TITLE, peers::ABOUT, &rows))?;
         }
     }
     counts::hold(&rows)
