@@ -198,7 +198,7 @@ impl<W: Backend> Client<W> {
                 conn.born = begun;
                 self.create(drive, place).map(|()| true)
             }
-            (_, Some(id)) => self.ask(drive, place, phase, id).map_err(|error| failure_text(&error)),
+            (_, Some(id)) => self.request(drive, place, phase, id).map_err(|error| failure_text(&error)),
             // Every phase but the first has an id.
             (_, None) => Ok(true),
         };
@@ -217,7 +217,7 @@ impl<W: Backend> Client<W> {
     }
 
     /// Makes the request of a phase. Returns true if the phase is over; otherwise an event ends it.
-    fn ask(&mut self, drive: &mut Drive<W>, place: usize, phase: Phase, id: IdKey) -> Result<bool, Error> {
+    fn request(&mut self, drive: &mut Drive<W>, place: usize, phase: Phase, id: IdKey) -> Result<bool, Error> {
         let source = self.plan.bind.map(|ip| SocketAddr::new(ip, 0));
         // The clock was read at the begin of the phase, or at the end of the wait before a retry.
         let [patience, timeout] = [self.plan.patience, self.plan.timeout].map(|span| drive.now().after(span));
@@ -263,7 +263,7 @@ impl<W: Backend> Client<W> {
                 if self.conns[place].retries > 0 =>
             {
                 self.conns[place].retries -= 1;
-                return match self.ask(drive, place, phase, event.id) {
+                return match self.request(drive, place, phase, event.id) {
                     // An event ends it.
                     Ok(_) => {}
                     Err(error) => self.fail(drive, place, &failure_text(&error)),

@@ -85,7 +85,7 @@ pub fn bytes(allocator: &Allocator) -> Bytes {
     };
     let measured = [
         grown("id", World::new(0), |world, _| _ = world.create()),
-        grown("deadline", World::new(OBJECTS), |world, id| world.ask(id, life::resolve(), Time(7))),
+        grown("deadline", World::new(OBJECTS), |world, id| world.request(id, life::resolve(), Time(7))),
         grown("channel", World::new(0), |world, _| _ = world.open()),
         grown("event", World::new(1), |world, _| world.deliver(&[])),
         grown("event_with_data", World::new(1), |world, _| world.deliver(&[1; 196])),
@@ -135,7 +135,7 @@ impl World {
     fn with_device() -> Self {
         let mut world = World::new(OBJECTS);
         for at in 0..world.ids.len() {
-            world.ask(at, life::resolve(), Time::NEVER);
+            world.request(at, life::resolve(), Time::NEVER);
             let raw = RawEvent::new(world.ids[at], CmEvent::AddrResolved);
             world.core.handle_event(world.channel, raw).expect("a likely event");
             let _ = world.core.poll_event(world.channel).expect("an event");
@@ -161,7 +161,7 @@ impl World {
         channel
     }
 
-    fn ask(&mut self, id: usize, request: Request<'_>, deadline: Time) {
+    fn request(&mut self, id: usize, request: Request<'_>, deadline: Time) {
         self.core.submit(Time::ZERO, self.ids[id], request, deadline).expect("a request in the right state");
         self.calls();
     }
@@ -174,6 +174,6 @@ impl World {
 
     fn join(&mut self, id: usize) {
         let addr = SocketAddr::from(([239, 1, 1, 1], 7471));
-        self.ask(id, Request::Join { addr, send_only: false }, Time::NEVER);
+        self.request(id, Request::Join { addr, send_only: false }, Time::NEVER);
     }
 }

@@ -55,7 +55,7 @@ impl<L: Level> Prepared<L> {
         for at in 0..self.ids.len() as u64 {
             let id = self.choose();
             let due = OTHERS.0 + at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % OTHERS.0;
-            self.level.ask(id, life::resolve(), Time(due));
+            self.level.request(id, life::resolve(), Time(due));
         }
     }
 
@@ -68,7 +68,7 @@ impl<L: Level> Prepared<L> {
 
     /// Destroys an id, and puts an idle one in its place.
     pub fn renew(&mut self, id: IdKey) {
-        self.level.ask(id, Request::Destroy, Time::NEVER);
+        self.level.request(id, Request::Destroy, Time::NEVER);
         let new = self.level.create(self.channel);
         // The id is one of the last that were chosen.
         let ids = self.ids.len();

@@ -26,7 +26,7 @@ fn step(world: &mut World, input: &mut Input<'_>) {
             world.hosts[0].create_id(on, script::port_space(input));
         }
         2..=4 => onward::lead(world, 0, input),
-        5 | 6 => world.ask(0, input),
+        5 | 6 => world.request(0, input),
         7 => world.work(0, input),
         8 | 9 => world.happen(0, input),
         10 | 11 => drop(world.read(0)),

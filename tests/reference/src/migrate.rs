@@ -61,7 +61,7 @@ fn rarely(world: &mut World, at: usize, input: &mut Input<'_>) {
         0 => world.hosts[at].open_channel(script::acks(input)),
         1 => drop(world.some_channel(at, input).map(|channel| world.hosts[at].close_channel(channel))),
         2 => world.pass(input.below(64) as u64),
-        3 => world.ask(at, input),
+        3 => world.request(at, input),
         4 => world.settle(),
         _ => {
             // Moves an id to the other core in one step, as between threads.

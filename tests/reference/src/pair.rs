@@ -95,7 +95,7 @@ impl Pair {
             0 => self.open_channel(at, input),
             1 | 2 => self.create(at, input),
             3..=6 => self.lead(at, input),
-            7 => self.ask(at, input),
+            7 => self.request(at, input),
             8 | 9 => self.turn(at),
             10 | 11 => self.take(at, input),
             12 => self.ack(at, input),
@@ -159,7 +159,7 @@ impl Pair {
         self.submit(at, id, request, input);
     }
 
-    fn ask(&mut self, at: usize, input: &mut Input<'_>) {
+    fn request(&mut self, at: usize, input: &mut Input<'_>) {
         let Some(id) = self.some_id(at, input) else { return };
         let side = &self.sides[at];
         let groups: Vec<_> = script::GROUPS.iter().filter_map(|&addr| side.drive.core().group_at(id, addr)).collect();

@@ -17,7 +17,7 @@ pub fn run(data: &[u8]) {
     let Some(mut world) = World::new(&mut input) else { return };
     while !input.is_over() {
         if input.once_in(3) {
-            world.ask(&mut input);
+            world.request(&mut input);
         } else {
             let filling = filling(&mut input);
             world.deliver(&mut input, &filling);
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// A request, which the device grants.
-    fn ask(&mut self, input: &mut Input<'_>) {
+    fn request(&mut self, input: &mut Input<'_>) {
         let id = input.pick(&self.others).unwrap_or(self.id);
         let groups: Vec<_> = script::GROUPS.iter().filter_map(|&addr| self.core.group_at(id, addr)).collect();
         let request = script::request(input, &[self.channel], &groups);

@@ -174,7 +174,7 @@ impl Id {
         let answer = &mut answer[..offset::ADDR_LEN];
         // Some kernels do not write the last field.
         answer[offset::ADDR_INDEX..].fill(0xff);
-        channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
+        channel.query(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
         let found = location(answer);
         self.binding = found.map_or(DeviceBinding::Unbound, DeviceBinding::At);
         Ok(found)
@@ -209,7 +209,7 @@ impl Id {
     /// `EADDRNOTAVAIL` if there is none.
     pub(crate) fn address(&self, channel: &Channel, at: usize) -> Result<SocketAddr, Errno> {
         let mut answer = [0; offset::ADDR_LEN];
-        channel.ask(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, &mut answer)?;
+        channel.query(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, &mut answer)?;
         let none = |addr: &SocketAddr| addr.ip().is_unspecified() && addr.port() == 0;
         answer::address(&answer, at).filter(|addr| !none(addr)).ok_or(Errno(libc::EADDRNOTAVAIL))
     }

@@ -179,12 +179,12 @@ impl Channel {
     /// Reads the next event (`RDMA_USER_CM_CMD_GET_EVENT`).
     #[inline]
     pub(crate) fn event(&self, into: &mut [u8; abi::offset::EVENT_LEN]) -> Outcome {
-        self.ask(abi::GetEvent { response: 0 }, into)
+        self.query(abi::GetEvent { response: 0 }, into)
     }
 
     /// Sends a command with an answer of at most the length of `into`.
     #[inline]
-    pub(crate) fn ask(&self, mut body: impl Answered, into: &mut [u8]) -> Outcome {
+    pub(crate) fn query(&self, mut body: impl Answered, into: &mut [u8]) -> Outcome {
         let out = u16::try_from(into.len()).map_err(|_| Errno::EINVAL)?;
         *body.response() = into.as_mut_ptr().expose_provenance() as u64;
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most `out` bytes there, and only
@@ -197,14 +197,14 @@ impl Channel {
     pub(crate) fn read<T: Plain>(&self, body: impl Answered, answer: &mut T) -> Outcome {
         // SAFETY: the bytes are those of the structure, which has no padding, and every pattern is a value of it.
         let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *answer).cast::<u8>(), size_of::<T>()) };
-        self.ask(body, bytes)
+        self.query(body, bytes)
     }
 
     /// Sends a command with a one-number answer: a handle, or the number of reported events.
     #[inline]
     pub(crate) fn number(&self, body: impl Answered) -> Result<u32, Errno> {
         let mut answer = [0; 4];
-        self.ask(body, &mut answer)?;
+        self.query(body, &mut answer)?;
         Ok(u32::from_ne_bytes(answer))
     }
 

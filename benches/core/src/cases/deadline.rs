@@ -27,7 +27,7 @@ impl Probe {
     }
 
     fn leave<L: Level>(&self, prepared: &mut Prepared<L>) {
-        prepared.level.ask(self.id, Request::Destroy, Time::NEVER);
+        prepared.level.request(self.id, Request::Destroy, Time::NEVER);
     }
 
     /// No deadline, before all others, after all others: the best place of a heap, and its worst.
@@ -65,7 +65,7 @@ impl<L: Level, const PLACE: usize> Case<L> for Arm<PLACE> {
 
     #[inline(always)]
     fn step(&mut self, prepared: &mut Prepared<L>, due: Time) {
-        prepared.level.ask(self.0.id, resolve(), due);
+        prepared.level.request(self.0.id, resolve(), due);
     }
 
     fn check(&mut self, prepared: &mut Prepared<L>, (): ()) {
@@ -91,7 +91,7 @@ impl<L: Level, const PLACE: usize> Case<L> for Cancel<PLACE> {
     }
 
     fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
-        prepared.level.ask(self.0.id, resolve(), self.0.due(PLACE));
+        prepared.level.request(self.0.id, resolve(), self.0.due(PLACE));
         self.0.check(prepared, PLACE);
         prepared.level.arrive(RawEvent::new(self.0.id, CmEvent::AddrResolved))
     }
@@ -126,7 +126,7 @@ impl<L: Level> Case<L> for Fire {
 
     fn prepare(&mut self, prepared: &mut Prepared<L>) -> Time {
         self.0.now = self.0.due(1);
-        prepared.level.ask(self.0.id, resolve(), self.0.now);
+        prepared.level.request(self.0.id, resolve(), self.0.now);
         self.0.now
     }
 

@@ -42,9 +42,9 @@ const PARAM: ConnParam = ConnParam {
 /// Takes an idle id to a resolved route.
 #[inline]
 pub(super) fn lead_to_route<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
-    prepared.level.ask(id, resolve(), LATER);
+    prepared.level.request(id, resolve(), LATER);
     prepared.deliver(id, CmEvent::AddrResolved);
-    prepared.level.ask(id, Request::ResolveRoute, LATER);
+    prepared.level.request(id, Request::ResolveRoute, LATER);
     prepared.deliver(id, CmEvent::RouteResolved);
 }
 
@@ -52,7 +52,7 @@ pub(super) fn lead_to_route<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
 #[inline]
 pub(super) fn lead_to_connecting<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     lead_to_route(prepared, id);
-    prepared.level.ask(id, connect(), LATER);
+    prepared.level.request(id, connect(), LATER);
 }
 
 /// Takes an idle id to a connection.
@@ -62,16 +62,16 @@ pub(crate) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey)
     let raw = RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) };
     let raw = prepared.level.arrive(raw);
     prepared.level.deliver(prepared.channel, prepared.channel, raw);
-    prepared.level.ask(id, Request::Establish, LATER);
+    prepared.level.request(id, Request::Establish, LATER);
 }
 
 /// Closes a connection from this side, and destroys its id.
 #[inline]
 fn part<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
-    prepared.level.ask(id, Request::Disconnect, LATER);
+    prepared.level.request(id, Request::Disconnect, LATER);
     prepared.deliver(id, CmEvent::Disconnected);
     prepared.deliver(id, CmEvent::TimewaitExit);
-    prepared.level.ask(id, Request::Destroy, LATER);
+    prepared.level.request(id, Request::Destroy, LATER);
 }
 
 /// The active side: create, 6 requests and 5 events, private data both ways.
@@ -119,7 +119,7 @@ impl<L: Level> Case<L> for Passive {
 
     fn new(prepared: &mut Prepared<L>) -> Self {
         let listener = prepared.choose();
-        prepared.level.ask(listener, Request::Listen { backlog: 64 }, Time::NEVER);
+        prepared.level.request(listener, Request::Listen { backlog: 64 }, Time::NEVER);
         let core = prepared.level.core();
         Passive { listener, device_channel: core.device_channel(listener).expect("it lives"), ids: core.ids() }
     }
@@ -135,7 +135,7 @@ impl<L: Level> Case<L> for Passive {
         prepared.level.receive(self.device_channel, raw);
         prepared.level.run_turns();
         prepared.level.take_and_ack(prepared.channel);
-        prepared.level.ask(child, Request::Accept { param: black_box(PARAM), private_data: &REPLY }, LATER);
+        prepared.level.request(child, Request::Accept { param: black_box(PARAM), private_data: &REPLY }, LATER);
         prepared.deliver(child, CmEvent::Established);
         part(prepared, child);
         child

@@ -33,9 +33,9 @@ impl<L: Level, const IN_STEPS: bool> Case<L> for SetOption<IN_STEPS> {
     fn step(&mut self, prepared: &mut Prepared<L>, id: IdKey) {
         let request = Request::SetOption { option: CmOption::Tos(black_box(1)) };
         if IN_STEPS {
-            prepared.level.ask_in_steps(id, request, Time::NEVER);
+            prepared.level.request_in_steps(id, request, Time::NEVER);
         } else {
-            prepared.level.ask(id, request, Time::NEVER);
+            prepared.level.request(id, request, Time::NEVER);
         }
     }
 
@@ -64,7 +64,7 @@ impl<L: Level> Case<L> for Connect {
 
     #[inline(always)]
     fn step(&mut self, prepared: &mut Prepared<L>, id: IdKey) -> IdKey {
-        prepared.level.ask(id, connect(), LATER);
+        prepared.level.request(id, connect(), LATER);
         id
     }
 

@@ -65,7 +65,7 @@ impl Level for Bare {
     }
 
     #[inline(always)]
-    fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
+    fn request(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
         let made = &mut self.made;
         let make = |call: &Call, data: &[u8]| {
             black_box((call, data));
@@ -79,19 +79,19 @@ impl Level for Bare {
                     self.calls();
                 }
             }
-            None => self.ask_in_steps(id, request, deadline),
+            None => self.request_in_steps(id, request, deadline),
         }
     }
 
     #[inline(always)]
-    fn ask_in_steps(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
+    fn request_in_steps(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
         self.core.submit(self.now, id, request, deadline).expect("a request in the right state");
         self.calls();
     }
 
     #[inline(always)]
     fn migrate(&mut self, id: IdKey, to: ChannelKey) {
-        self.ask(id, Request::Migrate { to: Some(to) }, Time::NEVER);
+        self.request(id, Request::Migrate { to: Some(to) }, Time::NEVER);
         while let Some(channel) = self.core.poll_readable() {
             black_box(self.core.wants_event(channel)).expect("room");
         }

@@ -54,7 +54,7 @@ impl Level for Driven {
 
     #[inline(always)]
     #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else there is")]
-    fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
+    fn request(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
         let drive = &mut self.drive;
         let result = match request {
             Request::ResolveAddr { src, dst } => drive.resolve_addr(id, src, dst, deadline),

@@ -37,11 +37,11 @@ pub trait Level: Sized {
     fn create(&mut self, on: ChannelKey) -> IdKey;
 
     /// Makes a request and its call, which must succeed.
-    fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time);
+    fn request(&mut self, id: IdKey, request: Request<'static>, deadline: Time);
 
     /// The same in separate steps, as for a device that observes each. `Drive` has them only for such a device.
-    fn ask_in_steps(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
-        self.ask(id, request, deadline);
+    fn request_in_steps(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
+        self.request(id, request, deadline);
     }
 
     /// Migrates an id to another channel, which is then read and empty.

@@ -59,7 +59,7 @@ impl Account {
     }
 
     /// The request that ended with a call.
-    pub(super) fn asked_by(&self, call: &Call) -> OpenRequest {
+    pub(super) fn open_request_of(&self, call: &Call) -> OpenRequest {
         let has = |asked| self.open.contains(&asked);
         let opens = matches!(call, Call::OpenChannel { .. });
         if matches!(call, Call::CreateId { .. }) || (opens && has(OpenRequest::Create)) {

@@ -64,7 +64,7 @@ impl World {
             Ok(Some(Ended { target: Target::Id(id), .. })) => {
                 let gone = self.core.state(id).is_none();
                 let account = self.account(id)?;
-                account.end(account.asked_by(&call), gone)?;
+                account.end(account.open_request_of(&call), gone)?;
                 self.forget_if_gone(id)
             }
             Ok(_) => Ok(()),
@@ -79,7 +79,7 @@ impl World {
             let account = self.environment.accounts.iter().find(|account| Some(account.id) == it.call.id());
             it.arrived
                 && it.outcome.is_ok()
-                && account.is_some_and(|account| account.asked_by(&it.call) == OpenRequest::Migrate)
+                && account.is_some_and(|account| account.open_request_of(&it.call) == OpenRequest::Migrate)
         })
     }
 

@@ -156,7 +156,7 @@ impl World {
             let is_bounded_out =
                 Scene::opens_channel(&request) && self.environment.private_channels >= scene.private_channels;
             if is_bounded_out
-                || asks_again(account, &request)
+                || repeats_open_request(account, &request)
                 || self.core.would_refuse(NOW, id, &request, SOON).is_err()
             {
                 continue;
@@ -244,7 +244,7 @@ impl World {
 
 /// Whether the application repeats an open request. It could repeat without bounds, and the core would keep an event
 /// for each.
-fn asks_again(account: &Account, request: &Request<'_>) -> bool {
+fn repeats_open_request(account: &Account, request: &Request<'_>) -> bool {
     let request_kind = request.request_kind();
     (request_kind == RequestKind::Migrate && account.is_open(OpenRequest::Migrate))
         || (request_kind == RequestKind::Destroy && account.is_open(OpenRequest::Destroy))

@@ -330,7 +330,7 @@ faults! { "Messages of the connection manager are lost";
         Always("client: ESTABLISHED"),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Server, Message::SidrReq)?;
-        let client = asks(s)?;
+        let client = ready_for_lookup(s)?;
         s.from_now();
         s.b.connect(client, &[])?;
         once(s, loss)?;
@@ -347,7 +347,7 @@ faults! { "Messages of the connection manager are lost";
         Always("client: ESTABLISHED"),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::SidrRep)?;
-        let client = asks(s)?;
+        let client = ready_for_lookup(s)?;
         s.b.connect(client, &[])?;
         let server = s.sees_any(Side::Server, 0..=9)?;
         s.from_now();
@@ -366,7 +366,7 @@ faults! { "Messages of the connection manager are lost";
         Always("client: destroy: ok"),
     ] |s| {
         let loss = Loss::begin(s.link, Side::Client, Message::SidrRep)?;
-        let client = asks(s)?;
+        let client = ready_for_lookup(s)?;
         let (param, deadline) = (s.b.param(), s.patience(Side::Client));
         s.b.client.drive().connect(client, param, &[], deadline)?;
         let server = s.sees_any(Side::Server, 0..=9)?;
@@ -441,7 +441,7 @@ fn accepted_late<L: Env>(s: &mut FaultFixture<'_, L>, client: IdKey, server: Opt
 }
 
 /// Makes a listening server and a datagram id that is ready to look it up.
-fn asks<L: Env>(s: &mut FaultFixture<'_, L>) -> Check<IdKey> {
+fn ready_for_lookup<L: Env>(s: &mut FaultFixture<'_, L>) -> Check<IdKey> {
     s.b.listen_in(PortSpace::Udp, 10)?;
     let there = s.b.address;
     s.b.resolved_in(PortSpace::Udp, there)

@@ -36,14 +36,14 @@ fn device() -> String {
 pub(super) fn silent_host() -> Check {
     // Setting the current address again is not reported as a change.
     MOVES.fetch_max(1, Ordering::Relaxed);
-    tell_link_address(MOVES.load(Ordering::Relaxed))
+    announce_link_address(MOVES.load(Ordering::Relaxed))
 }
 
 pub(super) fn move_neighbour() -> Check {
-    tell_link_address(MOVES.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
+    announce_link_address(MOVES.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
 }
 
-fn tell_link_address(number: u8) -> Check {
+fn announce_link_address(number: u8) -> Check {
     let (ip, link) = (net().silent.to_string(), format!("02:00:00:00:88:{number:02x}"));
     run("ip", &["neigh", "replace", &ip, "lladdr", &link, "dev", INTERFACE, "nud", "permanent"]).map(drop)
 }

@@ -40,7 +40,7 @@ const CHANGE_PD: c_uint = ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_PD.0;
 type Real = unsafe extern "C" fn(*mut ibv_mr, c_int, *mut ibv_pd, *mut c_void, usize, c_int) -> c_int;
 
 /// The number of re-registrations requested from the kernel.
-static ASKED: AtomicU32 = AtomicU32::new(0);
+static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// The PD of the last MR that was moved: its device's descriptor and its handle.
 static MOVED_TO: Mutex<Option<(c_int, u32)>> = Mutex::new(None);
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     // SAFETY: with CHANGE_PD, `pd` is allocated (the caller) and not null (looked at above).
     let pd_handle = if bits & CHANGE_PD != 0 { unsafe { (*pd).handle } } else { 0 };
     let range = if bits & CHANGE_TRANSLATION != 0 { (addr.expose_provenance() as u64, length as u64) } else { (0, 0) };
-    if ASKED.fetch_add(1, Ordering::Relaxed) == 0 {
+    if COUNT.fetch_add(1, Ordering::Relaxed) == 0 {
         eprintln!("cmid-rereg-shim, for tests only: ibv_rereg_mr goes past libibverbs to the kernel");
     }
     let command = Reregister { mr_handle, flags: bits, range, pd_handle, access: access.cast_unsigned() };
@@ -118,8 +118,8 @@ pub unsafe extern "C" fn ibv_rereg_mr(
 /// Returns the number of re-registrations requested from the kernel. A test that finds this function knows that the
 /// shim is loaded, and the number shows that the results are the kernel's.
 #[unsafe(no_mangle)]
-pub extern "C" fn cmid_rereg_shim_asked() -> u32 {
-    ASKED.load(Ordering::Relaxed)
+pub extern "C" fn cmid_rereg_shim_count() -> u32 {
+    COUNT.load(Ordering::Relaxed)
 }
 
 /// Requests the deallocation of the PD of the last moved MR from the kernel, without any library. Returns the errno,

@@ -22,21 +22,21 @@ pub(crate) fn devices() {
     }
 }
 
-fn ask(node: &str, service: &str, hints: Hints) -> Result<AddrInfo, AddrInfoError> {
+fn getaddrinfo(node: &str, service: &str, hints: Hints) -> Result<AddrInfo, AddrInfoError> {
     addr_info(Some(node), Some(service), &Hints { numeric_host: true, ..hints })
 }
 
 pub(crate) fn names() {
     let addr = SocketAddr::from(([10, 99, 0, 2], 7471));
-    let active = ask("10.99.0.2", "7471", Hints::default()).expect("an answer");
+    let active = getaddrinfo("10.99.0.2", "7471", Hints::default()).expect("an answer");
     assert_eq!((active.passive, active.src, active.dst), (false, None, Some(addr)));
     assert_eq!((active.port_space, active.service), (Some(PortSpace::Tcp), Some(Service::Connected)));
     assert!(active.route.is_empty() && active.connect.is_empty());
     assert_eq!(active.canonical_name, None);
     let src = Some(SocketAddr::from((CLIENT, 0)));
-    assert_eq!(ask("10.99.0.2", "7471", Hints { src, ..Hints::default() }).map(|info| info.src), Ok(src));
+    assert_eq!(getaddrinfo("10.99.0.2", "7471", Hints { src, ..Hints::default() }).map(|info| info.src), Ok(src));
 
-    let passive = ask("10.99.0.2", "7471", Hints { passive: true, ..Hints::default() }).expect("an answer");
+    let passive = getaddrinfo("10.99.0.2", "7471", Hints { passive: true, ..Hints::default() }).expect("an answer");
     assert_eq!((passive.passive, passive.src, passive.dst), (true, Some(addr), None));
     let any = addr_info(None, Some("7471"), &Hints { passive: true, family: Some(Family::Ipv4), ..Hints::default() });
     assert_eq!(any.map(|info| info.src), Ok(Some(SocketAddr::from(([0, 0, 0, 0], 7471)))));
@@ -44,10 +44,10 @@ pub(crate) fn names() {
     let kind = |info: AddrInfo| (info.port_space, info.service);
     let datagrams = (Some(PortSpace::Udp), Some(Service::Datagram));
     let udp = Hints { port_space: Some(PortSpace::Udp), ..Hints::default() };
-    assert_eq!(ask("10.99.0.2", "7471", udp).map(kind), Ok(datagrams));
+    assert_eq!(getaddrinfo("10.99.0.2", "7471", udp).map(kind), Ok(datagrams));
     let by_service = Hints { service: Some(Service::Datagram), ..Hints::default() };
-    assert_eq!(ask("10.99.0.2", "7471", by_service).map(kind), Ok(datagrams));
-    let v6 = ask("fd99::2", "1", Hints::default()).expect("an answer");
+    assert_eq!(getaddrinfo("10.99.0.2", "7471", by_service).map(kind), Ok(datagrams));
+    let v6 = getaddrinfo("fd99::2", "1", Hints::default()).expect("an answer");
     assert_eq!(v6.dst, Some("[fd99::2]:1".parse().expect("an address")));
 
     // Without a name and a service, the hints are returned.
@@ -59,8 +59,8 @@ pub(crate) fn names() {
         Err(AddrInfoError::Resolver(code)) => code,
         other => panic!("{other:?}"),
     };
-    assert_eq!(resolver(ask("no.such.host", "1", Hints::default())), EAI_NONAME);
-    assert_eq!(resolver(ask("10.99.0.2", "no-such-service", Hints::default())), EAI_SERVICE);
+    assert_eq!(resolver(getaddrinfo("no.such.host", "1", Hints::default())), EAI_NONAME);
+    assert_eq!(resolver(getaddrinfo("10.99.0.2", "no-such-service", Hints::default())), EAI_SERVICE);
     let nothing = addr_info(None, None, &Hints::default());
     assert_eq!(nothing, Err(AddrInfoError::System(Errno::EINVAL)));
 

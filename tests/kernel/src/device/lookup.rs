@@ -13,7 +13,7 @@ pub(crate) const QKEY: u32 = 0x0123_4567;
 const CONSUMER: RejectReason = RejectReason::Consumer;
 
 /// The client's end of a lookup, and the request at the server.
-fn asked(client: &mut Side, server: &mut Side, addr: std::net::SocketAddr, data: &[u8]) -> (End, IdKey) {
+fn look_up(client: &mut Side, server: &mut Side, addr: std::net::SocketAddr, data: &[u8]) -> (End, IdKey) {
     let id = client.resolved_in(PortSpace::Udp, addr);
     let end = client.end(id);
     assert_eq!(end.qp.state(), Ok(QpState::RTS), "as soon as it is made");
@@ -34,7 +34,7 @@ fn failed(client: &mut Side, status: i32) -> Seen {
 
 /// Both ends of an answered lookup, and the contents of the answer.
 pub(crate) fn found(client: &mut Side, server: &mut Side, addr: std::net::SocketAddr) -> (End, End, Datagram) {
-    let (c, request) = asked(client, server, addr, b"where?");
+    let (c, request) = look_up(client, server, addr, b"where?");
     let s = server.end(request);
     server.ok_with(&Call::Accept { id: s.id, param: param() }, b"here");
     let answer = client.expect(CmEvent::Established);
@@ -57,7 +57,7 @@ pub(crate) fn refused() {
     let (_, addr) = server.listener_in(PortSpace::Udp);
     let id = client.resolved_in(PortSpace::Udp, addr);
     client.fails_with(&Call::Connect { id, param: param() }, &[1; 181], Errno::EINVAL);
-    let (_c, request) = asked(&mut client, &mut server, addr, &[2; 180]);
+    let (_c, request) = look_up(&mut client, &mut server, addr, &[2; 180]);
     server.fails_with(&Call::Reject { id: request, reason: CONSUMER }, &[3; 137], Errno::EINVAL);
     client.quiet(100);
     server.ok_with(&Call::Reject { id: request, reason: CONSUMER }, &[4; 136]);
@@ -68,7 +68,7 @@ pub(crate) fn refused() {
 pub(crate) fn given_up() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (listener, addr) = server.listener_in(PortSpace::Udp);
-    let (_c, request) = asked(&mut client, &mut server, addr, &[]);
+    let (_c, request) = look_up(&mut client, &mut server, addr, &[]);
     server.ok(&Call::Destroy { id: request });
     failed(&mut client, 2);
 
@@ -90,7 +90,7 @@ pub(crate) fn given_up() {
 pub(crate) fn answered() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener_in(PortSpace::Udp);
-    let (_c, request) = asked(&mut client, &mut server, addr, &[]);
+    let (_c, request) = look_up(&mut client, &mut server, addr, &[]);
     server.fails_with(&Call::Accept { id: request, param: param() }, &[5; 137], Errno::EINVAL);
     failed(&mut client, 2);
 

@@ -99,7 +99,7 @@ const CHECKS: [(&str, fn()); 74] = [
     ("behaviour 75: joining, leaving, and what is refused", multicast::membership),
     ("behaviour 75: a group is left before its event is read", multicast::left_unread),
     ("datagrams to a group", multicast::delivered),
-    ("datagrams to a group, on one device", multicast::heard_by_all),
+    ("datagrams to a group, on one device", multicast::received_by_all),
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
     ("a QP that is created and moved outside of cmid", foreign_qp::connected),

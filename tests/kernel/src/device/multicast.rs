@@ -140,7 +140,7 @@ pub(crate) fn delivered() {
 }
 
 /// Members on one device receive each other's messages and their own. A send-only member receives none.
-pub(crate) fn heard_by_all() {
+pub(crate) fn received_by_all() {
     let mut side = [Side::new(), Side::new(), Side::new()];
     let members = [(CLIENT, false), (SERVER, false), (CLIENT, true)];
     let mut ends: Vec<_> = side

@@ -26,15 +26,15 @@ pub(crate) fn another_pd(side: &mut Side, id: IdKey) -> Pd {
 }
 
 /// Re-registers. Checks the number of requests to the kernel.
-pub(crate) fn reregister(mr: &mut Mr, change: Change, policy: Policy, asked: u32) -> Reregistered {
-    let before = shim::asked();
+pub(crate) fn reregister(mr: &mut Mr, change: Change, policy: Policy, calls: u32) -> Reregistered {
+    let before = shim::count();
     let done = mr.reregister(change, policy);
     match &done.result {
         Ok(way) => print!("   re-registered {way:?}"),
         Err(error) => print!("   {error}"),
     }
     println!("{}", if done.buffer.is_some() { "; a buffer comes back" } else { "" });
-    assert_eq!(shim::asked() - before, asked, "how often the kernel was asked");
+    assert_eq!(shim::count() - before, calls, "the number of re-registrations");
     done
 }
 
@@ -125,6 +125,6 @@ pub(crate) fn end(mr: Mr) {
 /// The errno of the kernel itself for a deallocation of the PD of the last moved MR.
 pub(crate) fn kernel_deallocs() -> Errno {
     let errno = Errno(shim::dealloc_pd());
-    println!("   the kernel, asked past cmid to deallocate the new PD: {errno}");
+    println!("   deallocation of the new PD without cmid: {errno}");
     errno
 }

@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_int};
 use std::mem;
 
 /// The number of re-registrations requested from the kernel.
-pub(crate) fn asked() -> u32 {
-    let function = symbol(c"cmid_rereg_shim_asked");
+pub(crate) fn count() -> u32 {
+    let function = symbol(c"cmid_rereg_shim_count");
     // SAFETY: only the shim has such a symbol, and there it is a function of this type.
     let function: extern "C" fn() -> u32 = unsafe { mem::transmute(function) };
     function()

@@ -29,14 +29,14 @@ impl Kernel {
             self.id_mut(no).refused.swap_remove(at);
             return Err(Errno::EADDRNOTAVAIL);
         }
-        let outcome = self.ask(no, call, from_to, refused);
+        let outcome = self.outcome(no, call, from_to, refused);
         if let (Call::Join { group, .. }, Err(_)) = (call, outcome) {
             self.id_mut(no).refused.push(*group);
         }
         outcome
     }
 
-    fn ask(&mut self, no: No, call: &Call, from_to: Option<(File, File)>, refused: Option<Errno>) -> Outcome {
+    fn outcome(&mut self, no: No, call: &Call, from_to: Option<(File, File)>, refused: Option<Errno>) -> Outcome {
         if self.id(no).removed {
             // The record of a membership is removed nevertheless.
             if let Call::Leave { .. } = call {

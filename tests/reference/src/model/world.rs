@@ -95,7 +95,7 @@ impl World {
     }
 
     /// Submits any request.
-    pub(crate) fn ask(&mut self, at: usize, input: &mut Input<'_>) {
+    pub(crate) fn request(&mut self, at: usize, input: &mut Input<'_>) {
         let Some(id) = self.some_id(at, input) else { return };
         let host = &mut self.hosts[at];
         let groups: Vec<_> = script::GROUPS.iter().filter_map(|&addr| host.core.group_at(id, addr)).collect();
