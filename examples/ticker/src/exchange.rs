@@ -30,6 +30,12 @@ impl<D: DataPath, O: FnMut(&Order)> Exchange<D, O> {
         Ok(Exchange { clients, on_order, accepted: 0, refused: 0 })
     }
 
+    /// Returns the number of connected traders.
+    #[must_use]
+    pub fn traders(&self) -> usize {
+        self.clients.count()
+    }
+
     /// Returns the numbers of accepted and of refused orders.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use cmid_epoll::proto::datapath::{DataPath, To};
+use cmid_epoll::proto::{self, Errno};
 use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, Poller, PortSpace, Time};
 
 use crate::driver::Driver;
@@ -66,10 +67,18 @@ impl<D: DataPath> Group<D> {
         address: IpAddr,
         membership: Membership,
     ) -> Result<Self, Error> {
+        if !address.is_multicast() {
+            return Err(Error::Group { address, errno: Errno::EINVAL });
+        }
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let id = drive.create_id(Some(channel), PortSpace::Udp)?;
         drive.bind(id, SocketAddr::new(local, 0)).map_err(|error| Error::local(local, error))?;
-        let port = drive.attach_qp(id, |device, attaching| Port::<D>::open_datagram(device, attaching))?;
+        // A wildcard address can be bound, but selects no device.
+        let port = drive.attach_qp(id, |device, attaching| Port::<D>::open_datagram(device, attaching));
+        let port = port.map_err(|error| match error {
+            proto::Error::Refused(_) => Error::local(local, error),
+            proto::Error::Failed(_) | proto::Error::Fault(_) => error.into(),
+        })?;
         let join = Join::Failed { until: Time::ZERO };
         let mut group = Group { channel, id, port, address, membership, join };
         group.start(drive)?;

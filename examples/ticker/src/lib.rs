@@ -17,6 +17,7 @@ pub mod group;
 pub mod link;
 pub mod port;
 pub mod publisher;
+pub mod quotes;
 pub mod reactor;
 pub mod receiver;
 #[cfg(test)]

@@ -120,6 +120,12 @@ impl Receiver {
         self.next
     }
 
+    /// Returns the number of ticks that are known to exist and not passed on.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.end - self.next
+    }
+
     /// Whether ticks are missing.
     #[must_use]
     pub fn has_gap(&self) -> bool {

@@ -100,6 +100,12 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
         self.strategy.counts()
     }
 
+    /// Returns the number of orders that are not answered.
+    #[must_use]
+    pub fn open_orders(&self) -> u64 {
+        self.strategy.open()
+    }
+
     /// Whether it is a member of the group, connected to both, and the feed sends.
     #[must_use]
     pub fn is_live(&self) -> bool {

@@ -165,3 +165,12 @@ fn several_traders_receive_the_same() {
         assert_eq!(check(&world.updates(trader), 1, 201), (200, 0));
     }
 }
+
+#[test]
+fn a_port_in_use_is_named() {
+    let mut world = World::new(10, 0.0);
+    world.start_feed(1);
+    let error = world.try_start_feed(2).map(|_| ()).map_err(|error| error.to_string());
+    let expected = "10.0.0.1:7300 is in use: end the program that listens there, or choose another port";
+    assert_eq!(error.map_err(|error| error == expected), Err(true));
+}

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_epoll::sim::{Config, Fabric, Host, SimDevice};
+use ticker::Error;
 use ticker::driver::{Driver, NeverWaits, driver};
 use ticker::exchange::Exchange;
 use ticker::publisher::{Publisher, PublisherConfig};
@@ -25,7 +26,7 @@ const SLOW: u32 = 20;
 
 const GROUP: [u8; 4] = [239, 1, 1, 1];
 
-type On<R> = (Driver<SimDevice, NeverWaits>, R);
+pub(crate) type On<R> = (Driver<SimDevice, NeverWaits>, R);
 
 /// What is passed on to the trader.
 pub(crate) type Updates = Rc<RefCell<Vec<Update>>>;
@@ -80,11 +81,15 @@ impl World {
     }
 
     pub(crate) fn start_feed(&mut self, session: u64) {
+        self.feed = Some(self.try_start_feed(session).expect("a feed"));
+    }
+
+    pub(crate) fn try_start_feed(&self, session: u64) -> Result<On<Publisher<SimDevice>>, Error> {
         let mut drive = driver(self.feed_host.device(), NeverWaits::Virtual);
         let listen = SocketAddr::new(address(1), 7300);
         let config = PublisherConfig { listen, group: GROUP.into(), session, kept: 4096 };
-        let feed = Publisher::start(&mut drive, &config).expect("a feed");
-        self.feed = Some((drive, feed));
+        let feed = Publisher::start(&mut drive, &config)?;
+        Ok((drive, feed))
     }
 
     pub(crate) fn start_trader(&mut self) {
