@@ -28,9 +28,9 @@ const OWN: Backend = Backend::Kernel;
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(
     "build --release --lib --bins -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
-     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p cmid-versus -p loops -p udping -p wildcard --features \
+     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p cmid-versus -p loops -p ticker -p udping -p wildcard --features \
      cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
-     loops/verbs,rping/verbs,udping/verbs,cmid-versus/verbs,wildcard/verbs",
+     loops/verbs,rping/verbs,ticker/verbs,udping/verbs,cmid-versus/verbs,wildcard/verbs",
 );
 
 /// Clients on two devices of the VM.
@@ -84,6 +84,7 @@ const STEPS: &[Step] = &[
     step("cmtime against rdma-core's", GuestCommand(ANY, Librdmacm, 300, cmtime::command)),
     step("datagrams and multicast", GuestCommand(ANY, Librdmacm, 600, scripts::datagrams)),
     step("each event loop on soft-RoCE", Guest(ANY, OWN, 120, "loops --device verbs")),
+    step("market data and orders", Guest(ANY, OWN, 120, "ticker demo --device verbs --ticks 500")),
     step("a wildcard server on two devices", Guest(ANY, OWN, 120, WILDCARD)),
     step("a foreign data path", Guest(ANY, OWN, 120, "foreign")),
     // On both backends.
