@@ -1,0 +1,186 @@
+//! One side of a connection: its QP, its CQ, and messages over both.
+
+use std::collections::VecDeque;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cmid_blocking::Connection;
+use cmid_proto::datapath::{Access, Caps, Completion, DataPath, QueuePair as _, SendWr, SrqCaps, prelude::*};
+use cmid_proto::{Attaching, Errno};
+
+use crate::outcome::classified;
+use crate::wire::{Kind, Message};
+
+/// The limit of each wait.
+pub(crate) const SPAN: Duration = Duration::from_secs(20);
+/// Receives that are posted at a time.
+const RECEIVES: usize = 4;
+/// The place of the message to send, behind those of the receives.
+const SEND_AT: usize = RECEIVES * Message::LEN;
+/// Work requests in the send queue.
+pub(crate) const DEPTH: u32 = 64;
+/// The number of the work request that sends a message. The receives have the numbers of their places.
+const SENT: u64 = 1 << 32;
+/// The number of the first work request that a behaviour posts.
+pub(crate) const OWN: u64 = 1 << 33;
+/// Empty polls between two looks at the connection.
+const POLLS: u32 = 64;
+
+/// How a QP is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queues {
+    /// With a receive queue of its own.
+    Plain,
+    /// With a shared receive queue.
+    Shared,
+    /// Sends of a message are inlined.
+    Inline,
+}
+
+/// The objects of the data path of one side.
+pub(crate) struct Side<D: DataPath> {
+    pub(crate) qp: D::Qp,
+    pub(crate) cq: D::Cq,
+    pub(crate) pd: D::Pd,
+    messages: D::Mr,
+    srq: Option<D::Srq>,
+    received: VecDeque<Message>,
+    sent: bool,
+    own: VecDeque<Completion>,
+}
+
+impl<D: DataPath> Side<D> {
+    /// Creates the objects and posts receives. For [`Connection::connect`] and for an accept.
+    pub(crate) fn attach(device: &mut D, to: Attaching<'_>, queues: Queues) -> Result<Self, Errno> {
+        let id = to.id();
+        let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, DEPTH + RECEIVES as u32)?);
+        let bytes = vec![0; SEND_AT + Message::LEN];
+        let messages = pd.register(bytes, Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let max_inline = if queues == Queues::Inline { Message::LEN as u32 } else { 0 };
+        let caps = Caps { max_send_wr: DEPTH, max_recv_wr: RECEIVES as u32, max_inline, ..Caps::default() };
+        let shared = SrqCaps { max_wr: RECEIVES as u32, max_sge: 1 };
+        let srq = (queues == Queues::Shared).then(|| pd.create_srq(shared)).transpose()?;
+        let qp = match &srq {
+            Some(srq) => device.create_qp_with_srq(to, &pd, &cq, &cq, srq, caps)?,
+            None => device.create_qp(to, &pd, &cq, &cq, caps)?,
+        };
+        let mut side = Side { qp, cq, pd, messages, srq, received: VecDeque::new(), sent: false, own: VecDeque::new() };
+        (0..RECEIVES).try_for_each(|place| side.post_receive(place))?;
+        Ok(side)
+    }
+
+    fn post_receive(&mut self, place: usize) -> Result<(), Errno> {
+        let at = place * Message::LEN;
+        let sge = self.messages.sge(at..at + Message::LEN);
+        match &mut self.srq {
+            Some(srq) => srq.post_recv(place as u64, sge),
+            None => self.qp.post_recv(place as u64, sge),
+        }
+    }
+
+    /// Registers memory of `len` bytes.
+    pub(crate) fn register(&self, len: usize, access: Access) -> Result<D::Mr> {
+        self.register_bytes(vec![0; len], access).map_err(|errno| classified("ibv_reg_mr", errno))
+    }
+
+    /// As [`Side::register`], with the contents.
+    pub(crate) fn register_bytes(&self, bytes: Vec<u8>, access: Access) -> Result<D::Mr, Errno> {
+        self.pd.register(bytes, access).map_err(|(_, error)| error.errno())
+    }
+
+    /// Polls once. Returns whether there was a completion.
+    fn poll(&mut self) -> Result<bool> {
+        let Some(completion) = self.cq.poll_one().context("ibv_poll_cq")? else { return Ok(false) };
+        if completion.wr_id >= OWN {
+            self.own.push_back(completion);
+            return Ok(true);
+        }
+        ensure!(completion.is_success(), "a message ended with \"{}\"", completion.status);
+        if completion.wr_id == SENT {
+            self.sent = true;
+            return Ok(true);
+        }
+        let place = usize::try_from(completion.wr_id)?;
+        let mut bytes = [0; Message::LEN];
+        self.messages.read(place * Message::LEN, &mut bytes).context("reading a message")?;
+        self.received.push_back(Message::from_bytes(&bytes)?);
+        self.post_receive(place).context("ibv_post_recv")?;
+        Ok(true)
+    }
+
+    /// Polls until `done` returns a value, for at most [`SPAN`]. Calls `look` now and then.
+    fn poll_until<T>(
+        &mut self,
+        what: &str,
+        mut look: impl FnMut() -> Result<()>,
+        mut done: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Result<T> {
+        let end = Instant::now() + SPAN;
+        let mut empty = 0_u32;
+        loop {
+            if let Some(value) = done(self) {
+                return Ok(value);
+            }
+            if !self.poll()? {
+                empty += 1;
+                if empty % POLLS == 0 {
+                    look()?;
+                }
+                if Instant::now() >= end {
+                    bail!("{what} did not complete in {} s", SPAN.as_secs());
+                }
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// Sends a message and waits for its completion.
+    pub(crate) fn send(&mut self, message: Message) -> Result<()> {
+        self.messages.write(SEND_AT, &message.to_bytes()).context("writing a message")?;
+        let sge = self.messages.sge(SEND_AT..SEND_AT + Message::LEN);
+        self.qp.post_send(SendWr::send(SENT, sge)).context("ibv_post_send")?;
+        self.poll_until("a send", || Ok(()), |side| std::mem::take(&mut side.sent).then_some(()))
+    }
+
+    /// Waits for the next message.
+    pub(crate) fn receive(&mut self) -> Result<Message> {
+        self.receive_while(|| Ok(()))
+    }
+
+    /// As [`Side::receive`]; an error of `look`, which is called now and then, ends the wait.
+    pub(crate) fn receive_while(&mut self, look: impl FnMut() -> Result<()>) -> Result<Message> {
+        self.poll_until("a receive", look, |side| side.received.pop_front())
+    }
+
+    /// Sends a request and returns the results of the reply.
+    pub(crate) fn request(&mut self, kind: Kind, numbers: [u64; 3]) -> Result<[u64; 3]> {
+        self.send(Message::new(kind, numbers))?;
+        self.receive()?.done()
+    }
+
+    /// Waits for the completion of a work request that the caller has posted.
+    pub(crate) fn complete(&mut self) -> Result<Completion> {
+        self.poll_until("a work request", || Ok(()), |side| side.own.pop_front())
+    }
+
+    /// As [`Side::complete`]; a status other than success is an error.
+    pub(crate) fn succeed(&mut self, what: &str) -> Result<()> {
+        let completion = self.complete().with_context(|| what.to_owned())?;
+        ensure!(completion.is_success(), "{what} ended with \"{}\"", completion.status);
+        Ok(())
+    }
+}
+
+/// A connection of the client with its side of the data path.
+pub(crate) struct Connected<D: DataPath> {
+    pub(crate) side: Side<D>,
+    pub(crate) connection: Connection<D>,
+}
+
+impl<D: DataPath> Connected<D> {
+    /// Ends the connection and waits for the confirmation.
+    pub(crate) fn disconnect(mut self) -> Result<()> {
+        self.connection.disconnect(SPAN).context("disconnecting")
+    }
+}
