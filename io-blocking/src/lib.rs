@@ -85,7 +85,7 @@ pub use error::Error;
 pub use listener::{Incoming, ListenOptions, Listener};
 pub use poller::Channels;
 
-/// The example of the README compiles and runs.
+/// The examples of README.md compile and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

@@ -45,3 +45,8 @@ pub use cmid_verbs as verbs;
 pub use driver::{Config, Epoll};
 pub use poller::Interest;
 pub use waker::Waker;
+
+/// The examples of README.md compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -53,3 +53,8 @@ pub use driver::{Config, Mio};
 pub use mio;
 pub use poller::Tokens;
 pub use waker::Waker;
+
+/// The examples of README.md compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -178,3 +178,8 @@ pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
 pub use request_kind::RequestKind;
 pub use state::State;
 pub use time::Time;
+
+/// The examples of README.md compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

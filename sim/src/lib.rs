@@ -153,3 +153,8 @@ pub use fabric::config::{Clock, Config, Flavour, Rereg};
 pub use fabric::counters::Counters;
 pub use fabric::device::{SimDevice, SimHandle};
 pub use fabric::host::Host;
+
+/// The examples of README.md compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -67,3 +67,8 @@ pub use sink::{Files, Memory, Stream, TraceSink};
 #[cfg(feature = "tracing")]
 pub use tracing::Tracing;
 pub use transition::{Arrow, Transition};
+
+/// The examples of README.md compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -204,3 +204,8 @@ const _: () = {
     send::<Qp>();
     sync::<Qp>();
 };
+
+/// The examples of README.md compile and run.
+#[cfg(all(doctest, feature = "rdma-core"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

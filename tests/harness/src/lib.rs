@@ -36,3 +36,8 @@ pub use fixture::{Acked, End, Endpoint, Fixture, Side};
 pub use fragile::Fragile;
 pub use memory::{MemoryFault, Rereg};
 pub use report::{Difference, Findings, Outcome, Report, Speed};
+
+/// The example of the README of the workspace compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
