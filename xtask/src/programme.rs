@@ -132,6 +132,7 @@ const SLOW: &[Step] = &[
     step("under AddressSanitizer, all of it", BuildAndRun(V6_12, Librdmacm, sanitize::full)),
     step("under AddressSanitizer, quickly", BuildAndRun(V6_1, Librdmacm, sanitize::quick)),
     step("under AddressSanitizer, on the kernel backend", BuildAndRun(V6_12, OWN, sanitize::quick)),
+    step("the product crates as packages", Host(scripts::packages)),
     step("tests with the minimum Rust version", Host(checks::tests_with_minimum_rust)),
     step("every state of small worlds", Cargo("run --release --package cmid-exploration")),
     step("mutants of the core", Host(mutants::all)),

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_harness::{Outcome, Report, Speed};
+use cmid_softroce::packages;
 
 use crate::context::Context;
+use crate::scripts;
 
 /// A suite, by the name of its folder in `tests/`.
 #[derive(Clone, Copy, Debug)]
@@ -99,9 +101,11 @@ impl Suite {
 /// The packages with tests called `documents`, which compare `docs/generated/` with its sources.
 const PACKAGES: [&str; 5] = ["cmid-proto", "cmid-conformance", "cmid-faults", "cmid-differential", "cmid-bench"];
 
-/// Runs these tests so that they write the files.
+/// Runs these tests so that they write the files, and draws the pictures.
 pub(crate) fn render(context: &Context) -> Result<()> {
     let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
     let arguments = ["test", "--quiet", "--test", "documents"].into_iter().chain(packages);
-    context.cargo(&arguments.collect::<Vec<_>>(), &[("UPDATE_EXPECT", "1".as_ref())])
+    context.cargo(&arguments.collect::<Vec<_>>(), &[("UPDATE_EXPECT", "1".as_ref())])?;
+    packages::ensure(&["graphviz"])?;
+    scripts::on_host(context, "pictures.sh")
 }

@@ -1,10 +1,12 @@
-//! Commands of the VM: programs of the release build, and shell scripts (tests/kernel/scripts).
+//! Commands of the VM: programs of the release build, and shell scripts (tests/kernel/scripts). Scripts on the host
+//! (xtask/scripts).
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use cmid_softroce::{Kernel, Options};
 
 use crate::backend::Backend;
@@ -43,6 +45,23 @@ pub(crate) fn script(text: &str, backend: Backend, variables: &[(&str, OsString)
 
 fn variable(name: &str, value: impl AsRef<OsStr>) -> OsString {
     [OsStr::new(name), value.as_ref()].join(OsStr::new("="))
+}
+
+/// The product crates as packages, outside of the workspace.
+pub(crate) fn packages(context: &mut Context) -> Result<()> {
+    on_host(context, "packages.sh")
+}
+
+/// Runs a script of xtask/scripts on the host, with the path of the target directory.
+pub(crate) fn on_host(context: &Context, name: &str) -> Result<()> {
+    let mut command = Command::new(context.root.join("xtask/scripts").join(name));
+    command.arg(context.target()).current_dir(&context.root);
+    let status = command
+        .envs(context.environment.iter().map(|(name, value)| (name, value)))
+        .status()
+        .with_context(|| name.to_owned())?;
+    ensure!(status.success(), "xtask/scripts/{name}: {status}");
+    Ok(())
 }
 
 /// cmid's rping against rdma-core's.

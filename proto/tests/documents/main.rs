@@ -1,8 +1,9 @@
-//! Asserts that `docs/generated/tables.md` and `docs/generated/memory.md` match the tables and the machines.
-//! `UPDATE_EXPECT=1` writes them.
+//! Asserts that `docs/generated/tables.md` and `docs/generated/memory.md` match the tables and the machines,
+//! and that their pictures show the same. `UPDATE_EXPECT=1` writes the documents and the DOT files.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 
+mod diagram;
 mod grid;
 mod memory;
 mod reregistration;

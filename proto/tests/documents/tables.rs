@@ -1,11 +1,10 @@
 //! `docs/generated/tables.md`: the core's tables and their diagram, rendered from the code.
 
-use std::fmt::Write as _;
-
 use cmid_proto::table::{self, EventColumn, EventRule, RequestRule};
 use cmid_proto::{RefuseReason, RequestKind, State};
 use expect_test::expect_file;
 
+use crate::diagram::StateDiagram;
 use crate::grid::{go, grid};
 
 #[test]
@@ -31,9 +30,9 @@ fn render() -> String {
     let event_cells = |state| EventColumn::ALL.iter().map(|&fact| event_cell(state, fact)).collect();
     grid(&mut text, "", &facts, rows(&event_cells));
     text.push_str(
-        "\n## Diagram\n\nWhat changes a state, without destruction and device removal, which any state knows.\n\n",
+        "\n## Diagram\n\nWhat changes a state, without destruction and device removal, which any state knows.\n\n\
+         ![The states of an id](pictures/id.svg)\n",
     );
-    diagram(&mut text);
     text
 }
 
@@ -67,29 +66,28 @@ fn after(cell: RequestRule) -> impl Iterator<Item = State> {
     first.into_iter().chain(second)
 }
 
-fn diagram(text: &mut String) {
-    text.push_str("```mermaid\nstateDiagram-v2\n");
-    for state in State::ALL {
-        writeln!(text, "    {state:?}: {state}").unwrap();
+#[test]
+fn the_picture_of_an_id_shows_what_the_tables_say() {
+    let mut diagram = StateDiagram::new(&State::ALL);
+    diagram.begin(State::Idle, "create_id");
+    for state in [State::Requested, State::SidrReqReceived] {
+        diagram.begin(state, "CONNECT_REQUEST");
     }
-    text.push_str(
-        "    [*] --> Idle\n    [*] --> Requested: CONNECT_REQUEST\n    [*] --> SidrReqReceived: CONNECT_REQUEST\n",
-    );
     for state in State::ALL {
         for request_kind in RequestKind::ALL {
             for next in after(table::REQUESTS[state.index()][request_kind.index()]) {
                 if next != state && next != State::Destroying {
-                    writeln!(text, "    {state:?} --> {next:?}: {request_kind}").unwrap();
+                    diagram.arrow(state, next, request_kind.name());
                 }
             }
         }
         for fact in EventColumn::ALL {
             if let EventRule::Go(next) = table::event_rule(state, fact) {
                 if next != state && next != State::Removed {
-                    writeln!(text, "    {state:?} --> {next:?}: {fact}").unwrap();
+                    diagram.arrow(state, next, fact.name());
                 }
             }
         }
     }
-    text.push_str("    Destroying --> [*]\n```\n");
+    diagram.check("id");
 }
