@@ -1,0 +1,262 @@
+//! The simulated device with a count of its own allocations, so that a test can subtract them.
+
+use std::alloc::System;
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+use cmid_epoll::proto::datapath::{Access, Caps, Completion, DataPath, PostError, QpState, SendWr, Sge, prelude::*};
+use cmid_epoll::proto::{Attaching, Call, ChannelKey, CqRoom, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
+use cmid_epoll::sim::{self, Fabric, SimDevice};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+thread_local! {
+    static OF_SIMULATOR: Cell<usize> = const { Cell::new(0) };
+}
+
+fn all() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.allocations + stats.reallocations
+}
+
+/// The allocations of this process outside of the simulator, if one thread runs.
+pub(crate) fn allocations() -> usize {
+    all() - OF_SIMULATOR.get()
+}
+
+/// Runs a part of the simulator.
+pub(crate) fn simulator<T>(action: impl FnOnce() -> T) -> T {
+    let before = all();
+    let result = action();
+    OF_SIMULATOR.set(OF_SIMULATOR.get() + all() - before);
+    result
+}
+
+/// The simulated device.
+pub(crate) struct Quiet(pub(crate) SimDevice);
+
+impl Device for Quiet {
+    type Handle = <SimDevice as Device>::Handle;
+
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        simulator(|| self.0.fetch(on, child))
+    }
+
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        simulator(|| self.0.call(call, private_data))
+    }
+
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.0.local_addr(id)
+    }
+
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.0.peer_addr(id)
+    }
+
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.0.remote_ece(id)
+    }
+
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+        self.0.release(id, channel)
+    }
+
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+        self.0.adopt(id, channel, handle)
+    }
+}
+
+impl Pollable for Quiet {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.0.fd(on)
+    }
+
+    fn sibling(&self) -> Self {
+        Quiet(self.0.sibling())
+    }
+}
+
+impl DataPath for Quiet {
+    type Pd = sim::Pd;
+    type Mr = sim::Mr;
+    type Mw = sim::Mw;
+    type Cq = QuietCq;
+    type CompChannel = sim::CompChannel;
+    type Qp = QuietQp;
+    type Ah = sim::Ah;
+    type Srq = sim::Srq;
+    type Nic = sim::Nic;
+    type AsyncEvents = sim::AsyncEvents;
+
+    fn device_of(&mut self, id: IdKey) -> Result<sim::Nic, Errno> {
+        self.0.device_of(id)
+    }
+
+    fn alloc_pd_on(&mut self, nic: &sim::Nic) -> Result<sim::Pd, Errno> {
+        self.0.alloc_pd_on(nic)
+    }
+
+    fn comp_vectors(&self, nic: &sim::Nic) -> u32 {
+        self.0.comp_vectors(nic)
+    }
+
+    fn create_cq_at(&mut self, nic: &sim::Nic, depth: u32, vector: u32) -> Result<QuietCq, Errno> {
+        self.0.create_cq_at(nic, depth, vector).map(QuietCq)
+    }
+
+    fn create_comp_channel(&mut self, nic: &sim::Nic) -> Result<sim::CompChannel, Errno> {
+        self.0.create_comp_channel(nic)
+    }
+
+    fn create_cq_with_channel(
+        &mut self,
+        nic: &sim::Nic,
+        channel: &sim::CompChannel,
+        depth: u32,
+        vector: u32,
+    ) -> Result<QuietCq, Errno> {
+        self.0.create_cq_with_channel(nic, channel, depth, vector).map(QuietCq)
+    }
+
+    fn async_events(&mut self, nic: &sim::Nic) -> Result<sim::AsyncEvents, Errno> {
+        self.0.async_events(nic)
+    }
+
+    fn create_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &sim::Pd,
+        send_cq: &QuietCq,
+        recv_cq: &QuietCq,
+        caps: Caps,
+    ) -> Result<QuietQp, Errno> {
+        self.0.create_qp(attaching, pd, &send_cq.0, &recv_cq.0, caps).map(QuietQp)
+    }
+
+    fn create_qp_with_srq(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &sim::Pd,
+        send_cq: &QuietCq,
+        recv_cq: &QuietCq,
+        srq: &sim::Srq,
+        caps: Caps,
+    ) -> Result<QuietQp, Errno> {
+        self.0.create_qp_with_srq(attaching, pd, &send_cq.0, &recv_cq.0, srq, caps).map(QuietQp)
+    }
+
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+        self.0.destroy_qp(id)
+    }
+}
+
+pub(crate) struct QuietCq(sim::Cq);
+
+impl CompletionQueue for QuietCq {
+    fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        simulator(|| self.0.poll(completions))
+    }
+
+    fn num(&self) -> u32 {
+        self.0.num()
+    }
+
+    fn room(&self) -> CqRoom {
+        self.0.room()
+    }
+
+    fn arm(&self) -> Result<(), Errno> {
+        self.0.arm()
+    }
+
+    fn arm_solicited(&self) -> Result<(), Errno> {
+        self.0.arm_solicited()
+    }
+
+    fn moderate(&self, count: u16, period_us: u16) -> Result<(), Errno> {
+        self.0.moderate(count, period_us)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    fn take_notifications(&self) -> Result<u32, Errno> {
+        self.0.take_notifications()
+    }
+}
+
+pub(crate) struct QuietQp(sim::Qp);
+
+impl QueuePair for QuietQp {
+    type Mr = sim::Mr;
+    type Mw = sim::Mw;
+    type Ah = sim::Ah;
+
+    fn num(&self) -> u32 {
+        self.0.num()
+    }
+
+    fn state(&self) -> Result<QpState, Errno> {
+        self.0.state()
+    }
+
+    fn caps(&self) -> Caps {
+        self.0.caps()
+    }
+
+    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, sim::Ah>) -> Result<(), Errno>
+    where
+        L: AsRef<[Sge<'a, sim::Mr>]>,
+    {
+        simulator(|| self.0.post_send(request))
+    }
+
+    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = SendWr<'a, L, sim::Ah>>,
+        L: AsRef<[Sge<'a, sim::Mr>]>,
+    {
+        simulator(|| self.0.post_sends(requests))
+    }
+
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    where
+        L: AsRef<[Sge<'a, sim::Mr>]>,
+    {
+        simulator(|| self.0.post_recv(wr_id, sges))
+    }
+
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, sim::Mr>]>,
+    {
+        simulator(|| self.0.post_recvs(requests))
+    }
+
+    fn post_bind(
+        &mut self,
+        wr_id: u64,
+        window: &mut sim::Mw,
+        mr: &sim::Mr,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<(), Errno> {
+        self.0.post_bind(wr_id, window, mr, range, access)
+    }
+
+    fn post_invalidate(&mut self, wr_id: u64, window: &mut sim::Mw) -> Result<(), Errno> {
+        self.0.post_invalidate(wr_id, window)
+    }
+}
+
+/// Advances the simulator's time.
+pub(crate) fn advance(fabric: &Fabric, by: std::time::Duration) {
+    simulator(|| fabric.advance_by(by));
+}
