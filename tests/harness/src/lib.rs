@@ -37,7 +37,15 @@ pub use fragile::Fragile;
 pub use memory::{MemoryFault, Rereg};
 pub use report::{Difference, Findings, Outcome, Report, Speed};
 
-/// The example of the README of the workspace compiles and runs.
+/// The examples of the README of the workspace and of documents compile and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/migration.md")]
+    struct Migration;
+    #[doc = include_str!("../../../docs/memory.md")]
+    struct Memory;
+    #[doc = include_str!("../../../docs/shutdown.md")]
+    struct Shutdown;
+}
