@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -19,6 +19,28 @@ pub(crate) enum Command {
     Demo,
     /// Runs a replica
     Serve(Serve),
+    /// Kills and pauses three replicas of this machine at random moments while clients append, and checks the log
+    Torture {
+        #[command(flatten)]
+        local: Local,
+        /// How replicas are connected
+        #[arg(long, value_enum, default_value_t = Transport::Rdma)]
+        transport: Transport,
+        /// The number of kills and pauses
+        #[arg(long, default_value_t = 10)]
+        rounds: u32,
+        /// Selects the moments
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Measures appends on three replicas of this machine, over RDMA and over TCP
+    Bench {
+        #[command(flatten)]
+        local: Local,
+        /// The time of each measurement
+        #[arg(long, default_value_t = 5)]
+        seconds: u64,
+    },
     /// Appends a record and prints its index
     Append {
         #[command(flatten)]
@@ -79,4 +101,15 @@ pub(crate) enum Transport {
     Rdma,
     /// By TCP, to compare with
     Tcp,
+}
+
+/// Replicas on this machine.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Local {
+    /// The address of all replicas; that of an RDMA device, unless they use TCP
+    #[arg(long, default_value = "10.99.0.1")]
+    pub(crate) address: IpAddr,
+    /// The election timeout of the replicas in milliseconds
+    #[arg(long, default_value_t = 500)]
+    pub(crate) election_timeout: u64,
 }

@@ -3,8 +3,11 @@
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod args;
+mod bench;
 mod demo;
+mod processes;
 mod serve;
+mod torture;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -30,6 +33,8 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(&options),
+        Command::Torture { local, transport, rounds, seed } => torture::run(&local, transport, rounds, seed),
+        Command::Bench { local, seconds } => bench::run(&local, seconds),
         Command::Append { replicas, text, limit } => {
             let index = client(&replicas).append(text.as_bytes(), Duration::from_secs(limit))?;
             println!("{index}");

@@ -50,7 +50,8 @@ fn records_survive_a_leader_and_a_device() {
     cluster.kill(leader).expect("kill");
     append(20);
     cluster.start_replica(leader).expect("start");
-    append(1);
+    let caught_up = *append(1).last().expect("records");
+    read(&cluster, leader, caught_up);
     // A replica without a device catches up once the device is back.
     cluster.host(leader).remove_device();
     append(5);

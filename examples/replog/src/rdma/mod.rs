@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use cmid_mio::proto::datapath::{DataPath, prelude::*};
 use cmid_mio::proto::handshake::{Connected, Dial, Serve};
 use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Limits, Next, Time};
@@ -75,7 +75,9 @@ impl<D: DataPath> Rdma<D> {
         let cqs = CQS + addrs.len();
         let config = Config { limits: Limits::default(), tokens: cqs..cqs + CHANNELS };
         let mut driver = Mio::new(device, registry, config)?;
-        let channel = driver.drive().open_channel(Acks::OnDelivery)?;
+        let channel = driver.drive().open_channel(Acks::OnDelivery).map_err(|error| {
+            anyhow!("no RDMA device: {error}; load rdma_ucm and the driver of a device, and see `rdma link`")
+        })?;
         let now = Instant::now();
         let peer = |&addr| Peer { addr, dial: None, serve: None, connection: None, retry: now, readable: false };
         let mut rdma = Rdma {

@@ -1,0 +1,110 @@
+//! Replicas as processes of this machine, for `replog torture` and `replog bench`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::ValueEnum as _;
+use replog::client::Client;
+use replog::protocol::ReplicaId;
+use replog::wire::Reply;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::args::{Local, Transport};
+
+/// The ports of the replicas: for each other, and for clients.
+const PORTS: [u16; 2] = [7500, 7600];
+
+/// The number of replicas.
+pub(crate) const MEMBERS: usize = 3;
+
+/// The limit of each step. Emulated machines are slow.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Replicas as processes. Dropping it kills them.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    transport: Transport,
+    address: IpAddr,
+    election_timeout: u64,
+    folder: tempfile::TempDir,
+    children: [Option<Child>; MEMBERS],
+}
+
+impl Processes {
+    pub(crate) fn start(local: &Local, transport: Transport) -> Result<Self> {
+        let mut processes = Processes {
+            transport,
+            address: local.address,
+            election_timeout: local.election_timeout,
+            folder: tempfile::tempdir()?,
+            children: Default::default(),
+        };
+        (0..MEMBERS).try_for_each(|id| processes.start_replica(id))?;
+        Ok(processes)
+    }
+
+    pub(crate) fn clients(&self) -> Vec<SocketAddr> {
+        (0..MEMBERS).map(|id| SocketAddr::new(self.address, PORTS[1] + id as u16)).collect()
+    }
+
+    pub(crate) fn start_replica(&mut self, id: ReplicaId) -> Result<()> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("serve").args(["--id", &id.to_string()]);
+        for replica in 0..MEMBERS {
+            let addr = SocketAddr::new(self.address, PORTS[0] + replica as u16);
+            command.args(["--replica", &addr.to_string()]);
+        }
+        let transport = self.transport.to_possible_value().context("a hidden transport")?;
+        command.args(["--transport", transport.get_name(), "--client", &self.clients()[id].to_string()]);
+        command.args(["--election-timeout", &self.election_timeout.to_string()]);
+        command.arg("--folder").arg(self.folder.path().join(id.to_string()));
+        self.children[id] = Some(command.stdout(Stdio::null()).spawn().context("cannot start a replica")?);
+        Ok(())
+    }
+
+    /// Kills a replica by SIGKILL.
+    pub(crate) fn kill(&mut self, id: ReplicaId) -> Result<()> {
+        let Some(mut child) = self.children[id].take() else { return Ok(()) };
+        if let Some(status) = child.try_wait()? {
+            bail!("replica {id} has ended by itself: {status}");
+        }
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// Stops a replica in the middle of what it does, or lets it continue.
+    pub(crate) fn pause(&self, id: ReplicaId, paused: bool) -> Result<()> {
+        let child = self.children[id].as_ref().context("the replica does not run")?;
+        let pid = Pid::from_child(child);
+        Ok(kill_process(pid, if paused { Signal::STOP } else { Signal::CONT })?)
+    }
+
+    /// Waits until a replica leads.
+    pub(crate) fn leader(&self) -> Result<ReplicaId> {
+        let start = Instant::now();
+        loop {
+            for id in (0..MEMBERS).filter(|&id| self.children[id].is_some()) {
+                let mut client = Client::new(&self.clients()[id..=id]);
+                if let Ok(Reply::Status { leader: Some(leader), .. }) = client.status()
+                    && leader == id as u64
+                {
+                    return Ok(id);
+                }
+            }
+            ensure!(start.elapsed() < PATIENCE, "no replica leads within {PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
