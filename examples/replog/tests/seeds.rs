@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replog::world::{Seeded, Size, run};
+use replog::world::{Seeded, Size, run, run_bytes};
 
 const SIZE: Size = Size { replicas: 3, clients: 3, records: 8, faults: Duration::from_secs(3), fences: true };
 
@@ -31,4 +31,18 @@ fn without_fencing_a_deposed_leader_writes() {
         panic.downcast_ref::<String>().is_some_and(|text| text.contains("a deposed leader has written"))
     };
     assert!((0..200).any(writes));
+}
+
+/// What a fuzzer does.
+#[test]
+fn any_bytes_are_a_world() {
+    run_bytes(&[]);
+    run_bytes(&[255; 4000]);
+    for seed in 0..200 {
+        eprintln!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let len = random.usize(..8000);
+        let bytes: Vec<_> = std::iter::repeat_with(|| random.u8(..)).take(len).collect();
+        run_bytes(&bytes);
+    }
 }

@@ -133,6 +133,17 @@ pub fn run(size: Size, choices: impl Choices) -> Vec<Done> {
     world.check_end()
 }
 
+/// The target of a fuzzer: runs a world with the choices of the bytes. The first byte selects the number of replicas.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_bytes(data: &[u8]) {
+    let (first, choices) = data.split_first().unwrap_or((&0, &[]));
+    let replicas = [3, 5][usize::from(first % 2)];
+    let size = Size { replicas, clients: 3, records: 6, faults: Duration::from_secs(3), fences: true };
+    run(size, Bytes(choices));
+}
+
 impl<C: Choices> World<C> {
     fn new(size: Size, choices: C) -> Self {
         let hosts = (0..size.replicas).map(|_| Host::new(size.replicas)).collect();
@@ -169,7 +180,8 @@ impl<C: Choices> World<C> {
             frames: 4,
             frame: 120,
             uncommitted: 6,
-            seed: self.choices.below(1 << 16),
+            // Replicas with the same timeouts would compete for ever.
+            seed: self.choices.below(1 << 16) * self.size.replicas as u64 + id as u64,
         }
     }
 
