@@ -55,7 +55,7 @@ enum Task {
     /// Run a command as root in another release of Debian, which debootstrap makes in the cache, with this workspace
     /// and this Rust
     Chroot(chroot::Arguments),
-    /// Show rping on the simulator; needs only Rust
+    /// Show rping and replog on the simulator; needs only Rust
     Demo,
     /// Render docs/generated/: tables, memory, differences, the results of rows and of faults, and performance
     Diagrams,
@@ -124,7 +124,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Softroce(arguments) => ensure!(guest::softroce(&arguments) == 0),
         Task::Chroot(arguments) => chroot::run(&context, &arguments)?,
-        Task::Demo => context.cargo(DEMO, &[])?,
+        Task::Demo => DEMOS.iter().try_for_each(|demo| context.cargo(demo, &[]))?,
         Task::Diagrams => reports::render(&context)?,
         Task::Record => {
             conformance::record(&context)?;
@@ -151,5 +151,8 @@ fn programme(slow: bool) -> Programme {
     if slow { programme::LONG } else { programme::DAILY }
 }
 
-/// The demonstration, as arguments to cargo.
-const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--", "demo"];
+/// The demonstrations, as arguments to cargo.
+const DEMOS: [&[&str]; 2] = [
+    &["run", "--release", "--quiet", "--package", "rping", "--", "demo"],
+    &["run", "--release", "--quiet", "--package", "replog", "--", "demo"],
+];
