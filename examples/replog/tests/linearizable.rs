@@ -37,8 +37,7 @@ fn is_linearizable(history: &[Done]) -> bool {
     let mut tester = LinearizabilityTester::new(Log::default());
     for (_, returns, done) in steps {
         let client = done.request.client;
-        let recorded =
-            if returns { tester.on_return(client, done.index) } else { tester.on_invoke(client, ()) };
+        let recorded = if returns { tester.on_return(client, done.index) } else { tester.on_invoke(client, ()) };
         recorded.expect("a client has one request at a time");
     }
     tester.is_consistent()
