@@ -146,3 +146,15 @@ fn store(database: &Database, batches: &[Batch]) -> Result<(), redb::Error> {
     transaction.commit()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_explained() {
+        let full = redb::Error::Io(std::io::Error::from(ErrorKind::StorageFull));
+        let said = explain(full, Path::new("/data")).to_string();
+        assert_eq!(said, "the disk of /data is full: free space, and start the replica again");
+    }
+}

@@ -1,0 +1,68 @@
+//! Errors of users: each is one line that says what to do.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::process::{Command, Output};
+use std::thread;
+
+/// Runs the program, which must fail with one line. Returns the line.
+fn fails(arguments: &[&str]) -> String {
+    let Output { status, stderr, .. } =
+        Command::new(env!("CARGO_BIN_EXE_replog")).args(arguments).output().expect("the program starts");
+    let said = String::from_utf8(stderr).expect("text");
+    assert!(!status.success() && said.lines().count() == 1 && said.starts_with("replog: "), "{said}");
+    said
+}
+
+/// Runs a replica at these addresses, which must fail.
+fn serve_fails(replica: &str, client: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().to_str().expect("text");
+    let transport = ["--transport", "tcp"];
+    fails(
+        &[&["serve", "--id", "0", "--replica", replica, "--client", client, "--folder", folder][..], &transport]
+            .concat(),
+    )
+}
+
+#[test]
+fn a_port_is_in_use() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let addr = taken.local_addr().expect("an address").to_string();
+    assert!(serve_fails(&addr, "127.0.0.1:0").contains("select another port"));
+    assert!(serve_fails("127.0.0.1:0", &addr).contains("select another port"));
+}
+
+#[test]
+fn an_address_is_of_another_machine() {
+    // An address for documentation (RFC 5737).
+    assert!(serve_fails("192.0.2.1:7500", "127.0.0.1:0").contains("select one of `ip address`"));
+}
+
+#[test]
+fn the_number_of_a_replica_has_no_address() {
+    let said =
+        fails(&["serve", "--id", "3", "--replica", "127.0.0.1:1", "--client", "127.0.0.1:0", "--folder", "/tmp"]);
+    assert!(said.contains("give --replica 4 times"), "{said}");
+}
+
+#[test]
+fn a_replica_does_not_run() {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("an address").to_string();
+    assert!(fails(&["read", "--client", &port, "1"]).contains("start the replica"));
+    assert!(fails(&["append", "--client", &port, "--limit", "0", "x"]).contains("start a majority"));
+}
+
+#[test]
+fn a_replica_has_another_version() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let addr = listener.local_addr().expect("an address").to_string();
+    let peer = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        stream.write_all(b"replog\0\x09").expect("a greeting");
+        stream
+    });
+    let said = fails(&["append", "--client", &addr, "x"]);
+    assert!(said.contains("has version 9") && said.contains("install one version everywhere"), "{said}");
+    drop(peer.join());
+}
