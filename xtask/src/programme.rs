@@ -28,9 +28,9 @@ const OWN: Backend = Backend::Kernel;
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(
     "build --release --lib --bins -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
-     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p cmid-versus -p loops -p ticker -p udping -p wildcard --features \
+     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p cmid-versus -p loops -p replog -p ticker -p udping -p wildcard --features \
      cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
-     loops/verbs,rping/verbs,ticker/verbs,udping/verbs,cmid-versus/verbs,wildcard/verbs",
+     loops/verbs,replog/verbs,rping/verbs,ticker/verbs,udping/verbs,cmid-versus/verbs,wildcard/verbs",
 );
 
 /// Clients on two devices of the VM.
@@ -85,6 +85,7 @@ const STEPS: &[Step] = &[
     step("datagrams and multicast", GuestCommand(ANY, Librdmacm, 600, scripts::datagrams)),
     step("each event loop on soft-RoCE", Guest(ANY, OWN, 120, "loops --device verbs")),
     step("market data and orders", Guest(ANY, OWN, 120, "ticker demo --device verbs --ticks 500")),
+    step("a replicated log under kills", Guest(ANY, OWN, 300, "replog torture --election-timeout 1000")),
     step("a wildcard server on two devices", Guest(ANY, OWN, 120, WILDCARD)),
     step("a foreign data path", Guest(ANY, OWN, 120, "foreign")),
     // On both backends.
@@ -119,6 +120,10 @@ const SLOW: &[Step] = &[
     step(
         "a listener moves between threads, on the kernel backend",
         Guest(V6_12, OWN, 300, "soak listener --driver mio --device verbs"),
+    ),
+    step(
+        "a replicated log under 200 kills",
+        Guest(V6_12, OWN, 3600, "replog torture --rounds 200 --election-timeout 1000"),
     ),
     step(
         "10,000 cycles with io-epoll, on the kernel backend",
