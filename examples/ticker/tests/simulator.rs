@@ -174,3 +174,16 @@ fn a_port_in_use_is_named() {
     let expected = "10.0.0.1:7300 is in use: end the program that listens there, or choose another port";
     assert_eq!(error.map_err(|error| error == expected), Err(true));
 }
+
+#[test]
+fn the_port_of_another_program_is_named() {
+    let mut world = World::new(11, 0.0);
+    world.start_feed(1);
+    world.replays = ([10, 0, 0, 3], 7400).into();
+    world.start_trader();
+    world.run_for(Duration::from_secs(1));
+    let failure = world.trader(0).first_failure().map(|it| it.to_string());
+    let expected = "no connection to 10.0.0.3:7400: another program listens there: use the port of `ticker feed`";
+    assert_eq!(failure.as_deref(), Some(expected));
+    assert!(!world.trader(0).is_live());
+}

@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) exchange: On<ExchangeRole>,
     pub(crate) orders: Rc<RefCell<Vec<Order>>>,
     pub(crate) window: usize,
+    /// Where traders look for replays.
+    pub(crate) replays: SocketAddr,
     rounds: u32,
 }
 
@@ -76,6 +78,7 @@ impl World {
             exchange,
             orders,
             window: 256,
+            replays: SocketAddr::new(address(1), 7300),
             rounds: 0,
         }
     }
@@ -97,7 +100,7 @@ impl World {
         let config = TraderConfig {
             local: address(2),
             group: GROUP.into(),
-            feed: SocketAddr::new(address(1), 7300),
+            feed: self.replays,
             exchange: SocketAddr::new(address(3), 7400),
             window: self.window,
             edge: 0,
