@@ -133,7 +133,7 @@ fn main() -> Result<()> {
         Command::Count { on, out } => {
             let instructions = count::count(&on)?;
             println!("{instructions:.0} instructions in user space from a tick to its order");
-            Results::update(&out, |results| results.instructions = instructions)
+            Results::update(&out, |results| results.instructions = Some(instructions))
         }
         Command::Run(on) => on_devices(&on, count::Run),
         Command::Draw { results, picture } => {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// The figures of one run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
-    /// The mean number of instructions in user space from a tick to its order.
-    pub(crate) instructions: f64,
+    /// The mean number of instructions in user space from a tick to its order, if they were counted.
+    pub(crate) instructions: Option<f64>,
     /// The times of each trader; the first is the one that polls.
     pub(crate) times: Vec<Times>,
 }
