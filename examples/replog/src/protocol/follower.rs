@@ -24,11 +24,18 @@ impl Machine {
         if self.leader() != Some(from) {
             self.become_follower(now, Some(from));
         }
-        let Role::Follower { matched, frames, .. } = self.role else { return };
+        let Role::Follower { matched, frames, lacks, .. } = self.role else { return };
         self.restart_election_timer(now);
         self.commit = self.commit.max(commit.min(matched));
         if may_write {
-            self.send_stored(from, Message::Stored { term, index: matched, frames });
+            // An earlier answer may be lost.
+            self.send_stored(
+                from,
+                match lacks {
+                    Some(index) => Message::Mismatch { term, index, frames },
+                    None => Message::Stored { term, index: matched, frames },
+                },
+            );
         } else {
             self.actions.push_back(Action::Grant(from));
             self.send_stored(from, Message::Granted { term, last: self.log.last_index() });
@@ -38,7 +45,7 @@ impl Machine {
     pub(super) fn follow_frame(&mut self, now: Duration, from: ReplicaId, frame: Frame) {
         let Frame { term, previous, commit, records } = frame;
         let own = self.log.last_index();
-        let Role::Follower { leader: Some(leader), matched, frames } = &mut self.role else { return };
+        let Role::Follower { leader: Some(leader), matched, frames, lacks } = &mut self.role else { return };
         // A deposed leader has written it before it was fenced.
         if *leader != from || term != self.ballot.term {
             return;
@@ -47,10 +54,12 @@ impl Machine {
         let read = *frames;
         if self.log.term(previous.index) != Some(previous.term) {
             let index = if previous.index > own { own } else { self.log.before_term_of(previous.index) };
+            *lacks = Some(index);
             self.restart_election_timer(now);
             self.send_stored(from, Message::Mismatch { term, index, frames: read });
             return;
         }
+        *lacks = None;
         let last = previous.index + records.len() as Index;
         *matched = (*matched).max(last);
         self.commit = self.commit.max(commit.min(*matched));

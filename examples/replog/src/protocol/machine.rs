@@ -87,6 +87,8 @@ pub enum Role {
         matched: Index,
         /// The number of frames of the grant that it has read.
         frames: u64,
+        /// What a mismatch has reported, until a frame follows the end of the log.
+        lacks: Option<Index>,
     },
     /// It collects votes.
     Candidate {
@@ -101,7 +103,7 @@ pub enum Role {
 }
 
 impl Role {
-    pub(super) const FOLLOWER: Role = Role::Follower { leader: None, matched: 0, frames: 0 };
+    pub(super) const FOLLOWER: Role = Role::Follower { leader: None, matched: 0, frames: 0, lacks: None };
 }
 
 /// What waits until a batch is stored.
@@ -248,7 +250,7 @@ impl Machine {
     fn disconnected_from(&mut self, peer: ReplicaId) {
         match &mut self.role {
             Role::Leader { progress } => progress[peer].disconnect(),
-            Role::Follower { leader, frames, .. } if *leader == Some(peer) => *frames = 0,
+            Role::Follower { leader, frames, lacks, .. } if *leader == Some(peer) => (*frames, *lacks) = (0, None),
             Role::Follower { .. } | Role::Candidate { .. } => {}
         }
     }
