@@ -15,7 +15,7 @@ static void await(struct connection *connection, enum rdma_cm_event_type what)
 	CHECK(rdma_ack_cm_event(event));
 }
 
-void connection_open(struct connection *connection, const char *host, const char *port, int extended)
+void connection_open(struct connection *connection, const char *host, const char *port, int extended, int shared)
 {
 	struct sockaddr_in to = address(host, port);
 	struct hello hello = { .with_qp = 2 };
@@ -45,6 +45,12 @@ void connection_open(struct connection *connection, const char *host, const char
 	CHECK(!connection->mr);
 	attr.send_cq = attr.recv_cq = connection->cq;
 	attr.pd = connection->pd;
+	if (shared) {
+		struct ibv_srq_init_attr srq = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+
+		attr.srq = connection->srq = ibv_create_srq(connection->pd, &srq);
+		CHECK(!connection->srq);
+	}
 	if (extended)
 		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	CHECK(rdma_create_qp_ex(connection->id, &attr));

@@ -3,7 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 
-/* Whether the job is work on one connection: write, send, with -batch, with -extended. */
+/* Whether the job is work on one connection: write, send, with -batch, with -extended; send-srq. */
 static int run_work(const char *host, const char *port, const char *job)
 {
 	static const struct {
@@ -18,6 +18,7 @@ static int run_work(const char *host, const char *port, const char *job)
 		{ "send-batch", { .sends = 1, .in_one_call = 1 } },
 		{ "send-extended", { .sends = 1, .extended = 1 } },
 		{ "send-batch-extended", { .sends = 1, .in_one_call = 1, .extended = 1 } },
+		{ "send-srq", { .sends = 1, .shared = 1 } },
 	};
 	const char *colon = strchr(job, ':');
 	size_t length = colon ? (size_t)(colon - job) : 0;

@@ -84,7 +84,7 @@ void messages(const char *host, const char *port, int count)
 {
 	static struct connection connection;
 
-	connection_open(&connection, host, port, 0);
+	connection_open(&connection, host, port, 0, 0);
 	CHECK(ibv_req_notify_cq(connection.cq, 0));
 	post_recv(&connection);
 	post_send(&connection);

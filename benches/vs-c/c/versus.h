@@ -44,12 +44,14 @@ struct connection {
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *completions;
 	struct ibv_cq *cq;
+	/* With a shared receive queue. */
+	struct ibv_srq *srq;
 	struct ibv_mr *mr;
 	struct hello peer;
 	char buffer[2 * BYTES];
 };
 
-void connection_open(struct connection *connection, const char *host, const char *port, int extended);
+void connection_open(struct connection *connection, const char *host, const char *port, int extended, int shared);
 void connection_close(struct connection *connection);
 
 /* callgrind dumps its counts when this is called: before each part of a job, and at its end. */
@@ -67,6 +69,8 @@ struct work {
 	int in_one_call;
 	/* By the calls of ibv_wr_post(3). */
 	int extended;
+	/* Receives from a shared receive queue. */
+	int shared;
 };
 
 void work(const char *host, const char *port, struct work work, int batches);

@@ -49,6 +49,18 @@ static void post_recv(struct connection *connection, int number)
 	CHECK(ibv_post_recv(connection->id->qp, &wr, &bad));
 }
 
+static void post_srq_recv(struct connection *connection, int number)
+{
+	struct ibv_sge sge = { (uintptr_t)connection->buffer + BYTES, BYTES, connection->mr->lkey };
+	struct ibv_recv_wr wr, *bad;
+
+	memset(&wr, 0, sizeof(wr));
+	wr.wr_id = number;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	CHECK(ibv_post_srq_recv(connection->srq, &wr, &bad));
+}
+
 static void poll_one(struct connection *connection)
 {
 	struct ibv_wc wc;
@@ -179,6 +191,17 @@ static void one_by_one(struct connection *connection, int sends)
 		poll_one(connection);
 }
 
+static void shared_one_by_one(struct connection *connection)
+{
+	for (int number = 0; number < AT_ONCE; number++)
+		post_srq_recv(connection, number);
+	for (int number = 0; number < AT_ONCE; number++)
+		post_send(connection, number);
+	pause_work();
+	for (int polls = 2 * AT_ONCE; polls; polls--)
+		poll_one(connection);
+}
+
 static void in_one_call(struct connection *connection, int sends)
 {
 	if (sends)
@@ -196,12 +219,14 @@ void work(const char *host, const char *port, struct work work, int batches)
 	static struct connection connection;
 
 	memset(&connection, 0, sizeof(connection));
-	connection_open(&connection, host, port, work.extended);
+	connection_open(&connection, host, port, work.extended, work.shared);
 	for (int i = 0, end = parts(); i < end; i++) {
 		if (i)
 			callgrind_mark();
 		for (int left = batches; left; left--) {
-			if (work.in_one_call)
+			if (work.shared)
+				shared_one_by_one(&connection);
+			else if (work.in_one_call)
 				in_one_call(&connection, work.sends);
 			else
 				one_by_one(&connection, work.sends);

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail};
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::datapath::{DataPath, ProtectionDomain};
+use cmid_proto::datapath::{DataPath, ProtectionDomain, SrqCaps};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Event, PortSpace};
-use cmid_verbs::{Access, Backend, Caps, Cq, Mr, Pd, Qp, Remote, Verbs};
+use cmid_verbs::{Access, Backend, Caps, Cq, Mr, Pd, Qp, Remote, Srq, Verbs};
 
 use crate::connections::RESOLVE;
 use crate::param::PARAM;
@@ -20,6 +20,8 @@ pub(crate) const BYTES: usize = 64;
 /// A connection with a QP and registered memory.
 pub(crate) struct Connection {
     pub(crate) qp: Qp,
+    /// What the QP takes its receives from, if they are shared.
+    pub(crate) srq: Option<Srq>,
     pub(crate) cq: Cq,
     /// The memory of a sent message and of a received one.
     pub(crate) mr: Mr,
@@ -31,7 +33,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(to: SocketAddr) -> Result<Self> {
+    pub(crate) fn open(to: SocketAddr, shared: bool) -> Result<Self> {
         let mut driver = Epoll::new(Verbs::open_with(Backend::Librdmacm)?, Config::default())?;
         let drive = driver.drive();
         let channel = drive.open_channel(Acks::OnDelivery)?;
@@ -47,13 +49,17 @@ impl Connection {
         let cq = device.create_cq(id, 2 * DEPTH)?;
         let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
         let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
-        let qp = drive.attach_qp(id, |device, attaching| device.create_qp(attaching, &pd, &cq, &cq, caps))?;
+        let srq = if shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
+        let qp = drive.attach_qp(id, |device, attaching| match &srq {
+            Some(srq) => device.create_qp_with_srq(attaching, &pd, &cq, &cq, srq, caps),
+            None => device.create_qp(attaching, &pd, &cq, &cq, caps),
+        })?;
         let hello = wire::hello(Wants::Echo, cmid_proto::datapath::Remote { addr: 0, rkey: 0 });
         drive.connect(id, PARAM, &hello, drive.within(RESOLVE))?;
         let established = await_event(&mut driver, channel, CmEvent::Established)?;
         let (_, at) = wire::read(&established.private_data)?;
         let peer = Remote { addr: at.addr, rkey: at.rkey };
-        Ok(Connection { qp, cq, mr, peer, driver, channel, _pd: pd })
+        Ok(Connection { qp, srq, cq, mr, peer, driver, channel, _pd: pd })
     }
 }
 

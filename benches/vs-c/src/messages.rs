@@ -24,7 +24,7 @@ struct Ping {
 
 /// The job: `count` pings in each part.
 pub(crate) fn run(to: SocketAddr, count: u32) -> Result<()> {
-    let mut connection = Connection::open(to)?;
+    let mut connection = Connection::open(to, false)?;
     connection.cq.arm()?;
     post_recv(&mut connection, RECV)?;
     post_send(&mut connection, SEND)?;

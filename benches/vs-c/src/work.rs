@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, QueuePair, SendWr};
+use anyhow::{Context as _, Result, ensure};
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, QueuePair, SendWr, SharedReceiveQueue};
 use cmid_verbs::{Completion, WcStatus};
 
 use crate::connection::{BYTES, Connection};
@@ -23,31 +23,36 @@ pub(crate) struct Work {
     pub(crate) sends: bool,
     /// With one doorbell, and one poll.
     pub(crate) in_one_call: bool,
+    /// With receives from a shared receive queue.
+    pub(crate) shared: bool,
 }
 
 impl Work {
     /// The work of a job's name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let (kind, in_one_call) = name.strip_suffix("-batch").map_or((name, false), |kind| (kind, true));
-        let sends = match kind {
-            "write" => false,
-            "send" => true,
+        let (sends, in_one_call, shared) = match name {
+            "write" => (false, false, false),
+            "send" => (true, false, false),
+            "write-batch" => (false, true, false),
+            "send-batch" => (true, true, false),
+            "send-srq" => (true, false, true),
             _ => return None,
         };
-        Some(Work { sends, in_one_call })
+        Some(Work { sends, in_one_call, shared })
     }
 }
 
 /// The job: this many times [`AT_ONCE`] requests of a kind in each part.
 pub(crate) fn run(to: SocketAddr, work: Work, rounds: u32) -> Result<()> {
-    let mut connection = Connection::open(to)?;
+    let mut connection = Connection::open(to, work.shared)?;
     in_parts(|| {
         for _ in 0..rounds {
             match work {
-                Work { sends: false, in_one_call: false } => writes(&mut connection)?,
-                Work { sends: true, in_one_call: false } => sends(&mut connection)?,
-                Work { sends: false, in_one_call: true } => write_batch(&mut connection)?,
-                Work { sends: true, in_one_call: true } => send_batch(&mut connection)?,
+                Work { shared: true, .. } => shared_sends(&mut connection)?,
+                Work { sends: false, in_one_call: false, .. } => writes(&mut connection)?,
+                Work { sends: true, in_one_call: false, .. } => sends(&mut connection)?,
+                Work { sends: false, in_one_call: true, .. } => write_batch(&mut connection)?,
+                Work { sends: true, in_one_call: true, .. } => send_batch(&mut connection)?,
             }
         }
         Ok(())
@@ -68,6 +73,21 @@ fn writes(connection: &mut Connection) -> Result<()> {
 fn sends(connection: &mut Connection) -> Result<()> {
     for number in 0..AT_ONCE {
         post_recv(connection, number)?;
+    }
+    for number in 0..AT_ONCE {
+        post_send(connection, number)?;
+    }
+    sleep(PAUSE);
+    for _ in 0..2 * AT_ONCE {
+        poll_one(connection)?;
+    }
+    Ok(())
+}
+
+fn shared_sends(connection: &mut Connection) -> Result<()> {
+    for number in 0..AT_ONCE {
+        let srq = connection.srq.as_mut().context("no SRQ")?;
+        srq.post_recv(number, connection.mr.sge(BYTES..2 * BYTES))?;
     }
     for number in 0..AT_ONCE {
         post_send(connection, number)?;

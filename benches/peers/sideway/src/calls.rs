@@ -20,8 +20,9 @@ pub(crate) trait Calls {
     fn qp(pd: &Arc<ProtectionDomain>, cq: &Self::Cq, depth: u32) -> Result<Self::Qp>;
     /// The status and `wr_id` of the first completion of a poller, which is dropped.
     fn first(cq: &Self::Cq) -> Result<Option<(u32, u64)>>;
-    /// The status and `wr_id` of all completions of a poller.
-    fn each(cq: &Self::Cq, each: impl FnMut(u32, u64) -> Result<()>) -> Result<()>;
+    /// The status and `wr_id` of the completions of a poller, of which there are at least `count`. After a call of
+    /// ibv_next_poll(3) that finds nothing, the CQ of soft-RoCE's library 44 finds nothing later either.
+    fn each(cq: &Self::Cq, count: usize, each: impl FnMut(u32, u64) -> Result<()>) -> Result<()>;
 }
 
 pub(crate) struct Basic;
@@ -47,8 +48,8 @@ impl Calls for Basic {
     }
 
     #[inline(always)]
-    fn each(cq: &Self::Cq, mut each: impl FnMut(u32, u64) -> Result<()>) -> Result<()> {
-        cq.start_poll()?.try_for_each(|completion| each(completion.status(), completion.wr_id()))
+    fn each(cq: &Self::Cq, count: usize, mut each: impl FnMut(u32, u64) -> Result<()>) -> Result<()> {
+        cq.start_poll()?.take(count).try_for_each(|completion| each(completion.status(), completion.wr_id()))
     }
 }
 
@@ -73,8 +74,8 @@ impl Calls for Extended {
     }
 
     #[inline(always)]
-    fn each(cq: &Self::Cq, mut each: impl FnMut(u32, u64) -> Result<()>) -> Result<()> {
-        cq.start_poll()?.try_for_each(|completion| each(completion.status(), completion.wr_id()))
+    fn each(cq: &Self::Cq, count: usize, mut each: impl FnMut(u32, u64) -> Result<()>) -> Result<()> {
+        cq.start_poll()?.take(count).try_for_each(|completion| each(completion.status(), completion.wr_id()))
     }
 }
 

@@ -139,7 +139,7 @@ impl<C: Calls> Peer for Sideway<C> {
 
     fn poll_all(&mut self, count: usize) -> Result<()> {
         let mut polled = 0;
-        C::each(&self.cq, |status, wr_id| {
+        C::each(&self.cq, count, |status, wr_id| {
             polled += 1;
             if status == 0 && wr_id < AT_ONCE { Ok(()) } else { Err(unexpected(status, wr_id)) }
         })?;

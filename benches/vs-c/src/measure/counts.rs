@@ -111,6 +111,14 @@ const COUNTS: &[Count] = &[
         kernel: None,
     },
     Count {
+        job: "send-srq:3",
+        c: None,
+        what: "a receive posted to an SRQ and a send, and both polled",
+        before: None,
+        librdmacm: bounds(1.1, 1.75, 1.75),
+        kernel: None,
+    },
+    Count {
         job: "write-batch:3",
         c: None,
         what: "32 RDMA writes posted in one call and polled in one, for each",
