@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_softroce::{Kernel, Options};
+use cmid_softroce::{Kernel, Options, packages};
 
 use crate::backend::Backend;
 use crate::context::Context;
@@ -48,8 +48,14 @@ fn variable(name: &str, value: impl AsRef<OsStr>) -> OsString {
 }
 
 /// The product crates as packages, outside of the workspace.
-pub(crate) fn packages(context: &mut Context) -> Result<()> {
+pub(crate) fn product_crates(context: &mut Context) -> Result<()> {
     on_host(context, "packages.sh")
+}
+
+/// The book of docs/, and its links.
+pub(crate) fn book(context: &mut Context) -> Result<()> {
+    packages::ensure(&["linkchecker"])?;
+    on_host(context, "book.sh")
 }
 
 /// Runs a script of xtask/scripts on the host, with the path of the target directory.

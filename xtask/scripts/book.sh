@@ -1,0 +1,26 @@
+#!/bin/sh
+# Builds the book of docs/ with mdBook, and checks the links between its pages, their anchors and pictures with
+# LinkChecker. Run it in the workspace. Takes the path of the target directory.
+set -eu
+target=$1
+version=0.4.52
+
+mdbook=$target/tools/bin/mdbook
+if ! "$mdbook" --version 2>/dev/null | grep -qF "v$version"; then
+    cargo install mdbook --version "$version" --locked --no-default-features --root "$target/tools"
+fi
+
+# LinkChecker gives up the rights of root, so the copy is readable for all.
+book=$(mktemp -d)
+trap 'rm -rf "$book"' EXIT
+"$mdbook" build docs --dest-dir "$book/html" | tee "$book/log" 2>&1
+chmod -R a+rX "$book"
+
+printf '[AnchorCheck]\n' >"$book/linkcheckerrc"
+# It follows links within the book. Other addresses are not fetched, and folders of the repository are not in the book.
+linkchecker --config "$book/linkcheckerrc" --no-warnings --ignore-url "^file://$book/(examples|tests)/" "$book/html/index.html"
+
+# Every page is in the table of contents.
+(cd docs && find . -name '*.md' ! -name SUMMARY.md | sed 's,^\./,,' | sort) >"$book/pages"
+sed -n 's/.*](\(.*\.md\)).*/\1/p' docs/SUMMARY.md | sort >"$book/contents"
+diff "$book/pages" "$book/contents"

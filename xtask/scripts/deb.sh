@@ -1,0 +1,52 @@
+#!/bin/sh
+# Makes the Debian package cmid-tools: the programs rping, cmtime and cmid-check as cmid-rping, cmid-cmtime and cmid-check,
+# and their manual pages, which help2man makes from the text of clap. Run it in the workspace. Takes the path of the target
+# directory, and the folder of the programs if they are built. Needs dpkg-dev, help2man and gzip.
+set -eu
+target=$1
+programs=${2:-}
+if [ -z "$programs" ]; then
+    CARGO_TARGET_DIR=$target cargo build --release -p rping -p cmtime -p cmid-check \
+        --features rping/verbs,cmtime/verbs,cmid-check/verbs
+    programs=$target/release
+fi
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+architecture=$(dpkg --print-architecture)
+
+# dpkg-shlibdeps reads debian/control in its working directory.
+top=$(mktemp -d)
+trap 'rm -rf "$top"' EXIT
+root=$top/root
+doc=$root/usr/share/doc/cmid-tools
+mkdir -p "$root/DEBIAN" "$root/usr/bin" "$root/usr/share/man/man1" "$doc" "$top/debian"
+printf 'Source: cmid\nPackage: cmid-tools\n' >"$top/debian/control"
+
+add() {
+    install -m 755 -s "$programs/$1" "$root/usr/bin/$2"
+    help2man --no-info --section 1 --version-string "$version" --name "$3" --source "cmid $version" \
+        "$root/usr/bin/$2" | gzip -9n >"$root/usr/share/man/man1/$2.1.gz"
+}
+# rdma-core has programs of the first two names.
+add rping cmid-rping "ping-pong over RDMA read and write"
+add cmtime cmid-cmtime "measures the phases of many RDMA connections"
+add cmid-check cmid-check "checks and measures the RDMA devices of a machine"
+
+cat LICENSE-MIT LICENSE-APACHE >"$doc/copyright"
+gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
+depends=$(cd "$top" && dpkg-shlibdeps -O root/usr/bin/* | sed -n 's/^shlibs:Depends=//p')
+cat >"$root/DEBIAN/control" <<CONTROL
+Package: cmid-tools
+Version: $version
+Architecture: $architecture
+Maintainer: The authors of cmid <cmid@localhost>
+Depends: $depends
+Section: net
+Priority: optional
+Description: programs for RDMA connection management
+ A ping over RDMA that interoperates with the rping of rdma-core, a
+ measurement of the phases of many connections, and a check of the RDMA
+ devices of a machine.
+CONTROL
+chmod -R go=rX "$root"
+dpkg-deb --root-owner-group --build "$root" "$target/cmid-tools_${version}_$architecture.deb"
+dpkg-deb --info "$target/cmid-tools_${version}_$architecture.deb"
