@@ -5,6 +5,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Reads `CLOCK_MONOTONIC`. All drivers of a machine share it, so an id keeps its deadline when it moves to another
 /// driver.
+#[inline]
 pub(crate) fn now() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     // It starts with the machine, and overflows after 584 years.

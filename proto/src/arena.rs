@@ -106,7 +106,9 @@ impl<K: Key, T> Arena<K, T> {
     pub(crate) fn remove(&mut self, key: K) -> Option<&T> {
         let slot = self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key))?;
         slot.key = None;
-        self.vacant.extend(key.next());
+        if let Some(next) = key.next() {
+            self.vacant.push(next);
+        }
         self.len -= 1;
         self.find_next();
         self.slots.get(key.slot()).map(|slot| &slot.tenant)

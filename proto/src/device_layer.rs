@@ -120,12 +120,12 @@ impl<A: DeviceLayer> Device for A {
         self.on_leave_unread(channel);
     }
 
-    #[inline]
+    #[inline(always)]
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.on_fetch(on, child)
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         self.on_call(call, private_data)
     }

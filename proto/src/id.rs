@@ -413,6 +413,7 @@ impl Id {
     }
 
     /// Returns the nearest of its deadlines.
+    #[inline]
     pub(crate) fn due(&self) -> Time {
         self.deadline.min(self.move_deadline).min(self.join_deadline)
     }

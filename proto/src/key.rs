@@ -79,6 +79,7 @@ macro_rules! key {
         }
 
         impl Key for $name {
+            #[inline]
             fn first(core: u16, slot: usize) -> Option<Self> {
                 u32::try_from(slot).ok().and_then(|slot| Self::from_parts(core, slot, 1))
             }

@@ -101,6 +101,7 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
 
     /// The id of a request has no events before it is accepted (`ucma_event_handler`), so no events have moved with
     /// it.
+    #[inline(never)]
     fn accept(&mut self, call: &Call, id: IdKey, private_data: &[u8]) -> Outcome {
         if self.moved.is_some_and(|(moved, _)| moved == id) {
             self.moved = None;
@@ -183,7 +184,7 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         if !self.disarmed.is_empty() {
             self.arm_again(on);
@@ -194,7 +195,7 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
         self.device.fetch(on, child)
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
             Call::CloseChannel { channel } => self.close(channel, private_data),

@@ -95,12 +95,13 @@ impl KernelVerbs {
 impl Device for KernelVerbs {
     type Handle = Handle;
 
+    #[inline(always)]
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let devices = &self.devices;
         self.cm.fetch_noting(on, child, |location| devices.removed(location))
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         if KernelCm::has_depths(call) {
             self.call_with_limits(call, private_data)

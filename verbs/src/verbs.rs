@@ -293,12 +293,12 @@ impl Verbs {
 impl Device for Verbs {
     type Handle = Handle;
 
-    #[inline]
+    #[inline(always)]
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         either!(&mut self.cm, cm => cm.fetch(on, child))
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         either!(&mut self.cm, cm => cm.call(call, private_data))
     }

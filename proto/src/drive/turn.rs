@@ -33,6 +33,13 @@ pub enum Next {
     Wait(Option<Time>),
 }
 
+/// [`Next`] without the deadline: it fits into a register.
+enum NextKind {
+    Deliver,
+    Again,
+    Wait,
+}
+
 impl<D: Device> Drive<D> {
     /// Whether a turn has work now.
     #[must_use]
@@ -155,18 +162,22 @@ impl<D: Device> Drive<D> {
         if !D::OBSERVES && !has_work && self.activity_seen == self.core.activity() {
             return Next::Wait(self.next_timeout());
         }
-        self.run_work(budget, has_work)
+        match self.run_work(budget, has_work) {
+            NextKind::Deliver => Next::Deliver,
+            NextKind::Again => Next::Again,
+            NextKind::Wait => Next::Wait(self.next_timeout()),
+        }
     }
 
     #[inline(never)]
-    fn run_work(&mut self, budget: usize, has_work: bool) -> Next {
+    fn run_work(&mut self, budget: usize, has_work: bool) -> NextKind {
         let may_be_left = has_work && self.take_turn(budget, true);
         let rest = if self.activity_seen != self.core.activity() {
-            Next::Deliver
+            NextKind::Deliver
         } else if may_be_left && self.core.has_work() {
-            Next::Again
+            NextKind::Again
         } else {
-            Next::Wait(self.next_timeout())
+            NextKind::Wait
         };
         self.activity_seen = self.core.activity();
         self.record(Step::Yield);

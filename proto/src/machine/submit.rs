@@ -120,11 +120,13 @@ impl Core {
     ///
     /// # Errors
     /// The refusal.
+    #[inline(always)]
     pub fn would_refuse(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<(), Refused> {
         self.decide(now, key, request.request_kind(), request, deadline).map(drop)
     }
 
     /// Checks the table, then the other rules. Returns the id's next state, or the refusal.
+    #[inline(always)]
     fn decide(
         &self,
         now: Time,
@@ -359,6 +361,7 @@ pub(super) fn binds(request: &Request<'_>) -> bool {
 /// Returns the kernel's own timeout for a resolve: seven eighths of the time until the deadline. When the kernel's
 /// timeout passes, the id returns to its previous state, and the request can be repeated. When the core's deadline
 /// passes first, the state in the kernel is unknown, and the id can only be destroyed.
+#[inline]
 fn kernel_timeout(now: Time, deadline: Time) -> i32 {
     let left = deadline.0.saturating_sub(now.0);
     if deadline == Time::NEVER { i32::MAX } else { Time(left - left / 8).millis_from(Time::ZERO) }

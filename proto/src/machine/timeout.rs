@@ -63,8 +63,10 @@ impl Core {
         if due < id.armed.at() {
             self.deadlines.arm(&mut id.armed, due, key);
             self.sweep_if_littered();
-        } else if self.deadlines.is_stale(id.armed, due, key) {
-            self.find_nearest(key);
+        } else if self.deadlines.is_stale(id.armed, due, key)
+            && (due != Time::NEVER || !self.deadlines.drop_only(&mut id.armed))
+        {
+            self.drop_stale();
         }
     }
 

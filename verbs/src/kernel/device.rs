@@ -309,7 +309,7 @@ impl Device for KernelCm {
         self.fetch_noting(on, child, |_| {})
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
             Call::OpenChannel { channel } => self.open_channel(channel),

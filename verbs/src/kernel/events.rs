@@ -178,7 +178,7 @@ impl KernelCm {
     }
 
     /// Reads the next event. `removed` gets the device of a DEVICE_REMOVAL, if it is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fetch_noting(
         &mut self,
         on: ChannelKey,

@@ -293,6 +293,7 @@ impl Tables for Rdmacm {
 impl Device for Rdmacm {
     type Handle = Handle;
 
+    #[inline(never)]
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         // Reserves a slot before any read, so that a request is not lost for lack of one.
         self.make_room_for_id(child)?;
@@ -333,6 +334,7 @@ impl Device for Rdmacm {
         Err(Errno::EIO)
     }
 
+    #[inline(never)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
             Call::OpenChannel { channel } => self.open_channel(channel),
