@@ -3,6 +3,7 @@
 //! The device, which passes a token from the poster to the poller, is a number that is released and acquired: a provider
 //! has barriers on both sides, as the data needs them.
 #![expect(dead_code, reason = "a module of the library, of which this is a part")]
+#![expect(unsafe_code, reason = "that of the library's ring")]
 
 use loom::sync::atomic::AtomicU64 as Line;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};

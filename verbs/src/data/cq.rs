@@ -120,14 +120,14 @@ impl Cq {
     /// come or gone, or a completion is of none of them.
     #[cold]
     #[inline(never)]
-    fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Result<usize, Errno> {
+    fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Polled {
         let (mut polled, mut kept) = (polled, kept);
         loop {
-            let count = usize::try_from(polled).map_err(|_| Errno::EIO)?;
-            let filled = completions.get_mut(..count).ok_or(Errno::EIO)?;
+            let filled = usize::try_from(polled).ok().and_then(|count| completions.get_mut(..count)).ok_or(EIO)?;
+            let is_empty = filled.is_empty();
             kept = self.slot_cache.retire(&self.inner.cq_slots, filled, kept);
             // There may be more if all of them were of QPs that are gone.
-            let empty = count == 0 && (completions.is_empty() || self.slot_cache.refresh(&self.inner.cq_slots));
+            let empty = is_empty && (completions.is_empty() || self.slot_cache.refresh(&self.inner.cq_slots));
             if kept > 0 || empty {
                 return Ok(kept);
             }
@@ -140,10 +140,21 @@ impl Cq {
 
     #[cold]
     #[inline(never)]
-    fn report_doubt(&mut self) -> Result<usize, Errno> {
+    fn report_doubt(&mut self) -> Polled {
         self.slot_cache.take_doubt();
-        Err(Errno::EIO)
+        Err(EIO)
     }
+}
+
+/// The number of completions, or an errno: of one size, so that it is returned in registers.
+type Polled = Result<usize, isize>;
+
+const EIO: isize = Errno::EIO.0 as isize;
+
+/// The result of [`CompletionQueue::poll`].
+#[inline(always)]
+fn result_of(polled: Polled) -> Result<usize, Errno> {
+    polled.map_err(|errno| Errno(errno as i32))
 }
 
 impl CompletionQueue for Cq {
@@ -157,25 +168,25 @@ impl CompletionQueue for Cq {
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         if self.slot_cache.has_doubt() {
-            return self.report_doubt();
+            return result_of(self.report_doubt());
         }
         let polled = self.poll_provider(completions);
         let mut kept = 0;
         if self.slot_cache.is_current(&self.inner.cq_slots) {
-            if polled == 0 && self.slot_cache.none_gone() {
+            if polled > 0 {
+                for completion in completions.iter_mut().take(polled as usize) {
+                    let Some(wr_id) = self.slot_cache.retire_known(completion.wr_id) else { break };
+                    completion.wr_id = wr_id;
+                    kept += 1;
+                }
+                if kept == polled as usize {
+                    return Ok(kept);
+                }
+            } else if polled == 0 && self.slot_cache.none_gone() {
                 return Ok(0);
             }
-            let polled = usize::try_from(polled).unwrap_or(0);
-            for completion in completions.iter_mut().take(polled) {
-                let Some(wr_id) = self.slot_cache.retire_known(completion.wr_id) else { break };
-                completion.wr_id = wr_id;
-                kept += 1;
-            }
-            if kept == polled && polled != 0 {
-                return Ok(kept);
-            }
         }
-        self.poll_rest(completions, polled, kept)
+        result_of(self.poll_rest(completions, polled, kept))
     }
 
     fn num(&self) -> u32 {

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use crate::data::ranges::{Sges, pinned_key, ranges, source, target};
 use crate::data::request::send_request;
 use crate::data::staging::Staging;
-use crate::data::wr_api::{Payload, WrApi};
+use crate::data::wr_api::{Batch, Payload, WrApi};
 use crate::data::{Ah, Mr, Mw, Qp};
 use crate::errno;
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
@@ -61,7 +61,7 @@ impl QueuePair for Qp {
         let SendWr { wr_id, op, sges, flags } = request;
         match sges.as_ref() {
             // Without a loop: this is the usual case, and the compiler knows it.
-            [sge] => self.post_one(wr_id, op, sge, flags),
+            [sge] => self.post_one(wr_id, op, *sge, flags),
             sges => self.post_ranges(wr_id, op, sges, flags),
         }
     }
@@ -170,25 +170,77 @@ impl QueuePair for Qp {
 
 impl Qp {
     #[inline(always)]
-    fn post_one(&mut self, wr_id: u64, op: SendOp<'_, Ah>, sge: &Sge<'_, Mr>, flags: SendFlags) -> Result<(), Errno> {
+    fn post_one(&mut self, wr_id: u64, op: SendOp<'_, Ah>, sge: Sge<'_, Mr>, flags: SendFlags) -> Result<(), Errno> {
+        let Some(api) = self.api_for(&op) else { return self.post_one_classic(wr_id, op, sge, flags) };
+        // SAFETY: the QP is alive, and posting takes it by `&mut`.
+        let mut batch = unsafe { api.start() };
+        self.push_one(&mut batch, 0, wr_id, op, &sge, flags)?;
+        batch.complete()?;
+        self.send.advance(1);
+        Ok(())
+    }
+
+    /// The same by ibv_post_send(3). The range is passed by value, because its address would keep it out of registers in
+    /// `post_one`.
+    #[inline(never)]
+    fn post_one_classic(
+        &mut self,
+        wr_id: u64,
+        op: SendOp<'_, Ah>,
+        sge: Sge<'_, Mr>,
+        flags: SendFlags,
+    ) -> Result<(), Errno> {
         self.check_op(&op)?;
-        let sge = self.range(sge, op.writes_locally())?;
+        let mut sge = self.range(&sge, op.writes_locally())?;
         check_atomic(&op, u64::from(sge.length))?;
         let is_inline = self.inlines(&op, u64::from(sge.length));
         let token = self.file_send_one(0, wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
-        if let Some(api) = self.wr_api {
-            // SAFETY: the QP is alive, and posting takes it by `&mut`.
-            let mut batch = unsafe { api.start() };
-            // SAFETY: see `SAFETY OF POSTING`.
-            unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
-            batch.complete()?;
-            self.send.advance(1);
-            return Ok(());
-        }
-        // A copy, because the address of `sge` would keep it out of registers above.
-        let (mut request, mut sge) = (send_request(token, op, flags, is_inline), sge);
+        let mut request = send_request(token, op, flags, is_inline);
         (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
         self.post_filed(&mut request)
+    }
+
+    /// The extended calls, if they are in use and the operation is one of this kind of QP; see `check_op`.
+    #[inline(always)]
+    fn api_for(&self, op: &SendOp<'_, Ah>) -> Option<WrApi> {
+        match op {
+            SendOp::SendTo(_) | SendOp::SendToImm(..) => self.wr_api.filter(|_| self.check_op(op).is_ok()),
+            SendOp::Send
+            | SendOp::SendImm(_)
+            | SendOp::SendInvalidate(_)
+            | SendOp::Write(_)
+            | SendOp::WriteImm(..)
+            | SendOp::Read(_)
+            | SendOp::CompareSwap { .. }
+            | SendOp::FetchAdd { .. } => self.connected_api,
+        }
+    }
+
+    /// Files a request with one range and adds it to a batch, after `ahead` others. [`Qp::api_for`] has allowed the
+    /// operation.
+    #[inline(always)]
+    fn push_one(
+        &mut self,
+        batch: &mut Batch,
+        ahead: u32,
+        wr_id: u64,
+        op: SendOp<'_, Ah>,
+        sge: &Sge<'_, Mr>,
+        flags: SendFlags,
+    ) -> Result<(), Errno> {
+        let sge = self.range(sge, op.writes_locally())?;
+        check_atomic(&op, u64::from(sge.length))?;
+        // One after the other in each case: one comparison decides on the key and on the call.
+        if self.inlines(&op, u64::from(sge.length)) {
+            let token = self.file_send_one(ahead, wr_id, pinned_key(&sge, true)).ok_or(Errno::ENOMEM)?;
+            // SAFETY: see `SAFETY OF POSTING`.
+            unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
+        } else {
+            let token = self.file_send_one(ahead, wr_id, pinned_key(&sge, false)).ok_or(Errno::ENOMEM)?;
+            // SAFETY: see `SAFETY OF POSTING`.
+            unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
+        }
+        Ok(())
     }
 
     #[inline(never)]
@@ -227,13 +279,8 @@ impl Qp {
         for SendWr { wr_id, op, sges, flags } in requests {
             match sges.as_ref() {
                 [sge] => {
-                    self.check_op(&op)?;
-                    let sge = self.range(sge, op.writes_locally())?;
-                    check_atomic(&op, u64::from(sge.length))?;
-                    let is_inline = self.inlines(&op, u64::from(sge.length));
-                    let token = self.file_send_one(count, wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
-                    // SAFETY: see `SAFETY OF POSTING`.
-                    unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
+                    self.api_for(&op).ok_or(Errno::EINVAL)?;
+                    self.push_one(&mut batch, count, wr_id, op, sge, flags)?;
                 }
                 sges => {
                     let Filed { token, sges, is_inline } = self.file_ranges(count, wr_id, &op, sges)?;

@@ -37,6 +37,8 @@ pub struct Qp {
     pub(super) recv: Cursor,
     /// The extended calls for the send queue, if they are in use.
     pub(super) wr_api: Option<WrApi>,
+    /// The same, if the QP is connected: one check for both.
+    pub(super) connected_api: Option<WrApi>,
     /// Copies, so that posting need not follow a pointer.
     pub(super) max_inline: u32,
     pub(super) is_datagram: bool,
@@ -78,7 +80,19 @@ impl Qp {
         let in_flight = inner.pd.inner().in_flight();
         let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
         let (wr_api, max_inline, is_datagram) = (inner.wr_api, inner.requested.max_inline, inner.is_datagram);
-        Qp { inner, pd, send, recv, wr_api, max_inline, is_datagram, send_staging: None, recv_staging: None }
+        let connected_api = wr_api.filter(|_| !is_datagram);
+        Qp {
+            inner,
+            pd,
+            send,
+            recv,
+            wr_api,
+            connected_api,
+            max_inline,
+            is_datagram,
+            send_staging: None,
+            recv_staging: None,
+        }
     }
 
     /// The calls that post to the send queue.

@@ -234,6 +234,8 @@ impl Batch {
 }
 
 impl Drop for Batch {
+    // Not inlined it would keep the batch in memory.
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the QP is alive (`start`), the function is there, and `complete` was not called.
         unsafe { wr!(self.0.as_ptr(), wr_abort) }

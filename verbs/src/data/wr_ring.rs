@@ -26,8 +26,11 @@ pub(crate) struct WrRing {
     queue_id: u32,
     /// How many work requests may be posted whose completions have not been polled.
     capacity: u32,
+    /// Of a length that is a power of two.
     ring: Box<[Slot]>,
-    /// The keys of the second and later ranges of each slot: as many per slot as `more`.
+    /// The length of the ring minus 1.
+    mask: u32,
+    /// Room for the keys of the second and later ranges of each slot: as many per slot as `more`.
     more_keys: Box<[AtomicU32]>,
     more: usize,
     /// The number of posted work requests. Written by the poster.
@@ -41,8 +44,9 @@ pub(crate) struct WrRing {
 struct Slot {
     /// The user's number.
     wr_id: AtomicU64,
-    /// The key of the first range of memory; [`NO_KEY`] if the device need not fetch anything.
-    lkey: AtomicU32,
+    /// In the lower half the key of the first range of memory; [`NO_KEY`] if the device need not fetch anything. In the
+    /// upper half the number of keys in `more_keys`.
+    keys: AtomicU64,
 }
 
 /// Stands for "no memory". Should a registration have this key, it is taken for pinned now and then.
@@ -68,6 +72,7 @@ impl WrRing {
         WrRing {
             queue_id,
             capacity,
+            mask: len as u32 - 1,
             ring: core::iter::repeat_with(Slot::default).take(len).collect(),
             more_keys: core::iter::repeat_with(AtomicU32::default).take(len.saturating_mul(more)).collect(),
             more,
@@ -83,20 +88,25 @@ impl WrRing {
         self.retired.number.store(number, Ordering::Relaxed);
     }
 
-    fn len(&self) -> u32 {
-        self.ring.len() as u32
-    }
-
     #[inline]
-    fn slot(&self, number: u32) -> Option<&Slot> {
-        // The length is a power of two.
-        self.ring.get(number as usize & self.ring.len().wrapping_sub(1))
+    fn slot(&self, number: u32) -> &Slot {
+        // SAFETY: a number and the mask is at most the mask, which is the length of the ring minus 1 (`new`). Neither
+        // changes.
+        unsafe { self.ring.get_unchecked((number & self.mask) as usize) }
     }
 
-    /// The keys of the second and later ranges of a slot.
+    /// The room for the keys of the second and later ranges of a slot.
     fn more_keys(&self, number: u32) -> &[AtomicU32] {
-        let start = (number as usize & self.ring.len().wrapping_sub(1)) * self.more;
+        let start = (number & self.mask) as usize * self.more;
         self.more_keys.get(start..start + self.more).unwrap_or_default()
+    }
+
+    /// Stores a work request in its slot.
+    #[inline(always)]
+    fn store(&self, number: u32, wr_id: u64, lkey: u32, more: u32) {
+        let slot = self.slot(number);
+        slot.wr_id.store(wr_id, Ordering::Relaxed);
+        slot.keys.store(u64::from(more) << 32 | u64::from(lkey), Ordering::Relaxed);
     }
 
     /// Its completion has been polled.
@@ -107,13 +117,12 @@ impl WrRing {
         if (token >> 32) as u32 != self.queue_id {
             return Retired::Foreign;
         }
-        if number.wrapping_sub(retired) >= self.len() {
+        if number.wrapping_sub(retired) > self.mask {
             return Retired::Unexpected;
         }
-        let Some(slot) = self.slot(number) else { return Retired::Unexpected };
         // What was stored before the work request was handed to the device can be seen when the device has completed
         // it: the provider puts barriers on both sides, as the data itself needs them.
-        let wr_id = slot.wr_id.load(Ordering::Relaxed);
+        let wr_id = self.slot(number).wr_id.load(Ordering::Relaxed);
         // Releases the slot, which has just been read, to the poster.
         self.retired.number.store(number.wrapping_add(1), Ordering::Release);
         Retired::Done(wr_id)
@@ -131,8 +140,9 @@ impl WrRing {
         // A work request of another thread may have completed before that thread came to count it: less than none.
         let pending = u32::try_from(posted.wrapping_sub(retired) as i32).unwrap_or(0);
         let names = (0..pending).map(|at| retired.wrapping_add(at)).any(|number| {
-            let first = self.slot(number).map(|slot| &slot.lkey);
-            first.into_iter().chain(self.more_keys(number)).any(|key| key.load(Ordering::Relaxed) == lkey)
+            let keys = self.slot(number).keys.load(Ordering::Relaxed);
+            let more = self.more_keys(number).iter().take((keys >> 32) as usize);
+            keys as u32 == lkey || more.into_iter().any(|key| key.load(Ordering::Relaxed) == lkey)
         });
         // A key may be that of a later request in the same slot. With the fence of `look`, the poll of the earlier one
         // comes before what follows here, such as that its memory is used again.
@@ -167,12 +177,10 @@ impl Cursor {
         if number == self.limit {
             self.look(number)?;
         }
-        let slot = self.wr_ring.slot(number)?;
-        slot.wr_id.store(wr_id, Ordering::Relaxed);
-        slot.lkey.store(lkeys.first().copied().unwrap_or(NO_KEY), Ordering::Relaxed);
-        if self.wr_ring.more != 0 {
-            self.file_more(number, lkeys.get(1..).unwrap_or_default());
-        }
+        let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
+        let room = self.wr_ring.more_keys(number);
+        room.iter().zip(more).for_each(|(key, &lkey)| key.store(lkey, Ordering::Relaxed));
+        self.wr_ring.store(number, wr_id, lkey, more.len() as u32);
         Some(self.queue_id | u64::from(number))
     }
 
@@ -183,19 +191,8 @@ impl Cursor {
         if number == self.limit {
             self.look(number)?;
         }
-        let slot = self.wr_ring.slot(number)?;
-        slot.wr_id.store(wr_id, Ordering::Relaxed);
-        slot.lkey.store(lkey, Ordering::Relaxed);
-        if self.wr_ring.more != 0 {
-            self.file_more(number, &[]);
-        }
+        self.wr_ring.store(number, wr_id, lkey, 0);
         Some(self.queue_id | u64::from(number))
-    }
-
-    #[inline(never)]
-    fn file_more(&self, number: u32, lkeys: &[u32]) {
-        let lkeys = lkeys.iter().copied().chain(core::iter::repeat(NO_KEY));
-        self.wr_ring.more_keys(number).iter().zip(lkeys).for_each(|(key, lkey)| key.store(lkey, Ordering::Relaxed));
     }
 
     /// The next `count` requests that were filed have been posted.
