@@ -3,8 +3,9 @@
 use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, ConnParam, Errno};
 
+use crate::address::Numbers;
 use crate::data::Published;
-use crate::program::{Action, Level, Numbers, Offer, Program, SideName, Slot, Step};
+use crate::program::{Action, Level, Offer, Program, SideName, Slot, Step};
 use crate::trace::{SideTrace, Trace};
 use crate::{core_runner::CoreRunner, device_runner::DeviceRunner};
 

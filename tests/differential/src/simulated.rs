@@ -9,7 +9,8 @@ use cmid_proto::Time;
 use cmid_proto::datapath::DataPath;
 use cmid_sim::{Config, Fabric, Flavour, SimDevice};
 
-use crate::program::{Action, Endpoint, Ip, LINK_LOCAL, Numbers, Program};
+use crate::address::{Endpoint, Ip, LINK_LOCAL, Numbers};
+use crate::program::{Action, Program};
 use crate::runner::{BeforeRead, EPILOGUE, Observed, Runners};
 use crate::trace::Trace;
 
