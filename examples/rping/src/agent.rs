@@ -182,8 +182,3 @@ impl<D: DataPath> Agent<D> {
         Ok(())
     }
 }
-
-/// An event and its status, if it has one.
-pub(crate) fn describe(kind: EventKind, status: i32) -> String {
-    if status == 0 { kind.to_string() } else { format!("{kind} (status {status})") }
-}

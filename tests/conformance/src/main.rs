@@ -76,7 +76,3 @@ fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
     }
     conclusion.exit_code()
 }
-
-/// The bounds of every environment of this program, because trials may run on threads.
-trait Here: Env + Send + Sync + 'static {}
-impl<L: Env + Send + Sync + 'static> Here for L {}

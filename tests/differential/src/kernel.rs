@@ -19,7 +19,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::address::{LINK_LOCAL, Numbers, PORTS, QP_NUMS};
 use crate::judge::{Reality, Run};
 use crate::program::{Action, Program, Step};
-use crate::runner::{BeforeRead, EPILOGUE, Runners};
+use crate::runner::BeforeRead;
+use crate::runners::{EPILOGUE, Runners};
 use crate::simulated::pause;
 
 /// The first port that programs use.

@@ -30,6 +30,7 @@ mod prediction;
 pub mod program;
 mod recorder;
 pub mod runner;
+pub mod runners;
 mod show;
 pub mod shrink;
 pub mod simulated;

@@ -11,7 +11,8 @@ use cmid_sim::{Config, Fabric, Flavour, SimDevice};
 
 use crate::address::{Endpoint, Ip, LINK_LOCAL, Numbers};
 use crate::program::{Action, Program};
-use crate::runner::{BeforeRead, EPILOGUE, Observed, Runners};
+use crate::runner::{BeforeRead, Observed};
+use crate::runners::{EPILOGUE, Runners};
 use crate::trace::Trace;
 
 /// After this time, only timers are pending.
