@@ -7,7 +7,7 @@ use cmid_proto::{ChannelKey, CmEvent, IdKey, RawEvent, Request, Time};
 use super::case::Case;
 use crate::level::Level;
 use crate::prepared::Prepared;
-use crate::requests::{PARAM, connect, resolve};
+use crate::requests::{PARAM, REQUEST, connect, resolve};
 
 /// A deadline that is not reached.
 pub(super) const LATER: Time = Time(5_000_000_000);
