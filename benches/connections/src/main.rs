@@ -33,15 +33,24 @@ mod usage;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+#[cfg(not(feature = "verbs"))]
+use anyhow::bail;
+use anyhow::{Result, ensure};
 use clap::Parser;
-use cmid_proto::datapath::DataPath;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{Args, DeviceName, DriverName, Plan, Role};
+use crate::args::{Args, DeviceName, DriverName};
+#[cfg(feature = "verbs")]
+use crate::args::{Plan, Role};
+#[cfg(feature = "verbs")]
+use crate::on_driver::run_on;
 #[cfg(feature = "verbs")]
 use crate::oob::Oob;
+#[cfg(feature = "verbs")]
+use crate::point::Point;
 use crate::report::{Report, is_virtual, print_served};
+#[cfg(feature = "verbs")]
+use crate::side::Alone;
 use crate::side::Outcome;
 use crate::tally::Tally;
 
