@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use args::Args;
 use clap::Parser;
 use cmid_conformance::{Report, Speed, entries};
-use cmid_harness::{DeviceName, Env, OnBlocking, OnEpoll, OnMio, SimEnv};
+use cmid_harness::{DeviceName, OnBlocking, OnEpoll, OnMio, SimEnv};
 use libtest_mimic::Arguments;
 use trials::{Plan, Set};
 
