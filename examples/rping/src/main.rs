@@ -19,18 +19,17 @@ mod on_mio;
 mod session;
 mod stall;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use cmid_proto::datapath::DataPath;
-use cmid_trace::{Files, Trace};
+use cmid_trace::Files;
 
-use crate::args::{Args, DeviceName, DriverName, Scene};
+use crate::args::{Args, DeviceName, Scene};
+#[cfg(feature = "verbs")]
 use crate::log::Log;
-use crate::session::Plan;
+#[cfg(feature = "verbs")]
+use crate::on_driver::{ping, plan};
 
 fn main() -> Result<()> {
     let args = Args::parse();
