@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, PolledDevice, Poller, PortSpace,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, PolledDevice, Poller, PortSpace};
 
 use crate::log::Log;
 use crate::session::{Plan, Progress, Session};

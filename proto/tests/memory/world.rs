@@ -2,11 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::rc::Rc;
 
 use cmid_proto::memory::{
-    Access, Buffer, Change, Domain, Ended, MrState, Outcome, Pd, PdState, Policy, Region, Settled, Traffic, Valid, Way,
+    Access, Change, Domain, Ended, MrState, Outcome, PdState, Policy, Region, Settled, Traffic, Valid, Way,
 };
 
 use crate::kernel::Kernel;
