@@ -1,7 +1,8 @@
 //! Errors: of the caller (`Refused`), of the environment (`Failure`), and of the device or its driver (`Fault`).
 
+use crate::cm_event::CmEvent;
 use crate::errno::Errno;
-use crate::event::{AckToken, CmEvent};
+use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target, Token};
 use crate::request_kind::RequestKind;
 use crate::state::State;

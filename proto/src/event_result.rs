@@ -2,8 +2,9 @@
 
 use core::fmt;
 
+use crate::cm_event::CmEvent;
 use crate::errno::Errno;
-use crate::event::{CmEvent, Event, EventKind, RawEvent};
+use crate::event::{Event, EventKind, RawEvent};
 use crate::key::{GroupKey, IdKey};
 use crate::reject_code::RejectCode;
 use crate::request_kind::RequestKind;

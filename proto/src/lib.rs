@@ -113,6 +113,7 @@ extern crate std;
 mod arena;
 mod call;
 mod channel;
+mod cm_event;
 mod columns;
 mod cq_room;
 #[cfg(feature = "std")]
@@ -152,6 +153,7 @@ mod time;
 
 pub use call::{Call, Outcome};
 pub use channel::READ_FAILURES_MAX;
+pub use cm_event::CmEvent;
 pub use cq_room::{CqRoom, Overrun};
 pub use device::Device;
 #[cfg(feature = "std")]
@@ -160,9 +162,7 @@ pub use device_layer::DeviceLayer;
 pub use drive::{AdoptError, Attaching, Drive, Next, Progress, ReleasedId, Step, StepRecord, Turn};
 pub use errno::Errno;
 pub use error::{AckError, Error, Failure, Fault, RefuseReason, Refused};
-pub use event::{
-    AckToken, AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam,
-};
+pub use event::{AckToken, AhAttr, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam};
 pub use event_result::{EventError, Status};
 pub use guard::private_data_max;
 pub use id_map::IdMap;

@@ -2,7 +2,8 @@
 
 use core::num::NonZeroU64;
 
-use crate::event::{AckToken, CmEvent, Event, EventKind, ReceivedParam};
+use crate::cm_event::CmEvent;
+use crate::event::{AckToken, Event, EventKind, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
 use crate::slab_index::PrivateDataRef;

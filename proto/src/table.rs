@@ -3,10 +3,10 @@
 //! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]: a new variant of one of them
 //! does not compile until each row has a cell for it. A new event type needs a column ([`EventColumn::of`]).
 
+use crate::cm_event::CmEvent;
 use crate::columns::columns;
 use crate::errno::Errno;
 use crate::error::RefuseReason;
-use crate::event::CmEvent;
 use crate::request::Service;
 use crate::request_kind::RequestKind;
 use crate::state::State;

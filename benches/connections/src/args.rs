@@ -98,7 +98,7 @@ pub(crate) struct Plan {
     pub(crate) deadline: Duration,
     /// `None`: with QPs.
     pub(crate) base_qpn: Option<u32>,
-    /// Whether a side waits at each [`Point`](crate::side::Point) for the other.
+    /// Whether a side waits at each [`Point`](crate::point::Point) for the other.
     pub(crate) in_step: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::backend::{Backend, now};
 use crate::equipment::Equipment;
 use crate::failure_text::failure_text;
 use crate::phase::Phase;
-use crate::side::Point;
+use crate::point::Point;
 use crate::tally::{Log, Span, Tally};
 
 /// One connection: in its phase, or waiting for the next one.

@@ -14,6 +14,7 @@ mod client;
 mod equipment;
 mod failure_text;
 mod histogram;
+mod on_driver;
 mod on_epoll;
 mod on_mio;
 mod on_sim;
@@ -21,6 +22,7 @@ mod on_virtual;
 #[cfg(any(feature = "verbs", test))]
 mod oob;
 mod phase;
+mod point;
 mod report;
 mod server;
 mod side;
@@ -31,16 +33,25 @@ mod usage;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+#[cfg(not(feature = "verbs"))]
+use anyhow::bail;
+use anyhow::{Result, ensure};
 use clap::Parser;
-use cmid_proto::datapath::DataPath;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{Args, DeviceName, DriverName, Plan, Role};
+use crate::args::{Args, DeviceName, DriverName};
+#[cfg(feature = "verbs")]
+use crate::args::{Plan, Role};
+#[cfg(feature = "verbs")]
+use crate::on_driver::run_on;
 #[cfg(feature = "verbs")]
 use crate::oob::Oob;
+#[cfg(feature = "verbs")]
+use crate::point::Point;
 use crate::report::{Report, is_virtual, print_served};
-use crate::side::{Alone, Outcome, Point};
+#[cfg(feature = "verbs")]
+use crate::side::Alone;
+use crate::side::Outcome;
 use crate::tally::Tally;
 
 fn main() -> Result<()> {
@@ -48,23 +59,6 @@ fn main() -> Result<()> {
     match args.device {
         DeviceName::Sim => on_the_simulator(&args),
         DeviceName::Verbs => on_verbs(&args),
-    }
-}
-
-/// Runs one side on a driver. The driver's `run` documents `meet`.
-fn run_on<D: DataPath>(
-    driver: DriverName,
-    device: D,
-    role: Role,
-    plan: Plan,
-    bar: ProgressBar,
-    alone: &Alone,
-    meet: &mut dyn FnMut(Point) -> Result<()>,
-) -> Result<Outcome> {
-    match driver {
-        DriverName::Mio => on_mio::run(device, role, plan, bar, alone, meet),
-        DriverName::Epoll => on_epoll::run(device, role, plan, bar, alone, meet),
-        DriverName::Virtual => bail!("virtual time is the simulator's only"),
     }
 }
 

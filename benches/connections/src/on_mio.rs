@@ -8,7 +8,8 @@ use indicatif::ProgressBar;
 use mio::{Events, Poll};
 
 use crate::args::{Plan, Role};
-use crate::side::{Alone, Deadline, Outcome, Point, SLICE, Side};
+use crate::point::Point;
+use crate::side::{Alone, Deadline, Outcome, SLICE, Side};
 
 /// `meet` is called with [`Point::Ready`] when a server listens or a client has begun, and then at each further
 /// point, if the plan is to synchronize with the other side. Its failure ends the side.

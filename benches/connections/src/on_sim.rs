@@ -10,7 +10,7 @@ use cmid_sim::{Clock, Config, Fabric};
 use indicatif::ProgressBar;
 
 use crate::args::{DriverName, Plan, Role};
-use crate::run_on;
+use crate::on_driver::run_on;
 use crate::side::{Alone, Outcome};
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::args::{Plan, Role};
-use crate::side::Point;
+use crate::point::Point;
 
 /// The default first QP number of the round without QPs, as in cmtime.
 const BASE_QPN: u32 = 1000;

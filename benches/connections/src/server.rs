@@ -10,7 +10,7 @@ use crate::args::Plan;
 use crate::backend::Backend;
 use crate::equipment::Equipment;
 use crate::failure_text::failure_text;
-use crate::side::Point;
+use crate::point::Point;
 
 /// The offset of its QP numbers from the client's, if no QPs are made.
 const ABOVE: u32 = 1 << 22;

@@ -10,23 +10,12 @@ use indicatif::ProgressBar;
 use crate::args::{Plan, Role};
 use crate::backend::Backend;
 use crate::client::Client;
+use crate::point::Point;
 use crate::server::{Served, Server};
 use crate::tally::Tally;
 
 /// How long a driver sleeps between two checks of the deadline and of [`Alone`].
 pub(crate) const SLICE: Duration = Duration::from_millis(500);
-
-/// A state that both sides must reach before either continues, if the plan is to synchronize. The number is that of
-/// cmtime's step (`enum step` in rdma-core's cmtime.c).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Point {
-    /// The server listens; the client is about to begin.
-    Ready = 0,
-    /// All connections of the round are established.
-    Connected = 12,
-    /// All connections of the round are disconnected.
-    Disconnected = 14,
-}
 
 pub(crate) enum Side<W: Backend> {
     Client(Box<Client<W>>),

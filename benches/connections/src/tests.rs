@@ -9,9 +9,10 @@ use cmid_sim::{Clock, Config, Fabric};
 use indicatif::ProgressBar;
 
 use crate::args::{DriverName, Plan, Role};
+use crate::on_driver::run_on;
 use crate::oob::{self, Oob};
-use crate::run_on;
-use crate::side::{Alone, Outcome, Point};
+use crate::point::Point;
+use crate::side::{Alone, Outcome};
 use crate::tally::Tally;
 
 const PLAN: Plan = Plan {

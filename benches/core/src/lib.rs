@@ -16,6 +16,7 @@ pub mod limits;
 pub mod memory;
 pub mod prepared;
 pub mod report;
+mod requests;
 pub mod results;
 pub mod times;
 pub mod verdict;

@@ -10,10 +10,11 @@ use cmid_proto::memory::{Domain, Region as Registration};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Core, IdKey, Limits, PortSpace, RawEvent, Request, Time};
 use stats_alloc::{Region, StatsAlloc};
 
-use crate::cases::{self, Case, life};
+use crate::cases::{self, Case};
 use crate::for_each_case;
 use crate::level::{Bare, Driven, Level};
 use crate::prepared::Prepared;
+use crate::requests::resolve;
 
 /// The allocator of a program that measures.
 pub type Allocator = StatsAlloc<System>;
@@ -85,7 +86,7 @@ pub fn bytes(allocator: &Allocator) -> Bytes {
     };
     let measured = [
         grown("id", World::new(0), |world, _| _ = world.create()),
-        grown("deadline", World::new(OBJECTS), |world, id| world.request(id, life::resolve(), Time(7))),
+        grown("deadline", World::new(OBJECTS), |world, id| world.request(id, resolve(), Time(7))),
         grown("channel", World::new(0), |world, _| _ = world.open()),
         grown("event", World::new(1), |world, _| world.deliver(&[])),
         grown("event_with_data", World::new(1), |world, _| world.deliver(&[1; 196])),
@@ -135,7 +136,7 @@ impl World {
     fn with_device() -> Self {
         let mut world = World::new(OBJECTS);
         for at in 0..world.ids.len() {
-            world.request(at, life::resolve(), Time::NEVER);
+            world.request(at, resolve(), Time::NEVER);
             let raw = RawEvent::new(world.ids[at], CmEvent::AddrResolved);
             world.core.handle_event(world.channel, raw).expect("a likely event");
             let _ = world.core.poll_event(world.channel).expect("an event");

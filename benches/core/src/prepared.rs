@@ -2,8 +2,8 @@
 
 use cmid_proto::{ChannelKey, CmEvent, Counters, IdKey, RawEvent, Request, State, Time};
 
-use crate::cases::life;
 use crate::level::Level;
+use crate::requests::resolve;
 
 /// Idle ids on one channel. Steps use them in turn.
 #[derive(Debug)]
@@ -55,15 +55,8 @@ impl<L: Level> Prepared<L> {
         for at in 0..self.ids.len() as u64 {
             let id = self.choose();
             let due = OTHERS.0 + at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % OTHERS.0;
-            self.level.request(id, life::resolve(), Time(due));
+            self.level.request(id, resolve(), Time(due));
         }
-    }
-
-    /// The next id, connected as the active side.
-    pub fn connected(&mut self) -> IdKey {
-        let id = self.choose();
-        life::lead_to_connected(self, id);
-        id
     }
 
     /// Destroys an id, and puts an idle one in its place.

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, PolledDevice, Poller, PortSpace,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, PolledDevice, Poller, PortSpace};
 
 use crate::log::Log;
 use crate::session::{Plan, Progress, Session};
@@ -181,9 +179,4 @@ impl<D: DataPath> Agent<D> {
         }
         Ok(())
     }
-}
-
-/// An event and its status, if it has one.
-pub(crate) fn describe(kind: EventKind, status: i32) -> String {
-    if status == 0 { kind.to_string() } else { format!("{kind} (status {status})") }
 }

@@ -15,7 +15,7 @@ use cmid_trace::Files;
 use crate::agent::PATIENCE;
 use crate::args::{Args, DriverName};
 use crate::log::Log;
-use crate::ping;
+use crate::on_driver::{ping, plan};
 use crate::session::Plan;
 
 const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
@@ -30,7 +30,7 @@ fn hosts(server: IpAddr, client: IpAddr) -> (Host, Host) {
 /// `rping --device sim`: both sides run in this process, because no other process can reach a simulated fabric.
 pub(crate) fn ping_on_sim(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
     let count = if args.count == 0 { u64::MAX } else { args.count };
-    let plan = Plan { count, ..crate::plan(args) };
+    let plan = Plan { count, ..plan(args) };
     both(args.driver, trace, args.port, [plan; 2], [Log::SILENT; 2])
 }
 

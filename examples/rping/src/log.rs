@@ -1,8 +1,6 @@
 //! Prints the steps of the demo: the actor, the action, and the state of the id after it.
 
-use cmid_proto::{Core, Device, Drive, Event, IdKey};
-
-use crate::agent::describe;
+use cmid_proto::{Core, Device, Drive, Event, EventKind, IdKey};
 
 /// The name of a side in the output; `None` prints nothing.
 #[derive(Clone, Copy, Debug)]
@@ -41,4 +39,9 @@ impl Log {
             say!("  {name:<7} {:<4} {what:<52} [{state}]", id.to_string());
         }
     }
+}
+
+/// An event and its status, if it has one.
+fn describe(kind: EventKind, status: i32) -> String {
+    if status == 0 { kind.to_string() } else { format!("{kind} (status {status})") }
 }

@@ -13,23 +13,23 @@ mod demo;
 mod log;
 mod message;
 mod on_blocking;
+mod on_driver;
 mod on_epoll;
 mod on_mio;
 mod session;
 mod stall;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use cmid_proto::datapath::DataPath;
-use cmid_trace::{Files, Trace};
+use cmid_trace::Files;
 
-use crate::args::{Args, DeviceName, DriverName, Scene};
+use crate::args::{Args, DeviceName, Scene};
+#[cfg(feature = "verbs")]
 use crate::log::Log;
-use crate::session::Plan;
+#[cfg(feature = "verbs")]
+use crate::on_driver::{ping, plan};
 
 fn main() -> Result<()> {
     let args = Args::parse();
@@ -44,47 +44,6 @@ fn main() -> Result<()> {
     match (result, traced) {
         (Err(error), Err(lost)) => bail!("{error:#}; and {lost:#}"),
         (result, traced) => result.and(traced),
-    }
-}
-
-/// Runs one side on a driver, with a trace if `trace` is set. A server sends to `listens` once it listens.
-fn ping<D: DataPath>(
-    driver: DriverName,
-    trace: Option<Arc<Files>>,
-    device: D,
-    address: SocketAddr,
-    plan: Plan,
-    log: Log,
-    listens: &Sender<()>,
-) -> Result<()> {
-    match trace {
-        Some(files) => ping_on(driver, Trace::new(device, files)?, address, plan, log, listens),
-        None => ping_on(driver, device, address, plan, log, listens),
-    }
-}
-
-fn ping_on<D: DataPath>(
-    driver: DriverName,
-    device: D,
-    address: SocketAddr,
-    plan: Plan,
-    log: Log,
-    listens: &Sender<()>,
-) -> Result<()> {
-    match driver {
-        DriverName::Mio => on_mio::ping(device, address, plan, log, listens),
-        DriverName::Epoll => on_epoll::ping(device, address, plan, log, listens),
-        DriverName::Blocking => on_blocking::ping(device, address, plan, log, listens),
-    }
-}
-
-fn plan(args: &Args) -> Plan {
-    Plan {
-        server: args.server,
-        count: args.count,
-        size: args.size as usize,
-        verbose: args.verbose,
-        validate: args.validate,
     }
 }
 

@@ -8,7 +8,8 @@ use cmid_proto::datapath::{
     Access, Caps, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus,
 };
 
-use crate::{LIMIT, SIZE, server};
+use crate::limits::{LIMIT, SIZE};
+use crate::server;
 
 /// Returns the text in the memory of the server, without the zeros at its end.
 pub(crate) fn run<D: DataPath>(device: D, address: SocketAddr) -> Result<String> {

@@ -10,6 +10,7 @@
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod client;
+mod limits;
 mod server;
 mod stock;
 
@@ -18,20 +19,15 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::{Parser, ValueEnum};
 use cmid_proto::datapath::DataPath;
 
-/// The time limit of each step. Emulated machines are slow.
-const LIMIT: Duration = Duration::from_secs(20);
+use crate::limits::{LIMIT, SIZE};
 
 /// The port of the server.
 const PORT: u16 = 7480;
-
-/// Size of the registered memory, which contains the name of its device, padded with zeros.
-const SIZE: usize = 64;
 
 /// A server on a wildcard address selects the PD and the MR of each connection by its device.
 #[derive(Debug, Parser)]

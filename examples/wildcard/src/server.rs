@@ -9,7 +9,7 @@ use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::{Caps, DataPath, MemoryRegion, Remote};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey};
 
-use crate::LIMIT;
+use crate::limits::LIMIT;
 use crate::stock::Stocks;
 
 /// A connection's part of the data path. Its PD and MR belong to all connections on the device.

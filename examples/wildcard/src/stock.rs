@@ -3,7 +3,7 @@
 use cmid_proto::datapath::{Access, DataPath, MemoryRegion, ProtectionDomain};
 use cmid_proto::{Errno, IdKey};
 
-use crate::SIZE;
+use crate::limits::SIZE;
 
 /// The PD and the MR on a device. They live as long as the server, which keeps the device open.
 pub(crate) struct Stock<D: DataPath> {

@@ -5,9 +5,10 @@ use core::net::SocketAddr;
 
 use super::Drive;
 use crate::call::{Call, Outcome};
+use crate::cm_event::CmEvent;
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::event::{CmEvent, Ece, RawEvent};
+use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::Limits;
 use crate::request::{Acks, PortSpace};

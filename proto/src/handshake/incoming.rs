@@ -4,11 +4,12 @@ use core::net::SocketAddr;
 
 use super::wait::Wait;
 use super::{HandshakeError, Serve};
+use crate::cm_event::CmEvent;
 use crate::device::Device;
 use crate::drive::{Drive, ReleasedId};
 use crate::errno::Errno;
 use crate::error::Error;
-use crate::event::{CmEvent, ConnParam, Event, ReceivedParam};
+use crate::event::{ConnParam, Event, ReceivedParam};
 use crate::key::{ChannelKey, IdKey};
 use crate::private_data::PrivateData;
 use crate::state::State;

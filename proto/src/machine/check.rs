@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::channel::{Channel, Phase};
-use crate::event::CmEvent;
+use crate::cm_event::CmEvent;
 use crate::id::{Group, GroupPhase, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request_kind::RequestKind;

@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use super::{Admission, Core, Read};
 use crate::call::Outcome;
+use crate::cm_event::CmEvent;
 use crate::errno::Errno;
-use crate::event::{CmEvent, RawEvent};
+use crate::event::RawEvent;
 use crate::key::{ChannelKey, IdKey};
 use crate::request::Request;
 use crate::time::Time;

@@ -1,8 +1,9 @@
 //! Delivery of events, and their acks.
 
 use super::Core;
+use crate::cm_event::CmEvent;
 use crate::error::AckError;
-use crate::event::{AckToken, CmEvent, Event, EventKind};
+use crate::event::{AckToken, Event, EventKind};
 use crate::id::Id;
 use crate::key::ChannelKey;
 use crate::request::Acks;

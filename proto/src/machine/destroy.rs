@@ -4,8 +4,9 @@
 use super::{Core, Ended};
 use crate::call::{Call, Outcome};
 use crate::channel::Phase;
+use crate::cm_event::CmEvent;
 use crate::error::Fault;
-use crate::event::{CmEvent, EventKind};
+use crate::event::EventKind;
 use crate::id::{DestroyWaiter, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::request_kind::RequestKind;

@@ -3,8 +3,9 @@
 use super::Core;
 use super::single::Single;
 use crate::channel::{Channel, Phase};
+use crate::cm_event::CmEvent;
 use crate::error::Fault;
-use crate::event::{CmEvent, EventKind, RawEvent};
+use crate::event::{EventKind, RawEvent};
 use crate::id::{DestroyWaiter, Id, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::limits::Limits;

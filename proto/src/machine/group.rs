@@ -5,9 +5,10 @@ use core::net::SocketAddr;
 
 use super::Core;
 use crate::call::{Call, Outcome};
+use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::error::{Failure, RefuseReason, Refused};
-use crate::event::{CmEvent, EventKind, RawEvent};
+use crate::event::{EventKind, RawEvent};
 use crate::id::{Group, GroupPhase, PendingCall, SyncState};
 use crate::key::{GroupKey, IdKey};
 use crate::request::Request;

@@ -3,9 +3,10 @@
 use super::{Core, Ended};
 use crate::call::{Call, Outcome};
 use crate::channel::Phase;
+use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::error::{Failure, Fault};
-use crate::event::{CmEvent, EventKind};
+use crate::event::EventKind;
 use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey, Target, Token};
 use crate::request::Service;

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use super::Core;
 use crate::channel::{Channel, Phase};
+use crate::cm_event::CmEvent;
 use crate::deadlines::Armed;
 use crate::error::{RefuseReason, Refused};
-use crate::event::CmEvent;
 use crate::id::{Id, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::pending_events::StoredPrivateData;

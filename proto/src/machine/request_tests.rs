@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::Core;
-use crate::event::{CmEvent, ConnParam, RawEvent};
+use crate::cm_event::CmEvent;
+use crate::event::{ConnParam, RawEvent};
 use crate::id::{Id, PendingCall, PendingMigrate, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::Limits;

@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{Admission, Core};
+use crate::cm_event::CmEvent;
 use crate::errno::Errno;
-use crate::event::{AckToken, CmEvent, ConnParam, Ece, RawEvent};
+use crate::event::{AckToken, ConnParam, Ece, RawEvent};
 use crate::id::{Id, PendingCall, PendingMigrate, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::Limits;

@@ -1,6 +1,7 @@
 //! The only undelivered event of a channel, stored outside the lists.
 
-use crate::event::{AckToken, CmEvent, Event, EventKind, ReceivedParam};
+use crate::cm_event::CmEvent;
+use crate::event::{AckToken, Event, EventKind, ReceivedParam};
 use crate::key::{ChannelKey, IdKey};
 use crate::private_data::PrivateData;
 use crate::request::Acks;

@@ -2,8 +2,8 @@
 
 use super::Core;
 use crate::call::Call;
+use crate::cm_event::CmEvent;
 use crate::error::{RefuseReason, Refused};
-use crate::event::CmEvent;
 use crate::guard;
 use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey};

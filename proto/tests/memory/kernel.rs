@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cmid_proto::Errno;
 use cmid_proto::memory::{Call, Keys, Outcome, Provider, Reply};
 
-use crate::world::{Memory, Use};
+use crate::owned::{Memory, Use};
 
 /// A registration in the device's records.
 #[derive(Clone, Copy, Debug)]

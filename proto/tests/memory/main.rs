@@ -8,6 +8,7 @@ mod columns;
 mod domains;
 mod kernel;
 mod ledger;
+mod owned;
 mod property;
 mod reregistration;
 mod rules;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use args::Args;
 use clap::Parser;
 use cmid_conformance::{Report, Speed, entries};
-use cmid_harness::{DeviceName, Env, OnBlocking, OnEpoll, OnMio, SimEnv};
+use cmid_harness::{DeviceName, OnBlocking, OnEpoll, OnMio, SimEnv};
 use libtest_mimic::Arguments;
 use trials::{Plan, Set};
 
@@ -76,7 +76,3 @@ fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
     }
     conclusion.exit_code()
 }
-
-/// The bounds of every environment of this program, because trials may run on threads.
-trait Here: Env + Send + Sync + 'static {}
-impl<L: Env + Send + Sync + 'static> Here for L {}

@@ -5,11 +5,14 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cmid_conformance::{Entry, Outcome, Report, Scenario, Speed, scenarios};
-use cmid_harness::{DeviceName, Disturbance, Rereg};
+use cmid_harness::{DeviceName, Disturbance, Env, Rereg};
 use libtest_mimic::{Failed, Trial};
 
-use crate::Here;
 use crate::args::Args;
+
+/// The bounds of every environment of this program, because trials may run on threads.
+pub(crate) trait Here: Env + Send + Sync + 'static {}
+impl<L: Env + Send + Sync + 'static> Here for L {}
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]

@@ -8,7 +8,8 @@ use cmid_proto::{
     AckToken, Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, GroupKey, IdKey, Limits, Next, Progress, Time,
 };
 
-use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, Numbers, Slot};
+use crate::address::{Endpoint, Ip, Numbers};
+use crate::program::{Action, CHILDREN, ChannelNo, Slot};
 use crate::recorder::Recorder;
 use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents, result_of};

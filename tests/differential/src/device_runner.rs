@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
+use crate::address::{Endpoint, Ip, Numbers};
 use crate::data::{Data, DataStep, Published};
-use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, Numbers, Slot};
+use crate::program::{Action, CHILDREN, ChannelNo, Slot};
 use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};
 

@@ -10,10 +10,9 @@ use rand_chacha::ChaCha8Rng;
 
 use cmid_sim::Flavour;
 
+use crate::address::{Endpoint, Ip, Numbers};
 use crate::prediction::{Beliefs, Believed, Phase};
-use crate::program::{
-    Action, CHILDREN, ChannelNo, Endpoint, Ip, Level, Numbers, Offer, Opt, Program, SideName, Slot, Space, Step,
-};
+use crate::program::{Action, CHILDREN, ChannelNo, Level, Offer, Opt, Program, SideName, Slot, Space, Step};
 use crate::simulated::{Schedule, schedules, simulate};
 
 /// The maximum number of groups of more than one step, each with one boundary. The number of schedules grows with it.

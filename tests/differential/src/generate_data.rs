@@ -3,8 +3,9 @@
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
+use crate::address::{Endpoint, Ip};
 use crate::data::{DataStep, MEMORY, Operation, Request};
-use crate::program::{Action, CHILDREN, Endpoint, Ip, Level, Offer, Program, SideName, Slot, Space, Step};
+use crate::program::{Action, CHILDREN, Level, Offer, Program, SideName, Slot, Space, Step};
 
 /// The maximum number of random steps.
 const LENGTH: usize = 60;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use cmid_sim::Flavour;
 
-use crate::program::{Numbers, Program};
+use crate::address::Numbers;
+use crate::program::Program;
 use crate::runner::Observed;
 use crate::simulated::{Limits, Schedule, schedules, simulate};
 use crate::trace::Trace;

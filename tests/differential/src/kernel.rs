@@ -16,9 +16,11 @@ use cmid_sim::Flavour;
 use cmid_verbs::{Backend, Verbs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::address::{LINK_LOCAL, Numbers, PORTS, QP_NUMS};
 use crate::judge::{Reality, Run};
-use crate::program::{Action, LINK_LOCAL, Numbers, PORTS, Program, QP_NUMS, Step};
-use crate::runner::{BeforeRead, EPILOGUE, Runners};
+use crate::program::{Action, Program, Step};
+use crate::runner::BeforeRead;
+use crate::runners::{EPILOGUE, Runners};
 use crate::simulated::pause;
 
 /// The first port that programs use.

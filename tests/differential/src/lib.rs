@@ -14,6 +14,7 @@
 //! Known differences and omissions are in `docs/generated/differences.md`, which is checked against [`differences`].
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod campaign;
 mod core_runner;
 pub mod coverage;
@@ -29,6 +30,7 @@ mod prediction;
 pub mod program;
 mod recorder;
 pub mod runner;
+pub mod runners;
 mod show;
 pub mod shrink;
 pub mod simulated;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, SideName, Slot, Space};
+use crate::address::{Endpoint, Ip};
+use crate::program::{Action, CHILDREN, ChannelNo, SideName, Slot, Space};
 
 /// The predicted phase of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

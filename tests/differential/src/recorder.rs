@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Errno, IdKey, Outcome, Pollable, RawEvent};
 
-use crate::program::{ChannelNo, Numbers};
+use crate::address::Numbers;
+use crate::program::ChannelNo;
 use crate::runner::BeforeRead;
 use crate::trace::{Seen, address, contents_of, readable, result_of};
 

@@ -9,8 +9,10 @@ use cmid_proto::Time;
 use cmid_proto::datapath::DataPath;
 use cmid_sim::{Config, Fabric, Flavour, SimDevice};
 
-use crate::program::{Action, Endpoint, Ip, LINK_LOCAL, Numbers, Program};
-use crate::runner::{BeforeRead, EPILOGUE, Observed, Runners};
+use crate::address::{Endpoint, Ip, LINK_LOCAL, Numbers};
+use crate::program::{Action, Program};
+use crate::runner::{BeforeRead, Observed};
+use crate::runners::{EPILOGUE, Runners};
 use crate::trace::Trace;
 
 /// After this time, only timers are pending.

@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use cmid_proto::{ChannelKey, Datagram, Errno, Pollable, RawEvent, ReceivedParam};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::program::{ChannelNo, Numbers, PORTS, QP_NUMS};
+use crate::address::{Numbers, PORTS, QP_NUMS};
+use crate::program::ChannelNo;
 
 /// One observation of a side.
 #[derive(Clone, Debug, PartialEq, Eq)]

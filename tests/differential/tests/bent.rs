@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use cmid_differential::address::{Endpoint, Ip};
 use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run, Verdict, judge};
-use cmid_differential::program::{Action, CHILDREN, Endpoint, Ip, Level, Offer, Program, SideName, Space, Step};
+use cmid_differential::program::{Action, CHILDREN, Level, Offer, Program, SideName, Space, Step};
 use cmid_differential::simulated::{Prompt, Schedule, schedules, simulate, simulate_on};
 use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{

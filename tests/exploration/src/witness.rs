@@ -2,7 +2,7 @@
 
 /// Declares the witnesses of one model, which are noted when a step shows them, and their properties.
 macro_rules! witnesses {
-    ($model:ident; $($(#[$doc:meta])* $name:ident,)+) => {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
         /// A situation that occurs in some worlds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Witness {
@@ -14,31 +14,36 @@ macro_rules! witnesses {
             pub const ALL: &[Witness] = &[$( Witness::$name, )+];
 
             /// As a property: one function each, because the checker takes no closures.
-            fn property(self) -> stateright::Property<$model> {
+            pub(super) fn property<M: Witnessed>(self) -> stateright::Property<M> {
                 match self {
-                    $( Witness::$name => stateright::Property::sometimes(stringify!($name), |model: &$model, _| {
-                        model.seen.has(Witness::$name)
+                    $( Witness::$name => stateright::Property::sometimes(stringify!($name), |model: &M, _| {
+                        model.seen().has(Witness::$name)
                     }), )+
                 }
             }
         }
 
+        /// A model that notes its witnesses.
+        pub(super) trait Witnessed: stateright::Model {
+            fn seen(&self) -> &Seen;
+        }
+
         /// Which witnesses have turned up.
         #[derive(Clone, Debug, Default)]
-        struct Seen(std::sync::Arc<[std::sync::atomic::AtomicBool; Witness::ALL.len()]>);
+        pub(crate) struct Seen(std::sync::Arc<[std::sync::atomic::AtomicBool; Witness::ALL.len()]>);
 
         impl Seen {
-            fn note(&self, witness: Witness) {
+            pub(crate) fn note(&self, witness: Witness) {
                 self.0[witness as usize].store(true, std::sync::atomic::Ordering::Relaxed);
             }
 
-            fn note_if(&self, is_so: bool, witness: Witness) {
+            pub(crate) fn note_if(&self, is_so: bool, witness: Witness) {
                 if is_so {
                     self.note(witness);
                 }
             }
 
-            fn has(&self, witness: Witness) -> bool {
+            pub(crate) fn has(&self, witness: Witness) -> bool {
                 self.0[witness as usize].load(std::sync::atomic::Ordering::Relaxed)
             }
         }

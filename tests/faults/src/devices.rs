@@ -19,8 +19,7 @@ use crate::{FaultFixture, Link};
 
 /// The line noted when both devices work.
 pub(crate) const FINE: &str = "the devices: can send and receive";
-/// A new connection has been made.
-pub(crate) const STANDS: &str = "a new connection: stands";
+
 /// Only a new device helps.
 pub(crate) const NONE: &str = "no new connection until the device is deleted and added again";
 

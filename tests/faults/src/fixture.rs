@@ -7,7 +7,6 @@ use cmid_harness::{Acked, Check, Env, Failure, Fixture, Side, TestDevice};
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, Device, Drive, Error, Event, IdKey, PortSpace, Time};
 
-use crate::devices::STANDS;
 use crate::{Link, Usage};
 
 /// The deadline that scenarios give to an operation.
@@ -30,6 +29,9 @@ const REST: Duration = Duration::from_millis(700);
 const TO_DESTROY: Duration = Duration::from_secs(5);
 /// Interval between two polls. Many fixtures share a processor.
 pub(crate) const MOMENT: Duration = Duration::from_millis(25);
+
+/// A new connection has been made.
+pub(crate) const STANDS: &str = "a new connection: stands";
 
 /// A fixture, its link, and the observed lines.
 pub struct FaultFixture<'env, L: Env> {

@@ -19,11 +19,10 @@ use cmid_proto::memory::{
 use crate::input::Input;
 use crate::model::mr::{Device, Wanted};
 use crate::say::say;
-use things::{Memory, Slot, Use};
+use things::{Memory, PDS, Slot, Use};
 
-/// Regions at a time, and PDs, of which the last is of another device.
+/// Regions at a time.
 const REGIONS: usize = 4;
-const PDS: usize = 4;
 
 /// Memory windows of type 2.
 const WINDOWS: usize = 3;

@@ -7,7 +7,7 @@ use crate::{
     interrupt,
     kernel::Unpacked,
     qemu::{Files, Machine, Report},
-    wire::Segment,
+    segment::Segment,
 };
 use std::{
     fs,

@@ -53,11 +53,13 @@ mod initramfs;
 mod interrupt;
 mod kernel;
 mod modules;
+mod options;
 mod output;
 pub mod packages;
 mod progress;
 mod qemu;
 mod script;
+mod segment;
 mod session;
 mod tool;
 mod transport;
@@ -67,6 +69,7 @@ mod wire;
 pub use cache::cache_directory;
 pub use error::Error;
 pub use kernel::Kernel;
+pub use options::Options;
 pub use progress::Step;
 pub use transport::Transport;
 pub use wire::run_machines;
@@ -74,48 +77,7 @@ pub use wire::run_machines;
 use std::{
     ffi::OsString,
     io::{self, Write},
-    path::PathBuf,
-    time::Duration,
 };
-
-/// How to run a command in the guest.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The kernel to boot.
-    pub kernel: Kernel,
-    /// The transport of the RDMA devices.
-    pub transport: Transport,
-    /// The time limit of the command. Booting is not counted; it has a limit of its own.
-    pub timeout: Duration,
-    /// The guest's memory in MiB. Three quarters of it hold the files that the command writes.
-    pub memory_mib: u32,
-    /// The number of virtual CPUs, usually one. With more of them QEMU's emulation has a rare race that fails the
-    /// kernel (an oops at "int3"). While booting it is tried again; later on it is [`Error::GuestKernel`].
-    pub cpus: u32,
-    /// Whether the guest's clock counts its instructions, one a nanosecond, while it does not sleep. The guest then
-    /// has a fast CPU, independent of the host's load, and its timers are in step with it. For one CPU only; about a
-    /// fifth slower.
-    pub counted_clock: bool,
-    /// Directories of the host that the command may write to. They are created if they do not exist.
-    pub writable: Vec<PathBuf>,
-    /// Variables for the command, besides those of this process's environment.
-    pub environment: Vec<(OsString, OsString)>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            kernel: Kernel::default(),
-            transport: Transport::default(),
-            timeout: Duration::from_secs(300),
-            memory_mib: 512,
-            cpus: 1,
-            counted_clock: false,
-            writable: Vec::new(),
-            environment: Vec::new(),
-        }
-    }
-}
 
 /// Installs and downloads what a run on this kernel needs, so that [`run`] itself starts at once.
 ///

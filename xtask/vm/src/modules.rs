@@ -3,9 +3,9 @@
 use crate::{
     error::{Error, WithPath},
     kernel::Unpacked,
+    segment::Segment,
     tool::{self, SHORT},
     transport::Transport,
-    wire::Segment,
 };
 use std::{
     fs,

@@ -4,8 +4,8 @@ use crate::{
     Options,
     error::{Error, WithPath},
     kernel::Unpacked,
+    segment::Segment,
     tool,
-    wire::Segment,
 };
 use std::{
     ffi::{OsStr, OsString},

@@ -13,8 +13,8 @@ use crate::{
     progress::Step,
     qemu::{self, Files, Report},
     script,
+    segment::Segment,
     transport::{self, Transport},
-    wire::Segment,
 };
 use std::{
     ffi::OsString,

@@ -2,10 +2,10 @@
 
 use cmid_proto::{CmEvent, EventKind, IdKey, RawEvent, Request, RequestKind, State, Time};
 
-use super::Case;
-use super::life::resolve;
+use super::case::Case;
 use crate::level::Level;
 use crate::prepared::{OTHERS, Prepared};
+use crate::requests::resolve;
 
 /// An id with a deadline before or after all others.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use cmid_proto::{CmEvent, EventKind, IdKey, RawEvent, State};
 
-use super::Case;
-use super::life::{REPLY, lead_to_connecting};
+use super::case::Case;
+use super::life::{REPLY, connected, lead_to_connecting};
 use crate::level::Level;
 use crate::prepared::Prepared;
 
@@ -19,7 +19,7 @@ impl<L: Level> Case<L> for OneEvent {
     type Output = EventKind;
 
     fn new(prepared: &mut Prepared<L>) -> Self {
-        OneEvent { ids: (0..4).map(|_| prepared.connected()).collect(), at: 0 }
+        OneEvent { ids: (0..4).map(|_| connected(prepared)).collect(), at: 0 }
     }
 
     fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {

@@ -1,43 +1,19 @@
 //! Complete lives of connections, from create to destroy, with a deadline on every operation that takes time.
 
 use std::hint::black_box;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use cmid_proto::{ChannelKey, CmEvent, ConnParam, IdKey, RawEvent, Request, Time};
+use cmid_proto::{ChannelKey, CmEvent, IdKey, RawEvent, Request, Time};
 
-use super::Case;
+use super::case::Case;
 use crate::level::Level;
 use crate::prepared::Prepared;
+use crate::requests::{PARAM, REQUEST, connect, resolve};
 
 /// A deadline that is not reached.
 pub(super) const LATER: Time = Time(5_000_000_000);
 
-const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 7471);
-
-/// The private data field of a REQ over IP.
-static REQUEST: [u8; 56] = [0xa5; 56];
-
 /// The private data field of a REP: the maximum of an event.
 pub(super) static REPLY: [u8; 196] = [0x5a; 196];
-
-pub(crate) fn resolve() -> Request<'static> {
-    Request::ResolveAddr { src: None, dst: black_box(PEER) }
-}
-
-pub(super) fn connect() -> Request<'static> {
-    Request::Connect { param: black_box(PARAM), private_data: &REQUEST }
-}
-
-/// Without a QP on the id.
-const PARAM: ConnParam = ConnParam {
-    responder_resources: 1,
-    initiator_depth: 1,
-    flow_control: false,
-    retry_count: 7,
-    rnr_retry_count: 7,
-    srq: false,
-    qp_num: 17,
-};
 
 /// Takes an idle id to a resolved route.
 #[inline]
@@ -57,12 +33,19 @@ pub(super) fn lead_to_connecting<L: Level>(prepared: &mut Prepared<L>, id: IdKey
 
 /// Takes an idle id to a connection.
 #[inline]
-pub(crate) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
+pub(super) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     lead_to_connecting(prepared, id);
     let raw = RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) };
     let raw = prepared.level.arrive(raw);
     prepared.level.deliver(prepared.channel, prepared.channel, raw);
     prepared.level.request(id, Request::Establish, LATER);
+}
+
+/// The next id, connected as the active side.
+pub(super) fn connected<L: Level>(prepared: &mut Prepared<L>) -> IdKey {
+    let id = prepared.choose();
+    lead_to_connected(prepared, id);
+    id
 }
 
 /// Closes a connection from this side, and destroys its id.

@@ -1,6 +1,6 @@
 //! Polls without work to do.
 
-use super::Case;
+use super::case::Case;
 use crate::level::Level;
 use crate::prepared::Prepared;
 

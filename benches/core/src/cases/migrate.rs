@@ -2,7 +2,8 @@
 
 use cmid_proto::{ChannelKey, CmEvent, EventKind, IdKey, RawEvent};
 
-use super::Case;
+use super::case::Case;
+use super::life::connected;
 use crate::level::Level;
 use crate::prepared::Prepared;
 
@@ -46,8 +47,8 @@ impl<L: Level, const EVENTS: usize, const MIXED: bool> Case<L> for Migrate<EVENT
     type Output = ();
 
     fn new(prepared: &mut Prepared<L>) -> Self {
-        let others = [prepared.connected(), prepared.connected()];
-        Migrate { traveller: prepared.connected(), others, to: prepared.level.open() }
+        let others = [connected(prepared), connected(prepared)];
+        Migrate { traveller: connected(prepared), others, to: prepared.level.open() }
     }
 
     fn prepare(&mut self, prepared: &mut Prepared<L>) {

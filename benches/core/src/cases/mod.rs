@@ -1,44 +1,20 @@
 //! The measured steps.
 
+mod case;
 mod deadline;
 mod event;
-pub(crate) mod life;
+mod life;
 mod look;
 mod migrate;
 mod request;
 
+pub use case::Case;
 pub use deadline::{Arm, Cancel, Fire};
 pub use event::{Changed, OneEvent, Replied};
 pub use life::{Active, Passive};
 pub use look::{Look, Nothing, Poll};
 pub use migrate::Migrate;
 pub use request::{Connect, SetOption};
-
-use crate::level::Level;
-use crate::prepared::Prepared;
-
-/// A step that is repeated. It leaves the prepared ids in the same state as before.
-pub trait Case<L: Level>: Sized {
-    /// The argument of a step.
-    type Input;
-    /// The result of a step.
-    type Output;
-
-    /// Makes what all steps share.
-    fn new(prepared: &mut Prepared<L>) -> Self;
-
-    /// Prepares a step. Not measured.
-    fn prepare(&mut self, prepared: &mut Prepared<L>) -> Self::Input;
-
-    /// The measured step.
-    fn step(&mut self, prepared: &mut Prepared<L>, input: Self::Input) -> Self::Output;
-
-    /// Panics if the step has an unexpected result. Then restores the state before it. Not measured.
-    fn check(&mut self, prepared: &mut Prepared<L>, output: Self::Output);
-
-    /// Removes what all steps share.
-    fn leave(self, _: &mut Prepared<L>) {}
-}
 
 /// Passes all cases to a macro, in the order in which they are measured: `"name" = Type` each. Those that need a
 /// deadline on every id come after the semicolon.

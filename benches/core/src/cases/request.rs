@@ -4,10 +4,11 @@ use std::hint::black_box;
 
 use cmid_proto::{CmOption, IdKey, Request, State, Time};
 
-use super::Case;
-use super::life::{LATER, connect, lead_to_route};
+use super::case::Case;
+use super::life::{LATER, lead_to_route};
 use crate::level::Level;
 use crate::prepared::Prepared;
+use crate::requests::connect;
 
 /// A request that changes no state (`rdma_set_option`).
 #[derive(Debug)]

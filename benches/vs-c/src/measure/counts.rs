@@ -10,8 +10,8 @@ use crate::job::Job;
 use crate::mark::parts;
 use crate::measure::callgrind::{self, Counted, Counts, Origin};
 use crate::measure::process::{self, Server, words};
+use crate::measure::programs::{ADDRESS, Programs};
 use crate::measure::rows::{Figures, Row};
-use crate::measure::{ADDRESS, Programs};
 use crate::work::AT_ONCE;
 
 /// One job, its counted unit, and its figures for each backend.

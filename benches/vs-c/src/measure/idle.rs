@@ -8,7 +8,7 @@ use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio};
 use cmid_verbs::{Backend, Verbs};
 
 use crate::idle::{FAR, wakeups};
-use crate::measure::ADDRESS;
+use crate::measure::programs::ADDRESS;
 use crate::measure::rows::{Figures, Row};
 
 const SPAN: Duration = Duration::from_secs(2);

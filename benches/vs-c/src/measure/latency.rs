@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::measure::process::{self, Server, words};
+use crate::measure::programs::{ADDRESS, Programs};
 use crate::measure::rows::{Figures, Row};
-use crate::measure::{ADDRESS, Programs};
 
 /// The number of runs of each program: ping-pongs, and rping, which takes long.
 const PAIRS: u16 = 15;

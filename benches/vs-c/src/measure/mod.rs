@@ -7,6 +7,7 @@ mod idle;
 mod latency;
 mod peers;
 mod process;
+mod programs;
 mod rows;
 
 use std::path::{Path, PathBuf};
@@ -17,10 +18,9 @@ use cmid_verbs::Backend;
 use serde_json::Value;
 
 use crate::measure::counts::Variant;
+use crate::measure::programs::Programs;
 use crate::measure::rows::{Row, section};
 
-/// An address of soft-RoCE, for a loopback inside the device.
-const ADDRESS: &str = "10.99.0.1";
 /// Each server has its own port, because a port may stay in use for a while after its connections.
 const FIRST_PORT: u16 = 7300;
 
@@ -63,13 +63,6 @@ enum Part {
     Latency,
     /// Instructions of other crates.
     Peers,
-}
-
-/// The compared programs.
-struct Programs {
-    ours: PathBuf,
-    c: PathBuf,
-    rping: PathBuf,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result};
 use crate::mark::parts;
 use crate::measure::callgrind;
 use crate::measure::process::{self, Server, words};
+use crate::measure::programs::{ADDRESS, Programs};
 use crate::measure::rows::{Figures, Row};
-use crate::measure::{ADDRESS, Programs};
 use crate::work::AT_ONCE;
 
 /// The jobs, and what is counted of each.

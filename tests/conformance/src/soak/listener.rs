@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cmid_harness::{Driver, Env};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Device, Event, IdKey, PortSpace, ReleasedId, Time};
 
-use crate::{On, dial};
+use crate::dial;
+use crate::on::On;
 
 /// Upper bound of a wait: a lost move would wait for ever.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -8,21 +8,18 @@ mod cycles;
 mod dial;
 mod flood;
 mod listener;
+mod on;
 #[cfg(feature = "verbs-prebuilt")]
 mod removal;
 mod usage;
 
-use std::alloc::System;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use cap::Cap;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use cmid_harness::{DeviceName, OnEpoll, OnMio, SimEnv};
 
-/// Counts what the Rust side has allocated.
-#[global_allocator]
-static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+use crate::on::{Driver, On};
 
 /// Runs cmid's drivers for a long time and checks that nothing is left.
 #[derive(Debug, Parser)]
@@ -81,22 +78,6 @@ enum Run {
         #[command(flatten)]
         on: On,
     },
-}
-
-#[derive(Clone, Copy, Debug, Args)]
-struct On {
-    /// The driver.
-    #[arg(long, value_enum, default_value_t = Driver::Epoll)]
-    driver: Driver,
-    /// The device.
-    #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
-    device: DeviceName,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Driver {
-    Mio,
-    Epoll,
 }
 
 fn main() -> ExitCode {

@@ -1,12 +1,16 @@
 //! Resources of the process and of the kernel that are in use.
 
+use std::alloc::System;
 use std::fmt;
 
 use anyhow::{Context as _, Result, ensure};
+use cap::Cap;
 use cmid_harness::Env;
 use cmid_harness::shell::run;
 
-use crate::ALLOCATOR;
+/// Counts what the Rust side has allocated.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 /// Resources in use.
 #[derive(Debug)]

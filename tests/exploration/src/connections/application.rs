@@ -4,9 +4,10 @@ use cmid_proto::{ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, Request, R
 
 use super::account::{Account, OpenRequest};
 use super::invariant::Invariant;
+use super::key_allocator;
 use super::scene::{Role, Scene};
+use super::witness::{Seen, Witness};
 use super::world::{NOW, World};
-use super::{Seen, Witness, key_allocator};
 
 impl World {
     pub(super) fn create(&mut self, scene: &Scene) -> Result<(), Invariant> {

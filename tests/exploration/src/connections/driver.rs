@@ -6,8 +6,8 @@ use super::account::{Account, OpenRequest};
 use super::invariant::Invariant;
 use super::kernel::Kernel;
 use super::scene::{Role, Scene};
+use super::witness::{Seen, Witness};
 use super::world::{UnderWay, World};
-use super::{Seen, Witness};
 
 /// The errno of failed calls. After it an id stays bound if its address was being resolved; other calls have no such
 /// case.

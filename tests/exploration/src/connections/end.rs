@@ -5,8 +5,8 @@ use cmid_proto::{Request, State, Time};
 use super::account::Account;
 use super::invariant::Invariant;
 use super::scene::Scene;
+use super::witness::{Seen, Witness};
 use super::world::{NOW, SOON, World};
-use super::{Seen, Witness};
 
 impl World {
     /// Runs the driver and the application until there is no work left. The device reports nothing new.

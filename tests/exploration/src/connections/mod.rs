@@ -11,6 +11,7 @@ mod key_allocator;
 mod scene;
 pub mod scenes;
 mod view;
+mod witness;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,61 +21,11 @@ use stateright::{Model, Property};
 
 pub use invariant::Invariant;
 pub use scene::{Role, Scene};
+pub use witness::Witness;
 pub use world::{Action, World};
 
+use self::witness::{Seen, Witnessed};
 use crate::search::Searched;
-use crate::witness::witnesses;
-
-witnesses! { Connections;
-    /// A connection was established.
-    Established,
-    /// An id arrived on another channel together with events that were unread.
-    MovedWithUnread,
-    /// An id arrived on another channel together with events that were undelivered.
-    MovedWithUndelivered,
-    /// A migration waited for acks, and ended by event.
-    MovedAfterAcks,
-    /// A migration failed.
-    NotMoved,
-    /// A destroy waited for acks, and ended by event.
-    DestroyedAfterAcks,
-    /// An id was destroyed with owed acks.
-    DestroyedWithoutAcks,
-    /// A destroy overtook a migration.
-    DestroyOvertookMove,
-    /// A destroy failed, and the id remained.
-    NotDestroyed,
-    /// A late event was ignored.
-    LateEvent,
-    /// An event on the new channel arrived before the outcome of the migration.
-    ArrivedByEvent,
-    /// An event on the new channel arrived, and the device then reported failure of the migration.
-    MovedAllTheSame,
-    /// A request was refused, and nothing changed.
-    Refused,
-    /// A deadline passed.
-    DeadlinePassed,
-    /// A migration timed out while it waited for acks.
-    MoveTimedOut,
-    /// A destroy timed out while it waited for acks.
-    DestroyTimedOut,
-    /// A device was removed.
-    Removed,
-    /// There was no room for an event; it stayed in the kernel.
-    NoRoom,
-    /// A synchronous request ended by event.
-    SyncEnded,
-    /// A request came and was delivered.
-    ChildDelivered,
-    /// A listener moved with undelivered requests.
-    ListenerMovedWithRequests,
-    /// A listener was destroyed with undelivered requests.
-    RequestsDiscarded,
-    /// A request came for a listener that does not listen any more.
-    LateRequest,
-    /// Everything is gone.
-    Ended,
-}
 
 /// A world to be searched.
 #[derive(Clone, Debug)]
@@ -88,6 +39,12 @@ impl Connections {
     #[must_use]
     pub fn new(scene: Scene) -> Self {
         Connections { scene, seen: Seen::default() }
+    }
+}
+
+impl Witnessed for Connections {
+    fn seen(&self) -> &Seen {
+        &self.seen
     }
 }
 

@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, ChannelKey, ConnParam, Core, IdKey, Limits, PortSpace, RejectReason, Request, RequestKind};
 
-use super::Witness;
+use super::witness::Witness;
 
 /// The role of an id. The application submits the requests of the role, unless the core refuses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

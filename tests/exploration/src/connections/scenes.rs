@@ -2,7 +2,8 @@
 
 use cmid_proto::Acks;
 
-use super::{Role, Scene, Witness};
+use super::scene::{Role, Scene};
+use super::witness::Witness;
 
 /// Two ids with events on two channels, with migrations and destroys.
 pub const MOVERS: Scene = Scene {

@@ -9,7 +9,7 @@ use super::device::Device;
 use super::invariant::Invariant;
 use super::scene::Scene;
 use super::view;
-use super::{Seen, Witness};
+use super::witness::{Seen, Witness};
 
 /// It is always this time; a core counts only how far off a deadline is.
 pub(super) const NOW: Time = Time::ZERO;

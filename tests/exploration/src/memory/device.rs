@@ -3,9 +3,9 @@
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Call, Code, Keys, Outcome, Provider, Reply};
 
-use super::Scene;
 use super::invariant::Invariant;
 use super::ledger::{Memory, Use};
+use super::scene::{Scene, Truth};
 
 /// The index of a registration in the table.
 pub(super) type Handle = usize;
@@ -36,17 +36,6 @@ pub enum Answer {
     Fails(Errno),
     /// `ibv_rereg_mr` returns this code and errno; the registration is then as given.
     Leaves(i32, Errno, Truth),
-}
-
-/// The registration at the device after a failed re-registration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Truth {
-    /// The old registration.
-    Old,
-    /// The new one.
-    New,
-    /// Either of the two.
-    Either,
 }
 
 impl Answer {

@@ -3,77 +3,23 @@
 mod device;
 mod invariant;
 mod ledger;
+mod scene;
 pub mod scenes;
+mod witness;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cmid_proto::memory::{Fallback, Provider};
 use stateright::{Model, Property};
 
-pub use device::{Answer, Truth};
+pub use device::Answer;
 pub use invariant::Invariant;
+pub use scene::{Scene, Truth};
+pub use witness::Witness;
 pub use world::{Action, World};
 
+use self::witness::{Seen, Witnessed};
 use crate::search::Searched;
-use crate::witness::witnesses;
-
-/// A bounded world. Within the bounds all actions may occur in any order and any number of times, but a deallocated
-/// PD stays deallocated.
-#[derive(Clone, Debug)]
-pub struct Scene {
-    /// Its name in the report.
-    pub name: &'static str,
-    /// The subject of the check.
-    pub target: &'static str,
-    /// The number of PDs.
-    pub pds: usize,
-    /// Maximum number of regions at a time.
-    pub mrs: usize,
-    /// The number of buffers.
-    pub buffers: usize,
-    /// The known properties of the provider.
-    pub provider: Provider,
-    /// The possible results of a failed re-registration, if the provider is not known to check first.
-    pub truths: &'static [Truth],
-    /// Whether a deregistration may fail with an unknown result.
-    pub losses: bool,
-    /// Whether the PDs are allocated initially.
-    pub allocated: bool,
-    /// The fallbacks that the application may choose if the provider does not support a change.
-    pub fallbacks: &'static [Fallback],
-    /// Whether access rights are changed.
-    pub rights: bool,
-    /// Whether several properties are changed at once.
-    pub together: bool,
-    /// Whether the device may be removed.
-    pub removal: bool,
-    /// Witnesses that must occur; otherwise the check is vacuous.
-    pub shows: &'static [Witness],
-}
-
-witnesses! { Memory;
-    /// A re-registration succeeded.
-    Reregistered,
-    /// A re-registration failed and the old registration stayed.
-    OldStays,
-    /// A fallback was begun.
-    Fallback,
-    /// A fallback was undone.
-    FallbackUndone,
-    /// Neither registration could be relied on.
-    Unusable,
-    /// Two registrations were discarded, one after the other.
-    TwoDiscarded,
-    /// A deregistration gave back two buffers.
-    BothReturned,
-    /// A deregistration failed.
-    NotDeregistered,
-    /// A PD was deallocated.
-    Deallocated,
-    /// A request was refused, and nothing changed.
-    Refused,
-}
 
 /// A world to be searched.
 #[derive(Clone, Debug)]
@@ -87,6 +33,12 @@ impl Memory {
     #[must_use]
     pub fn new(scene: Scene) -> Self {
         Memory { scene, seen: Seen::default() }
+    }
+}
+
+impl Witnessed for Memory {
+    fn seen(&self) -> &Seen {
+        &self.seen
     }
 }
 

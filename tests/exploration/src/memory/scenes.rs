@@ -2,7 +2,8 @@
 
 use cmid_proto::memory::{Fallback, Provider};
 
-use super::{Scene, Truth, Witness};
+use super::scene::{Scene, Truth};
+use super::witness::Witness;
 
 /// One region with all changes.
 pub const ONE: Scene = Scene {

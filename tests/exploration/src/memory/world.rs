@@ -8,7 +8,8 @@ use cmid_proto::memory::{
 use super::device::{Answer, Device, Handle};
 use super::invariant::Invariant;
 use super::ledger::{self, Memory, Note, Use};
-use super::{Scene, Seen, Witness};
+use super::scene::Scene;
+use super::witness::{Seen, Witness};
 
 type Mr = Region<Use, Memory, Handle>;
 

@@ -4,7 +4,8 @@ use cmid_harness::{Check, Env, Side};
 
 use super::faults;
 use crate::Expected::{Always, By};
-use crate::devices::{CLIENT, CLIENT_IS_DEAF, FINE, NONE, STANDS};
+use crate::devices::{CLIENT, CLIENT_IS_DEAF, FINE, NONE};
+use crate::fixture::STANDS;
 use crate::{FaultFixture, Phase};
 
 faults! { "An address is removed, and comes back";

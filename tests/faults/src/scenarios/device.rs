@@ -4,7 +4,8 @@ use cmid_harness::{Check, Disturbance, Env, Side};
 
 use super::faults;
 use crate::Expected::{Always, By};
-use crate::devices::{CLIENT, CLIENT_IS_DEAF, FINE, STANDS};
+use crate::devices::{CLIENT, CLIENT_IS_DEAF, FINE};
+use crate::fixture::STANDS;
 use crate::{FaultFixture, Phase};
 
 faults! { "The client's RDMA device is deleted, and added again";

@@ -4,7 +4,8 @@ use cmid_harness::{Check, Env, Side};
 
 use super::faults;
 use crate::Expected::{Always, By};
-use crate::devices::{BOTH, CLIENT, CLIENT_IS_DEAF, FINE, NONE, SERVER, STANDS};
+use crate::devices::{BOTH, CLIENT, CLIENT_IS_DEAF, FINE, NONE, SERVER};
+use crate::fixture::STANDS;
 use crate::{FaultFixture, Phase};
 
 faults! { "The client's link goes down, and comes up again";

@@ -11,12 +11,9 @@ mod network;
 
 use std::sync::LazyLock;
 
-use cmid_harness::{Check, Env};
+use cmid_harness::Env;
 
-use crate::{Entry, FaultFixture, Scenario};
-
-/// The steps of a scenario.
-type Steps<L> = fn(&mut FaultFixture<'_, L>) -> Check;
+use crate::{Entry, Scenario};
 
 /// Defines a module's `ENTRIES` and `steps`. A scenario is
 /// `name [drivers speed bound] "what goes wrong" => [what is observed] |fixture| { steps }`.
@@ -35,7 +32,7 @@ macro_rules! faults {
             },
         )+];
 
-        pub(super) fn steps<L: cmid_harness::Env>() -> Vec<super::Steps<L>> {
+        pub(super) fn steps<L: cmid_harness::Env>() -> Vec<$crate::scenario::Steps<L>> {
             vec![$(|$fixture: &mut $crate::FaultFixture<'_, L>| -> cmid_harness::Check { $steps },)+]
         }
     };

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::net;
+use super::network::net;
 use crate::failure::ensure;
 use crate::shell::run;
 use crate::{Check, Failure};

@@ -7,7 +7,8 @@ use std::time::Duration;
 use cmid_proto::Errno;
 use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, SimDevice};
 
-use super::{Devices, fresh, net};
+use super::Devices;
+use super::network::{fresh, net};
 use crate::{Check, Disturbance, Env, Failure, Make, MemoryFault, Net, Rereg};
 
 /// A simulated host in real time, because drivers wait for real descriptors, with the addresses 10.0.0.1 and 10.0.0.2.

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Child;
 use std::time::Duration;
 
-use super::{Devices, fresh, guest, net, open_verbs};
+use super::network::{fresh, net};
+use super::{Devices, guest, open_verbs};
 use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
 
 /// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).

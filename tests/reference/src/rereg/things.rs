@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use cmid_proto::memory::{Buffer, Domain, Pd};
 
-use super::PDS;
+/// PDs, of which the last is of another device.
+pub(super) const PDS: usize = 4;
 
 /// A PD and its number.
 pub(super) struct Slot {
