@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// The release of Debian, by its code name
     #[arg(long, default_value = TRIXIE, value_name = "NAME")]
     release: String,
+    /// Use another system, in which the programme installs nothing
+    #[arg(long)]
+    bare: bool,
     /// The command. It runs in the working directory, as root
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
@@ -48,7 +51,7 @@ pub(crate) struct Arguments {
 
 /// Runs the command. A status other than 0 is an error.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
-    let status = enter(context, &arguments.release, &env::current_dir()?, &arguments.command)?;
+    let status = enter(context, &arguments.release, arguments.bare, &env::current_dir()?, &arguments.command)?;
     ensure!(status.success(), "in the chroot: {status}");
     Ok(())
 }
@@ -56,12 +59,28 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 /// Runs the daily programme on Debian 13: with its rdma-core, and its own kernel in the VM.
 pub(crate) fn programme(context: &mut Context) -> Result<()> {
     let command = ["cargo", "xtask", "test"].map(OsString::from);
-    let status = enter(context, TRIXIE, &context.root, &command)?;
+    let status = enter(context, TRIXIE, false, &context.root, &command)?;
     ensure!(status.success(), "on Debian 13: {status}");
     Ok(())
 }
 
-fn enter(context: &Context, release: &str, directory: &Path, command: &[OsString]) -> Result<ExitStatus> {
+/// Builds a crate outside of the workspace with the feature `verbs-prebuilt`, on a Debian 13 with its own Rust and without the
+/// headers of rdma-core.
+pub(crate) fn outside(context: &mut Context) -> Result<()> {
+    bare(context, include_str!("outside.sh"))
+}
+
+/// Runs a script in the bare Debian 13.
+fn bare(context: &Context, script: &str) -> Result<()> {
+    // Only if this succeeds is the compiler the release's own: it comes before the host's in PATH.
+    let script = format!("{}\n{script}", include_str!("bare.sh"));
+    let command = ["sh", "-euc", &script].map(OsString::from);
+    let status = enter(context, TRIXIE, true, &context.root, &command)?;
+    ensure!(status.success(), "on bare Debian 13: {status}");
+    Ok(())
+}
+
+fn enter(context: &Context, release: &str, bare: bool, directory: &Path, command: &[OsString]) -> Result<ExitStatus> {
     let plain = !release.is_empty() && release.bytes().all(|byte| byte.is_ascii_lowercase());
     ensure!(plain, "{release:?} is no code name of a release");
     // The chroot mounts file systems, and debootstrap makes devices.
@@ -69,11 +88,12 @@ fn enter(context: &Context, release: &str, directory: &Path, command: &[OsString
     packages::ensure(&["debootstrap", "debian-archive-keyring", "util-linux"])?;
     let known = output(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI)"]))?;
     let options = apt_options(&output(Command::new("apt-config").arg("dump"))?);
-    let root = system(release, &mirror("debian", &known), &options)?;
+    let name = if bare { format!("debian-{release}-bare") } else { format!("debian-{release}") };
+    let root = system(&name, release, &mirror("debian", &known), &options)?;
     let apt = tempfile::tempdir().context("a temporary directory")?;
     fs::write(apt.path().join("sources.list"), sources(release, &known))?;
     fs::write(apt.path().join("options"), &options)?;
-    let target = context.target().join(format!("debian-{release}"));
+    let target = context.target().join(&name);
     fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
 
     let mut command_line = Command::new("setpriv");
@@ -90,16 +110,16 @@ fn enter(context: &Context, release: &str, directory: &Path, command: &[OsString
     command_line.status().context("setpriv unshare")
 }
 
-/// Returns the chroot. Makes it if it does not exist.
-fn system(release: &str, mirror: &str, options: &str) -> Result<PathBuf> {
+/// Returns the chroot with this name. Makes it if it does not exist.
+fn system(name: &str, release: &str, mirror: &str, options: &str) -> Result<PathBuf> {
     let cache = cache_directory()?;
-    let root = cache.join(format!("debian-{release}"));
-    let lock = cache.join(format!("debian-{release}.lock"));
+    let root = cache.join(name);
+    let lock = cache.join(format!("{name}.lock"));
     let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
     lock.lock().context("the chroot's lock")?;
     if !root.exists() {
         let _step = Step::begin(&format!("installing Debian {release} into {}", root.display()));
-        let unfinished = cache.join(format!("debian-{release}.unfinished"));
+        let unfinished = cache.join(format!("{name}.unfinished"));
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished).with_context(|| unfinished.display().to_string())?;
         }

@@ -165,6 +165,7 @@ const SLOW: &[Step] = &[
         GuestCommand(V6_1, Librdmacm, differential::LONG_LIMIT, differential::at_length),
     ),
     step("slow conformance on soft-RoCE", Guests("6.1 and 6.12", conformance::slow)),
+    step("a crate outside of the workspace on bare Debian 13", Host(chroot::outside)),
     step("the programme of every day on Debian 13", Host(chroot::programme)),
 ];
 

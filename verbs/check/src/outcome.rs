@@ -56,11 +56,24 @@ impl Behaviour {
             Err(error) => {
                 let unsupported = error.downcast_ref::<Unsupported>().is_some();
                 let outcome = if unsupported { Outcome::NotSupported } else { Outcome::Fail };
-                (outcome, Some(format!("{error:#}")))
+                (outcome, Some(chain(&error)))
             }
         };
         Behaviour { name: name.to_owned(), outcome, reason }
     }
+}
+
+/// The error with its causes, without those that its text has already.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 impl fmt::Display for Behaviour {
@@ -104,5 +117,12 @@ mod tests {
         assert_eq!(outcome(Errno::ENOSYS), Outcome::NotSupported);
         assert_eq!(outcome(Errno::EINVAL), Outcome::Fail);
         assert_eq!(Behaviour::new("a", Ok(())).outcome, Outcome::Pass);
+    }
+
+    #[test]
+    fn a_reason_names_each_cause_once() {
+        let reason = |error| Behaviour::new("a", Err(error)).reason;
+        assert_eq!(reason(classified("ibv_x", Errno::EIO)).as_deref(), Some("ibv_x: EIO"));
+        assert_eq!(reason(anyhow::anyhow!("b").context("a")).as_deref(), Some("a: b"));
     }
 }

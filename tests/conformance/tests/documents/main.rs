@@ -6,6 +6,7 @@
 mod backends;
 mod behaviours;
 mod hazards;
+mod platforms;
 
 use std::path::Path;
 
