@@ -70,6 +70,11 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => Err(RefuseReason::NoQp),
         Request::GetRequest if !id.sync => Err(RefuseReason::NotSync),
         Request::Join { .. } if service == Service::Connected => Err(RefuseReason::NotDatagram),
+        Request::Join { .. } | Request::AttachQp | Request::Listen { .. } | Request::Connect { .. }
+            if service == Service::Datagram && !id.transport.has_datagrams() =>
+        {
+            Err(RefuseReason::NoDatagrams)
+        }
         Request::Join { .. } if !id.has_device => Err(RefuseReason::NoDevice),
         Request::SetOption { option: CmOption::AckTimeout(_) } if service == Service::Datagram => {
             Err(RefuseReason::NotForDatagrams)

@@ -16,6 +16,7 @@ use crate::slab_index::{EventRef, PrivateDataRef};
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
+use crate::transport::Transport;
 
 /// One `rdma_cm_id`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +32,8 @@ pub(crate) struct Id {
     pub(crate) sync: bool,
     pub(crate) has_device: bool,
     pub(crate) has_qp: bool,
+    /// The transport of its device, as far as it is known; see `Core::note_iwarp`.
+    pub(crate) transport: Transport,
     /// A lookup was accepted: the peer has a QP number. For connections the state contains this.
     pub(crate) number_sent: bool,
     /// The device takes requests for it, or has done so.
@@ -230,6 +233,7 @@ impl Id {
             sync,
             has_device: false,
             has_qp: false,
+            transport: Transport::InfiniBand,
             number_sent: false,
             listens: false,
             pending_call: PendingCall::Nothing,
@@ -308,6 +312,7 @@ impl Id {
             && self.groups.is_none()
             && self.pending_migrate.is_none()
             && self.state != State::Destroying
+            && self.transport == Transport::InfiniBand
             && !(self.sync || self.listens || self.waived || self.orphaned || self.answer_due)
     }
 

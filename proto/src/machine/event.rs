@@ -125,7 +125,7 @@ impl Core {
     pub(super) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
         let state = id.state_at_device();
-        let rule = table::event_rule(state, EventColumn::of(raw.kind));
+        let rule = id.transport.event_rule(state, EventColumn::of(raw.kind));
         if rule == EventRule::Fault {
             return Err(Fault::Event { id: raw.id, state, event: raw.kind });
         }

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Child;
 use std::time::Duration;
 
+use cmid_proto::Transport;
+
 use super::{Devices, fresh, guest, net, open_verbs};
 use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
 
@@ -66,6 +68,10 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
 
     fn fresh(&self) -> (u16, u32) {
         fresh()
+    }
+
+    fn transport(&self) -> Transport {
+        guest::transport()
     }
 
     fn takes_unread_requests_along(&self) -> bool {
