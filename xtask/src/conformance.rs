@@ -8,9 +8,9 @@ use crate::backend::Backend;
 use crate::checks;
 use crate::context::Context;
 use crate::reports::Suite;
-use crate::{guest, scripts};
+use crate::{guest, iwarp, scripts};
 
-const SUITE: Suite = Suite("conformance");
+pub(crate) const SUITE: Suite = Suite("conformance");
 /// The name of the results on the simulator.
 const SIM: &str = "sim";
 /// The driver of the quick run.
@@ -100,12 +100,13 @@ fn recorded(context: &Context, environment: &str) -> Result<Report> {
 }
 
 /// Compares a run with the recorded results.
-fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<()>) -> Result<()> {
+pub(crate) fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<()>) -> Result<()> {
     SUITE.conclude(context, environment, speed, result, &recorded(context, environment)?)
 }
 
 /// Makes the reports of the last runs the recorded results.
 pub(crate) fn record(context: &Context) -> Result<()> {
     let kernels = Backend::ON_BOTH_KERNELS.map(|(kernel, backend)| backend.environment(kernel));
-    SUITE.record::<cmid_conformance::Outcome>(context, &[&[SIM.to_owned()], &kernels[..]].concat())
+    let siw = iwarp::RECORDED.map(|(kernel, backend)| iwarp::environment(kernel, backend));
+    SUITE.record::<cmid_conformance::Outcome>(context, &[&[SIM.to_owned()], &kernels[..], &siw[..]].concat())
 }
