@@ -45,7 +45,7 @@ fn the_peers_disconnect_ends_the_connection() {
         fixture.refuses(id, Request::Teardown, RefuseReason::IsOver);
         // The device returns 0, as for a peer that was first.
         fixture.does(id, Request::Disconnect);
-        fixture.ends(&[id], &[channel]);
+        fixture.does(id, Request::Destroy);
     }
 }
 
@@ -74,7 +74,7 @@ fn events_that_iwarp_never_reports_are_faults() {
         assert_eq!(fault, Err(Fault::Event { id, state, event }));
         assert_eq!(fixture.state(id), state);
         fixture.no_event(channel);
-        fixture.ends(&[id], &[channel]);
+        fixture.does(id, Request::Destroy);
     }
 }
 
