@@ -136,6 +136,7 @@ mod key_table;
 mod limits;
 mod machine;
 pub mod memory;
+mod on_device;
 mod pending_events;
 mod plain;
 #[cfg(feature = "std")]

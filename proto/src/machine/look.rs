@@ -27,7 +27,7 @@ impl Core {
     /// ([`Core::note_iwarp`]).
     #[must_use]
     pub fn transport(&self, id: IdKey) -> Option<Transport> {
-        self.ids.get(id).map(|id| id.transport)
+        self.ids.get(id).map(|id| id.on_device.transport())
     }
 
     /// Returns the port space of an id.

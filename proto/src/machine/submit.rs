@@ -13,7 +13,6 @@ use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
-use crate::transport::Transport;
 
 impl Core {
     /// Creates an id on a channel (rdma_create_id(3)); with `None`, in synchronous mode.
@@ -117,7 +116,7 @@ impl Core {
         }
     }
 
-    /// Records that an id is on an iWARP device: the [rules of events](Transport::event_rule) that differ there apply to
+    /// Records that an id is on an iWARP device: the [rules of events](crate::Transport::event_rule) that differ there apply to
     /// it from now on. Until then InfiniBand's apply. [`Drive`](crate::Drive) calls it before the requests that depend on
     /// the transport: when a QP is attached, and before a listen, a join or a teardown.
     ///
@@ -125,7 +124,7 @@ impl Core {
     pub fn note_iwarp(&mut self, key: IdKey) {
         self.link_single();
         let Some(id) = self.ids.get_mut(key) else { return };
-        id.transport = Transport::Iwarp;
+        id.on_device.note_iwarp();
         if id.state == State::PeerClosed && id.enter(State::Closed) {
             self.entered(key);
         }
