@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::checks;
 use crate::context::Context;
 use crate::reports::Suite;
-use crate::{guest, iwarp, scripts};
+use crate::{guest, scripts};
 
 pub(crate) const SUITE: Suite = Suite("conformance");
 /// The name of the results on the simulator.
@@ -107,6 +107,6 @@ pub(crate) fn conclude(context: &Context, environment: &str, speed: Speed, resul
 /// Makes the reports of the last runs the recorded results.
 pub(crate) fn record(context: &Context) -> Result<()> {
     let kernels = Backend::ON_BOTH_KERNELS.map(|(kernel, backend)| backend.environment(kernel));
-    let siw = iwarp::RECORDED.map(|(kernel, backend)| iwarp::environment(kernel, backend));
+    let siw = Backend::ON_IWARP.map(|(kernel, backend)| backend.iwarp_environment(kernel));
     SUITE.record::<cmid_conformance::Outcome>(context, &[&[SIM.to_owned()], &kernels[..], &siw[..]].concat())
 }

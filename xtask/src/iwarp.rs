@@ -12,15 +12,6 @@ use crate::backend::Backend;
 use crate::context::Context;
 use crate::{cmtime, conformance, guest, scripts};
 
-/// The kernels and backends with recorded results.
-pub(crate) const RECORDED: [(Kernel, Backend); 2] =
-    [(Kernel::V6_12, Backend::Librdmacm), (Kernel::V6_12, Backend::Kernel)];
-
-/// The name of the recorded results.
-pub(crate) fn environment(kernel: Kernel, backend: Backend) -> String {
-    format!("siw-{}", backend.environment(kernel))
-}
-
 fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
     let timeout = Duration::from_secs(limit);
     guest::run_with(&Options { kernel, transport: Transport::Siw, timeout, writable, ..Options::default() }, command)
@@ -28,7 +19,7 @@ fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>)
 
 /// Runs the scenarios of iWARP, with every driver.
 pub(crate) fn scenarios(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
-    let environment = environment(kernel, backend);
+    let environment = backend.iwarp_environment(kernel);
     let mut command = scripts::program(context, backend, &["conformance", "--device", "verbs"]);
     let report = conformance::SUITE.new_report(context, &environment, Speed::Fast)?;
     command.extend(["--report".into(), report.into()]);

@@ -6,7 +6,7 @@ use cmid_proto::GroupKey;
 
 use crate::data::packet::Transfer;
 use crate::index::IdNo;
-use crate::kernel::iw_cm::IwMessage;
+use crate::kernel::iw_conn::IwMessage;
 use crate::kernel::wire::Message;
 
 /// An event at a set time.

@@ -11,7 +11,7 @@ use crate::index::{FileNo, HostNo, QpNo};
 use crate::kernel::address::Interface;
 use crate::kernel::conn::Conn;
 use crate::kernel::id_options::Options;
-use crate::kernel::iw_cm::IwConn;
+use crate::kernel::iw_conn::IwConn;
 use crate::kernel::membership::Membership;
 
 /// The RDMA CM's state (`enum rdma_cm_state`).

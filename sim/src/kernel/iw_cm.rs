@@ -11,7 +11,6 @@ use std::time::Duration;
 use cmid_proto::{ConnParam, Errno, ReceivedParam, Transport};
 
 use crate::data::pair_state::PairState;
-use crate::fabric::timers::TimerKey;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, IdNo, QpNo};
 use crate::kernel::address::without_scope;
@@ -19,6 +18,7 @@ use crate::kernel::channel::{Kind, Unread};
 use crate::kernel::due::Due;
 use crate::kernel::ib_cm::{TIMED_OUT, mirrored};
 use crate::kernel::id::{CmState, Id};
+use crate::kernel::iw_conn::{IwConn, IwMessage, IwState};
 
 /// How long the active side waits for the answer to its request (`MPAREQ_TIMEOUT`).
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,53 +31,6 @@ const RESET: i32 = -104;
 /// `ECONNREFUSED`, `ECONNRESET`.
 const REFUSED: Errno = Errno(111);
 const CONNECTION_RESET: Errno = Errno(104);
-
-/// The state of an `iw_cm_id` (`enum iw_cm_state`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IwState {
-    /// It has ended.
-    Idle,
-    ConnRecv,
-    ConnSent,
-    Established,
-    Closing,
-}
-
-/// One end of a TCP connection.
-#[derive(Debug)]
-pub(crate) struct IwConn {
-    pub(crate) state: IwState,
-    /// The id at the other end. The passive end exists once the request has arrived.
-    peer: Option<IdNo>,
-    /// Whether TCP has ended before the application has answered.
-    gone: bool,
-    qp: Option<QpNo>,
-    param: ConnParam,
-    /// Ends the wait for the answer.
-    timer: Option<TimerKey>,
-}
-
-/// A message of one end of a connection to the other, or of the device to its own end.
-#[derive(Clone, Debug)]
-pub(crate) enum IwMessage {
-    /// To the host of the listener.
-    Request {
-        at: HostNo,
-        private_data: Vec<u8>,
-    },
-    Reply {
-        private_data: Vec<u8>,
-    },
-    Reject {
-        private_data: Vec<u8>,
-    },
-    /// The end of TCP.
-    Close,
-    /// The accepting end may send.
-    Ready,
-    /// The own end of TCP has closed.
-    Closed,
-}
 
 impl World {
     /// Whether the device of this host is an iWARP device.
