@@ -404,9 +404,9 @@ fn iwarp_an_unanswered_request_ends_after_ten_seconds<L: Env>(b: &mut Fixture<'_
     b.be_patient(Duration::from_secs(60));
     b.expect(Side::Client, client, CmEvent::Unreachable, -Errno::ETIMEDOUT.0, pdl::NONE)?;
     same("client", b.client.drive().core().state(client), Some(State::Failed))?;
-    b.attach_qp(Side::Server, server)?;
-    let param = b.param();
-    fails("accept", b.server.drive().accept(server, param, &[], Time::NEVER), GONE)
+    // An accept at this moment may succeed or not: the end of TCP is still under way.
+    b.destroy(Side::Server, server)?;
+    b.quiet(Side::Client)
 }
 
 fn iwarp_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
