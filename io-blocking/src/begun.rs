@@ -1,7 +1,7 @@
 //! Requests that were made before their id entered synchronous mode.
 
-use cmid_proto::table::{self, EventColumn, EventRule};
-use cmid_proto::{EventKind, PortSpace, RequestKind, Service, State};
+use cmid_proto::table::{EventColumn, EventRule};
+use cmid_proto::{EventKind, PortSpace, RequestKind, Service, State, Transport};
 
 /// Whether the request ends by an event; otherwise it ends with its call.
 pub(crate) fn ends_by_event(request_kind: RequestKind, port_space: Option<PortSpace>) -> bool {
@@ -37,10 +37,10 @@ pub(crate) fn ends_by_event(request_kind: RequestKind, port_space: Option<PortSp
 }
 
 /// Whether this event ends the request that was under way in state `begun`.
-pub(crate) fn is_end(event: EventKind, request_kind: RequestKind, begun: State) -> bool {
+pub(crate) fn is_end(event: EventKind, request_kind: RequestKind, begun: State, transport: Transport) -> bool {
     match event {
         EventKind::Cm(kind) => {
-            matches!(table::event_rule(begun, EventColumn::of(kind)), EventRule::Go(next) if next != begun)
+            matches!(transport.event_rule(begun, EventColumn::of(kind)), EventRule::Go(next) if next != begun)
         }
         EventKind::DeadlinePassed(of) => of == request_kind,
         EventKind::Migrated | EventKind::Destroyed | EventKind::Left => false,

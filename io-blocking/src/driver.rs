@@ -277,7 +277,8 @@ impl<D: Pollable> Blocking<D> {
             self.wait_until(None, Time::NEVER, &mut last, during)?;
         }
         self.take_aside_of(id);
-        let is_end = |event: &Event| event.id == id && begun::is_end(event.kind, request_kind, begun);
+        let transport = self.drive().core().transport(id).unwrap_or_default();
+        let is_end = |event: &Event| event.id == id && begun::is_end(event.kind, request_kind, begun, transport);
         let Some(at) = self.aside.iter().skip(older).position(is_end).map(|at| older + at) else {
             return Err(Error::NotSynchronous { during });
         };

@@ -8,6 +8,7 @@ use crate::errno::Errno;
 use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
 use crate::time::Time;
+use crate::transport::Transport;
 
 /// A device: librdmacm, the simulator, or a layer over one of them. No method blocks.
 ///
@@ -59,6 +60,13 @@ pub trait Device {
     /// `ENOENT` for an unknown id, `EOPNOTSUPP` if the library has no such function, otherwise the errno of the call.
     #[doc(alias = "rdma_get_remote_ece")]
     fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno>;
+
+    /// Returns the transport of an id's device (`ibv_transport_type`); `None` while it has no device, and if the transport
+    /// is not known. A device whose ids are all on InfiniBand's transport need not implement it.
+    #[doc(alias = "ibv_transport_type")]
+    fn transport(&mut self, _id: IdKey) -> Option<Transport> {
+        None
+    }
 
     /// Takes an id, and the channel that only this id uses, out of this device. Another device of the same kind can
     /// adopt them.

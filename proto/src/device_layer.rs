@@ -9,6 +9,7 @@ use crate::errno::Errno;
 use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
 use crate::time::Time;
+use crate::transport::Transport;
 
 /// A layer over a device. Every implementation is a [`Device`]; methods that it does not override are forwarded to
 /// the inner device.
@@ -72,6 +73,11 @@ pub trait DeviceLayer {
         self.inner_mut().call(call, private_data)
     }
 
+    /// As [`Device::transport`].
+    fn on_transport(&mut self, id: IdKey) -> Option<Transport> {
+        self.inner_mut().transport(id)
+    }
+
     /// As [`Device::release`].
     ///
     /// # Errors
@@ -118,6 +124,10 @@ impl<A: DeviceLayer> Device for A {
 
     fn leave_unread(&mut self, channel: ChannelKey) {
         self.on_leave_unread(channel);
+    }
+
+    fn transport(&mut self, id: IdKey) -> Option<Transport> {
+        self.on_transport(id)
     }
 
     #[inline(always)]

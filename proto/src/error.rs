@@ -91,6 +91,9 @@ pub enum RefuseReason {
     /// Multicast groups are only for datagrams.
     #[error("not for a connected service")]
     NotDatagram,
+    /// The transport of its device has no datagram services.
+    #[error("the transport has no datagram services")]
+    NoDatagrams,
     /// The option is only for connections.
     #[error("not for a datagram service")]
     NotForDatagrams,
@@ -221,6 +224,7 @@ impl RefuseReason {
             | RefuseReason::NotSync
             | RefuseReason::AlreadySent
             | RefuseReason::NotDatagram
+            | RefuseReason::NoDatagrams
             | RefuseReason::NotForDatagrams
             | RefuseReason::NoVendor
             | RefuseReason::IsOver => Errno::EINVAL,

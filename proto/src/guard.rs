@@ -59,7 +59,7 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(RefuseReason::BadAddress),
         Request::AttachQp if id.has_qp => Err(RefuseReason::HasQp),
         Request::AttachQp if id.number_sent => Err(RefuseReason::NumberSent),
-        Request::AttachQp if !id.has_device => Err(RefuseReason::NoDevice),
+        Request::AttachQp if !id.on_device.is_some() => Err(RefuseReason::NoDevice),
         Request::DetachQp if !id.has_qp => Err(RefuseReason::NoQp),
         Request::Establish if id.has_qp => Err(RefuseReason::HasQp),
         // 0 is no QP number of a connection: the kernel would treat every second connection of a host as stale.
@@ -70,7 +70,12 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => Err(RefuseReason::NoQp),
         Request::GetRequest if !id.sync => Err(RefuseReason::NotSync),
         Request::Join { .. } if service == Service::Connected => Err(RefuseReason::NotDatagram),
-        Request::Join { .. } if !id.has_device => Err(RefuseReason::NoDevice),
+        Request::Join { .. } | Request::AttachQp | Request::Listen { .. } | Request::Connect { .. }
+            if service == Service::Datagram && !id.on_device.transport().has_datagrams() =>
+        {
+            Err(RefuseReason::NoDatagrams)
+        }
+        Request::Join { .. } if !id.on_device.is_some() => Err(RefuseReason::NoDevice),
         Request::SetOption { option: CmOption::AckTimeout(_) } if service == Service::Datagram => {
             Err(RefuseReason::NotForDatagrams)
         }

@@ -9,6 +9,7 @@ use crate::deadlines::Armed;
 use crate::error::RefuseReason;
 use crate::event::ConnParam;
 use crate::key::{ChannelKey, GroupKey, IdKey};
+use crate::on_device::OnDevice;
 use crate::pending_events::EventList;
 use crate::request::{PortSpace, Service};
 use crate::request_kind::RequestKind;
@@ -16,6 +17,7 @@ use crate::slab_index::{EventRef, PrivateDataRef};
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
+use crate::transport::Transport;
 
 /// One `rdma_cm_id`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +31,7 @@ pub(crate) struct Id {
     pub(crate) device_channel: ChannelKey,
     /// In synchronous mode: `channel` is private to it.
     pub(crate) sync: bool,
-    pub(crate) has_device: bool,
+    pub(crate) on_device: OnDevice,
     pub(crate) has_qp: bool,
     /// A lookup was accepted: the peer has a QP number. For connections the state contains this.
     pub(crate) number_sent: bool,
@@ -228,7 +230,7 @@ impl Id {
             channel,
             device_channel: channel,
             sync,
-            has_device: false,
+            on_device: OnDevice::NO,
             has_qp: false,
             number_sent: false,
             listens: false,
@@ -259,7 +261,7 @@ impl Id {
         Id {
             state: unanswered(port_space.service()),
             device_channel,
-            has_device: true,
+            on_device: OnDevice::YES,
             plain: Plain(false),
             ..Id::new(port_space, channel, false)
         }
@@ -308,6 +310,7 @@ impl Id {
             && self.groups.is_none()
             && self.pending_migrate.is_none()
             && self.state != State::Destroying
+            && self.on_device.transport() == Transport::InfiniBand
             && !(self.sync || self.listens || self.waived || self.orphaned || self.answer_due)
     }
 

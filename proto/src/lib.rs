@@ -137,6 +137,7 @@ mod key_table;
 mod limits;
 mod machine;
 pub mod memory;
+mod on_device;
 mod pending_events;
 mod plain;
 #[cfg(feature = "std")]
@@ -150,6 +151,7 @@ mod state;
 mod stored;
 pub mod table;
 mod time;
+mod transport;
 
 pub use call::{Call, Outcome};
 pub use channel::READ_FAILURES_MAX;
@@ -178,6 +180,7 @@ pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
 pub use request_kind::RequestKind;
 pub use state::State;
 pub use time::Time;
+pub use transport::Transport;
 
 /// The examples of README.md compile and run.
 #[cfg(doctest)]

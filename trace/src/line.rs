@@ -112,6 +112,8 @@ pub(crate) enum Line {
     WaitForRoom(As<ChannelKey>),
     /// Processes the next id that follows its listener.
     Child(As<IdKey>),
+    /// The device of the id has iWARP's transport.
+    Iwarp(As<IdKey>),
     PauseChannel {
         channel: As<ChannelKey>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -70,6 +70,7 @@ impl Parts {
             | Step::ResumeChannel { channel, result } => {
                 Parts { channel: Some(channel), problem: refusal(result), ..none }
             }
+            Step::Iwarp { id } => Parts { id: Some(id), ..none },
             Step::Call { call, .. } => Parts { id: call.id(), ..none },
             Step::Outcome { call, outcome, fault } => {
                 let problem = fault.map(Problem::Fault).or(outcome.err().map(Problem::Errno));

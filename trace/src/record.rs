@@ -216,6 +216,7 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
             Line::Event { on: As(channel), raw: raw.into(), is, state, once }
         }
         Step::Child { id } => Line::Child(As(id)),
+        Step::Iwarp { id } => Line::Iwarp(As(id)),
         Step::PauseChannel { channel, result } => Line::PauseChannel { channel: As(channel), refused: refusal(result) },
         Step::ResumeChannel { channel, result } => {
             Line::ResumeChannel { channel: As(channel), refused: refusal(result) }

@@ -105,6 +105,7 @@ impl<'a> Replay<'a> {
             | Line::Look { .. }
             | Line::Unreadable { .. }
             | Line::WaitForRoom(_)
+            | Line::Iwarp(_)
             | Line::PauseChannel { .. }
             | Line::ResumeChannel { .. }
             | Line::Call { .. }
@@ -183,6 +184,10 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             Line::Child(id) => same("the id that has its turn", &self.core.poll_child().map(As), &Some(*id)),
+            Line::Iwarp(id) => {
+                self.core.note_iwarp(id.0);
+                Ok(())
+            }
             Line::PauseChannel { channel, refused } => done(self.core.pause_channel(channel.0), refused),
             Line::ResumeChannel { channel, refused } => done(self.core.resume_channel(channel.0), refused),
             Line::WaitForRoom(channel) => {

@@ -142,6 +142,7 @@ fn class(step: &Step<'_>) -> (Target, Level) {
         | Step::Submit { .. }
         | Step::Join { .. }
         | Step::Ack { .. }
+        | Step::Iwarp { .. }
         | Step::PauseChannel { .. }
         | Step::ResumeChannel { .. }
         | Step::Release { .. }

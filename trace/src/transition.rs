@@ -115,6 +115,7 @@ pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
         }
         Line::Unreadable { on, errno } => (Some(Arrow::DeviceToCore), format!("{} cannot be read: {}", on.0, errno.0)),
         Line::Child(id) => (None, format!("{} follows its listener", id.0)),
+        Line::Iwarp(id) => (None, format!("{} is on an iWARP device", id.0)),
         Line::PauseChannel { channel, refused } => {
             (Some(Arrow::AppToCore), format!("pause {}{}", channel.0, no(refused)))
         }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cmid_proto::datapath::QpState;
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{Context, Devices, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
@@ -116,6 +116,10 @@ impl Device for KernelVerbs {
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
         self.cm.peer_addr(id)
+    }
+
+    fn transport(&mut self, id: IdKey) -> Option<Transport> {
+        self.cm.transport(id)
     }
 
     fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {

@@ -7,7 +7,7 @@ use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{Caps, DataPath, QpState};
-use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
+use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
 use crate::kernel::OpenError;
@@ -309,6 +309,10 @@ impl Device for Verbs {
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
         either!(&self.cm, cm => cm.peer_addr(id))
+    }
+
+    fn transport(&mut self, id: IdKey) -> Option<Transport> {
+        either!(&mut self.cm, cm => cm.transport(id))
     }
 
     /// The peer's options for enhanced connection establishment, from its request or answer (`rdma_get_remote_ece`).

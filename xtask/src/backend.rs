@@ -22,12 +22,21 @@ impl Backend {
         (Kernel::V6_12, Backend::Kernel),
     ];
 
+    /// Each kernel with recorded results on soft-iWARP, with each backend.
+    pub(crate) const ON_IWARP: [(Kernel, Self); 2] =
+        [(Kernel::V6_12, Backend::Librdmacm), (Kernel::V6_12, Backend::Kernel)];
+
     /// Its name, as the programs and suites take it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Backend::Librdmacm => "librdmacm",
             Backend::Kernel => "kernel",
         }
+    }
+
+    /// The name of the recorded results on soft-iWARP.
+    pub(crate) fn iwarp_environment(self, kernel: Kernel) -> String {
+        format!("siw-{}", self.environment(kernel))
     }
 
     /// The name of the recorded results.

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::reports::Suite;
 use crate::{guest, scripts};
 
-const SUITE: Suite = Suite("conformance");
+pub(crate) const SUITE: Suite = Suite("conformance");
 /// The name of the results on the simulator.
 const SIM: &str = "sim";
 /// The driver of the quick run.
@@ -100,12 +100,13 @@ fn recorded(context: &Context, environment: &str) -> Result<Report> {
 }
 
 /// Compares a run with the recorded results.
-fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<()>) -> Result<()> {
+pub(crate) fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<()>) -> Result<()> {
     SUITE.conclude(context, environment, speed, result, &recorded(context, environment)?)
 }
 
 /// Makes the reports of the last runs the recorded results.
 pub(crate) fn record(context: &Context) -> Result<()> {
     let kernels = Backend::ON_BOTH_KERNELS.map(|(kernel, backend)| backend.environment(kernel));
-    SUITE.record::<cmid_conformance::Outcome>(context, &[&[SIM.to_owned()], &kernels[..]].concat())
+    let siw = Backend::ON_IWARP.map(|(kernel, backend)| backend.iwarp_environment(kernel));
+    SUITE.record::<cmid_conformance::Outcome>(context, &[&[SIM.to_owned()], &kernels[..], &siw[..]].concat())
 }

@@ -18,6 +18,7 @@ mod faults;
 mod fuzz;
 mod guest;
 mod host;
+mod iwarp;
 mod lanes;
 mod libclang;
 mod mutants;

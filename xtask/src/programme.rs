@@ -9,8 +9,8 @@ use crate::step::{
     Work::{self, BuildAndRun, BuildForGuest, Cargo, CargoWith, Guest, GuestCommand, Guests, Host, Report},
 };
 use crate::{
-    bench, checks, chroot, cmtime, compile_fail, conformance, coverage, differential, faults, host, mutants, sanitize,
-    scripts, static_program, versus,
+    bench, checks, chroot, cmtime, compile_fail, conformance, coverage, differential, faults, host, iwarp, mutants,
+    sanitize, scripts, static_program, versus,
 };
 
 /// The programme that CI runs.
@@ -164,6 +164,9 @@ const SLOW: &[Step] = &[
         "500 random programs: the simulator and the older kernel agree",
         GuestCommand(V6_1, Librdmacm, differential::LONG_LIMIT, differential::at_length),
     ),
+    step("conformance on soft-iWARP", Report(V6_12, Librdmacm, 900, iwarp::scenarios)),
+    step("conformance of the kernel backend on soft-iWARP", Report(V6_12, OWN, 900, iwarp::scenarios)),
+    step("rping and cmtime against rdma-core's, on soft-iWARP", Report(V6_12, OWN, 600, iwarp::peers)),
     step("slow conformance on soft-RoCE", Guests("6.1 and 6.12", conformance::slow)),
     step("a crate outside of the workspace on bare Debian 13", Host(chroot::outside)),
     step("the programme of every day on Debian 13", Host(chroot::programme)),

@@ -69,6 +69,7 @@ impl<D: Device> Drive<D> {
         id: IdKey,
         create: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, Errno>,
     ) -> Result<Q, Error> {
+        self.learn_transport(id);
         self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER)?;
         let made = create(&mut self.device, Attaching::to(id));
         let qp = made.map_err(|errno| self.data_failure("create_qp", id, errno))?;

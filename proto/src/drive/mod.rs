@@ -22,6 +22,7 @@ use crate::machine::{Core, Ended, Released};
 use crate::request::Request;
 use crate::state::State;
 use crate::time::Time;
+use crate::transport::Transport;
 
 pub use attach::Attaching;
 pub use step::{Step, StepRecord};
@@ -209,6 +210,15 @@ impl<D: Device> Drive<D> {
         let result = self.core.resume_channel(channel);
         self.record(Step::ResumeChannel { channel, result });
         Ok(result?)
+    }
+
+    /// Passes the transport of an id to the core, if it differs from what the core assumes.
+    fn learn_transport(&mut self, id: IdKey) {
+        if self.device.transport(id) == Some(Transport::Iwarp) && self.core.transport(id) == Some(Transport::InfiniBand)
+        {
+            self.core.note_iwarp(id);
+            self.record(Step::Iwarp { id });
+        }
     }
 
     #[inline(always)]

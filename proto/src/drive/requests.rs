@@ -9,8 +9,9 @@ use crate::errno::Errno;
 use crate::error::{Error, Fault, RefuseReason, Refused};
 use crate::event::{ConnParam, Ece};
 use crate::key::{ChannelKey, GroupKey, IdKey, Target};
-use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request};
+use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
 use crate::time::Time;
+use crate::transport::Transport;
 
 impl<D: Device> Drive<D> {
     /// Opens an event channel.
@@ -108,6 +109,9 @@ impl<D: Device> Drive<D> {
     /// cannot be opened or the id cannot be migrated to it.
     #[doc(alias = "rdma_listen")]
     pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
+        if self.core.port_space(id).is_some_and(|space| space.service() == Service::Datagram) {
+            self.learn_transport(id);
+        }
         self.request(id, Request::Listen { backlog }, Time::NEVER).map(drop)
     }
 
@@ -178,9 +182,12 @@ impl<D: Device> Drive<D> {
     /// If both sides disconnect at the same moment, the kernel reports no TIMEWAIT_EXIT unless one of them
     /// disconnects once more (`cm_dreq_handler`). A teardown does so.
     ///
+    /// On iWARP it ends with DISCONNECTED: the TCP connection has ended, and there is no TIMEWAIT_EXIT.
+    ///
     /// # Errors
     /// Refused if there is no connection to end; refused with `IsOver` if it has ended already.
     pub fn teardown(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
+        self.learn_transport(id);
         self.request(id, Request::Teardown, deadline).map(drop)
     }
 
@@ -209,10 +216,11 @@ impl<D: Device> Drive<D> {
     /// (rdma_join_multicast_ex(3)). With `send_only` the QP is not attached.
     ///
     /// # Errors
-    /// Refused in a wrong state, for connected services, without a device, or if the id is a member of this address
+    /// Refused in a wrong state, for connected services, on iWARP, without a device, or if the id is a member of this address
     /// already; failed with the device's errno.
     #[doc(alias("rdma_join_multicast", "rdma_join_multicast_ex"))]
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
+        self.learn_transport(id);
         let result = self.core.join(self.now.get(), id, addr, send_only, deadline);
         self.record(Step::Join { id, addr, send_only, deadline, result });
         let group = result?;
@@ -250,6 +258,12 @@ impl<D: Device> Drive<D> {
     #[doc(alias = "rdma_set_local_ece")]
     pub fn set_ece(&mut self, id: IdKey, ece: Ece) -> Result<(), Error> {
         self.request(id, Request::SetEce { ece }, Time::NEVER).map(drop)
+    }
+
+    /// Returns the transport of an id once it has a device ([`Device::transport`]).
+    #[doc(alias = "ibv_transport_type")]
+    pub fn transport(&mut self, id: IdKey) -> Option<Transport> {
+        self.device.transport(id)
     }
 
     /// Returns the local address of an id (`rdma_get_local_addr`), with the port that the kernel has selected.

@@ -135,6 +135,11 @@ pub enum Step<'a> {
         /// The id that is to be destroyed.
         id: IdKey,
     },
+    /// [`Core::note_iwarp`].
+    Iwarp {
+        /// The id.
+        id: IdKey,
+    },
     /// [`Core::pause_channel`].
     PauseChannel {
         /// The channel.

@@ -57,6 +57,7 @@ impl Display for Step<'_> {
                 }
             }
             Step::Child { id } => write!(f, "destroy {id}, whose request was not delivered"),
+            Step::Iwarp { id } => write!(f, "{id} is on an iWARP device"),
             Step::PauseChannel { channel, result } => done(f, format_args!("pause {channel}"), result),
             Step::ResumeChannel { channel, result } => done(f, format_args!("resume {channel}"), result),
             Step::Unreadable { channel, errno } => write!(f, "reading {channel} failed: {errno}"),

@@ -126,7 +126,7 @@ impl Core {
     pub(super) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
         let state = id.state_at_device();
-        let rule = table::event_rule(state, EventColumn::of(raw.kind));
+        let rule = id.on_device.transport().event_rule(state, EventColumn::of(raw.kind));
         if rule == EventRule::Fault {
             return Err(Fault::Event { id: raw.id, state, event: raw.kind });
         }
@@ -144,7 +144,7 @@ impl Core {
         let stored = self.stored(raw, None, group);
         // No event makes an id less plain.
         let Some(id) = self.ids.get_untouched(raw.id) else { return Ok(Admission::Stray) };
-        id.has_device |= raw.kind == CmEvent::AddrResolved;
+        id.on_device.note(raw.kind == CmEvent::AddrResolved);
         // If the event changes no state, an accept that has not made its call yet goes on.
         let more = id.enter(if next == state { id.state } else { next });
         // A synchronous join waits for the newest membership: until the join ends there is no newer one.

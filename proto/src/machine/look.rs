@@ -8,6 +8,7 @@ use crate::key::{ChannelKey, IdKey};
 use crate::request::PortSpace;
 use crate::request_kind::RequestKind;
 use crate::state::State;
+use crate::transport::Transport;
 
 impl Core {
     /// Returns the number that this core's keys carry.
@@ -20,6 +21,13 @@ impl Core {
     #[must_use]
     pub fn state(&self, id: IdKey) -> Option<State> {
         self.ids.get(id).map(|id| id.state)
+    }
+
+    /// Returns the transport of an id's device. It is InfiniBand's until the core knows better
+    /// ([`Core::note_iwarp`]).
+    #[must_use]
+    pub fn transport(&self, id: IdKey) -> Option<Transport> {
+        self.ids.get(id).map(|id| id.on_device.transport())
     }
 
     /// Returns the port space of an id.

@@ -177,7 +177,7 @@ impl Core {
         match outcome {
             Ok(()) => {
                 if let Some(id) = self.ids.get_mut(key) {
-                    id.has_device |= bound;
+                    id.on_device.note(bound);
                     id.listens |= request_kind == RequestKind::Listen;
                     id.number_sent |= request_kind == RequestKind::Accept;
                 }

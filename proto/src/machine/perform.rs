@@ -78,7 +78,7 @@ impl Core {
         if outcome.is_ok() {
             count_call(&mut self.last_token);
             id.state = next.state;
-            id.has_device |= binds(request);
+            id.on_device.note(binds(request));
             id.number_sent |= request.request_kind() == RequestKind::Accept;
             if next.waits || next.ends {
                 self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
@@ -272,7 +272,7 @@ impl Core {
         id.call = None;
         id.pending_call = PendingCall::Nothing;
         id.plain = Plain::YES;
-        id.has_device |= bound;
+        id.on_device.note(bound);
         id.number_sent |= request_kind == RequestKind::Accept;
         self.pending.discard(id.call_data.take());
         true

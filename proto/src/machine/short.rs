@@ -52,7 +52,7 @@ fn admit_to(
     id.state = next.state;
     if next.ends {
         // An ADDR_RESOLVED is plain only in the state that waits for it.
-        id.has_device |= raw.kind == CmEvent::AddrResolved;
+        id.on_device.note(raw.kind == CmEvent::AddrResolved);
     }
     let ends = next.ends && id.deadline != Time::NEVER;
     let (acks, kind, status, param) = (channel.acks, raw.kind, raw.status, raw.param);

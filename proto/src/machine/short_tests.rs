@@ -111,7 +111,7 @@ fn a_qp() {
         for (had_qp, request) in [(false, Request::AttachQp), (true, Request::DetachQp)] {
             let ShortFixture { mut core, id, .. } = ShortFixture::in_state(state, space, acks);
             let it = core.ids.get_mut(id).unwrap();
-            (it.has_device, it.has_qp) = (true, had_qp);
+            (it.on_device, it.has_qp) = (crate::on_device::OnDevice::YES, had_qp);
             let mut short = core.clone();
             if core.submit(NOW, id, request, Time::NEVER).is_ok() {
                 short.note_qp(id, !had_qp);

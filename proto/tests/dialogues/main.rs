@@ -16,6 +16,7 @@ mod flood;
 mod foreign;
 mod get_request;
 mod groups;
+mod iwarp;
 mod limits;
 mod listen_again;
 mod listeners;

@@ -153,6 +153,10 @@ impl Twin {
                 assert_eq!(core.poll_child(), Some(id));
                 "child"
             }
+            Step::Iwarp { id } => {
+                core.note_iwarp(id);
+                "iwarp"
+            }
             Step::PauseChannel { channel, result } => {
                 assert_eq!(core.pause_channel(channel), result);
                 "pause"

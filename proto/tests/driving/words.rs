@@ -33,6 +33,7 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         RefuseReason::NotSync,
         RefuseReason::AlreadySent,
         RefuseReason::NotDatagram,
+        RefuseReason::NoDatagrams,
         RefuseReason::NotForDatagrams,
         RefuseReason::NoVendor,
         RefuseReason::IsOver,

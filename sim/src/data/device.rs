@@ -1,7 +1,7 @@
 //! Creates data path resources on the device of an id.
 
 use cmid_proto::datapath::{Caps, DataPath};
-use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace};
+use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace, Service};
 
 use crate::data::ah::Ah;
 use crate::data::async_events::AsyncEvents;
@@ -182,6 +182,9 @@ impl SimDevice {
             let foreign = foreign || pd.device != world.device_of(host) || !pd.fabric.is(self.fabric());
             let of_pd = |srq: &Srq| srq.pd == pd.no && srq.fabric.is(self.fabric());
             let foreign = foreign || !srq.is_none_or(of_pd);
+            if world.is_iwarp(host) && space.service() == Service::Datagram {
+                return Err(Errno(95)); // EOPNOTSUPP, as siw
+            }
             let mut pair = Pair::new(space.service(), pd.no, send_cq.no, recv_cq.no, caps);
             pair.srq = srq.map(|srq| srq.no);
             // The library checks the room first.

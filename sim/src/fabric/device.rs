@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, RawEvent};
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, RawEvent, Transport};
 
 use crate::fabric::Fabric;
 use crate::fabric::host::Host;
@@ -213,6 +213,14 @@ impl Device for SimDevice {
 
     fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
         self.on_id(id, |world, no| world.remote_ece(no))
+    }
+
+    fn transport(&mut self, id: IdKey) -> Option<Transport> {
+        self.on_id(id, |world, no| {
+            let id = world.ids.get(&no).filter(|id| id.verbs).ok_or(Errno::ENODEV)?;
+            world.hosts.get(id.host.0).map(|host| host.transport).ok_or(Errno::ENODEV)
+        })
+        .ok()
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {

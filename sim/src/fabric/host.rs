@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use cmid_proto::Transport;
 use cmid_proto::datapath::{AsyncEventKind, AsyncSource};
 
 use crate::fabric::Fabric;
@@ -21,8 +22,16 @@ impl Fabric {
     /// /24 or /64, and one device for all.
     #[must_use]
     pub fn host(&self, addresses: &[IpAddr]) -> Host {
+        self.host_with(addresses, Transport::InfiniBand)
+    }
+
+    /// As [`Fabric::host`], with a device of this transport. Devices of different transports cannot be connected.
+    #[must_use]
+    pub fn host_with(&self, addresses: &[IpAddr], transport: Transport) -> Host {
         let no = self.with(|world| {
-            world.hosts.push(HostState::new(addresses));
+            let mut host = HostState::new(addresses);
+            host.transport = transport;
+            world.hosts.push(host);
             HostNo(world.hosts.len() - 1)
         });
         Host { fabric: self.clone(), no }

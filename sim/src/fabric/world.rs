@@ -90,6 +90,7 @@ impl World {
                 Due::Route { id } => self.route_found(id),
                 Due::Joined { id, group } => self.joined(id, group),
                 Due::Unanswered { id } => self.unanswered(id),
+                Due::Iw { from, to, message } => self.iw_receive(from, to, message),
                 Due::TimeWaitOver { id } => self.time_wait_over(id),
                 Due::Data(transfer) => self.transfer(transfer),
             }

@@ -34,18 +34,23 @@ impl World {
     pub(crate) fn connect(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
         let device = Depths::of_device(&self.config);
         let comm = self.new_comm();
+        let iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
         if !id.verbs {
             return Err(Errno::EINVAL);
         }
         valid_param(id, device, param)?;
-        if id.is_datagram() {
+        if id.is_datagram() && !iwarp {
             return self.look_up_service(no, data);
         }
         id.depths = device.unless_given(param);
         // An error here does not change the state, so a corrected call succeeds.
-        if id.state != CmState::RouteResolved || data.len() > REQ_DATA {
+        let longest = if iwarp { usize::MAX } else { REQ_DATA };
+        if id.state != CmState::RouteResolved || data.len() > longest {
             return Err(Errno::EINVAL);
+        }
+        if iwarp {
+            return self.iw_connect(no, param, data);
         }
         let (src, dst, life_time) = self.way(no)?;
         let id = self.id(no)?;
@@ -85,13 +90,16 @@ impl World {
     /// `rdma_accept`: changes the QP, then sends the answer.
     pub(crate) fn accept(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
         let device = Depths::of_device(&self.config);
+        let iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
         if !id.verbs {
             return Err(Errno::EINVAL);
         }
         valid_param(id, device, param)?;
         id.depths = id.depths.lowered(device, param);
-        let answered = if id.is_datagram() {
+        let answered = if iwarp {
+            self.iw_accept(no, param, data)
+        } else if id.is_datagram() {
             self.answer_lookup(no, Some(param), data)
         } else {
             if id.qp.is_some() {
@@ -127,6 +135,9 @@ impl World {
 
     /// `rdma_reject` and `rdma_reject_ece`; a lookup has no reject reasons.
     pub(crate) fn reject(&mut self, no: IdNo, reason: RejectReason, data: &[u8]) -> Result<(), Errno> {
+        if self.is_on_iwarp(no)? {
+            return self.iw_reject(no, data);
+        }
         let id = self.id(no)?;
         if id.conn.is_some() && id.is_datagram() {
             return self.reject_lookup(no, data);
@@ -159,8 +170,14 @@ impl World {
 
     /// `rdma_establish`.
     pub(crate) fn establish(&mut self, no: IdNo) -> Result<(), Errno> {
+        let iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
         if id.qp.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        if iwarp {
+            // It is an accept without parameters, which fails and so rejects the peer (`cma_accept_iw`).
+            let _ = self.iw_reject(no, &[]);
             return Err(Errno::EINVAL);
         }
         if id.conn.is_some() && id.is_datagram() {
@@ -185,9 +202,13 @@ impl World {
 
     /// `rdma_disconnect`: sends DREQ, or DREP as an answer; returns 0 in most states even without either.
     pub(crate) fn disconnect(&mut self, no: IdNo) -> Result<(), Errno> {
+        let iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
         if !id.verbs {
             return Err(Errno::EINVAL);
+        }
+        if iwarp {
+            return self.iw_disconnect(no);
         }
         let listens_on_device = id.state == CmState::Listen && id.device;
         let connects = id.conn.is_some();

@@ -6,6 +6,7 @@ use cmid_proto::GroupKey;
 
 use crate::data::packet::Transfer;
 use crate::index::IdNo;
+use crate::kernel::iw_conn::IwMessage;
 use crate::kernel::wire::Message;
 
 /// An event at a set time.
@@ -21,6 +22,8 @@ pub(crate) enum Due {
     Joined { id: IdNo, group: GroupKey },
     /// A message of this id is not answered in time.
     Unanswered { id: IdNo },
+    /// A message of an iWARP connection arrives.
+    Iw { from: IdNo, to: IdNo, message: IwMessage },
     /// The time wait of this id ends.
     TimeWaitOver { id: IdNo },
     /// An item of the data path arrives.

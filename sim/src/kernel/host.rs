@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use cmid_proto::Transport;
+
 use crate::data::fault::MemoryFaults;
 use crate::fabric::table::Table;
 use crate::index::{CommId, HostNo, IdNo};
@@ -18,6 +20,8 @@ pub(crate) struct HostState {
     /// The addresses of `plain` on interfaces without ARP.
     pub(crate) noarp: BTreeSet<IpAddr>,
     pub(crate) link_up: bool,
+    /// The transport of its RDMA device.
+    pub(crate) transport: Transport,
     /// Whether its RDMA device is present.
     device: bool,
     /// The number of devices it has had.
@@ -43,6 +47,7 @@ impl HostState {
             plain: Vec::new(),
             noarp: BTreeSet::new(),
             link_up: true,
+            transport: Transport::InfiniBand,
             device: true,
             incarnation: 0,
             faults: MemoryFaults::default(),

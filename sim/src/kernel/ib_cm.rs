@@ -233,6 +233,9 @@ impl World {
     /// `rdma_notify` with `IB_EVENT_COMM_EST`: data arrived before the RTU (`cm_establish`).
     pub(crate) fn notify(&mut self, no: IdNo) -> Result<(), Errno> {
         let id = self.id(no)?;
+        if id.iw.is_some() {
+            return Ok(());
+        }
         match id.conn.as_ref().map(|conn| conn.state) {
             Some(IbState::RepSent | IbState::MraRepRcvd) => {
                 self.confirmed(no);

@@ -71,6 +71,9 @@ impl World {
 
     /// Handles a timeout: retransmits, or gives up.
     pub(crate) fn unanswered(&mut self, no: IdNo) {
+        if self.ids.get(&no).is_some_and(|id| id.iw.is_some()) {
+            return self.iw_unanswered(no);
+        }
         let now = self.now;
         let Some(outstanding) = self.ids.get_mut(&no).and_then(|id| id.conn.as_mut()?.outstanding.as_mut()) else {
             return;

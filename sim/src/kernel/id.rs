@@ -11,6 +11,7 @@ use crate::index::{FileNo, HostNo, QpNo};
 use crate::kernel::address::Interface;
 use crate::kernel::conn::Conn;
 use crate::kernel::id_options::Options;
+use crate::kernel::iw_conn::IwConn;
 use crate::kernel::membership::Membership;
 
 /// The RDMA CM's state (`enum rdma_cm_state`).
@@ -123,6 +124,8 @@ pub(crate) struct Id {
 
     /// The IB CM's part (`cm_id_private`), once a connection is requested.
     pub(crate) conn: Option<Conn>,
+    /// The same of an iWARP device (`iw_cm_id`).
+    pub(crate) iw: Option<IwConn>,
 }
 
 impl Id {
@@ -163,6 +166,7 @@ impl Id {
             local_ece: Ece::default(),
             remote_ece: Ece::default(),
             conn: None,
+            iw: None,
         }
     }
 

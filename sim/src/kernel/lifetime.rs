@@ -11,6 +11,7 @@ impl World {
     pub(crate) fn destroy_id(&mut self, no: IdNo) {
         self.release_port(no);
         self.destroy_conn(no);
+        self.iw_destroy(no);
         self.cancel_joins(no);
         let Some(id) = self.ids.remove(&no) else { return };
         if let Some(lookup) = id.lookup {

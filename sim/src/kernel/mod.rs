@@ -14,6 +14,8 @@ pub(crate) mod ib_cm;
 mod ib_send;
 pub(crate) mod id;
 pub(crate) mod id_options;
+pub(crate) mod iw_cm;
+pub(crate) mod iw_conn;
 mod lifetime;
 mod link;
 mod listener;

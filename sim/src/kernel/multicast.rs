@@ -17,6 +17,9 @@ use crate::kernel::sidr::UDP_QKEY;
 /// The kernel's internal `ENOTSUPP`: no errno of user space, but the kernel returns it.
 const ENOTSUPP: Errno = Errno(524);
 
+/// `ENOSYS`: the transport has no multicast (`rdma_join_multicast`).
+const ENOSYS: Errno = Errno(38);
+
 /// `-ENETRESET`: the status of a lost group (`cma_ib_mc_handler`).
 const LOST: i32 = -102;
 
@@ -26,6 +29,7 @@ pub(crate) const MULTICAST_QP: u32 = 0x00ff_ffff;
 impl World {
     /// `rdma_join_multicast_ex`. The same address may be joined again: each join is a separate membership.
     pub(crate) fn join(&mut self, no: IdNo, key: GroupKey, addr: SocketAddr, send_only: bool) -> Result<(), Errno> {
+        let iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
         let bound = matches!(id.state, CmState::AddrBound | CmState::AddrResolved);
         if !id.device || !bound || !id.is_datagram() || addr.ip().is_unspecified() {
@@ -34,6 +38,9 @@ impl World {
         // The same check as for a route.
         if id.interface.is_none() {
             return Err(Errno::ENODEV);
+        }
+        if iwarp {
+            return Err(ENOSYS);
         }
         if addr.is_ipv6() {
             return Err(ENOTSUPP);

@@ -35,6 +35,7 @@ impl World {
     fn close_id(&mut self, no: IdNo) {
         self.release_port(no);
         self.drop_conn(no);
+        self.iw_destroy(no);
         self.cancel_joins(no);
         let Some(id) = self.ids.get_mut(&no) else { return };
         id.removed = true;

@@ -17,6 +17,7 @@ use crate::kernel::due::{Due, Lookup};
 use crate::kernel::host::HostState;
 use crate::kernel::ib_cm::TIMED_OUT;
 use crate::kernel::id::CmState;
+use crate::kernel::iw_cm::is_own_loopback;
 
 /// `-ENODEV`.
 const NO_DEVICE: i32 = -19;
@@ -50,6 +51,9 @@ impl World {
             | CmState::Connect
             | CmState::Disconnect
             | CmState::Listen => return Err(Errno::EINVAL),
+        }
+        if self.is_on_iwarp(no)? && is_own_loopback(&dst) {
+            return Err(Errno::EINVAL);
         }
         let (outcome, after) = self.look_up(no, dst, timeout_ms)?;
         let lookup = self.timers.arm(self.now.after(after), Due::Address { id: no, outcome });
@@ -209,6 +213,8 @@ impl World {
     /// `rdma_resolve_route` on RoCE: needs no message (`cma_resolve_iboe_route`).
     pub(crate) fn resolve_route(&mut self, no: IdNo, timeout_ms: i32) -> Result<(), Errno> {
         let now = self.now;
+        // The kernel watches the neighbours of RoCE only.
+        let watched = !self.is_on_iwarp(no)?;
         let usual = self.config.flavour.life_time();
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
         // If the library does not know a device, it follows a null pointer.
@@ -220,7 +226,7 @@ impl World {
             return Err(Errno::ENODEV);
         }
         id.state = CmState::RouteQuery;
-        id.watched = true;
+        id.watched = watched;
         id.traffic_class = id.options.tos;
         id.life_time = Some(LifeTime::of_ack_timeout(id.options.ack_timeout).unwrap_or(usual));
         id.lookup = Some(self.timers.arm(now.after(LOCAL_WORK), Due::Route { id: no }));

@@ -12,6 +12,7 @@ mod datagrams;
 mod ece;
 mod faults;
 mod handles;
+mod iwarp;
 mod lookups;
 mod memory;
 mod multicast;

@@ -136,4 +136,4 @@ pub use cmid_harness::{DriverName, Speed};
 pub use failing::{Failing, FailingEnv, OnFailing, Run, errnos};
 pub use report::{Outcome, Report};
 pub use run::run;
-pub use scenarios::{Entry, Scenario, entries, scenarios};
+pub use scenarios::{Entry, Scenario, entries, entries_on, scenarios, scenarios_on};

@@ -5,7 +5,9 @@ use std::fmt;
 use cmid_harness::DriverName;
 use serde::{Deserialize, Serialize};
 
-use crate::scenarios::entries;
+use cmid_proto::Transport;
+
+use crate::scenarios::entries_on;
 
 /// The outcomes of scenarios in one environment, for each driver.
 pub type Report = cmid_harness::Report<Outcome>;
@@ -39,7 +41,8 @@ impl cmid_harness::Outcome for Outcome {
 
     fn is_current(&self, scenario: &str, driver: &str, _: &str) -> bool {
         let is_driver = DriverName::ALL.iter().any(|known| known.name() == driver);
-        is_driver && entries().iter().any(|entry| entry.name == scenario)
+        let transports = [Transport::InfiniBand, Transport::Iwarp];
+        is_driver && transports.into_iter().flat_map(entries_on).any(|entry| entry.name == scenario)
     }
 }
 
@@ -48,6 +51,7 @@ mod tests {
     use cmid_harness::Speed;
 
     use super::*;
+    use crate::scenarios::entries;
 
     #[test]
     fn scenarios_and_drivers_that_are_no_more_are_forgotten() {

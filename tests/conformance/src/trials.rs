@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cmid_conformance::{Entry, Outcome, Report, Scenario, Speed, scenarios};
+use cmid_conformance::{Entry, Outcome, Report, Scenario, Speed, scenarios_on};
 use cmid_harness::{DeviceName, Disturbance, Env, Rereg};
 use libtest_mimic::{Failed, Trial};
 
@@ -89,7 +89,9 @@ impl Set {
             return;
         }
         let env = Arc::new(env);
-        for scenario in scenarios::<L>().into_iter().filter(|scenario| self.plan.wants(&scenario.entry)) {
+        for scenario in
+            scenarios_on::<L>(env.transport()).into_iter().filter(|scenario| self.plan.wants(&scenario.entry))
+        {
             let apart = self.plan.runs_apart(&scenario.entry);
             let here = scenario.fits(&env) || self.plan.shim_for(&scenario.entry).is_some();
             let trial = self.trial(driver, &env, scenario, apart).with_ignored_flag(!here);

@@ -5,6 +5,8 @@ use std::ops::DerefMut;
 use std::process::Child;
 use std::time::Duration;
 
+use cmid_proto::Transport;
+
 use crate::{Check, Driver, Failure, MemoryFault, Rereg, TestDevice};
 
 /// An environment that scenarios run in.
@@ -31,6 +33,11 @@ pub trait Env: Sync {
 
     /// An unused port and an unused QP number: the kernel treats a repeated QP number as a stale connection.
     fn fresh(&self) -> (u16, u32);
+
+    /// The transport of the devices.
+    fn transport(&self) -> Transport {
+        Transport::InfiniBand
+    }
 
     /// Whether the device takes the new id of an unread request along when the listener migrates. librdmacm loses it.
     fn takes_unread_requests_along(&self) -> bool {

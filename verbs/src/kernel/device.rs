@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cmid_proto::{
-    Call, ChannelKey, ConnParam, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent,
+    Call, ChannelKey, ConnParam, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
 };
 
 use crate::forgotten::Tables;
@@ -18,6 +18,7 @@ use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::node::{Node, OpenError};
 use crate::kernel::queue_pair::QueuePair;
+use crate::kernel::transport::Transports;
 
 /// Connection management on the kernel's own interface, for ids without a [`Qp`](crate::Qp) of this crate.
 ///
@@ -35,6 +36,7 @@ pub struct KernelCm {
     /// Adopted ids, by the key under which the kernel still reports them, and by channel.
     adopted: HashMap<(IdKey, ChannelKey), IdKey>,
     node: Node,
+    transports: Transports,
     /// The limits of devices that are not known otherwise.
     pub(super) limits: Depths,
     pub(super) answer: Box<[u8; offset::EVENT_LEN]>,
@@ -68,6 +70,7 @@ impl KernelCm {
             channels: KeyTable::default(),
             adopted: HashMap::new(),
             node,
+            transports: Transports::default(),
             limits,
             answer: Box::new([0; offset::EVENT_LEN]),
             scratch: Box::new(Scratch::new()),
@@ -347,6 +350,11 @@ impl Device for KernelCm {
             Id { has_peer: true, .. } => self.address(id, offset::ADDR_DST),
             Id { .. } => Err(Errno(libc::EADDRNOTAVAIL)),
         }
+    }
+
+    fn transport(&mut self, id: IdKey) -> Option<Transport> {
+        let location = self.locate(id).ok()??;
+        self.transports.at(location)
     }
 
     /// The peer's options for enhanced connection establishment.

@@ -15,6 +15,7 @@ mod qp;
 mod queue_pair;
 #[cfg(feature = "scripted-kernel")]
 mod script;
+mod transport;
 
 pub(crate) use abi::{AhAttr as KernelAhAttr, QpAttr};
 pub use device::{KernelCm, KernelHandle};

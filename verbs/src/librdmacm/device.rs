@@ -6,12 +6,12 @@ use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent,
+    Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
 };
 
 use crate::data::Contexts;
 use crate::errno;
-use crate::ffi::{self, sockaddr_storage};
+use crate::ffi::{self, ibv_transport_type, sockaddr_storage};
 use crate::forgotten::Tables;
 use crate::librdmacm::calls;
 use crate::librdmacm::channel::Channel;
@@ -361,6 +361,17 @@ impl Device for Rdmacm {
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
             Call::Destroy { id } => self.destroy_or_abandon(id),
         }
+    }
+
+    fn transport(&mut self, id: IdKey) -> Option<Transport> {
+        let verbs = self.ids.get(id)?.verbs()?;
+        // SAFETY: the id has the context, which is open, and the device of a context and its transport do not change.
+        let transport = unsafe { (*(*verbs.as_ptr()).device).transport_type };
+        Some(if transport == ibv_transport_type::IBV_TRANSPORT_IWARP {
+            Transport::Iwarp
+        } else {
+            Transport::InfiniBand
+        })
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {

@@ -12,8 +12,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The modules for the connection to the host, the file system, and the devices, without those of the transport.
-const WANTED: &[&str] = &["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "rdma_ucm", "dummy", "veth"];
+/// The modules for the connection to the host and the file system.
+const FIRST: &[&str] = &["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
+
+/// The modules for connections and networks. They come after those of the transport, among them ib_uverbs: when a device
+/// goes, the kernel's parts follow in the reverse order of their loading, and ib_uverbs waits for the programs that
+/// have opened the device, which wait for DEVICE_REMOVAL of rdma_ucm.
+const LAST: &[&str] = &["rdma_ucm", "dummy", "veth"];
 
 /// A module, ready to be loaded.
 pub(crate) struct Module {
@@ -28,7 +33,7 @@ pub(crate) fn load_order(kernel: &Unpacked, transport: Transport, wire: Option<S
     let mut command = tool::command("modprobe");
     // The host's configuration of its own modules does not apply to the guest.
     command.args(["--config", "/dev/null", "--all", "--show-depends", "--set-version", &kernel.release, "--dirname"]);
-    command.arg(&kernel.directory).args(WANTED).args(transport.modules()).args(wire.map(|_| "virtio_net"));
+    command.arg(&kernel.directory).args(FIRST).args(transport.modules()).args(LAST).args(wire.map(|_| "virtio_net"));
     let answer = tool::output(&mut command, SHORT)?;
     files(&String::from_utf8_lossy(&answer)).into_iter().map(|path| read(kernel, &path)).collect()
 }

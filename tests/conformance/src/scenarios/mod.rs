@@ -9,6 +9,7 @@ mod datagrams;
 mod disturbed;
 mod groups;
 mod handover;
+mod iwarp;
 mod leaks;
 mod life;
 mod listeners;
@@ -40,7 +41,7 @@ mod vanishing;
 mod wrong_state;
 
 use cmid_harness::{Check, Disturbance, Env, Failure, Fixture, Rereg, Speed};
-use cmid_proto::Acks;
+use cmid_proto::{Acks, Transport};
 
 /// The description of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,17 +128,41 @@ macro_rules! list {
     };
 }
 
-/// The descriptions of all scenarios, in the order in which they are best read and run.
+/// The descriptions of all scenarios of InfiniBand, in the order in which they are best read and run.
 #[must_use]
 pub fn entries() -> &'static [Entry] {
     ENTRIES
 }
 
-/// All scenarios, in the same order. Those that disturb the environment come last.
+/// All scenarios of InfiniBand, in the same order. Those that disturb the environment come last.
 #[must_use]
 pub fn scenarios<L: Env>() -> Vec<Scenario<L>> {
     let with = |(&entry, (acks, steps))| Scenario { entry, acks, steps };
     ENTRIES.iter().zip(steps::<L>()).map(with).collect()
+}
+
+/// The descriptions of the scenarios on a transport: on InfiniBand [`entries`]; on iWARP its own, and those of both.
+#[must_use]
+pub fn entries_on(transport: Transport) -> Vec<Entry> {
+    match transport {
+        Transport::InfiniBand => ENTRIES.to_vec(),
+        Transport::Iwarp => {
+            let shared = ENTRIES.iter().filter(|entry| iwarp::SHARED.contains(&entry.name));
+            iwarp::ENTRIES.iter().chain(shared).copied().collect()
+        }
+    }
+}
+
+/// The scenarios on a transport, in the same order.
+#[must_use]
+pub fn scenarios_on<L: Env>(transport: Transport) -> Vec<Scenario<L>> {
+    match transport {
+        Transport::InfiniBand => scenarios(),
+        Transport::Iwarp => {
+            let shared = scenarios().into_iter().filter(|scenario| iwarp::SHARED.contains(&scenario.entry.name));
+            iwarp::scenarios().into_iter().chain(shared).collect()
+        }
+    }
 }
 
 list! {

@@ -7,6 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cmid_proto::Transport;
+
 use super::network::net;
 use crate::failure::ensure;
 use crate::shell::run;
@@ -26,6 +28,11 @@ static ACTIVE: Mutex<Option<usize>> = Mutex::new(None);
 /// The type of the VM's devices, as rdma(8) has it: rxe or siw.
 fn device_type() -> String {
     std::env::var("CMID_TRANSPORT").unwrap_or_else(|_| "rxe".into())
+}
+
+/// The transport of the VM's devices.
+pub(super) fn transport() -> Transport {
+    if device_type() == "siw" { Transport::Iwarp } else { Transport::InfiniBand }
 }
 
 /// The device with the addresses that scenarios use.

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cmid_proto::Errno;
+use cmid_proto::{Errno, Transport};
 use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, SimDevice};
 
 use super::Devices;
@@ -23,6 +23,7 @@ pub fn sim_host() -> Host {
 pub struct SimEnv<S> {
     fabric: Fabric,
     config: Config,
+    transport: Transport,
     host: Host,
     /// A host that can be resolved and has no listeners.
     silent: Host,
@@ -36,6 +37,12 @@ impl<S: Make<SimDevice>> SimEnv<S> {
         SimEnv::on(Config::default())
     }
 
+    /// As [`SimEnv::new`], with iWARP devices.
+    #[must_use]
+    pub fn iwarp() -> Self {
+        SimEnv::with(Config::default(), Transport::Iwarp)
+    }
+
     /// As [`SimEnv::new`], with devices that copy received data at the poll, without a key check. With `outlive`,
     /// completions stay in their CQ when the QP is destroyed.
     #[must_use]
@@ -45,12 +52,16 @@ impl<S: Make<SimDevice>> SimEnv<S> {
     }
 
     fn on(config: Config) -> Self {
+        SimEnv::with(config, Transport::InfiniBand)
+    }
+
+    fn with(config: Config, transport: Transport) -> Self {
         let config = Config { clock: Clock::Real, ..config };
         let fabric = Fabric::new(config.clone());
-        let host = fabric.host(&[net().client, net().server]);
+        let host = fabric.host_with(&[net().client, net().server], transport);
         host.add_plain_addr_without_arp(net().no_rdma);
-        let silent = fabric.host(&[net().silent]);
-        SimEnv { fabric, config, host, silent, driver: PhantomData }
+        let silent = fabric.host_with(&[net().silent], transport);
+        SimEnv { fabric, config, transport, host, silent, driver: PhantomData }
     }
 }
 
@@ -91,6 +102,10 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
 
     fn fresh(&self) -> (u16, u32) {
         fresh()
+    }
+
+    fn transport(&self) -> Transport {
+        self.transport
     }
 
     fn quiet(&self) -> Duration {
@@ -141,7 +156,8 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             Rereg::NewKeys => (cmid_sim::Rereg::All, true),
         };
         // Fork support is on, so that its faults are covered.
-        Some(SimEnv::on(Config { rereg, new_keys_on_rereg, fork: true, ..self.config.clone() }))
+        let config = Config { rereg, new_keys_on_rereg, fork: true, ..self.config.clone() };
+        Some(SimEnv::with(config, self.transport))
     }
 
     fn sound(&self) -> Check {

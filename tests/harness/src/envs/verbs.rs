@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Child;
 use std::time::Duration;
 
+use cmid_proto::Transport;
+
 use super::network::{fresh, net};
 use super::{Devices, guest, open_verbs};
 use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
@@ -67,6 +69,10 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
 
     fn fresh(&self) -> (u16, u32) {
         fresh()
+    }
+
+    fn transport(&self) -> Transport {
+        guest::transport()
     }
 
     fn takes_unread_requests_along(&self) -> bool {

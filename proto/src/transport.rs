@@ -1,0 +1,125 @@
+//! The transports, and the rules of events that differ on iWARP.
+
+use core::fmt;
+
+use crate::state::State;
+use crate::table::{self, EventColumn, EventRule};
+
+/// The transport of an RDMA device (`ibv_transport_type` of ibv_get_device_list(3)). It determines which messages make
+/// and end a connection, and so which events there are.
+#[doc(alias("ibv_transport_type", "IBV_TRANSPORT_IB", "IBV_TRANSPORT_IWARP"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// The transport of InfiniBand, also over Ethernet (RoCE).
+    #[default]
+    InfiniBand,
+    /// iWARP: RDMA over TCP (RFC 5040 to 5044, 6581). A connection is a TCP connection of its own.
+    Iwarp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::InfiniBand => "InfiniBand",
+            Transport::Iwarp => "iWARP",
+        })
+    }
+}
+
+impl Transport {
+    /// The effect of an event on an id whose device has this transport. For InfiniBand it is the cell of
+    /// [`EVENTS`](table::EVENTS). On iWARP some cells differ:
+    ///
+    /// - CONNECT_RESPONSE, ROUTE_ERROR, TIMEWAIT_EXIT, MULTICAST_JOIN and MULTICAST_ERROR are faults: no function of
+    ///   the kernel reports them (`cma_iw_handler`, `cma_resolve_iw_route`).
+    /// - UNREACHABLE is late on an id that does not connect: the kernel watches the link addresses of RoCE only
+    ///   (`cma_netevent_callback`).
+    /// - DISCONNECTED ends the connection at once: TCP has ended on both sides, so there is nothing to answer and no
+    ///   packet left to wait for. A teardown ends with it.
+    #[must_use]
+    pub const fn event_rule(self, state: State, column: EventColumn) -> EventRule {
+        let rule = table::event_rule(state, column);
+        match self {
+            Transport::InfiniBand => rule,
+            Transport::Iwarp if matches!(state, State::Removed | State::Destroying) => rule,
+            Transport::Iwarp => match (rule, column) {
+                (
+                    _,
+                    EventColumn::ConnectResponse
+                    | EventColumn::RouteError
+                    | EventColumn::TimewaitExit
+                    | EventColumn::MulticastJoin
+                    | EventColumn::MulticastError,
+                ) => EventRule::Fault,
+                (EventRule::Go(_), EventColumn::Unreachable) if !matches!(state, State::Connecting) => EventRule::Late,
+                (EventRule::Go(_), EventColumn::Disconnected) => EventRule::Go(State::Closed),
+                (rule, _) => rule,
+            },
+        }
+    }
+
+    /// Whether the transport has datagram services: lookups of a QP by service (SIDR) and multicast groups.
+    #[must_use]
+    pub const fn has_datagrams(self) -> bool {
+        matches!(self, Transport::InfiniBand)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_iwarp_id_is_in_no_state_of_infiniband_alone() {
+        for state in State::ALL {
+            for column in EventColumn::ALL {
+                let rule = Transport::Iwarp.event_rule(state, column);
+                let next = match rule {
+                    EventRule::Go(next) if next != state => next,
+                    EventRule::Go(_) | EventRule::Late | EventRule::Fault => continue,
+                };
+                assert_ne!(next, State::Responded, "{state}: {column}");
+                assert_ne!(next, State::PeerClosed, "{state}: {column}");
+                // The deadline of a disconnect is the only way into a time wait.
+                assert!(next != State::TimeWait || column == EventColumn::Deadline, "{state}: {column}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_teardown_ends_with_the_tcp_connection() {
+        for state in [State::Connecting, State::Accepting, State::Connected, State::Disconnecting, State::Closing] {
+            let rule = Transport::Iwarp.event_rule(state, EventColumn::Disconnected);
+            assert_eq!(rule, EventRule::Go(State::Closed), "{state}");
+        }
+        assert_eq!(Transport::Iwarp.event_rule(State::Closing, EventColumn::TimewaitExit), EventRule::Fault);
+        assert_eq!(
+            Transport::InfiniBand.event_rule(State::Closing, EventColumn::TimewaitExit),
+            EventRule::Go(State::Closed)
+        );
+    }
+
+    #[test]
+    fn what_the_transports_share_has_one_rule() {
+        let shared = [
+            EventColumn::AddrResolved,
+            EventColumn::AddrError,
+            EventColumn::RouteResolved,
+            EventColumn::ConnectRequest,
+            EventColumn::ConnectError,
+            EventColumn::Rejected,
+            EventColumn::Established,
+            EventColumn::DeviceRemoval,
+            EventColumn::AddrChange,
+            EventColumn::Other,
+            EventColumn::Deadline,
+        ];
+        for (state, column) in State::ALL.into_iter().flat_map(|state| shared.map(|column| (state, column))) {
+            assert_eq!(
+                Transport::Iwarp.event_rule(state, column),
+                table::event_rule(state, column),
+                "{state}: {column}"
+            );
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Connections on iWARP devices. Sources: `cma_iw_handler`, iwcm.c, siw_cm.c; docs/semantics.md, section 16.
+
+use std::time::Duration;
+
+use cmid_proto::datapath::QueuePair;
+use cmid_proto::{CmEvent, Device, Errno, IdKey, PortSpace, Transport};
+use cmid_sim::{Config, Fabric, QpState};
+
+use crate::common::{EINVAL, Env, Equipment, SECOND, Side, ip};
+
+/// `-ECONNRESET`, the status of every reject.
+const RESET: i32 = -104;
+
+/// One host with two addresses on an iWARP device.
+fn env() -> Env {
+    let mut env = Env::new();
+    env.fabric = Fabric::new(Config::default());
+    env.host = env.fabric.host_with(&[ip("10.0.0.1"), ip("10.0.0.2")], Transport::Iwarp);
+    (env.server, env.client) = (Side::new(&env.host), Side::new(&env.host));
+    (env.cs, env.cc) = (env.server.channel(), env.client.channel());
+    env
+}
+
+/// A listener, a client that has connected with this private data, and the id of the request.
+fn requested(env: &mut Env, data: &[u8]) -> (IdKey, IdKey, Equipment) {
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let client = env.client.resolved(env.cc, "10.0.0.2:7");
+    let qp = env.client.qp(client);
+    let param = env.cp();
+    env.client.connect(client, param, data).unwrap();
+    let request = env.server.next(env.cs);
+    assert_eq!((request.kind, request.listener), (CmEvent::ConnectRequest, Some(listener)));
+    (client, request.carries(data.len(), data).id, qp)
+}
+
+fn established(env: &mut Env) -> ([IdKey; 2], [Equipment; 2]) {
+    let (client, server, client_qp) = requested(env, &[]);
+    let server_qp = env.server.qp(server);
+    let param = env.cp();
+    env.server.accept(server, param, b"yes").unwrap();
+    env.client.next(env.cc).is(client, CmEvent::Established, 0).carries(3, b"yes");
+    env.server.next(env.cs).is(server, CmEvent::Established, 0).carries(0, &[]);
+    ([client, server], [client_qp, server_qp])
+}
+
+#[test]
+fn private_data_has_its_own_length_and_requests_have_no_retries() {
+    let mut env = env();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    for length in [0, 1, 56, 255] {
+        let client = env.client.resolved(env.cc, "10.0.0.2:7");
+        let _qp = env.client.qp(client);
+        let param = env.cp();
+        env.client.connect(client, param, &vec![7; length]).unwrap();
+        let request = env.server.next(env.cs).carries(length, &vec![7; length]);
+        assert_eq!((request.listener, request.param.qp_num), (Some(listener), 0));
+        assert_eq!((request.param.responder_resources, request.param.initiator_depth), (1, 1));
+        assert_eq!((request.param.retry_count, request.param.rnr_retry_count), (0, 0));
+        env.server.destroy(request.id).unwrap();
+        env.client.next(env.cc).is(client, CmEvent::Rejected, RESET).carries(0, &[]);
+    }
+}
+
+#[test]
+fn a_connection_is_made_and_ends_for_both_with_one_disconnect() {
+    for disconnects in [[true, false], [false, true], [true, true]] {
+        let mut env = env();
+        let ([client, server], [client_qp, server_qp]) = established(&mut env);
+        assert_eq!((client_qp.qp.state(), server_qp.qp.state()), (Ok(QpState::RTS), Ok(QpState::RTS)));
+        if disconnects[0] {
+            env.client.disconnect(client).unwrap();
+        }
+        if disconnects[1] {
+            env.server.disconnect(server).unwrap();
+        }
+        env.client.next(env.cc).is(client, CmEvent::Disconnected, 0).carries(0, &[]);
+        env.server.next(env.cs).is(server, CmEvent::Disconnected, 0).carries(0, &[]);
+        // There is no time wait, and a second disconnect has no effect.
+        assert_eq!((env.client.disconnect(client), env.server.disconnect(server)), (Ok(()), Ok(())));
+        env.client.quiet(env.cc, SECOND);
+        env.server.quiet(env.cs, SECOND);
+    }
+}
+
+#[test]
+fn a_connect_needs_a_qp_and_may_be_repeated() {
+    let mut env = env();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let client = env.client.resolved(env.cc, "10.0.0.2:7");
+    let param = env.cp();
+    assert_eq!(env.client.connect(client, param, &[]), EINVAL);
+    let _qp = env.client.qp(client);
+    env.client.connect(client, param, &[]).unwrap();
+    assert_eq!(env.server.next(env.cs).listener, Some(listener));
+}
+
+#[test]
+fn a_connect_fails_at_once_where_nobody_listens() {
+    let mut env = env();
+    let client = env.client.resolved(env.cc, "10.0.0.2:7");
+    let _qp = env.client.qp(client);
+    let param = env.cp();
+    assert_eq!(env.client.connect(client, param, &[]), Err(Errno(111)));
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    env.client.connect(client, param, &[]).unwrap();
+    assert_eq!(env.server.next(env.cs).listener, Some(listener));
+}
+
+#[test]
+fn a_reject_carries_its_data_and_is_the_only_one() {
+    let mut env = env();
+    let (client, server, qp) = requested(&mut env, b"may I?");
+    env.server.reject(server, &[9; 149]).unwrap();
+    env.client.next(env.cc).is(client, CmEvent::Rejected, RESET).carries(149, &[9; 149]);
+    assert_eq!(qp.qp.state(), Ok(QpState::ERR));
+    assert_eq!(env.server.reject(server, &[]), EINVAL);
+    let param = env.cp();
+    assert_eq!(env.server.accept(server, param, &[]), EINVAL);
+}
+
+#[test]
+fn an_accept_without_a_qp_rejects_the_peer() {
+    let mut env = env();
+    let (client, server, _qp) = requested(&mut env, &[]);
+    let param = env.cp();
+    assert_eq!(env.server.accept(server, param, &[]), EINVAL);
+    env.client.next(env.cc).is(client, CmEvent::Rejected, RESET);
+}
+
+#[test]
+fn an_accept_fails_after_the_peer_has_gone() {
+    let mut env = env();
+    let (client, server, _qp) = requested(&mut env, &[]);
+    env.client.destroy(client).unwrap();
+    env.server.quiet(env.cs, SECOND);
+    let _server_qp = env.server.qp(server);
+    let param = env.cp();
+    assert_eq!(env.server.accept(server, param, &[]), Err(Errno(104)));
+    env.server.quiet(env.cs, SECOND);
+}
+
+#[test]
+fn an_unanswered_request_ends_after_ten_seconds() {
+    let mut env = env();
+    let (client, server, _qp) = requested(&mut env, &[]);
+    let (end, waited) = env.client.next_timed(env.cc);
+    end.is(client, CmEvent::Unreachable, -110);
+    assert_eq!(waited.as_secs(), 9, "ten seconds after the connect");
+    let _server_qp = env.server.qp(server);
+    env.server.quiet(env.cs, SECOND);
+    let param = env.cp();
+    assert_eq!(env.server.accept(server, param, &[]), Err(Errno(104)));
+}
+
+#[test]
+fn the_end_of_a_process_or_a_device_ends_its_connections() {
+    let mut env = env();
+    let ([_, server], _qps) = established(&mut env);
+    env.client = Side::new(&env.host);
+    env.server.next(env.cs).is(server, CmEvent::Disconnected, 0);
+    env.host.remove_device();
+    env.server.next(env.cs);
+    assert_eq!(env.server.disconnect(server), Err(Errno::ENXIO));
+}
+
+#[test]
+fn a_full_backlog_rejects() {
+    let mut env = env();
+    let listener = env.server.id(env.cs);
+    env.server.bind(listener, "10.0.0.2:7").unwrap();
+    env.server.listen(listener, 1).unwrap();
+    let connect = |env: &mut Env| {
+        let client = env.client.resolved(env.cc, "10.0.0.2:7");
+        let (qp, param) = (env.client.qp(client), env.cp());
+        env.client.connect(client, param, &[]).unwrap();
+        (client, qp)
+    };
+    let first = connect(&mut env);
+    let second = connect(&mut env);
+    env.client.next(env.cc).is(second.0, CmEvent::Rejected, RESET);
+    let request = env.server.next(env.cs);
+    env.server.destroy(request.id).unwrap();
+    env.client.next(env.cc).is(first.0, CmEvent::Rejected, RESET);
+}
+
+#[test]
+fn there_are_no_datagrams() {
+    let mut env = env();
+    let _service = env.server.listener_in(PortSpace::Udp, env.cs, "10.0.0.2:7");
+    let client = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
+    let param = env.cp();
+    assert_eq!(env.client.connect(client, param, &[]), EINVAL);
+    let bound = env.client.id_in(PortSpace::Udp, env.cc);
+    env.client.bind(bound, "10.0.0.1:0").unwrap();
+    assert_eq!(env.client.join(bound, "239.1.1.1:0", false), Err(Errno(38)));
+}
+
+#[test]
+fn the_loopback_address_cannot_be_resolved() {
+    let mut env = env();
+    let id = env.client.id(env.cc);
+    assert_eq!(env.client.resolve_addr(id, None, "127.0.0.1:7", 100), EINVAL);
+    let id = env.client.id(env.cc);
+    assert_eq!(env.client.resolve_addr(id, None, "[::1]:7", 100), EINVAL);
+}
+
+#[test]
+fn a_moved_neighbour_is_not_reported() {
+    let mut env = env();
+    let ([_, _], _qps) = established(&mut env);
+    env.host.change_link_addr();
+    env.client.quiet(env.cc, Duration::from_secs(2));
+    env.server.quiet(env.cs, Duration::from_secs(2));
+}
+
+#[test]
+fn the_transport_is_known_with_the_device() {
+    let mut env = env();
+    let id = env.client.id(env.cc);
+    assert_eq!(env.client.device.transport(id), None);
+    env.client.bind(id, "10.0.0.1:0").unwrap();
+    assert_eq!(env.client.device.transport(id), Some(Transport::Iwarp));
+    let mut roce = Env::new();
+    let id = roce.client.resolved(roce.cc, "10.0.0.2:7");
+    assert_eq!(roce.client.device.transport(id), Some(Transport::InfiniBand));
+}

@@ -1,0 +1,34 @@
+//! Steps in a VM with soft-iWARP.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use cmid_conformance::Speed;
+use cmid_softroce::{Kernel, Options, Transport};
+
+use crate::backend::Backend;
+use crate::context::Context;
+use crate::{cmtime, conformance, guest, scripts};
+
+fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
+    let timeout = Duration::from_secs(limit);
+    guest::run_with(&Options { kernel, transport: Transport::Siw, timeout, writable, ..Options::default() }, command)
+}
+
+/// Runs the scenarios of iWARP, with every driver.
+pub(crate) fn scenarios(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
+    let environment = backend.iwarp_environment(kernel);
+    let mut command = scripts::program(context, backend, &["conformance", "--device", "verbs"]);
+    let report = conformance::SUITE.new_report(context, &environment, Speed::Fast)?;
+    command.extend(["--report".into(), report.into()]);
+    let result = run(kernel, limit, &command, vec![conformance::SUITE.reports(context)?]);
+    conformance::conclude(context, &environment, Speed::Fast, result)
+}
+
+/// Runs cmid's rping and cmtime against rdma-core's.
+pub(crate) fn peers(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
+    run(kernel, limit, &scripts::rping(context, kernel, backend), Vec::new())?;
+    run(kernel, limit, &cmtime::command(context, kernel, backend), Vec::new())
+}
