@@ -16,6 +16,8 @@ pub(crate) const AT_ONCE: u64 = 32;
 /// As in C; the reason for its length is in `c/work.c`.
 const PAUSE: Duration = Duration::from_millis(900);
 
+type Completions = [Completion; 2 * AT_ONCE as usize];
+
 /// What is posted, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
@@ -45,32 +47,34 @@ impl Work {
 /// The job: this many times [`AT_ONCE`] requests of a kind in each part.
 pub(crate) fn run(to: SocketAddr, work: Work, rounds: u32) -> Result<()> {
     let mut connection = Connection::open(to, work.shared)?;
+    // Filled again by each poll, as the array of C is.
+    let mut completions = [Completion::default(); 2 * AT_ONCE as usize];
     in_parts(|| {
         for _ in 0..rounds {
             match work {
-                Work { shared: true, .. } => shared_sends(&mut connection)?,
-                Work { sends: false, in_one_call: false, .. } => writes(&mut connection)?,
-                Work { sends: true, in_one_call: false, .. } => sends(&mut connection)?,
-                Work { sends: false, in_one_call: true, .. } => write_batch(&mut connection)?,
-                Work { sends: true, in_one_call: true, .. } => send_batch(&mut connection)?,
+                Work { shared: true, .. } => shared_sends(&mut connection, &mut completions)?,
+                Work { sends: false, in_one_call: false, .. } => writes(&mut connection, &mut completions)?,
+                Work { sends: true, in_one_call: false, .. } => sends(&mut connection, &mut completions)?,
+                Work { sends: false, in_one_call: true, .. } => write_batch(&mut connection, &mut completions)?,
+                Work { sends: true, in_one_call: true, .. } => send_batch(&mut connection, &mut completions)?,
             }
         }
         Ok(())
     })
 }
 
-fn writes(connection: &mut Connection) -> Result<()> {
+fn writes(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
     for number in 0..AT_ONCE {
         post_write(connection, number)?;
     }
     sleep(PAUSE);
     for _ in 0..AT_ONCE {
-        poll_one(connection)?;
+        poll_one(connection, completions)?;
     }
     Ok(())
 }
 
-fn sends(connection: &mut Connection) -> Result<()> {
+fn sends(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
     for number in 0..AT_ONCE {
         post_recv(connection, number)?;
     }
@@ -79,12 +83,12 @@ fn sends(connection: &mut Connection) -> Result<()> {
     }
     sleep(PAUSE);
     for _ in 0..2 * AT_ONCE {
-        poll_one(connection)?;
+        poll_one(connection, completions)?;
     }
     Ok(())
 }
 
-fn shared_sends(connection: &mut Connection) -> Result<()> {
+fn shared_sends(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
     for number in 0..AT_ONCE {
         let srq = connection.srq.as_mut().context("no SRQ")?;
         srq.post_recv(number, connection.mr.sge(BYTES..2 * BYTES))?;
@@ -94,24 +98,24 @@ fn shared_sends(connection: &mut Connection) -> Result<()> {
     }
     sleep(PAUSE);
     for _ in 0..2 * AT_ONCE {
-        poll_one(connection)?;
+        poll_one(connection, completions)?;
     }
     Ok(())
 }
 
-fn write_batch(connection: &mut Connection) -> Result<()> {
+fn write_batch(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
     let (mr, peer) = (&connection.mr, connection.peer);
     connection.qp.post_sends((0..AT_ONCE).map(|number| SendWr::write(number, mr.sge(0..BYTES), peer)))?;
     sleep(PAUSE);
-    poll_all::<{ AT_ONCE as usize }>(connection)
+    poll_all::<{ AT_ONCE as usize }>(connection, completions)
 }
 
-fn send_batch(connection: &mut Connection) -> Result<()> {
+fn send_batch(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
     let mr = &connection.mr;
     connection.qp.post_recvs((0..AT_ONCE).map(|number| (number, mr.sge(BYTES..2 * BYTES))))?;
     connection.qp.post_sends((0..AT_ONCE).map(|number| SendWr::send(number, mr.sge(0..BYTES))))?;
     sleep(PAUSE);
-    poll_all::<{ 2 * AT_ONCE as usize }>(connection)
+    poll_all::<{ 2 * AT_ONCE as usize }>(connection, completions)
 }
 
 // Inlined, as C's static functions are.
@@ -132,21 +136,16 @@ pub(crate) fn post_recv(connection: &mut Connection, number: u64) -> Result<()> 
 }
 
 #[inline(always)]
-fn poll_one(connection: &mut Connection) -> Result<()> {
-    let mut completions = [Completion::default()];
-    let polled = connection.cq.poll(&mut completions)?;
-    ensure!(polled == 1, "a poll in vain: the count would not be exact");
-    let [completion] = &completions;
-    ensure!(completion.status == WcStatus::SUCCESS && completion.wr_id < AT_ONCE, "{completion:?}");
-    Ok(())
+fn poll_one(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
+    poll_all::<1>(connection, completions)
 }
 
 #[inline(always)]
-fn poll_all<const COUNT: usize>(connection: &mut Connection) -> Result<()> {
-    let mut completions = [Completion::default(); COUNT];
-    let polled = connection.cq.poll(&mut completions)?;
+fn poll_all<const COUNT: usize>(connection: &mut Connection, completions: &mut Completions) -> Result<()> {
+    let completions = &mut completions[..COUNT];
+    let polled = connection.cq.poll(completions)?;
     ensure!(polled == COUNT, "a poll in vain: the count would not be exact");
-    for completion in &completions {
+    for completion in completions {
         ensure!(completion.status == WcStatus::SUCCESS && completion.wr_id < AT_ONCE, "{completion:?}");
     }
     Ok(())

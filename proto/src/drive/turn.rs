@@ -33,13 +33,6 @@ pub enum Next {
     Wait(Option<Time>),
 }
 
-/// [`Next`] without the deadline: it fits into a register.
-enum NextKind {
-    Deliver,
-    Again,
-    Wait,
-}
-
 impl<D: Device> Drive<D> {
     /// Whether a turn has work now.
     #[must_use]
@@ -162,22 +155,18 @@ impl<D: Device> Drive<D> {
         if !D::OBSERVES && !has_work && self.activity_seen == self.core.activity() {
             return Next::Wait(self.next_timeout());
         }
-        match self.run_work(budget, has_work) {
-            NextKind::Deliver => Next::Deliver,
-            NextKind::Again => Next::Again,
-            NextKind::Wait => Next::Wait(self.next_timeout()),
-        }
+        self.run_work(budget, has_work)
     }
 
     #[inline(never)]
-    fn run_work(&mut self, budget: usize, has_work: bool) -> NextKind {
+    fn run_work(&mut self, budget: usize, has_work: bool) -> Next {
         let may_be_left = has_work && self.take_turn(budget, true);
         let rest = if self.activity_seen != self.core.activity() {
-            NextKind::Deliver
+            Next::Deliver
         } else if may_be_left && self.core.has_work() {
-            NextKind::Again
+            Next::Again
         } else {
-            NextKind::Wait
+            Next::Wait(self.next_timeout())
         };
         self.activity_seen = self.core.activity();
         self.record(Step::Yield);

@@ -52,7 +52,7 @@ const COUNTS: &[Count] = &[
         what: "a connection with a QP, one at a time",
         before: Some("2.61"),
         librdmacm: bounds(1.35, 1.43, 1.62),
-        kernel: Some(bounds(0.75, 0.96, 1.08)),
+        kernel: Some(bounds(0.75, 0.93, 1.08)),
     },
     Count {
         job: "qp-16:32",
@@ -60,7 +60,7 @@ const COUNTS: &[Count] = &[
         what: "a connection with a QP, 16 at once",
         before: Some("2.70"),
         librdmacm: bounds(1.5, 1.72, 1.97),
-        kernel: Some(bounds(0.8, 1.14, 1.37)),
+        kernel: Some(bounds(0.8, 1.12, 1.37)),
     },
     Count {
         job: "bare-1:20",
@@ -68,7 +68,7 @@ const COUNTS: &[Count] = &[
         what: "a connection without a QP, one at a time",
         before: Some("3.44"),
         librdmacm: bounds(1.6, 1.67, 1.99),
-        kernel: Some(bounds(0.6, 0.84, 1.03)),
+        kernel: Some(bounds(0.6, 0.82, 1.03)),
     },
     Count {
         job: "messages:50",
@@ -83,7 +83,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "an RDMA write posted and polled",
         before: None,
-        librdmacm: bounds(0.98, 1.16, 1.16),
+        librdmacm: bounds(0.98, 1.08, 1.08),
         kernel: None,
     },
     Count {
@@ -91,7 +91,7 @@ const COUNTS: &[Count] = &[
         c: Some("write-extended:3"),
         what: "an RDMA write posted and polled, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.06, 1.45, 1.45),
+        librdmacm: bounds(1.06, 1.35, 1.35),
         kernel: None,
     },
     Count {
@@ -99,7 +99,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "a receive and a send posted and both polled",
         before: None,
-        librdmacm: bounds(1.03, 1.28, 1.28),
+        librdmacm: bounds(1.03, 1.20, 1.20),
         kernel: None,
     },
     Count {
@@ -107,7 +107,7 @@ const COUNTS: &[Count] = &[
         c: Some("send-extended:3"),
         what: "a receive and a send posted and both polled, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.11, 1.45, 1.45),
+        librdmacm: bounds(1.11, 1.37, 1.37),
         kernel: None,
     },
     Count {
@@ -123,7 +123,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "32 RDMA writes posted in one call and polled in one, for each",
         before: None,
-        librdmacm: bounds(0.91, 1.19, 1.19),
+        librdmacm: bounds(0.91, 1.03, 1.03),
         kernel: None,
     },
     Count {
@@ -131,7 +131,7 @@ const COUNTS: &[Count] = &[
         c: Some("write-batch-extended:3"),
         what: "32 RDMA writes posted in one call and polled in one, for each, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.15, 1.68, 1.68),
+        librdmacm: bounds(1.15, 1.45, 1.45),
         kernel: None,
     },
     Count {
@@ -139,7 +139,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "32 receives and 32 sends posted and polled in one call each, for each pair",
         before: None,
-        librdmacm: bounds(1.04, 1.46, 1.46),
+        librdmacm: bounds(1.04, 1.27, 1.27),
         kernel: None,
     },
     Count {
@@ -147,7 +147,7 @@ const COUNTS: &[Count] = &[
         c: Some("send-batch-extended:3"),
         what: "32 receives and 32 sends posted and polled in one call each, for each pair, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.18, 1.78, 1.78),
+        librdmacm: bounds(1.18, 1.55, 1.55),
         kernel: None,
     },
 ];
