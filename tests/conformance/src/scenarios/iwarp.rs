@@ -14,8 +14,8 @@ use cmid_proto::{
 };
 
 use super::memory::register;
+use super::scenario::{Entry, Scenario};
 use super::sync::ended;
-use super::{Entry, Scenario};
 
 /// `-ECONNRESET`: the status of every REJECTED.
 const RESET: i32 = -104;
