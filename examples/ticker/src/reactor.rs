@@ -1,4 +1,4 @@
-//! The loop: it never sleeps. Each round polls the CQs; one in [`ROUNDS`] also does what is not urgent.
+//! The loop: it never sleeps. Each round polls the CQs; one in `ROUNDS` also does what is not urgent.
 
 use std::time::Duration;
 
