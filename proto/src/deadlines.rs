@@ -205,6 +205,23 @@ mod tests {
         }
     }
 
+    /// The heap compares by `lt`, `le` and `ge`, which are written out because they are faster than those by `cmp`.
+    #[test]
+    fn all_comparisons_of_entries_agree() {
+        let entries: Vec<Entry> =
+            (0..4).map(|at| Entry { due: Time(at / 2), id: IdKey::from_parts(0, at as u32 % 2, 1).unwrap() }).collect();
+        for (at, left) in entries.iter().enumerate() {
+            for (other, right) in entries.iter().enumerate() {
+                let by_cmp = left.cmp(right);
+                assert_eq!((by_cmp, left.partial_cmp(right)), (at.cmp(&other), Some(at.cmp(&other))));
+                assert_eq!(
+                    (left < right, left <= right, left >= right),
+                    (by_cmp.is_lt(), by_cmp.is_le(), by_cmp.is_ge())
+                );
+            }
+        }
+    }
+
     /// An id replaces its deadline by a nearer one and then has none; its next deadline is the first one again.
     #[test]
     fn a_deadline_that_comes_again_and_again_is_swept_out() {

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::{
     Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, IdKey, Limits, Outcome, Pollable,
-    PolledDevice, Poller, PortSpace, RawEvent, Time, Turn,
+    PolledDevice, Poller, PortSpace, RawEvent, Time, Transport, Turn,
 };
 
 pub(crate) const PARAM: ConnParam = ConnParam {
@@ -43,6 +43,8 @@ pub(crate) struct Script {
     pub(crate) requests: Option<(ChannelKey, IdKey, usize)>,
     /// Channels have no descriptor.
     pub(crate) blind: bool,
+    /// The transport of each id's device.
+    pub(crate) transport: Option<Transport>,
     open: BTreeSet<ChannelKey>,
     descriptor: File,
     /// The channels that the drive has left unread.
@@ -60,6 +62,7 @@ impl Script {
             reads: 0,
             requests: None,
             blind: false,
+            transport: None,
             open: BTreeSet::new(),
             descriptor: File::open("/dev/null").unwrap(),
             left_unread: Vec::new(),
@@ -123,6 +126,10 @@ impl Device for Script {
 
     fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
         Ok(Ece { vendor_id: 3, options: 4 })
+    }
+
+    fn transport(&mut self, _: IdKey) -> Option<Transport> {
+        self.transport
     }
 
     fn release(&mut self, _: IdKey, channel: ChannelKey) -> Result<u32, Errno> {

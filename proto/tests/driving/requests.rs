@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use cmid_proto::{
     Acks, CmEvent, CmOption, Ece, Errno, Error, EventKind, Fault, PortSpace, Progress, RawEvent, RefuseReason, Refused,
-    State, Target, Time, Turn,
+    State, Target, Time, Transport, Turn,
 };
 
 use crate::device::{PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
@@ -32,6 +32,26 @@ fn the_active_side() {
     let made = ["bind_addr", "set_option", "resolve_addr", "resolve_route", "set_local_ece", "connect", "establish"];
     assert_eq!(calls(&mut drive), [&made[..], &["disconnect", "disconnect"]].concat());
     assert_eq!(drive.core().state(id), Some(State::Closing));
+}
+
+/// On iWARP DISCONNECTED is the last event of a connection (`cma_iw_handler`).
+#[test]
+fn a_teardown_on_iwarp_ends_with_disconnected() {
+    for (transport, name, end) in
+        [(Transport::Iwarp, "iWARP", State::Closed), (Transport::InfiniBand, "InfiniBand", State::Closing)]
+    {
+        let mut drive = driven();
+        let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+        routed(&mut drive, id);
+        drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
+        report(&mut drive, id, CmEvent::ConnectResponse);
+        drive.establish(id).unwrap();
+        drive.device_mut().transport = Some(transport);
+        assert_eq!(drive.transport(id).unwrap().to_string(), name);
+        drive.teardown(id, Time::NEVER).unwrap();
+        report(&mut drive, id, CmEvent::Disconnected);
+        assert_eq!(drive.core().state(id), Some(end), "on {name}");
+    }
 }
 
 /// A released listener takes its channel along, but not the ids on it.
