@@ -1,7 +1,7 @@
 //! The states of an id as data: the effect of every request and event in every state.
 //!
 //! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]: a new variant of one of them
-//! does not compile until each row has a cell for it. A new event type needs a column ([`EventColumn::of`]).
+//! does not compile until each row has a cell for it. A new event type takes a column ([`EventColumn::of`]).
 
 use crate::cm_event::CmEvent;
 use crate::columns::columns;
@@ -170,7 +170,7 @@ mod request_rules {
 ///
 /// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and,
 /// once connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of
-/// cm.c).
+/// cm.c). Observed: docs/semantics.md, 2.2 and 2.3.
 #[rustfmt::skip]
 pub static REQUESTS: [[RequestRule; RequestKind::COUNT]; State::COUNT] = {
     use request_rules::*;
@@ -242,7 +242,7 @@ mod event_rules {
 /// its cell is `Go`.
 ///
 /// Sources: `cma_ib_handler`, `addr_handler`, `cma_work_handler` (drivers/infiniband/core/cma.c), `ucma_event_handler`
-/// (ucma.c), `rdma_get_cm_event` (librdmacm).
+/// (ucma.c), `rdma_get_cm_event` (librdmacm). Observed: docs/semantics.md, section 4.
 #[rustfmt::skip]
 pub static EVENTS: [[EventRule; EventColumn::COUNT]; State::COUNT] = {
     use event_rules::*;

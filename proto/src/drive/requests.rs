@@ -140,8 +140,8 @@ impl<D: Device> Drive<D> {
     /// Rejects a connection request, or the reply to one (rdma_reject(3)). The id must then be destroyed.
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with the
-    /// device's errno.
+    /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with `EINVAL`
+    /// if the peer has gone: the id keeps its state and can only be destroyed.
     #[doc(alias = "rdma_reject")]
     pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
         self.request(id, Request::Reject { reason: RejectReason::Consumer, private_data }, Time::NEVER).map(drop)

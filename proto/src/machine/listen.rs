@@ -3,7 +3,8 @@
 //!
 //! The kernel cannot migrate a listener without losing requests: unread requests keep the old channel although their
 //! events move (`ucma_migrate_id`), and more requests may come at any moment. Therefore the core never migrates a
-//! listener at the device. It migrates an id to a channel of its own before the listen, when no event can be pending.
+//! listener at the device. It migrates an id to a channel of its own before the listen, when no event can be pending;
+//! an id that is on a private channel already listens at once (docs/semantics.md, 5.6, rules 6 and 8).
 //! From then on only the core knows the channel that delivers the listener's events, and a migration changes nothing
 //! at the device. A release to another thread moves the whole channel, including unread requests ([`Core::release`]).
 //!

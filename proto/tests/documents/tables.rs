@@ -16,7 +16,8 @@ fn render() -> String {
     let mut text = String::from(
         "# The life of an id\n\nRendered from `proto/src/table.rs` by `cargo xtask diagrams`; do not edit.\n\n## Requests\n\n\
          A state: the request is carried out and the id is in that state (· : in the same). \
-         Otherwise it is refused: – where the kernel would answer EINVAL, else with the reason.\n\n",
+         If the device refuses the call, the id is in the state before, with two exceptions (`table::after_failure`). \
+         Otherwise the request is refused: – where the kernel would answer EINVAL, else with the reason.\n\n",
     );
     let verbs: Vec<_> = RequestKind::ALL.iter().map(|request_kind| request_kind.name()).collect();
     let request_cells =
