@@ -1,5 +1,5 @@
 //! Import cycles: no file of a crate depends on itself, directly or through other files. All crates of the repository
-//! are checked: products, tests, benches, examples, tasks. Those in [`OPEN`] are exceptions.
+//! are checked: products, tests, benches, examples, tasks.
 //!
 //! A file depends on another one if it names an item that the other one defines: in a `use` that is not a re-export,
 //! in a path, or in the arguments of a macro. Imports and re-exports are followed to the definition. So `mod.rs` and
@@ -34,15 +34,11 @@ struct Module {
     named: BTreeSet<Names>,
 }
 
-/// Crates with cycles that are still to be removed.
-const OPEN: [&str; 2] = ["benches/ticker/src", "examples/replog/src"];
-
 #[test]
 fn no_crate_has_an_import_cycle() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (mut count, mut found) = (0, Vec::new());
     for folder in crates(&repository) {
-        let (is_open, mut has_cycle) = (OPEN.iter().any(|open| folder.ends_with(open)), false);
         for root in ROOTS.into_iter().filter(|root| is_root(&folder, root)) {
             let mut modules = BTreeMap::new();
             read(&folder, root, &[], &mut modules);
@@ -50,12 +46,9 @@ fn no_crate_has_an_import_cycle() {
             let declared = modules[&Names::new()].declared.clone();
             modules.retain(|name, _| name.first().is_none_or(|top| declared.contains(top)));
             let of = folder.strip_prefix(&repository).unwrap().join(root);
-            let cycles = cycles(&modules);
-            has_cycle |= is_open && !cycles.is_empty();
-            found.extend(cycles.iter().filter(|_| !is_open).map(|cycle| format!("{}: {cycle}", of.display())));
+            found.extend(cycles(&modules).iter().map(|cycle| format!("{}: {cycle}", of.display())));
             count += 1;
         }
-        assert_eq!(is_open, has_cycle, "{} has no cycle any more", folder.display());
     }
     assert!(count > 30, "only {count} crates");
     assert!(found.is_empty(), "files depend on themselves:\n{}", found.join("\n"));

@@ -10,9 +10,9 @@ use cmid_epoll::proto::datapath::DataPath;
 use ticker::driver::now;
 use ticker::reactor::{Reactor, Role};
 
-use crate::measure::Venue as _;
+use crate::devices::{On, OnDevices};
 use crate::on_rdma::{RdmaTrader, RdmaVenue, start_trader};
-use crate::{On, OnDevices};
+use crate::venue::Venue as _;
 
 /// The first port.
 const FIRST: u16 = 7700;

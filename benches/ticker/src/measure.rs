@@ -12,8 +12,10 @@ use cmid_epoll::proto::datapath::DataPath;
 use hdrhistogram::Histogram;
 use ticker::driver::now;
 
+use crate::devices::{On, OnDevices};
 use crate::results::Times;
-use crate::{On, OnDevices, on_rdma, on_sockets};
+use crate::venue::Venue;
+use crate::{on_rdma, on_sockets};
 
 /// Rounds of all traders in turn, so that a change of the machine's load concerns all of them.
 const ROUNDS: u32 = 5;
@@ -26,18 +28,6 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 /// The limit of an order, and of connecting.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Sends ticks and receives orders.
-pub(crate) trait Venue {
-    /// Whether a trader is connected.
-    fn is_ready(&self) -> bool;
-
-    /// Sends the next tick and returns its sequence number.
-    fn publish(&mut self) -> Result<u64>;
-
-    /// Polls once. Returns the tick of the last order.
-    fn poll(&mut self) -> Result<u64>;
-}
 
 /// Runs a venue until it has measured `ticks` ticks.
 pub(crate) fn run_venue(venue: &mut impl Venue, ticks: u64, histogram: &mut Histogram<u64>) -> Result<()> {

@@ -20,11 +20,8 @@ use ticker::receiver::Update;
 use ticker::trader::{Trader, TraderConfig};
 use ticker::wire::Order;
 
-use crate::On;
-use crate::measure::Venue;
-
-/// The number of ticks that a trader holds, and that the feed keeps.
-pub(crate) const WINDOW: usize = 4096;
+use crate::devices::On;
+use crate::venue::{Venue, WINDOW};
 
 /// How long the sleeping trader sleeps at most, and how often it runs its slow path.
 const SLEEP: Duration = Duration::from_millis(20);

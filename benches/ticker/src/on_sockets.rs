@@ -15,10 +15,9 @@ use ticker::receiver::Receiver;
 use ticker::strategy::Strategy;
 use ticker::wire::{Entry, LEN, MarketMessage};
 
-use crate::On;
-use crate::measure::Venue;
-use crate::on_rdma::WINDOW;
+use crate::devices::On;
 use crate::stream::Stream;
+use crate::venue::{Venue, WINDOW};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 3);
 

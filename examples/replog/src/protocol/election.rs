@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::leader::Progress;
 use super::log::{Position, Term};
 use super::machine::{Action, Ballot, Machine, ReplicaId, Role, Then};
 use super::message::Message;
+use super::progress::Progress;
 
 impl Machine {
     /// Becomes a follower of a later term, without a known leader. The leader of the earlier term cannot write any more.

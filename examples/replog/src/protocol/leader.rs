@@ -5,30 +5,8 @@ use std::time::Duration;
 use super::log::{Index, Position, Record, RequestId};
 use super::machine::{Action, Machine, ReplicaId, Role};
 use super::message::{Frame, Message};
+use super::progress::Progress;
 use super::room::Room;
-
-/// What a leader knows of a replica.
-#[derive(Clone, Debug)]
-pub struct Progress {
-    /// The next record to write.
-    next: Index,
-    /// Up to this record the replica has stored the log.
-    matched: Index,
-    /// Where the next frame goes; `None` while the leader may not write.
-    room: Option<Room>,
-    /// When it last sent something.
-    seen: Option<Duration>,
-}
-
-impl Progress {
-    pub(super) fn new(next: Index) -> Self {
-        Progress { next, matched: 0, room: None, seen: None }
-    }
-
-    pub(super) fn disconnect(&mut self) {
-        self.room = None;
-    }
-}
 
 impl Machine {
     /// Sends heartbeats. A leader that no majority has answered since an election timeout resigns: its clients then try

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::leader::Progress;
 use super::log::{Index, Log, Position, Record, RequestId, Term};
 use super::message::{Frame, Message};
+use super::progress::Progress;
 
 /// The number of a replica, from 0 on.
 pub type ReplicaId = usize;

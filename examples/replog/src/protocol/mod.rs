@@ -27,6 +27,7 @@ mod leader;
 mod log;
 mod machine;
 mod message;
+mod progress;
 mod room;
 
 pub use codec::Malformed;

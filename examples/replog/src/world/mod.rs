@@ -6,17 +6,20 @@
 //! the log. Once the faults end, all clients must succeed.
 
 mod choices;
-mod clients;
+mod client;
+mod crashes;
 mod faults;
 mod host;
 mod link;
+mod network;
+mod requests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use choices::{Bytes, Choices, Seeded};
-use clients::Client;
-pub use clients::Done;
+use client::Client;
+pub use client::Done;
 use host::Host;
 use link::Link;
 

@@ -1,48 +1,11 @@
-//! Clients: each appends its records one after the other, and sends a record again until it is acknowledged.
+//! Requests of clients: each appends its records one after the other, and sends a record again until it is acknowledged.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::client::{Client, Done};
 use super::{Choices, Event, Reply, World};
-use crate::protocol::{Index, ReplicaId, RequestId};
-
-/// An acknowledged record.
-#[derive(Clone, Copy, Debug)]
-pub struct Done {
-    /// The record.
-    pub request: RequestId,
-    /// When the client first sent it.
-    pub invoked: Duration,
-    /// When the client received the acknowledgement.
-    pub returned: Duration,
-    /// Its index.
-    pub index: Index,
-}
-
-#[derive(Debug)]
-pub(super) struct Client {
-    request: RequestId,
-    invoked: Option<Duration>,
-    /// Which replica it sends to.
-    target: ReplicaId,
-    attempt: u64,
-    done: Vec<Done>,
-}
-
-impl Client {
-    pub(super) fn new(number: usize) -> Self {
-        let request = RequestId { client: number as u64 + 1, number: 0 };
-        Client { request, invoked: None, target: number, attempt: 0, done: Vec::new() }
-    }
-
-    pub(super) fn data(request: RequestId) -> Vec<u8> {
-        format!("{}/{}", request.client, request.number).into_bytes()
-    }
-
-    pub(super) fn is_done(&self, records: u64) -> bool {
-        self.done.len() as u64 >= records
-    }
-}
+use crate::protocol::RequestId;
 
 impl<C: Choices> World<C> {
     /// A client sends its record, unless it has made another attempt since.
