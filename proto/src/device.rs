@@ -101,7 +101,7 @@ pub trait Device {
     const OBSERVES: bool = false;
 
     /// Called after each step of its drive: for a layer that records them.
-    fn observe(&mut self, _heard: &StepRecord<'_>) {}
+    fn observe(&mut self, _record: &StepRecord<'_>) {}
 }
 
 /// A device with a file descriptor per channel, for pollers.

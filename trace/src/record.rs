@@ -210,7 +210,7 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
             state: call.id().and_then(|id| state(core, id)),
         },
         Step::Readable { channel } => Line::Readable(As(channel)),
-        Step::Look { channel, child } => Line::Look { on: As(channel), child: child.map(As) },
+        Step::WantsEvent { channel, child } => Line::Look { on: As(channel), child: child.map(As) },
         Step::Event { channel, event: ref raw, ref result, reads_on } => {
             let (is, state, once) = (admission(result), state(core, raw.id), !reads_on);
             Line::Event { on: As(channel), raw: raw.into(), is, state, once }

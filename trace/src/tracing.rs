@@ -153,7 +153,7 @@ fn class(step: &Step<'_>) -> (Target, Level) {
         Step::Event { .. } | Step::Unreadable { .. } => (Target::Read, Level::Trace),
         Step::Begin { .. } | Step::End => (Target::Drive, Level::Debug),
         Step::Readable { .. }
-        | Step::Look { .. }
+        | Step::WantsEvent { .. }
         | Step::Child { .. }
         | Step::WaitForRoom { .. }
         | Step::Timeout

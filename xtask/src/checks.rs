@@ -1,4 +1,4 @@
-//! Checks of dependencies (with cargo-deny and `deny.toml`), features and the minimum Rust version of the crates.
+//! Checks of dependencies (with cargo-deny and `.deny.toml`), features and the minimum Rust version of the crates.
 
 use crate::context::{Context, output};
 use crate::step::OutOfReach;

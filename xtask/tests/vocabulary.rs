@@ -1,4 +1,5 @@
-//! Checks that no type, trait or public function has a name that was replaced by a term of RDMA, Rust or networking.
+//! Checks that no type, trait or public function has a name that was replaced by a term of RDMA, Rust or networking, and
+//! no member of certain types.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -63,8 +64,33 @@ const TYPES: &[&str] = &[
 ];
 
 /// Public functions.
-const FUNCTIONS: &[&str] =
-    &["disown", "hear", "home", "is_littered", "line", "lose", "news", "settle", "strike", "sweep", "told"];
+const FUNCTIONS: &[&str] = &[
+    "disown",
+    "hear",
+    "home",
+    "is_littered",
+    "line",
+    "littered",
+    "lose",
+    "news",
+    "rows",
+    "settle",
+    "strike",
+    "sweep",
+    "tape",
+    "told",
+];
+
+/// Members that only these types and traits do not have: functions of any visibility, constants, fields, variants.
+const MEMBERS: &[(&str, &[&str])] = &[
+    ("Core", &["arrive", "moved", "place", "relocate", "start_move", "transfer"]),
+    ("Device", &["LISTENS", "hear"]),
+    ("Id", &["home", "line"]),
+    ("Mio", &["timeout"]),
+    ("Next", &["Look", "More", "Until"]),
+    ("State", &["Answered", "Asked", "Asking"]),
+    ("Step", &["Look"]),
+];
 
 #[derive(Default)]
 struct Definitions {
@@ -79,23 +105,33 @@ impl Definitions {
             self.replaced.push(name.to_string());
         }
     }
+
+    fn members<'a>(&mut self, of: &syn::Ident, names: impl Iterator<Item = &'a syn::Ident>) {
+        if let Some((_, replaced)) = MEMBERS.iter().find(|(name, _)| of == name) {
+            names.for_each(|name| self.name(name, replaced));
+        }
+    }
 }
 
 impl Visit<'_> for Definitions {
     fn visit_item_struct(&mut self, item: &syn::ItemStruct) {
         self.name(&item.ident, TYPES);
+        self.members(&item.ident, item.fields.iter().filter_map(|field| field.ident.as_ref()));
     }
     fn visit_item_enum(&mut self, item: &syn::ItemEnum) {
         self.name(&item.ident, TYPES);
+        self.members(&item.ident, item.variants.iter().map(|variant| &variant.ident));
     }
     fn visit_item_type(&mut self, item: &syn::ItemType) {
         self.name(&item.ident, TYPES);
     }
     fn visit_item_trait(&mut self, item: &syn::ItemTrait) {
         self.name(&item.ident, TYPES);
-        for item in &item.items {
-            if let syn::TraitItem::Fn(function) = item {
-                self.name(&function.sig.ident, FUNCTIONS);
+        for member in &item.items {
+            match member {
+                syn::TraitItem::Fn(function) => self.name(&function.sig.ident, FUNCTIONS),
+                syn::TraitItem::Const(constant) => self.members(&item.ident, [&constant.ident].into_iter()),
+                _ => {}
             }
         }
         visit::visit_item_trait(self, item);
@@ -105,6 +141,18 @@ impl Visit<'_> for Definitions {
             self.name(&item.sig.ident, FUNCTIONS);
         }
         visit::visit_item_fn(self, item);
+    }
+    fn visit_item_impl(&mut self, item: &syn::ItemImpl) {
+        if let syn::Type::Path(of) = &*item.self_ty
+            && let Some(of) = of.path.segments.last()
+        {
+            let function = |item| match item {
+                &syn::ImplItem::Fn(ref function) => Some(&function.sig.ident),
+                _ => None,
+            };
+            self.members(&of.ident, item.items.iter().filter_map(function));
+        }
+        visit::visit_item_impl(self, item);
     }
     fn visit_impl_item_fn(&mut self, item: &syn::ImplItemFn) {
         if matches!(item.vis, syn::Visibility::Public(_)) {
@@ -126,4 +174,30 @@ fn names_are_terms_of_the_field() {
         seen += definitions.seen;
     }
     assert!(seen > 1000, "{seen} names");
+}
+
+#[test]
+fn each_kind_of_name_is_checked() {
+    let found = |code: &str| {
+        let mut definitions = Definitions::default();
+        definitions.visit_file(&syn::parse_str(code).unwrap());
+        definitions.replaced
+    };
+    for (code, name) in [
+        ("struct Mail;", "Mail"),
+        ("mod a { enum Rest {} }", "Rest"),
+        ("trait Tell {}", "Tell"),
+        ("type Why = ();", "Why"),
+        ("pub fn settle() {}", "settle"),
+        ("impl A { pub fn hear(&self) {} }", "hear"),
+        ("trait A { fn lose(&self); }", "lose"),
+        ("trait Device { const LISTENS: bool; }", "LISTENS"),
+        ("enum State { Asking }", "Asking"),
+        ("struct Id { home: u8 }", "home"),
+        ("impl<D> super::Mio<D> { fn timeout(&self) {} }", "timeout"),
+    ] {
+        assert_eq!(found(code), [name], "{code}");
+    }
+    // Other types may have such a function, and private functions any name.
+    assert!(found("impl Epoll { pub fn timeout(&self) {} }\nfn settle() {}\nstruct A { home: u8 }").is_empty());
 }

@@ -112,7 +112,7 @@ pub enum Step<'a> {
         channel: ChannelKey,
     },
     /// [`Core::poll_readable`], and [`Core::wants_event`] for the channel that it returned.
-    Look {
+    WantsEvent {
         /// The channel.
         channel: ChannelKey,
         /// The key for a child; `None` if the core takes no event.

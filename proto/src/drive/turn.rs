@@ -192,7 +192,7 @@ impl<D: Device> Drive<D> {
     fn read(&mut self, channel: ChannelKey, left: &mut usize, to_look: bool) -> bool {
         loop {
             let child = self.core.wants_event(channel);
-            self.record(Step::Look { channel, child });
+            self.record(Step::WantsEvent { channel, child });
             let Some(child) = child else {
                 self.is_not_wanted(channel);
                 return false;

@@ -18,7 +18,7 @@ impl Core {
     /// Whether the end of a migration is undelivered. Until it is delivered, a migration that would wait for acks is
     /// refused. Otherwise migrations that end at their deadlines would fill the core with events that no limit
     /// counts.
-    pub(super) fn has_untold_end(&self, id: &Id) -> bool {
+    pub(super) fn has_undelivered_end(&self, id: &Id) -> bool {
         self.has_undelivered(id, EventKind::Migrated)
     }
 

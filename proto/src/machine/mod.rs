@@ -9,10 +9,10 @@ mod destroy;
 mod event;
 mod group;
 mod listen;
-mod look;
 mod migrate;
 mod outcome;
 mod perform;
+mod queries;
 mod queue;
 mod release;
 #[cfg(test)]

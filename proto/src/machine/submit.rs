@@ -165,7 +165,7 @@ impl Core {
         if let Some(reason) = id.busy().or(open) {
             return Err(refused(reason));
         }
-        if request_kind == RequestKind::Migrate && id.owed > 0 && self.has_untold_end(id) {
+        if request_kind == RequestKind::Migrate && id.owed > 0 && self.has_undelivered_end(id) {
             return Err(refused(RefuseReason::Busy(request_kind)));
         }
         if deadline <= now {

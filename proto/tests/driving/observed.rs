@@ -135,7 +135,7 @@ impl Twin {
                 core.handle_readable(channel);
                 "readable"
             }
-            Step::Look { channel, child } => {
+            Step::WantsEvent { channel, child } => {
                 assert_eq!(core.poll_readable(), Some(channel));
                 assert_eq!(core.wants_event(channel), child);
                 "look"

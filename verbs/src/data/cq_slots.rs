@@ -380,8 +380,8 @@ impl SlotCache {
         self.version = cq_slots.version.load(Ordering::Relaxed);
     }
 
-    /// A poll has found the CQ empty: those are over that were gone before it. Says whether there are no others, of
-    /// which another poll would tell.
+    /// A poll has found the CQ empty: slots that were released before it are free. Returns whether no
+    /// released slot still waits for another poll.
     pub(crate) fn refresh(&mut self, cq_slots: &CqSlots) -> bool {
         if self.none_gone() {
             return true;

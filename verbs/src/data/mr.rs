@@ -58,7 +58,7 @@ use crate::raw;
 /// 3. *What may not be written to is not.* Memory without [`Access::LOCAL_WRITE`] cannot be posted as the target of a
 ///    receive or a read, nor lent with a right to write by a window: a provider that copies does not check that.
 /// 4. *What is not known is kept.* After a re-registration that failed the device may refer to the old memory or to the
-///    new, unless it is certain that it was not told of the new: both are kept until `ibv_dereg_mr` has succeeded.
+///    new, unless it is certain that the new one never reached it: both are kept until `ibv_dereg_mr` has succeeded.
 /// 5. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped it is tried again as above; what it
 ///    never succeeds for is leaked on purpose, and so is what it fails for once the device is known to be gone. What
 ///    a QP names that could not be destroyed is never freed.

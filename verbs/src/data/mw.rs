@@ -32,8 +32,8 @@ pub struct Mw {
     live: bool,
     // Dropped after the window.
     /// The QPs that it was bound through, each once, the last one last. To destroy a QP with a bound window keeps rxe
-    /// waiting for 50 s, after which it has lost count (`__rxe_cleanup`); which of these it is bound by, only
-    /// completions tell.
+    /// waiting for 50 s, after which it has lost count (`__rxe_cleanup`); only completions
+    /// show through which of these it is bound.
     qps: Vec<Arc<QpInner>>,
     /// Whether it may be bound through the last of them.
     bound: bool,

@@ -172,7 +172,7 @@ impl Registration {
         Ok(ended)
     }
 
-    /// Hears of a removal of the device.
+    /// Passes a removal of the device to the region.
     fn look(&mut self) {
         if self.pd.is_gone() {
             self.region.handle_removal();
@@ -253,8 +253,8 @@ fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
     });
     let access = change.access.unwrap_or(Access::empty());
     let (flags, access) = (signed(change.flags().bits()), signed(access.bits()));
-    // Which registration is valid is told by errno, and no provider is known to fail without setting it; one that did
-    // would be judged by what an earlier call has left.
+    // errno decides which registration is valid. No known provider fails without setting it. It is cleared first, so
+    // that the errno of an earlier call does not count.
     errno::clear();
     // SAFETY: the registration is there, and nobody else uses it now: its region is borrowed by `&mut`. PD and memory
     // are as in `reg_mr`; the PD is of the same device, which the region has checked. Both old and new buffer are

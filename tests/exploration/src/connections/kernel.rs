@@ -11,10 +11,10 @@ pub(super) enum Kernel {
     Resolved,
     Routing,
     Routed,
-    /// The request is sent.
-    Asking,
-    /// The peer's answer has arrived.
-    Answered,
+    /// The REQ is sent.
+    ReqSent,
+    /// The REP of the peer has arrived.
+    RepReceived,
     /// A request that the application has not answered.
     Requested,
     Accepting,
@@ -38,10 +38,10 @@ impl Kernel {
             (Call::ResolveAddr { .. }, Kernel::Idle | Kernel::Bound) => Kernel::Resolving,
             (Call::ResolveRoute { .. }, Kernel::Resolved) => Kernel::Routing,
             (Call::Listen { .. }, Kernel::Idle | Kernel::Bound) => Kernel::Listening,
-            (Call::Connect { .. }, Kernel::Routed) => Kernel::Asking,
+            (Call::Connect { .. }, Kernel::Routed) => Kernel::ReqSent,
             (Call::Accept { .. }, Kernel::Requested) => Kernel::Accepting,
-            (Call::Reject { .. }, Kernel::Requested | Kernel::Answered) => Kernel::Over,
-            (Call::Establish { .. }, Kernel::Answered) => Kernel::Up,
+            (Call::Reject { .. }, Kernel::Requested | Kernel::RepReceived) => Kernel::Over,
+            (Call::Establish { .. }, Kernel::RepReceived) => Kernel::Up,
             (Call::Disconnect { .. }, Kernel::Up) => Kernel::Leaving,
             (Call::Disconnect { .. }, Kernel::Left) => Kernel::TimeWait,
             (Call::Disconnect { .. }, Kernel::Leaving | Kernel::TimeWait | Kernel::Over) => self,
@@ -63,8 +63,8 @@ impl Kernel {
         match self {
             Kernel::Resolving => &[(CmEvent::AddrResolved, Kernel::Resolved), (CmEvent::AddrError, Kernel::Bound)],
             Kernel::Routing => &[(CmEvent::RouteResolved, Kernel::Routed), (CmEvent::RouteError, Kernel::Resolved)],
-            Kernel::Asking => &[(CmEvent::ConnectResponse, Kernel::Answered), (CmEvent::Rejected, Kernel::Over)],
-            Kernel::Answered => &[(CmEvent::Rejected, Kernel::Over)],
+            Kernel::ReqSent => &[(CmEvent::ConnectResponse, Kernel::RepReceived), (CmEvent::Rejected, Kernel::Over)],
+            Kernel::RepReceived => &[(CmEvent::Rejected, Kernel::Over)],
             Kernel::Accepting => &[
                 (CmEvent::Established, Kernel::Up),
                 (CmEvent::Disconnected, Kernel::Left),

@@ -1,0 +1,61 @@
+//! The top level of the repository, and the crates of the repository that examples depend on.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The files and folders of the top level, without those whose names begin with a dot.
+const TOP: &str = "ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT README.md \
+    benches docs examples fuzz io-blocking io-epoll io-mio proto sim tests trace verbs xtask";
+
+/// The product crates. Also the crates that an example consists of are permitted.
+const PRODUCT: [&str; 7] =
+    ["cmid-blocking", "cmid-epoll", "cmid-mio", "cmid-proto", "cmid-sim", "cmid-trace", "cmid-verbs"];
+
+/// The committed files, by their paths.
+fn committed() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let listed = Command::new("git").arg("ls-files").current_dir(root).output().unwrap();
+    assert!(listed.status.success(), "{listed:?}");
+    String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_top_level_has_its_folders_and_no_other_files() {
+    let files = committed();
+    let top: BTreeSet<_> = files.iter().filter_map(|path| path.split('/').next()).collect();
+    let visible: Vec<_> = top.into_iter().filter(|name| !name.starts_with('.')).collect();
+    assert_eq!(visible.join(" "), TOP);
+}
+
+/// The crates of the repository in a manifest: by their names, or by paths into the folder of another crate.
+fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+    let lines = manifest.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter(|line| line.contains("path = \"..") || line.starts_with("cmid-"))
+        .filter_map(|line| line.split([' ', '.', '=']).next())
+}
+
+#[test]
+fn examples_depend_on_product_crates_only() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut seen = BTreeSet::new();
+    for path in committed().iter().filter(|path| path.starts_with("examples/") && path.ends_with("Cargo.toml")) {
+        let (manifest, example) = (fs::read_to_string(root.join(path)).unwrap(), path.split('/').nth(1).unwrap());
+        for name in dependencies(&manifest).filter(|name| *name != example) {
+            assert!(PRODUCT.contains(&name), "{path}: {name}");
+            seen.insert(name.to_owned());
+        }
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), PRODUCT, "each product crate has an example");
+}
+
+#[test]
+fn a_dependency_is_found_by_its_name_and_by_its_path() {
+    let manifest = "[package]\nname = \"a\"\n[dependencies]\nanyhow.workspace = true\ncmid-sim.workspace = true\n\
+                    cmid-proto = { workspace = true }\nheap = { path = \"../../tests/kernel/heap\" }\n# cmid-x\n";
+    assert_eq!(dependencies(manifest).collect::<Vec<_>>(), ["cmid-sim", "cmid-proto", "heap"]);
+}
