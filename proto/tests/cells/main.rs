@@ -13,4 +13,6 @@ mod columns;
 mod facts;
 mod ids;
 mod kinds;
+#[path = "../dialogues/request_of.rs"]
+mod request_of;
 mod requests;

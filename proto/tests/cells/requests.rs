@@ -1,12 +1,11 @@
 //! The cells of requests.
 
 use cmid_proto::table::{self, RequestRule};
-use cmid_proto::{
-    Acks, ChannelKey, CmOption, Ece, GroupKey, IdKey, RefuseReason, Refused, Request, RequestKind, Service, State, Time,
-};
+use cmid_proto::{Acks, IdKey, RefuseReason, Refused, Request, RequestKind, Service, State, Time};
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, REJECT, RESOLVE, TO_SYNC, accept, addr, connect, to};
+use crate::fixture::{CoreFixture, LISTEN, RESOLVE, TO_SYNC};
 use crate::ids::{IdInState, SERVICES, datagram, destroying_with_qp, id_in_state, with_qp};
+use crate::request_of::request_of;
 
 /// How a cell was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,38 +28,6 @@ fn cannot_have(state: State, request_kind: RequestKind) -> bool {
         }
         _ => false,
     }
-}
-
-/// A request of this kind; `None` for a release, which `submit` does not take.
-fn request_of(request_kind: RequestKind, there: ChannelKey, group: Option<GroupKey>) -> Option<Request<'static>> {
-    Some(match request_kind {
-        RequestKind::Bind => BIND,
-        RequestKind::ResolveAddr => RESOLVE,
-        RequestKind::ResolveRoute => Request::ResolveRoute,
-        RequestKind::Listen => LISTEN,
-        RequestKind::AttachQp => Request::AttachQp,
-        RequestKind::DetachQp => Request::DetachQp,
-        RequestKind::Connect => connect(),
-        RequestKind::Accept => accept(),
-        RequestKind::Reject => REJECT,
-        RequestKind::Establish => Request::Establish,
-        RequestKind::Disconnect => Request::Disconnect,
-        RequestKind::Teardown => Request::Teardown,
-        RequestKind::Notify => Request::Notify,
-        RequestKind::GetRequest => Request::GetRequest,
-        RequestKind::Join => Request::Join { addr: addr(99), send_only: false },
-        RequestKind::Leave => Request::Leave { group: group.or(GroupKey::from_parts(0, 0, 1))? },
-        RequestKind::SetTos => Request::SetOption { option: CmOption::Tos(4) },
-        RequestKind::ReuseAddr => Request::SetOption { option: CmOption::ReuseAddr(true) },
-        RequestKind::NoReuseAddr => Request::SetOption { option: CmOption::ReuseAddr(false) },
-        RequestKind::SetAfOnly => Request::SetOption { option: CmOption::AfOnly(true) },
-        RequestKind::SetAckTimeout => Request::SetOption { option: CmOption::AckTimeout(14) },
-        RequestKind::SetEce => Request::SetEce { ece: Ece { vendor_id: 1, options: 2 } },
-        RequestKind::Migrate => to(there),
-        RequestKind::Release => return None,
-        RequestKind::Destroy => Request::Destroy,
-        RequestKind::DestroyNow => Request::DestroyNow,
-    })
 }
 
 /// An id that meets the cell and fulfils its guard.

@@ -31,12 +31,15 @@ fn the_id_of_a_request_that_was_moved_stays_also_where_its_listener_came_by() {
         fixture.no_call();
         assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(there), Some(there)));
     }
+    // The CONNECT_REQUEST is the listener's event.
     fixture.sees(beyond, child, cm(CmEvent::ConnectRequest));
+    fixture.report(child, CmEvent::AddrChange);
+    fixture.sees(there, child, cm(CmEvent::AddrChange));
     fixture.ends(&[child, listener], &[here, there, beyond]);
 }
 
 #[test]
-fn events_that_move_are_news() {
+fn events_that_move_are_activity() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.id(Some(here));

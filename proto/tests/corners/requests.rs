@@ -52,24 +52,6 @@ fn source_and_destination_are_of_one_family() {
 }
 
 #[test]
-fn an_id_that_was_moved_before_its_request_was_taken_stays_when_its_listener_moves() {
-    let mut fixture = CoreFixture::new();
-    let [here, there, beyond] = [(); 3].map(|()| fixture.channel(Acks::OnDelivery));
-    let listener = fixture.id(Some(here));
-    fixture.does(listener, LISTEN);
-    let child = fixture.report_request(listener);
-    fixture.does(child, to(there));
-    fixture.submit(listener, to(beyond)).unwrap();
-    fixture.no_call();
-    assert_eq!((fixture.core.channel(child), fixture.core.device_channel(child)), (Some(there), Some(there)));
-    // The CONNECT_REQUEST is the listener's event.
-    fixture.sees(beyond, child, cm(CmEvent::ConnectRequest));
-    fixture.report(child, CmEvent::AddrChange);
-    fixture.sees(there, child, cm(CmEvent::AddrChange));
-    fixture.ends(&[child, listener], &[here, there, beyond]);
-}
-
-#[test]
 fn the_end_of_a_migration_does_not_count_against_the_limit_on_events() {
     let mut fixture = CoreFixture::with(Limits { ids: 4, channels: 4, events: 1, groups: 1, ..Limits::SINGLE });
     let [here, there] = [(); 2].map(|()| fixture.channel(Acks::Explicit));

@@ -28,6 +28,7 @@ mod property;
 mod races;
 mod release;
 mod removal;
+mod request_of;
 mod sync;
 mod table;
 mod teardown;

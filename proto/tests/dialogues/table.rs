@@ -2,43 +2,11 @@
 
 use cmid_proto::table::{self, EventColumn, EventRule};
 use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, CmOption, Ece, Fault, GroupKey, IdKey, RawEvent, Refused, Request,
-    RequestKind, Service, State,
+    Acks, Admission, ChannelKey, CmEvent, Fault, IdKey, RawEvent, Refused, Request, RequestKind, Service, State,
 };
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, OK, REJECT, RESOLVE, accept, addr, cm, connect, raw, to};
-
-fn request_of(request_kind: RequestKind, elsewhere: ChannelKey) -> Option<Request<'static>> {
-    Some(match request_kind {
-        RequestKind::Bind => BIND,
-        RequestKind::ResolveAddr => RESOLVE,
-        RequestKind::ResolveRoute => Request::ResolveRoute,
-        RequestKind::Listen => LISTEN,
-        RequestKind::AttachQp => Request::AttachQp,
-        RequestKind::DetachQp => Request::DetachQp,
-        RequestKind::Connect => connect(),
-        RequestKind::Accept => accept(),
-        RequestKind::Reject => REJECT,
-        RequestKind::Establish => Request::Establish,
-        RequestKind::Disconnect => Request::Disconnect,
-        RequestKind::Teardown => Request::Teardown,
-        RequestKind::Notify => Request::Notify,
-        RequestKind::GetRequest => Request::GetRequest,
-        RequestKind::Join => Request::Join { addr: addr(99), send_only: false },
-        RequestKind::Leave => Request::Leave { group: GroupKey::from_parts(0, 0, 1)? },
-        RequestKind::SetTos => Request::SetOption { option: CmOption::Tos(4) },
-        RequestKind::ReuseAddr => Request::SetOption { option: CmOption::ReuseAddr(true) },
-        RequestKind::NoReuseAddr => Request::SetOption { option: CmOption::ReuseAddr(false) },
-        RequestKind::SetAfOnly => Request::SetOption { option: CmOption::AfOnly(true) },
-        RequestKind::SetAckTimeout => Request::SetOption { option: CmOption::AckTimeout(14) },
-        RequestKind::SetEce => Request::SetEce { ece: Ece { vendor_id: 1, options: 2 } },
-        RequestKind::Migrate => to(elsewhere),
-        // Not a request of `submit`; it has its own tests.
-        RequestKind::Release => return None,
-        RequestKind::Destroy => Request::Destroy,
-        RequestKind::DestroyNow => Request::DestroyNow,
-    })
-}
+use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, accept, cm, connect, raw};
+use crate::request_of::request_of;
 
 /// Requests that need a membership or synchronous mode.
 fn has_own_tests(request_kind: RequestKind) -> bool {
@@ -153,7 +121,7 @@ fn every_cell_that_refuses_returns_its_reason_and_changes_nothing() {
         for request_kind in RequestKind::ALL {
             let Err(reason) = table::request_rule(state, request_kind, service_of(state)) else { continue };
             let (mut fixture, id, _, there) = set(state, None);
-            let Some(request) = request_of(request_kind, there) else { continue };
+            let Some(request) = request_of(request_kind, there, None) else { continue };
             let before = fixture.core.clone();
             let refused = fixture.submit(id, request).unwrap_err();
             assert_eq!(refused, Refused::Request { id, request: request_kind, state, reason });
@@ -179,7 +147,7 @@ fn every_legal_cell_leads_to_the_state_of_the_table() {
                 continue;
             }
             let (mut fixture, id, _, there) = set(state, Some(request_kind));
-            let Some(request) = request_of(request_kind, there) else { continue };
+            let Some(request) = request_of(request_kind, there, None) else { continue };
             fixture.submit(id, request).unwrap();
             assert_eq!(fixture.state(id), next, "{request_kind} while {state}, before the call");
             fixture.all_well();
@@ -204,7 +172,7 @@ fn every_call_that_fails_leaves_the_state_of_the_table() {
                 continue;
             }
             let (fixture, id, _, there) = set(state, None);
-            let Some(request) = request_of(request_kind, there) else { continue };
+            let Some(request) = request_of(request_kind, there, None) else { continue };
             for errno in [cmid_proto::Errno::EINVAL, cmid_proto::Errno::ENETUNREACH] {
                 let mut fixture = fixture.clone();
                 fixture.submit(id, request).unwrap();
