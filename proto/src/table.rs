@@ -233,7 +233,7 @@ mod event_rules {
     pub(super) const xxx: EventRule = EventRule::Fault;
 }
 
-/// What each fact does in each state: a row per [`State`], a column per [`EventColumn`], both in the order of `ALL`.
+/// What each event does in each state: a row per [`State`], a column per [`EventColumn`], both in the order of `ALL`.
 ///
 /// An event of an operation that has ended is late; an event of an operation that was never begun is a fault.
 /// UNREACHABLE on an id that has a route and waits for no answer only reports a changed link address

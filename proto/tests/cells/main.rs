@@ -10,7 +10,7 @@
 mod fixture;
 
 mod columns;
-mod facts;
+mod events;
 mod ids;
 mod kinds;
 #[path = "../dialogues/request_of.rs"]

@@ -27,9 +27,9 @@ fn render() -> String {
         "\n## Events\n\nA state: the event is delivered and the id is in that state (· : in the same). *late*: counted, not \
          delivered. **fault**: the device cannot mean it.\n\n",
     );
-    let facts: Vec<_> = EventColumn::ALL.iter().map(|fact| fact.name()).collect();
-    let event_cells = |state| EventColumn::ALL.iter().map(|&fact| event_cell(state, fact)).collect();
-    grid(&mut text, "", &facts, rows(&event_cells));
+    let events: Vec<_> = EventColumn::ALL.iter().map(|column| column.name()).collect();
+    let event_cells = |state| EventColumn::ALL.iter().map(|&column| event_cell(state, column)).collect();
+    grid(&mut text, "", &events, rows(&event_cells));
     text.push_str(
         "\n## Diagram\n\nWhat changes a state, without destruction and device removal, which any state knows.\n\n\
          ![The states of an id](pictures/id.svg)\n",
@@ -50,8 +50,8 @@ fn request_cell(state: State, request_kind: RequestKind) -> String {
     }
 }
 
-fn event_cell(state: State, fact: EventColumn) -> String {
-    match table::event_rule(state, fact) {
+fn event_cell(state: State, column: EventColumn) -> String {
+    match table::event_rule(state, column) {
         EventRule::Go(next) => go(state, next),
         EventRule::Late => "*late*".into(),
         EventRule::Fault => "**fault**".into(),
@@ -82,10 +82,10 @@ fn the_picture_of_an_id_shows_what_the_tables_say() {
                 }
             }
         }
-        for fact in EventColumn::ALL {
-            if let EventRule::Go(next) = table::event_rule(state, fact) {
+        for column in EventColumn::ALL {
+            if let EventRule::Go(next) = table::event_rule(state, column) {
                 if next != state && next != State::Removed {
-                    diagram.arrow(state, next, fact.name());
+                    diagram.arrow(state, next, column.name());
                 }
             }
         }
