@@ -7,7 +7,7 @@ version=0.4.52
 
 mdbook=$target/tools/bin/mdbook
 if ! "$mdbook" --version 2>/dev/null | grep -qF "v$version"; then
-    cargo install mdbook --version "$version" --locked --no-default-features --root "$target/tools"
+    timeout 900 cargo install mdbook --version "$version" --locked --no-default-features --root "$target/tools"
 fi
 
 # LinkChecker gives up the rights of root, so the copy is readable for all.
@@ -18,7 +18,7 @@ chmod -R a+rX "$book"
 
 printf '[AnchorCheck]\n' >"$book/linkcheckerrc"
 # It follows links within the book. Other addresses are not fetched, and folders of the repository are not in the book.
-linkchecker --config "$book/linkcheckerrc" --no-warnings --ignore-url "^file://$book/(examples|tests)/" "$book/html/index.html"
+timeout 300 linkchecker --config "$book/linkcheckerrc" --ignore-url "^file://$book/(examples|tests)/" "$book/html/index.html"
 
 # Every page is in the table of contents.
 (cd docs && find . -name '*.md' ! -name SUMMARY.md | sed 's,^\./,,' | sort) >"$book/pages"
