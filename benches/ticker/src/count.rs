@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use cmid_epoll::proto::Time;
 use cmid_epoll::proto::datapath::DataPath;
+use rustix::event::{self, PollFd, PollFlags};
+use rustix::time::Timespec;
 use ticker::driver::now;
 use ticker::reactor::{Reactor, Role};
 
@@ -23,13 +25,31 @@ const WARM_UP: u64 = 20;
 /// Ticks that are counted.
 const COUNTED: u64 = 200;
 
-/// The time that a tick and an answer are given to arrive.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The limit of each wait.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The counted function. Its own few instructions are included.
 #[inline(never)]
 fn measured<D: DataPath>(trader: &mut RdmaTrader<D>, now: Time) -> Result<(), ticker::Error> {
     trader.poll(now)
+}
+
+/// Waits until a datagram has arrived, and leaves it in the queue. The trader must be armed.
+fn await_datagram<D: DataPath>(trader: &mut RdmaTrader<D>) -> Result<()> {
+    let fd = trader.fds().next().context("the group has no descriptor")?;
+    let limit = Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 };
+    let ready = event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit))?;
+    ensure!(ready == 1, "no datagram within {LIMIT:?}");
+    Ok(())
+}
+
+/// Calls `holds` until it returns true.
+fn await_that(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = now().after(LIMIT);
+    while !holds()? {
+        ensure!(now() < end, "{what} did not come within {LIMIT:?}");
+    }
+    Ok(())
 }
 
 /// Sends ticks to a trader on the same thread.
@@ -47,7 +67,7 @@ impl OnDevices for Run {
         let mut venue = RdmaVenue::start(on, FIRST, venue)?;
         let mut reactor = Reactor::new(local()?);
         let mut trader = start_trader(on, FIRST, &mut reactor)?;
-        let end = now().after(Duration::from_secs(120));
+        let end = now().after(LIMIT);
         while !(venue.is_ready() && trader.is_live()) {
             venue.poll()?;
             reactor.round(&mut trader)?;
@@ -55,21 +75,24 @@ impl OnDevices for Run {
         }
         for tick in 0..WARM_UP + COUNTED {
             let before = trader.orders().sent;
+            // From here on only the exchange is polled, so the feed sends nothing but ticks.
+            trader.arm()?;
             venue.publish()?;
-            std::thread::sleep(PAUSE);
+            await_datagram(&mut trader)?;
             let time = reactor.drive().now();
             if tick < WARM_UP {
-                trader.poll(time)?
+                trader.poll(time)?;
+                // The feed may have sent a heartbeat before the first tick.
+                await_that("an order", || Ok(trader.poll(time).map(|()| trader.orders().sent > before)?))?;
             } else {
                 measured(&mut trader, time)?
             }
-            // Also the first one causes an order, although it begins the session: the heartbeat was before.
             ensure!(trader.orders().sent == before + 1, "tick {tick} caused no order: {:?}", trader.counts());
-            std::thread::sleep(PAUSE);
-            venue.poll()?;
-            std::thread::sleep(PAUSE);
-            // Takes the answer.
-            trader.poll(time)?;
+            await_that("an answer", || {
+                venue.take_orders()?;
+                trader.poll(time)?;
+                Ok(trader.open_orders() == 0)
+            })?;
         }
         Ok(())
     }

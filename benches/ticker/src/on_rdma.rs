@@ -55,6 +55,12 @@ impl<D: DataPath> RdmaVenue<D> {
         let exchange = Exchange::start(of_exchange.drive(), SocketAddr::new(on.venue, first + 1), on_order)?;
         Ok(RdmaVenue { feed: (of_feed, feed), exchange: (of_exchange, exchange), quotes: Quotes::new(1), last })
     }
+
+    /// Polls the exchange only: the feed sends no heartbeats meanwhile.
+    pub(crate) fn take_orders(&mut self) -> Result<()> {
+        let (reactor, exchange) = &mut self.exchange;
+        Ok(reactor.round(exchange).map(drop)?)
+    }
 }
 
 impl<D: DataPath> Venue for RdmaVenue<D> {
