@@ -42,6 +42,11 @@ impl Context {
         self.target().join("release").join(program)
     }
 
+    /// The path of a program that `cargo build --profile lto` has made.
+    pub(crate) fn optimized(&self, program: &str) -> PathBuf {
+        self.target().join("lto").join(program)
+    }
+
     /// Runs cargo in the workspace. Its output goes to this program's output.
     pub(crate) fn cargo(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<()> {
         let mut command = self.cargo_command(arguments);

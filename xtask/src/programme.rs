@@ -28,9 +28,9 @@ const OWN: Backend = Backend::Kernel;
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(
     "build --release --lib --bins -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
-     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p cmid-versus -p loops -p replog -p ticker -p udping -p wildcard --features \
+     -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p loops -p replog -p ticker -p udping -p wildcard --features \
      cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
-     loops/verbs,replog/verbs,rping/verbs,ticker/verbs,udping/verbs,cmid-versus/verbs,wildcard/verbs",
+     loops/verbs,replog/verbs,rping/verbs,ticker/verbs,udping/verbs,wildcard/verbs",
 );
 
 /// Clients on two devices of the VM.
@@ -49,7 +49,7 @@ const STEPS: &[Step] = &[
     step("advisories of dependencies", Host(checks::advisories)),
     step("cmid-mio without rdma-core", Host(checks::mio_without_rdma_core)),
     step("packages for rdma-sys", Host(host::prepare)),
-    step("the C program that cmid is compared with", Host(versus::prepare)),
+    step("the programs of the comparison with C", Host(versus::prepare)),
     step("clippy", Cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
     step("each feature by itself", Host(checks::features)),
     step("documentation", CargoWith(&[("RUSTDOCFLAGS", "-D warnings")], "doc --workspace --no-deps --all-features")),

@@ -66,9 +66,7 @@ impl Part {
 /// The command: builds everything, runs it in the VM, and records the figures on request.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
-    let features = "cmid-versus/verbs,rping/verbs";
-    context
-        .cargo(&["build", "--release", "--bins", "-p", "cmid-versus", "-p", "rping", "--features", features], &[])?;
+    context.cargo(&["build", "--release", "--bins", "-p", "rping", "--features", "rping/verbs"], &[])?;
     prepare(context)?;
     if arguments.quick {
         return guest::run(context.kernel, LIMIT, &command(context, context.kernel, Backend::default()), Vec::new());
@@ -125,9 +123,11 @@ pub(crate) fn command(context: &Context, _: Kernel, _: Backend) -> Vec<OsString>
     command
 }
 
-/// Installs Valgrind, and compiles the C program.
+/// Installs Valgrind, and compiles both programs. cmid's is optimised across crates.
 pub(crate) fn prepare(context: &mut Context) -> Result<()> {
     packages::ensure(&["valgrind"])?;
+    let versus = ["build", "--profile", "lto", "--bins", "-p", "cmid-versus", "--features", "cmid-versus/verbs"];
+    context.cargo(&versus, &[])?;
     let program = program(context);
     if let Some(directory) = program.parent() {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
@@ -153,7 +153,7 @@ fn program(context: &Context) -> PathBuf {
 
 /// The command to run in the VM.
 fn measure(context: &Context) -> Vec<OsString> {
-    let mut command: Vec<OsString> = vec![context.release("versus").into(), "measure".into()];
+    let mut command: Vec<OsString> = vec![context.optimized("versus").into(), "measure".into()];
     command.extend(["--c".into(), program(context).into(), "--rping".into(), context.release("rping").into()]);
     command
 }
