@@ -1,12 +1,13 @@
 #!/bin/sh
-# Makes the Debian package cmid-tools: the programs rping, cmtime and cmid-check as cmid-rping, cmid-cmtime and cmid-check,
-# and their manual pages, which help2man makes from the text of clap. Run it in the workspace. Takes the path of the target
-# directory, and the folder of the programs if they are built. Needs dpkg-dev, help2man and gzip.
+# Makes the Debian package cmid-tools: the programs rping and cmtime as cmid-rping and cmid-cmtime, cmid-check, cmid-replay, and
+# their manual pages, which help2man makes from the text of clap. Then unpacks it, runs each program and formats each page. Run
+# it in the workspace. Takes the path of the target directory, and the folder of the programs if they are built. Needs
+# dpkg-dev, help2man, gzip and man-db.
 set -eu
 target=$1
 programs=${2:-}
 if [ -z "$programs" ]; then
-    CARGO_TARGET_DIR=$target cargo build --release -p rping -p cmtime -p cmid-check \
+    CARGO_TARGET_DIR=$target cargo build --release -p rping -p cmtime -p cmid-check -p cmid-replay \
         --features rping/verbs,cmtime/verbs,cmid-check/verbs
     programs=$target/release
 fi
@@ -30,6 +31,7 @@ add() {
 add rping cmid-rping "ping-pong over RDMA read and write"
 add cmtime cmid-cmtime "measures the phases of many RDMA connections"
 add cmid-check cmid-check "checks and measures the RDMA devices of a machine"
+add cmid-replay cmid-replay "replays recordings of cmid drivers"
 
 cat LICENSE-MIT LICENSE-APACHE >"$doc/copyright"
 gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
@@ -44,9 +46,32 @@ Section: net
 Priority: optional
 Description: programs for RDMA connection management
  A ping over RDMA that interoperates with the rping of rdma-core, a
- measurement of the phases of many connections, and a check of the RDMA
- devices of a machine.
+ measurement of the phases of many connections, a check of the RDMA
+ devices of a machine, and a replay of recorded drivers.
 CONTROL
 chmod -R go=rX "$root"
-dpkg-deb --root-owner-group --build "$root" "$target/cmid-tools_${version}_$architecture.deb"
-dpkg-deb --info "$target/cmid-tools_${version}_$architecture.deb"
+package=$target/cmid-tools_${version}_$architecture.deb
+dpkg-deb --root-owner-group --build "$root" "$package"
+dpkg-deb --info "$package"
+
+# What a user gets.
+installed=$top/installed
+dpkg-deb --extract "$package" "$installed"
+fail() {
+    echo "$1" >&2
+    exit 1
+}
+for program in cmid-rping cmid-cmtime cmid-check cmid-replay; do
+    "$installed/usr/bin/$program" --version | grep -F "$version" || fail "$program: another version than $version"
+    "$installed/usr/bin/$program" --help >"$top/help"
+    page=$installed/usr/share/man/man1/$program.1.gz
+    # groff reports each request that it does not know and each line that it cannot break.
+    LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings --local-file "$page" >"$top/page" 2>"$top/warnings"
+    [ ! -s "$top/warnings" ] || fail "$program.1: $(cat "$top/warnings")"
+    # Each option of the help is on the page.
+    grep -oE -- '^ +(-[A-Za-z], )?--[a-z-]+' "$top/help" | grep -oE -- '--[a-z-]+' >"$top/options"
+    while read -r option; do
+        grep -qF -- "$option" "$top/page" || fail "$program.1 does not name $option"
+    done <"$top/options"
+    echo "$program: $(wc -l <"$top/options") options, a page of $(wc -l <"$top/page") lines"
+done

@@ -23,7 +23,6 @@ mod lanes;
 mod libclang;
 mod mutants;
 mod programme;
-mod replay;
 mod reports;
 mod runner;
 mod sanitize;
@@ -72,7 +71,7 @@ enum Task {
     /// Run random programs of calls on the simulator and on the VM's kernel, which must agree
     Differential(differential::Arguments),
     /// Replay recordings of drivers (docs/trace.md) through the pure core, show each step, and compare
-    Replay(replay::Arguments),
+    Replay(cmid_replay::Arguments),
     /// Compare connections per second with those of rdma-core's cmtime, in the VM
     Cmtime(cmtime::Arguments),
     /// Compare cmid with C in the VM: instructions, latency, and the cost of an idle driver
@@ -125,7 +124,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Softroce(arguments) => ensure!(guest::softroce(&arguments) == 0),
         Task::Chroot(arguments) => chroot::run(&context, &arguments)?,
-        Task::Demo => DEMOS.iter().try_for_each(|demo| context.cargo(demo, &[]))?,
+        Task::Demo => demo(&mut context)?,
         Task::Diagrams => reports::render(&context)?,
         Task::Record => {
             conformance::record(&context)?;
@@ -139,7 +138,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(arguments) => bench::run(&mut context, &arguments)?,
         Task::Fuzz(arguments) => fuzz::run(&context, &arguments)?,
         Task::Versus(arguments) => versus::run(&mut context, &arguments)?,
-        Task::Replay(arguments) => replay::run(&arguments)?,
+        Task::Replay(arguments) => cmid_replay::run(&arguments)?,
         Task::Coverage => coverage::run(&mut context)?,
         Task::Mutants(arguments) => mutants::run(&context, &arguments)?,
         Task::Test { no_vm, kernel, slow } => runner::run_all(on(kernel)?, programme(slow), !no_vm)?,
@@ -150,6 +149,11 @@ fn run(task: Task) -> Result<()> {
 
 fn programme(slow: bool) -> Programme {
     if slow { programme::LONG } else { programme::DAILY }
+}
+
+/// Runs the demonstrations.
+fn demo(context: &mut Context) -> Result<()> {
+    DEMOS.iter().try_for_each(|demo| context.cargo(demo, &[]))
 }
 
 /// The demonstrations, as arguments to cargo.

@@ -58,6 +58,12 @@ pub(crate) fn book(context: &mut Context) -> Result<()> {
     on_host(context, "book.sh")
 }
 
+/// The Debian package of the programs: it is unpacked, its programs run and its manual pages formatted.
+pub(crate) fn debian_package(context: &mut Context) -> Result<()> {
+    packages::ensure(&["dpkg-dev", "help2man", "man-db"])?;
+    on_host(context, "deb.sh")
+}
+
 /// Runs a script of xtask/scripts on the host, with the path of the target directory.
 pub(crate) fn on_host(context: &Context, name: &str) -> Result<()> {
     let mut command = Command::new(context.root.join("xtask/scripts").join(name));

@@ -1,4 +1,4 @@
-//! Limits on the size of files, functions and xtask. `cargo test -p xtask --test size -- --nocapture` prints the sizes
+//! Limits on the size of files, functions, xtask and README.md. `cargo test -p xtask --test size -- --nocapture` prints the sizes
 //! that docs/verification.md states.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test; its output is for documents")]
@@ -18,6 +18,9 @@ const FUNCTION: usize = 120;
 
 /// The folders of the product crates.
 const PRODUCT: [&str; 7] = ["proto/", "sim/", "verbs/", "trace/", "io-mio/", "io-epoll/", "io-blocking/"];
+
+/// The folders of programs inside of them.
+const PROGRAMS: [&str; 2] = ["verbs/check/", "trace/replay/"];
 
 /// The committed Rust files without generated bindings: path and text.
 fn files() -> Vec<(String, String)> {
@@ -82,7 +85,7 @@ fn xtask_is_not_larger_than_its_limit() {
             xtask += lines;
         } else if ["tests/", "fuzz/"].iter().any(|folder| path.starts_with(folder)) {
             cross += lines;
-        } else if PRODUCT.iter().any(|folder| path.starts_with(folder)) && !path.starts_with("verbs/check/") {
+        } else if PRODUCT.iter().any(|folder| path.starts_with(folder)) && !PROGRAMS.iter().any(|folder| path.starts_with(folder)) {
             // Tests are in folders and files of their own, or in a module at the end of a file.
             let is_test = path.contains("/tests/") || path.ends_with("tests.rs") || path.contains("/benches/");
             let code = text.find("#[cfg(test)]\nmod tests {").map_or(text.as_str(), |end| &text[..end]).lines().count();
@@ -94,4 +97,12 @@ fn xtask_is_not_larger_than_its_limit() {
     println!("lines: product {product}, own tests {own}, tests across crates and fuzz targets {cross}, xtask {xtask}");
     assert!(product > 0 && own > 0 && cross > 0 && xtask > 0);
     assert!(xtask <= XTASK, "{xtask} lines in xtask/src, {XTASK} at most");
+}
+
+/// As wc(1) counts them.
+#[test]
+fn the_readme_has_at_most_700_words() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+    let words = readme.split_whitespace().count();
+    assert!((100..=700).contains(&words), "{words} words in README.md, 700 at most");
 }

@@ -1,4 +1,6 @@
-//! `cargo xtask replay FILE`: replays a recording through the pure core.
+//! The program `cmid-replay`: replays recordings of cmid drivers in the pure core. The library is its command line, for
+//! programs that have it as a command of their own.
+#![forbid(unsafe_code)]
 
 use std::fmt;
 use std::fs::{self, File};
@@ -9,8 +11,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use cmid_trace::{Chart, ChartFormat, Recording, replay};
 
+/// The command line.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The recordings; several if one driver adopts an id that another one has released
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -32,9 +35,15 @@ fn chart(path: &str) -> Result<(PathBuf, ChartFormat), String> {
     Ok((path, format))
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+/// Replays the recordings: prints each step and a summary of each file to standard output, and writes the chart.
+///
+/// # Errors
+///
+/// A file cannot be read or written, is no recording, or differs from its replay. The error names the file, and the line of a
+/// recording.
+pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.chart.is_some() && arguments.files.len() > 1 {
-        bail!("a chart shows one driver: give one file");
+        bail!("a chart shows one driver: name one file");
     }
     let recordings = arguments.files.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
     let mut drawn = Chart::default();
