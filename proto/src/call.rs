@@ -13,7 +13,7 @@ use crate::request::{CmOption, PortSpace, RejectReason};
 pub enum Call {
     /// Open a non-blocking event channel (`rdma_create_event_channel`).
     OpenChannel {
-        /// Its key from now on.
+        /// The key of the new channel.
         channel: ChannelKey,
     },
     /// Close a channel (`rdma_destroy_event_channel`). No id is on it.
@@ -23,7 +23,7 @@ pub enum Call {
     },
     /// `rdma_create_id`, on a channel that is never NULL.
     CreateId {
-        /// Its key from now on.
+        /// The key of the new id.
         id: IdKey,
         /// The channel of its events.
         channel: ChannelKey,
@@ -32,14 +32,14 @@ pub enum Call {
     },
     /// `rdma_bind_addr`.
     Bind {
-        /// Which id.
+        /// The id.
         id: IdKey,
         /// The local address.
         addr: SocketAddr,
     },
     /// `rdma_resolve_addr`.
     ResolveAddr {
-        /// Which id.
+        /// The id.
         id: IdKey,
         /// The local address, unless bound already.
         src: Option<SocketAddr>,
@@ -50,68 +50,68 @@ pub enum Call {
     },
     /// `rdma_resolve_route`.
     ResolveRoute {
-        /// Which id.
+        /// The id.
         id: IdKey,
         /// The kernel's own deadline, in milliseconds, at least 1.
         timeout_ms: i32,
     },
     /// `rdma_listen`.
     Listen {
-        /// Which id.
+        /// The id.
         id: IdKey,
         /// The maximum number of unread requests in the kernel.
         backlog: i32,
     },
     /// `rdma_connect`, with the private data that goes with the call.
     Connect {
-        /// Which id.
+        /// The id.
         id: IdKey,
-        /// Parameters.
+        /// The connection parameters.
         param: ConnParam,
     },
     /// `rdma_accept`, with the private data that goes with the call.
     Accept {
-        /// Which id.
+        /// The id.
         id: IdKey,
-        /// Parameters.
+        /// The connection parameters.
         param: ConnParam,
     },
     /// `rdma_reject` or `rdma_reject_ece`, with the private data that goes with the call.
     Reject {
-        /// Which id.
+        /// The id.
         id: IdKey,
-        /// The function: reason 28 or 35.
+        /// The reason: 28 (`rdma_reject`) or 35 (`rdma_reject_ece`).
         reason: RejectReason,
     },
     /// `rdma_establish`.
     Establish {
-        /// Which id.
+        /// The id.
         id: IdKey,
     },
     /// `rdma_disconnect`.
     Disconnect {
-        /// Which id.
+        /// The id.
         id: IdKey,
     },
     /// `rdma_notify` with `IBV_EVENT_COMM_EST`.
     Notify {
-        /// Which id.
+        /// The id.
         id: IdKey,
     },
     /// `rdma_join_multicast_ex`. MULTICAST_JOIN and MULTICAST_ERROR are reported with the key.
     Join {
-        /// Which id.
+        /// The id.
         id: IdKey,
-        /// The membership's key from now on.
+        /// The key of the new membership.
         group: GroupKey,
         /// The address of the group.
         addr: SocketAddr,
-        /// Only to send to the group.
+        /// Whether the membership only sends to the group.
         send_only: bool,
     },
     /// `rdma_leave_multicast`. Discards unread events of the membership.
     Leave {
-        /// Which id.
+        /// The id.
         id: IdKey,
         /// The membership.
         group: GroupKey,
@@ -120,14 +120,14 @@ pub enum Call {
     },
     /// `rdma_set_option`, level `RDMA_OPTION_ID`.
     SetOption {
-        /// Which id.
+        /// The id.
         id: IdKey,
         /// The option and its value.
         option: CmOption,
     },
     /// `rdma_set_local_ece`.
     SetEce {
-        /// Which id.
+        /// The id.
         id: IdKey,
         /// The options to send.
         ece: Ece,
@@ -135,7 +135,7 @@ pub enum Call {
     /// `rdma_migrate_id`. The driver reads `to` afterwards: the kernel moves events there without waking its poller
     /// (`ucma_migrate_id`). The id of a request that is not accepted has no events to read.
     Migrate {
-        /// Which id.
+        /// The id.
         id: IdKey,
         /// The channel that it is on.
         from: ChannelKey,
@@ -144,13 +144,13 @@ pub enum Call {
     },
     /// `rdma_destroy_id`.
     Destroy {
-        /// Which id.
+        /// The id.
         id: IdKey,
     },
 }
 
 impl Call {
-    /// The id of the call; `None` for calls on a channel.
+    /// Returns the id of the call; `None` for calls on a channel.
     #[must_use]
     pub const fn id(&self) -> Option<IdKey> {
         match *self {
@@ -175,7 +175,7 @@ impl Call {
         }
     }
 
-    /// The name of its librdmacm function, without the prefix.
+    /// Returns the name of its librdmacm function, without the prefix.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ macro_rules! cm_events {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum CmEvent {
             $( $(#[$doc])* $name, )+
-            /// A code that this version does not know. It is delivered as it is.
+            /// A code that this version has no name for. It is delivered unchanged.
             Unknown(u32),
         }
 
@@ -17,7 +17,7 @@ macro_rules! cm_events {
             /// Every known type, by its code.
             pub const ALL: &[CmEvent] = &[$(CmEvent::$name),+];
 
-            /// From librdmacm's number.
+            /// Returns the type with this number in `enum rdma_cm_event_type`.
             #[must_use]
             pub const fn from_code(code: u32) -> Self {
                 match code {
@@ -26,7 +26,7 @@ macro_rules! cm_events {
                 }
             }
 
-            /// librdmacm's number.
+            /// Returns the number in `enum rdma_cm_event_type`.
             #[must_use]
             pub const fn code(self) -> u32 {
                 match self {
@@ -35,7 +35,7 @@ macro_rules! cm_events {
                 }
             }
 
-            /// The name without its prefix, as rdma_get_cm_event(3) has it.
+            /// Returns the name of rdma_get_cm_event(3) without its prefix.
             #[doc(alias = "rdma_event_str")]
             #[must_use]
             pub const fn name(self) -> &'static str {

@@ -87,7 +87,7 @@ pub trait Device {
     /// read finds nothing.
     const LEVEL_TRIGGERED: bool = false;
 
-    /// The present time, for [`Drive::within`](crate::Drive::within), if the device has a clock.
+    /// Returns the present time, for [`Drive::within`](crate::Drive::within); `None` if the device has no clock.
     fn clock(&self) -> Option<Time> {
         None
     }

@@ -12,7 +12,7 @@ macro_rules! errnos {
         impl Errno {
             $( pub const $name: Errno = Errno($value); )+
 
-            /// The symbol of errno(3), where this crate knows it.
+            /// Returns the symbol of errno(3); `None` for a number that this crate has no symbol for.
             #[must_use]
             pub const fn symbol(self) -> Option<&'static str> {
                 match self.0 {

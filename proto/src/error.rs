@@ -26,7 +26,7 @@ pub enum Refused {
     /// No such id: destroyed, released, or of another core.
     #[error("{request} on {id}: there is no such id")]
     NoSuchId {
-        /// The key that was given.
+        /// The key of the request.
         id: IdKey,
         /// The request.
         request: RequestKind,
@@ -34,13 +34,13 @@ pub enum Refused {
     /// No such channel: closed, or of another core.
     #[error("there is no channel {channel}")]
     NoSuchChannel {
-        /// The key that was given.
+        /// The key of the request.
         channel: ChannelKey,
     },
     /// The channel still has ids or untaken events, or belongs to an id in synchronous mode or to a listener.
     #[error("channel {channel} is in use")]
     ChannelInUse {
-        /// The key that was given.
+        /// The key of the request.
         channel: ChannelKey,
     },
     /// The channel cannot be read ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
@@ -170,7 +170,7 @@ pub enum RefuseReason {
     OnListenersChannel,
 }
 
-/// An ack token that the core does not accept: it is of another core, or its id is gone. Give the token of another
+/// An ack token that the core does not accept: it is of another core, or its id is destroyed. Pass the token of another
 /// core to that core.
 #[derive(Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the ack token of {} is not valid here: the id is gone, or it is of another core", .ack_token.owner())]
@@ -193,7 +193,7 @@ impl From<AckError> for Refused {
 }
 
 impl Refused {
-    /// The errno that librdmacm or the kernel would return.
+    /// Returns the errno that librdmacm or the kernel would return.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {
@@ -257,18 +257,18 @@ pub struct Failure {
     pub target: Target,
     /// The id's state after the failure; [`State::Idle`] for a channel.
     pub state: State,
-    /// The errno.
+    /// The errno of the call.
     pub errno: Errno,
 }
 
-/// The device or its driver did something impossible. The core ignores the input and goes on.
+/// The device or its driver broke the contract of [`Core`](crate::Core). The core ignores the input and remains usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
     /// An event that cannot happen in this state.
     #[error("{event} on {id} while {state}")]
     Event {
-        /// The id it was about.
+        /// The id of the event.
         id: IdKey,
         /// Its state, which has not changed.
         state: State,
@@ -298,9 +298,9 @@ pub enum Fault {
     Leak {
         /// The function that failed.
         call: &'static str,
-        /// The id or channel, whose key is not valid any more.
+        /// The id or channel. Its key is not valid any more.
         target: Target,
-        /// The errno.
+        /// The errno of the call.
         errno: Errno,
     },
     /// Reading a channel failed. It is read again in the next turn.
@@ -308,7 +308,7 @@ pub enum Fault {
     Read {
         /// The channel.
         channel: ChannelKey,
-        /// The errno.
+        /// The errno of the call.
         errno: Errno,
     },
     /// Reading a channel failed [`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) times without an event in between. It
@@ -332,7 +332,7 @@ pub enum Error {
     /// The device failed to carry it out.
     #[error("failed: {0}")]
     Failed(#[from] Failure),
-    /// The device or its driver did something impossible.
+    /// The device or its driver broke the contract.
     #[error("fault: {0}")]
     Fault(#[from] Fault),
 }
@@ -344,7 +344,7 @@ impl From<AckError> for Error {
 }
 
 impl Error {
-    /// The errno that librdmacm or the kernel would return.
+    /// Returns the errno that librdmacm or the kernel would return.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {

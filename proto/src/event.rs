@@ -15,15 +15,15 @@ use crate::request_kind::RequestKind;
 #[doc(alias = "rdma_conn_param")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnParam {
-    /// RDMA reads and atomics that this side serves at once; [`ConnParam::DEVICE_MAX`] for what the device can.
+    /// The number of RDMA reads and atomics that this side serves at once; [`ConnParam::DEVICE_MAX`]: the device's maximum.
     pub responder_resources: u8,
-    /// RDMA reads and atomics that this side starts at once; [`ConnParam::DEVICE_MAX`] for what the device can.
+    /// The number of RDMA reads and atomics that this side starts at once; [`ConnParam::DEVICE_MAX`]: the device's maximum.
     pub initiator_depth: u8,
-    /// Hardware flow control.
+    /// Whether hardware flow control is on.
     pub flow_control: bool,
-    /// Retransmissions before a send fails, 0 to 7.
+    /// The number of retransmissions before a send fails, 0 to 7.
     pub retry_count: u8,
-    /// Retransmissions after "receiver not ready", 0 to 7; 7 means no limit.
+    /// The number of retransmissions after "receiver not ready", 0 to 7; 7 means no limit.
     pub rnr_retry_count: u8,
     /// The QP uses a shared receive queue. Ignored if the id has a QP: librdmacm then uses the QP's property.
     pub srq: bool,
@@ -82,7 +82,7 @@ pub struct Datagram {
 pub struct AhAttr {
     /// The global route, if there is one; always on RoCE.
     pub grh: Option<GlobalRoute>,
-    /// Local id of the destination; 0 on RoCE.
+    /// The LID of the destination; 0 on RoCE.
     pub dlid: u16,
     /// Service level.
     pub sl: u8,
@@ -110,18 +110,18 @@ pub struct GlobalRoute {
     pub traffic_class: u8,
 }
 
-/// One event as the device reports it, before the core has looked at it.
+/// One event as the device reports it.
 ///
 /// The device has already acknowledged it to librdmacm, so its private data is a copy: borrowed from the device
 /// (`B` is `&[u8]`) or owned by the event (`B` is a `Vec<u8>`, for example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawEvent<B> {
-    /// The id it is about. For CONNECT_REQUEST that is the new id, under the key that the driver handed to
+    /// The id of the event. For CONNECT_REQUEST it is the new id, under the key that the driver passed to
     /// [`Device::fetch`](crate::Device::fetch).
     pub id: IdKey,
     /// For CONNECT_REQUEST, the listening id.
     pub listener: Option<IdKey>,
-    /// What happened.
+    /// The type.
     pub kind: CmEvent,
     /// 0, a negative errno, or for REJECTED the IB CM's reason (rdma_get_cm_event(3)).
     pub status: i32,
@@ -195,7 +195,7 @@ impl Deref for ReceivedParam {
     }
 }
 
-/// What happened.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// An event of the connection manager.
@@ -231,11 +231,11 @@ impl fmt::Display for EventKind {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "dropping an event drops its ack token: its id can then not migrate, and only `destroy_now` destroys it"]
 pub struct Event {
-    /// The id it is about; for CONNECT_REQUEST the new one.
+    /// The id of the event; for CONNECT_REQUEST the new one.
     pub id: IdKey,
     /// For CONNECT_REQUEST, the listening id.
     pub listener: Option<IdKey>,
-    /// What happened.
+    /// The type.
     pub kind: EventKind,
     /// 0, a negative errno, or for REJECTED the IB CM's reason.
     pub status: i32,
@@ -247,14 +247,13 @@ pub struct Event {
     pub group: Option<GroupKey>,
     /// Private data, zero padded by the transport.
     pub private_data: PrivateData,
-    /// On a channel with explicit acks: to be given back to [`Core::ack`](crate::Core::ack). `None` on other
-    /// channels, for events that the core itself made, and after a [`DestroyNow`](crate::Request::DestroyNow) that
-    /// failed.
+    /// The token for [`Core::ack`](crate::Core::ack), on a channel with explicit acks. `None` on other channels, for
+    /// events that the core itself made, and after a [`DestroyNow`](crate::Request::DestroyNow) that failed.
     pub ack_token: Option<AckToken>,
 }
 
 impl Event {
-    /// The result of a request of this kind that this event ends, as in librdmacm's synchronous mode. Two events are
+    /// Returns the result of a request of this kind that this event ends, as in librdmacm's synchronous mode. Two events are
     /// failures although their status is 0: DISCONNECTED, unless the request is a disconnect (`ECONNRESET`), and
     /// DEVICE_REMOVAL (`ENODEV`).
     ///
@@ -271,7 +270,7 @@ impl Event {
         }
     }
 
-    /// The connection manager's event type; `None` for an event that the core made.
+    /// Returns the connection manager's event type; `None` for an event that the core made.
     #[must_use]
     pub const fn cm(&self) -> Option<CmEvent> {
         match self.kind {
@@ -280,11 +279,11 @@ impl Event {
         }
     }
 
-    /// The event as librdmacm's synchronous mode reports it (`ucma_complete` of librdmacm).
+    /// Returns the result that librdmacm's synchronous mode reports for the event (`ucma_complete` of librdmacm).
     ///
     /// # Errors
-    /// The event reports a failure: `ECONNREFUSED` for REJECTED, `ETIMEDOUT` for a deadline, else the errno of its
-    /// status.
+    /// The event reports a failure: `ECONNREFUSED` for REJECTED, `ETIMEDOUT` for a deadline, otherwise the errno
+    /// of its status.
     pub const fn result(&self) -> Result<(), Errno> {
         match self.kind {
             EventKind::Cm(CmEvent::Rejected) => Err(Errno::ECONNREFUSED),
@@ -299,7 +298,7 @@ impl Event {
     }
 }
 
-/// Proof that an event was delivered and is not acked yet. Not `Clone`: an ack happens once.
+/// The ack that is owed for a delivered event. Not `Clone`: an event is acked once.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "an unacked event blocks the migration and the destruction of its id, or the leave of its group"]
 pub struct AckToken {

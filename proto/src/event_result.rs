@@ -110,7 +110,7 @@ impl Event {
     }
 }
 
-/// The id, the kind, and what else there is: `id2: CONNECT_REQUEST on id0`, `id1: REJECTED (reason 28, rejected by the
+/// The id, the type, the listener or group, and the status: `id2: CONNECT_REQUEST on id0`, `id1: REJECTED (reason 28, rejected by the
 /// application)`.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

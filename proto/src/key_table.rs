@@ -92,7 +92,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// Inserts an entry into a slot that [`KeyTable::reserve`] has prepared.
     ///
     /// # Errors
-    /// Returns the value if it has not.
+    /// The value, if the slot is not prepared.
     pub fn insert(&mut self, key: K, value: T) -> Result<(), T> {
         match self.slots.get_mut(key.table_slot()) {
             Some(slot @ None) => {

@@ -3,8 +3,8 @@
 
 use crate::key::{CORE_MAX, SLOTS};
 
-/// The maximum numbers of a core's objects. A request beyond a limit is refused, an event beyond it stays in the
-/// kernel; nothing is dropped.
+/// The maximum numbers of a core's objects. A request beyond a limit is refused. An event beyond it stays in the
+/// kernel.
 ///
 /// Keys have 2^24 slots: a limit on ids above 2^24 - 1, or on channels or groups above 2^24, counts as that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +65,7 @@ impl Limits {
         core: None,
     };
 
-    /// Returns these limits with a number for the core: the given one, or else the next one of this process. After
+    /// Returns these limits with a number for the core: its own, or if it has none the next one of this process. After
     /// 4095 it counts from 0 again, so more than 4096 drivers at a time share numbers.
     #[cfg(feature = "std")]
     #[must_use]

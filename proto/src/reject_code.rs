@@ -13,10 +13,10 @@ macro_rules! reject_codes {
         impl RejectCode {
             $( pub const $name: RejectCode = RejectCode($code); )+
 
-            /// Every code that this crate knows.
+            /// Every code that has a constant here.
             pub const ALL: &[RejectCode] = &[$(RejectCode::$name),+];
 
-            /// Returns the reason in words, where this crate knows it.
+            /// Returns the reason in words; `None` for a code without a constant here.
             #[must_use]
             pub const fn text(self) -> Option<&'static str> {
                 match self.0 {

@@ -36,7 +36,7 @@ pub enum Service {
 }
 
 impl PortSpace {
-    /// librdmacm's number.
+    /// Returns the number in `enum rdma_port_space`.
     #[must_use]
     pub const fn code(self) -> u32 {
         match self {
@@ -47,7 +47,7 @@ impl PortSpace {
         }
     }
 
-    /// The kind of communication (`rdma_create_id` of librdmacm: the type of the id's QP).
+    /// Returns the kind of communication (`rdma_create_id` of librdmacm: the type of the id's QP).
     #[must_use]
     pub const fn service(self) -> Service {
         match self {
@@ -78,7 +78,7 @@ pub enum CmOption {
 }
 
 impl CmOption {
-    /// The column of the request table for this option.
+    /// Returns the column of the request table for this option.
     #[must_use]
     pub const fn request_kind(self) -> RequestKind {
         match self {
@@ -217,7 +217,7 @@ pub enum Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The column of the request table for this request.
+    /// Returns the column of the request table for this request.
     #[must_use]
     #[inline(always)]
     pub const fn request_kind(&self) -> RequestKind {
@@ -246,7 +246,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The private data to send; empty for most requests.
+    /// Returns the private data to send; empty for most requests.
     #[must_use]
     #[inline(always)]
     pub const fn private_data(&self) -> &'a [u8] {

@@ -82,7 +82,7 @@ columns! {
 }
 
 impl EventColumn {
-    /// The column of an event type.
+    /// Returns the column of an event type.
     #[must_use]
     #[inline]
     pub const fn of(event: CmEvent) -> EventColumn {
@@ -275,7 +275,7 @@ pub static EVENTS: [[EventRule; EventColumn::COUNT]; State::COUNT] = {
     ]
 };
 
-/// The cell of a request for an id of this service: the new state, or the reason to refuse the request.
+/// Returns the cell of a request for an id of this service: the new state, or the reason to refuse the request.
 ///
 /// # Errors
 /// The reason to refuse it.
@@ -290,13 +290,13 @@ pub const fn request_rule(state: State, request_kind: RequestKind, service: Serv
     }
 }
 
-/// The cell of an event.
+/// Returns the cell of an event.
 #[must_use]
 pub const fn event_rule(state: State, column: EventColumn) -> EventRule {
     EVENTS[state.index()][column.index()]
 }
 
-/// The request that waits in a state; its deadline counts while the id is in that state.
+/// Returns the request that waits in a state; its deadline counts while the id is in that state.
 #[must_use]
 #[inline]
 pub const fn operation(state: State) -> Option<RequestKind> {
@@ -340,7 +340,7 @@ const fn awaited(state: State) -> Option<RequestKind> {
     }
 }
 
-/// The state after the device refused a call: the state before the request, with two exceptions of the kernel.
+/// Returns the state after the device refused a call: the state before the request, with two exceptions of the kernel.
 ///
 /// `rdma_resolve_addr` on an idle id binds it first and leaves it bound when only the destination was wrong
 /// (`resolve_prepare_src`); `rdma_accept` that fails has rejected the peer (`rdma_accept` of cma.c).

@@ -13,19 +13,19 @@ impl Time {
     /// A deadline that never passes: for requests without a limit of their own.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// This time plus `span`; saturates at [`Time::NEVER`].
+    /// Returns this time plus `span`; saturates at [`Time::NEVER`].
     #[must_use]
     pub fn after(self, span: Duration) -> Time {
         Time(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// The time from `now` until this time; zero if it has passed.
+    /// Returns the time from `now` until this time; zero if it has passed.
     #[must_use]
     pub fn since(self, now: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(now.0))
     }
 
-    /// Milliseconds from `now` until this time, rounded up, at least 1 and at most `i32::MAX`: the form of
+    /// Returns the milliseconds from `now` until this time, rounded up, at least 1 and at most `i32::MAX`: the form of
     /// `rdma_resolve_addr`'s `timeout_ms`, for which 0 means "fail at once".
     #[must_use]
     pub fn millis_from(self, now: Time) -> i32 {

@@ -6,7 +6,7 @@ use crate::state::State;
 use crate::table::{self, EventColumn, EventRule};
 
 /// The transport of an RDMA device (`ibv_transport_type` of ibv_get_device_list(3)). It determines which messages make
-/// and end a connection, and so which events there are.
+/// and end a connection, and determines the types of events.
 #[doc(alias("ibv_transport_type", "IBV_TRANSPORT_IB", "IBV_TRANSPORT_IWARP"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transport {
@@ -27,7 +27,7 @@ impl fmt::Display for Transport {
 }
 
 impl Transport {
-    /// The effect of an event on an id whose device has this transport. For InfiniBand it is the cell of
+    /// Returns the effect of an event on an id whose device has this transport. For InfiniBand it is the cell of
     /// [`EVENTS`](table::EVENTS). On iWARP some cells differ:
     ///
     /// - CONNECT_RESPONSE, ROUTE_ERROR, TIMEWAIT_EXIT, MULTICAST_JOIN and MULTICAST_ERROR are faults: no function of

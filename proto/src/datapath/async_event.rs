@@ -2,14 +2,14 @@
 
 use core::fmt;
 
-/// An asynchronous event (`struct ibv_async_event`, ibv_get_async_event(3)): what happens to a device, and not because
-/// of one work request.
+/// An asynchronous event (`struct ibv_async_event`, ibv_get_async_event(3)): an event of a device that
+/// no single work request causes.
 #[doc(alias = "ibv_async_event")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AsyncEvent {
-    /// What happened.
+    /// The kind.
     pub kind: AsyncEventKind,
-    /// What it happened to.
+    /// The object.
     pub source: AsyncSource,
 }
 
@@ -73,7 +73,7 @@ impl AsyncEventKind {
     pub const QP_LAST_WQE_REACHED: AsyncEventKind = AsyncEventKind(16);
     /// The subnet manager requests that clients of a port register again.
     pub const CLIENT_REREGISTER: AsyncEventKind = AsyncEventKind(17);
-    /// The GID table of a port has changed: an address came or went.
+    /// The GID table of a port has changed: an address was added or removed.
     pub const GID_CHANGE: AsyncEventKind = AsyncEventKind(18);
     /// A work queue has failed.
     pub const WQ_FATAL: AsyncEventKind = AsyncEventKind(19);

@@ -15,7 +15,7 @@ pub trait CompletionQueue: Send {
     /// Completions of a destroyed QP may be dropped.
     ///
     /// # Errors
-    /// The errno of the device. Completions that came before are not lost.
+    /// The errno of the device. Earlier completions are not lost.
     #[doc(alias("ibv_poll_cq", "rdma_get_send_comp", "rdma_get_recv_comp"))]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno>;
 
@@ -57,7 +57,7 @@ pub trait CompletionQueue: Send {
     /// `count` completions, or `period_us` microseconds after the first one. 0 and 0 end this. The device may round.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the device or its library does not support it, such as soft-RoCE; else the errno of the device.
+    /// `EOPNOTSUPP` if the device or its library does not support it, such as soft-RoCE; otherwise the errno of the device.
     #[doc(alias = "ibv_modify_cq")]
     fn moderate(&self, count: u16, period_us: u16) -> Result<(), Errno>;
 

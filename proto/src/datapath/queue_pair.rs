@@ -89,7 +89,7 @@ pub trait QueuePair: Send {
 
     /// Posts the bind of a window to a range of `mr`, for the peer of this QP (`IBV_WR_BIND_MW`). It is effective when
     /// the completion is polled. The MR needs [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] if `access` has a right
-    /// to write. The key of the window changes. Invalidate a bound window first; else the completion is an error.
+    /// to write. The key of the window changes. Invalidate a bound window first; otherwise the completion is an error.
     ///
     /// # Errors
     /// As [`QueuePair::post_send`]; `EINVAL` also if window or MR are of another PD, or if the MR lacks a right.

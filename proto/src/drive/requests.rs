@@ -131,7 +131,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL`
-    /// if the peer has gone. If the migration failed, the accept can be repeated.
+    /// if the peer no longer waits. If the migration failed, the accept can be repeated.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
@@ -159,7 +159,7 @@ impl<D: Device> Drive<D> {
     /// Confirms a CONNECT_RESPONSE (rdma_establish(3)); for ids without a QP.
     ///
     /// # Errors
-    /// Refused in a wrong state; failed with `EINVAL` if the peer has gone.
+    /// Refused in a wrong state; failed with `EINVAL` if the peer no longer waits.
     #[doc(alias = "rdma_establish")]
     pub fn establish(&mut self, id: IdKey) -> Result<(), Error> {
         self.request(id, Request::Establish, Time::NEVER).map(drop)
@@ -194,7 +194,7 @@ impl<D: Device> Drive<D> {
     /// Reports that a message has come on the QP of an accepted id; ESTABLISHED follows (rdma_notify(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state; failed with `EISCONN` if the peer's confirmation came meanwhile.
+    /// Refused in a wrong state; failed with `EISCONN` if the peer has confirmed meanwhile.
     #[doc(alias = "rdma_notify")]
     pub fn notify_established(&mut self, id: IdKey) -> Result<(), Error> {
         self.request(id, Request::Notify, Time::NEVER).map(drop)

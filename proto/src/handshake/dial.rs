@@ -100,14 +100,14 @@ impl<Q> Dial<Q> {
         self.wait.begun.is_none()
     }
 
-    /// Takes an event of the id and acks it. Returns the connection once it is established, and then has no further
-    /// use: later events of the id belong to the application. Ignores events of other ids.
+    /// Takes an event of the id and acks it. Returns the connection once it is established. The handshake is then over:
+    /// later events of the id belong to the application. Ignores events of other ids.
     ///
     /// `attach` is called once, when the id has a device and a route. It attaches a QP with [`Drive::attach_qp`], and
-    /// returns what belongs to it. Without a QP it returns `Ok(())`, for example.
+    /// returns a value that is kept with it, such as the QP. Without a QP it can return `Ok(())`.
     ///
     /// # Errors
-    /// [`HandshakeError`]. The id is destroyed, or is so once the application has given the acks that it owes.
+    /// [`HandshakeError`]. The id is destroyed, at the latest after the last ack that the application owes for it.
     pub fn handle<D: Device>(
         &mut self,
         drive: &mut Drive<D>,
@@ -166,7 +166,7 @@ impl<Q> Dial<Q> {
         Ok(None)
     }
 
-    /// Gives the handshake up and destroys the id, with what is attached. Does nothing once the handshake is over.
+    /// Ends the handshake: destroys the id, and drops what is attached. Does nothing once the handshake is over.
     ///
     /// # Errors
     /// As [`Drive::destroy`].

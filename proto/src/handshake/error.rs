@@ -13,7 +13,8 @@ pub enum HandshakeError {
     /// A request was refused or failed, or the closure `attach` failed.
     #[error(transparent)]
     Request(Error),
-    /// An event ended it: rejected, unreachable, no route, ... Private data of a rejection is in the event.
+    /// An event ended it, such as REJECTED, UNREACHABLE or ROUTE_ERROR. The event contains the private data of a
+    /// rejection.
     #[error("{during}: {error}")]
     Ended {
         /// The request that the event ended.

@@ -15,7 +15,7 @@ use crate::private_data::PrivateData;
 use crate::state::State;
 use crate::time::Time;
 
-/// A connection request: the id that the kernel has made for it, and what the peer has sent.
+/// A connection request: the id that the kernel has created for it, and the peer's parameters and private data.
 ///
 /// The application decides by the [addresses](Incoming::peer_addr) and the [private data](Incoming::private_data),
 /// and calls [`accept`](Incoming::accept), [`reject`](Incoming::reject) or [`release`](Incoming::release).
@@ -88,7 +88,7 @@ impl Incoming {
     /// most 196 bytes, 136 for datagrams. The id of a listener in synchronous mode enters that mode first.
     ///
     /// # Errors
-    /// The error of `attach` or of [`Drive::accept`], with `EINVAL` if the peer has gone. The id is destroyed.
+    /// The error of `attach` or of [`Drive::accept`], with `EINVAL` if the peer no longer waits. The id is destroyed.
     pub fn accept<D: Device, Q>(
         self,
         drive: &mut Drive<D>,

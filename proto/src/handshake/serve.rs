@@ -35,11 +35,11 @@ impl<Q> Serve<Q> {
         self.wait.begun.is_none()
     }
 
-    /// Takes an event of the id and acks it. Returns the connection once it is established, and then has no further
-    /// use: later events of the id belong to the application. Ignores events of other ids.
+    /// Takes an event of the id and acks it. Returns the connection once it is established. The handshake is then over:
+    /// later events of the id belong to the application. Ignores events of other ids.
     ///
     /// # Errors
-    /// [`HandshakeError`]. The id is destroyed, or is so once the application has given the acks that it owes.
+    /// [`HandshakeError`]. The id is destroyed, at the latest after the last ack that the application owes for it.
     pub fn handle<D: Device>(
         &mut self,
         drive: &mut Drive<D>,
@@ -67,7 +67,7 @@ impl<Q> Serve<Q> {
         self.wait.connected(self.param, core::mem::replace(&mut self.private_data, PrivateData::EMPTY), None)
     }
 
-    /// Gives the handshake up and destroys the id, with what is attached. Does nothing once the handshake is over.
+    /// Ends the handshake: destroys the id, and drops what is attached. Does nothing once the handshake is over.
     ///
     /// # Errors
     /// As [`Drive::destroy`].

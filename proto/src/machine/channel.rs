@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// Ends a [pause](Core::pause_channel), or the failure of a channel that has [failed](Core::handle_unreadable).
-    /// The channel is read at once: events that came meanwhile make no new edge for an edge-triggered poller.
+    /// The channel is read at once: for an edge-triggered poller, earlier events make no new edge.
     ///
     /// # Errors
     /// [`Refused::NoSuchChannel`].

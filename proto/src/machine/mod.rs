@@ -114,7 +114,7 @@ static_assertions::assert_impl_all!(Core: Clone, Eq, core::hash::Hash, Send, Syn
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Events that came after the operation they belong to was over.
+    /// Events of operations that were over.
     pub late: u64,
     /// Events of ids that are not of this core.
     pub stray: u64,

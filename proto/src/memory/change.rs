@@ -16,7 +16,7 @@ bitflags::bitflags! {
 }
 
 /// What a re-registration changes. A field that is `None` stays as it is. The flags of the call are derived from the
-/// fields, so a flag is never set without its argument, nor an argument given without its flag.
+/// fields, so a flag and its argument are always set together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change<P, B> {
     /// The new memory (`IBV_REREG_MR_CHANGE_TRANSLATION`).
@@ -98,7 +98,7 @@ impl<P, B> Change<P, B> {
         }
     }
 
-    /// The flags of the call.
+    /// Returns the flags of the call.
     #[must_use]
     pub fn flags(&self) -> Changes {
         let mut flags = Changes::empty();

@@ -15,7 +15,7 @@ use crate::memory::{Fault, PdState, RefuseReason, Refused, RequestKind, Target};
 /// let mut domain = Domain::alloc();
 /// domain.handle_outcome(Ok(()))?; // of ibv_alloc_pd
 /// domain.acquire()?; // an MR is registered
-/// assert_eq!(domain.dealloc().unwrap_err().reason, RefuseReason::InUse(1)); // the kernel would say EBUSY
+/// assert_eq!(domain.dealloc().unwrap_err().reason, RefuseReason::InUse(1)); // the kernel would return EBUSY
 /// domain.release(); // it is deregistered
 /// domain.dealloc()?;
 /// domain.handle_outcome(Ok(()))?; // of ibv_dealloc_pd
@@ -42,7 +42,7 @@ impl Domain {
         self.state
     }
 
-    /// Returns how many objects belong to it, including those that are being created or destroyed.
+    /// Returns the number of objects that belong to it, including those that are being created or destroyed.
     #[must_use]
     pub const fn users(&self) -> u32 {
         self.users

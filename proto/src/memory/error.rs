@@ -37,7 +37,7 @@ impl fmt::Display for Target {
 }
 
 impl Refused {
-    /// The errno that the real library returns, or would return if it did not crash or report a wrong result.
+    /// Returns the errno that the real library returns, or would return if it did not crash or report a wrong result.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self.reason {
@@ -117,7 +117,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno that the real library returns in this case.
+    /// Returns the errno that the real library returns in this case.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {
