@@ -1,4 +1,4 @@
-//! Address handles: where datagrams go.
+//! Address handles.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -13,13 +13,13 @@ use crate::ffi::{self, ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, 
 
 const _: () = assert!(size_of::<ibv_grh>() == GRH_LEN);
 
-/// A way to send datagrams (ibv_create_ah(3)), made by a [`Pd`]. Dropping it destroys it.
+/// An address handle: the destination of datagrams (ibv_create_ah(3)). A [`Pd`] creates it. Dropping it destroys it.
 ///
-/// Keep it until the sends to it have completed. Dropping it sooner endangers no memory: what a device's library
-/// needs of it is copied while posting. But some devices look it up by its number when they come to send, soft-RoCE
-/// for one, and then a send that is still queued fails, or goes where the next handle with that number leads. The
-/// calls that post do not count their handles, because that would cost every datagram two atomic operations; share
-/// one as `Arc<Ah>` where it is not clear who is last.
+/// Keep it until the sends to it have completed. An earlier drop is memory-safe, because the provider copies the
+/// address while posting. But some devices, such as soft-RoCE, look the handle up by its number when they execute the
+/// send. A queued send then fails, or goes to the destination of the next handle with that number. Posting does not
+/// count the uses of a handle: that would cost two atomic operations per datagram. Share one as `Arc<Ah>` between
+/// several owners.
 #[doc(alias = "ibv_ah")]
 pub struct Ah {
     raw: NonNull<ibv_ah>,

@@ -6,10 +6,10 @@ use core::ptr::NonNull;
 
 use cmid_proto::memory;
 
-/// Memory that a device may reach once it is registered: a `Vec`, or memory that came from somewhere else.
+/// Memory to be registered: a `Vec`, or memory of another allocator. Dropping it frees the memory.
 ///
-/// While it is one of these, nobody has a reference into it, and it hands none out: what a device may write to at any
-/// time cannot be behind one. Dropping it frees the memory.
+/// There is no reference into a buffer, and it returns none, because a device may write to registered memory at any
+/// time.
 ///
 /// ```compile_fail,E0608
 /// # use cmid_verbs::Buffer;
@@ -32,9 +32,9 @@ pub struct Buffer {
 }
 
 enum Owner {
-    /// A `Vec` of this capacity, taken apart.
+    /// The memory of a `Vec` with this capacity.
     Vec { capacity: usize },
-    /// Whatever frees the memory when it is dropped.
+    /// Memory that this value frees when it is dropped.
     Other { _owner: Box<dyn Send> },
 }
 
@@ -44,7 +44,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Memory that is not a `Vec`'s: mapped, of huge pages, shared. `owner` frees it when it is dropped.
+    /// Creates a buffer of memory that is not a `Vec`: mapped, of huge pages, shared. Dropping `owner` frees it.
     ///
     /// ```no_run
     /// use cmid_verbs::Buffer;
@@ -74,38 +74,37 @@ impl Buffer {
     /// ```
     ///
     /// # Safety
-    /// If it is registered with success, then from there until `owner` is dropped:
+    /// From a successful registration until `owner` is dropped:
     /// - all `len` bytes from `start` are mapped, initialised, readable and writable;
     /// - nothing else in this program accesses them: no reference, no pointer, and no other `Buffer` over any of them,
     ///   registered or not;
-    /// - nobody frees them or maps something else there.
+    /// - they are not freed, and nothing else is mapped there.
     ///
-    /// For memory that may not be written to, or that others in this program read, there is
+    /// For memory that must not be written to, or that other code in this program reads, use
     /// [`Buffer::from_raw_read_only`].
     #[must_use]
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize, owner: Box<dyn Send>) -> Self {
         Buffer { start, len, writable: true, owner: Owner::Other { _owner: owner } }
     }
 
-    /// As [`Buffer::from_raw`], but of memory that is only to be read: it cannot be registered with a right to write,
-    /// nor given one later, and [`MemoryRegion::write`](cmid_proto::datapath::MemoryRegion::write) refuses (all with
-    /// `EACCES`).
+    /// As [`Buffer::from_raw`], for memory that is only read. `EACCES` refuses a registration or re-registration with a
+    /// right to write, and [`MemoryRegion::write`](cmid_proto::datapath::MemoryRegion::write).
     ///
     /// # Safety
-    /// If it is registered with success, then from there until `owner` is dropped:
+    /// From a successful registration until `owner` is dropped:
     /// - all `len` bytes from `start` are mapped, initialised and readable;
-    /// - nothing in this program writes to them, neither through a reference, a pointer nor another `Buffer`; reading
-    ///   them is fine;
-    /// - nobody frees them or maps something else there.
+    /// - nothing in this program writes to them, neither through a reference, a pointer nor another `Buffer`; reads
+    ///   are allowed;
+    /// - they are not freed, and nothing else is mapped there.
     #[must_use]
     pub unsafe fn from_raw_read_only(start: NonNull<u8>, len: usize, owner: Box<dyn Send>) -> Self {
         Buffer { start, len, writable: false, owner: Owner::Other { _owner: owner } }
     }
 
-    /// The `Vec` that it was made of.
+    /// Returns the `Vec` that the buffer was created from.
     ///
     /// # Errors
-    /// The buffer, if it was not made of one.
+    /// The buffer, if it was not created from a `Vec`.
     pub fn into_vec(self) -> Result<Vec<u8>, Buffer> {
         match self.owner {
             Owner::Vec { capacity } => {
@@ -118,19 +117,19 @@ impl Buffer {
         }
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether it may be written to: not if it was made by [`Buffer::from_raw_read_only`].
+    /// Whether writes to the memory are allowed. False for a buffer of [`Buffer::from_raw_read_only`].
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.writable
@@ -142,7 +141,7 @@ impl Buffer {
 }
 
 impl From<Vec<u8>> for Buffer {
-    /// The whole `Vec` up to its length. What it has room for beyond that is not registered.
+    /// Takes the `Vec` up to its length; its spare capacity is not registered.
     fn from(vec: Vec<u8>) -> Self {
         let mut vec = ManuallyDrop::new(vec);
         let (len, capacity) = (vec.len(), vec.capacity());
@@ -171,8 +170,8 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// A buffer in the hands of a registration. Dropping it leaks the memory: only a registration that is known to be gone
-/// takes the buffer out, so that there is no way by which a device keeps what is freed.
+/// The buffer of a registration. Dropping it leaks the memory: only a registration that is known to be gone takes the
+/// buffer out, so no device refers to freed memory.
 pub(crate) struct Pinned(ManuallyDrop<Buffer>);
 
 impl Pinned {

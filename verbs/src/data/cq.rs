@@ -19,10 +19,10 @@ use crate::raw;
 /// `IBV_CQ_ATTR_MODERATE`.
 const MODERATE: u32 = 1;
 
-/// A completion queue with a completion channel of its own, or a shared one. Any thread may have it, one at a time may poll it: polling
-/// takes it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).
+/// A completion queue with its own completion channel, or a shared one. It can move between threads. One thread at a
+/// time polls: a poll takes `&mut self`, because it ends the work in flight (see [`Mr`](crate::Mr)).
 ///
-/// The QPs that use it keep it at the device after it is dropped.
+/// After the handle is dropped, the CQ exists until its last QP is destroyed.
 ///
 /// # What does not compile
 ///
@@ -65,7 +65,7 @@ unsafe impl Send for CqInner {}
 unsafe impl Sync for CqInner {}
 
 impl Cq {
-    /// With a channel of its own.
+    /// Creates a CQ with its own channel.
     pub(crate) fn create(context: Arc<Context>, depth: u32, vector: u32) -> Result<Self, Errno> {
         Cq::on(Arc::new(RawChannel::create(context)?), false, depth, vector)
     }
@@ -107,7 +107,7 @@ impl Cq {
         Ok(())
     }
 
-    /// `ibv_poll_cq` into the slice.
+    /// Calls `ibv_poll_cq` on the slice.
     #[inline(always)]
     fn poll_provider(&mut self, completions: &mut [Completion]) -> c_int {
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
@@ -116,8 +116,8 @@ impl Cq {
         unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
     }
 
-    /// The rest of a poll that has returned `polled`, and of whose completions the first `kept` are retired: queues have
-    /// come or gone, or a completion is of none of them.
+    /// The rest of a poll that has returned `polled` completions, the first `kept` of which are retired. Called if the set
+    /// of queues has changed, or a completion is of an unknown queue.
     #[cold]
     #[inline(never)]
     fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Polled {
@@ -158,13 +158,13 @@ fn result_of(polled: Polled) -> Result<usize, Errno> {
 }
 
 impl CompletionQueue for Cq {
-    /// Completions of a QP that has been destroyed are dropped. Some devices take them off the queue themselves. What
-    /// they pinned is no longer pinned when a call returns 0; it also deregisters each [`Mr`](crate::Mr) that was
-    /// dropped and waited for that.
+    /// Completions of a destroyed QP are dropped. Some devices remove them from the queue. When a call returns 0, work of
+    /// destroyed QPs no longer pins memory; the call also deregisters each [`Mr`](crate::Mr) that was dropped while such
+    /// work pinned it.
     ///
     /// # Errors
-    /// `EIO` if the provider fails, or has completed something that was not posted, for the second time, or after
-    /// what was posted later to the same queue. What came along is returned before, or by the next call.
+    /// `EIO` if the provider fails, or completes a work request that was not posted, twice, or out of order. The other
+    /// completions of the same poll are returned before, or by the next call.
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         if self.slot_cache.has_doubt() {
@@ -219,9 +219,8 @@ impl CompletionQueue for Cq {
         self.inner.channel.fd()
     }
 
-    /// It does not look again after as many notifications as were requested. One may be left, where the CQ was armed
-    /// again before the last one was taken, or where a provider notifies more often than requested: it keeps the
-    /// descriptor readable.
+    /// It takes at most as many notifications as were requested. One may remain if the CQ was armed again before the last
+    /// one was taken, or if a provider notifies more often than requested. The descriptor is then still readable.
     ///
     /// # Errors
     /// `EINVAL` for a CQ on a shared channel; the errno of reading the channel; `EIO` on a device that is gone.

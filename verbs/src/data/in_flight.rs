@@ -1,42 +1,39 @@
-//! What the QPs of a PD have in flight: which memory their work requests name that have been posted and whose
-//! completions have not been polled.
+//! The work requests in flight on the QPs of a PD, and the memory that they name. A work request is in flight from the
+//! post until its completion is polled.
 //!
-//! Counting costs nothing where it must not. Posting is exclusive (`&mut Qp`) and polling is exclusive (`&mut Cq`),
-//! so each number has one writer, and is written by a plain store; no operation of a work request takes a lock or a
-//! read-modify-write instruction, but the first post to a queue: it makes the ring (work_queue.rs), and enlists it
-//! here.
+//! Posting is exclusive (`&mut Qp`), and so is polling (`&mut Cq`). Each counter therefore has one writer, which uses
+//! plain stores. Posting and polling take no lock and no read-modify-write instruction. The exception is the first
+//! post to a queue: it creates the ring (work_queue.rs) and adds it here.
 //!
-//! # Which work request a completion is of
+//! # The work request of a completion
 //!
-//! Of a completion in error only `wr_id`, `status` and `qp_num` mean something (ibv_poll_cq(3)): the opcode, which
-//! would say whether it was a send or a receive, does not. So the device is not given the user's `wr_id`, but a
-//! token: in its upper half the id of the queue at its CQ, in the lower half the number of earlier posts. The
-//! user's is kept in the ring, and put back when the completion is polled. A token names one work request of one
-//! queue, whatever became of it, with any provider.
+//! After a failure only `wr_id`, `status` and `qp_num` of a completion are valid (ibv_poll_cq(3)). The opcode is not, so
+//! it cannot distinguish a send from a receive. Therefore the device gets a token instead of the user's `wr_id`. Its
+//! upper half is the id of the queue at its CQ, its lower half the number of earlier posts. The ring stores the user's
+//! `wr_id`; polling restores it. A token names one work request of one queue, with every provider and every status.
 //!
-//! # Why memory safety rests on this
+//! # Memory safety
 //!
-//! `ibv_dereg_mr` and `ibv_rereg_mr` withdraw the memory from the device, but not from the provider: `ibv_poll_cq` of
-//! mlx5 and hns copies data of up to 64 bytes that was received or read from the completion to the address in the
-//! work request, and checks no key (`mlx5_copy_to_recv_wqe`, `mlx5_copy_to_send_wqe`, `hns_roce_poll_one`). So the
-//! memory that a work request names must not be given back before its completion is gone. That holds, because
+//! `ibv_dereg_mr` and `ibv_rereg_mr` withdraw memory from the device, but not from the provider: `ibv_poll_cq` of mlx5
+//! and hns copies up to 64 bytes of received or read data from the completion to the address in the work request, and
+//! checks no key (`mlx5_copy_to_recv_wqe`, `mlx5_copy_to_send_wqe`, `hns_roce_poll_one`). The memory that a work
+//! request names must therefore not be freed or returned before its completion is polled. These rules ensure it:
 //!
-//! - only an MR of the QP's PD can be posted (post.rs), so whoever gives back the memory of an MR looks at every
-//!   queue that can name it: [`InFlightSet::name`];
-//! - a queue is enlisted before the first work request is handed to its provider; one that is not names nothing;
-//! - to post takes `&Mr`, to re-register `&mut Mr`, to deregister the [`Mr`](crate::Mr) itself. So all posts that
-//!   name it have come back, and what they stored, and that their queues are enlisted, can be seen before anybody
-//!   looks;
-//! - a work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same
-//!   queue, as the work requests of a queue complete in order; a removal of the device changes nothing;
-//! - a queue counts until its QP is destroyed and then all of its completions were polled, its CQ was seen empty, or
-//!   can be polled no more (cq_slots.rs). Some providers remove the completions of a QP that is destroyed, others leave
-//!   them in the CQ;
-//! - a queue whose QP could not be destroyed counts for ever;
-//! - a receive of a shared receive queue counts until its own completion is returned, because those of an SRQ come in
-//!   any order (srq_slots.rs). Which QP has taken it is not known, so no other end of a QP ends it: it counts until the
-//!   SRQ is destroyed, and each CQ that its QPs reported to was seen empty after their destruction, or can be polled no
-//!   more.
+//! - Only an MR of the QP's PD can be posted (post.rs). Before the memory of an MR is returned, every queue that can
+//!   name it is searched ([`InFlightSet::name`]).
+//! - A queue is added before its first work request is passed to the provider.
+//! - A post borrows `&Mr`, a re-registration `&mut Mr`, and a deregistration consumes the [`Mr`](crate::Mr). So every
+//!   post that names the MR has returned before the search, and its stores are visible to the search.
+//! - A work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same
+//!   queue: the work requests of a queue complete in order. A removal of the device does not change this.
+//! - A queue counts until its QP is destroyed, and after that until all its completions were polled, its CQ was found
+//!   empty, or its CQ cannot be polled any more (cq_slots.rs). Some providers remove the completions of a destroyed QP,
+//!   others leave them in the CQ.
+//! - A queue counts for ever if its QP could not be destroyed.
+//! - A receive of a shared receive queue counts until its own completion is returned, because the receives of an SRQ
+//!   complete in any order (srq_slots.rs). The QP that takes it is not known. So the destruction of a QP does not end
+//!   it: it counts until the SRQ is destroyed, and each CQ of its QPs was found empty after their destruction or cannot
+//!   be polled any more.
 
 use std::sync::{Arc, Mutex};
 
@@ -49,7 +46,7 @@ use crate::lock::lock;
 /// The work queues that belong to one PD.
 pub(crate) struct InFlightSet {
     queues: Mutex<Queues>,
-    /// Stands for the ring of a queue that has none: it is full, and empty.
+    /// The ring of queues that have none. Its capacity is 0.
     nothing: Arc<WrRing>,
 }
 
@@ -57,7 +54,7 @@ pub(crate) struct InFlightSet {
 struct Queues {
     /// The queues with work in flight.
     live: Slab<InFlight>,
-    /// Those of QPs that could not be destroyed, and are leaked.
+    /// The queues of QPs that could not be destroyed and are leaked.
     leaked: Vec<InFlight>,
 }
 
@@ -76,7 +73,7 @@ impl InFlight {
     }
 }
 
-/// Where a queue is among those of its PD.
+/// The index of a queue in the set of its PD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InFlightIndex(usize);
 
@@ -85,29 +82,29 @@ impl InFlightSet {
         InFlightSet { queues: Mutex::default(), nothing: Arc::new(WrRing::new(0, 0, 1)) }
     }
 
-    /// The cursor of a queue that has no ring: it has no room.
+    /// Returns the cursor of a queue without a ring. It has no room.
     pub(crate) fn without_ring(&self) -> Cursor {
         Cursor::new(&self.nothing)
     }
 
-    /// Something is to be posted to a queue for the first time.
+    /// Adds a queue, before its first post.
     pub(crate) fn enlist(&self, wr_ring: &Arc<WrRing>) -> InFlightIndex {
         InFlightIndex(lock(&self.queues).live.insert(InFlight::Queue(Arc::clone(wr_ring))))
     }
 
-    /// The same for an SRQ that is created.
+    /// Adds a new SRQ.
     pub(crate) fn enlist_srq(&self, slots: &Arc<SrqSlots>) -> InFlightIndex {
         InFlightIndex(lock(&self.queues).live.insert(InFlight::Srq(Arc::clone(slots))))
     }
 
-    /// A queue is gone, and with it all that it had in flight. Once for each that was enlisted.
+    /// Removes a queue with its work in flight. Called once for each queue that was added.
     pub(crate) fn remove(&self, place: InFlightIndex) {
         let queue = lock(&self.queues).live.try_remove(place.0);
         // With its ring, if nobody else has it; not under the lock.
         drop(queue);
     }
 
-    /// The QP of a queue could not be destroyed: what the queue has in flight stays so. In the place of
+    /// Keeps the work in flight of a queue for ever, because its QP could not be destroyed. Called instead of
     /// [`InFlightSet::remove`].
     pub(crate) fn leak(&self, place: InFlightIndex) {
         let mut queues = lock(&self.queues);
@@ -122,7 +119,7 @@ impl InFlightSet {
         live.chain(&queues.leaked).any(|queue| queue.names(lkey))
     }
 
-    /// Whether work in flight names this key that stays so.
+    /// Whether work that is in flight for ever names this key.
     pub(crate) fn leaked_name(&self, lkey: u32) -> bool {
         lock(&self.queues).leaked.iter().any(|queue| queue.names(lkey))
     }

@@ -1,9 +1,9 @@
 //! The data path: protection domains, memory, completion queues, queue pairs and address handles.
 //!
-//! Every handle holds, by `Arc`, what it stands on, so that things go in the right order whoever drops them when:
-//! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them before the
-//! device's context. An [`Mr`] that is dropped while work in flight names it is kept by its PD (parked.rs). Where the
-//! kernel refuses to destroy something (it should not, in that order), the library's object is leaked, and never used
+//! Each handle holds the objects that it depends on by `Arc`. So objects are destroyed in the right order, whatever the
+//! order of drops: a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them
+//! before the device's context. The PD keeps an [`Mr`] that is dropped while work in flight names it (parked.rs). If the
+//! kernel refuses to destroy an object, which it should not in this order, the library's object is leaked and not used
 //! again.
 
 mod ah;

@@ -16,68 +16,63 @@ use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::ffi::{ibv_mr, ibv_sge};
 use crate::raw;
 
-/// Memory that the device can reach.
+/// A memory region: memory that the device can access.
 ///
-/// It is registered by [`ProtectionDomain::register`], and owns its [`Buffer`]. Dropping it deregisters it and frees
-/// the buffer.
+/// [`ProtectionDomain::register`] creates it. It owns its [`Buffer`]. Dropping it deregisters it and frees the buffer.
 ///
 /// [`ProtectionDomain::register`]: cmid_proto::datapath::ProtectionDomain::register
 /// [`ProtectionDomain::dealloc`]: cmid_proto::datapath::ProtectionDomain::dealloc
 ///
 /// # Work in flight pins it
 ///
-/// From the time that a work request is posted which names it until the completion has been *polled*, or the QP is
-/// destroyed and its CQs have been polled empty after that (or are dropped), [`Mr::reregister`] and
-/// [`Mr::deregister`] are refused with [`memory::RefuseReason::InFlight`], also after a removal of the device. That
-/// takes a look at what the QPs of its PD have in flight. It can be posted on those only. What does not make the
-/// device come back for the memory pins nothing:
-/// - what is sent inline (up to [`Caps::max_inline`](crate::Caps::max_inline) bytes), which has been copied;
+/// A work request pins each MR that it names, from the post until its completion is *polled*. Without a completion it
+/// does so until the QP is destroyed and its CQs were then polled empty or dropped. Meanwhile [`Mr::reregister`] and
+/// [`Mr::deregister`] are refused with [`memory::RefuseReason::InFlight`], also after a removal of the device. Both
+/// search the work in flight on the QPs of the PD; an MR can be posted on those QPs only. Two ranges pin nothing:
+/// - a range that is sent inline (up to [`Caps::max_inline`](crate::Caps::max_inline) bytes), because the post copies
+///   it;
 /// - an empty range.
 ///
-/// Dropping it meanwhile neither waits nor frees anything: it is deregistered with the next
+/// Dropping a pinned MR does not wait and frees nothing. It is deregistered later: by the next
 /// [`ProtectionDomain::register`], [`ProtectionDomain::dealloc`], re-registration or deregistration on the PD that
-/// finds it quiet, or when the QP, or a handle of the PD, goes. The same holds for one that is dropped while a memory
-/// window is bound to it, and for that window.
+/// finds it unpinned, or by the drop of the QP or of a handle of the PD. The same applies to an MR that is dropped while
+/// a memory window is bound to it, and to that window.
 ///
-/// # Why this is memory-safe, although work requests outlive the calls that post them
+/// # Memory safety
 ///
-/// A device reaches memory through a registration, named by a key, and only within its range and rights. Its
-/// provider, which runs in this process, does not: `ibv_poll_cq` of mlx5 and hns copies up to 64 bytes that were
-/// received or read to the address in the work request, whatever has become of the registration.
+/// A device accesses memory by the key of a registration, within its range and rights. Its provider, which runs in
+/// this process, does not use keys: `ibv_poll_cq` of mlx5 and hns copies up to 64 bytes of received or read data to the
+/// address in the work request, even if the registration is gone.
 ///
-/// 1. *Nothing else is there.* What is registered is memory that this object owns. [`Mr::read`] and its like access
-///    it by atomics, so it does not matter that the device or a provider writes at any time: that can change which
-///    bytes a copy has, and every byte is a valid `u8`. A reference into it exists only as [`Mr::slice`] and
-///    [`Mr::slice_mut`] hand it out: while nothing is in flight and no peer may write, and while the MR is borrowed,
-///    so that this stays so.
-/// 2. *It is not freed too early.* The memory is freed, or given back, only when no work request in flight names it,
-///    so that no provider writes to it (the argument is in in_flight.rs), and only after the device has let go of it:
-///    after `ibv_dereg_mr` succeeded, or after a re-registration that moved the registration away from it. The kernel
-///    then has withdrawn the key, or the range, and the pinned pages from the device; what a peer sends that reaches
-///    for it fails with an error completion.
-/// 3. *What may not be written to is not.* Memory without [`Access::LOCAL_WRITE`] cannot be posted as the target of a
-///    receive or a read, nor lent with a right to write by a window: a provider that copies does not check that.
-/// 4. *What is not known is kept.* After a re-registration that failed the device may refer to the old memory or to the
-///    new, unless it is certain that the new one never reached it: both are kept until `ibv_dereg_mr` has succeeded.
-/// 5. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped it is tried again as above; what it
-///    never succeeds for is leaked on purpose, and so is what it fails for once the device is known to be gone. What
-///    a QP names that could not be destroyed is never freed.
-/// 6. *A key that is used again is harmless.* Should a work request of a peer name a key that the device has given to
-///    another registration, it reaches memory that lives in another `Mr`, where 1 holds as well; one that no peer may
-///    write to, no device writes to for a peer.
+/// 1. *Exclusive ownership.* The MR owns its memory. [`Mr::read`] and [`Mr::write`] access it by atomics, so a device or
+///    provider may write at any time: the bytes of a copy are then unspecified, and every byte is a valid `u8`. Only
+///    [`Mr::slice`] and [`Mr::slice_mut`] return references. They require that nothing is in flight and that no peer
+///    may write. They borrow the MR, so this remains true.
+/// 2. *Not freed too early.* The memory is freed or returned when no work request in flight names it (in_flight.rs), and
+///    the device no longer refers to it: `ibv_dereg_mr` has succeeded, or a re-registration has replaced the memory. The
+///    kernel has then withdrawn the key or range and the pinned pages from the device. A peer that still uses the key
+///    gets an error completion.
+/// 3. *Rights are checked here.* Memory without [`Access::LOCAL_WRITE`] cannot be the target of a receive or a read, and a
+///    window cannot grant a right to write to it. A provider that copies does not check rights.
+/// 4. *Uncertain memory is kept.* After a failed re-registration the device may refer to the old or the new memory. Both
+///    are kept until `ibv_dereg_mr` has succeeded, unless it is certain that the device does not know the new one.
+/// 5. *Leaks are deliberate.* If `ibv_dereg_mr` fails at the drop, it is repeated as above. Memory is leaked if it never
+///    succeeds, or fails after the device is gone. Memory that a QP names which could not be destroyed is never freed.
+/// 6. *A key that is used again is harmless.* If a peer uses a key that now belongs to another registration, it accesses
+///    the memory of another `Mr`, to which 1 applies. If that `Mr` does not let peers write, the device refuses a write.
 ///
-/// The bytes that [`Mr::read`] sees while the device writes to the same place are unspecified: a mix of old and new.
+/// The bytes that [`Mr::read`] returns while the device writes to the same place are unspecified: a mix of old and new.
 /// Wait for the completion first, as in C, or for a flag that is written last ([`Mr::load_acquire`]).
 ///
-/// It is `Send` and `Sync`: through `&Mr` this program only loads; whatever stores takes `&mut self`.
+/// An MR is `Send` and `Sync`: methods that store take `&mut self`.
 ///
 /// # Forks
 ///
-/// A child of a fork should not touch it. `ibv_fork_init` is not called; on kernels before 5.12 a page that is
-/// registered may then end up with the child when the parent writes to it (ibv_fork_init(3)). A program that calls it
-/// itself can get `ERR_DONT_FORK_NEW` and `ERR_DO_FORK_OLD` from a re-registration; after the latter the new one is
-/// valid. After the former libibverbs has lost count of its advice (`ibv_madvise_range`), and later registrations may
-/// not be kept from children.
+/// A child of a fork must not use it. This crate does not call `ibv_fork_init`. On kernels before 5.12 the child may
+/// then get a registered page when the parent writes to it (ibv_fork_init(3)). In a program that calls it, a
+/// re-registration can fail with `ERR_DONT_FORK_NEW` or `ERR_DO_FORK_OLD`. After the latter the new registration is
+/// valid. After the former the counts of libibverbs are wrong (`ibv_madvise_range`), and later registrations may be
+/// shared with children.
 ///
 /// # What does not compile
 ///
@@ -93,7 +88,7 @@ use crate::raw;
 /// }
 /// ```
 ///
-/// Posting it here when another thread has it:
+/// Posting it after another thread has taken it:
 ///
 /// ```compile_fail,E0382
 /// # use cmid_verbs::{Mr, Qp};
@@ -105,7 +100,7 @@ use crate::raw;
 /// }
 /// ```
 ///
-/// Re-registering it while something refers to it, or posting it meanwhile:
+/// Re-registering it while it is borrowed, such as by a post on another thread:
 ///
 /// ```compile_fail,E0502
 /// # use cmid_verbs::{SendWr, Access, Change, Mr, Policy, Qp};
@@ -118,7 +113,7 @@ use crate::raw;
 /// }
 /// ```
 ///
-/// Having it twice, and thus deregistering it under one's own hands:
+/// Cloning it:
 ///
 /// ```compile_fail,E0599
 /// # use cmid_verbs::Mr;
@@ -127,7 +122,7 @@ use crate::raw;
 /// }
 /// ```
 ///
-/// Freeing or changing the memory behind its back: registering takes it.
+/// Freeing registered memory: a registration takes the buffer.
 ///
 /// ```compile_fail,E0382
 /// # use cmid_verbs::{Access, Pd};
@@ -140,7 +135,7 @@ use crate::raw;
 /// }
 /// ```
 ///
-/// Keeping a reference into it:
+/// Keeping a reference into registered memory:
 ///
 /// ```compile_fail,E0505
 /// # use cmid_verbs::{Access, Pd};
@@ -154,7 +149,7 @@ use crate::raw;
 /// }
 /// ```
 ///
-/// Posting it, or reading it otherwise, while a slice of it is there:
+/// Posting it while a slice of it is borrowed:
 ///
 /// ```compile_fail,E0502
 /// # use cmid_verbs::{Mr, Qp};
@@ -166,7 +161,7 @@ use crate::raw;
 /// }
 /// ```
 ///
-/// Registering memory that is only borrowed:
+/// Registering borrowed memory:
 ///
 /// ```compile_fail,E0277
 /// # use cmid_verbs::{Access, Pd};
@@ -176,7 +171,7 @@ use crate::raw;
 /// }
 /// ```
 ///
-/// Posting from two places, or polling from two, by which the count of what is in flight would go wrong:
+/// Polling a CQ on two threads at a time:
 ///
 /// ```compile_fail,E0499
 /// # use cmid_verbs::{Completion, Cq};
@@ -189,7 +184,7 @@ use crate::raw;
 /// }
 /// ```
 ///
-/// With what does:
+/// # A re-registration
 ///
 /// ```no_run
 /// # use cmid_verbs::{Access, Buffer, Change, Fallback, Mr, Policy, Provider, Qp};
@@ -198,7 +193,7 @@ use crate::raw;
 ///     let policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
 ///     let outcome = mr.reregister(Change::default().to_buffer(memory), policy);
 ///     match outcome.result {
-///         Ok(way) => println!("{way:?}: tell the peers {:#x}, key {:#x}", mr.addr(), mr.rkey()),
+///         Ok(way) => println!("{way:?}: the peers need address {:#x}, key {:#x}", mr.addr(), mr.rkey()),
 ///         Err(error) => println!("{error}"),
 ///     }
 ///     (mr, outcome.buffer)

@@ -1,4 +1,4 @@
-//! Memory windows: a part of a registration under a key of its own, bound and taken back by work requests.
+//! Memory windows: access to a part of an MR by another key. Work requests bind and invalidate them.
 
 use core::fmt;
 use core::ops::Range;
@@ -17,23 +17,22 @@ use crate::ffi::{
     imm_data_invalidated_rkey_union_t,
 };
 
-/// A memory window of type 2 (ibv_alloc_mw(3)). Dropping it deallocates it, which also takes back what it is bound to.
+/// A memory window of type 2 (ibv_alloc_mw(3)). Dropping it deallocates it, which ends its bind.
 ///
-/// As long
-/// as a window is bound to it, an MR cannot be deregistered (`EINVAL`), nor re-registered by
-/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped is deregistered when the window goes. A
-/// window keeps the QPs that it was bound through: off its id and without its handle such a QP is in the error state,
-/// and destroyed after the window. Soft-RoCE takes a window for a key of the whole MR: it checks the rights of the
-/// window, but not where it ends.
+/// An MR to which a window is bound cannot be deregistered (`EINVAL`), nor re-registered by
+/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew). If it is dropped, it is deregistered with the window. A
+/// window keeps the QPs through which it was bound. Such a QP is destroyed after the window; when its id and its handle
+/// are gone it is in the error state until then. Soft-RoCE checks the rights of a window but not its range: the key
+/// gives access to the whole MR.
 #[doc(alias = "ibv_mw")]
 pub struct Mw {
     raw: NonNull<ibv_mw>,
-    /// Until it is deallocated.
+    /// Whether it is allocated.
     live: bool,
     // Dropped after the window.
-    /// The QPs that it was bound through, each once, the last one last. To destroy a QP with a bound window keeps rxe
-    /// waiting for 50 s, after which it has lost count (`__rxe_cleanup`); only completions
-    /// show through which of these it is bound.
+    /// The QPs through which it was bound, each once, in the order of the last bind. rxe waits for 50 s in the
+    /// destruction of a QP with a bound window, and its reference counts are wrong afterwards (`__rxe_cleanup`). Only a
+    /// completion shows through which of these QPs the window is bound.
     qps: Vec<Arc<QpInner>>,
     /// Whether it may be bound through the last of them.
     bound: bool,
@@ -73,7 +72,7 @@ impl MemoryWindow for Mw {
 }
 
 impl Mw {
-    /// After a success nothing but `drop` may come by again.
+    /// After a success no other function but `drop` may be called.
     fn dealloc_raw(&mut self) -> Result<(), Errno> {
         if !self.live {
             return Ok(());
@@ -167,14 +166,14 @@ impl Qp {
     }
 }
 
-/// A signaled request without data and without a peer.
+/// Returns a signaled request without data.
 fn command(token: u64, opcode: u32) -> ibv_send_wr {
     let mut request = send_request(token, SendOp::Send, SendFlags::SIGNALED, false);
     request.opcode = opcode;
     request
 }
 
-/// `ibv_inc_rkey`: the lower byte is the application's, and has to change.
+/// As `ibv_inc_rkey`: changes the lower byte, which belongs to the application.
 const fn next_key(rkey: u32) -> u32 {
     (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff)
 }

@@ -1,16 +1,16 @@
-//! How many notifications of a CQ may be to come, so that the last of them is not looked for twice.
+//! The number of pending notifications of a CQ. It saves the system call that would find no further one.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use cmid_proto::Errno;
 
-/// How often a CQ was armed and no notification has been taken for that. It may be too many: a CQ that is armed twice
-/// before a completion notifies once.
+/// How often a CQ was armed, minus the notifications that were taken. It may be too high: a CQ that is armed twice before
+/// a completion notifies once.
 #[derive(Default)]
 pub(super) struct PendingNotifications(AtomicU32);
 
 impl PendingNotifications {
-    /// The CQ has been armed.
+    /// Records that the CQ was armed.
     #[inline]
     pub(super) fn armed(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -18,7 +18,7 @@ impl PendingNotifications {
 
     /// Takes notifications with `look`, which takes one if there is one. Returns their number, also after a failure.
     ///
-    /// To see that there is none takes a system call, which is saved where no more can be there than were taken.
+    /// Stops without a further system call when as many were taken as can be pending.
     #[inline]
     pub(super) fn take(&self, mut look: impl FnMut() -> Result<bool, Errno>) -> (u32, Result<(), Errno>) {
         let mut taken = 0;
@@ -43,7 +43,7 @@ impl PendingNotifications {
         }
     }
 
-    /// One has been taken: may there be another?
+    /// Records that one was taken. Returns whether another one may be pending.
     #[inline]
     fn awaits_more(&self) -> bool {
         let less = |pending_notifications: u32| pending_notifications.checked_sub(1);

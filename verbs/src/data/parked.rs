@@ -1,10 +1,10 @@
-//! Registrations that nobody has any more, and that could not be ended yet: work in flight names them, a memory
-//! window is bound to them, or the device did not want to.
+//! Registrations without an owner that could not be deregistered yet: work in flight names them, a memory window is
+//! bound to them, or `ibv_dereg_mr` failed.
 //!
-//! They are kept by their PD, and keep it in turn: a ring, which is broken when the last of them has been ended. All
-//! that can hold one up (a QP, a window) has a use of the PD and comes by when it goes, so what is left in such a
-//! ring for good is what the device will not let go of: then the PD could not be deallocated either, and
-//! [`Pd::users`](crate::Pd::users) goes on counting what the kernel counts.
+//! Their PD keeps them, and they keep the PD. This cycle of references ends with the last deregistration. A QP or
+//! window that blocks a deregistration uses the PD, and calls [`Parked::released`] when it is destroyed. So a
+//! registration remains in the cycle only if the device refuses its deregistration. The PD could not be deallocated
+//! then either, and [`Pd::users`](crate::Pd::users) equals the count of the kernel.
 
 use std::sync::Mutex;
 
@@ -12,16 +12,16 @@ use crate::lock::lock;
 
 /// A registration without an owner.
 pub(crate) trait TryDeregister {
-    /// Deregisters it. False if that cannot be done now, but perhaps later.
+    /// Deregisters it. Returns false if it cannot be deregistered now, but perhaps later.
     fn try_deregister(&mut self) -> bool;
 }
 
-/// Those of one PD.
+/// The registrations without an owner of one PD.
 pub(crate) struct Parked<R: ?Sized>(Mutex<DeferredDeregistrations<R>>);
 
 struct DeferredDeregistrations<R: ?Sized> {
     waiting: Vec<Box<R>>,
-    /// Counts what has gone that may have held one up.
+    /// Counts the calls of [`Parked::released`].
     released: u64,
 }
 
@@ -30,12 +30,11 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
         Parked(Mutex::new(DeferredDeregistrations { waiting: Vec::new(), released: 0 }))
     }
 
-    /// Ends a registration, or keeps it until that can be done.
+    /// Deregisters a registration, or keeps it until that is possible.
     ///
-    /// None is forgotten that nothing holds up any more. Something that goes does so first, and calls
-    /// [`Parked::released`] then. If that finds the registration here, it tries again. If not, it has counted before
-    /// the registration was put here, which is noticed, and it is tried again, after that thing has gone. So the loop
-    /// goes round once for each thing that goes meanwhile.
+    /// Every registration is retried after its last user is gone. A user is destroyed first, then calls
+    /// [`Parked::released`]. If that call finds the registration here, it retries. If it came earlier, the changed
+    /// counter shows it, and this function retries. So the loop runs once for each user that is destroyed meanwhile.
     pub(crate) fn end(&self, mut registration: Box<R>) {
         let mut released = lock(&self.0).released;
         while !registration.try_deregister() {
@@ -48,7 +47,7 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
         }
     }
 
-    /// Ends what can be ended by now. Costs next to nothing if there is nothing here.
+    /// Deregisters those that can be deregistered now. Cheap if there are none.
     pub(crate) fn retry(&self) {
         let waiting = lock(&self.0).take();
         if let Some(waiting) = waiting {
@@ -56,7 +55,7 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
         }
     }
 
-    /// Something has gone that may have held one up.
+    /// Called after the destruction of an object that may have blocked a deregistration.
     #[inline]
     pub(crate) fn released(&self) {
         let mut deferred = lock(&self.0);
@@ -77,7 +76,7 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
 }
 
 impl<R: ?Sized> DeferredDeregistrations<R> {
-    /// Those that wait; `None` is the usual case.
+    /// Takes those that wait; `None`, the usual case, if there are none.
     #[inline]
     fn take(&mut self) -> Option<Vec<Box<R>>> {
         if self.waiting.is_empty() { None } else { Some(core::mem::take(&mut self.waiting)) }
@@ -90,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Held up by something that goes after so many tries.
+    /// A registration that can be deregistered after this many attempts.
     struct Held<'a> {
         by: &'a Cell<u32>,
         parked: &'a Parked<Held<'a>>,

@@ -20,18 +20,20 @@ use crate::ffi::{
 };
 use crate::raw;
 
-/// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post:
-/// posting takes it by `&mut`, so that tracking work in flight costs no atomics (see [`Mr`](crate::Mr)).
+/// The handle of a queue pair, reliable connected or for datagrams. It can move between threads. One thread at a time
+/// posts: a post takes `&mut self`, so recording work in flight needs no atomic read-modify-write (see
+/// [`Mr`](crate::Mr)).
 ///
-/// The QP is destroyed when it is off its id and the handle is dropped. What was in flight pins memory until the CQs
-/// have been drained after that; it also deregisters each [`Mr`](crate::Mr) that was dropped meanwhile, which takes
-/// as long as it takes. Each work request has one piece of memory and makes a completion; it is in flight until that
-/// is polled. The memory must be of the PD of the QP, the range inside it, and its access such as the request needs;
-/// the rest is checked by the device.
+/// The QP is destroyed when it is detached from its id and the handle is dropped. That also deregisters each
+/// [`Mr`](crate::Mr) that was dropped while this QP pinned it, which may block for the duration of `ibv_dereg_mr`. Work
+/// in flight pins its memory until the CQs are polled empty after the destruction.
+///
+/// A post checks that each MR is of the PD of the QP, that each range is inside its MR, and that the MR has the access
+/// that the request needs. The device checks the rest.
 #[doc(alias = "ibv_qp")]
 pub struct Qp {
     pub(super) inner: Arc<QpInner>,
-    /// Names the PD: see [`Mr::source`](crate::Mr::source).
+    /// Identifies the PD: see [`Mr::source`](crate::Mr::source).
     pub(super) pd: usize,
     pub(super) send: Cursor,
     pub(super) recv: Cursor,
@@ -95,7 +97,7 @@ impl Qp {
         }
     }
 
-    /// The calls that post to the send queue.
+    /// Returns the calls that post to the send queue.
     #[must_use]
     pub fn post_calls(&self) -> PostCalls {
         if self.wr_api.is_some() { PostCalls::Extended } else { PostCalls::Classic }
@@ -137,7 +139,7 @@ impl Qp {
         }
     }
 
-    /// Why a receive was not filed.
+    /// Returns the errno for a receive that was not filed.
     #[cold]
     pub(super) fn recv_refusal(&self) -> Errno {
         if self.inner.srq.is_some() { Errno::EINVAL } else { Errno::ENOMEM }
