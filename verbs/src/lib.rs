@@ -56,9 +56,11 @@
 //! - It reads asynchronous events (ibv_get_async_event(3)) only through [`DataPath::async_events`], and acknowledges
 //!   each at once.
 //!
-//! With [`Backend::Librdmacm`] on InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for the answer without a time
-//! limit, under a process-wide lock. When the process opens its first [`Verbs`], the crate looks for ibacm: for
-//! `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, as librdmacm does. (It does not detect an rdma-core that
+//! # ibacm
+//!
+//! With [`Backend::Librdmacm`] on InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for
+//! the answer without a time limit, under a process-wide lock. When the process opens its first [`Verbs`], the crate
+//! looks for ibacm: for `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, as librdmacm does. (It does not detect an rdma-core that
 //! was built with another run directory.) If neither file exists, librdmacm never connects to ibacm later, and the
 //! crate makes each call at once. Otherwise
 //!
@@ -73,9 +75,9 @@
 //!
 //! # Device removal during a leave
 //!
-//! With [`Backend::Librdmacm`]: `rdma_leave_multicast` frees librdmacm's record of a membership even if the kernel refuses to leave because the
-//! device is gone; an unread event would then refer to freed memory. The crate therefore first queries the kernel for
-//! the device. If the device is removed between the query and the call, the crate destroys the id at once, with its
+//! With [`Backend::Librdmacm`]: `rdma_leave_multicast` frees librdmacm's record of a membership even if the kernel
+//! refuses to leave because the device is gone. An unread event would then refer to freed memory. The crate therefore
+//! first queries the kernel for the device. If the device is removed between the query and the call, the crate destroys the id at once, with its
 //! unread events. Leave then returns `ENXIO`, as does every later call except Destroy, and the next read of the
 //! channel returns DEVICE_REMOVAL. (That does not make the descriptor readable. The kernel's own DEVICE_REMOVAL,
 //! which the destruction removes, has done so before.)
@@ -90,7 +92,7 @@
 //! - if the network needs ibacm(8) to find paths;
 //! - if other code needs the `rdma_cm_id` of an id ([`raw`], [`Verbs::raw_id`]), which the kernel backend does not
 //!   have;
-//! - to compare the two. Both were tested on soft-RoCE only.
+//! - to compare the two. Neither was tested on a hardware device.
 //!
 //! The kernel backend differs from librdmacm in these points:
 //!
@@ -111,7 +113,7 @@
 //!
 //! # Unsafe code
 //!
-//! This is the only crate of the workspace with unsafe code. Each block states why it is sound; [`Mr`] holds the
+//! This is the only product crate with unsafe code. Each block states why it is sound; [`Mr`] holds the
 //! argument for memory. All of them rely on these invariants: one [`Verbs`] is the only owner of its ids and
 //! channels; an id holds the QP that librdmacm follows through it; ids are destroyed before their channel, QPs before
 //! CQs and PDs, address handles before PDs, and all of them before the device's context.

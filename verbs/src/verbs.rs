@@ -28,7 +28,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Its name: `librdmacm` or `kernel`.
+    /// Returns its name: `librdmacm` or `kernel`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -125,7 +125,7 @@ impl Verbs {
         Ok(Verbs { cm, post_calls: PostCalls::default() })
     }
 
-    /// The connection manager in use.
+    /// Returns the connection manager in use.
     #[must_use]
     pub fn backend(&self) -> Backend {
         match self.cm {
@@ -134,18 +134,18 @@ impl Verbs {
         }
     }
 
-    /// Sets the calls that post to the QPs which are created from now on; [`PostCalls::Extended`] at first.
+    /// Sets the calls that post to QPs that are created later. The default is [`PostCalls::Extended`].
     pub fn set_post_calls(&mut self, calls: PostCalls) {
         self.post_calls = calls;
     }
 
-    /// The numbers of ids and channels, including those that are [set aside](Verbs::set_aside).
+    /// Returns the numbers of ids and channels, including those that are [set aside](Verbs::set_aside).
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         either!(&self.cm, cm => cm.counts())
     }
 
-    /// The numbers of ids and channels that the core has dropped and that could not be destroyed so far. Their
+    /// Returns the numbers of ids and channels that the core has dropped and that could not be destroyed so far. Their
     /// destruction is repeated, at the latest when the device is dropped. There are at most
     /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX) of each kind; at that number, calls that need another
     /// slot of that kind fail with `EBUSY`.

@@ -1,4 +1,4 @@
-//! What keeps one device's context open: an id that the application does not see.
+//! An internal id that keeps a device's context open.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ptr::{self, NonNull};
@@ -12,7 +12,7 @@ use crate::librdmacm::Channel;
 use crate::sockaddr::CAddr;
 
 /// The event channel of a family of devices on which their [`Anchor`]s are. It is never read: an anchor's events
-/// (DEVICE_REMOVAL, ADDR_CHANGE) go with the anchor.
+/// (DEVICE_REMOVAL, ADDR_CHANGE) are discarded with the anchor.
 pub(crate) struct Home(Channel);
 
 impl Home {
@@ -22,8 +22,8 @@ impl Home {
 }
 
 /// An `rdma_cm_id` that is bound to an address of a device, which makes librdmacm count it for that device
-/// (rdma_bind_addr(3)). It takes a port of the space `RDMA_PS_IB`, where it is in nobody's way who uses TCP or UDP,
-/// and no descriptor. Dropping it destroys the id; any thread may do that.
+/// (rdma_bind_addr(3)). It uses a port of the space `RDMA_PS_IB`, so it does not conflict with ports of TCP or UDP, and
+/// no descriptor. Dropping it destroys the id; any thread may do that.
 pub(crate) struct Anchor {
     raw: NonNull<rdma_cm_id>,
     // Dropped after the id.

@@ -16,9 +16,9 @@ use crate::lock::lock;
 
 /// A reference to a device context: one of librdmacm's, or one that this crate has opened.
 ///
-/// librdmacm opens one `ibv_context` per device, puts it into every id that is bound to the device, and closes it when
-/// the device is gone and nothing counts on it. Ids count, PDs and QPs do not. So the data path has an id of its own
-/// for each device that it uses.
+/// librdmacm opens one `ibv_context` per device and stores it in each id that is bound to the device. It closes the
+/// context when the device is removed and no id uses it. PDs and QPs do not count as users. The data path therefore has
+/// its own id for each device that it uses.
 pub(crate) struct Context {
     verbs: NonNull<ibv_context>,
     /// Whether a DEVICE_REMOVAL was read.
@@ -30,7 +30,7 @@ pub(crate) struct Context {
     _count: Count,
 }
 
-/// What librdmacm counts for a device. It goes with the [`Context`].
+/// The object by which librdmacm counts a [`Context`] as used.
 enum Count {
     /// An id that is bound to the device.
     Id(#[expect(dead_code, reason = "held to be dropped")] Anchor),
@@ -55,7 +55,7 @@ pub(crate) struct Contexts {
 }
 
 impl Contexts {
-    /// None yet. What keeps them open will be on this channel.
+    /// Creates an empty set. The ids that keep contexts open will be on this channel.
     pub(crate) fn new(channel: Channel) -> Self {
         Contexts { owner: Arc::new(Home::new(channel)), open: Arc::default() }
     }
@@ -63,7 +63,7 @@ impl Contexts {
     /// The context that a living id has in its `verbs` field. The id is bound to this address and port of the device.
     ///
     /// # Errors
-    /// `ENODEV` if the device has gone meanwhile; what [`Context::hold`] fails with.
+    /// `ENODEV` if the device was removed meanwhile; the errors of [`Context::hold`].
     pub(crate) fn open(
         &self,
         verbs: NonNull<ibv_context>,
@@ -80,7 +80,7 @@ impl Contexts {
         Ok(context)
     }
 
-    /// An id reported that its device is gone.
+    /// Called when an id has reported that its device is gone.
     pub(crate) fn removed(&self, verbs: NonNull<ibv_context>) {
         for context in lock(&self.open).iter().filter_map(Weak::upgrade).filter(|open| open.is(verbs)) {
             context.set_gone();
@@ -95,13 +95,13 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Counts on the context that a living id has in its `verbs` field.
+    /// Keeps the context open that an existing id has in its `verbs` field.
     ///
-    /// Where no address leads to the device (an id on the loopback address, or whose address has gone from a device
-    /// without another), rdma_get_devices(3) has to do, which opens all devices.
+    /// If no address can be bound at the device (an id on the loopback address, or a device without addresses), it calls
+    /// rdma_get_devices(3), which opens all devices.
     ///
     /// # Errors
-    /// `ENODEV` if the device has gone meanwhile, `ENOMEM`.
+    /// `ENODEV` if the device was removed meanwhile, `ENOMEM`.
     fn hold(owner: &Arc<Home>, verbs: NonNull<ibv_context>, port: u8, addr: Option<SocketAddr>) -> Result<Self, Errno> {
         match Anchor::at(owner, verbs, port, addr) {
             Ok(anchor) => Ok(Context {
@@ -121,7 +121,7 @@ impl Context {
         }
     }
 
-    /// Counts on the context of every device that is there.
+    /// Keeps the contexts of all devices open.
     ///
     /// # Errors
     /// What rdma_get_devices(3) leaves.
@@ -210,7 +210,7 @@ impl Context {
         self.verbs
     }
 
-    /// Whether it is this one: as long as it is counted on, nothing else is at its address.
+    /// Whether it is this context. No other object has its address while it is open.
     pub(crate) fn is(&self, verbs: NonNull<ibv_context>) -> bool {
         self.verbs == verbs
     }

@@ -1,23 +1,23 @@
-//! Which work queues report to a completion queue, and taking their completions to account.
+//! The work queues that report to a completion queue, and the accounting of their completions.
 //!
-//! Each queue that something was posted to has an id: the upper half of the tokens that its work requests carry
-//! (in_flight.rs). Its lower 16 bits are an index, its upper ones count the ids that were assigned before, so that
-//! completions that a QP left behind are not taken for the next one's. A queue that nothing was posted to has a
-//! reservation: a share of the CQ's depth, and the right to an id.
+//! A queue gets an id with its first post. The id is the upper half of the tokens of its work requests (in_flight.rs).
+//! Its lower 16 bits are an index. Its upper bits count the ids that were assigned before: completions that a destroyed
+//! QP has left are not assigned to the next queue with that index. Before its first post a queue has a reservation: a
+//! share of the CQ's depth, and the right to an id.
 //!
-//! # When a queue is gone
+//! # Destroyed queues
 //!
-//! A queue whose QP is destroyed may have left completions in the CQ. Until they are gone it keeps its id, its
-//! share of the CQ's depth, and the memory that its work requests name. They are gone when `ibv_poll_cq` has returned
-//! 0 after the QP was destroyed, or when the handle of the CQ is dropped, after which no thread polls. A queue of which
-//! every completion has been polled has left none.
+//! A queue of a destroyed QP may have left completions in the CQ. Until none is left it keeps its id, its share of the
+//! CQ's depth, and the memory that its work requests name. None is left when `ibv_poll_cq` has returned 0 after the
+//! destruction, or when the handle of the CQ is dropped, because then no thread polls. A queue has left none if all its
+//! completions were polled before.
 //!
 //! # Shared receive queues
 //!
-//! The receives of an SRQ have no queue of the CQ: their tokens name the SRQ (srq_slots.rs). The CQ knows the SRQs that
-//! its QPs use, and has one share of its depth for each. A QP of it that is destroyed may have left completions, and
-//! keeps the SRQ among those of the CQ, and what the SRQ has in flight, as long as above. Completions that it has left
-//! are not dropped: they return the receive to the application.
+//! The tokens of the receives of an SRQ name the SRQ, not a queue of the CQ (srq_slots.rs). A CQ stores the SRQs that
+//! its QPs use, and reserves a share of its depth for each. A destroyed QP may have left completions. It keeps the SRQ
+//! at the CQ, and the SRQ's work in flight, as long as above. Its remaining completions are not dropped: they return the
+//! receives to the application.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -50,15 +50,14 @@ pub(crate) struct CqSlots {
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
-    /// The entries that have changed since the poller read them, each once: reading costs what has changed, not what
-    /// there is.
+    /// The entries that have changed since the last poll, each once. A refresh is O(changes).
     changed: Vec<usize>,
-    /// Indices that were given and are free again. Others without a track are of queues that are about to get one, or
-    /// are gone and may have left completions.
+    /// Free indices that were used before. Other indices without a ring belong to queues that will get one, or to
+    /// destroyed queues that may have left completions.
     free: Vec<usize>,
     /// The number of ids that were assigned, modulo 2^15.
     assigned: u16,
-    /// How many queues have a reservation: there is an index for each.
+    /// The number of queues with a reservation. There is an index for each.
     queues: u32,
     room: CqRoom,
     /// Destroyed queues that may have left completions, and that the poller has not processed.
@@ -66,7 +65,7 @@ struct State {
     srqs: Vec<SrqEntry>,
     /// Whether they have changed since the poller read them.
     srqs_changed: bool,
-    /// The handle is dropped: no thread polls any more.
+    /// Whether the handle is dropped. No thread polls any more.
     closed: bool,
 }
 
@@ -90,7 +89,7 @@ pub(crate) struct SlotCache {
     rings: Vec<Option<Arc<WrRing>>>,
     srqs: Vec<Arc<SrqSlots>>,
     version: usize,
-    /// A queue that is there has completed what was not to be completed.
+    /// Whether an existing queue has completed a work request that was not in flight.
     doubt: bool,
     /// Queues whose QP was destroyed before the last poll.
     gone: Vec<Gone>,
@@ -117,7 +116,7 @@ pub(crate) struct GoneQueue {
 }
 
 impl CqSlots {
-    /// Of a CQ for so many completions.
+    /// Creates the slots of a CQ with this depth.
     pub(crate) fn new(depth: u32) -> Self {
         let state = State { room: CqRoom::new(depth), ..State::default() };
         CqSlots { state: Mutex::new(state), version: AtomicUsize::new(0) }
@@ -127,8 +126,8 @@ impl CqSlots {
         lock(&self.state).room
     }
 
-    /// A share of the depth for so many queues, of so many work requests together, and for each of them the right to
-    /// an id.
+    /// Reserves a share of the depth for this number of queues, with `capacity` work requests together, and an id for
+    /// each.
     ///
     /// # Errors
     /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if more queues had a reservation than
@@ -162,7 +161,7 @@ impl CqSlots {
         u32::from(state.assigned) << INDEX_BITS | index as u32
     }
 
-    /// From now on completions of the queue are looked for.
+    /// Sets the ring of a queue. Its completions are accounted from now on.
     pub(crate) fn set_ring(&self, queue_id: u32, wr_ring: &Arc<WrRing>) {
         let mut state = lock(&self.state);
         state.set_ring(queue_id, Some(Arc::clone(wr_ring)));
@@ -170,7 +169,7 @@ impl CqSlots {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// The QP of a queue is destroyed. Once for each id that was given a ring.
+    /// Records that the QP of a queue is destroyed. Called once for each id with a ring.
     pub(crate) fn leave(&self, gone: GoneQueue) {
         let mut state = lock(&self.state);
         state.set_ring(gone.queue_id, None);
@@ -178,7 +177,7 @@ impl CqSlots {
         self.add_gone(state, Gone::Queue(gone), is_idle);
     }
 
-    /// A QP is to use an SRQ.
+    /// Adds an SRQ that a QP will use.
     ///
     /// # Errors
     /// `EOVERFLOW` if the CQ has no room for the completions of its receives.
@@ -195,7 +194,7 @@ impl CqSlots {
         Ok(())
     }
 
-    /// A QP that used an SRQ is destroyed. Once for each that was attached.
+    /// Records that a QP with an SRQ is destroyed. Called once for each [`attach_srq`](CqSlots::attach_srq).
     pub(crate) fn leave_srq(&self, table: Arc<SrqTable>) {
         let is_idle = table.slots().unpolled() == 0;
         self.add_gone(lock(&self.state), Gone::Srq(table), is_idle);
@@ -216,7 +215,7 @@ impl CqSlots {
         }
     }
 
-    /// No completion of it is left, or the CQ is not polled any more.
+    /// Ends a destroyed queue: none of its completions is left, or the CQ is not polled any more.
     fn end(&self, gone: Gone) {
         lock(&self.state).release(&gone);
         gone.end();
@@ -224,7 +223,7 @@ impl CqSlots {
 }
 
 impl Gone {
-    /// It pins nothing any more.
+    /// Ends the pins of its work in flight.
     fn end(self) {
         match self {
             Gone::Queue(GoneQueue { place, pd, .. }) => {
@@ -245,7 +244,7 @@ impl State {
         self.room.release(capacity);
     }
 
-    /// The id is free, and the reservation is given up.
+    /// Frees the id and the reservation.
     fn release(&mut self, gone: &Gone) {
         match gone {
             Gone::Queue(gone) => {
@@ -278,14 +277,14 @@ impl State {
 }
 
 impl SlotCache {
-    /// Whether no queue has come or gone since the last look.
+    /// Whether the set of queues is unchanged since the last refresh.
     #[inline(always)]
     pub(crate) fn is_current(&self, cq_slots: &CqSlots) -> bool {
         self.version == cq_slots.version.load(Ordering::Acquire)
     }
 
-    /// Takes the completion with this token to account and returns the user's number; `None` if it belongs to no known
-    /// queue or to no work request.
+    /// Retires the work request with this token and returns the user's number. `None` if the token is of no known queue, or
+    /// of no work request in flight.
     #[inline(always)]
     pub(crate) fn retire_known(&mut self, token: u64) -> Option<u64> {
         match self.retired(token) {
@@ -294,8 +293,8 @@ impl SlotCache {
         }
     }
 
-    /// Takes the completions after the first `kept` to account, puts the users' numbers into them, and drops those of
-    /// queues that are gone. Returns how many are left, including the first.
+    /// Retires the completions after the first `kept`, restores the users' numbers, and drops those of destroyed queues.
+    /// Returns the number of completions that are left, including the first `kept`.
     pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion], kept: usize) -> usize {
         if !self.is_current(cq_slots) {
             self.look(cq_slots);
@@ -317,13 +316,13 @@ impl SlotCache {
         left
     }
 
-    /// Whether a queue that is there has completed something that is not in flight.
+    /// Whether an existing queue has completed a work request that was not in flight.
     #[inline(always)]
     pub(crate) fn has_doubt(&self) -> bool {
         self.doubt
     }
 
-    /// The same, and forgets it.
+    /// The same, and clears the flag.
     pub(crate) fn take_doubt(&mut self) -> bool {
         core::mem::take(&mut self.doubt)
     }
@@ -335,7 +334,7 @@ impl SlotCache {
         wr_ring.map_or(Retired::Foreign, |wr_ring| wr_ring.retire(token))
     }
 
-    /// The queue may be so new that its ring was not read, or be gone.
+    /// Retires a completion after a refresh: its queue may be new, or destroyed.
     #[cold]
     fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
         self.look(cq_slots);
@@ -380,8 +379,8 @@ impl SlotCache {
         self.version = cq_slots.version.load(Ordering::Relaxed);
     }
 
-    /// A poll has found the CQ empty: slots that were released before it are free. Returns whether no
-    /// released slot still waits for another poll.
+    /// Called when a poll has found the CQ empty. Ends the queues that were destroyed before that poll. Returns false if
+    /// others were destroyed since; another poll ends them.
     pub(crate) fn refresh(&mut self, cq_slots: &CqSlots) -> bool {
         if self.none_gone() {
             return true;
@@ -397,7 +396,7 @@ impl SlotCache {
         self.gone.is_empty() && self.going.is_empty()
     }
 
-    /// The handle is dropped: no thread polls any more.
+    /// Called when the handle is dropped. No thread polls any more.
     pub(crate) fn close(&mut self, cq_slots: &CqSlots) {
         let mut over = {
             let mut state = lock(&cq_slots.state);

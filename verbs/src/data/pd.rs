@@ -15,7 +15,7 @@ use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::lock::lock;
 use crate::raw;
 
-/// A handle of a protection domain: memory of it can be used by QPs of it. Cheap to clone; any thread may use it.
+/// A handle of a protection domain. QPs can use memory of the same PD only. Cheap to clone; any thread may use it.
 ///
 /// Handles do not count as users of the PD; MRs, QPs, address handles and memory windows do.
 #[doc(alias = "ibv_pd")]
@@ -61,10 +61,10 @@ impl Pd {
         &self.0.context
     }
 
-    /// Something is to be made that belongs to it.
+    /// Adds a user: an object of the PD that will be created.
     ///
     /// # Errors
-    /// If it is being deallocated, is gone, or its device is.
+    /// If it is being deallocated or is gone, or its device is gone.
     #[inline]
     pub(crate) fn enter(&self) -> Result<PdUse, Refused> {
         self.0.domain().acquire()?;
@@ -77,7 +77,7 @@ impl PdInner {
         self.port_num
     }
 
-    /// Its life, which knows whether the device is gone.
+    /// Returns its state machine.
     #[inline]
     pub(crate) fn domain(&self) -> MutexGuard<'_, Domain> {
         let mut domain = lock(&self.domain);
@@ -127,7 +127,7 @@ impl PdUse {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Names the PD for as long as it has a user: never 0, and unlike that of any other PD that has one.
+    /// Returns a number that identifies the PD while it has a user. Not 0; no other PD with a user has it.
     pub(crate) fn name(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
