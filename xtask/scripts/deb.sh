@@ -62,11 +62,11 @@ fail() {
     exit 1
 }
 for program in cmid-rping cmid-cmtime cmid-check cmid-replay; do
-    "$installed/usr/bin/$program" --version | grep -F "$version" || fail "$program: another version than $version"
     "$installed/usr/bin/$program" --help >"$top/help"
     page=$installed/usr/share/man/man1/$program.1.gz
     # groff reports each request that it does not know and each line that it cannot break.
     LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings --local-file "$page" >"$top/page" 2>"$top/warnings"
+    grep -qF "cmid $version" "$top/page" || fail "$program.1 does not name the version $version"
     [ ! -s "$top/warnings" ] || fail "$program.1: $(cat "$top/warnings")"
     # Each option of the help is on the page.
     grep -oE -- '^ +(-[A-Za-z], )?--[a-z-]+' "$top/help" | grep -oE -- '--[a-z-]+' >"$top/options"
