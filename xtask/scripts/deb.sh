@@ -13,6 +13,8 @@ if [ -z "$programs" ]; then
 fi
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 architecture=$(dpkg --print-architecture)
+# There is no public address.
+maintainer="The authors of cmid <cmid@localhost>"
 
 # dpkg-shlibdeps reads debian/control in its working directory.
 top=$(mktemp -d)
@@ -33,14 +35,23 @@ add cmtime cmid-cmtime "measures the phases of many RDMA connections"
 add cmid-check cmid-check "checks and measures the RDMA devices of a machine"
 add cmid-replay cmid-replay "replays recordings of cmid drivers"
 
-cat LICENSE-MIT LICENSE-APACHE >"$doc/copyright"
-gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
+{
+    printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\nFiles: *\n'
+    sed -n 's/^Copyright (c) /Copyright: /p' LICENSE-MIT
+    printf 'License: MIT or Apache-2.0\n\nLicense: MIT\n'
+    # The paragraphs after the line of the copyright, in the form of a field.
+    sed '1,/^Copyright/d' LICENSE-MIT | sed '1{/^$/d}' | sed 's/^$/./; s/^/ /'
+    printf '\nLicense: Apache-2.0\n The text is in /usr/share/common-licenses/Apache-2.0.\n'
+} >"$doc/copyright"
+gzip -9nc CHANGELOG.md >"$doc/CHANGELOG.md.gz"
+printf 'cmid (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz lists the changes.\n\n -- %s  %s\n' \
+    "$version" "$maintainer" "$(date -R -r CHANGELOG.md)" | gzip -9n >"$doc/changelog.gz"
 depends=$(cd "$top" && dpkg-shlibdeps -O root/usr/bin/* | sed -n 's/^shlibs:Depends=//p')
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: cmid-tools
 Version: $version
 Architecture: $architecture
-Maintainer: The authors of cmid <cmid@localhost>
+Maintainer: $maintainer
 Depends: $depends
 Section: net
 Priority: optional
