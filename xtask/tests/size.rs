@@ -85,7 +85,9 @@ fn xtask_is_not_larger_than_its_limit() {
             xtask += lines;
         } else if ["tests/", "fuzz/"].iter().any(|folder| path.starts_with(folder)) {
             cross += lines;
-        } else if PRODUCT.iter().any(|folder| path.starts_with(folder)) && !PROGRAMS.iter().any(|folder| path.starts_with(folder)) {
+        } else if PRODUCT.iter().any(|folder| path.starts_with(folder))
+            && !PROGRAMS.iter().any(|folder| path.starts_with(folder))
+        {
             // Tests are in folders and files of their own, or in a module at the end of a file.
             let is_test = path.contains("/tests/") || path.ends_with("tests.rs") || path.contains("/benches/");
             let code = text.find("#[cfg(test)]\nmod tests {").map_or(text.as_str(), |end| &text[..end]).lines().count();
