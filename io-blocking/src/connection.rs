@@ -49,7 +49,7 @@ impl Default for Options<'_> {
     }
 }
 
-/// A connection, with an id in synchronous mode on a driver of its own. Any one thread can use it.
+/// A connection: an id in synchronous mode on its own driver. One thread at a time uses it.
 ///
 /// Dropping it ends the connection at once, as destroying an id does.
 #[derive(Debug)]
@@ -103,26 +103,26 @@ impl<D: Pollable> Connection<D> {
         Connection { driver, id, param, private_data, unsure: false }
     }
 
-    /// The parameters in the peer's reply. All are zero on the passive side, where the connection request carries
-    /// them.
+    /// Returns the parameters in the peer's reply. All are zero on the passive side, where the connection request
+    /// contains them.
     #[must_use]
     pub fn param(&self) -> ReceivedParam {
         self.param
     }
 
-    /// The private data in the peer's reply, padded with zeros by the transport.
+    /// Returns the private data in the peer's reply, padded with zeros by the transport.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
 
-    /// The state of the connection after the events that have been read.
+    /// Returns the state of the connection after the events that have been read.
     #[must_use]
     pub fn state(&self) -> State {
         self.driver.view().core().state(self.id).unwrap_or(State::Destroying)
     }
 
-    /// The local address.
+    /// Returns the local address.
     ///
     /// # Errors
     /// The errno of the device.
@@ -130,7 +130,7 @@ impl<D: Pollable> Connection<D> {
         cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
     /// The errno of the device.
@@ -138,13 +138,13 @@ impl<D: Pollable> Connection<D> {
         cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
     }
 
-    /// The id and its driver, for requests that this type does not have. Take events with
-    /// [`next_event`](Connection::next_event) all the same: it may hold events that the driver has already delivered.
+    /// Returns the id and its driver, for requests that this type does not have. Take events with
+    /// [`next_event`](Connection::next_event) only: it may hold events that the driver has already delivered.
     pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
         (self.id, &mut self.driver)
     }
 
-    /// The canceller of this connection's waits, for use from another thread.
+    /// Returns the canceller of this connection's waits, for use from another thread.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         self.driver.canceller().clone()
@@ -215,8 +215,8 @@ impl<D: Pollable> Connection<D> {
     /// does. Takes the time wait of the path: half a second to two on RoCE, more if the peer does not reply.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if `timeout` passes first. There is then no event to wait for, now or later: iWARP devices
-    /// never report the end of the time wait, and others not always. The caller must destroy the QP. [`Error::Core`]
+    /// [`Error::TimedOut`] if `timeout` passes first. No later event then reports the end: iWARP devices never report the
+    /// end of the time wait, and others not always. The caller must destroy the QP. [`Error::Core`]
     /// if there was no connection, [`Error::Ended`] if the device is removed, [`Error::Cancelled`], [`Error::Wait`].
     pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);

@@ -41,7 +41,7 @@ pub struct Blocking<D: Pollable> {
 pub enum Ready {
     /// The caller's descriptor is readable.
     Descriptor,
-    /// An event came.
+    /// An event is deliverable.
     Event(Box<Event>),
 }
 
@@ -70,7 +70,7 @@ impl<D: Pollable> Blocking<D> {
         self.canceller = canceller;
     }
 
-    /// The requests, the events and the core. Its time is that of the last wait; [`Drive::within`] reads the clock.
+    /// Returns the requests, the events and the core. Its time is that of the last wait; [`Drive::within`] reads the clock.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Channels>> {
         &mut self.drive
     }

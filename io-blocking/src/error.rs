@@ -69,7 +69,7 @@ impl From<Error> for io::Error {
 }
 
 impl Error {
-    /// The errno that describes the error best.
+    /// Returns the errno that describes the error best.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {

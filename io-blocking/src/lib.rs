@@ -1,8 +1,8 @@
 //! cmid with an interface like `std::net`.
 //!
 //! [`Listener::bind`], [`Listener::accept`], [`Connection::connect`]: each call waits in poll(2), with a deadline,
-//! and blocks nowhere else. A [`Canceller`] ends the wait from another thread. A connection has a driver and a device
-//! of its own; any one thread may use it.
+//! and blocks nowhere else. A [`Canceller`] ends the wait from another thread. Each connection has its own driver
+//! and device; one thread at a time uses it.
 //!
 //! ```
 //! use cmid_blocking::{Connection, Listener, Options};

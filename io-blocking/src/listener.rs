@@ -22,7 +22,7 @@ const WAITING: u32 = 1024;
 pub struct ListenOptions<'a> {
     /// Options of the id, such as the reuse of its address. They are set in order, before the bind.
     pub settings: &'a [CmOption],
-    /// Requests that the kernel holds before it rejects peers; 0 and values above the kernel's maximum mean the
+    /// The maximum number of requests that the kernel holds; it rejects further peers. 0 and values above the kernel's maximum mean the
     /// maximum.
     pub backlog: i32,
     /// The canceller whose [`cancel`](Canceller::cancel) ends every wait of the listener; `None` creates a new one.
@@ -65,7 +65,7 @@ impl<D: Pollable> Listener<D> {
         Ok(Listener { driver, id })
     }
 
-    /// The address of the listener.
+    /// Returns the address of the listener.
     ///
     /// # Errors
     /// The errno of the device.
@@ -73,7 +73,7 @@ impl<D: Pollable> Listener<D> {
         cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
     }
 
-    /// The canceller of this listener's waits, for use from another thread.
+    /// Returns the canceller of this listener's waits, for use from another thread.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         self.driver.canceller().clone()
@@ -125,7 +125,7 @@ impl<D: Pollable> Listener<D> {
         Ok(Incoming { driver, id, param: request.param, private_data: request.private_data })
     }
 
-    /// Moves a new id to a driver of its own, so that another thread can use it.
+    /// Moves a new id to its own driver. Another thread can then use it.
     fn hand_over(&mut self, id: IdKey) -> Result<(Blocking<D>, IdKey), Error> {
         let device: &D = self.driver.drive().device();
         let sibling = device.sibling();
@@ -147,19 +147,19 @@ pub struct Incoming<D: Pollable> {
 }
 
 impl<D: Pollable> Incoming<D> {
-    /// The peer's parameters, mirrored: its initiator depth is the local responder resources, and vice versa.
+    /// Returns the peer's parameters, mirrored: its initiator depth is the local responder resources, and vice versa.
     #[must_use]
     pub fn param(&self) -> ReceivedParam {
         self.param
     }
 
-    /// The peer's private data, padded with zeros by the transport.
+    /// Returns the peer's private data, padded with zeros by the transport.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
     /// The errno of the device.
@@ -167,7 +167,7 @@ impl<D: Pollable> Incoming<D> {
         cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
     }
 
-    /// The local address that the peer connected to.
+    /// Returns the local address that the peer connected to.
     ///
     /// # Errors
     /// The errno of the device.
@@ -175,7 +175,7 @@ impl<D: Pollable> Incoming<D> {
         cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
     }
 
-    /// The id and its driver, for requests that this type does not have, such as reading the peer's options of
+    /// Returns the id and its driver, for requests that this type does not have, such as reading the peer's options of
     /// enhanced connection establishment, or rejecting them.
     pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
         (self.id, &mut self.driver)
@@ -185,7 +185,7 @@ impl<D: Pollable> Incoming<D> {
     /// Ignores `source` of the options.
     ///
     /// # Errors
-    /// [`Error::Core`] with `EINVAL` if the peer has gone, or if `attach` failed, [`Error::Ended`],
+    /// [`Error::Core`] with `EINVAL` if the peer no longer waits, or if `attach` failed, [`Error::Ended`],
     /// [`Error::TimedOut`], [`Error::Cancelled`]. After an error all of its resources are released.
     pub fn accept<Q>(
         mut self,
@@ -209,7 +209,7 @@ impl<D: Pollable> Incoming<D> {
     /// Rejects the request, with a reason of at most 148 bytes.
     ///
     /// # Errors
-    /// [`Error::Core`]: refused if the reason is too long, or `EINVAL` if the peer has gone.
+    /// [`Error::Core`]: refused if the reason is too long, or `EINVAL` if the peer no longer waits.
     pub fn reject(mut self, reason: &[u8]) -> Result<(), Error> {
         Ok(self.driver.drive().reject(self.id, reason)?)
     }

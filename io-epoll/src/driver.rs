@@ -25,11 +25,11 @@ const REPORTS: usize = 64;
 pub struct Config {
     /// Limits of the core.
     pub limits: Limits,
-    /// How long [`Epoll::wait`] polls for events before it sleeps. Zero: it sleeps at once.
+    /// The time that [`Epoll::wait`] polls for events before it sleeps. Zero: it sleeps at once.
     pub busy_poll: Duration,
 }
 
-/// cmid on an epoll instance of its own.
+/// cmid on its own epoll instance.
 #[derive(Debug)]
 pub struct Epoll<D: Pollable> {
     drive: Drive<PolledDevice<D, Interest>>,
@@ -64,7 +64,7 @@ impl<D: Pollable> Epoll<D> {
         Ok(Epoll { drive, timer_fd, busy_poll, read_on: ReadOn::default(), waker: None })
     }
 
-    /// The requests, the events and the core. Its time is that of the last wait or turn; [`Drive::within`] reads the
+    /// Returns the requests, the events and the core. Its time is that of the last wait or turn; [`Drive::within`] reads the
     /// clock.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
         &mut self.drive

@@ -1,6 +1,6 @@
-//! cmid on an epoll loop of its own.
+//! cmid on epoll.
 //!
-//! [`Epoll`] waits on an epoll instance of its own. Deadlines are exact to the nanosecond; busy polling is optional.
+//! [`Epoll`] has its own epoll instance. Deadlines are exact to the nanosecond; busy polling is optional.
 //! Its one descriptor nests in any other loop: it is readable when a [turn](Epoll::turn) has work. Only
 //! [`Epoll::wait`] blocks, and only in `epoll_wait`.
 //!

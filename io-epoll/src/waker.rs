@@ -8,8 +8,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::poller::errno;
 
-/// Ends the [wait](crate::Epoll::wait) of a driver, from any thread. Clones wake the same driver. It is for what the
-/// driver does not know of: after the wait the application looks at its own queues.
+/// Ends the [wait](crate::Epoll::wait) of a driver, from any thread. Clones wake the same driver. Use it
+/// for the application's own queues between threads.
 #[derive(Clone, Debug)]
 pub struct Waker {
     fd: Arc<OwnedFd>,

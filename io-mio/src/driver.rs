@@ -21,7 +21,7 @@ pub struct Config {
     /// Limits of the core.
     pub limits: Limits,
     /// The tokens of the driver, one per channel at a time; the user's own sources use others. Each listener and each
-    /// id in synchronous mode has a channel of its own. The number of tokens limits the number of channels, in
+    /// id in synchronous mode has its own channel. The number of tokens limits the number of channels, in
     /// addition to `limits`.
     pub tokens: Range<usize>,
 }
@@ -50,7 +50,7 @@ impl<D: Pollable> Mio<D> {
         Ok(Mio { drive })
     }
 
-    /// The requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the clock.
+    /// Returns the requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the clock.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Tokens>> {
         &mut self.drive
     }

@@ -1,4 +1,4 @@
-//! What steps consist of.
+//! The parts of steps.
 
 use std::fmt;
 

@@ -58,12 +58,12 @@ impl<D> Trace<D> {
         Trace { device, sink, stream, writer, error: None, now: Time::ZERO, stirred: false, ticket: None }
     }
 
-    /// The number of its stream, from 0. `None` for a [sibling](Pollable::sibling) without a stream.
+    /// Returns the number of its stream, from 0. `None` for a [sibling](Pollable::sibling) without a stream.
     pub fn stream(&self) -> Option<usize> {
         self.stream
     }
 
-    /// The first error, if the trace is not complete.
+    /// Returns the first error, if the trace is not complete.
     pub fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
     }

@@ -50,13 +50,13 @@ impl<'a> Replay<'a> {
         Replay { recording, core, now: Time::ZERO, done: 0, call: None, reads: None, ack_tokens: Vec::new() }
     }
 
-    /// The current core.
+    /// Returns the current core.
     #[must_use]
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// The number of the next line in the file.
+    /// Returns the number of the next line in the file.
     #[must_use]
     pub fn next_line(&self) -> usize {
         self.done + 2

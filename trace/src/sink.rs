@@ -101,7 +101,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// All traces so far, in the order of their creation.
+    /// Returns all traces so far, in the order of their creation.
     #[must_use]
     pub fn texts(&self) -> Vec<Vec<u8>> {
         lock(&self.texts).iter().map(|text| lock(&text.0).clone()).collect()

@@ -14,9 +14,9 @@ use crate::parts::{Parts, Problem};
 /// | `cmid::call` | device calls (TRACE) and their outcomes | DEBUG; WARN if failed |
 /// | `cmid::read` | events read from the device | TRACE; ERROR for a fault, and if a read failed |
 /// | `cmid::drive` | begin and end of the drive | DEBUG |
-/// | `cmid::drive` | the rest: readable channels, passing deadlines | TRACE |
+/// | `cmid::drive` | other steps: readable channels, passing deadlines | TRACE |
 ///
-/// The message is the text of the [`Step`]. The fields are there where they apply:
+/// The message is the text of the [`Step`]. It has the fields that apply to the step:
 ///
 /// | field | what it is |
 /// | --- | --- |

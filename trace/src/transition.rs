@@ -44,7 +44,7 @@ pub struct Transition {
 }
 
 impl Transition {
-    /// The change of the id's state; `None` if it did not change.
+    /// Returns the change of the id's state; `None` if it did not change.
     #[must_use]
     pub fn change(&self) -> Option<String> {
         let name = |state: Option<State>| state.map_or("-", |state| state.name());

@@ -23,7 +23,7 @@ use crate::kernel::id::CmState;
 /// Maximum number of work requests of a queue (`RXE_MAX_QP_WR`).
 const MAX_QP_WR: u32 = 1 << 20;
 
-/// A handle of a host's device. After a removal of the device it does not name the next one.
+/// A handle of a host's device. It stays invalid after a removal, even if a device is added again.
 #[derive(Clone, Debug)]
 pub struct Nic {
     fabric: Fabric,

@@ -18,9 +18,9 @@ use crate::index::{MwNo, QpNo};
 /// A memory window of type 2 (ibv_alloc_mw(3)): gives the peer of a QP access to a part of a region, with its own
 /// rights and key. Dropping it deallocates it, which also removes its binding.
 ///
-/// While it is bound, its region cannot be
-/// deregistered (`EINVAL`); a dropped region is deregistered later. The window keeps the QP that it was bound
-/// through: if that is destroyed, it enters the error state, and is removed with the window.
+/// While it is bound, its region cannot be deregistered (`EINVAL`); a dropped region is deregistered later. The window
+/// keeps the QP through which it was bound. If that QP is destroyed, it enters the error state, and is removed with the
+/// window.
 #[derive(Debug)]
 pub struct Mw {
     fabric: Fabric,

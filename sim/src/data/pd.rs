@@ -104,8 +104,8 @@ impl Pd {
         Pd { fabric: fabric.clone(), device, no }
     }
 
-    /// The number of users that the simulated device counts independently; `None` if the device does not know the
-    /// domain, or not any more. For tests. It differs from [`users`](cmid_proto::datapath::ProtectionDomain::users)
+    /// Returns the number of users that the simulated device counts independently; `None` if the domain does not exist at
+    /// the device. For tests. It differs from [`users`](cmid_proto::datapath::ProtectionDomain::users)
     /// after a driver fault ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable after a
     /// failed move to another domain: `users` counts that domain too.
     #[must_use]

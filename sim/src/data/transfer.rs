@@ -1,4 +1,4 @@
-//! Data transfer: a packet to the peer and an answer; the sender gives up without an answer.
+//! Data transfer: a packet to the peer, and an answer. Without an answer the request fails.
 
 use std::time::Duration;
 

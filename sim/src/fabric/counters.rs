@@ -5,7 +5,7 @@
 pub struct Counters {
     /// Connection manager messages that were sent, retransmissions included.
     pub sent: u64,
-    /// Retransmissions because no answer came in time.
+    /// Retransmissions of messages without an answer in time.
     pub retransmitted: u64,
     /// Messages lost in transit ([`Config::loss`](crate::Config::loss)).
     pub lost: u64,

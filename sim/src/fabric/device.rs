@@ -69,13 +69,13 @@ impl SimDevice {
         }
     }
 
-    /// Its fabric.
+    /// Returns its fabric.
     #[must_use]
     pub fn fabric(&self) -> &Fabric {
         &self.host.fabric
     }
 
-    /// Its host.
+    /// Returns its host.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host

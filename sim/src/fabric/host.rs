@@ -82,7 +82,7 @@ impl Host {
     /// Simulates a failover of the bond of the host's network interfaces. Every id of the host that is bound to an
     /// address of its device gets ADDR_CHANGE (0), including listening, resolved and connected ones; a wildcard
     /// listener does not (`cma_netdev_callback`). Other hosts observe the same as with [`Host::change_link_addr`];
-    /// this host has no cached link address of its own.
+    /// this host has no cached entry for its own link address.
     pub fn fail_over(&self) {
         self.fabric.with(|world| world.fail_over(self.no));
     }

@@ -59,13 +59,13 @@ impl Fabric {
         Fabric { owner: Arc::new(Owner { shared }) }
     }
 
-    /// The time since the fabric was created.
+    /// Returns the time since the fabric was created.
     #[must_use]
     pub fn now(&self) -> Time {
         self.with(|world| world.now)
     }
 
-    /// The time of the next timer; `None` if there is none.
+    /// Returns the time of the next timer; `None` if there is none.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
         self.with(|world| world.timers.next_due())
@@ -85,13 +85,13 @@ impl Fabric {
         self.advance_to(self.now().after(span));
     }
 
-    /// The current counts.
+    /// Returns the current counts.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.with(|world| world.counters)
     }
 
-    /// The number of pages that are excluded from forked children ([`Config::fork`]). A page that several regions
+    /// Returns the number of pages that are excluded from forked children ([`Config::fork`]). A page that several regions
     /// share counts once.
     #[must_use]
     pub fn pages_kept_from_fork(&self) -> usize {

@@ -3,7 +3,7 @@
 //!
 //! TCP keeps the messages of a connection in order and loses none, so there is no retransmission here and
 //! [`Config::loss`](crate::Config::loss) does not apply. The kernel makes the TCP connection inside rdma_connect(3), and
-//! blocks there; here that takes no time.
+//! blocks there; here it takes no time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl World {
         if self.queues.pairs.get(&qp).is_some() { Ok(qp) } else { Err(Errno::EINVAL) }
     }
 
-    /// `cma_connect_iw`. Without a QP it fails, and so it does if nobody listens: TCP reports that at once. In both
+    /// `cma_connect_iw`. It fails without a QP, and if there is no listener: TCP reports that at once. In both
     /// cases a later connect is possible.
     pub(crate) fn iw_connect(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
         let (_, dst, _) = self.way(no)?;
