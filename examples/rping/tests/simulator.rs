@@ -27,6 +27,11 @@ fn the_demo() {
     assert!(said.contains("disconnects after 3 pings"), "{said}");
     let is_moved = |line: &str| line.contains("ch1; ") && line.contains("ch0 is empty");
     assert!(said.lines().any(is_moved), "{said}");
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("README.md");
+    let shown: Vec<_> =
+        readme.lines().filter(|line| ["  client  ", "  server  "].iter().any(|side| line.starts_with(side))).collect();
+    assert_eq!(shown.len(), 4, "{shown:?}");
+    shown.iter().for_each(|line| assert!(said.lines().any(|it| it == *line), "{line}"));
 }
 
 /// The trace is written to a full disk.
