@@ -46,7 +46,7 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
         let is_next =
             |line: &&str| !line.is_empty() && indent(line) <= indent(lines[at]) && !line.trim_start().starts_with(')');
         let is_next = |line: &&str| is_next(line) && !["where", "{"].contains(&line.trim());
-        let end = lines[at + 1..].iter().position(|line| is_next(&line))?;
+        let end = lines[at + 1..].iter().position(is_next)?;
         lines[at + 1 + end].trim_start().starts_with('}').then_some(end + 2)
     };
     let starts = (0..lines.len()).filter(is_start);

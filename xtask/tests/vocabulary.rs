@@ -1,7 +1,7 @@
 //! Checks that no type, trait or public function has a name that was replaced by a term of RDMA, Rust or networking, and
 //! no member of certain types.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
 
 use std::path::Path;
 use std::process::Command;
@@ -146,11 +146,11 @@ impl Visit<'_> for Definitions {
         if let syn::Type::Path(of) = &*item.self_ty
             && let Some(of) = of.path.segments.last()
         {
-            let function = |item| match item {
-                &syn::ImplItem::Fn(ref function) => Some(&function.sig.ident),
+            let functions = item.items.iter().filter_map(|item| match item {
+                syn::ImplItem::Fn(function) => Some(&function.sig.ident),
                 _ => None,
-            };
-            self.members(&of.ident, item.items.iter().filter_map(function));
+            });
+            self.members(&of.ident, functions);
         }
         visit::visit_item_impl(self, item);
     }

@@ -1,7 +1,7 @@
 //! The cells of requests.
 
 use cmid_proto::table::{self, RequestRule};
-use cmid_proto::{Acks, IdKey, RefuseReason, Refused, Request, RequestKind, Service, State, Time};
+use cmid_proto::{Acks, IdKey, RefuseReason, Refused, RequestKind, Service, State, Time};
 
 use crate::fixture::{CoreFixture, LISTEN, RESOLVE, TO_SYNC};
 use crate::ids::{IdInState, SERVICES, datagram, destroying_with_qp, id_in_state, with_qp};

@@ -7,7 +7,7 @@ use cmid_proto::{
     RequestKind, State, Target, Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, addr, cm, raw, to};
+use crate::fixture::{BIND, CoreFixture, RESOLVE, addr, cm, raw, to};
 
 #[test]
 fn only_a_bind_to_the_address_of_an_interface_gives_a_device() {
