@@ -76,7 +76,7 @@ impl Devices {
         Ok(context)
     }
 
-    /// The limits of the device at a location. It is opened once to learn them.
+    /// Returns the limits of the device at a location. Opens it once to query them.
     ///
     /// # Errors
     /// As [`Devices::open`].
@@ -105,7 +105,7 @@ impl Devices {
         Ok(limits)
     }
 
-    /// An id reported that its device is gone.
+    /// Called when an id has reported that its device is gone.
     pub(crate) fn removed(&self, location: Location) {
         let mut all = lock(&self.shared.known);
         for context in all.iter().filter(|known| known.is_at(location)).filter_map(|known| known.context.upgrade()) {
@@ -140,7 +140,7 @@ fn open(location: Location) -> Result<Context, Errno> {
     context
 }
 
-/// Several devices can have one GUID. The kernel's number tells them apart where both sides know it.
+/// Several devices can have one GUID. The kernel's number distinguishes them if both sides have it.
 fn is_at(device: *mut ibv_device, location: Location) -> bool {
     // SAFETY: the device is one of a list that is not freed yet.
     let (index, guid) = unsafe { (ffi::ibv_get_device_index(device), ffi::ibv_get_device_guid(device)) };

@@ -41,17 +41,17 @@ unsafe impl Send for Handle {}
 // SAFETY: through a shared reference it is only named; calls on it take the region by `&mut`.
 unsafe impl Sync for Handle {}
 
-/// One MR: its machine, which owns what the device may refer to, and the calls.
+/// One MR: its state machine, which owns the memory, and its calls.
 ///
-/// Dropping it leaks its memory and whatever libibverbs has of it; [`Parked::end`](crate::data::parked::Parked::end)
-/// is the way to end it.
+/// Dropping it leaks its memory and the objects of libibverbs. [`Parked::end`](crate::data::parked::Parked::end)
+/// deregisters it.
 pub(crate) struct Registration {
     region: memory::Region<PdUse, Pinned, Handle>,
-    /// What the region has for the valid registration, if there is one.
+    /// The handle of the valid registration.
     handle: Option<Handle>,
-    /// The PD of the registration that is valid or was the last to be, of which the region says nothing any more.
+    /// The PD of the valid registration, or of the last valid one.
     pd: Arc<PdInner>,
-    /// A re-registration has failed that was to let peers write to the memory. Whether they may is not known.
+    /// Whether peers may be able to write to the memory, because a re-registration with that right has failed.
     exposed: bool,
 }
 
@@ -105,7 +105,7 @@ impl Registration {
         }
     }
 
-    /// After a success nothing is left of it but this.
+    /// Deregisters it and returns the buffers.
     pub(crate) fn deregister(&mut self) -> Result<Returned<Buffer>, Error> {
         self.look();
         self.region.deregister(self.traffic())?;
@@ -134,7 +134,7 @@ impl Registration {
         self.region.pd()
     }
 
-    /// The PD that it is at home on, also when it is unusable.
+    /// Returns its PD, also when it is unusable.
     pub(crate) fn owner(&self) -> &Arc<PdInner> {
         &self.pd
     }
@@ -143,12 +143,12 @@ impl Registration {
         self.region.keys()
     }
 
-    /// The memory of the registration that is valid, or was the last to be.
+    /// Returns the memory of the valid registration, or of the last valid one.
     pub(crate) fn memory(&self) -> Option<&Pinned> {
         self.region.buffer()
     }
 
-    /// What libibverbs has of the valid registration, for calls that look into it.
+    /// Returns libibverbs' object of the valid registration.
     pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
         self.region.keys().and(self.handle).map(|handle| handle.0.as_ptr())
     }
@@ -192,12 +192,12 @@ impl Registration {
         self.exposed
     }
 
-    /// Whether work names it that stays in flight for ever.
+    /// Whether work that is in flight for ever names it.
     fn is_lost(&self) -> bool {
         self.region.named().is_some_and(|(pd, keys)| pd.inner().in_flight().leaked_name(keys.lkey))
     }
 
-    /// Whether this change would let a device write to memory that is only to be read.
+    /// Whether a change would let a device write to read-only memory.
     fn would_write(&self, buffer: Option<&Buffer>, access: Option<Access>) -> bool {
         let writable = buffer.map_or_else(|| self.memory().is_none_or(Pinned::is_writable), Buffer::is_writable);
         !writable && access.or(self.access()).is_some_and(|access| access.intersects(WRITES))
@@ -210,7 +210,7 @@ impl Registration {
 }
 
 impl TryDeregister for Registration {
-    /// It has no owner any more: it is deregistered.
+    /// Deregisters it without an owner.
     fn try_deregister(&mut self) -> bool {
         let Err(error) = self.deregister() else { return true };
         // A window is bound to it, work in flight names it, or something else uses it: that passes. Anything else
@@ -244,7 +244,7 @@ fn reg_mr(pd: &PdUse, buffer: &Pinned, access: Access) -> Result<(Handle, Keys),
     Ok((handle, keys))
 }
 
-/// Arguments that no flag names are null and 0, as the library wants them.
+/// Calls `ibv_rereg_mr`. Arguments without a flag are null and 0, as the library requires.
 fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
     let pd = change.pd.as_ref().map_or(ptr::null_mut(), PdUse::as_ptr);
     let (start, len) = change.buffer.as_ref().map_or((ptr::null_mut(), 0), |buffer| {
@@ -264,7 +264,7 @@ fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
     Reply { code, errno, keys: keys(handle) }
 }
 
-/// They may have changed with every success of a re-registration.
+/// Returns the keys. Each successful re-registration may change them.
 fn keys(handle: &Handle) -> Keys {
     // SAFETY: the registration is there, and the library writes to it only in calls that take its region by `&mut`.
     let mr = unsafe { handle.0.as_ref() };

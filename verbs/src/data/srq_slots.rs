@@ -38,25 +38,25 @@ pub(crate) struct SrqSlots {
 }
 
 struct Slot {
-    /// The user's number.
+    /// The `wr_id` of the user.
     wr_id: AtomicU64,
-    /// How often it was filed and retired: odd while its receive is in flight.
+    /// Counts records and retirements: odd while its receive is in flight.
     uses: AtomicU32,
-    /// The next slot of the list that it is on.
+    /// The next slot of its list.
     next: AtomicU32,
 }
 
-/// What a completion is of.
+/// The work request of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SrqRetired {
-    /// A receive with this number of the user's, which is no longer in flight.
+    /// A receive with this `wr_id` of the user. It is no longer in flight.
     Done(u64),
-    /// Of no receive that is in flight: it comes a second time.
+    /// No receive in flight: the completion is reported twice.
     Unexpected,
 }
 
 impl SrqSlots {
-    /// For an SRQ that holds `capacity` receives of at most `max_sge` ranges.
+    /// Creates the slots of an SRQ that holds `capacity` receives of at most `max_sge` ranges.
     pub(crate) fn new(srq_id: u16, capacity: u32, max_sge: u32) -> Self {
         let capacity = capacity.clamp(1, MAX_CAPACITY);
         let next = |slot: u32| if slot + 1 < capacity { slot + 1 } else { END };
@@ -101,7 +101,7 @@ impl SrqSlots {
         self.lkeys.get(start..start + self.max_sge).unwrap_or_default()
     }
 
-    /// Its completion has been polled, or it was not posted.
+    /// Retires a receive: its completion was polled, or it was not posted.
     pub(crate) fn retire(&self, token: u64) -> SrqRetired {
         let number = token as u32;
         let (at, uses) = (number & ((1 << self.slot_bits) - 1), number >> self.slot_bits);
@@ -151,7 +151,7 @@ pub(crate) struct SrqCursor {
 }
 
 impl SrqCursor {
-    /// The only one of these slots, which are all free.
+    /// Creates the only cursor of these slots, which are all free.
     pub(crate) fn new(slots: &Arc<SrqSlots>) -> Self {
         let srq_id = u64::from(u32::from(slots.srq_id) << 16 | SRQ_INDEX) << 32;
         SrqCursor { slots: Arc::clone(slots), free: 0, srq_id }
@@ -179,19 +179,19 @@ impl SrqCursor {
         Some(self.srq_id | u64::from(uses << self.slots.slot_bits | at))
     }
 
-    /// The receive with this token was not posted.
+    /// Retires the receive with this token, which was not posted.
     #[cold]
     pub(crate) fn cancel(&mut self, token: u64) {
         self.slots.retire(token);
     }
 
-    /// The number of receives that there is room for.
+    /// Returns the number of free slots.
     pub(crate) fn room(&self) -> u32 {
         self.slots.capacity().saturating_sub(self.slots.unpolled())
     }
 }
 
-/// Whether a token is that of a receive of an SRQ, and of which.
+/// Returns the number of the SRQ of a token; `None` if it is not of an SRQ.
 #[inline]
 pub(crate) fn srq_of(token: u64) -> Option<u16> {
     ((token >> 32) as u32 & 0xffff == SRQ_INDEX).then_some((token >> 48) as u16)

@@ -12,34 +12,33 @@ use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
 use crate::data::wr_ring::{Cursor, WrRing};
 
-/// A work queue. It has a reservation at its CQ. Without a ring that is given up when this is dropped; with one, by
-/// the CQ's slots, once its completions are gone.
+/// A work queue. It has a reservation at its CQ. Without a ring, the drop frees the reservation. With a ring, the CQ's
+/// slots free it after the last completion.
 pub(crate) struct WorkQueue {
     cq: Arc<CqInner>,
-    /// How many work requests it holds.
+    /// The maximum number of work requests.
     capacity: u32,
-    /// How many ranges of memory each of them may have.
+    /// The maximum number of ranges of a work request.
     max_sge: u32,
     /// Created by the first post, and read when the QP is destroyed, after the last post.
     ring: OnceLock<Ring>,
-    /// Whether the reservation is still this one's to give up.
+    /// Whether the drop frees the reservation.
     is_reserved: bool,
 }
 
-/// What a queue has from the first post on.
+/// The ring of a queue. The first post creates it.
 struct Ring {
     queue_id: u32,
     wr_ring: Arc<WrRing>,
-    /// Among the queues of its PD.
+    /// The index among the queues of its PD.
     place: InFlightIndex,
 }
 
 impl WorkQueue {
-    /// Queues of so many work requests that are to report to these CQs: of sends, and of receives. Mostly it is one
-    /// CQ, and then one reservation.
+    /// Creates the queues of sends and of receives that report to these CQs. For a single CQ it makes one reservation.
     ///
     /// # Errors
-    /// `EOVERFLOW` if a CQ has no room for so many completions more, `ENOMEM` if it has as many queues as it can have.
+    /// `EOVERFLOW` if a CQ has no room for the completions, `ENOMEM` if it has the maximum number of queues.
     #[inline]
     pub(crate) fn reserve(cqs: [&Arc<CqInner>; 2], caps: Caps) -> Result<[Self; 2], Errno> {
         let ([send_cq, recv_cq], Caps { max_send_wr: sends, max_recv_wr: recvs, max_send_sge, max_recv_sge, .. }) =
@@ -83,7 +82,7 @@ impl WorkQueue {
         cursor.file(ahead, wr_id, lkeys)
     }
 
-    /// From now on completions of the queue are looked for, and what it has in flight counts.
+    /// Creates the ring. Completions and work in flight of the queue are accounted from now on.
     fn make_ring(&self, pd: &PdInner) -> Ring {
         let cq_slots = self.cq.cq_slots();
         let queue_id = cq_slots.assign();
@@ -93,7 +92,7 @@ impl WorkQueue {
         Ring { queue_id, wr_ring, place }
     }
 
-    /// The QP of both is destroyed.
+    /// Ends both queues of a destroyed QP.
     #[inline]
     pub(crate) fn close_both(send: &mut Self, recv: &mut Self, pd: &Arc<PdInner>) {
         if send.ring.get().is_none() && recv.ring.get().is_none() && Arc::ptr_eq(&send.cq, &recv.cq) {
@@ -106,7 +105,7 @@ impl WorkQueue {
         recv.close(pd);
     }
 
-    /// Its QP is destroyed.
+    /// Ends a queue of a destroyed QP.
     fn close(&mut self, pd: &Arc<PdInner>) {
         // Without a ring it has left no completions.
         let Some(Ring { queue_id, wr_ring, place }) = self.ring.take() else { return };
@@ -116,7 +115,7 @@ impl WorkQueue {
         self.cq.cq_slots().leave(gone);
     }
 
-    /// Its QP could not be destroyed, and is leaked: it keeps its reservation and its id.
+    /// Leaks the queue of a QP that could not be destroyed: it keeps its reservation and its id.
     pub(crate) fn leak(&mut self, pd: &PdInner) {
         self.is_reserved = false;
         if let Some(Ring { place, .. }) = self.ring.take() {

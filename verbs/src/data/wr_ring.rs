@@ -5,8 +5,8 @@
 
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
 
-/// A number with a cache line of its own, so that the two who write do not disturb each other: whatever lies beside
-/// it is too far away. Without an alignment, which would make allocating it three times as expensive.
+/// A number with its own cache line, because poster and poller write to different numbers. It uses padding instead of an
+/// alignment, which would make its allocation three times as expensive.
 #[repr(C)]
 struct Counter {
     _before: [u32; 15],
@@ -20,13 +20,13 @@ impl Counter {
     }
 }
 
-/// One work queue of a QP: what has been posted, in a ring.
+/// The work requests of one work queue of a QP, in a ring.
 pub(crate) struct WrRing {
     /// The id of the queue at its CQ.
     queue_id: u32,
-    /// How many work requests may be posted whose completions have not been polled.
+    /// The maximum number of work requests without a polled completion.
     capacity: u32,
-    /// Of a length that is a power of two.
+    /// The slots. Their number is a power of two.
     ring: Box<[Slot]>,
     /// The length of the ring minus 1.
     mask: u32,
@@ -42,29 +42,29 @@ pub(crate) struct WrRing {
 
 #[derive(Default)]
 struct Slot {
-    /// The user's number.
+    /// The `wr_id` of the user.
     wr_id: AtomicU64,
     /// In the lower half the key of the first range of memory; [`NO_KEY`] if the device need not fetch anything. In the
     /// upper half the number of keys in `more_keys`.
     keys: AtomicU64,
 }
 
-/// Stands for "no memory". Should a registration have this key, it is taken for pinned now and then.
+/// The key of "no memory". A registration with this key can appear to be pinned.
 pub(crate) const NO_KEY: u32 = 0;
 
-/// What a completion is of.
+/// The work request of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retired {
-    /// A work request with this number of the user's, which is no longer in flight.
+    /// A work request with this `wr_id` of the user. It is no longer in flight.
     Done(u64),
-    /// Of another queue, or of an earlier one with the same index.
+    /// A work request of another queue, or of an earlier one with the same index.
     Foreign,
-    /// Of this queue, but of no work request that is in flight: it comes a second time, or after a later one.
+    /// No work request in flight of this queue: the completion is reported twice, or after a later one.
     Unexpected,
 }
 
 impl WrRing {
-    /// For a queue that holds `capacity` work requests of at most `max_sge` ranges, with its id at its CQ.
+    /// Creates the ring of a queue that holds `capacity` work requests of at most `max_sge` ranges, with its id at its CQ.
     pub(crate) fn new(queue_id: u32, capacity: u32, max_sge: u32) -> Self {
         let capacity = capacity.min(1 << 30);
         let len = capacity.max(1).next_power_of_two() as usize;
@@ -109,7 +109,7 @@ impl WrRing {
         slot.keys.store(u64::from(more) << 32 | u64::from(lkey), Ordering::Relaxed);
     }
 
-    /// Its completion has been polled.
+    /// Retires the work request of a polled completion.
     #[inline(always)]
     pub(crate) fn retire(&self, token: u64) -> Retired {
         let number = token as u32;
@@ -128,7 +128,7 @@ impl WrRing {
         Retired::Done(wr_id)
     }
 
-    /// Whether nothing is in flight, after the last post.
+    /// Whether nothing is in flight. Called after the last post.
     pub(crate) fn is_idle(&self) -> bool {
         self.posted.number.load(Ordering::Acquire) == self.retired.number.load(Ordering::Acquire)
     }
@@ -157,7 +157,7 @@ pub(crate) struct Cursor {
     /// The upper half of its tokens.
     queue_id: u64,
     next: u32,
-    /// As far as the queue is known to have room.
+    /// The number of posts up to which the queue is known to have room.
     limit: u32,
 }
 
