@@ -10,7 +10,7 @@ use crate::step::{
 };
 use crate::{
     bench, checks, chroot, cmtime, compile_fail, conformance, coverage, differential, faults, host, iwarp, mutants,
-    sanitize, scripts, static_program, versus,
+    power, sanitize, scripts, static_program, versus,
 };
 
 /// The programme that CI runs.
@@ -155,6 +155,10 @@ const SLOW: &[Step] = &[
     step(
         "20,000 random programs on memory regions",
         CargoWith(&[("CMID_RANDOM", "1000000..1020000")], "test --release -p cmid-proto --test random regions"),
+    ),
+    step(
+        "a replicated log on three machines under 50 cuts of power and links",
+        Guests("6.12", |context| power::cuts(context, &power::FIFTY)),
     ),
     step("rping between machines with unlike kernels", Guests("6.1 and 6.12", scripts::between_machines)),
     step("faults on soft-RoCE, with every driver, kernel and backend", Guests("6.1 and 6.12", faults::at_length)),
