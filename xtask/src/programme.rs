@@ -172,8 +172,9 @@ const SLOW: &[Step] = &[
     ),
     step("conformance on soft-iWARP", Report(V6_12, Librdmacm, 900, iwarp::scenarios)),
     step("conformance of the kernel backend on soft-iWARP", Report(V6_12, OWN, 900, iwarp::scenarios)),
-    step("rping and cmtime against rdma-core's, on soft-iWARP", Report(V6_12, OWN, 600, iwarp::peers)),
+    step("rping, cmtime and ucmatose against rdma-core's, on soft-iWARP", Report(V6_12, OWN, 600, iwarp::peers)),
     step("slow conformance on soft-RoCE", Guests("6.1 and 6.12", conformance::slow)),
+    step("the core's tests on aarch64", Host(chroot::aarch64)),
     step("a crate outside of the workspace on bare Debian 13", Host(chroot::outside)),
     step("the programme of every day on Debian 13", Host(chroot::programme)),
 ];

@@ -81,6 +81,11 @@ pub(crate) fn rping(context: &Context, _: Kernel, backend: Backend) -> Vec<OsStr
     script(text!(pairs, "rping.sh"), backend, &[("ours", context.release("rping").into())])
 }
 
+/// cmid's peer of ucmatose against rdma-core's.
+pub(crate) fn ucmatose(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
+    script(text!(pairs, "ucmatose.sh"), backend, &[("ours", context.release("kernel-cmatose").into())])
+}
+
 /// cmid's rping and rdma-core's on two machines with unlike kernels, each of which is the server in turn.
 pub(crate) fn between_machines(context: &mut Context) -> Result<()> {
     let command = script(text!("machines.sh"), Backend::Kernel, &[("ours", context.release("rping").into())]);
