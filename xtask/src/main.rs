@@ -13,6 +13,7 @@ mod compile_fail;
 mod conformance;
 mod context;
 mod coverage;
+mod demo;
 mod differential;
 mod faults;
 mod fuzz;
@@ -128,7 +129,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Softroce(arguments) => ensure!(guest::softroce(&arguments) == 0),
         Task::Chroot(arguments) => chroot::run(&context, &arguments)?,
-        Task::Demo => demo(&mut context)?,
+        Task::Demo => demo::run(&mut context)?,
         Task::Diagrams => reports::render(&context)?,
         Task::Record => {
             conformance::record(&context)?;
@@ -155,14 +156,3 @@ fn run(task: Task) -> Result<()> {
 fn programme(slow: bool) -> Programme {
     if slow { programme::LONG } else { programme::DAILY }
 }
-
-/// Runs the demonstrations.
-fn demo(context: &mut Context) -> Result<()> {
-    DEMOS.iter().try_for_each(|demo| context.cargo(demo, &[]))
-}
-
-/// The demonstrations, as arguments to cargo.
-const DEMOS: [&[&str]; 2] = [
-    &["run", "--release", "--quiet", "--package", "rping", "--", "demo"],
-    &["run", "--release", "--quiet", "--package", "replog", "--", "demo"],
-];

@@ -9,8 +9,8 @@ use crate::step::{
     Work::{self, BuildAndRun, BuildForGuest, Cargo, CargoWith, Guest, GuestCommand, Guests, Host, Report},
 };
 use crate::{
-    bench, checks, chroot, cmtime, compile_fail, conformance, coverage, differential, faults, host, iwarp, mutants,
-    power, sanitize, scripts, static_program, versus,
+    bench, checks, chroot, cmtime, compile_fail, conformance, coverage, demo, differential, faults, host, iwarp,
+    mutants, power, sanitize, scripts, static_program, versus,
 };
 
 /// The programme that CI runs.
@@ -137,7 +137,7 @@ const SLOW: &[Step] = &[
     step("under AddressSanitizer, all of it", BuildAndRun(V6_12, Librdmacm, sanitize::full)),
     step("under AddressSanitizer, quickly", BuildAndRun(V6_1, Librdmacm, sanitize::quick)),
     step("under AddressSanitizer, on the kernel backend", BuildAndRun(V6_12, OWN, sanitize::quick)),
-    step("the demonstrations", Host(crate::demo)),
+    step("the demonstrations", Host(demo::run)),
     step("the product crates as packages", Host(scripts::product_crates)),
     step("the programs as a Debian package", Host(scripts::debian_package)),
     step("the book of docs/", Host(scripts::book)),
