@@ -25,6 +25,12 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(now.0))
     }
 
+    /// Whether this deadline has passed; [`Time::NEVER`] never has.
+    #[inline(always)]
+    pub(crate) fn has_passed(self, now: Time) -> bool {
+        self <= now && self != Time::NEVER
+    }
+
     /// Returns the milliseconds from `now` until this time, rounded up, at least 1 and at most `i32::MAX`: the form of
     /// `rdma_resolve_addr`'s `timeout_ms`, for which 0 means "fail at once".
     #[must_use]
@@ -41,5 +47,17 @@ impl fmt::Display for Time {
             Time::NEVER => f.write_str("never"),
             Time(ns) => write!(f, "{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Time;
+
+    #[test]
+    fn a_deadline_has_passed_at_its_time_and_never_never() {
+        let at = |now| Time(5).has_passed(Time(now));
+        assert_eq!([4, 5, 6].map(at), [false, true, true]);
+        assert!(!Time::NEVER.has_passed(Time(u64::MAX)));
     }
 }

@@ -40,6 +40,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod at_once;
 mod chart;
 mod counts;
 mod line;

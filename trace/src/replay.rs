@@ -1,10 +1,11 @@
-//! Runs a recording through a new core, line by line.
+//! Runs a recording through a new core, line by line. Requests with a short path are also performed at once, on a copy.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 
 use cmid_proto::{AckToken, Call, ChannelKey, Core, Errno, IdKey, Refused, Released, Time, Token};
 
+use crate::at_once::AtOnce;
 use crate::line::Line;
 use crate::read::{Recording, Wrong};
 use crate::snapshot::{Snapshot, Sum, admission, event, state};
@@ -29,6 +30,9 @@ pub struct Replay<'a> {
     reads: Option<ChannelKey>,
     /// Ack tokens of delivered events that are not acked yet.
     ack_tokens: Vec<AckToken>,
+    /// The core to reach with the outcome of the request that is under way.
+    at_once: Option<AtOnce>,
+    performed: usize,
 }
 
 /// The result of one step of a replay.
@@ -47,13 +51,30 @@ impl<'a> Replay<'a> {
     #[must_use]
     pub fn new(recording: &'a Recording) -> Self {
         let core = Core::new(recording.limits);
-        Replay { recording, core, now: Time::ZERO, done: 0, call: None, reads: None, ack_tokens: Vec::new() }
+        Replay {
+            recording,
+            core,
+            now: Time::ZERO,
+            done: 0,
+            call: None,
+            reads: None,
+            ack_tokens: Vec::new(),
+            at_once: None,
+            performed: 0,
+        }
     }
 
     /// Returns the current core.
     #[must_use]
     pub fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// The number of requests that were also performed at once ([`Core::perform`], [`Core::perform_create`]), and led to
+    /// the same core.
+    #[must_use]
+    pub fn performed(&self) -> usize {
+        self.performed
     }
 
     /// Returns the number of the next line in the file.
@@ -77,7 +98,8 @@ impl<'a> Replay<'a> {
         let number = self.next_line();
         let id = self.target(line);
         let before = id.and_then(|id| self.core.state(id));
-        self.play(line, between).map_err(|what| Wrong::at(number, what))?;
+        let played = self.perform(line).and_then(|()| self.play(line, between)).and_then(|()| self.follow());
+        played.map_err(|what| Wrong::at(number, what))?;
         self.done += 1;
         let after = id.and_then(|id| self.core.state(id));
         let (arrow, text) = describe(line);
@@ -113,6 +135,28 @@ impl<'a> Replay<'a> {
             | Line::Yield(_)
             | Line::End(_) => None,
         }
+    }
+
+    /// Performs the request of a line at once, if it is one.
+    fn perform(&mut self, line: &Line) -> Result<(), String> {
+        let lines = &self.recording.lines[self.done + 1..];
+        if let Line::Submit { id, request, deadline, .. } = line {
+            self.at_once = AtOnce::request(&self.core, self.now, id.0, &request.request(), ends(*deadline), lines)?;
+        } else if let Line::CreateId { on: Some(on), port_space, .. } = line {
+            self.at_once = AtOnce::create(&self.core, on.0, port_space.0, lines)?;
+        }
+        Ok(())
+    }
+
+    /// Compares with the core that has performed the request, once the last outcome is replayed.
+    fn follow(&mut self) -> Result<(), String> {
+        if let Some(at_once) = &mut self.at_once {
+            if at_once.follow(&self.core)? {
+                self.at_once = None;
+                self.performed += 1;
+            }
+        }
+        Ok(())
     }
 
     fn play(&mut self, line: &Line, between: &mut Between) -> Result<(), String> {

@@ -7,7 +7,7 @@
 
 mod common;
 
-use cmid_trace::{Chart, ChartFormat, Recording, replay};
+use cmid_trace::{Chart, ChartFormat, Recording, Replay, replay};
 use common::{KERNEL, SIM, recordings};
 
 #[test]
@@ -28,10 +28,12 @@ fn comes_to_its_end(name: &str) {
     let unnumbered = |step: String| (0..9).fold(step, |step, core| step.replace(&format!("s{core}/"), ""));
     let replays = replay(&recordings, |which, step| steps.push((which, unnumbered(step.to_string()))))
         .unwrap_or_else(|(which, wrong)| panic!("recording {}, {wrong}", which + 1));
-    for replay in replays {
+    for replay in &replays {
         replay.core().check();
         assert_eq!(replay.core().ids(), 0);
     }
+    let performed: usize = replays.iter().map(Replay::performed).sum();
+    assert!(performed >= 16, "{name}: {performed} requests at once");
     // The recording contains the steps that it is for.
     for part in [
         "MIGRATED on id0",

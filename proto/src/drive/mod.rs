@@ -227,7 +227,10 @@ impl<D: Device> Drive<D> {
             let Drive { core, device, now, .. } = self;
             let performed = core.perform(now.get(), id, &request, deadline, |call, data| device.call(call, data));
             if let Some(result) = performed {
-                self.make_calls();
+                // Of the other requests nothing is left to be called.
+                if result.is_err() || Core::leaves_calls(&request) {
+                    self.make_calls();
+                }
                 return result.map(|()| Progress::Done).map_err(Error::Failed);
             }
         }

@@ -48,15 +48,15 @@ impl Core {
         if accepted.is_err() {
             return Some(self.perform_failed(now, key, request, deadline, &[moved, accepted]));
         }
-        count_call(&mut self.last_token);
-        count_call(&mut self.last_token);
+        count_call(&mut self.last_call);
+        count_call(&mut self.last_call);
         if let Some(device_channel) = self.channels.get_mut(from) {
             device_channel.ids -= 1;
         }
         if let Some(id) = self.ids.get_untouched(key) {
             (id.device_channel, id.state, id.number_sent) = (to, next.state, true);
         }
-        if next.waits {
+        if next.waits() {
             self.set_deadline_short(key, deadline);
         }
         Some(Ok(()))
@@ -73,7 +73,7 @@ impl Core {
         deadline: Time,
     ) -> Option<(PlainCell, ChannelKey, ChannelKey)> {
         let id = self.ids.get(key)?;
-        let next = plain::request(id.state, RequestKind::Accept, id.port_space.service())?;
+        let next = plain::request(id.state, RequestKind::Accept, id.port_space)?;
         let (from, to) = (id.device_channel, id.channel);
         let is_short = from != to
             && id.pending_call == PendingCall::Nothing
@@ -81,7 +81,7 @@ impl Core {
             && id.is_plain_but_for_its_device_channel()
             // The listener of an undelivered request is found by the channel of its id.
             && self.single.as_ref().is_none_or(|single| single.id != key)
-            && now < deadline
+            && !deadline.has_passed(now)
             && self.calls.is_empty()
             && guard::check(id, RequestKind::Accept, request).is_ok()
             // The channel closes when its last id leaves.

@@ -59,6 +59,8 @@ impl Core {
         assert_eq!(made, calls, "{request:?} on {id}: its calls");
         assert_eq!(Some(result), ended, "{request:?} on {id}: {outcomes:?}");
         long.assert_same(&short, "performed");
+        let is_done = result.is_ok() && !Core::leaves_calls(request);
+        assert!(!is_done || !short.has_calls(), "{request:?} on {id} has left a call");
         true
     }
 

@@ -72,7 +72,8 @@ pub struct Core {
     /// Ids of undelivered requests that are to be destroyed, see `poll_child`.
     children: Queue<IdKey>,
     deadlines: Deadlines,
-    last_token: NonZeroU64,
+    /// The number of the last call.
+    last_call: u64,
     counters: Counters,
     activity: u64,
 }
@@ -86,7 +87,7 @@ impl Core {
         (
             (&self.limits, &self.ids, &self.channels, &self.groups, &self.pending),
             (&self.calls, &self.readable, &self.parked, &self.children),
-            (self.last_token, self.counters, self.activity),
+            (self.last_call, self.counters, self.activity),
         )
     }
 }
@@ -153,7 +154,7 @@ impl Core {
             parked: Vec::new(),
             children: Queue::new(),
             deadlines: Deadlines::new(),
-            last_token: NonZeroU64::MIN,
+            last_call: 0,
             counters: Counters::default(),
             activity: 0,
         }
@@ -301,7 +302,7 @@ impl Core {
     }
 
     fn token(&mut self, target: Target) -> Token {
-        Token { number: count_call(&mut self.last_token), target }
+        Token { number: count_call(&mut self.last_call), target }
     }
 
     /// Queues a call for an id and records its purpose.
@@ -336,10 +337,10 @@ impl Core {
     }
 }
 
-/// Returns the number of the next call.
-#[inline]
-fn count_call(last: &mut NonZeroU64) -> NonZeroU64 {
+/// Returns the number of the next call. Only a caller that uses the number pays for the check that it is not 0.
+#[inline(always)]
+fn count_call(last: &mut u64) -> NonZeroU64 {
     // With one call per nanosecond a number repeats after 584 years; no call takes that long.
-    *last = last.checked_add(1).unwrap_or(NonZeroU64::MIN);
-    *last
+    *last = last.wrapping_add(1);
+    NonZeroU64::new(*last).unwrap_or(NonZeroU64::MIN)
 }

@@ -58,6 +58,13 @@ impl Core {
         }
     }
 
+    /// Whether calls may follow the success of a request that [`perform`](Core::perform) has made: a destruction or a
+    /// migration may close a channel.
+    #[inline(always)]
+    pub(crate) const fn leaves_calls(request: &Request<'_>) -> bool {
+        matches!(request, Request::Destroy | Request::Migrate { .. })
+    }
+
     /// Makes the call of a plain request. `None` if there is no short path.
     #[inline(always)]
     fn call_short(
@@ -68,7 +75,7 @@ impl Core {
         deadline: Time,
         make: impl FnOnce(&Call, &[u8]) -> Outcome,
     ) -> Option<Outcome> {
-        if !self.calls.is_empty() || deadline <= now {
+        if !self.calls.is_empty() || deadline.has_passed(now) {
             return None;
         }
         let id = self.ids.get_untouched(key)?;
@@ -76,12 +83,12 @@ impl Core {
         let (call, private_data) = one_call(now, key, request, deadline)?;
         let outcome = make(&call, private_data);
         if outcome.is_ok() {
-            count_call(&mut self.last_token);
+            count_call(&mut self.last_call);
             id.state = next.state;
             id.on_device.note(binds(request));
             id.number_sent |= request.request_kind() == RequestKind::Accept;
-            if next.waits || next.ends {
-                self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
+            if next.sets_deadline() {
+                self.set_deadline_short(key, if next.waits() { deadline } else { Time::NEVER });
             }
         }
         Some(outcome)
@@ -129,7 +136,7 @@ impl Core {
         let id = self.ids.next_key()?;
         match make(&Call::CreateId { id, channel, port_space }) {
             Ok(()) => {
-                count_call(&mut self.last_token);
+                count_call(&mut self.last_call);
                 self.insert_id(channel, port_space, false);
                 Some(Ok(id))
             }
@@ -144,7 +151,7 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn create_failed(&mut self, channel: ChannelKey, port_space: PortSpace) {
-        count_call(&mut self.last_token);
+        count_call(&mut self.last_call);
         if let Some(id) = self.insert_id(channel, port_space, false) {
             self.forget(id);
         }
@@ -165,7 +172,7 @@ impl Core {
         }
         let outcome = make(&Call::Destroy { id: key }, &[]);
         if outcome.is_ok() {
-            count_call(&mut self.last_token);
+            count_call(&mut self.last_call);
             if let Some(channel) = self.ids.remove(key).map(|id| id.channel) {
                 self.leave_channel(channel);
             }
@@ -187,7 +194,7 @@ impl Core {
         let from = id.device_channel;
         if !id.is_plain()
             || id.owed > 0
-            || deadline <= now
+            || deadline.has_passed(now)
             || !self.calls.is_empty()
             || self.target_channel(to).is_err()
         {
@@ -202,7 +209,7 @@ impl Core {
 
     #[inline(never)]
     fn migrated(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey) {
-        count_call(&mut self.last_token);
+        count_call(&mut self.last_call);
         self.activity += 1;
         self.link_single();
         let Some(id) = self.ids.get_untouched(key) else { return };
@@ -234,13 +241,13 @@ impl Core {
     /// The short path of [`submit`](Core::submit). Returns false if the request has none; then nothing has changed.
     #[inline(always)]
     pub(super) fn submit_short(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> bool {
-        if !self.calls.is_empty() || deadline <= now {
+        if !self.calls.is_empty() || deadline.has_passed(now) {
             return false;
         }
         let Some((call, private_data)) = one_call(now, key, request, deadline) else { return false };
         let Some(id) = self.ids.get_untouched(key) else { return false };
         let Some(next) = allowed(id, &self.channels, request) else { return false };
-        let number = count_call(&mut self.last_token);
+        let number = count_call(&mut self.last_call);
         id.touch();
         id.pending_call = PendingCall::Request {
             request_kind: request.request_kind(),
@@ -252,8 +259,8 @@ impl Core {
         id.call_data = self.pending.keep(private_data, None);
         id.state = next.state;
         self.calls.push_back((Token { number, target: Target::Id(key) }, call));
-        if next.waits || next.ends {
-            self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
+        if next.sets_deadline() {
+            self.set_deadline_short(key, if next.waits() { deadline } else { Time::NEVER });
         }
         true
     }
@@ -283,11 +290,11 @@ impl Core {
 #[inline(always)]
 fn allowed(id: &mut Id, channels: &Arena<ChannelKey, Channel>, request: &Request<'_>) -> Option<&'static PlainCell> {
     let request_kind = request.request_kind();
-    let next = plain::request(id.state, request_kind, id.port_space.service())?;
+    let next = plain::request(id.state, request_kind, id.port_space)?;
     if !id.is_plain() || guard::check(id, request_kind, request).is_err() {
         return None;
     }
-    if next.waits || request_kind == RequestKind::Accept {
+    if next.needs_channel() {
         let device_channel = channels.get(id.device_channel)?;
         if device_channel.listener.is_some() || device_channel.has_failed() {
             return None;

@@ -50,11 +50,12 @@ fn admit_to(
     }
     channel.failures = 0;
     id.state = next.state;
-    if next.ends {
+    let mut ends = false;
+    if next.ends() {
         // An ADDR_RESOLVED is plain only in the state that waits for it.
         id.on_device.note(raw.kind == CmEvent::AddrResolved);
+        ends = id.deadline != Time::NEVER;
     }
-    let ends = next.ends && id.deadline != Time::NEVER;
     let (acks, kind, status, param) = (channel.acks, raw.kind, raw.status, raw.param);
     Some((Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None }, ends))
 }

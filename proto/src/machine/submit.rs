@@ -168,7 +168,7 @@ impl Core {
         if request_kind == RequestKind::Migrate && id.owed > 0 && self.has_undelivered_end(id) {
             return Err(refused(RefuseReason::Busy(request_kind)));
         }
-        if deadline <= now {
+        if deadline.has_passed(now) {
             return Err(refused(RefuseReason::TooLate));
         }
         if matches!(request_kind, RequestKind::Migrate | RequestKind::Listen) {
