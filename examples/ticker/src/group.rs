@@ -105,15 +105,18 @@ impl<D: DataPath> Group<D> {
         &mut self.port
     }
 
-    /// Sends a datagram to the group. A sender that is not a member sends nothing, as if it were lost.
+    /// Sends a datagram to the group. A sender that is not a member sends nothing, as if it were lost. Neither does one
+    /// whose send queue is full, because the device is slower than the caller: receivers request what they miss.
     ///
     /// # Errors
     /// The error of the post.
     #[inline]
     pub fn send(&mut self, bytes: &Bytes) -> Result<(), PortError> {
         let Join::Joined { ah, qp_num, qkey } = &self.join else { return Ok(()) };
-        self.port.send_to(bytes, To { ah, qp_num: *qp_num, qkey: *qkey })?;
-        Ok(())
+        match self.port.send_to(bytes, To { ah, qp_num: *qp_num, qkey: *qkey }) {
+            Ok(()) | Err(Errno::ENOMEM) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Handles all deliverable events.
