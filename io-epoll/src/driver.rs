@@ -197,10 +197,23 @@ impl<D: Pollable> Epoll<D> {
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
             Err(error) => return Err(errno(error)),
         };
+        if let [report] = &*reported {
+            if let Some(channel) = ChannelKey::from_bits(report.data.u64()) {
+                self.drive.readable(channel);
+                self.read_on.reported(Some(channel));
+                return Ok(Woken::Reports);
+            }
+        }
+        Ok(self.collect_any(reported))
+    }
+
+    /// Handles any number of reports.
+    #[inline(never)]
+    fn collect_any(&mut self, reported: &[epoll::Event]) -> Woken {
         // A report without a key is that of the timer. It needs no action; it repeats for as long as the timer is
         // expired.
         let (mut woken, mut only, mut is_called) = (Woken::Nothing, None, false);
-        for report in reported.iter() {
+        for report in reported {
             let Some(channel) = ChannelKey::from_bits(report.data.u64()) else {
                 is_called |= report.data.u64() == WAKER;
                 continue;
@@ -210,7 +223,7 @@ impl<D: Pollable> Epoll<D> {
             woken = Woken::Reports;
         }
         self.read_on.reported(only);
-        Ok(if is_called { Woken::Early } else { woken })
+        if is_called { Woken::Early } else { woken }
     }
 }
 
