@@ -142,6 +142,15 @@ impl<K: TableKey, T> KeyTable<K, T> {
         }
     }
 
+    /// Returns the entry of a key, unless it is set aside.
+    #[inline]
+    pub fn get_filed_mut(&mut self, key: K) -> Option<&mut T> {
+        match self.slots.get_mut(key.table_slot()) {
+            Some(Some((link_owner, value))) if *link_owner == key => Some(value),
+            Some(Some(_) | None) | None => None,
+        }
+    }
+
     /// Returns the entry of a key, set aside or not.
     #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
@@ -230,6 +239,8 @@ mod tests {
         assert!(!table.has_room(key(3, 3)), "the slot is taken");
         assert_eq!((table.get(key(3, 2)), table.get(key(3, 3))), (Some(&'a'), None));
         assert_eq!((table.get_filed(key(3, 2)), table.get_filed(key(3, 3))), (Some(&'a'), None));
+        assert_eq!(table.get_filed_mut(key(3, 2)), Some(&mut 'a'));
+        assert_eq!((table.get_filed_mut(key(3, 3)), table.get_filed(key(9, 1))), (None, None));
         assert_eq!(table.get_mut(key(3, 2)), Some(&mut 'a'));
         assert_eq!(table.get_mut(key(2, 2)), None);
         assert_eq!(table.remove(key(3, 3)), None);
@@ -281,6 +292,7 @@ mod tests {
         assert_eq!((table.get(key(0, 1)), table.aside().len()), (Some(&'a'), 1));
         assert_eq!((table.is_aside(key(0, 1)), table.is_aside(key(0, 2))), (true, false));
         assert_eq!(table.get_filed(key(0, 1)), None, "it is set aside");
+        assert_eq!(table.get_filed_mut(key(0, 1)), None, "it is set aside");
     }
 
     #[test]

@@ -14,7 +14,11 @@ use crate::kernel::queue_pair::Group;
 /// The maximum number of events per fetch that are not reported.
 const STRAY_MAX: usize = 16;
 
+/// The result of a read.
+type Fetched<'a> = Result<Option<RawEvent<&'a [u8]>>, Errno>;
+
 /// The id and the type of an event.
+#[derive(Clone, Copy)]
 struct Reported {
     id: IdKey,
     listener: Option<IdKey>,
@@ -23,6 +27,52 @@ struct Reported {
     status: i32,
     /// Whether the id is for datagrams.
     datagrams: bool,
+}
+
+impl Reported {
+    /// An event of a connected id.
+    #[inline(always)]
+    fn of(id: IdKey, kind: CmEvent, status: i32) -> Self {
+        Reported { id, listener: None, kind, status, datagrams: false }
+    }
+}
+
+/// Whether an event of this type can make calls on an id with a QP, or is more than its type and status.
+#[inline(always)]
+fn makes_calls(kind: CmEvent) -> bool {
+    matches!(kind, CmEvent::ConnectResponse | CmEvent::MulticastJoin)
+}
+
+impl Id {
+    /// Handles an event; `None` if it is not reported.
+    #[inline(always)]
+    fn happened(&mut self, key: IdKey, kind: CmEvent, status: i32) -> Option<Reported> {
+        match kind {
+            CmEvent::Rejected | CmEvent::Disconnected if self.connect_error => return None,
+            CmEvent::AddrResolved => self.resolved(),
+            CmEvent::Rejected => self.qp.iter().for_each(|qp| qp.stop()),
+            CmEvent::AddrError
+            | CmEvent::RouteResolved
+            | CmEvent::RouteError
+            | CmEvent::ConnectRequest
+            | CmEvent::ConnectResponse
+            | CmEvent::ConnectError
+            | CmEvent::Unreachable
+            | CmEvent::Established
+            | CmEvent::Disconnected
+            | CmEvent::DeviceRemoval
+            | CmEvent::MulticastJoin
+            | CmEvent::MulticastError
+            | CmEvent::AddrChange
+            | CmEvent::TimewaitExit
+            | CmEvent::AddrinfoResolved
+            | CmEvent::AddrinfoError
+            | CmEvent::User
+            | CmEvent::Internal
+            | CmEvent::Unknown(_) => {}
+        }
+        Some(Reported { datagrams: self.datagrams, ..Reported::of(key, kind, status) })
+    }
 }
 
 impl KernelCm {
@@ -64,57 +114,47 @@ impl KernelCm {
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
     }
 
-    /// The id and the type of the event that was read last, which is not a request; `None` if it is not reported.
+    /// The id and the type of the event that was read last, which is not a request; `None` if it is not reported. Most
+    /// events only change the id, which is looked up once.
     #[inline(always)]
-    fn reported(&mut self, on: ChannelKey) -> Option<Reported> {
+    fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
         let event = Answer(&self.answer);
-        let (kind, status) = (event.kind(), event.status());
-        let key = self.known(on, event.uid())?;
+        let key = IdKey::from_bits(event.uid())?;
+        match self.ids.get_filed_mut(key) {
+            Some(id) if id.uid == Some(key) && id.channel == on && !makes_calls(kind) => {
+                id.happened(key, kind, event.status())
+            }
+            Some(_) | None => self.reported_any(on, key, kind),
+        }
+    }
+
+    /// The same for an event that makes calls, and for an adopted id, which the kernel reports under an earlier key.
+    #[inline(never)]
+    fn reported_any(&mut self, on: ChannelKey, uid: IdKey, kind: CmEvent) -> Option<Reported> {
+        let key = self.known(on, uid.to_bits())?;
         let id = self.ids.get_mut(key)?;
         let datagrams = id.datagrams;
-        let (kind, status) = match kind {
+        if kind == CmEvent::ConnectResponse && id.qp.is_some() {
             // As librdmacm reports it.
-            CmEvent::ConnectResponse if id.qp.is_some() => match self.answered(key) {
-                Ok(()) => (CmEvent::Established, 0),
-                Err(_) => (CmEvent::ConnectError, -1),
-            },
-            CmEvent::ConnectResponse => {
-                id.remote_ece = event.ece();
-                (kind, status)
-            }
+            let reported = match self.answered(key) {
+                Ok(()) => Reported::of(key, CmEvent::Established, 0),
+                Err(_) => Reported::of(key, CmEvent::ConnectError, -1),
+            };
+            return Some(Reported { datagrams, ..reported });
+        }
+        let event = Answer(&self.answer);
+        if kind == CmEvent::ConnectResponse {
+            id.remote_ece = event.ece();
+        }
+        if kind == CmEvent::MulticastJoin {
             // Whatever the status of the event.
-            CmEvent::MulticastJoin => match self.joined(key) {
-                Ok(()) => (CmEvent::MulticastJoin, 0),
-                Err(_) => (CmEvent::MulticastError, -1),
-            },
-            CmEvent::Rejected | CmEvent::Disconnected if id.connect_error => return None,
-            CmEvent::Rejected => {
-                id.qp.iter().for_each(|qp| qp.stop());
-                (kind, status)
-            }
-            CmEvent::AddrResolved => {
-                id.resolved();
-                (kind, status)
-            }
-            CmEvent::AddrError
-            | CmEvent::RouteResolved
-            | CmEvent::RouteError
-            | CmEvent::ConnectRequest
-            | CmEvent::ConnectError
-            | CmEvent::Unreachable
-            | CmEvent::Established
-            | CmEvent::Disconnected
-            | CmEvent::DeviceRemoval
-            | CmEvent::MulticastError
-            | CmEvent::AddrChange
-            | CmEvent::TimewaitExit
-            | CmEvent::AddrinfoResolved
-            | CmEvent::AddrinfoError
-            | CmEvent::User
-            | CmEvent::Internal
-            | CmEvent::Unknown(_) => (kind, status),
-        };
-        Some(Reported { id: key, listener: None, kind, status, datagrams })
+            let reported = match self.joined(key) {
+                Ok(()) => Reported::of(key, CmEvent::MulticastJoin, 0),
+                Err(_) => Reported::of(key, CmEvent::MulticastError, -1),
+            };
+            return Some(Reported { datagrams, ..reported });
+        }
+        id.happened(key, kind, event.status())
     }
 
     /// Handles a CONNECT_RESPONSE on an id with a QP: completes the connection.
@@ -135,34 +175,25 @@ impl KernelCm {
 
     /// Returns the event that was read last.
     #[inline(always)]
-    fn raw(&self, reported: Reported) -> Option<RawEvent<&[u8]>> {
-        let Reported { id, listener, kind, status, datagrams } = reported;
-        match contents(kind) {
-            Contents::Nothing => {
-                let (param, datagram, group, private_data) = (ReceivedParam::default(), None, None, &[][..]);
-                Some(RawEvent { id, listener, kind, status, param, datagram, group, private_data })
-            }
-            Contents::Parameters if !datagrams => {
+    fn raw(&self, reported: Reported) -> Fetched<'_> {
+        let (param, private_data) = match contents(reported.kind) {
+            Contents::Nothing => (ReceivedParam::default(), &[][..]),
+            Contents::Parameters if !reported.datagrams => {
                 let event = Answer(&self.answer);
-                let (param, private_data) = (ReceivedParam(event.conn()), event.conn_private());
-                let (datagram, group) = (None, None);
-                Some(RawEvent { id, listener, kind, status, param, datagram, group, private_data })
+                (ReceivedParam(event.conn()), event.conn_private())
             }
-            Contents::Parameters | Contents::Group => self.raw_of_datagrams(reported),
-        }
-    }
-
-    #[inline(never)]
-    fn raw_of_request(&self, reported: Reported) -> Option<RawEvent<&[u8]>> {
-        self.raw(reported)
+            Contents::Parameters | Contents::Group => return self.raw_of_datagrams(reported),
+        };
+        let Reported { id, listener, kind, status, .. } = reported;
+        Ok(Some(RawEvent { id, listener, kind, status, param, datagram: None, group: None, private_data }))
     }
 
     #[cold]
-    fn raw_of_datagrams(&self, reported: Reported) -> Option<RawEvent<&[u8]>> {
+    fn raw_of_datagrams(&self, reported: Reported) -> Fetched<'_> {
         let Reported { id, listener, kind, status, .. } = reported;
         let event = Answer(&self.answer);
         let raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
-        Some(match contents(kind) {
+        Ok(Some(match contents(kind) {
             Contents::Nothing => raw,
             Contents::Group => {
                 let groups = self.ids.get(id).map_or(&[][..], |id| &id.groups);
@@ -174,42 +205,66 @@ impl KernelCm {
                 let datagram = (kind == CmEvent::Established).then(|| event.datagram());
                 RawEvent { datagram, private_data: event.ud_private(), ..raw }
             }
-        })
+        }))
     }
 
     /// Reads the next event. `removed` gets the device of a DEVICE_REMOVAL, if it is known.
     #[inline(always)]
-    pub(crate) fn fetch_noting(
-        &mut self,
-        on: ChannelKey,
-        child: IdKey,
-        removed: impl FnOnce(Location),
-    ) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+    pub(crate) fn fetch_noting(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
         // Reserves a slot first, so that a request is not lost for lack of one.
         self.make_room_for_id(child)?;
-        for _ in 0..STRAY_MAX {
-            // An older kernel writes less; the rest stays zero.
-            self.answer[offset::EVENT_LEN_OLD..].fill(0);
-            match self.channels.get(on).ok_or(Errno::EBADF)?.event(&mut self.answer) {
-                Ok(()) => {}
+        let reported = match self.read(on) {
+            Ok(CmEvent::ConnectRequest) => return self.fetch_request(on, child, removed),
+            Ok(kind) => self.reported(on, kind),
+            Err(Errno(libc::EAGAIN)) => return Ok(None),
+            Err(Errno(libc::EINTR)) => None,
+            Err(errno) => return Err(errno),
+        };
+        let Some(reported) = reported else { return self.fetch_next(on, child, removed) };
+        if reported.kind == CmEvent::DeviceRemoval {
+            if let Some(location) = self.location_of(reported.id) {
+                removed(location);
+            }
+        }
+        self.raw(reported)
+    }
+
+    /// Reads one event and returns its type.
+    #[inline(always)]
+    fn read(&mut self, on: ChannelKey) -> Result<CmEvent, Errno> {
+        // An older kernel writes less; the rest stays zero.
+        self.answer[offset::EVENT_LEN_OLD..].fill(0);
+        self.channels.get(on).ok_or(Errno::EBADF)?.event(&mut self.answer)?;
+        Ok(Answer(&self.answer).kind())
+    }
+
+    /// Returns the request that was read last.
+    #[inline(never)]
+    fn fetch_request(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
+        match self.requested(on, child) {
+            Some(reported) => self.raw(reported),
+            None => self.fetch_next(on, child, removed),
+        }
+    }
+
+    /// Reads the next event after one that is not reported.
+    #[cold]
+    fn fetch_next(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
+        for _ in 1..STRAY_MAX {
+            let reported = match self.read(on) {
+                Ok(CmEvent::ConnectRequest) => self.requested(on, child),
+                Ok(kind) => self.reported(on, kind),
                 Err(Errno(libc::EAGAIN)) => return Ok(None),
-                Err(Errno(libc::EINTR)) => continue,
+                Err(Errno(libc::EINTR)) => None,
                 Err(errno) => return Err(errno),
-            }
-            if Answer(&self.answer).kind() == CmEvent::ConnectRequest {
-                match self.requested(on, child) {
-                    Some(reported) => return Ok(self.raw_of_request(reported)),
-                    None => continue,
+            };
+            let Some(reported) = reported else { continue };
+            if reported.kind == CmEvent::DeviceRemoval {
+                if let Some(location) = self.location_of(reported.id) {
+                    removed(location);
                 }
             }
-            if let Some(reported) = self.reported(on) {
-                if reported.kind == CmEvent::DeviceRemoval {
-                    if let Some(location) = self.location_of(reported.id) {
-                        removed(location);
-                    }
-                }
-                return Ok(self.raw(reported));
-            }
+            return self.raw(reported);
         }
         Err(Errno::EIO)
     }
