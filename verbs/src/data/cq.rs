@@ -116,8 +116,20 @@ impl Cq {
         unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
     }
 
-    /// The rest of a poll that has returned `polled`, and of whose completions the first `kept` are retired: queues have
-    /// come or gone, or a completion is of none of them.
+    /// A poll after queues have come or gone, or one that reports a doubt.
+    #[cold]
+    #[inline(never)]
+    fn poll_changed(&mut self, completions: &mut [Completion]) -> Polled {
+        if self.slot_cache.has_doubt() {
+            return self.report_doubt();
+        }
+        self.slot_cache.look(&self.inner.cq_slots);
+        let polled = self.poll_provider(completions);
+        self.poll_rest(completions, polled, 0)
+    }
+
+    /// The rest of a poll that has returned `polled`, and of whose completions the first `kept` are retired: a completion
+    /// is of no known queue or not the next one of its queue, or queues are gone.
     #[cold]
     #[inline(never)]
     fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Polled {
@@ -138,8 +150,6 @@ impl Cq {
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn report_doubt(&mut self) -> Polled {
         self.slot_cache.take_doubt();
         Err(EIO)
@@ -167,24 +177,23 @@ impl CompletionQueue for Cq {
     /// what was posted later to the same queue. What came along is returned before, or by the next call.
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        if self.slot_cache.has_doubt() {
-            return result_of(self.report_doubt());
+        if !self.slot_cache.is_current(&self.inner.cq_slots) {
+            return result_of(self.poll_changed(completions));
         }
         let polled = self.poll_provider(completions);
         let mut kept = 0;
-        if self.slot_cache.is_current(&self.inner.cq_slots) {
-            if polled > 0 {
-                for completion in completions.iter_mut().take(polled as usize) {
-                    let Some(wr_id) = self.slot_cache.retire_known(completion.wr_id) else { break };
-                    completion.wr_id = wr_id;
-                    kept += 1;
-                }
-                if kept == polled as usize {
-                    return Ok(kept);
-                }
-            } else if polled == 0 && self.slot_cache.none_gone() {
-                return Ok(0);
+        if polled > 0 {
+            let known = self.slot_cache.known();
+            for completion in completions.iter_mut().take(polled as usize) {
+                let Some(wr_id) = known.retire(completion.wr_id) else { break };
+                completion.wr_id = wr_id;
+                kept += 1;
             }
+            if kept == polled as usize {
+                return Ok(kept);
+            }
+        } else if polled == 0 && self.slot_cache.none_gone() {
+            return Ok(0);
         }
         result_of(self.poll_rest(completions, polled, kept))
     }
