@@ -70,6 +70,11 @@ pub(crate) fn outside(context: &mut Context) -> Result<()> {
     bare(context, include_str!("outside.sh"))
 }
 
+/// Runs the core's tests on an emulated aarch64, built with Debian 13's own Rust and its standard library for that architecture.
+pub(crate) fn aarch64(context: &mut Context) -> Result<()> {
+    bare(context, include_str!("aarch64.sh"))
+}
+
 /// Runs a script in the bare Debian 13.
 fn bare(context: &Context, script: &str) -> Result<()> {
     // Only if this succeeds is the compiler the release's own: it comes before the host's in PATH.

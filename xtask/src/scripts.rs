@@ -22,6 +22,7 @@ macro_rules! text {
     };
 }
 
+pub(crate) const CHECK: &str = text!("check.sh");
 pub(crate) const CMTIME: &str = text!("cmtime.sh");
 pub(crate) const HANDSHAKE: &str = text!(pairs, "handshake.sh");
 pub(crate) const SANITIZE: &str = text!("sanitize.sh");
@@ -79,6 +80,11 @@ pub(crate) fn on_host(context: &Context, name: &str) -> Result<()> {
 /// cmid's rping against rdma-core's.
 pub(crate) fn rping(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
     script(text!(pairs, "rping.sh"), backend, &[("ours", context.release("rping").into())])
+}
+
+/// cmid's peer of ucmatose against rdma-core's.
+pub(crate) fn ucmatose(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
+    script(text!(pairs, "ucmatose.sh"), backend, &[("ours", context.release("kernel-cmatose").into())])
 }
 
 /// cmid's rping and rdma-core's on two machines with unlike kernels, each of which is the server in turn.

@@ -150,18 +150,22 @@ impl World {
     /// `iw_cm_disconnect`: closes TCP. Returns 0 although there is no connection, except on a listener.
     pub(crate) fn iw_disconnect(&mut self, no: IdNo) -> Result<(), Errno> {
         let conn = self.iw(no).ok_or(Errno::EINVAL)?;
+        let waits = conn.state == IwState::ConnSent;
         if conn.state == IwState::Established {
             conn.state = IwState::Closing;
             self.iw_close(no);
             self.iw_send(no, no, IwMessage::Closed);
         }
+        self.counters.waits_for_answer += u64::from(waits);
         Ok(())
     }
 
     /// The kernel's part of the end of an id (`iw_destroy_cm_id`). In the kernel it waits for the answer to a request of
     /// this id; here the request is abandoned.
     pub(crate) fn iw_destroy(&mut self, no: IdNo) {
-        match self.iw_state(no) {
+        let state = self.iw_state(no);
+        self.counters.waits_for_answer += u64::from(state == Some(IwState::ConnSent));
+        match state {
             Some(IwState::ConnRecv) => {
                 let _ = self.iw_reject(no, &[]);
             }
