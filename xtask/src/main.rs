@@ -22,6 +22,7 @@ mod iwarp;
 mod lanes;
 mod libclang;
 mod mutants;
+mod power;
 mod programme;
 mod reports;
 mod runner;
@@ -76,6 +77,9 @@ enum Task {
     Cmtime(cmtime::Arguments),
     /// Compare cmid with C in the VM: instructions, latency, and the cost of an idle driver
     Versus(versus::Arguments),
+    /// Cut the power and the links of three machines that run replog, in VMs; `cargo build --release -p replog --features
+    /// replog/verbs` comes first
+    Cuts(power::Arguments),
     /// List the lines of cmid-proto that no test runs
     Coverage,
     /// Mutation testing of the core with cargo-mutants; finished shards are not repeated
@@ -139,6 +143,7 @@ fn run(task: Task) -> Result<()> {
         Task::Fuzz(arguments) => fuzz::run(&context, &arguments)?,
         Task::Versus(arguments) => versus::run(&mut context, &arguments)?,
         Task::Replay(arguments) => cmid_replay::run(&arguments)?,
+        Task::Cuts(arguments) => power::cuts(&context, &arguments)?,
         Task::Coverage => coverage::run(&mut context)?,
         Task::Mutants(arguments) => mutants::run(&context, &arguments)?,
         Task::Test { no_vm, kernel, slow } => runner::run_all(on(kernel)?, programme(slow), !no_vm)?,

@@ -23,6 +23,10 @@ pub(crate) enum Command {
     Torture {
         #[command(flatten)]
         local: Local,
+        /// Replicas on other machines, by their addresses for clients, in the order of their numbers. A program that reads
+        /// this one's output cuts their power and links
+        #[arg(long)]
+        operated: Vec<SocketAddr>,
         /// How replicas are connected
         #[arg(long, value_enum, default_value_t = Transport::Rdma)]
         transport: Transport,
@@ -40,6 +44,9 @@ pub(crate) enum Command {
         /// The time of each measurement
         #[arg(long, default_value_t = 5)]
         seconds: u64,
+        /// Draws the ratios to this file, as SVG
+        #[arg(long)]
+        picture: Option<PathBuf>,
     },
     /// Appends a record and prints its index
     Append {

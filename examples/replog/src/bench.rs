@@ -1,14 +1,17 @@
 //! `replog bench`: appends per second and latency over RDMA, relative to the same program over TCP.
 
+use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use replog::client::Client;
 
 use crate::args::{Local, Transport};
-use crate::processes::{PATIENCE, Processes};
+use crate::picture::{self, Group};
+use crate::processes::Processes;
+use crate::torture::PATIENCE;
 
 /// The bytes of a record.
 const RECORD: [u8; 100] = [7; 100];
@@ -16,7 +19,11 @@ const RECORD: [u8; 100] = [7; 100];
 /// The numbers of clients that append at the same time, each one record after the other.
 const CLIENTS: [usize; 3] = [1, 4, 16];
 
-/// What one run has measured.
+/// The measurements of each number of clients. Those of the transports take turns, so that a change of the machine's load
+/// concerns both.
+const ROUNDS: u32 = 3;
+
+/// What a transport has achieved with a number of clients.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     per_second: f64,
@@ -24,33 +31,44 @@ struct Figures {
     p99: Duration,
 }
 
-pub(crate) fn run(local: &Local, seconds: u64) -> Result<()> {
-    println!("| clients | transport | appends per second | p50 in us | p99 in us |");
-    println!("| --- | --- | --- | --- | --- |");
-    for clients in CLIENTS {
-        let mut measured = Vec::new();
-        for (name, transport) in [("TCP", Transport::Tcp), ("RDMA", Transport::Rdma)] {
-            let processes = Processes::start(local, transport)?;
-            let figures = measure(&processes, clients, Duration::from_secs(seconds))?;
-            let Figures { per_second, p50, p99 } = figures;
-            println!("| {clients} | {name} | {per_second:.0} | {} | {} |", p50.as_micros(), p99.as_micros());
-            measured.push(figures);
-        }
-        if let [tcp, rdma] = measured[..] {
-            let ratio = |of: fn(&Figures) -> f64| of(&rdma) / of(&tcp);
-            println!(
-                "| {clients} | RDMA / TCP | {:.2} | {:.2} | {:.2} |",
-                ratio(|it| it.per_second),
-                ratio(|it| it.p50.as_secs_f64()),
-                ratio(|it| it.p99.as_secs_f64())
-            );
-        }
+impl Figures {
+    fn of(mut latencies: Vec<Duration>, span: Duration) -> Self {
+        latencies.sort_unstable();
+        let quantile = |share: usize| latencies.get(latencies.len() * share / 100).copied().unwrap_or_default();
+        Figures { per_second: latencies.len() as f64 / span.as_secs_f64(), p50: quantile(50), p99: quantile(99) }
     }
-    Ok(())
 }
 
-fn measure(processes: &Processes, clients: usize, span: Duration) -> Result<Figures> {
-    let addrs = processes.clients();
+/// Measures, and draws the ratios to a file.
+pub(crate) fn run(local: &Local, seconds: u64, picture: Option<&Path>) -> Result<()> {
+    println!("| clients | transport | appends per second | p50 in us | p99 in us |");
+    println!("| --- | --- | --- | --- | --- |");
+    let mut groups = Vec::new();
+    for clients in CLIENTS {
+        let mut latencies = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            for (latencies, transport) in latencies.iter_mut().zip([Transport::Tcp, Transport::Rdma]) {
+                let processes = Processes::start(local, transport)?;
+                latencies.extend(measure(&processes, clients, Duration::from_secs(seconds))?);
+            }
+        }
+        let [tcp, rdma] = latencies.map(|it| Figures::of(it, Duration::from_secs(seconds) * ROUNDS));
+        for (name, Figures { per_second, p50, p99 }) in [("TCP", tcp), ("RDMA", rdma)] {
+            println!("| {clients} | {name} | {per_second:.0} | {} | {} |", p50.as_micros(), p99.as_micros());
+        }
+        let ratio = |of: fn(&Figures) -> f64| of(&rdma) / of(&tcp);
+        let ratios = [ratio(|it| it.per_second), ratio(|it| it.p50.as_secs_f64()), ratio(|it| it.p99.as_secs_f64())];
+        let [per_second, p50, p99] = ratios;
+        println!("| {clients} | RDMA / TCP | {per_second:.2} | {p50:.2} | {p99:.2} |");
+        groups.push(Group { name: format!("{clients} clients"), bars: ratios });
+    }
+    let Some(picture) = picture else { return Ok(()) };
+    let svg = picture::draw("replog: RDMA relative to TCP", ["appends per second", "p50", "p99"], &groups)?;
+    std::fs::write(picture, svg).with_context(|| picture.display().to_string())
+}
+
+fn measure(processes: &Processes, clients: usize, span: Duration) -> Result<Vec<Duration>> {
+    let addrs = processes.addrs();
     let barrier = Barrier::new(clients);
     let start = || -> Result<Vec<Duration>> {
         let mut client = Client::new(&addrs);
@@ -74,7 +92,5 @@ fn measure(processes: &Processes, clients: usize, span: Duration) -> Result<Figu
             Ok::<_, anyhow::Error>(())
         })
     })?;
-    latencies.sort_unstable();
-    let quantile = |share: usize| latencies.get(latencies.len() * share / 100).copied().unwrap_or_default();
-    Ok(Figures { per_second: latencies.len() as f64 / span.as_secs_f64(), p50: quantile(50), p99: quantile(99) })
+    Ok(latencies)
 }

@@ -5,6 +5,8 @@
 mod args;
 mod bench;
 mod demo;
+mod operated;
+mod picture;
 mod processes;
 mod serve;
 mod torture;
@@ -16,6 +18,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use args::{Command, Replicas};
 use clap::Parser;
+use operated::Operated;
+use processes::Processes;
 use replog::client::Client;
 use replog::wire::Reply;
 
@@ -33,8 +37,13 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(&options),
-        Command::Torture { local, transport, rounds, seed } => torture::run(&local, transport, rounds, seed),
-        Command::Bench { local, seconds } => bench::run(&local, seconds),
+        Command::Torture { local, operated, transport, rounds, seed } if operated.is_empty() => {
+            torture::run(&mut Processes::start(&local, transport)?, rounds, seed, local.election_timeout)
+        }
+        Command::Torture { local, operated, rounds, seed, .. } => {
+            torture::run(&mut Operated(operated), rounds, seed, local.election_timeout)
+        }
+        Command::Bench { local, seconds, picture } => bench::run(&local, seconds, picture.as_deref()),
         Command::Append { replicas, text, limit } => {
             let index = client(&replicas).append(text.as_bytes(), Duration::from_secs(limit))?;
             println!("{index}");

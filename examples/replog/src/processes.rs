@@ -2,25 +2,21 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
-use replog::client::Client;
 use replog::protocol::ReplicaId;
-use replog::wire::Reply;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::{Local, Transport};
+use crate::torture::Site;
 
 /// The ports of the replicas: for each other, and for clients.
 const PORTS: [u16; 2] = [7500, 7600];
 
 /// The number of replicas.
-pub(crate) const MEMBERS: usize = 3;
-
-/// The limit of each step. Emulated machines are slow.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const MEMBERS: usize = 3;
 
 /// Replicas as processes. Dropping it kills them.
 #[derive(Debug)]
@@ -45,11 +41,11 @@ impl Processes {
         Ok(processes)
     }
 
-    pub(crate) fn clients(&self) -> Vec<SocketAddr> {
+    pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
         (0..MEMBERS).map(|id| SocketAddr::new(self.address, PORTS[1] + id as u16)).collect()
     }
 
-    pub(crate) fn start_replica(&mut self, id: ReplicaId) -> Result<()> {
+    fn start_replica(&mut self, id: ReplicaId) -> Result<()> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("serve").args(["--id", &id.to_string()]);
         for replica in 0..MEMBERS {
@@ -57,7 +53,7 @@ impl Processes {
             command.args(["--replica", &addr.to_string()]);
         }
         let transport = self.transport.to_possible_value().context("a hidden transport")?;
-        command.args(["--transport", transport.get_name(), "--client", &self.clients()[id].to_string()]);
+        command.args(["--transport", transport.get_name(), "--client", &self.addrs()[id].to_string()]);
         command.args(["--election-timeout", &self.election_timeout.to_string()]);
         command.arg("--folder").arg(self.folder.path().join(id.to_string()));
         self.children[id] = Some(command.stdout(Stdio::null()).spawn().context("cannot start a replica")?);
@@ -65,7 +61,7 @@ impl Processes {
     }
 
     /// Kills a replica by SIGKILL.
-    pub(crate) fn kill(&mut self, id: ReplicaId) -> Result<()> {
+    fn kill(&mut self, id: ReplicaId) -> Result<()> {
         let Some(mut child) = self.children[id].take() else { return Ok(()) };
         if let Some(status) = child.try_wait()? {
             bail!("replica {id} has ended by itself: {status}");
@@ -76,26 +72,29 @@ impl Processes {
     }
 
     /// Stops a replica in the middle of what it does, or lets it continue.
-    pub(crate) fn pause(&self, id: ReplicaId, paused: bool) -> Result<()> {
+    fn pause(&self, id: ReplicaId, paused: bool) -> Result<()> {
         let child = self.children[id].as_ref().context("the replica does not run")?;
         let pid = Pid::from_child(child);
         Ok(kill_process(pid, if paused { Signal::STOP } else { Signal::CONT })?)
     }
+}
 
-    /// Waits until a replica leads.
-    pub(crate) fn leader(&self) -> Result<ReplicaId> {
-        let start = Instant::now();
-        loop {
-            for id in (0..MEMBERS).filter(|&id| self.children[id].is_some()) {
-                let mut client = Client::new(&self.clients()[id..=id]);
-                if let Ok(Reply::Status { leader: Some(leader), .. }) = client.status()
-                    && leader == id as u64
-                {
-                    return Ok(id);
-                }
-            }
-            ensure!(start.elapsed() < PATIENCE, "no replica leads within {PATIENCE:?}");
-            std::thread::sleep(Duration::from_millis(20));
+impl Site for Processes {
+    fn clients(&self) -> Vec<SocketAddr> {
+        self.addrs()
+    }
+
+    /// Kills or pauses it.
+    fn disturb(&mut self, victim: ReplicaId, random: &mut fastrand::Rng, span: Duration) -> Result<()> {
+        if random.u8(..3) == 0 {
+            // A paused leader is deposed, and continues as if it led.
+            self.pause(victim, true)?;
+            std::thread::sleep(span);
+            self.pause(victim, false)
+        } else {
+            self.kill(victim)?;
+            std::thread::sleep(span);
+            self.start_replica(victim)
         }
     }
 }

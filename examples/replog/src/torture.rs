@@ -1,6 +1,7 @@
-//! `replog torture`: kills and pauses replicas at random moments while clients append, and checks the log at the end.
+//! `replog torture`: disturbs replicas at random moments while clients append, and checks the log at the end.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ use replog::client::Client;
 use replog::protocol::{Index, ReplicaId};
 use replog::wire::Reply;
 
-use crate::args::{Local, Transport};
-use crate::processes::{MEMBERS, PATIENCE, Processes};
+/// The limit of each step. Emulated machines are slow.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The number of clients. Each appends one record after the other.
 const CLIENTS: usize = 4;
@@ -24,22 +25,34 @@ struct Done {
     index: Index,
 }
 
-pub(crate) fn run(local: &Local, transport: Transport, rounds: u32, seed: Option<u64>) -> Result<()> {
+/// Where the replicas run.
+pub(crate) trait Site {
+    /// Where they serve clients, in the order of their numbers.
+    fn clients(&self) -> Vec<SocketAddr>;
+
+    /// Disturbs a replica for a while. It runs again afterwards.
+    fn disturb(&mut self, victim: ReplicaId, random: &mut fastrand::Rng, span: Duration) -> Result<()>;
+}
+
+/// Makes `rounds` disturbances. They are in proportion to the election timeout in milliseconds.
+pub(crate) fn run(site: &mut impl Site, rounds: u32, seed: Option<u64>, election_timeout: u64) -> Result<()> {
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut processes = Processes::start(local, transport)?;
-    let addrs = processes.clients();
+    let addrs = site.clients();
     let (ends, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (start, mut longest) = (Instant::now(), Duration::ZERO);
     let done = thread::scope(|scope| {
         let append = |number: usize| {
             let (addrs, ends, count) = (&addrs, &ends, &count);
             move || append(number, &mut Client::new(addrs), ends, count)
         };
         let clients: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(append(number))).collect();
-        let result = (0..rounds).try_for_each(|round| {
-            disturb(&mut processes, &mut random, local.election_timeout, &count)
-                .with_context(|| format!("round {round} of seed {seed}"))
+        let result: Result<()> = (0..rounds).try_for_each(|round| {
+            let unavailable = disturb(site, &mut random, election_timeout, &count)
+                .with_context(|| format!("round {round} of seed {seed}"))?;
+            longest = longest.max(unavailable);
+            Ok(())
         });
         ends.store(true, Ordering::Relaxed);
         let mut done = Vec::new();
@@ -48,8 +61,9 @@ pub(crate) fn run(local: &Local, transport: Transport, rounds: u32, seed: Option
         }
         result.map(|()| done)
     })?;
-    check(&processes, done).with_context(|| format!("seed {seed}"))?;
-    println!("{rounds} rounds: ok");
+    check(&addrs, done).with_context(|| format!("seed {seed}"))?;
+    println!("after a disturbance clients succeeded again within {longest:.1?}");
+    println!("{rounds} rounds: ok, in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -65,34 +79,42 @@ fn append(number: usize, client: &mut Client, ends: &AtomicBool, count: &AtomicU
     Ok(done)
 }
 
-/// Kills or pauses one replica for a while. Then the clients must succeed again.
-fn disturb(processes: &mut Processes, random: &mut fastrand::Rng, timeout: u64, count: &AtomicU64) -> Result<()> {
-    let victim: ReplicaId = if random.bool() { processes.leader()? } else { random.usize(..MEMBERS) };
-    let while_down = Duration::from_millis(random.u64(..3 * timeout));
+/// Disturbs one replica. Then the clients must succeed again: returns after which time they do.
+fn disturb(site: &mut impl Site, random: &mut fastrand::Rng, timeout: u64, count: &AtomicU64) -> Result<Duration> {
+    let addrs = site.clients();
+    let victim: ReplicaId = if random.bool() { leader(&addrs)? } else { random.usize(..addrs.len()) };
+    let span = Duration::from_millis(random.u64(..3 * timeout));
     thread::sleep(Duration::from_millis(random.u64(..timeout)));
-    if random.u8(..3) == 0 {
-        // A paused leader is deposed, and continues as if it led.
-        processes.pause(victim, true)?;
-        thread::sleep(while_down);
-        processes.pause(victim, false)?;
-    } else {
-        processes.kill(victim)?;
-        thread::sleep(while_down);
-        processes.start_replica(victim)?;
-    }
+    site.disturb(victim, random, span)?;
     let (start, before) = (Instant::now(), count.load(Ordering::Relaxed));
     while count.load(Ordering::Relaxed) < before + CLIENTS as u64 {
         ensure!(start.elapsed() < PATIENCE, "no record is appended within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(5));
     }
-    Ok(())
+    Ok(start.elapsed())
+}
+
+/// Waits until a replica leads.
+fn leader(addrs: &[SocketAddr]) -> Result<ReplicaId> {
+    let start = Instant::now();
+    loop {
+        for id in 0..addrs.len() {
+            let mut client = Client::new(&addrs[id..=id]);
+            if let Ok(Reply::Status { leader: Some(leader), .. }) = client.status()
+                && leader == id as u64
+            {
+                return Ok(id);
+            }
+        }
+        ensure!(start.elapsed() < PATIENCE, "no replica leads within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Compares the logs of all replicas with each other and with what the clients have seen.
-fn check(processes: &Processes, mut done: Vec<Done>) -> Result<()> {
-    let leader = processes.leader()?;
-    let last = commit(processes, leader)?;
-    let logs = (0..MEMBERS).map(|id| read_log(processes, id, last)).collect::<Result<Vec<_>>>()?;
+fn check(addrs: &[SocketAddr], mut done: Vec<Done>) -> Result<()> {
+    let last = commit(addrs, leader(addrs)?)?;
+    let logs = (0..addrs.len()).map(|id| read_log(addrs, id, last)).collect::<Result<Vec<_>>>()?;
     ensure!(logs.iter().all(|log| *log == logs[0]), "the logs of the replicas differ");
     let mut known = HashSet::new();
     for data in logs[0].iter().filter(|data| !data.is_empty()) {
@@ -112,20 +134,20 @@ fn check(processes: &Processes, mut done: Vec<Done>) -> Result<()> {
     Ok(())
 }
 
-fn commit(processes: &Processes, id: ReplicaId) -> Result<Index> {
-    let reply = Client::new(&processes.clients()[id..=id]).status()?;
+fn commit(addrs: &[SocketAddr], id: ReplicaId) -> Result<Index> {
+    let reply = Client::new(&addrs[id..=id]).status()?;
     let Reply::Status { commit, .. } = reply else { bail!("an unexpected reply: {reply:?}") };
     Ok(commit)
 }
 
 /// Reads the committed records of a replica, once it has all.
-fn read_log(processes: &Processes, id: ReplicaId, last: Index) -> Result<Vec<Vec<u8>>> {
+fn read_log(addrs: &[SocketAddr], id: ReplicaId, last: Index) -> Result<Vec<Vec<u8>>> {
     let start = Instant::now();
     // A replica that has just been started does not serve clients yet.
-    while commit(processes, id).unwrap_or(0) < last {
+    while commit(addrs, id).unwrap_or(0) < last {
         ensure!(start.elapsed() < PATIENCE, "replica {id} does not catch up");
         thread::sleep(Duration::from_millis(10));
     }
-    let mut client = Client::new(&processes.clients()[id..=id]);
+    let mut client = Client::new(&addrs[id..=id]);
     (1..=last).map(|index| client.read(index)?.context("a committed record is missing")).collect()
 }

@@ -66,3 +66,28 @@ fn a_replica_has_another_version() {
     assert!(said.contains("has version 9") && said.contains("install one version everywhere"), "{said}");
     drop(peer.join());
 }
+
+#[test]
+fn a_peer_has_another_version() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let addr = listener.local_addr().expect("an address").to_string();
+    let peer = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a replica");
+        stream.write_all(b"replgp\x09\x01").expect("a greeting");
+        stream
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().to_str().expect("text");
+    let arguments = ["serve", "--id", "0", "--replica", "127.0.0.1:0", "--replica", &addr, "--transport", "tcp"];
+    let said = fails(&[&arguments[..], &["--client", "127.0.0.1:0", "--folder", folder]].concat());
+    assert!(said.contains("has version 9") && said.contains("install one version everywhere"), "{said}");
+    drop(peer.join());
+}
+
+#[test]
+#[cfg(not(feature = "verbs"))]
+fn real_devices_need_a_feature() {
+    let said =
+        fails(&["serve", "--id", "0", "--replica", "127.0.0.1:1", "--client", "127.0.0.1:0", "--folder", "/tmp"]);
+    assert!(said.contains("build with `--features verbs`") && said.contains("`--transport tcp`"), "{said}");
+}

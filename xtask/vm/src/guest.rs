@@ -37,7 +37,7 @@ impl Guest {
     /// run by then, so another attempt hides nothing.
     pub(crate) fn boot(
         options: &Options,
-        wire: Option<Segment>,
+        wire: Option<&Segment>,
         kernel: &Unpacked,
         directory: &Path,
         files: &Files,

@@ -21,7 +21,7 @@
 //! | `rxe1` | `veth1` | 10.98.0.1, fd98::1 (a link to rxe2: packets can be lost or delayed with `tc`) |
 //! | `rxe2` | `veth2` | 10.98.0.2, fd98::2 |
 //! | none | `dummy1` | 172.16.0.1 |
-//! | `rxe3` | `eth0` | 10.97.0.N, fd97::N; only in machine N of several ([`run_machines`]) |
+//! | `rxe3` | `eth0` | 10.97.0.N, fd97::N; only in machine N of several ([`run_machines`], [`Machines`]) |
 //!
 //! With [`Transport::Siw`] the devices are called `siw0` to `siw3` and have iWARP's transport.
 //!
@@ -52,6 +52,7 @@ mod guest;
 mod initramfs;
 mod interrupt;
 mod kernel;
+mod machines;
 mod modules;
 mod options;
 mod output;
@@ -69,6 +70,7 @@ mod wire;
 pub use cache::cache_directory;
 pub use error::Error;
 pub use kernel::Kernel;
+pub use machines::Machines;
 pub use options::Options;
 pub use progress::Step;
 pub use transport::Transport;

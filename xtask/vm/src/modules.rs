@@ -20,6 +20,9 @@ const FIRST: &[&str] = &["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "
 /// have opened the device, which wait for DEVICE_REMOVAL of rdma_ucm.
 const LAST: &[&str] = &["rdma_ucm", "dummy", "veth"];
 
+/// The modules for a disk.
+const DISK: &[&str] = &["virtio_blk", "ext4"];
+
 /// A module, ready to be loaded.
 pub(crate) struct Module {
     /// Its file's name, as in `rdma_rxe.ko`.
@@ -29,11 +32,18 @@ pub(crate) struct Module {
 }
 
 /// The wanted modules and their dependencies, in load order.
-pub(crate) fn load_order(kernel: &Unpacked, transport: Transport, wire: Option<Segment>) -> Result<Vec<Module>, Error> {
+pub(crate) fn load_order(
+    kernel: &Unpacked,
+    transport: Transport,
+    wire: Option<&Segment>,
+) -> Result<Vec<Module>, Error> {
     let mut command = tool::command("modprobe");
     // The host's configuration of its own modules does not apply to the guest.
     command.args(["--config", "/dev/null", "--all", "--show-depends", "--set-version", &kernel.release, "--dirname"]);
     command.arg(&kernel.directory).args(FIRST).args(transport.modules()).args(LAST).args(wire.map(|_| "virtio_net"));
+    if wire.is_some_and(|segment| segment.disk.is_some()) {
+        command.args(DISK);
+    }
     let answer = tool::output(&mut command, SHORT)?;
     files(&String::from_utf8_lossy(&answer)).into_iter().map(|path| read(kernel, &path)).collect()
 }

@@ -36,6 +36,8 @@ pub(crate) struct Files {
     pub(crate) console: PathBuf,
     pub(crate) stdout: PathBuf,
     pub(crate) stderr: PathBuf,
+    /// The socket of QEMU's monitor, which a machine on a wire has.
+    pub(crate) monitor: PathBuf,
     /// QEMU's own messages.
     pub(crate) messages: PathBuf,
 }
@@ -47,6 +49,7 @@ impl Files {
             console: directory.join("console"),
             stdout: directory.join("stdout"),
             stderr: directory.join("stderr"),
+            monitor: directory.join("monitor"),
             messages: directory.join("messages"),
         }
     }
@@ -83,7 +86,7 @@ impl Machine {
     /// Starts QEMU, and sends the path of the run's directory to the guest's init.
     pub(crate) fn start(
         options: &Options,
-        wire: Option<Segment>,
+        wire: Option<&Segment>,
         kernel: &Unpacked,
         directory: &Path,
         files: &Files,
@@ -154,7 +157,7 @@ fn parse(line: &str) -> Result<Report, Error> {
     .ok_or_else(|| Error::Unexpected(format!("the guest reported {line:?}")))
 }
 
-fn arguments(options: &Options, wire: Option<Segment>, kernel: &Unpacked, files: &Files) -> Vec<OsString> {
+fn arguments(options: &Options, wire: Option<&Segment>, kernel: &Unpacked, files: &Files) -> Vec<OsString> {
     let mut arguments = Arguments(Vec::new());
     if options.counted_clock {
         arguments.add("-accel", "tcg,thread=single");
@@ -183,8 +186,16 @@ fn arguments(options: &Options, wire: Option<Segment>, kernel: &Unpacked, files:
     for name in ["control", "stdout", "stderr"] {
         arguments.add("-device", format!("virtserialport,bus=serial.0,chardev={name},name={name}"));
     }
-    for (option, value) in wire.into_iter().flat_map(Segment::arguments) {
-        arguments.add(option, value);
+    if let Some(segment) = wire {
+        for (option, value) in segment.arguments() {
+            arguments.add(option, value);
+        }
+        arguments.add("-chardev", with_path("socket,id=monitor,server=on,wait=off,path=", &files.monitor, ""));
+        arguments.add("-mon", "chardev=monitor,mode=readline");
+    }
+    if let Some(disk) = wire.and_then(|segment| segment.disk.as_deref()) {
+        arguments.add("-drive", with_path("format=raw,if=none,id=disk,file=", disk, ""));
+        arguments.add("-device", "virtio-blk-pci,drive=disk");
     }
     arguments.share("root", Path::new("/"), ",readonly=on");
     for (index, directory) in options.writable.iter().enumerate() {

@@ -19,8 +19,8 @@ use crate::{
 use std::{
     ffi::OsString,
     fs,
-    io::Write,
-    os::unix::ffi::OsStrExt,
+    io::{Read as _, Write},
+    os::unix::{ffi::OsStrExt, net::UnixStream},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -32,6 +32,10 @@ const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// The same after a signal.
 const SHORT_DRAIN: Duration = Duration::from_secs(2);
+/// The limit of an answer of QEMU's monitor.
+const MONITOR_LIMIT: Duration = Duration::from_secs(10);
+/// What the monitor writes when it is ready for a command.
+const PROMPT: &[u8] = b"(qemu) ";
 
 /// Prepares what is kept between runs.
 pub(crate) fn prepare(kernel: Kernel) -> Result<(PathBuf, Unpacked), Error> {
@@ -43,11 +47,22 @@ pub(crate) fn prepare(kernel: Kernel) -> Result<(PathBuf, Unpacked), Error> {
 
 pub(crate) fn run(
     options: &Options,
-    wire: Option<Segment>,
+    wire: Option<&Segment>,
     command: &[OsString],
     stdout: Box<dyn Write + Send>,
     stderr: Box<dyn Write + Send>,
 ) -> Result<u8, Error> {
+    start(options, wire, command, stdout, stderr)?.finish(options.timeout)
+}
+
+/// Boots a machine up to the start of the command.
+pub(crate) fn start(
+    options: &Options,
+    wire: Option<&Segment>,
+    command: &[OsString],
+    stdout: Box<dyn Write + Send>,
+    stderr: Box<dyn Write + Send>,
+) -> Result<Session, Error> {
     let options = checked(options)?;
     let (cache, kernel) = prepare(options.kernel)?;
     let booting = Step::begin(&format!("booting Linux {}", kernel.release));
@@ -68,19 +83,23 @@ pub(crate) fn run(
 
     let guest = Guest::boot(&options, wire, &kernel, directory.path(), &files)?;
     drop(booting);
-    let session = Session {
+    Ok(Session {
         guest,
         pumps: [Pump::start("stdout", &files.stdout, stdout)?, Pump::start("stderr", &files.stderr, stderr)?],
         deadline: Instant::now() + options.timeout,
-    };
-    session.finish(options.timeout)
+        monitor: files.monitor,
+        _directory: directory,
+    })
 }
 
-struct Session {
+pub(crate) struct Session {
     guest: Guest,
     pumps: [Pump; 2],
     /// When the run is given up.
     deadline: Instant,
+    monitor: PathBuf,
+    /// Removed at the end.
+    _directory: RunDirectory,
 }
 
 impl Session {
@@ -98,6 +117,43 @@ impl Session {
             }
         }
         Err(Error::Timeout { limit })
+    }
+
+    /// Fails if the guest has failed or its command has ended.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        match self.guest.report()? {
+            None => Ok(()),
+            Some(Report::Exit(status)) => Err(Error::Unexpected(format!("the command has ended with status {status}"))),
+            Some(other) => Err(Error::Unexpected(format!("the guest reported {other:?}"))),
+        }
+    }
+
+    /// Stops the machine as a power cut does: what it has not written to its disk is lost.
+    pub(crate) fn cut_power(mut self) -> Result<(), Error> {
+        self.guest.stop();
+        let drained = Instant::now() + SHORT_DRAIN;
+        self.pumps.iter().try_for_each(|pump| pump.finish(drained))
+    }
+
+    /// Switches the link of a machine on a wire. Returns when QEMU has done it.
+    pub(crate) fn set_link(&self, up: bool) -> Result<(), Error> {
+        let state = if up { "on" } else { "off" };
+        let mut monitor = UnixStream::connect(&self.monitor).about_file(&self.monitor)?;
+        monitor.set_read_timeout(Some(MONITOR_LIMIT)).about("the monitor")?;
+        // The answer to the second command shows that the first has been done.
+        let commands = format!("set_link {} {state}\ninfo version\n", Segment::WIRE);
+        monitor.write_all(commands.as_bytes()).about("the monitor")?;
+        let mut said = Vec::new();
+        let prompts = |said: &[u8]| said.windows(PROMPT.len()).filter(|part| *part == PROMPT).count();
+        while prompts(&said) < 3 {
+            let mut bytes = [0; 1024];
+            let len = monitor.read(&mut bytes).about("the monitor")?;
+            if len == 0 {
+                return Err(Error::Unexpected("QEMU has closed its monitor".to_owned()));
+            }
+            said.extend_from_slice(bytes.get(..len).unwrap_or_default());
+        }
+        Ok(())
     }
 
     /// Watches the command, and forwards the rest of its output after any end.

@@ -37,9 +37,9 @@ pub fn run_machines(options: &[Options], command: &[OsString]) -> Result<u8, Err
     let run = |(options, machine): (&Options, u8)| {
         let mut options = options.clone();
         options.environment.push(("CMID_MACHINE".into(), machine.to_string().into()));
-        let wire = Some(Segment { machine, port });
+        let wire = Segment::new(machine, port);
         let stdout = Box::new(Numbered::new(machine, io::stdout()));
-        session::run(&options, wire, command, stdout, Box::new(Numbered::new(machine, io::stderr())))
+        session::run(&options, Some(&wire), command, stdout, Box::new(Numbered::new(machine, io::stderr())))
     };
     let statuses: Vec<_> = thread::scope(|scope| {
         let machines: Vec<_> = options.iter().zip(1..).map(|each| scope.spawn(move || run(each))).collect();
@@ -55,7 +55,7 @@ pub fn run_machines(options: &[Options], command: &[OsString]) -> Result<u8, Err
 }
 
 /// Returns a UDP port that nobody uses now.
-fn free_port() -> io::Result<u16> {
+pub(crate) fn free_port() -> io::Result<u16> {
     Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
@@ -63,14 +63,14 @@ fn free_port() -> io::Result<u16> {
 const LINE_MAX: usize = 1 << 16;
 
 /// Writes whole lines, with a number before each.
-struct Numbered<W: Write> {
+pub(crate) struct Numbered<W: Write> {
     machine: u8,
     line: Vec<u8>,
     to: W,
 }
 
 impl<W: Write> Numbered<W> {
-    fn new(machine: u8, to: W) -> Self {
+    pub(crate) fn new(machine: u8, to: W) -> Self {
         Numbered { machine, line: Vec::new(), to }
     }
 

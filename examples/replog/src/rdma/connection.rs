@@ -1,5 +1,7 @@
 //! A connection with a peer: its QP, its memory, its work requests.
 
+use std::hash::{DefaultHasher, Hasher as _};
+
 use cmid_mio::proto::datapath::{Access, Caps, Remote, SendWr, WcOpcode, prelude::*};
 use cmid_mio::proto::memory::{Change, Fallback, Policy};
 use cmid_mio::proto::{Attaching, Errno};
@@ -56,6 +58,8 @@ pub(super) struct Connection<D: DataPath> {
     free: Vec<usize>,
     /// The region of the peer, once it has granted it.
     remote: Option<Remote>,
+    /// A hash of the region since the right to write was revoked.
+    revoked: Option<u64>,
 }
 
 impl<D: DataPath> Connection<D> {
@@ -70,7 +74,8 @@ impl<D: DataPath> Connection<D> {
         let (frames, region) = (register(REGION)?, register(REGION)?);
         let qp = device.create_qp(to, &pd, &cq, &cq, caps)?;
         let free = (RECVS..RECVS + SENDS).collect();
-        let mut connection = Connection::<D> { qp, cq, messages, frames, region, _pd: pd, free, remote: None };
+        let mut connection =
+            Connection::<D> { qp, cq, messages, frames, region, _pd: pd, free, remote: None, revoked: None };
         (0..RECVS).try_for_each(|slot| connection.post_recv(slot))?;
         connection.cq.arm()?;
         Ok(connection)
@@ -112,7 +117,23 @@ impl<D: DataPath> Connection<D> {
         }
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
         let change = Change::default().to_access(access);
-        self.region.reregister(change, policy).result.map(drop).map_err(|error| error.errno())
+        self.region.reregister(change, policy).result.map_err(|error| error.errno())?;
+        self.revoked = if writes { None } else { Some(self.hash()?) };
+        Ok(())
+    }
+
+    /// Whether the peer has written since the right was revoked: an error of the device.
+    pub(super) fn is_violated(&self) -> bool {
+        // A region that cannot be read has no hash.
+        self.revoked.is_some_and(|revoked| self.hash().is_ok_and(|hash| hash != revoked))
+    }
+
+    fn hash(&self) -> Result<u64, Errno> {
+        let mut bytes = vec![0; REGION];
+        self.region.read(0, &mut bytes)?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&bytes);
+        Ok(hasher.finish())
     }
 
     /// Requests a notification of the next completion. Poll after it.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::{DataPath, prelude::*};
 use cmid_mio::proto::handshake::{Connected, Dial, Serve};
 use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Limits, Next, Time};
@@ -58,6 +58,8 @@ pub struct Rdma<D: DataPath> {
     registry: Registry,
     driver: Mio<D>,
     happened: VecDeque<LinkEvent>,
+    /// A peer that has written after its right to write was revoked.
+    violator: Option<ReplicaId>,
 }
 
 impl<D: DataPath> std::fmt::Debug for Rdma<D> {
@@ -89,6 +91,7 @@ impl<D: DataPath> Rdma<D> {
             registry: registry.try_clone()?,
             driver,
             happened: VecDeque::new(),
+            violator: None,
         };
         rdma.listen()?;
         Ok(rdma)
@@ -146,8 +149,16 @@ impl<D: DataPath> Rdma<D> {
         self.peers[peer].readable = true;
     }
 
+    /// Checks that a deposed leader has written nothing.
+    fn check_revoked(&mut self, peer: ReplicaId) {
+        if self.peers[peer].connection.as_ref().is_some_and(|(_, connection)| connection.is_violated()) {
+            self.violator.get_or_insert(peer);
+        }
+    }
+
     /// Ends a connection: after this, the peer cannot write.
     fn close(&mut self, peer: ReplicaId) {
+        self.check_revoked(peer);
         let Some((id, connection)) = self.peers[peer].connection.take() else { return };
         let _ = self.registry.deregister(&mut SourceFd(&connection.cq.fd().as_raw_fd()));
         let drive = self.driver.drive();
@@ -231,6 +242,9 @@ impl<D: DataPath> Links for Rdma<D> {
             }
         }
         self.retry()?;
+        if let Some(peer) = self.violator {
+            bail!("replica {peer} has written without the right to it: use a device that enforces access rights");
+        }
         happened.append(&mut self.happened);
         Ok(())
     }
@@ -244,6 +258,7 @@ impl<D: DataPath> Links for Rdma<D> {
     }
 
     fn grant(&mut self, to: ReplicaId) {
+        self.check_revoked(to);
         self.on(to, |connection| connection.permit(true));
     }
 

@@ -1,0 +1,44 @@
+//! Replicas on machines that an operator switches off and on: a program that reads commands from the standard output of
+//! this one, and answers each with a line on its standard input.
+//!
+//! | command | what the operator does |
+//! | --- | --- |
+//! | `operator: power-off ID` | cuts the power of the machine of replica ID |
+//! | `operator: power-on ID` | switches it on: the replica starts with what is on its disk |
+//! | `operator: link-off ID` | cuts the link of the machine to the other replicas |
+//! | `operator: link-on ID` | connects it again |
+
+use std::io::BufRead as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use replog::protocol::ReplicaId;
+
+use crate::torture::Site;
+
+/// The addresses of the replicas for clients.
+#[derive(Debug)]
+pub(crate) struct Operated(pub(crate) Vec<SocketAddr>);
+
+impl Site for Operated {
+    fn clients(&self) -> Vec<SocketAddr> {
+        self.0.clone()
+    }
+
+    /// Cuts its power, or its link.
+    fn disturb(&mut self, victim: ReplicaId, random: &mut fastrand::Rng, span: Duration) -> Result<()> {
+        let [off, on] = if random.bool() { ["power-off", "power-on"] } else { ["link-off", "link-on"] };
+        order(off, victim)?;
+        std::thread::sleep(span);
+        order(on, victim)
+    }
+}
+
+fn order(what: &str, replica: ReplicaId) -> Result<()> {
+    println!("operator: {what} {replica}");
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    ensure!(answer.trim_end() == "done", "the operator has not done `{what} {replica}`: {answer:?}");
+    Ok(())
+}
