@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The files and folders of the top level, without those whose names begin with a dot.
+/// The files and folders of the top level, without dot files.
 const TOP: &str = "ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT README.md \
     benches docs examples fuzz io-blocking io-epoll io-mio proto sim tests trace verbs xtask";
 

@@ -105,8 +105,8 @@ impl<D: DataPath> Group<D> {
         &mut self.port
     }
 
-    /// Sends a datagram to the group. A sender that is not a member sends nothing, as if it were lost. Neither does one
-    /// whose send queue is full, because the device is slower than the caller: receivers request what they miss.
+    /// Sends a datagram to the group. A sender that is not a member sends nothing, and so does a sender whose send queue
+    /// is full. Receivers then request a replay, as for a lost datagram.
     ///
     /// # Errors
     /// The error of the post.

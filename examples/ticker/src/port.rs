@@ -1,7 +1,7 @@
 //! A QP with its CQ and its memory, for messages of [`LEN`] bytes.
 //!
-//! Sends are inline: the message is copied into the work request, so one send buffer is enough. They are unsignaled but
-//! for one in `SIGNALED`, whose completion frees the queue. Nothing is allocated after [`Port::open`].
+//! Sends are inline: the message is copied into the work request, so one send buffer is enough. One send in `SIGNALED` is
+//! signaled; its completion frees the queue. Nothing is allocated after [`Port::open`].
 
 use std::os::fd::BorrowedFd;
 

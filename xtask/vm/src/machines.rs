@@ -81,7 +81,7 @@ impl Machines {
         self.segments.iter().map(|segment| (Ipv4Addr::LOCALHOST, port(segment)).into()).collect()
     }
 
-    /// Cuts the power of a machine, whose numbers begin with 1.
+    /// Cuts the power of a machine. The first machine is number 1.
     ///
     /// # Errors
     ///
