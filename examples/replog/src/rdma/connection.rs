@@ -52,7 +52,7 @@ pub(super) struct Connection<D: DataPath> {
     /// The frames that this replica writes, at the offsets of the peer's region.
     frames: D::Mr,
     /// What the peer may write into while it leads.
-    region: D::Mr,
+    pub(super) region: D::Mr,
     _pd: D::Pd,
     /// The free slots to send from.
     free: Vec<usize>,
@@ -118,7 +118,16 @@ impl<D: DataPath> Connection<D> {
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
         let change = Change::default().to_access(access);
         self.region.reregister(change, policy).result.map_err(|error| error.errno())?;
-        self.revoked = if writes { None } else { Some(self.hash()?) };
+        if writes {
+            self.revoked = None;
+            return Ok(());
+        }
+        self.expect_no_writes()
+    }
+
+    /// Notes what is in the region: [`Connection::is_violated`] compares.
+    pub(super) fn expect_no_writes(&mut self) -> Result<(), Errno> {
+        self.revoked = Some(self.hash()?);
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 
 mod connection;
 mod handshake;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
