@@ -50,6 +50,7 @@ impl<D: DataPath> Client<D> {
 pub struct Clients<D: DataPath> {
     service: Service,
     channel: ChannelKey,
+    listener: IdKey,
     accepting: Vec<Serve<Port<D>>>,
     connected: Vec<Client<D>>,
 }
@@ -65,7 +66,7 @@ impl<D: DataPath> Clients<D> {
         drive.bind(listener, address).map_err(|error| Error::listen(address, error))?;
         drive.listen(listener, CLIENTS_MAX as i32).map_err(|error| Error::listen(address, error))?;
         let (accepting, connected) = (Vec::with_capacity(CLIENTS_MAX), Vec::with_capacity(CLIENTS_MAX));
-        Ok(Clients { service, channel, accepting, connected })
+        Ok(Clients { service, channel, listener, accepting, connected })
     }
 
     /// Returns the number of connections.
@@ -92,13 +93,20 @@ impl<D: DataPath> Clients<D> {
     }
 
     /// Handles all deliverable events.
-    pub fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) {
+    ///
+    /// # Errors
+    /// [`Error::DeviceRemoved`].
+    pub fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
         while let Some(event) = drive.next_event(self.channel) {
+            if event.id == self.listener && event.cm() == Some(CmEvent::DeviceRemoval) {
+                return Err(Error::DeviceRemoved);
+            }
             match Incoming::new(drive, event) {
                 Ok(incoming) => self.accept(drive, incoming),
                 Err(event) => self.take_event(drive, event),
             }
         }
+        Ok(())
     }
 
     /// Accepts a request whose private data is that of this service and version. A rejection has that of this side, so

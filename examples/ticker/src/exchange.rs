@@ -66,8 +66,7 @@ impl<D: DataPath, O: FnMut(&Order)> Role<D> for Exchange<D, O> {
     }
 
     fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
-        self.clients.take_events(drive);
-        Ok(())
+        self.clients.take_events(drive)
     }
 
     fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {

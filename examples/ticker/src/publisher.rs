@@ -91,7 +91,7 @@ impl<D: DataPath> Role<D> for Publisher<D> {
     }
 
     fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
-        self.clients.take_events(drive);
+        self.clients.take_events(drive)?;
         self.group.take_events(drive)
     }
 

@@ -2,9 +2,17 @@
 
 mod world;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use cmid_epoll::proto::handshake::Incoming;
+use cmid_epoll::proto::{Acks, PortSpace};
+use ticker::Error;
+use ticker::driver::{NeverWaits, driver};
+use ticker::exchange::Exchange;
+use ticker::reactor::run_slow_path;
 use ticker::receiver::Update;
+use ticker::wire::Service;
 use world::{World, check};
 
 /// A feed, a trader and an exchange that are connected.
@@ -186,4 +194,63 @@ fn the_port_of_another_program_is_named() {
     let expected = "no connection to 10.0.0.3:7400: another program listens there: use the port of `ticker feed`";
     assert_eq!(failure.as_deref(), Some(expected));
     assert!(!world.trader(0).is_live());
+}
+
+#[test]
+fn a_feed_of_another_version_is_named() {
+    let mut world = World::new(12, 0.0);
+    let mut feed = driver(world.feed_host.device(), NeverWaits::Virtual);
+    let channel = feed.open_channel(Acks::OnDelivery).expect("a channel");
+    let listener = feed.create_id(Some(channel), PortSpace::Tcp).expect("an id");
+    feed.bind(listener, world.replays).expect("bind");
+    feed.listen(listener, 1).expect("listen");
+    world.start_trader();
+    let mut hello = Service::Replay.hello();
+    hello[6] = 9;
+    world.run_until("it is rejected", |world| {
+        feed.set_now(world.fabric.now());
+        feed.readable_all();
+        let _rest = feed.run(8);
+        while let Some(event) = feed.next_event(channel) {
+            if let Ok(incoming) = Incoming::new(&mut feed, event) {
+                incoming.reject(&mut feed, &hello).expect("reject");
+            }
+        }
+        world.trader(0).first_failure().is_some()
+    });
+    let failure = world.trader(0).first_failure().map(|it| it.to_string());
+    let expected = "no connection to 10.0.0.1:7300: the peer has protocol version 9, this program 1: run the same version \
+                    of ticker everywhere";
+    assert_eq!(failure.as_deref(), Some(expected));
+}
+
+#[test]
+fn an_address_without_an_rdma_device_is_named() {
+    let world = World::new(13, 0.0);
+    let mut drive = driver(world.feed_host.device(), NeverWaits::Virtual);
+    // An address of another host, and one of this host that no RDMA device has.
+    let plain = IpAddr::from([10, 0, 9, 1]);
+    world.feed_host.add_plain_addr(plain);
+    for (address, errno) in [(IpAddr::from([10, 0, 0, 2]), "EADDRNOTAVAIL"), (plain, "ENODEV")] {
+        let error = Exchange::start(&mut drive, (address, 7400).into(), |_| ()).map(|_| ()).expect_err("an error");
+        let expected = format!(
+            "{address} is not an address of an RDMA device here ({errno}): choose one that `rdma link` and `ip address` show"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn a_removed_device_is_named() {
+    let mut world = live(14, 0.0);
+    world.feed_host.remove_device();
+    world.exchange_host.remove_device();
+    let now = world.fabric.now();
+    let (drive, feed) = world.feed.as_mut().expect("a feed");
+    drive.set_now(now);
+    let error = run_slow_path(drive, feed).expect_err("the feed ends");
+    assert_eq!(error.to_string(), "the RDMA device was removed: start again when it is back");
+    let (drive, exchange) = &mut world.exchange;
+    drive.set_now(now);
+    assert_eq!(run_slow_path(drive, exchange).expect_err("the exchange ends"), Error::DeviceRemoved);
 }
