@@ -60,7 +60,8 @@ pub(crate) fn run(local: &Local, seconds: u64, picture: Option<&Path>) -> Result
         let ratios = [ratio(|it| it.per_second), ratio(|it| it.p50.as_secs_f64()), ratio(|it| it.p99.as_secs_f64())];
         let [per_second, p50, p99] = ratios;
         println!("| {clients} | RDMA / TCP | {per_second:.2} | {p50:.2} | {p99:.2} |");
-        groups.push(Group { name: format!("{clients} clients"), bars: ratios });
+        let name = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+        groups.push(Group { name, bars: ratios });
     }
     let Some(picture) = picture else { return Ok(()) };
     let svg = picture::draw("replog: RDMA relative to TCP", ["appends per second", "p50", "p99"], &groups)?;
