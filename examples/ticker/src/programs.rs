@@ -97,9 +97,13 @@ pub(crate) fn trader<D: DataPath>(device: D, args: &TraderArgs) -> Result<()> {
 /// Describes what a trader has received and ordered.
 fn status<D: DataPath>(trader: &Trader<D, impl FnMut(&ticker::receiver::Update)>) -> String {
     let (counts, orders) = (trader.counts(), trader.orders());
+    let state = match (trader.is_live(), trader.failure()) {
+        (true, _) => "live".to_owned(),
+        (false, None) => "not live".to_owned(),
+        (false, Some(failure)) => format!("not live, {failure}"),
+    };
     format!(
-        "{}: {} ticks, {} of them replayed, {} skipped, {} missing; {} orders, {} accepted, {} refused, {} unknown",
-        if trader.is_live() { "live" } else { "not live" },
+        "{state}: {} ticks, {} of them replayed, {} skipped, {} missing; {} orders, {} accepted, {} refused, {} unknown",
         counts.ticks,
         counts.replayed,
         counts.skipped,

@@ -125,6 +125,12 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
         first(&self.feed).or(first(&self.exchange))
     }
 
+    /// Returns why the last attempt to connect has failed; `None` if both are connected or have not failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<ConnectError> {
+        self.feed.failure().or(self.exchange.failure())
+    }
+
     /// Returns the error of the first message of the group or the feed that could not be read.
     #[must_use]
     pub fn wire_error(&self) -> Option<WireError> {
