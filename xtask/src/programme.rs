@@ -85,6 +85,8 @@ const STEPS: &[Step] = &[
     step("datagrams and multicast", GuestCommand(ANY, Librdmacm, 600, scripts::datagrams)),
     step("each event loop on soft-RoCE", Guest(ANY, OWN, 120, "loops --device verbs")),
     step("market data and orders", Guest(ANY, OWN, 120, "ticker demo --device verbs --ticks 500")),
+    step("market data over a wire that loses packets", GuestCommand(ANY, OWN, 300, scripts::ticker_loss)),
+    step("errors of users of replog and ticker", GuestCommand(ANY, OWN, 300, scripts::user_errors)),
     step("a replicated log under kills", Guest(ANY, OWN, 300, "replog torture --election-timeout 1000")),
     step("a wildcard server on two devices", Guest(ANY, OWN, 120, WILDCARD)),
     step("a foreign data path", Guest(ANY, OWN, 120, "foreign")),
@@ -160,6 +162,7 @@ const SLOW: &[Step] = &[
         "a replicated log on three machines under 50 cuts of power and links",
         Guests("6.12", |context| power::cuts(context, &power::FIFTY)),
     ),
+    step("market data and orders between machines", Guests("6.12", scripts::ticker_between_machines)),
     step("rping between machines with unlike kernels", Guests("6.1 and 6.12", scripts::between_machines)),
     step("faults on soft-RoCE, with every driver, kernel and backend", Guests("6.1 and 6.12", faults::at_length)),
     step(

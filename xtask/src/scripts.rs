@@ -89,10 +89,33 @@ pub(crate) fn ucmatose(context: &Context, _: Kernel, backend: Backend) -> Vec<Os
 /// cmid's rping and rdma-core's on two machines with unlike kernels, each of which is the server in turn.
 pub(crate) fn between_machines(context: &mut Context) -> Result<()> {
     let command = script(text!("machines.sh"), Backend::Kernel, &[("ours", context.release("rping").into())]);
-    let machine = |kernel| Options { kernel, timeout: Duration::from_secs(300), ..Options::default() };
-    let status = cmid_softroce::run_machines(&[Kernel::V6_1, Kernel::V6_12].map(machine), &command)?;
+    on_machines(&[Kernel::V6_1, Kernel::V6_12], &command)
+}
+
+/// ticker's venue on a machine and its traders on another, with a late joiner and a lost link.
+pub(crate) fn ticker_between_machines(context: &mut Context) -> Result<()> {
+    let command = script(text!("ticker-machines.sh"), Backend::Kernel, &[("ours", context.release("ticker").into())]);
+    on_machines(&[Kernel::V6_12; 2], &command)
+}
+
+/// Runs a command on machines with these kernels, on one wire.
+fn on_machines(kernels: &[Kernel], command: &[OsString]) -> Result<()> {
+    let machine = |&kernel| Options { kernel, timeout: Duration::from_secs(300), ..Options::default() };
+    let machines: Vec<_> = kernels.iter().map(machine).collect();
+    let status = cmid_softroce::run_machines(&machines, command)?;
     ensure!(status == 0, "in one of the VMs: exit status {status}");
     Ok(())
+}
+
+/// ticker over a wire that loses packets.
+pub(crate) fn ticker_loss(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
+    script(text!("ticker-loss.sh"), backend, &[("ours", context.release("ticker").into())])
+}
+
+/// Errors of users of replog and ticker.
+pub(crate) fn user_errors(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
+    let [replog, ticker] = ["replog", "ticker"].map(|program| context.release(program).into());
+    script(text!("user-errors.sh"), backend, &[("replog", replog), ("ticker", ticker)])
 }
 
 /// Datagrams and multicast messages between two processes, with every driver, and with rdma-core's udaddy and mckey.

@@ -39,6 +39,8 @@ struct Demo<D: DataPath> {
     exchange: (Reactor<D>, ExchangeRole<D>),
     traders: Vec<(Reactor<D>, TraderRole<D>)>,
     quotes: Quotes,
+    /// The ticks of all sessions.
+    published: u64,
 }
 
 /// Runs the scenes. The feed and the exchange run on devices of `venue`, the traders on those of `local`. `set_loss`
@@ -52,7 +54,8 @@ pub(crate) fn run<D: DataPath>(
     let mut reactor = Reactor::new(venue()?);
     let exchange = Exchange::start(reactor.drive(), exchange_address(args), (|_| ()) as fn(&Order))?;
     let exchange = (reactor, exchange);
-    let mut demo = Demo { feed: start_feed(args, venue()?, 1)?, exchange, traders: Vec::new(), quotes: Quotes::new(1) };
+    let feed = start_feed(args, venue()?, 1)?;
+    let mut demo = Demo { feed, exchange, traders: Vec::new(), quotes: Quotes::new(1), published: 0 };
 
     demo.traders.push(start_trader(args, local()?)?);
     demo.wait("a trader is connected", |demo| demo.are_live())?;
@@ -69,8 +72,8 @@ pub(crate) fn run<D: DataPath>(
     // Dropping a device ends its connections, as the end of a process does.
     drop(demo.feed);
     let feed = start_feed(args, venue()?, 2)?;
-    let Demo { exchange, traders, quotes, .. } = demo;
-    let mut demo = Demo { feed, exchange, traders, quotes };
+    let Demo { exchange, traders, quotes, published, .. } = demo;
+    let mut demo = Demo { feed, exchange, traders, quotes, published };
     demo.wait("the traders are connected again", |demo| demo.are_live())?;
     demo.publish(args.ticks)?;
     demo.report("restarted feed", 0)?;
@@ -145,6 +148,7 @@ impl<D: DataPath> Demo<D> {
 
     /// Sends ticks, and waits until each trader has all, and an answer to each order.
     fn publish(&mut self, ticks: u64) -> Result<()> {
+        self.published += ticks;
         for _ in 0..ticks {
             let tick = self.quotes.next_tick();
             let (reactor, feed) = &mut self.feed;
@@ -171,6 +175,7 @@ impl<D: DataPath> Demo<D> {
             counts.skipped,
             orders.sent,
         );
+        ensure!(counts.ticks + counts.skipped == self.published, "of {} ticks: {counts:?}", self.published);
         ensure!(orders.sent == orders.accepted + orders.unknown, "orders without an answer: {orders:?}");
         Ok(())
     }
