@@ -21,13 +21,16 @@ const LONGEST: u64 = 2048;
 /// The prefix of inputs that stay in a committed corpus: they show something besides covering an edge.
 const PINNED: &[u8] = b"pinned-";
 
+/// The target in `examples/replog`: the protocol of an application, in a simulated world.
+const WORLD: &str = "world";
+
 /// Coverage instrumentation needs a nightly compiler.
 const TOOLCHAIN: &str = "nightly";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The target
-    #[arg(value_parser = PossibleValuesParser::new(cmid_reference::TARGETS.iter().map(|target| target.name)))]
+    #[arg(value_parser = PossibleValuesParser::new(names()))]
     target: String,
     /// The time to fuzz
     #[arg(long, default_value_t = 5, value_name = "N")]
@@ -43,14 +46,24 @@ pub(crate) struct Arguments {
     inputs: Vec<PathBuf>,
 }
 
+/// The names of all targets.
+fn names() -> impl Iterator<Item = &'static str> {
+    cmid_reference::TARGETS.iter().map(|target| target.name).chain([WORLD])
+}
+
+/// The folder of a target for cargo-fuzz.
+fn folder(target: &str) -> &'static str {
+    if target == WORLD { "examples/replog/fuzz" } else { "fuzz" }
+}
+
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if !arguments.inputs.is_empty() {
-        return show(arguments);
+        return show(context, arguments);
     }
     prepare()?;
     let work = context.target().join("fuzz-corpus");
     let (found, minimal) = (work.join(&arguments.target), work.join(format!("{}-minimal", arguments.target)));
-    let committed = context.root.join("fuzz/corpus").join(&arguments.target);
+    let committed = context.root.join(folder(&arguments.target)).join("corpus").join(&arguments.target);
     for folder in [&found, &committed] {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
@@ -85,7 +98,13 @@ fn empty(folder: &Path) -> Result<()> {
 }
 
 /// Shows what inputs do. Needs no fuzzer, because the bodies of the targets are functions.
-fn show(arguments: &Arguments) -> Result<()> {
+fn show(context: &Context, arguments: &Arguments) -> Result<()> {
+    if arguments.target == WORLD {
+        let inputs = arguments.inputs.iter().map(|input| input.to_str().context("the path of an input is not text"));
+        let mut command = vec!["run", "--quiet", "--package", "replog", "--", WORLD];
+        command.extend(inputs.collect::<Result<Vec<_>>>()?);
+        return context.cargo(&command, &[]);
+    }
     let target =
         cmid_reference::TARGETS.iter().find(|target| target.name == arguments.target).context("no such target")?;
     for input in &arguments.inputs {
@@ -111,7 +130,7 @@ fn prepare() -> Result<()> {
 /// The core has no unsafe code, so no sanitizer is needed. Traces of comparisons do not help to find choices.
 fn cargo_fuzz(context: &Context, target: &str, corpora: &[&Path], options: &[&str]) -> Result<()> {
     let mut command = tools::FUZZ.command(context)?;
-    command.args(["fuzz", "run", "--fuzz-dir", "fuzz"]).env("RUSTUP_TOOLCHAIN", TOOLCHAIN).env_remove("CARGO");
+    command.args(["fuzz", "run", "--fuzz-dir", folder(target)]).env("RUSTUP_TOOLCHAIN", TOOLCHAIN).env_remove("CARGO");
     command.args(["--sanitizer", "none", "--no-trace-compares", target]).args(corpora);
     command.arg("--").arg(format!("-max_len={LONGEST}")).args(options);
     finish(command.env("CARGO_TARGET_DIR", context.target().join("fuzz")))
@@ -124,4 +143,18 @@ fn finish(command: &mut Command) -> Result<()> {
         bail!("{} failed: {status}", what.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_target_is_a_program_of_cargo_fuzz() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for name in names() {
+            let program = root.join(folder(name)).join("fuzz_targets").join(name).with_extension("rs");
+            assert!(program.is_file(), "{}", program.display());
+        }
+    }
 }

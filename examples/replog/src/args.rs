@@ -48,6 +48,12 @@ pub(crate) enum Command {
         #[arg(long)]
         picture: Option<PathBuf>,
     },
+    /// Prints the events of simulated worlds whose choices are the bytes of files: inputs of the fuzz target `world`
+    World {
+        /// The files
+        #[arg(required = true)]
+        inputs: Vec<PathBuf>,
+    },
     /// Appends a record and prints its index
     Append {
         #[command(flatten)]

@@ -44,6 +44,12 @@ fn run(command: Command) -> Result<()> {
             torture::run(&mut Operated(operated), rounds, seed, local.election_timeout)
         }
         Command::Bench { local, seconds, picture } => bench::run(&local, seconds, picture.as_deref()),
+        Command::World { inputs } => inputs.iter().try_for_each(|input| {
+            println!("==> {}", input.display());
+            let data = std::fs::read(input).with_context(|| input.display().to_string())?;
+            replog::world::trace_bytes(&data, |now, event| println!("{:8.3} s  {event}", now.as_secs_f64()));
+            Ok(())
+        }),
         Command::Append { replicas, text, limit } => {
             let index = client(&replicas).append(text.as_bytes(), Duration::from_secs(limit))?;
             println!("{index}");

@@ -121,6 +121,8 @@ pub struct World<C> {
     leaders: BTreeMap<Term, ReplicaId>,
     /// The records that some replica has committed.
     committed: Vec<Record>,
+    /// Gets each event.
+    observe: Option<fn(Duration, &str)>,
 }
 
 /// Runs a world to its end. Returns what the clients have done.
@@ -128,7 +130,11 @@ pub struct World<C> {
 /// # Panics
 /// If the protocol has broken a promise.
 pub fn run(size: Size, choices: impl Choices) -> Vec<Done> {
-    let mut world = World::new(size, choices);
+    run_to_end(World::new(size, choices))
+}
+
+fn run_to_end(mut world: World<impl Choices>) -> Vec<Done> {
+    let size = world.size;
     while !world.is_done() {
         assert!(world.now < size.faults + PATIENCE, "no progress: {world:#?}");
         world.step();
@@ -141,10 +147,25 @@ pub fn run(size: Size, choices: impl Choices) -> Vec<Done> {
 /// # Panics
 /// As [`run`].
 pub fn run_bytes(data: &[u8]) {
+    let (size, choices) = of_bytes(data);
+    run(size, choices);
+}
+
+/// As [`run_bytes`], and passes the time and the description of each event to `observe`.
+///
+/// # Panics
+/// As [`run`].
+pub fn trace_bytes(data: &[u8], observe: fn(Duration, &str)) {
+    let (size, choices) = of_bytes(data);
+    let mut world = World::new(size, choices);
+    world.observe = Some(observe);
+    run_to_end(world);
+}
+
+fn of_bytes(data: &[u8]) -> (Size, Bytes<'_>) {
     let (first, choices) = data.split_first().unwrap_or((&0, &[]));
     let replicas = [3, 5][usize::from(first % 2)];
-    let size = Size { replicas, clients: 3, records: 6, faults: Duration::from_secs(3), fences: true };
-    run(size, Bytes(choices));
+    (Size { replicas, clients: 3, records: 6, faults: Duration::from_secs(3), fences: true }, Bytes(choices))
 }
 
 impl<C: Choices> World<C> {
@@ -162,6 +183,7 @@ impl<C: Choices> World<C> {
             clients,
             leaders: BTreeMap::new(),
             committed: Vec::new(),
+            observe: None,
         };
         for at in 0..size.replicas {
             world.restart(at);
@@ -216,6 +238,9 @@ impl<C: Choices> World<C> {
     }
 
     fn handle(&mut self, event: Event) {
+        if let Some(observe) = self.observe {
+            observe(self.now, &format!("{event:?}"));
+        }
         match event {
             Event::Message { from, to, epoch, message } if self.link(from, to).is(epoch) => {
                 self.with(to, |machine, now| machine.receive(now, from, message));
