@@ -13,8 +13,11 @@ const TYPES: &[&str] = &[
     "About",
     "Alarm",
     "Alarms",
+    "Answered",
     "Around",
     "Ask",
+    "Asked",
+    "Asking",
     "Awaited",
     "Belief",
     "Bench",
@@ -65,6 +68,7 @@ const TYPES: &[&str] = &[
 
 /// Public functions.
 const FUNCTIONS: &[&str] = &[
+    "arrive",
     "disown",
     "hear",
     "home",
@@ -72,13 +76,18 @@ const FUNCTIONS: &[&str] = &[
     "line",
     "littered",
     "lose",
+    "moved",
     "news",
+    "place",
+    "relocate",
     "rows",
     "settle",
+    "start_move",
     "strike",
     "sweep",
     "tape",
     "told",
+    "transfer",
 ];
 
 /// Members that only these types and traits do not have: functions of any visibility, constants, fields, variants.

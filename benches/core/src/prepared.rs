@@ -73,7 +73,7 @@ impl<L: Level> Prepared<L> {
     /// Reads an event without private data, takes it and acks it.
     #[inline]
     pub fn deliver(&mut self, id: IdKey, kind: CmEvent) {
-        let raw = self.level.arrive(RawEvent::new(id, kind));
+        let raw = self.level.prepare_event(RawEvent::new(id, kind));
         self.level.deliver(self.channel, self.channel, raw);
     }
 

@@ -21,17 +21,17 @@ pub(crate) unsafe trait Body: Copy {
     const COMMAND: Command;
 }
 
-/// The structure of a command without an answer.
+/// The structure of a command without a response.
 ///
 /// # Safety
 /// It contains no address.
-pub(crate) unsafe trait Unanswered: Body {}
+pub(crate) unsafe trait WithoutResponse: Body {}
 
-/// The structure of a command with an answer.
+/// The structure of a command with a response.
 ///
 /// # Safety
 /// `response` returns its field of that name. It contains no other address.
-pub(crate) unsafe trait Answered: Body {
+pub(crate) unsafe trait WithResponse: Body {
     fn response(&mut self) -> &mut u64;
 }
 
@@ -54,17 +54,17 @@ macro_rules! bodies {
     )+};
 }
 
-macro_rules! unanswered {
+macro_rules! without_response {
     ($($body:ident),+ $(,)?) => {$(
         // SAFETY: no field is an address.
-        unsafe impl Unanswered for abi::$body {}
+        unsafe impl WithoutResponse for abi::$body {}
     )+};
 }
 
-macro_rules! answered {
+macro_rules! with_response {
     ($($body:ident { $($response:ident).+ }),+ $(,)?) => {$(
         // SAFETY: no other field is an address.
-        unsafe impl Answered for abi::$body {
+        unsafe impl WithResponse for abi::$body {
             fn response(&mut self) -> &mut u64 {
                 &mut self.$($response).+
             }
@@ -92,8 +92,8 @@ bodies!(
     LeaveMcast,
     InitQpAttr,
 );
-unanswered!(Bind, ResolveIp, ResolveRoute, Connect, Listen, Accept, Reject, Disconnect, Notify);
-answered!(
+without_response!(Bind, ResolveIp, ResolveRoute, Connect, Listen, Accept, Reject, Disconnect, Notify);
+with_response!(
     CreateId { response },
     DestroyId { response },
     LeaveMcast { destroy.response },
@@ -165,13 +165,13 @@ impl Channel {
 
     /// Sends a command without an answer.
     #[inline]
-    pub(crate) fn send(&self, body: impl Unanswered) -> Outcome {
+    pub(crate) fn send(&self, body: impl WithoutResponse) -> Outcome {
         self.write_message(&Message::new(body, 0))
     }
 
     /// Sends a kept command without an answer.
     #[inline]
-    pub(crate) fn write_message<B: Unanswered>(&self, message: &Message<B>) -> Outcome {
+    pub(crate) fn write_message<B: WithoutResponse>(&self, message: &Message<B>) -> Outcome {
         // SAFETY: the body contains no address.
         unsafe { self.write(message, &mut []) }
     }
@@ -184,7 +184,7 @@ impl Channel {
 
     /// Sends a command with an answer of at most the length of `into`.
     #[inline]
-    pub(crate) fn query(&self, mut body: impl Answered, into: &mut [u8]) -> Outcome {
+    pub(crate) fn query(&self, mut body: impl WithResponse, into: &mut [u8]) -> Outcome {
         let out = u16::try_from(into.len()).map_err(|_| Errno::EINVAL)?;
         *body.response() = into.as_mut_ptr().expose_provenance() as u64;
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most `out` bytes there, and only
@@ -194,7 +194,7 @@ impl Channel {
 
     /// Sends a command and reads its answer into a structure.
     #[inline]
-    pub(crate) fn read<T: Plain>(&self, body: impl Answered, answer: &mut T) -> Outcome {
+    pub(crate) fn read<T: Plain>(&self, body: impl WithResponse, answer: &mut T) -> Outcome {
         // SAFETY: the bytes are those of the structure, which has no padding, and every pattern is a value of it.
         let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *answer).cast::<u8>(), size_of::<T>()) };
         self.query(body, bytes)
@@ -202,7 +202,7 @@ impl Channel {
 
     /// Sends a command with a one-number answer: a handle, or the number of reported events.
     #[inline]
-    pub(crate) fn number(&self, body: impl Answered) -> Result<u32, Errno> {
+    pub(crate) fn number(&self, body: impl WithResponse) -> Result<u32, Errno> {
         let mut answer = [0; 4];
         self.query(body, &mut answer)?;
         Ok(u32::from_ne_bytes(answer))

@@ -93,7 +93,7 @@ impl<L: Level, const PLACE: usize> Case<L> for Cancel<PLACE> {
     fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
         prepared.level.request(self.0.id, resolve(), self.0.due(PLACE));
         self.0.check(prepared, PLACE);
-        prepared.level.arrive(RawEvent::new(self.0.id, CmEvent::AddrResolved))
+        prepared.level.prepare_event(RawEvent::new(self.0.id, CmEvent::AddrResolved))
     }
 
     #[inline(always)]

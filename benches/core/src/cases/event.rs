@@ -24,7 +24,7 @@ impl<L: Level> Case<L> for OneEvent {
 
     fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
         self.at = (self.at + 1) % self.ids.len();
-        prepared.level.arrive(RawEvent::new(self.ids[self.at], CmEvent::AddrChange))
+        prepared.level.prepare_event(RawEvent::new(self.ids[self.at], CmEvent::AddrChange))
     }
 
     #[inline(always)]
@@ -65,7 +65,7 @@ macro_rules! once {
                     self.id = Some(id);
                     let prepare: fn(&mut Prepared<L>, IdKey) = $prepare;
                     prepare(prepared, id);
-                    prepared.level.arrive($raw(id))
+                    prepared.level.prepare_event($raw(id))
                 }
 
                 #[inline(always)]

@@ -36,7 +36,7 @@ pub(super) fn lead_to_connecting<L: Level>(prepared: &mut Prepared<L>, id: IdKey
 pub(super) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     lead_to_connecting(prepared, id);
     let raw = RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) };
-    let raw = prepared.level.arrive(raw);
+    let raw = prepared.level.prepare_event(raw);
     prepared.level.deliver(prepared.channel, prepared.channel, raw);
     prepared.level.request(id, Request::Establish, LATER);
 }
@@ -114,7 +114,8 @@ impl<L: Level> Case<L> for Passive {
     #[inline]
     fn step(&mut self, prepared: &mut Prepared<L>, child: IdKey) -> IdKey {
         let raw = RawEvent::new(child, CmEvent::ConnectRequest);
-        let raw = prepared.level.arrive(RawEvent { listener: Some(self.listener), private_data: &REQUEST[..], ..raw });
+        let raw =
+            prepared.level.prepare_event(RawEvent { listener: Some(self.listener), private_data: &REQUEST[..], ..raw });
         prepared.level.receive(self.device_channel, raw);
         prepared.level.run_turns();
         prepared.level.take_and_ack(prepared.channel);

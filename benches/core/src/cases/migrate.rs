@@ -24,7 +24,7 @@ impl<const EVENTS: usize, const MIXED: bool> Migrate<EVENTS, MIXED> {
             sent.sort_by_key(|&(status, _)| status);
         }
         for (status, id) in sent {
-            let raw = prepared.level.arrive(RawEvent { status, ..RawEvent::new(id, CmEvent::AddrChange) });
+            let raw = prepared.level.prepare_event(RawEvent { status, ..RawEvent::new(id, CmEvent::AddrChange) });
             prepared.level.receive(prepared.channel, raw);
         }
     }

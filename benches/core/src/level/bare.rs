@@ -97,7 +97,7 @@ impl Level for Bare {
         }
     }
 
-    fn arrive(&mut self, raw: RawEvent<&'static [u8]>) -> RawEvent<&'static [u8]> {
+    fn prepare_event(&mut self, raw: RawEvent<&'static [u8]>) -> RawEvent<&'static [u8]> {
         raw
     }
 

@@ -77,7 +77,7 @@ impl Level for Driven {
         self.turn();
     }
 
-    fn arrive(&mut self, raw: RawEvent<&'static [u8]>) {
+    fn prepare_event(&mut self, raw: RawEvent<&'static [u8]>) {
         self.drive.device_mut().next = Some(raw);
     }
 

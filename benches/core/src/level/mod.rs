@@ -48,7 +48,7 @@ pub trait Level: Sized {
     fn migrate(&mut self, id: IdKey, to: ChannelKey);
 
     /// Prepares an event for the next `receive` or `deliver`.
-    fn arrive(&mut self, raw: RawEvent<&'static [u8]>) -> Self::Arriving;
+    fn prepare_event(&mut self, raw: RawEvent<&'static [u8]>) -> Self::Arriving;
 
     /// Reads the event, which stays undelivered.
     fn receive(&mut self, device_channel: ChannelKey, raw: Self::Arriving);
