@@ -260,7 +260,7 @@ mod tests {
             table.insert(key(0, generation), generation).unwrap();
         }
         assert!(table.aside().eq([key(0, 1), key(0, 2)]));
-        assert_eq!((table.len(), table.get(key(0, 1))), (3, Some(&1)));
+        assert_eq!((table.len(), table.is_empty(), table.get(key(0, 1))), (3, false, Some(&1)));
         assert_eq!(table.get_mut(key(0, 2)), Some(&mut 2));
         assert_eq!(table.occupant(key(0, 4)), Some(key(0, 3)));
         assert_eq!((table.remove(key(0, 1)), table.remove(key(0, 1))), (Some(1), None));

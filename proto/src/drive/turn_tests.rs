@@ -61,7 +61,7 @@ impl Device for Script {
 /// Prepares a drive before the turn.
 type Before = fn(&mut Drive<Script>, ChannelKey, ChannelKey, IdKey);
 
-const BEFORE: [Before; 8] = [
+const BEFORE: [Before; 9] = [
     |_, _, _, _| {},
     |drive, on, _, _| drive.readable(on),
     |drive, on, other, _| [on, other].into_iter().for_each(|channel| drive.readable(channel)),
@@ -89,6 +89,12 @@ const BEFORE: [Before; 8] = [
         drive.core.handle_event(other, RawEvent::new(full, CmEvent::AddrChange)).unwrap();
         drive.core.wait_for_room(other);
         assert!(drive.next_event(other).is_some());
+        drive.readable(on);
+    },
+    |drive, on, other, _| {
+        // The other channel has the only undelivered event.
+        let id = drive.create_id(Some(other), PortSpace::Tcp).unwrap();
+        drive.core.handle_event(other, RawEvent::new(id, CmEvent::AddrChange)).unwrap();
         drive.readable(on);
     },
 ];
