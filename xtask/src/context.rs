@@ -87,13 +87,9 @@ impl Context {
     }
 }
 
-/// The path of this program. A step that builds the whole workspace may have replaced the file with a new build. The
-/// link in /proc then ends with " (deleted)".
-pub(crate) fn this_program() -> Result<PathBuf> {
-    let this = env::current_exe().context("this program")?;
-    let path = this.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
-    Ok(path.filter(|path| path.exists()).unwrap_or(this))
-}
+/// The path of this program, for a child process. A step that builds the whole workspace may replace the file; the
+/// link leads to the one that runs.
+pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Runs a program and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use cmid_softroce::{Kernel, Options, Transport};
 
-use crate::context::this_program;
+use crate::context::THIS_PROGRAM;
 
 /// Runs a command in a VM with these options. A status other than 0 is an error.
 pub(crate) fn run_with(options: &Options, command: &[OsString]) -> Result<()> {
@@ -38,8 +38,7 @@ pub(crate) fn run_at_once(jobs: Vec<Job>, limit: u64, directory: &Path) -> Resul
     let begin = |job: Job| -> Result<(String, PathBuf, Child)> {
         let log = directory.join(format!("{}.log", job.name));
         let output = File::create(&log).with_context(|| log.display().to_string())?;
-        let this = this_program()?;
-        let mut command = Command::new(this);
+        let mut command = Command::new(THIS_PROGRAM);
         command.args(["softroce", "--kernel", job.kernel.series(), "--timeout", &limit.to_string(), "--rw"]);
         command.arg(directory).arg("--").args(job.command).stdout(output.try_clone()?).stderr(output);
         println!("{}: begins; what it says is in {}", job.name, log.display());

@@ -1,4 +1,4 @@
-//! Runs a few jobs at a time. Steps in the VM mostly wait for the kernel's timers.
+//! Runs a few jobs at a time.
 
 use std::sync::{
     Mutex, PoisonError,

@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 
-use crate::context::{Context, this_program};
-use crate::step::{Ended, OutOfReach, Outcome, Step};
+use crate::context::{Context, THIS_PROGRAM};
+use crate::step::{Ended, Lane, OutOfReach, Outcome, Step};
 use crate::{host, lanes};
 
-/// The number of concurrent VMs, if there are as many CPUs. Each has one CPU, which is emulated by one thread.
+/// The number of concurrent steps, if there are as many CPUs. A VM has one CPU, which is emulated by one thread. A
+/// build has phases with one compiler, and tests have phases that wait.
 const LANES: usize = 2;
 
 /// The steps of a programme.
@@ -31,6 +32,10 @@ struct NumberedStep<'a> {
 }
 
 impl NumberedStep<'_> {
+    fn lane(&self) -> Option<Lane> {
+        self.step.work.lane()
+    }
+
     /// Runs the step, with a line above its output and one below it. Adds the step's name to an error.
     fn run(&self, work: impl FnOnce() -> Result<()>) -> Ended {
         println!("\n==> {}/{} {}", self.number, self.of, self.step.name);
@@ -43,19 +48,17 @@ impl NumberedStep<'_> {
     }
 }
 
-/// Runs the steps up to the first failure. Consecutive steps in the VM run a few at a time.
+/// Runs the steps up to the first failure. Consecutive steps of the same lane run a few at a time.
 pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> Result<()> {
     let steps = programme.steps;
+    let is_left_out = |step: &Step| !vm && step.work.needs_vm();
+    let unless_run = |step| if is_left_out(step) { Outcome::LeftOut } else { Outcome::NotReached };
+    let mut outcomes: Vec<_> = steps.iter().map(unless_run).collect();
     let places = steps.iter().zip(1..).map(|(step, number)| NumberedStep { number, of: steps.len(), step });
-    let places: Vec<_> = places.collect();
-    let mut outcomes = vec![Outcome::NotReached; steps.len()];
+    let places: Vec<_> = places.filter(|place| !is_left_out(place.step)).collect();
     let mut failures = Vec::new();
-    for group in places.chunk_by(|one, next| one.step.work.runs_beside_others() && next.step.work.runs_beside_others())
-    {
+    for group in places.chunk_by(|one, next| one.lane().is_some() && one.lane() == next.lane()) {
         let ended = match group {
-            [place, ..] if !vm && place.step.work.needs_vm() => {
-                group.iter().map(|_| Some((Outcome::LeftOut, None))).collect()
-            }
             [place] => vec![Some(place.run(|| place.step.work.run(&mut context)))],
             _ => {
                 let at_once = thread::available_parallelism().map_or(1, |cpus| cpus.get().min(LANES));
@@ -94,7 +97,7 @@ pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) ->
 /// Runs the step in a process of its own, which ends at the step's limit. Prefixes its output with its number.
 fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) -> Result<()> {
     let (output, input) = io::pipe().context("a pipe")?;
-    let mut command = Command::new(this_program()?);
+    let mut command = Command::new(THIS_PROGRAM);
     command.args(["step", place.step.name, "--kernel", context.kernel.series()]).args(programme.option);
     let mut child = command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).spawn()?;
     drop(command); // with its ends of the pipe

@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use cmid_softroce::{Kernel, Options};
 
 use crate::backend::Backend;
@@ -26,31 +26,43 @@ pub(crate) struct Arguments {
     /// The kernel of the VM: 6.1 or 6.12
     #[arg(long, default_value_t)]
     pub(crate) kernel: Kernel,
-    /// Run only the part that CI runs
-    #[arg(long)]
-    quick: bool,
+    /// What to run
+    #[arg(long, value_enum, default_value_t)]
+    extent: Extent,
     /// The backend of cmid-verbs
     #[arg(long, value_enum, default_value_t)]
     backend: Backend,
 }
 
+/// What runs. Each extent contains the one before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Extent {
+    /// The programs of tests/kernel
+    Device,
+    /// Also the conformance suite on one driver
+    OneDriver,
+    /// Also the suite on the other drivers
+    #[default]
+    AllDrivers,
+}
+
+impl Extent {
+    /// Its name in the script.
+    fn name(self) -> &'static str {
+        match self {
+            Extent::Device => "device",
+            Extent::OneDriver => "one-driver",
+            Extent::AllDrivers => "all-drivers",
+        }
+    }
+}
+
 /// The VM's target. Naming it keeps build scripts and macros, which run on the host, from being instrumented.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The cargo arguments that build the programs for the VM.
-const BUILD: &[&str] = &[
-    "build",
-    "--lib",
-    "--bins",
-    "-p",
-    "cmid-conformance",
-    "-p",
-    "cmid-kernel-tests",
-    "-p",
-    "cmid-rereg-shim",
-    "--features",
-    "cmid-conformance/verbs",
-];
+/// The cargo arguments that build the programs for the VM, and those that add the suite.
+const BUILD: &[&str] = &["build", "--lib", "--bins", "-p", "cmid-kernel-tests", "-p", "cmid-rereg-shim"];
+const SUITE: &[&str] = &["-p", "cmid-conformance", "--features", "cmid-conformance/verbs"];
 
 /// The flags, with cargo's separator between them. The second one makes libraries loaded later, libibverbs' providers
 /// and the shim, find all of the sanitizer's functions in the program.
@@ -75,34 +87,35 @@ const LIMIT: u64 = 1800;
 /// MiB. Every byte has shadow memory.
 const MEMORY: u32 = 1024;
 
-/// The suite on one driver, and on all drivers.
-const QUICK: &str = "quick";
-const FULL: &str = "full";
-
 /// Builds and runs the programs.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
-    let extent = if arguments.quick { QUICK } else { FULL };
-    build_and_run(context, arguments.kernel, arguments.backend, extent)
+    build_and_run(context, arguments.kernel, arguments.backend, arguments.extent)
 }
 
-/// Runs the device's own check, and the suite on one driver. All packages for it are installed.
-pub(crate) fn quick(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
-    build_and_run(context, kernel, backend, QUICK)
+/// Runs the programs of `tests/kernel`. All packages for it are installed.
+pub(crate) fn device(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
+    build_and_run(context, kernel, backend, Extent::Device)
 }
 
-/// Runs the same with the suite on all drivers.
-pub(crate) fn full(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
-    build_and_run(context, kernel, backend, FULL)
+/// Runs also the conformance suite on one driver.
+pub(crate) fn one_driver(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
+    build_and_run(context, kernel, backend, Extent::OneDriver)
 }
 
-fn build_and_run(context: &Context, kernel: Kernel, backend: Backend, extent: &str) -> Result<()> {
+/// Runs also the conformance suite on all drivers.
+pub(crate) fn all_drivers(context: &Context, kernel: Kernel, backend: Backend) -> Result<()> {
+    build_and_run(context, kernel, backend, Extent::AllDrivers)
+}
+
+fn build_and_run(context: &Context, kernel: Kernel, backend: Backend, extent: Extent) -> Result<()> {
     cargo(context, HOST_TESTS)?;
-    cargo(context, BUILD)?;
+    let suite = if extent == Extent::Device { &[][..] } else { SUITE };
+    cargo(context, &[BUILD, suite].concat())?;
     let timeout = Duration::from_secs(LIMIT);
     let options = Options { kernel, timeout, memory_mib: MEMORY, ..Options::default() };
     let programs = compile_fail::target(context).join(TARGET).join("debug").into();
-    let texts = [("expect", scripts::can_reregister(kernel)), ("extent", extent), ("ASAN_OPTIONS", OPTIONS)];
+    let texts = [("expect", scripts::can_reregister(kernel)), ("extent", extent.name()), ("ASAN_OPTIONS", OPTIONS)];
     let [expect, extent, asan] = texts.map(|(name, value)| (name, value.into()));
     guest::run_with(
         &options,

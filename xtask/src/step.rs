@@ -25,8 +25,10 @@ pub(crate) enum Work {
     Cargo(&'static str),
     /// The same with variables set.
     CargoWith(&'static [(&'static str, &'static str)], &'static str),
-    /// Runs a function on the host.
+    /// Runs a function on the host, and nothing beside it.
     Host(fn(&mut Context) -> Result<()>),
+    /// Runs a function on the host, beside another step.
+    Beside(fn(&mut Context) -> Result<()>),
     /// Builds with cargo the programs that a later step runs in the VM.
     BuildForGuest(&'static str),
     /// Runs a program of the release build in the VM, with its arguments, for at most this many seconds.
@@ -39,6 +41,13 @@ pub(crate) enum Work {
     BuildAndRun(On, Backend, fn(&Context, Kernel, Backend) -> Result<()>),
     /// Runs a function with several VMs, on these kernels.
     Guests(&'static str, fn(&mut Context) -> Result<()>),
+}
+
+/// A kind of steps that run at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Host,
+    Vm,
 }
 
 /// The kernel that a step runs on.
@@ -62,7 +71,7 @@ impl On {
 impl Work {
     /// Whether it is useless without the VM.
     pub(crate) fn needs_vm(&self) -> bool {
-        !matches!(self, Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_))
+        !matches!(self, Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::Beside(_))
     }
 
     /// Whether it is one command in one VM.
@@ -70,16 +79,23 @@ impl Work {
         matches!(self, Work::Guest(..) | Work::GuestCommand(..) | Work::Report(..))
     }
 
-    /// Whether it is independent of its neighbours: several such steps run at once. One that builds has a target
-    /// directory of its own.
-    pub(crate) fn runs_beside_others(&self) -> bool {
-        self.is_one_guest() || matches!(self, Work::BuildAndRun(..))
+    /// The kind of steps that run at the same time, if they follow one another. `None` for a step that runs alone.
+    ///
+    /// A build waits for another one only if both are in the same folder of `target/`.
+    pub(crate) fn lane(&self) -> Option<Lane> {
+        match self {
+            Work::Cargo(_) | Work::CargoWith(..) | Work::Beside(_) | Work::BuildForGuest(_) => Some(Lane::Host),
+            Work::Guest(..) | Work::GuestCommand(..) | Work::Report(..) | Work::BuildAndRun(..) => Some(Lane::Vm),
+            Work::Host(_) | Work::Guests(..) => None,
+        }
     }
 
     /// Where it runs, as text.
     pub(crate) fn place(&self, context: &Context) -> String {
         match self {
-            Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
+            Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::Beside(_) | Work::BuildForGuest(_) => {
+                "host".to_owned()
+            }
             Work::Guest(on, ..) | Work::GuestCommand(on, ..) | Work::Report(on, ..) | Work::BuildAndRun(on, ..) => {
                 format!("VM, kernel {}", on.kernel(context))
             }
@@ -95,7 +111,7 @@ impl Work {
                 let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, OsStr::new(*value))).collect();
                 context.cargo(&words(arguments), &variables)
             }
-            Work::Host(own) | Work::Guests(_, own) => own(context),
+            Work::Host(own) | Work::Beside(own) | Work::Guests(_, own) => own(context),
             Work::Guest(on, backend, limit, command) => {
                 let command = scripts::program(context, *backend, &words(command));
                 guest::run(on.kernel(context), *limit, &command, Vec::new())

@@ -1,4 +1,4 @@
-# $programs: the folder of the instrumented programs; $extent: quick or full; $expect: what the kernel can re-register.
+# $programs: the folder of the instrumented programs; $extent: device, one-driver or all-drivers; $expect: what the kernel can re-register.
 # CMID_BACKEND: the backend of cmid-verbs. ASAN_OPTIONS makes reports go to /tmp/sanitizer.PID, and a program with a report ends with status 86.
 set -u
 # LD_PRELOAD separates paths at blanks.
@@ -53,21 +53,23 @@ clean "$programs/kernel-faults" none
 
 clean "$programs/kernel-device"
 clean "$programs/kernel-lost-wakeup"
-# In this scenario librdmacm leaks an id: it destroys the id of a request that it cannot read, but on the channel that
-# the listener has moved to, where the kernel does not know it (ucma_process_conn_req, rdma_destroy_id). Its table of
-# ids keeps it until another id has the number, which never happens in a process that runs nothing else. cmid itself
-# never lets the kernel move a listener. The kernel backend leaks nothing there.
-moved_listener=behaviour_54_what_the_kernel_does_to_unread_requests
-# The two scenarios that count what glibc's allocator has given out cannot run here: it is not used.
-set -- --device verbs --skip nothing_is_left
-if [ "$CMID_BACKEND" = librdmacm ]; then
-    clean "$programs/conformance" --device verbs --driver epoll "$moved_listener"
-    set -- "$@" --skip "$moved_listener"
-fi
-if [ "$extent" = full ]; then
-    clean "$programs/conformance" "$@"
-else
-    clean "$programs/conformance" "$@" --driver epoll
+if [ "$extent" != device ]; then
+    # In this scenario librdmacm leaks an id: it destroys the id of a request that it cannot read, but on the channel that
+    # the listener has moved to, where the kernel does not know it (ucma_process_conn_req, rdma_destroy_id). Its table of
+    # ids keeps it until another id has the number, which never happens in a process that runs nothing else. cmid itself
+    # never lets the kernel move a listener. The kernel backend leaks nothing there.
+    moved_listener=behaviour_54_what_the_kernel_does_to_unread_requests
+    # The two scenarios that count what glibc's allocator has given out cannot run here: it is not used.
+    set -- --device verbs --skip nothing_is_left
+    if [ "$CMID_BACKEND" = librdmacm ]; then
+        clean "$programs/conformance" --device verbs --driver epoll "$moved_listener"
+        set -- "$@" --skip "$moved_listener"
+    fi
+    if [ "$extent" = all-drivers ]; then
+        clean "$programs/conformance" "$@"
+    else
+        clean "$programs/conformance" "$@" --driver epoll
+    fi
 fi
 # Each of these removes a device permanently.
 clean env LD_PRELOAD=/tmp/shim.so "$programs/kernel-rereg" --expect "$expect"
