@@ -183,6 +183,22 @@ mod tests {
         assert_eq!(ours.len(), 1);
     }
 
+    #[test]
+    fn arenas_are_equal_if_their_limits_next_keys_and_values_are() {
+        let mut arena: Arena<IdKey, u8> = Arena::new(2, 0);
+        assert_eq!(arena, Arena::new(2, 0));
+        assert_ne!(arena, Arena::new(1, 0));
+        let first = arena.insert(1).unwrap();
+        // Equal in their limits alone.
+        assert_ne!(arena, Arena::new(2, 0));
+        let mut full = arena.clone();
+        full.insert(2).unwrap();
+        let mut other = full.clone();
+        *other.get_mut(first).unwrap() = 3;
+        // Equal in all but a value.
+        assert_ne!(full, other);
+    }
+
     /// The state after all generations of a slot but one.
     fn worn(slot: u32, limit: u32) -> Arena<IdKey, u8> {
         let mut arena = Arena::new(limit, 3);

@@ -129,7 +129,7 @@ mod tests {
         map.insert(key(0, 0, 1), 1);
         map.insert(key(0, 2, 1), 2);
         assert_eq!(map.insert(key(0, 2, 2), 3), Some((key(0, 2, 1), 2)));
-        assert_eq!(map.len(), 2);
+        assert_eq!((map.len(), map.is_empty()), (2, false));
         assert_eq!(format!("{map:?}"), "{id0: 1, id2.2: 3}");
     }
 }

@@ -49,7 +49,7 @@ const STEPS: &[Step] = &[
     step("advisories of dependencies", Host(checks::advisories)),
     step("cmid-mio without rdma-core", Host(checks::mio_without_rdma_core)),
     step("packages for rdma-sys", Host(host::prepare)),
-    // Two at a time. A build waits for one with the same profile, so these alternate.
+    // Two at a time. A build waits for another one with the same profile, so the profiles alternate.
     step("clippy", Cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
     step("the programs of the comparison with C", Beside(versus::prepare)),
     step("each feature by itself", Beside(checks::features)),
@@ -63,8 +63,19 @@ const STEPS: &[Step] = &[
     step("what the core costs", Beside(bench::check)),
     step("coverage of cmid-proto", Beside(coverage::run)),
     step("what must not compile does not, for the reason it names", Beside(compile_fail::check)),
+    // Two at a time. The longest come first, so that both lanes end at about the same time.
     step("a static program without rdma-core", BuildAndRun(ANY, OWN, static_program::build_and_run)),
     step("the device under AddressSanitizer", BuildAndRun(ANY, Librdmacm, sanitize::device)),
+    step("conformance on soft-RoCE", Report(ANY, Librdmacm, 900, conformance::in_guest)),
+    // On both backends.
+    step("instructions over C, and idle drivers", GuestCommand(V6_12, Librdmacm, versus::LIMIT, versus::command)),
+    step("faults on soft-RoCE", Report(V6_12, Librdmacm, 600, faults::in_guest)),
+    step("conformance of the kernel backend on soft-RoCE", Report(ANY, OWN, 900, conformance::quickly)),
+    step("10,000 cycles with io-epoll", Guest(ANY, Librdmacm, 900, "soak cycles --driver epoll --device verbs")),
+    step(
+        "random programs: the simulator and the kernel agree",
+        GuestCommand(ANY, Librdmacm, differential::LIMIT, differential::command),
+    ),
     step("cmid-verbs by itself", Guest(ANY, Librdmacm, 300, "kernel-device")),
     step("connections on the kernel's own interface", Guest(ANY, OWN, 120, "kernel-cm")),
     step("the kernel's interface is missing or forbidden", Guest(ANY, OWN, 120, "kernel-open")),
@@ -73,14 +84,7 @@ const STEPS: &[Step] = &[
     step("cmid-verbs where ibacm is silent", Guest(ANY, Librdmacm, 300, "kernel-device ibacm")),
     step("re-registration by the kernel itself, and fencing", GuestCommand(ANY, Librdmacm, 300, scripts::rereg)),
     step("the lost wake-up of librdmacm", Guest(ANY, Librdmacm, 120, "kernel-lost-wakeup")),
-    step("conformance on soft-RoCE", Report(ANY, Librdmacm, 900, conformance::in_guest)),
-    step("conformance of the kernel backend on soft-RoCE", Report(ANY, OWN, 900, conformance::quickly)),
-    step(
-        "random programs: the simulator and the kernel agree",
-        GuestCommand(ANY, Librdmacm, differential::LIMIT, differential::command),
-    ),
     step("random programs on the data path", Guest(V6_12, OWN, 300, "differential --data --programs 200")),
-    step("faults on soft-RoCE", Report(V6_12, Librdmacm, 600, faults::in_guest)),
     step("rping against rdma-core's", GuestCommand(ANY, Librdmacm, 600, scripts::rping)),
     step("cmtime against rdma-core's", GuestCommand(ANY, Librdmacm, 300, cmtime::command)),
     step("datagrams and multicast", GuestCommand(ANY, Librdmacm, 600, scripts::datagrams)),
@@ -91,14 +95,10 @@ const STEPS: &[Step] = &[
     step("a replicated log under kills", Guest(ANY, OWN, 300, "replog torture --election-timeout 1000")),
     step("a wildcard server on two devices", Guest(ANY, OWN, 120, WILDCARD)),
     step("a foreign data path", Guest(ANY, OWN, 120, "foreign")),
-    // On both backends.
-    step("instructions over C, and idle drivers", GuestCommand(V6_12, Librdmacm, versus::LIMIT, versus::command)),
     step("nothing blocks in io-mio and io-epoll", GuestCommand(ANY, Librdmacm, 600, scripts::blocking)),
     step("a listener moves between threads", Guest(ANY, Librdmacm, 300, "soak listener --driver mio --device verbs")),
     step("more peers than the backlog", Guest(ANY, Librdmacm, 300, "soak flood --device verbs")),
     step("the device goes and comes back", Guest(ANY, Librdmacm, 300, "soak removal --device verbs")),
-    step("10,000 cycles with io-mio", Guest(ANY, Librdmacm, 900, "soak cycles --driver mio --device verbs")),
-    step("10,000 cycles with io-epoll", Guest(ANY, Librdmacm, 900, "soak cycles --driver epoll --device verbs")),
 ];
 
 /// The steps that take too long for the daily programme: `cargo xtask test --slow`. The kernel waits for an answer
@@ -128,6 +128,7 @@ const SLOW: &[Step] = &[
         "a replicated log under 200 kills",
         Guest(V6_12, OWN, 3600, "replog torture --rounds 200 --election-timeout 1000"),
     ),
+    step("10,000 cycles with io-mio", Guest(V6_12, Librdmacm, 900, "soak cycles --driver mio --device verbs")),
     step(
         "10,000 cycles with io-epoll, on the kernel backend",
         Guest(V6_12, OWN, 900, "soak cycles --driver epoll --device verbs"),

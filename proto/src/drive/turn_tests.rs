@@ -143,6 +143,13 @@ fn a_turn_is_the_same_on_both_paths() {
     assert!(read > 200, "{read} reads");
 }
 
+#[test]
+fn a_device_that_names_no_transport_has_none() {
+    let mut drive = prepared(BEFORE[0], READS[0]);
+    let id = drive.core.id_keys().next().unwrap();
+    assert_eq!(drive.device.transport(id), None);
+}
+
 /// The raw event has the key of the next id and the listener's.
 const REQUESTS: [fn(IdKey, IdKey) -> [Fetched; 2]; 4] = [
     |listener, child| {

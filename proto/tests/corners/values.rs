@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
 use cmid_proto::{
-    Acks, CmEvent, ConnParam, Errno, EventKind, Limits, PortSpace, RawEvent, ReceivedParam, Request, RequestKind,
-    State, Time,
+    Acks, CmEvent, ConnParam, Errno, EventError, EventKind, Limits, PortSpace, RawEvent, ReceivedParam, Request,
+    RequestKind, State, Time,
 };
 
 use crate::fixture::{BIND, CoreFixture, addr, cm, raw, to};
@@ -27,6 +27,21 @@ fn every_kind_of_event_has_a_name_of_its_own() {
 fn the_parameters_of_an_event_are_read_through_their_wrapper() {
     let param = ConnParam { qp_num: 77, ..ConnParam::default() };
     assert_eq!(*ReceivedParam(param), param);
+}
+
+#[test]
+fn an_error_with_an_event_names_its_errno_if_the_event_does_not() {
+    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.id(Some(here));
+    let mut texts = |errno| {
+        fixture.report_status(id, CmEvent::AddrChange, -Errno::ENOMEM.0);
+        let event = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+        (event.to_string(), EventError { errno, event }.to_string())
+    };
+    let (event, error) = texts(Errno::ENOMEM);
+    assert_eq!(error, event);
+    let (event, error) = texts(Errno::EIO);
+    assert_eq!(error, format!("{event}: {}", Errno::EIO));
 }
 
 #[test]

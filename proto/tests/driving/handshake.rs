@@ -356,8 +356,10 @@ fn the_end_of_another_request_changes_nothing() {
     let mut drive = driven();
     let (channel, mut dial) = dialled(&mut drive, Acks::OnDelivery);
     connecting(&mut drive, channel, &mut dial);
-    report(&mut drive, dial.id(), CmEvent::AddrChange);
-    let event = drive.next_event(channel).unwrap();
-    goes_on(dial.handle(&mut drive, Event { kind: EventKind::Migrated, ..event }, |_, _| Ok(7)));
+    for kind in [EventKind::Migrated, EventKind::DeadlinePassed(RequestKind::Disconnect)] {
+        report(&mut drive, dial.id(), CmEvent::AddrChange);
+        let event = drive.next_event(channel).unwrap();
+        goes_on(dial.handle(&mut drive, Event { kind, ..event }, |_, _| Ok(7)));
+    }
     assert_eq!(drive.core().state(dial.id()), Some(State::Connecting));
 }

@@ -152,6 +152,25 @@ fn where_several_ids_have_moved_the_poller_looks_again_at_each_channel() {
     assert_eq!(done(&drive), []);
 }
 
+#[test]
+fn the_close_of_a_channel_changes_nothing_for_others() {
+    let (mut drive, channel, id) = level();
+    let [first, second, to] = [(); 3].map(|()| drive.open_channel(Acks::OnDelivery).unwrap());
+    drive.pause_channel(channel).unwrap();
+    drive.readable(channel);
+    assert_eq!(drive.run(8), Next::Wait(None));
+    assert_eq!(done(&drive), [("disarm", channel)]);
+    drive.close_channel(first).unwrap();
+    drive.resume_channel(channel).unwrap();
+    let _rest = drive.run(8);
+    assert_eq!(done(&drive), [("arm", channel)], "it is still known as disarmed");
+    drive.migrate(id, Some(to), Time::NEVER).unwrap();
+    drive.close_channel(second).unwrap();
+    unread(&mut drive, id, 2);
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(done(&drive), [("arm", to)], "the id is still known as moved");
+}
+
 /// An accept migrates the id of a request to its channel; no event is pending then.
 #[test]
 fn where_an_id_has_moved_to_be_accepted_the_poller_need_not_look_again() {

@@ -320,6 +320,13 @@ fn it_observes_ids_that_are_destroyed_after_their_listener() {
 }
 
 #[test]
+fn a_run_without_work_is_observed() {
+    let mut drive = followed();
+    assert_eq!(drive.run(8), Next::Wait(None));
+    assert!(drive.device().observed_steps.borrow().contains("rest"));
+}
+
+#[test]
 fn an_observing_device_observes_deadlines_that_pass_and_the_end_and_no_others() {
     let mut drive = followed();
     let observed_steps = Rc::clone(&drive.device().observed_steps);

@@ -183,6 +183,28 @@ fn a_migration_is_done_at_once_or_when_all_is_acked() {
     assert_eq!(drive.core().channel(id), Some(here));
 }
 
+/// The channel of a listener closes with the last id on it.
+#[test]
+fn the_calls_that_follow_a_request_are_made_at_once() {
+    for destroys in [true, false] {
+        let mut drive = driven();
+        let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+        drive.listen(listener, 1).unwrap();
+        let child = requested(&mut drive, listener);
+        while drive.next_event(channel).is_some() {}
+        drive.destroy(listener, Time::NEVER).unwrap();
+        calls(&mut drive);
+        let made = if destroys {
+            drive.destroy(child, Time::NEVER).unwrap();
+            "destroy_id"
+        } else {
+            drive.migrate(child, Some(channel), Time::NEVER).unwrap();
+            "migrate_id"
+        };
+        assert_eq!(calls(&mut drive), [made, "destroy_event_channel"]);
+    }
+}
+
 #[test]
 fn what_is_not_there_or_does_not_come_to_be_is_an_error() {
     let mut drive = driven();
