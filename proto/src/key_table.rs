@@ -84,8 +84,9 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     #[cold]
     fn grow(&mut self, slot: usize) -> Result<(), Errno> {
-        self.slots.try_reserve(slot + 1 - self.slots.len()).map_err(|_| Errno::ENOMEM)?;
-        self.slots.resize_with(slot + 1, || None);
+        let len = slot + 1;
+        self.slots.try_reserve(len - self.slots.len()).map_err(|_| Errno::ENOMEM)?;
+        self.slots.resize_with(len, || None);
         Ok(())
     }
 

@@ -9,7 +9,6 @@ use std::{collections::BTreeSet, ffi::OsStr, fs, process::Command};
 /// The allowed dependencies of cmid-proto, including those at compile time.
 const PROTO_DEPENDENCIES: &[&str] = &[
     "cmid-proto",
-    "smallvec",
     "slab",
     "bitflags",
     "static_assertions",

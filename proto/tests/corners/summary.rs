@@ -21,6 +21,7 @@ fn ids_by_state_events_calls_and_deadlines() {
     assert_eq!(text(&fixture), "ids 0, channels 1");
 
     let [idle, resolving] = [(); 2].map(|()| fixture.id(Some(here)));
+    assert_eq!(fixture.core.summary().deadlines, 0);
     let deadline = fixture.within(Duration::from_secs(5));
     fixture.submit_until(resolving, RESOLVE, deadline).unwrap();
     assert_eq!(waits(&fixture, resolving), Some(WaitsFor::Call));

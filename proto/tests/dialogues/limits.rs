@@ -95,6 +95,9 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
         assert!(!fixture.core.has_work());
         assert_eq!(fixture.core.poll_readable(), None);
     }
+    let waiting = fixture.core.clone();
+    fixture.core.wait_for_room(device_channel);
+    assert_eq!(fixture.core, waiting, "it waits once");
     fixture.does(id, Request::Destroy);
     assert!(fixture.core.has_work());
     assert_eq!((fixture.core.poll_readable(), fixture.core.poll_readable()), (Some(device_channel), None));

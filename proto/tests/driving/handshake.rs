@@ -2,8 +2,8 @@
 
 use cmid_proto::handshake::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, Next, PortSpace, PrivateData, Progress, RawEvent,
-    RequestKind, State, Time,
+    Acks, ChannelKey, CmEvent, ConnParam, Errno, Event, EventKind, IdKey, Next, PortSpace, PrivateData, Progress,
+    RawEvent, ReceivedParam, RequestKind, State, Time,
 };
 
 use crate::device::{Driven, PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested};
@@ -200,6 +200,22 @@ fn incoming(drive: &mut Driven, channel: ChannelKey, listener: IdKey) -> Incomin
     assert_eq!((incoming.id(), incoming.peer_addr(drive), incoming.local_addr(drive)), (id, Ok(addr(2)), Ok(addr(1))));
     assert_eq!(drive.core().owed(listener), 0);
     incoming
+}
+
+#[test]
+fn a_request_has_the_parameters_of_its_event() {
+    let mut drive = driven();
+    let (channel, listener) = listening(&mut drive, Acks::OnDelivery);
+    let on = drive.core().device_channel(listener).unwrap();
+    let child = drive.core().wants_event(on).unwrap();
+    let param = ReceivedParam(ConnParam { qp_num: 77, ..PARAM });
+    has(&mut drive, RawEvent { listener: Some(listener), param, ..RawEvent::new(child, CmEvent::ConnectRequest) });
+    let _rest = drive.turn(8);
+    let event = drive.next_event(channel).unwrap();
+    let incoming = Incoming::new(&mut drive, event).unwrap();
+    assert_eq!(incoming.param(), param);
+    drive.destroy(incoming.id(), Time::NEVER).unwrap();
+    end(drive, channel, listener);
 }
 
 fn end(mut drive: Driven, channel: ChannelKey, listener: IdKey) {

@@ -8,7 +8,7 @@ use cmid_proto::{
     Poller, PortSpace, RawEvent, Time, Turn,
 };
 
-use crate::device::{LIMITS, Script, channel_and_id, driven, has};
+use crate::device::{LIMITS, Script, addr, channel_and_id, driven, has};
 
 /// A poller that reports a channel for as long as it is readable.
 #[derive(Debug, Default)]
@@ -150,6 +150,20 @@ fn where_several_ids_have_moved_the_poller_looks_again_at_each_channel() {
     drive.close_channel(channel).unwrap();
     let _rest = drive.run(8);
     assert_eq!(done(&drive), []);
+}
+
+#[test]
+fn a_run_that_has_used_up_its_budget_and_leaves_no_work_is_not_to_be_repeated() {
+    let (mut drive, channel, id) = level();
+    // An event that comes too late is not delivered.
+    drive.resolve_addr(id, None, addr(2), Time(8_000)).unwrap();
+    drive.set_now(Time(8_000));
+    assert_eq!(drive.run(1), Next::Deliver);
+    while drive.next_event(channel).is_some() {}
+    drive.device_mut().events.push_back((channel, RawEvent::new(id, CmEvent::AddrResolved)));
+    drive.readable(channel);
+    assert_eq!(drive.run(1), Next::Wait(None));
+    assert!(drive.device().events.is_empty());
 }
 
 #[test]
