@@ -2,7 +2,7 @@
 
 use crate::context::{Context, output};
 use crate::step::OutOfReach;
-use crate::tools::{DENY, HACK, succeeds};
+use crate::tools::{DENY, HACK, TYPOS, succeeds};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::{collections::BTreeSet, ffi::OsStr, fs, process::Command};
 
@@ -46,6 +46,11 @@ pub(crate) fn advisories(context: &mut Context) -> Result<()> {
         bail!(OutOfReach("the database of advisories"));
     }
     DENY.run(context, &["deny", "--locked", "check", "advisories"])
+}
+
+/// Checks the spelling of names, comments and documents.
+pub(crate) fn spelling(context: &mut Context) -> Result<()> {
+    TYPOS.run(context, &[])
 }
 
 /// Checks that the core depends on nothing that does I/O.

@@ -43,6 +43,7 @@ const fn step(name: &'static str, work: Work) -> Step {
 /// Cheap steps and those that only need Rust come first.
 const STEPS: &[Step] = &[
     step("format", Cargo("fmt --all --check")),
+    step("spelling", Host(checks::spelling)),
     step("minimum Rust version", Host(checks::minimum_rust_version)),
     step("dependencies of cmid-proto", Host(checks::proto_dependencies)),
     step("licences, bans and sources of dependencies", Host(checks::licences)),

