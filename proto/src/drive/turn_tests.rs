@@ -165,11 +165,13 @@ const REQUESTS: [fn(IdKey, IdKey) -> [Fetched; 2]; 4] = [
 #[test]
 fn a_turn_that_reads_a_listener_is_the_same_on_both_paths() {
     let mut read = 0;
-    for (at, before) in BEFORE.into_iter().enumerate() {
+    let narrow = Limits { channel_events: 1, ..Limits::LARGE };
+    let befores = [Limits::LARGE, narrow].into_iter().flat_map(|limits| BEFORE.map(|before| (limits, before)));
+    for (at, (limits, before)) in befores.enumerate() {
         for (from, fetched) in REQUESTS.into_iter().enumerate() {
             for (budget, to_look) in [0, 1, 2, 9].into_iter().flat_map(|budget| [(budget, false), (budget, true)]) {
                 let [mut short, mut long] = [(); 2].map(|()| {
-                    let mut drive = Drive::new(Script::default(), Limits::LARGE);
+                    let mut drive = Drive::new(Script::default(), limits);
                     let [on, other] = [(); 2].map(|()| drive.open_channel(Acks::Explicit).unwrap());
                     let [listener, id] = [(); 2].map(|()| drive.create_id(Some(on), PortSpace::Tcp).unwrap());
                     drive.listen(listener, 2).unwrap();
@@ -190,6 +192,13 @@ fn a_turn_that_reads_a_listener_is_the_same_on_both_paths() {
                     assert_eq!(short.device.next.len(), long.device.next.len(), "{name}");
                     assert_eq!(short.device.read, long.device.read, "{name}");
                     short.core.check();
+                    for channel in short.core.channel_keys() {
+                        assert_eq!(
+                            short.core.wants_event(channel),
+                            long.core.wants_event(channel),
+                            "{name}, {channel}"
+                        );
+                    }
                 }
                 read += short.device.read;
             }

@@ -120,6 +120,11 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
     assert_eq!(fixture.core.poll_readable(), Some(device_channel));
     // A channel that is closed no longer waits.
     let other = fixture.id(Some(channel));
+    let mut paused = fixture.core.clone();
+    paused.pause_channel(device_channel).unwrap();
+    let before = paused.clone();
+    paused.wait_for_room(device_channel);
+    assert_eq!(paused, before, "it waits to be resumed");
     fixture.core.wait_for_room(device_channel);
     fixture.does(listener, Request::Destroy);
     fixture.core.check();
