@@ -100,6 +100,33 @@ mod tests {
     }
 
     #[test]
+    fn an_id_without_a_device_or_about_to_be_destroyed_has_the_rules_of_the_table() {
+        for (state, column) in [State::Removed, State::Destroying]
+            .into_iter()
+            .flat_map(|state| EventColumn::ALL.map(|column| (state, column)))
+        {
+            let rule = Transport::Iwarp.event_rule(state, column);
+            assert_eq!(rule, table::event_rule(state, column), "{state}: {column}");
+        }
+    }
+
+    #[test]
+    fn a_peer_is_unreachable_only_to_an_id_that_connects() {
+        for state in State::ALL {
+            let rule = table::event_rule(state, EventColumn::Unreachable);
+            let expected = match rule {
+                EventRule::Go(_) if state != State::Connecting => EventRule::Late,
+                EventRule::Go(_) | EventRule::Late | EventRule::Fault => rule,
+            };
+            assert_eq!(Transport::Iwarp.event_rule(state, EventColumn::Unreachable), expected, "{state}");
+        }
+        assert!(matches!(
+            Transport::Iwarp.event_rule(State::Connecting, EventColumn::Unreachable),
+            EventRule::Go(State::Failed)
+        ));
+    }
+
+    #[test]
     fn what_the_transports_share_has_one_rule() {
         let shared = [
             EventColumn::AddrResolved,

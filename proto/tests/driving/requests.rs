@@ -54,6 +54,19 @@ fn a_teardown_on_iwarp_ends_with_disconnected() {
     }
 }
 
+/// iWARP has no datagram services. The device is known before the listen.
+#[test]
+fn a_datagram_service_on_iwarp_is_refused_and_a_listener_for_connections_is_not() {
+    let mut drive = driven();
+    drive.device_mut().transport = Some(Transport::Iwarp);
+    let (channel, service) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Udp);
+    drive.bind(service, addr(1)).unwrap();
+    assert_eq!(reason(drive.listen(service, 1).unwrap_err()), Some(RefuseReason::NoDatagrams));
+    let listener = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.bind(listener, addr(1)).unwrap();
+    drive.listen(listener, 1).unwrap();
+}
+
 /// A released listener takes its channel along, but not the ids on it.
 #[test]
 fn a_listener_is_released_without_the_ids_of_its_requests() {
