@@ -67,6 +67,8 @@ fn judge(context: &Context, shards: impl IntoIterator<Item = u32>) -> Result<()>
                 "--shard",
             ]);
             command.arg(format!("{shard}/{SHARDS}")).arg("--output").arg(&output).env_remove("CARGO_TARGET_DIR");
+            // Each change is compiled and linked again. Debug information would take a part of that time.
+            command.env("CARGO_PROFILE_DEV_DEBUG", "0");
             let status = command.status().context("cargo-mutants")?;
             ensure!(status.code().is_some_and(|code| JUDGED.contains(&code)), "cargo-mutants, shard {shard}: {status}");
             fs::write(&done, "").with_context(|| done.display().to_string())?;
