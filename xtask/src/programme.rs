@@ -64,7 +64,7 @@ const STEPS: &[Step] = &[
     step("what the core costs", Beside(bench::check)),
     step("coverage of cmid-proto", Beside(coverage::run)),
     step("what must not compile does not, for the reason it names", Beside(compile_fail::check)),
-    // Two at a time. The longest come first, so that both lanes end at about the same time.
+    // Three at a time. The longest come first, so that all lanes end at about the same time.
     step("a static program without rdma-core", BuildAndRun(ANY, OWN, static_program::build_and_run)),
     step("the device under AddressSanitizer", BuildAndRun(ANY, Librdmacm, sanitize::device)),
     step("conformance on soft-RoCE", Report(ANY, Librdmacm, 900, conformance::in_guest)),

@@ -1,6 +1,7 @@
 //! Runs the steps of a programme: their order, their times, and the summary.
 
 use std::io::{self, BufRead as _, BufReader};
+use std::num::NonZero;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
@@ -10,10 +11,6 @@ use anyhow::{Context as _, Error, Result, bail, ensure};
 use crate::context::{Context, THIS_PROGRAM};
 use crate::step::{Ended, Lane, OutOfReach, Outcome, Step};
 use crate::{host, lanes};
-
-/// The number of concurrent steps, if there are as many CPUs. A VM has one CPU, which is emulated by one thread. A
-/// build has phases with one compiler, and tests have phases that wait.
-const LANES: usize = 2;
 
 /// The steps of a programme.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +58,8 @@ pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> R
         let ended = match group {
             [place] => vec![Some(place.run(|| place.step.work.run(&mut context)))],
             _ => {
-                let at_once = thread::available_parallelism().map_or(1, |cpus| cpus.get().min(LANES));
+                let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+                let at_once = group[0].lane().map_or(1, |lane| lane.at_once(cpus));
                 let run = |place: &NumberedStep<'_>| place.run(|| run_apart(&context, programme, place));
                 lanes::run(at_once, group, run, |(_, failure)| failure.is_some())
             }

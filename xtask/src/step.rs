@@ -50,6 +50,18 @@ pub(crate) enum Lane {
     Vm,
 }
 
+impl Lane {
+    /// The number of concurrent steps on a machine with so many CPUs. A build has phases with one compiler, and tests
+    /// have phases that wait. A VM has one CPU, which is emulated by one thread, and mostly waits for the kernel's timers:
+    /// conformance takes 250 seconds, in which it computes for 36.
+    pub(crate) fn at_once(self, cpus: usize) -> usize {
+        match self {
+            Lane::Host => cpus.min(2),
+            Lane::Vm => (cpus + cpus / 2).min(3),
+        }
+    }
+}
+
 /// The kernel that a step runs on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum On {
@@ -183,3 +195,14 @@ impl std::error::Error for OutOfReach {}
 
 /// The outcome of a step, and its error.
 pub(crate) type Ended = (Outcome, Option<Error>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_cpu_runs_one_step_at_a_time_and_two_run_more_vms_than_builds() {
+        let at_once = |cpus| [Lane::Host, Lane::Vm].map(|lane| lane.at_once(cpus));
+        assert_eq!([1, 2, 3, 16].map(at_once), [[1, 1], [2, 3], [2, 3], [2, 3]]);
+    }
+}
