@@ -166,8 +166,8 @@ const REQUESTS: [fn(IdKey, IdKey) -> [Fetched; 2]; 4] = [
 fn a_turn_that_reads_a_listener_is_the_same_on_both_paths() {
     let mut read = 0;
     let narrow = Limits { channel_events: 1, ..Limits::LARGE };
-    let befores = [Limits::LARGE, narrow].into_iter().flat_map(|limits| BEFORE.map(|before| (limits, before)));
-    for (at, (limits, before)) in befores.enumerate() {
+    let cases = [Limits::LARGE, narrow].into_iter().flat_map(|limits| BEFORE.map(|before| (limits, before)));
+    for (at, (limits, before)) in cases.enumerate() {
         for (from, fetched) in REQUESTS.into_iter().enumerate() {
             for (budget, to_look) in [0, 1, 2, 9].into_iter().flat_map(|budget| [(budget, false), (budget, true)]) {
                 let [mut short, mut long] = [(); 2].map(|()| {
