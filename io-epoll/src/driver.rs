@@ -43,6 +43,9 @@ pub struct Epoll<D: Pollable> {
 /// The result of one `epoll_wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
+    /// One channel is readable. The drive does not know it yet.
+    Channel(ChannelKey),
+    /// The drive knows the readable channels.
     Reports,
     Nothing,
     /// A signal or the waker: the wait ends.
@@ -103,19 +106,25 @@ impl<D: Pollable> Epoll<D> {
         // Whether the drive's time was read in this wait: the clock is read once before each sleep, and once after
         // it.
         let mut is_now = at_most.is_some();
+        let mut next = self.drive.run(BUDGET);
+        if next == Next::Deliver {
+            return Ok(());
+        }
         loop {
-            let sleep = match self.drive.run(BUDGET) {
-                Next::Deliver => return Ok(()),
-                Next::Again => Some(Duration::ZERO),
+            let sleep = match next {
+                Next::Deliver | Next::Again => Some(Duration::ZERO),
                 Next::Wait(_) if self.drive.now() < spin_end => Some(Duration::ZERO),
                 Next::Wait(due) => self.span_until(due.map_or(end, |due| due.min(end)), is_now),
             };
             let woken = self.collect(sleep)?;
             self.drive.set_now(now());
             is_now = true;
-            if woken == Woken::Early || self.drive.now() >= end {
-                // Events that arrived at the end are delivered now, not in the next wait.
-                let _over = self.drive.run(BUDGET);
+            next = match woken {
+                Woken::Channel(channel) => self.drive.run_reported(channel, BUDGET),
+                Woken::Reports | Woken::Nothing | Woken::Early => self.drive.run(BUDGET),
+            };
+            // Events that arrived at the end are delivered now, not in the next wait.
+            if next == Next::Deliver || woken == Woken::Early || self.drive.now() >= end {
                 return Ok(());
             }
         }
@@ -124,9 +133,8 @@ impl<D: Pollable> Epoll<D> {
     /// Reads a channel again that had an event in the last wait. Returns true if an event is deliverable.
     #[inline(never)]
     fn reads_on(&mut self, channel: ChannelKey) -> bool {
-        self.drive.readable(channel);
         self.drive.set_now(now());
-        let has_found = self.drive.run(BUDGET) == Next::Deliver;
+        let has_found = self.drive.run_reported(channel, BUDGET) == Next::Deliver;
         self.read_on.found(has_found);
         has_found
     }
@@ -169,6 +177,9 @@ impl<D: Pollable> Epoll<D> {
     pub fn turn(&mut self) -> Result<Next, Errno> {
         let woken = self.collect(Some(Duration::ZERO))?;
         self.drive.set_now(now());
+        if let Woken::Channel(channel) = woken {
+            self.drive.readable(channel);
+        }
         let mut rest = self.drive.run(BUDGET);
         if woken != Woken::Nothing && matches!(rest, Next::Wait(_)) {
             // Unread events of these channels, and of others, cause no new edge in an outer loop.
@@ -183,7 +194,7 @@ impl<D: Pollable> Epoll<D> {
         Ok(rest)
     }
 
-    /// Marks the channels that the epoll instance reports as readable.
+    /// Waits for reports of the epoll instance. Marks the reported channels as readable, except for a single one.
     #[inline(always)]
     fn collect(&mut self, at_most: Option<Duration>) -> Result<Woken, Errno> {
         let timeout = at_most.map(|span| Timespec {
@@ -199,9 +210,8 @@ impl<D: Pollable> Epoll<D> {
         };
         if let [report] = &*reported {
             if let Some(channel) = ChannelKey::from_bits(report.data.u64()) {
-                self.drive.readable(channel);
                 self.read_on.reported(Some(channel));
-                return Ok(Woken::Reports);
+                return Ok(Woken::Channel(channel));
             }
         }
         Ok(self.collect_any(reported))

@@ -1,11 +1,12 @@
-//! Deadlines. The nearest is stored by itself, the others in a heap. When an operation ends, its entry stays in the
-//! heap and is removed by a later sweep.
+//! Deadlines. The nearest is stored by itself, the others in a sorted list or, if they are neither after nor before all
+//! entries of the list, in a heap. When an operation ends, its entry stays and is removed by a later sweep.
 //!
 //! Most operations end long before their deadline, and most deadlines are later than those before them. To arm a
-//! deadline is then to append to a heap, and to drop one is to do nothing. The nearest deadline is exact all the
-//! same: an entry without a deadline is never kept as the nearest.
+//! deadline is then to append to the list, and to drop one is to do nothing or to take the first entry of the list. The
+//! nearest deadline is exact all the same: an entry without a deadline is never kept as the nearest.
 
-use alloc::collections::BinaryHeap;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
 use core::hash::{Hash, Hasher};
 
@@ -58,12 +59,14 @@ impl PartialOrd for Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Deadlines {
-    /// The nearest entry: not after any entry of the heap, which is empty if this is `None`.
+    /// The nearest entry: not after any other. If it is `None`, there is no other.
     nearest: Option<Entry>,
+    /// In ascending order.
+    sorted: VecDeque<Entry>,
     heap: BinaryHeap<Reverse<Entry>>,
-    /// The maximum number of entries before a sweep: twice the number that the last sweep left, plus a constant.
+    /// The maximum number of other entries before a sweep: twice the number that the last sweep left, plus a constant.
     most: usize,
-    /// Whether the heap may contain equal entries.
+    /// Whether there may be equal entries.
     twice: bool,
 }
 
@@ -82,7 +85,7 @@ impl Armed {
 
 impl Deadlines {
     pub(crate) fn new() -> Self {
-        Deadlines { nearest: None, heap: BinaryHeap::new(), most: SLACK, twice: false }
+        Deadlines { nearest: None, sorted: VecDeque::new(), heap: BinaryHeap::new(), most: SLACK, twice: false }
     }
 
     /// Returns the nearest deadline.
@@ -115,32 +118,58 @@ impl Deadlines {
         if let Some(nearest) = self.nearest.as_mut().filter(|nearest| entry < **nearest) {
             core::mem::swap(nearest, &mut entry);
         }
-        self.heap.push(Reverse(entry));
+        if self.sorted.back().is_none_or(|last| *last <= entry) {
+            self.sorted.push_back(entry);
+        } else if self.sorted.front().is_some_and(|first| entry <= *first) {
+            self.sorted.push_front(entry);
+        } else {
+            self.heap.push(Reverse(entry));
+        }
+    }
+
+    /// Removes the nearest entry of the list and the heap.
+    #[inline]
+    fn pop(&mut self) -> Option<Entry> {
+        match (self.heap.peek(), self.sorted.front()) {
+            (None, _) => self.sorted.pop_front(),
+            (Some(Reverse(entry)), Some(first)) if first <= entry => self.sorted.pop_front(),
+            (Some(_), _) => self.heap.pop().map(|Reverse(entry)| entry),
+        }
+    }
+
+    /// Returns the number of entries besides the nearest.
+    #[inline]
+    fn others(&self) -> usize {
+        self.sorted.len() + self.heap.len()
     }
 
     /// Whether there are too many entries.
     #[inline]
     pub(crate) fn needs_compaction(&self) -> bool {
-        self.heap.len() > self.most
+        self.others() > self.most
     }
 
     /// Removes all entries that are not the earliest of their id.
     #[cold]
     pub(crate) fn compact(&mut self, is_earliest: impl Fn(Time, IdKey) -> bool) {
         let nearest = self.nearest;
-        self.heap.retain(|&Reverse(entry)| is_earliest(entry.due, entry.id) && nearest != Some(entry));
+        let is_kept = |entry: &Entry| is_earliest(entry.due, entry.id) && nearest != Some(*entry);
+        self.sorted.retain(is_kept);
+        self.heap.retain(|Reverse(entry)| is_kept(entry));
         if core::mem::take(&mut self.twice) {
-            let mut entries = core::mem::take(&mut self.heap).into_sorted_vec();
+            let mut entries: Vec<_> = core::mem::take(&mut self.sorted).into();
+            entries.extend(core::mem::take(&mut self.heap).into_iter().map(|Reverse(entry)| entry));
+            entries.sort_unstable();
             entries.dedup();
-            self.heap = entries.into();
+            self.sorted = entries.into();
         }
-        self.most = 2 * self.heap.len() + SLACK;
+        self.most = 2 * self.others() + SLACK;
     }
 
     /// Removes the nearest entry if it is the only one: that of an id which has no deadline any more.
     #[inline]
     pub(crate) fn drop_only(&mut self, armed: &mut Armed) -> bool {
-        let is_only = self.heap.is_empty();
+        let is_only = self.sorted.is_empty() && self.heap.is_empty();
         if is_only {
             self.nearest = None;
             *armed = Armed::NOT;
@@ -150,7 +179,8 @@ impl Deadlines {
 
     /// Removes the first entry. `id`: its id, if that still exists. A deadline that has been moved is armed anew.
     pub(crate) fn drop_first(&mut self, id: Option<(&mut Armed, Time)>) {
-        let first = core::mem::replace(&mut self.nearest, self.heap.pop().map(|Reverse(entry)| entry));
+        let next = self.pop();
+        let first = core::mem::replace(&mut self.nearest, next);
         let Some(Entry { due: time, id: key }) = first else { return };
         if let Some((armed, due)) = id.filter(|(armed, _)| armed.0 == time) {
             *armed = Armed::NOT;
@@ -164,7 +194,9 @@ impl Deadlines {
     /// Whether an entry exists: for checks.
     pub(crate) fn has(&self, time: Time, id: IdKey) -> bool {
         let wanted = Entry { due: time, id };
-        self.nearest == Some(wanted) || self.heap.iter().any(|&Reverse(entry)| entry == wanted)
+        self.nearest == Some(wanted)
+            || self.sorted.contains(&wanted)
+            || self.heap.iter().any(|&Reverse(entry)| entry == wanted)
     }
 }
 
@@ -181,8 +213,6 @@ impl Hash for Armed {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
 
     #[test]
@@ -201,7 +231,7 @@ mod tests {
             if deadlines.needs_compaction() {
                 deadlines.compact(|time, _| armed.at() == time);
             }
-            assert!(deadlines.heap.len() <= SLACK + 2, "{} entries", deadlines.heap.len());
+            assert!(deadlines.others() <= SLACK + 2, "{} entries", deadlines.others());
         }
     }
 
@@ -239,7 +269,7 @@ mod tests {
             if deadlines.needs_compaction() {
                 deadlines.compact(|time, key| if key == id { armed.at() == time } else { time == between });
             }
-            assert!(deadlines.heap.len() <= SLACK + 4, "{} entries", deadlines.heap.len());
+            assert!(deadlines.others() <= SLACK + 4, "{} entries", deadlines.others());
         }
     }
 

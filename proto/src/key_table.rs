@@ -106,7 +106,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Whether the slot of a key exists and is vacant: then [`KeyTable::reserve`] has nothing to do.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn has_room(&self, key: K) -> bool {
         matches!(self.slots.get(key.table_slot()), Some(None))
     }
@@ -120,7 +120,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Returns the entry of a key, set aside or not.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: K) -> Option<&T> {
         match self.slots.get(key.table_slot()) {
             Some(Some((link_owner, value))) if *link_owner == key => Some(value),
@@ -144,7 +144,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     }
 
     /// Returns the entry of a key, unless it is set aside.
-    #[inline]
+    #[inline(always)]
     pub fn get_filed_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.table_slot()) {
             Some(Some((link_owner, value))) if *link_owner == key => Some(value),

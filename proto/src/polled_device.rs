@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::vec::Vec;
 
 use crate::call::{Call, Outcome};
-use crate::device::Pollable;
+use crate::device::{EventSink, Pollable};
 use crate::device_layer::DeviceLayer;
 use crate::errno::Errno;
 use crate::event::RawEvent;
@@ -125,6 +125,16 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
         }
     }
 
+    #[inline(always)]
+    fn arm_before_read(&mut self, on: ChannelKey) {
+        if !self.disarmed.is_empty() {
+            self.arm_again(on);
+        }
+        if self.moved.is_some() {
+            self.arm_moved(on);
+        }
+    }
+
     /// Called when a channel is read that events may have moved to: arms it, so that further events there are
     /// reported.
     #[cold]
@@ -186,13 +196,14 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
 
     #[inline(always)]
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        if !self.disarmed.is_empty() {
-            self.arm_again(on);
-        }
-        if self.moved.is_some() {
-            self.arm_moved(on);
-        }
+        self.arm_before_read(on);
         self.device.fetch(on, child)
+    }
+
+    #[inline(always)]
+    fn on_fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
+        self.arm_before_read(on);
+        self.device.fetch_into(on, child, sink)
     }
 
     #[inline(always)]

@@ -29,7 +29,7 @@ pub(crate) trait Tables {
     ///
     /// # Errors
     /// The errors of [`KeyTable::reserve`].
-    #[inline]
+    #[inline(always)]
     fn make_room_for_id(&mut self, key: IdKey) -> Outcome {
         if self.ids().has_room(key) { Ok(()) } else { self.make_more_room_for_id(key) }
     }

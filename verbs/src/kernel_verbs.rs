@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cmid_proto::datapath::QpState;
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, EventSink, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{Context, Devices, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
@@ -95,10 +95,15 @@ impl KernelVerbs {
 impl Device for KernelVerbs {
     type Handle = Handle;
 
-    #[inline(always)]
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let devices = &self.devices;
-        self.cm.fetch_noting(on, child, |location| devices.removed(location))
+        self.cm.fetch_next(on, child, |location| devices.removed(location))
+    }
+
+    #[inline(always)]
+    fn fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
+        let devices = &self.devices;
+        self.cm.fetch_noting(on, child, |location| devices.removed(location), sink)
     }
 
     #[inline(always)]

@@ -7,7 +7,9 @@ use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{Caps, DataPath, QpState};
-use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
+use cmid_proto::{
+    Attaching, Call, ChannelKey, Device, Ece, Errno, EventSink, IdKey, Outcome, Pollable, RawEvent, Transport,
+};
 
 use crate::data::{Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
 use crate::kernel::OpenError;
@@ -293,9 +295,13 @@ impl Verbs {
 impl Device for Verbs {
     type Handle = Handle;
 
-    #[inline(always)]
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         either!(&mut self.cm, cm => cm.fetch(on, child))
+    }
+
+    #[inline(always)]
+    fn fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
+        either!(&mut self.cm, cm => cm.fetch_into(on, child, sink))
     }
 
     #[inline(always)]

@@ -1,11 +1,11 @@
 //! Turns of the loop: deadlines, calls and reads, and what to do next.
 
 use super::{Drive, Step};
-use crate::device::Device;
+use crate::device::{Device, EventSink};
 use crate::errno::Errno;
 use crate::error::Fault;
-use crate::key::ChannelKey;
-use crate::machine::Read;
+use crate::key::{ChannelKey, IdKey};
+use crate::machine::{Fetch, Read};
 use crate::private_data::PrivateData;
 use crate::time::Time;
 
@@ -31,6 +31,16 @@ pub enum Next {
     Again,
     /// Block until a channel is readable or this deadline has come.
     Wait(Option<Time>),
+}
+
+/// Reads events from a device.
+struct FromDevice<'a, D>(&'a mut D);
+
+impl<D: Device> Fetch for FromDevice<'_, D> {
+    #[inline(always)]
+    fn fetch(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
+        self.0.fetch_into(on, child, sink)
+    }
 }
 
 impl<D: Device> Drive<D> {
@@ -59,7 +69,7 @@ impl<D: Device> Drive<D> {
     pub(super) fn take_turn(&mut self, budget: usize, to_look: bool) -> bool {
         if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
             let Drive { core, device, now, .. } = self;
-            match core.read_short(now.get(), |channel, child| device.fetch(channel, child)) {
+            match core.read_short(now.get(), None, &mut FromDevice(device)) {
                 Some(Read::Done) => return false,
                 Some(read) => return self.go_on(read, budget - 1, to_look),
                 None => {}
@@ -73,7 +83,7 @@ impl<D: Device> Drive<D> {
     fn take_request_turn(&mut self, budget: usize, to_look: bool) -> bool {
         if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
             let Drive { core, device, now, .. } = self;
-            match core.read_requests_short(now.get(), |channel, child| device.fetch(channel, child)) {
+            match core.read_requests_short(now.get(), &mut FromDevice(device)) {
                 Some(Read::Done) => return false,
                 Some(read) => return self.go_on(read, budget - 1, to_look),
                 None => {}
@@ -158,19 +168,49 @@ impl<D: Device> Drive<D> {
         self.run_work(budget, has_work)
     }
 
+    /// [Reports](Drive::readable) a channel as readable and [runs](Drive::run): the frequent case of a level-triggered
+    /// poller, which reports one channel.
+    #[inline(always)]
+    pub fn run_reported(&mut self, channel: ChannelKey, budget: usize) -> Next {
+        if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 && self.activity_seen == self.core.activity() {
+            let Drive { core, device, now, .. } = self;
+            match core.read_short(now.get(), Some(channel), &mut FromDevice(device)) {
+                Some(Read::Done) => return self.rest(false),
+                Some(read) => {
+                    let may_be_left = self.go_on(read, budget - 1, true);
+                    return self.rest(may_be_left);
+                }
+                None => {}
+            }
+        }
+        self.run_reported_any(channel, budget)
+    }
+
+    #[inline(never)]
+    fn run_reported_any(&mut self, channel: ChannelKey, budget: usize) -> Next {
+        self.readable(channel);
+        self.run(budget)
+    }
+
     #[inline(never)]
     fn run_work(&mut self, budget: usize, has_work: bool) -> Next {
         let may_be_left = has_work && self.take_turn(budget, true);
-        let rest = if self.activity_seen != self.core.activity() {
+        let rest = self.rest(may_be_left);
+        self.record(Step::Yield);
+        rest
+    }
+
+    /// Returns the next action after a turn. The application has seen the activity then.
+    #[inline(always)]
+    fn rest(&mut self, may_be_left: bool) -> Next {
+        let activity = self.core.activity();
+        if core::mem::replace(&mut self.activity_seen, activity) != activity {
             Next::Deliver
         } else if may_be_left && self.core.has_work() {
             Next::Again
         } else {
             Next::Wait(self.next_timeout())
-        };
-        self.activity_seen = self.core.activity();
-        self.record(Step::Yield);
-        rest
+        }
     }
 
     /// Returns the next action without a turn.

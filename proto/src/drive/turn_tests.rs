@@ -206,3 +206,30 @@ fn a_turn_that_reads_a_listener_is_the_same_on_both_paths() {
     }
     assert!(read > 100, "{read} reads");
 }
+
+#[test]
+fn a_reported_channel_is_read_as_one_that_is_readable() {
+    let mut read = 0;
+    for (at, before) in BEFORE.into_iter().enumerate() {
+        for (from, fetched) in READS.into_iter().enumerate() {
+            for budget in [0, 1, 2, 9] {
+                let [mut reported, mut readable] = [(); 2].map(|()| prepared(before, fetched));
+                let on = reported.core.channel_at(0).unwrap();
+                for turn in 0..3 {
+                    let name = alloc::format!("before {at}, read {from}, budget {budget}, turn {turn}");
+                    let next = reported.run_reported(on, budget);
+                    readable.readable(on);
+                    assert_eq!(next, readable.run(budget), "{name}");
+                    assert_eq!(reported.core, readable.core, "{name}");
+                    assert_eq!(reported.activity_seen, readable.activity_seen, "{name}");
+                    assert_eq!(reported.faults, readable.faults, "{name}");
+                    assert_eq!(reported.device.next.len(), readable.device.next.len(), "{name}");
+                    assert_eq!(reported.device.read, readable.device.read, "{name}");
+                    reported.core.check();
+                }
+                read += reported.device.read;
+            }
+        }
+    }
+    assert!(read > 100, "{read} reads");
+}

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::{Admission, Core, Read};
+use super::{Admission, Core, Fetch, Read};
 use crate::call::Outcome;
 use crate::cm_event::CmEvent;
+use crate::device::EventSink;
 use crate::errno::Errno;
 use crate::event::RawEvent;
 use crate::key::{ChannelKey, IdKey};
@@ -14,6 +15,21 @@ use crate::time::Time;
 /// The outcomes of the calls of a request. The second call is made only if the first succeeds.
 const OUTCOMES: [[Outcome; 2]; 4] =
     [[Ok(()), Ok(())], [Err(Errno::EINVAL), Ok(())], [Err(Errno::ENETUNREACH), Ok(())], [Ok(()), Err(Errno::EINVAL)]];
+
+/// Gives the same result to each read, and records what is read.
+struct Given<'a> {
+    fetched: Result<Option<RawEvent<&'a [u8]>>, Errno>,
+    wanted: Option<(ChannelKey, IdKey)>,
+}
+
+impl Fetch for Given<'_> {
+    fn fetch(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
+        self.wanted = Some((on, child));
+        let Some(raw) = self.fetched? else { return Ok(false) };
+        sink.take(raw);
+        Ok(true)
+    }
+}
 
 impl Core {
     /// Returns whether there is a short path for a request: to submit it, or to [perform](Core::perform) it. Does not
@@ -113,24 +129,32 @@ impl Core {
         true
     }
 
-    /// Returns whether there is a short path for a turn that reads this channel and gets `fetched` from the device.
-    /// Does not change this core. For tests.
+    /// Returns whether there is a short path for a turn that reads this channel and gets `fetched` from the device: after
+    /// the channel was reported as readable, or together with the report. Does not change this core. For tests.
     ///
     /// # Panics
     /// As [`compare_request`](Core::compare_request).
     pub fn compare_read(&self, on: ChannelKey, fetched: Result<Option<RawEvent<&[u8]>>, Errno>) -> bool {
+        [None, Some(on)].map(|reported| self.compare_read_of(on, reported, fetched)).contains(&true)
+    }
+
+    fn compare_read_of(
+        &self,
+        on: ChannelKey,
+        reported: Option<ChannelKey>,
+        fetched: Result<Option<RawEvent<&[u8]>>, Errno>,
+    ) -> bool {
         let mut before = self.clone();
-        before.handle_readable(on);
-        let (mut short, mut long) = (before.clone(), before.clone());
-        let mut wanted = None;
-        let mut fetch = |channel, child| {
-            wanted = Some((channel, child));
-            fetched
-        };
-        let mut read = short.read_short(Time::ZERO, &mut fetch);
-        if read.is_none() {
-            read = short.read_requests_short(Time::ZERO, &mut fetch);
+        if reported.is_none() {
+            before.handle_readable(on);
         }
+        let (mut short, mut long) = (before.clone(), before.clone());
+        let mut given = Given { fetched, wanted: None };
+        let mut read = short.read_short(Time::ZERO, reported, &mut given);
+        if read.is_none() && reported.is_none() {
+            read = short.read_requests_short(Time::ZERO, &mut given);
+        }
+        let wanted = given.wanted;
         let Some(read) = read else {
             assert_eq!(wanted, None, "{on}: it was read");
             before.assert_same(&short, "not read");
@@ -138,6 +162,9 @@ impl Core {
         };
         // Without such a channel, the turn reads another one that was readable before.
         let on = wanted.map_or(on, |(channel, _)| channel);
+        if reported.is_some() {
+            long.handle_readable(on);
+        }
         long.handle_timeout(Time::ZERO);
         assert!(!long.has_calls() && long.poll_child().is_none(), "{on}: something else is to be done");
         let looked = long.poll_readable().and_then(|channel| Some((channel, long.wants_event(channel)?)));

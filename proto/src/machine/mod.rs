@@ -47,7 +47,7 @@ use crate::time::Time;
 
 pub use event::Admission;
 pub use release::Released;
-pub(crate) use short::Read;
+pub(crate) use short::{Fetch, Read};
 pub use summary::{Summary, WaitsFor};
 
 use queue::Queue;

@@ -13,13 +13,16 @@ use super::single::Single;
 use crate::arena::Arena;
 use crate::channel::Channel;
 use crate::cm_event::CmEvent;
+use crate::device::EventSink;
 use crate::errno::Errno;
 use crate::error::Fault;
-use crate::event::{AckToken, Event, RawEvent};
+use crate::event::{AckToken, Datagram, Event, RawEvent};
 use crate::id::Id;
 use crate::key::{ChannelKey, IdKey};
+use crate::pending_events::PendingEvents;
 use crate::plain;
 use crate::request::Acks;
+use crate::slab_index::PrivateDataRef;
 use crate::table::EventColumn;
 use crate::time::Time;
 
@@ -32,6 +35,12 @@ pub(crate) enum Read {
     Taken(Result<Admission, Fault>),
     /// The read failed.
     Failed(ChannelKey, Errno),
+}
+
+/// Reads events of a device. A trait, because a closure cannot be `inline(always)`.
+pub(crate) trait Fetch {
+    /// As [`Device::fetch_into`](crate::Device::fetch_into).
+    fn fetch(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno>;
 }
 
 /// Applies a plain event to its id and to its channel, which has no undelivered event. Returns the event, and whether
@@ -60,31 +69,72 @@ fn admit_to(
     Some((Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None }, ends))
 }
 
+/// Takes the event of a read on the short path, or on the long one.
+struct ReadSink<'a> {
+    core: &'a mut Core,
+    on: ChannelKey,
+    /// Whether there is no undelivered event.
+    is_empty: bool,
+    read: Read,
+}
+
+impl EventSink for ReadSink<'_> {
+    #[inline(always)]
+    fn take(&mut self, raw: RawEvent<&[u8]>) {
+        if !self.is_empty || !self.core.admit_single(self.on, &raw) {
+            self.read = self.core.take_read_event(self.on, raw);
+        }
+    }
+}
+
+/// The same for a read of a listener's channel, with the key for a child.
+struct RequestSink<'a> {
+    core: &'a mut Core,
+    on: ChannelKey,
+    child: IdKey,
+    read: Read,
+}
+
+impl EventSink for RequestSink<'_> {
+    fn take(&mut self, raw: RawEvent<&[u8]>) {
+        if !self.core.admit_request_short(self.on, self.child, &raw) {
+            self.read = Read::Taken(self.core.take_any_event(self.on, &raw));
+        }
+    }
+}
+
+/// Stores the private data of an event, if it has any.
+#[inline(always)]
+fn kept(pending: &mut PendingEvents, private_data: &[u8], datagram: Option<Datagram>) -> Option<PrivateDataRef> {
+    if private_data.is_empty() && datagram.is_none() { None } else { keep(pending, private_data, datagram) }
+}
+
+#[inline(never)]
+fn keep(pending: &mut PendingEvents, private_data: &[u8], datagram: Option<Datagram>) -> Option<PrivateDataRef> {
+    pending.keep(private_data, datagram)
+}
+
 impl Core {
     /// The short path of [`admit`](Core::admit). Returns false if the event has none; then nothing has changed.
     #[inline(always)]
     pub(super) fn admit_short(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> bool {
-        if self.single.is_some() {
-            return false;
-        }
-        let Some(channel) = self.channels.get_mut(on).filter(|channel| channel.pending.head().is_none()) else {
-            return false;
-        };
-        let Some((single, ends)) = admit_to(channel, &mut self.ids, on, raw) else { return false };
-        self.keep_single(single, ends, raw);
-        true
+        let is_empty =
+            self.single.is_none() && self.channels.get(on).is_some_and(|channel| channel.pending.head().is_none());
+        is_empty && self.admit_single(on, raw)
     }
 
+    /// The same for a channel without an undelivered event, while there is no single event.
     #[inline(always)]
-    fn keep_single(&mut self, single: Single, ends: bool, raw: &RawEvent<&[u8]>) {
-        self.single = Some(single);
+    fn admit_single(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> bool {
+        let Some(channel) = self.channels.get_mut(on) else { return false };
+        let Some((single, ends)) = admit_to(channel, &mut self.ids, on, raw) else { return false };
+        let private_data_ref = kept(&mut self.pending, raw.private_data, raw.datagram);
+        self.single = Some(Single { private_data_ref, ..single });
         self.activity += 1;
         if ends {
             self.set_deadline_short(raw.id, Time::NEVER);
         }
-        if !raw.private_data.is_empty() || raw.datagram.is_some() {
-            self.enclose_single(raw);
-        }
+        true
     }
 
     /// The short path of [`admit_request`](Core::admit_request). `child` is the key that
@@ -123,17 +173,23 @@ impl Core {
     }
 
     /// The short path of a turn. Reads the only channel to be read, if there is no other work and the channel is not
-    /// a listener's. It looks the channel up once; the long path does so several times. `None` if there is no short
-    /// path; then nothing has changed.
+    /// a listener's. It looks the channel up once; the long path does so several times. `reported` is a channel that the
+    /// poller has just reported as readable: with it, the short path is that of
+    /// [`handle_readable`](Core::handle_readable) and the turn. `None` if there is no short path; then nothing has
+    /// changed.
     #[inline(always)]
-    pub(crate) fn read_short<'d>(
+    pub(crate) fn read_short(
         &mut self,
         now: Time,
-        fetch: impl FnOnce(ChannelKey, IdKey) -> Result<Option<RawEvent<&'d [u8]>>, Errno>,
+        reported: Option<ChannelKey>,
+        from: &mut impl Fetch,
     ) -> Option<Read> {
-        let &on = self.readable.only()?;
-        let is_due = self.deadlines.first().is_some_and(|(due, _)| due <= now);
-        if is_due || !self.calls.is_empty() || !self.children.is_empty() || !self.parked.is_empty() {
+        let on = match reported {
+            Some(channel) if self.readable.is_empty() => channel,
+            Some(_) => return None,
+            None => *self.readable.only()?,
+        };
+        if self.has_more_than_reads(now) {
             return None;
         }
         let channel = self.channels.get_mut(on)?;
@@ -145,34 +201,36 @@ impl Core {
             return None;
         }
         let child = self.ids.next_key()?;
-        self.readable.take_only();
-        channel.readable = false;
-        Some(match fetch(on, child) {
-            Ok(Some(raw)) => {
-                if is_empty {
-                    if let Some((single, ends)) = admit_to(channel, &mut self.ids, on, &raw) {
-                        self.keep_single(single, ends, &raw);
-                        return Some(Read::Done);
-                    }
-                }
-                Read::Taken(self.take_any_event(on, &raw))
-            }
-            Ok(None) => Read::Done,
+        if reported.is_none() {
+            self.readable.take_only();
+            channel.readable = false;
+        }
+        let mut sink = ReadSink { core: self, on, is_empty, read: Read::Done };
+        Some(match from.fetch(on, child, &mut sink) {
+            Ok(_) => sink.read,
             Err(errno) => Read::Failed(on, errno),
         })
+    }
+
+    /// Whether a turn has other work than to read channels.
+    #[inline(always)]
+    fn has_more_than_reads(&self, now: Time) -> bool {
+        let is_due = self.deadlines.first().is_some_and(|(due, _)| due <= now);
+        is_due || !self.calls.is_empty() || !self.children.is_empty() || !self.parked.is_empty()
+    }
+
+    /// The event is passed by value: a reference would force the caller to store it in memory on the short path, too.
+    #[inline(never)]
+    fn take_read_event(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Read {
+        Read::Taken(self.take_any_event(on, &raw))
     }
 
     /// The same for the channel of a listener. Apart from [`read_short`](Core::read_short), because it would make that
     /// one longer for all other channels.
     #[inline(always)]
-    pub(crate) fn read_requests_short<'d>(
-        &mut self,
-        now: Time,
-        fetch: impl FnOnce(ChannelKey, IdKey) -> Result<Option<RawEvent<&'d [u8]>>, Errno>,
-    ) -> Option<Read> {
+    pub(crate) fn read_requests_short(&mut self, now: Time, from: &mut impl Fetch) -> Option<Read> {
         let &on = self.readable.only()?;
-        let is_due = self.deadlines.first().is_some_and(|(due, _)| due <= now);
-        if is_due || !self.calls.is_empty() || !self.children.is_empty() || !self.parked.is_empty() {
+        if self.has_more_than_reads(now) {
             return None;
         }
         if self.channels.get(on).is_none_or(|channel| channel.listener.is_none()) {
@@ -183,20 +241,11 @@ impl Core {
         if let Some(channel) = self.channels.get_mut(on) {
             channel.readable = false;
         }
-        Some(match fetch(on, child) {
-            Ok(Some(raw)) if self.admit_request_short(on, child, &raw) => Read::Done,
-            Ok(Some(raw)) => Read::Taken(self.take_any_event(on, &raw)),
-            Ok(None) => Read::Done,
+        let mut sink = RequestSink { core: self, on, child, read: Read::Done };
+        Some(match from.fetch(on, child, &mut sink) {
+            Ok(_) => sink.read,
             Err(errno) => Read::Failed(on, errno),
         })
-    }
-
-    #[inline(never)]
-    fn enclose_single(&mut self, raw: &RawEvent<&[u8]>) {
-        let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
-        if let Some(single) = &mut self.single {
-            single.private_data_ref = private_data_ref;
-        }
     }
 
     /// The short path of [`poll_event`](Core::poll_event). `None` if this channel has no single event.

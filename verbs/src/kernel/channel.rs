@@ -177,9 +177,12 @@ impl Channel {
     }
 
     /// Reads the next event (`RDMA_USER_CM_CMD_GET_EVENT`).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn event(&self, into: &mut [u8; abi::offset::EVENT_LEN]) -> Outcome {
-        self.query(abi::GetEvent { response: 0 }, into)
+        let response = into.as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: the one address in the body is that of `into`. The kernel writes at most its length there, and only
+        // during the call, in which `into` is borrowed.
+        unsafe { self.write(&Message::new(abi::GetEvent { response }, abi::offset::EVENT_LEN as u16), into) }
     }
 
     /// Sends a command with an answer of at most the length of `into`.
@@ -228,7 +231,7 @@ impl Channel {
     ///
     /// # Safety
     /// Each address in the body is valid for the bytes that the command reads, or that the header allows it to write.
-    #[inline]
+    #[inline(always)]
     unsafe fn write<B: Body>(&self, message: &Message<B>, _into: &mut [u8]) -> Outcome {
         let len = size_of::<Message<B>>();
         #[cfg(feature = "scripted-kernel")]

@@ -7,7 +7,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cmid_proto::{
-    Call, ChannelKey, ConnParam, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
+    Call, ChannelKey, ConnParam, Device, Ece, Errno, EventSink, IdKey, KeyTable, Outcome, Pollable, PortSpace,
+    RawEvent, Transport,
 };
 
 use crate::forgotten::Tables;
@@ -309,7 +310,12 @@ impl Device for KernelCm {
     type Handle = KernelHandle;
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        self.fetch_noting(on, child, |_| {})
+        self.fetch_next(on, child, |_| {})
+    }
+
+    #[inline(always)]
+    fn fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
+        self.fetch_noting(on, child, |_| {}, sink)
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Reads events, finds their ids, and performs their actions on an id with a QP.
 
-use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam};
+use cmid_proto::{ChannelKey, CmEvent, Errno, EventSink, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam};
 
 use crate::contents::{Contents, contents};
 use crate::forgotten::Tables as _;
@@ -37,10 +37,32 @@ impl Reported {
     }
 }
 
-/// Whether an event of this type can make calls on an id with a QP, or is more than its type and status.
+/// Whether an event of this type only changes its id: it makes no call, creates no id and is of no group.
 #[inline(always)]
-fn makes_calls(kind: CmEvent) -> bool {
-    matches!(kind, CmEvent::ConnectResponse | CmEvent::MulticastJoin)
+fn is_plain(kind: CmEvent) -> bool {
+    match kind {
+        CmEvent::AddrResolved
+        | CmEvent::AddrError
+        | CmEvent::RouteResolved
+        | CmEvent::RouteError
+        | CmEvent::ConnectError
+        | CmEvent::Unreachable
+        | CmEvent::Rejected
+        | CmEvent::Established
+        | CmEvent::Disconnected
+        | CmEvent::AddrChange
+        | CmEvent::TimewaitExit => true,
+        CmEvent::ConnectRequest
+        | CmEvent::ConnectResponse
+        | CmEvent::DeviceRemoval
+        | CmEvent::MulticastJoin
+        | CmEvent::MulticastError
+        | CmEvent::AddrinfoResolved
+        | CmEvent::AddrinfoError
+        | CmEvent::User
+        | CmEvent::Internal
+        | CmEvent::Unknown(_) => false,
+    }
 }
 
 impl Id {
@@ -114,24 +136,36 @@ impl KernelCm {
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
     }
 
-    /// The id and the type of the event that was read last, which is not a request; `None` if it is not reported. Most
-    /// events only change the id, which is looked up once.
+    /// The id and the status of the event that was read last, if it is [plain](is_plain), of a connected id, and
+    /// reported. Otherwise nothing has changed. The id is looked up once.
     #[inline(always)]
-    fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
+    fn plain_event(&mut self, on: ChannelKey, kind: CmEvent) -> Option<(IdKey, i32)> {
+        if !is_plain(kind) {
+            return None;
+        }
         let event = Answer(&self.answer);
         let key = IdKey::from_bits(event.uid())?;
-        match self.ids.get_filed_mut(key) {
-            Some(id) if id.uid == Some(key) && id.channel == on && !makes_calls(kind) => {
-                id.happened(key, kind, event.status())
-            }
-            Some(_) | None => self.reported_any(on, key, kind),
+        let id = self.ids.get_filed_mut(key)?;
+        if id.uid != Some(key) || id.channel != on || id.datagrams {
+            return None;
         }
+        Some((key, id.happened(key, kind, event.status())?.status))
     }
 
-    /// The same for an event that makes calls, and for an adopted id, which the kernel reports under an earlier key.
+    #[inline(always)]
+    fn plain_raw(&self, id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&[u8]> {
+        let event = Answer(&self.answer);
+        let (param, private_data) = match contents(kind) {
+            Contents::Parameters => (ReceivedParam(event.conn()), event.conn_private()),
+            Contents::Nothing | Contents::Group => (ReceivedParam::default(), &[][..]),
+        };
+        RawEvent { id, listener: None, kind, status, param, datagram: None, group: None, private_data }
+    }
+
+    /// The id and the type of the event that was read last, which is not a request; `None` if it is not reported.
     #[inline(never)]
-    fn reported_any(&mut self, on: ChannelKey, uid: IdKey, kind: CmEvent) -> Option<Reported> {
-        let key = self.known(on, uid.to_bits())?;
+    fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
+        let key = self.known(on, Answer(&self.answer).uid())?;
         let id = self.ids.get_mut(key)?;
         let datagrams = id.datagrams;
         if kind == CmEvent::ConnectResponse && id.qp.is_some() {
@@ -175,7 +209,7 @@ impl KernelCm {
 
     /// Returns the event that was read last.
     #[inline(always)]
-    fn raw(&self, reported: Reported) -> Fetched<'_> {
+    fn raw(&self, reported: Reported) -> RawEvent<&[u8]> {
         let (param, private_data) = match contents(reported.kind) {
             Contents::Nothing => (ReceivedParam::default(), &[][..]),
             Contents::Parameters if !reported.datagrams => {
@@ -185,15 +219,15 @@ impl KernelCm {
             Contents::Parameters | Contents::Group => return self.raw_of_datagrams(reported),
         };
         let Reported { id, listener, kind, status, .. } = reported;
-        Ok(Some(RawEvent { id, listener, kind, status, param, datagram: None, group: None, private_data }))
+        RawEvent { id, listener, kind, status, param, datagram: None, group: None, private_data }
     }
 
     #[cold]
-    fn raw_of_datagrams(&self, reported: Reported) -> Fetched<'_> {
+    fn raw_of_datagrams(&self, reported: Reported) -> RawEvent<&[u8]> {
         let Reported { id, listener, kind, status, .. } = reported;
         let event = Answer(&self.answer);
         let raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
-        Ok(Some(match contents(kind) {
+        match contents(kind) {
             Contents::Nothing => raw,
             Contents::Group => {
                 let groups = self.ids.get(id).map_or(&[][..], |id| &id.groups);
@@ -205,28 +239,43 @@ impl KernelCm {
                 let datagram = (kind == CmEvent::Established).then(|| event.datagram());
                 RawEvent { datagram, private_data: event.ud_private(), ..raw }
             }
-        }))
+        }
     }
 
-    /// Reads the next event. `removed` gets the device of a DEVICE_REMOVAL, if it is known.
+    /// Reads the next event, as [`Device::fetch_into`](cmid_proto::Device::fetch_into). `removed` gets the device of a
+    /// DEVICE_REMOVAL, if it is known.
     #[inline(always)]
-    pub(crate) fn fetch_noting(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
+    pub(crate) fn fetch_noting(
+        &mut self,
+        on: ChannelKey,
+        child: IdKey,
+        removed: impl FnOnce(Location),
+        sink: &mut impl EventSink,
+    ) -> Result<bool, Errno> {
         // Reserves a slot first, so that a request is not lost for lack of one.
         self.make_room_for_id(child)?;
-        let reported = match self.read(on) {
-            Ok(CmEvent::ConnectRequest) => return self.fetch_request(on, child, removed),
-            Ok(kind) => self.reported(on, kind),
-            Err(Errno(libc::EAGAIN)) => return Ok(None),
-            Err(Errno(libc::EINTR)) => None,
-            Err(errno) => return Err(errno),
-        };
-        let Some(reported) = reported else { return self.fetch_next(on, child, removed) };
-        if reported.kind == CmEvent::DeviceRemoval {
-            if let Some(location) = self.location_of(reported.id) {
-                removed(location);
+        let read = self.read(on);
+        if let Ok(kind) = read {
+            if let Some((id, status)) = self.plain_event(on, kind) {
+                sink.take(self.plain_raw(id, kind, status));
+                return Ok(true);
             }
         }
-        self.raw(reported)
+        self.fetch_any_into(on, child, read, removed, sink)
+    }
+
+    #[inline(never)]
+    fn fetch_any_into(
+        &mut self,
+        on: ChannelKey,
+        child: IdKey,
+        read: Result<CmEvent, Errno>,
+        removed: impl FnOnce(Location),
+        sink: &mut impl EventSink,
+    ) -> Result<bool, Errno> {
+        let Some(raw) = self.fetch_any(on, child, read, removed)? else { return Ok(false) };
+        sink.take(raw);
+        Ok(true)
     }
 
     /// Reads one event and returns its type.
@@ -238,33 +287,40 @@ impl KernelCm {
         Ok(Answer(&self.answer).kind())
     }
 
-    /// Returns the request that was read last.
-    #[inline(never)]
-    fn fetch_request(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
-        match self.requested(on, child) {
-            Some(reported) => self.raw(reported),
-            None => self.fetch_next(on, child, removed),
-        }
+    /// Reads the next event. `removed` as in [`fetch_noting`](KernelCm::fetch_noting).
+    pub(crate) fn fetch_next(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
+        self.make_room_for_id(child)?;
+        let read = self.read(on);
+        self.fetch_any(on, child, read, removed)
     }
 
-    /// Reads the next event after one that is not reported.
-    #[cold]
-    fn fetch_next(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
-        for _ in 1..STRAY_MAX {
-            let reported = match self.read(on) {
+    /// Returns the event that was read last, or the next one if it is not reported.
+    #[inline]
+    fn fetch_any(
+        &mut self,
+        on: ChannelKey,
+        child: IdKey,
+        mut read: Result<CmEvent, Errno>,
+        removed: impl FnOnce(Location),
+    ) -> Fetched<'_> {
+        for _ in 0..STRAY_MAX {
+            let reported = match read {
                 Ok(CmEvent::ConnectRequest) => self.requested(on, child),
                 Ok(kind) => self.reported(on, kind),
                 Err(Errno(libc::EAGAIN)) => return Ok(None),
                 Err(Errno(libc::EINTR)) => None,
                 Err(errno) => return Err(errno),
             };
-            let Some(reported) = reported else { continue };
+            let Some(reported) = reported else {
+                read = self.read(on);
+                continue;
+            };
             if reported.kind == CmEvent::DeviceRemoval {
                 if let Some(location) = self.location_of(reported.id) {
                     removed(location);
                 }
             }
-            return self.raw(reported);
+            return Ok(Some(self.raw(reported)));
         }
         Err(Errno::EIO)
     }

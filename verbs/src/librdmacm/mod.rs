@@ -8,6 +8,7 @@ mod channel;
 mod data_path;
 mod device;
 mod event;
+mod fetch;
 mod group;
 mod id;
 mod membership;

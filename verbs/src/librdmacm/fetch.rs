@@ -1,0 +1,136 @@
+//! Reads the next event of a channel, and finds its id.
+
+use core::ptr::NonNull;
+
+use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, RawEvent};
+
+use crate::ffi;
+use crate::forgotten::Tables as _;
+use crate::librdmacm::device::Rdmacm;
+use crate::librdmacm::event::{self, Read, Unacked};
+use crate::librdmacm::id::{self, Id};
+
+/// Maximum number of reads per [`Device::fetch`](cmid_proto::Device::fetch) that give no event for the core: interrupts by signals, and events
+/// of ids that this device does not know (no case is known).
+const STRAY_MAX: usize = 16;
+
+impl Rdmacm {
+    /// Reads the next event, as [`Device::fetch`](cmid_proto::Device::fetch).
+    #[inline(always)]
+    pub(super) fn next_event(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        // Reserves a slot before any read, so that a request is not lost for lack of one.
+        self.make_room_for_id(child)?;
+        for _ in 0..STRAY_MAX {
+            let mut channel = self.channel(on)?;
+            if channel.bell().is_some() || !self.lost.is_empty() {
+                if let Some(made) = self.made(on) {
+                    return Ok(Some(made));
+                }
+                channel = self.channel(on)?;
+            }
+            let event = match event::read(channel)? {
+                Read::Event(event) => event,
+                Read::Empty => return Ok(None),
+                Read::Interrupted => continue,
+            };
+            let (new, kind) = (event.id()?, event.kind());
+            let (id, listener) = match event.listener(kind) {
+                // SAFETY: the event is the one that brought the new id.
+                Some(listener) => match unsafe { self.file_child(on, child, new, listener) } {
+                    Ok(listener) => (child, Some(listener)),
+                    Err(refused) => {
+                        // In this order, so that the event is acked before its id is destroyed.
+                        drop(event);
+                        drop(refused);
+                        continue;
+                    }
+                },
+                None => match self.known(new) {
+                    Some(id) => (id, None),
+                    None => continue,
+                },
+            };
+            self.note(id, &event, kind);
+            // The event is built in its final place and acked after that, so nothing is copied twice.
+            return Ok(Some(event.raw(id, listener, kind, &mut self.private)));
+        }
+        Err(Errno::EIO)
+    }
+
+    /// Stores the new id of a request that was read from `on`, and returns its listener.
+    ///
+    /// # Errors
+    /// The new id, if the listener is unknown: dropping it rejects the request.
+    ///
+    /// # Safety
+    /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener, and no other code
+    /// has seen it.
+    #[inline(never)]
+    unsafe fn file_child(
+        &mut self,
+        on: ChannelKey,
+        child: IdKey,
+        new: NonNull<ffi::rdma_cm_id>,
+        listener: NonNull<ffi::rdma_cm_id>,
+    ) -> Result<IdKey, Id> {
+        // SAFETY: as the caller promises.
+        let mut id = unsafe { Id::child(new, on) };
+        let Some(listener) = self.known(listener) else { return Err(id) };
+        id.set_key(child);
+        // `fetch` has reserved the slot.
+        self.ids.insert(child, id)?;
+        if let Some(channel) = self.channels.get_mut(on) {
+            channel.ids += 1;
+        }
+        Ok(listener)
+    }
+
+    /// Handles what an event means for the QP and the device of its id.
+    #[inline]
+    fn note(&mut self, key: IdKey, event: &Unacked, kind: CmEvent) {
+        if kind == CmEvent::DeviceRemoval {
+            self.note_removal(key);
+        } else if kind == CmEvent::MulticastJoin {
+            self.note_join(key, event);
+        }
+    }
+
+    #[cold]
+    fn note_removal(&self, key: IdKey) {
+        if let Some(verbs) = self.ids.get(key).and_then(Id::verbs) {
+            self.contexts.removed(verbs);
+        }
+    }
+
+    #[cold]
+    fn note_join(&mut self, key: IdKey, event: &Unacked) {
+        let raw = event.raw(key, None, event.kind(), &mut self.private);
+        if let (Some(group), Some(to), Some(id)) = (raw.group, &raw.datagram, self.ids.get_mut(key)) {
+            id.joined(group, &to.path);
+        }
+    }
+
+    /// An event that does not come from librdmacm: the end of an id with its device, or the failure of a call that a
+    /// thread has made.
+    #[cold]
+    fn made(&mut self, on: ChannelKey) -> Option<RawEvent<&'static [u8]>> {
+        if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
+            let (_, id) = self.lost.swap_remove(at);
+            if self.ids.get(id).is_some_and(Id::has_ended) {
+                return Some(RawEvent::new(id, CmEvent::DeviceRemoval));
+            }
+        }
+        let (id, errno) = self.failed_elsewhere(on)?;
+        Some(RawEvent { status: -errno.0, ..RawEvent::new(id, CmEvent::RouteError) })
+    }
+
+    /// The key of an id of librdmacm, if it is one of this device.
+    #[inline]
+    fn known(&self, raw: NonNull<ffi::rdma_cm_id>) -> Option<IdKey> {
+        // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed,
+        // destroys the ids that report to its channels.
+        let key = unsafe { id::key_of(raw) }?;
+        // An id that is set aside no longer belongs to the core.
+        (self.ids.get_filed(key)?.as_ptr() == raw.as_ptr()).then_some(key)
+    }
+}
