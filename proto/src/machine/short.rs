@@ -118,9 +118,15 @@ impl Core {
     /// The short path of [`admit`](Core::admit). Returns false if the event has none; then nothing has changed.
     #[inline(always)]
     pub(super) fn admit_short(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> bool {
-        let is_empty =
-            self.single.is_none() && self.channels.get(on).is_some_and(|channel| channel.pending.head().is_none());
-        is_empty && self.admit_single(on, raw)
+        if self.single.is_some() {
+            return false;
+        }
+        let Some(channel) = self.channels.get_mut(on).filter(|channel| channel.pending.head().is_none()) else {
+            return false;
+        };
+        let Some((single, ends)) = admit_to(channel, &mut self.ids, on, raw) else { return false };
+        self.keep_single(single, ends, raw);
+        true
     }
 
     /// The same for a channel without an undelivered event, while there is no single event.
@@ -128,13 +134,18 @@ impl Core {
     fn admit_single(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> bool {
         let Some(channel) = self.channels.get_mut(on) else { return false };
         let Some((single, ends)) = admit_to(channel, &mut self.ids, on, raw) else { return false };
+        self.keep_single(single, ends, raw);
+        true
+    }
+
+    #[inline(always)]
+    fn keep_single(&mut self, single: Single, ends: bool, raw: &RawEvent<&[u8]>) {
         let private_data_ref = kept(&mut self.pending, raw.private_data, raw.datagram);
         self.single = Some(Single { private_data_ref, ..single });
         self.activity += 1;
         if ends {
             self.set_deadline_short(raw.id, Time::NEVER);
         }
-        true
     }
 
     /// The short path of [`admit_request`](Core::admit_request). `child` is the key that
