@@ -19,10 +19,8 @@ use crate::error::Fault;
 use crate::event::{AckToken, Datagram, Event, RawEvent};
 use crate::id::Id;
 use crate::key::{ChannelKey, IdKey};
-use crate::pending_events::PendingEvents;
 use crate::plain;
 use crate::request::Acks;
-use crate::slab_index::PrivateDataRef;
 use crate::table::EventColumn;
 use crate::time::Time;
 
@@ -103,17 +101,6 @@ impl EventSink for RequestSink<'_> {
     }
 }
 
-/// Stores the private data of an event, if it has any.
-#[inline(always)]
-fn kept(pending: &mut PendingEvents, private_data: &[u8], datagram: Option<Datagram>) -> Option<PrivateDataRef> {
-    if private_data.is_empty() && datagram.is_none() { None } else { keep(pending, private_data, datagram) }
-}
-
-#[inline(never)]
-fn keep(pending: &mut PendingEvents, private_data: &[u8], datagram: Option<Datagram>) -> Option<PrivateDataRef> {
-    pending.keep(private_data, datagram)
-}
-
 impl Core {
     /// The short path of [`admit`](Core::admit). Returns false if the event has none; then nothing has changed.
     #[inline(always)]
@@ -140,11 +127,21 @@ impl Core {
 
     #[inline(always)]
     fn keep_single(&mut self, single: Single, ends: bool, raw: &RawEvent<&[u8]>) {
-        let private_data_ref = kept(&mut self.pending, raw.private_data, raw.datagram);
-        self.single = Some(Single { private_data_ref, ..single });
+        self.single = Some(single);
         self.activity += 1;
         if ends {
             self.set_deadline_short(raw.id, Time::NEVER);
+        }
+        if !raw.private_data.is_empty() || raw.datagram.is_some() {
+            self.enclose_single(raw.private_data, raw.datagram);
+        }
+    }
+
+    #[inline(never)]
+    fn enclose_single(&mut self, private_data: &[u8], datagram: Option<Datagram>) {
+        let private_data_ref = self.pending.keep(private_data, datagram);
+        if let Some(single) = &mut self.single {
+            single.private_data_ref = private_data_ref;
         }
     }
 
