@@ -16,8 +16,9 @@ use ticker::wire::Order;
 
 use crate::args::DemoArgs;
 
-/// The limit of each wait. Emulated machines are slow.
-const LIMIT: Duration = Duration::from_secs(60);
+/// The limit of each wait. Emulated machines are slow, and where a fifth of the packets is lost a handshake takes seconds and
+/// may fail several times.
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// The number of early ticks that a trader holds.
 const WINDOW: usize = 1024;
