@@ -329,6 +329,11 @@ impl Id {
         !self.plain.0 || (self.pending_call == PendingCall::Nothing && self.is_plain_but_for_a_call())
     }
 
+    /// Whether nothing holds up its destruction: no call is under way, no ack is owed, and no answer is awaited.
+    pub(crate) fn is_free(&self) -> bool {
+        self.pending_call == PendingCall::Nothing && self.owed == 0 && !self.on_device.awaits_answer()
+    }
+
     /// Whether the device is about to migrate it. Its events wait meanwhile: an event taken now would owe an ack when
     /// the id migrates.
     pub(crate) fn is_moving(&self) -> bool {

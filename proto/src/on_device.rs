@@ -2,13 +2,14 @@
 
 use crate::transport::Transport;
 
-/// Whether an id has a device, and the transport of that device as far as it is known: in one byte, because there may be
+/// Whether an id has a device, the transport of that device as far as it is known, and whether it awaits an answer: in one byte, because there may be
 /// many ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OnDevice(u8);
 
 impl OnDevice {
     const IWARP: u8 = 2;
+    const AWAITS_ANSWER: u8 = 4;
 
     pub(crate) const NO: OnDevice = OnDevice(0);
     pub(crate) const YES: OnDevice = OnDevice(1);
@@ -22,6 +23,24 @@ impl OnDevice {
     /// Records that the device is an iWARP device; see `Core::note_iwarp`.
     pub(crate) fn note_iwarp(&mut self) {
         self.0 |= OnDevice::IWARP;
+    }
+
+    /// Records that a connect has begun. On an iWARP device the kernel then waits for the answer in a disconnect and in a
+    /// destroy (`iw_cm_disconnect`, `iw_destroy_cm_id`).
+    pub(crate) fn note_connect(&mut self) {
+        if self.transport() == Transport::Iwarp {
+            self.0 |= OnDevice::AWAITS_ANSWER;
+        }
+    }
+
+    /// Records that the connect has ended.
+    pub(crate) fn note_answer(&mut self) {
+        self.0 &= !OnDevice::AWAITS_ANSWER;
+    }
+
+    /// Whether a destroy would block until the answer to a connect has come.
+    pub(crate) const fn awaits_answer(self) -> bool {
+        self.0 & OnDevice::AWAITS_ANSWER != 0
     }
 
     /// Whether the id has a device.

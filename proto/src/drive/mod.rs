@@ -56,7 +56,8 @@ impl<D: Device> Drop for Drive<D> {
 pub enum Progress {
     /// The request is done.
     Done,
-    /// Acks are owed; an event reports the end of the request.
+    /// Acks are owed, or a destruction on an iWARP device waits for the answer to a connect; an event reports the end of the
+    /// request.
     WhenAcked,
 }
 

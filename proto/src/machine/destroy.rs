@@ -1,5 +1,6 @@
-//! Destruction: at once, or after the application's last ack. A destruction waits for nothing else, and for nothing
-//! at all with [`Request::DestroyNow`](crate::Request::DestroyNow).
+//! Destruction: at once, or after the application's last ack. On an iWARP device it also waits for the answer to a connect of
+//! the id, because the kernel would wait for that within the call. A destruction waits for nothing else, and for nothing at all
+//! with [`Request::DestroyNow`](crate::Request::DestroyNow).
 
 use super::{Core, Ended};
 use crate::call::{Call, Outcome};
@@ -20,7 +21,7 @@ impl Core {
     pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, destroy_waiter: DestroyWaiter) {
         self.end_all(key, destroy_waiter);
         let Some(id) = self.ids.get_mut(key) else { return };
-        if id.pending_call == PendingCall::Nothing && id.owed == 0 {
+        if id.is_free() {
             self.call_destroy(key);
         } else {
             if destroy_waiter == DestroyWaiter::Caller {
@@ -48,6 +49,7 @@ impl Core {
     pub(super) fn begin_destroy_now(&mut self, key: IdKey, deadline: Time) {
         let Some(id) = self.ids.get_mut(key) else { return };
         (id.owed, id.waived) = (0, true);
+        id.on_device.note_answer();
         // An id in state `Destroying` has the deadline of the earlier destruction.
         let was_waiting = id.state == State::Destroying;
         let mut at = id.groups;
@@ -61,13 +63,10 @@ impl Core {
         self.begin_destroy(key, deadline, DestroyWaiter::Caller);
     }
 
-    /// Continues a destruction after the last ack, or after the return of the call that was under way.
+    /// Continues a destruction after the last ack, after the return of the call that was under way, or after the answer to a
+    /// connect.
     pub(super) fn continue_destroy(&mut self, key: IdKey) {
-        if self
-            .ids
-            .get(key)
-            .is_some_and(|id| id.state == State::Destroying && id.pending_call == PendingCall::Nothing && id.owed == 0)
-        {
+        if self.ids.get(key).is_some_and(|id| id.state == State::Destroying && id.is_free()) {
             self.set_deadline(key, Time::NEVER);
             self.call_destroy(key);
         }

@@ -130,9 +130,13 @@ impl Core {
         if rule == EventRule::Fault {
             return Err(Fault::Event { id: raw.id, state, event: raw.kind });
         }
+        let answers = ends_connect(raw.kind) && id.on_device.awaits_answer();
         // A late event, too, shows that the id is on its new channel.
         if id.arrives_on(on) {
             self.arrive_by_event(raw.id, on);
+        }
+        if answers {
+            self.answered(raw.id);
         }
         let EventRule::Go(next) = rule else { return Ok(Admission::Late) };
         // No other event type belongs to a membership.
@@ -163,6 +167,15 @@ impl Core {
             self.note_teardown(raw.id);
         }
         Ok(Admission::Known)
+    }
+
+    /// Handles the end of a connect on an iWARP device, for which a destruction may wait.
+    #[inline(never)]
+    fn answered(&mut self, key: IdKey) {
+        if let Some(id) = self.ids.get_mut(key) {
+            id.on_device.note_answer();
+        }
+        self.continue_destroy(key);
     }
 
     /// Synchronous mode: ends the open request with an event.
@@ -249,6 +262,19 @@ pub(super) fn has_room(
 ) -> bool {
     let on_channel = channel.pending.counted() + u32::from(single.is_some_and(|single| single.on == on));
     on_channel == 0 || (on_channel < limits.channel_events && linked + u32::from(single.is_some()) < limits.events)
+}
+
+/// Whether the device has ended a connect when it reports this event.
+fn ends_connect(kind: CmEvent) -> bool {
+    matches!(
+        kind,
+        CmEvent::Established
+            | CmEvent::Rejected
+            | CmEvent::Unreachable
+            | CmEvent::ConnectError
+            | CmEvent::Disconnected
+            | CmEvent::DeviceRemoval
+    )
 }
 
 /// Whether an event ends a request of synchronous mode: it ends the state of the request, or answers a join.

@@ -174,6 +174,11 @@ impl Core {
         bound: bool,
         outcome: Outcome,
     ) -> Result<(), Failure> {
+        if request_kind == RequestKind::Connect && outcome.is_err() {
+            if let Some(id) = self.ids.get_mut(key) {
+                id.on_device.note_answer();
+            }
+        }
         match outcome {
             Ok(()) => {
                 if let Some(id) = self.ids.get_mut(key) {

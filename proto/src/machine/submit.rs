@@ -125,6 +125,9 @@ impl Core {
         self.link_single();
         let Some(id) = self.ids.get_mut(key) else { return };
         id.on_device.note_iwarp();
+        if id.state == State::Connecting {
+            id.on_device.note_connect();
+        }
         if id.state == State::PeerClosed && id.enter(State::Closed) {
             self.entered(key);
         }
@@ -153,8 +156,8 @@ impl Core {
         let refused = |reason| self.refusal(key, request_kind, reason);
         let next = table::request_rule(id.state, request_kind, id.port_space.service()).map_err(refused)?;
         if matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
-            // A destruction that waits for no ack cannot be sped up.
-            let is_late = id.state == State::Destroying && id.owed == 0;
+            // A destruction that waits for no ack and no answer cannot be sped up.
+            let is_late = id.state == State::Destroying && id.owed == 0 && !id.on_device.awaits_answer();
             return if is_late { Err(refused(RefuseReason::Busy(RequestKind::Destroy))) } else { Ok(next) };
         }
         // An open synchronous request allows a migration, and an open accept allows a notify.
@@ -266,6 +269,9 @@ impl Core {
             self.clear_waiting(key, open);
         }
         let Some(id) = self.ids.get_mut(key) else { return };
+        if request_kind == RequestKind::Connect {
+            id.on_device.note_connect();
+        }
         let (before, until) = (id.state, id.deadline);
         let (from, to) = (id.device_channel, id.channel);
         let mut more = id.enter(next);

@@ -18,7 +18,7 @@ pub enum WaitsFor {
     Call,
     /// Acks of the application. The call of this request follows: a destroy, migrate or leave.
     Acks(RequestKind),
-    /// The event that ends this request.
+    /// The event that ends this request. A destroy of an id on an iWARP device waits for that of a connect.
     Event(RequestKind),
 }
 
@@ -112,6 +112,8 @@ impl Core {
     fn waiting_for(&self, key: IdKey, id: &Id) -> Option<WaitsFor> {
         if id.call.is_some() {
             Some(WaitsFor::Call)
+        } else if id.state == State::Destroying && id.owed == 0 {
+            Some(WaitsFor::Event(RequestKind::Connect))
         } else if id.state == State::Destroying {
             Some(WaitsFor::Acks(RequestKind::Destroy))
         } else if id.pending_migrate.is_some() {

@@ -1,8 +1,15 @@
 //! Ids on iWARP devices: the events and requests that differ there.
 
-use cmid_proto::{Acks, Admission, Call, CmEvent, Errno, Fault, PortSpace, RefuseReason, Request, State, Transport};
+use core::time::Duration;
+
+use cmid_proto::{
+    Acks, Admission, Call, CmEvent, Errno, EventKind, Fault, PortSpace, RefuseReason, Request, RequestKind, State,
+    Time, Transport, WaitsFor,
+};
 
 use crate::fixture::{CoreFixture, LISTEN, TO_SYNC, accept, cm, connect, raw};
+
+const SOON: Duration = Duration::from_millis(2);
 
 /// An id in this state, on an iWARP device.
 fn on_iwarp(fixture: &mut CoreFixture, channel: cmid_proto::ChannelKey, state: State) -> cmid_proto::IdKey {
@@ -74,8 +81,77 @@ fn events_that_iwarp_never_reports_are_faults() {
         assert_eq!(fault, Err(Fault::Event { id, state, event }));
         assert_eq!(fixture.state(id), state);
         fixture.no_event(channel);
-        fixture.does(id, Request::Destroy);
+        fixture.does(id, Request::DestroyNow);
     }
+}
+
+/// The kernel would block in rdma_destroy_id(3) until then.
+#[test]
+fn a_destroy_waits_for_the_answer_to_a_connect() {
+    let answers =
+        [CmEvent::Established, CmEvent::Rejected, CmEvent::Unreachable, CmEvent::Disconnected, CmEvent::DeviceRemoval];
+    for answer in answers {
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+        fixture.does(id, connect());
+        fixture.does(id, Request::Destroy);
+        assert_eq!(fixture.state(id), State::Destroying, "{answer}");
+        assert!(fixture.core.waits_for_acks(id, RequestKind::Destroy));
+        let waits: Vec<_> = fixture.core.waiting().collect();
+        assert_eq!(waits, [(id, WaitsFor::Event(RequestKind::Connect))]);
+        // Neither of these ends the connect.
+        assert_eq!(fixture.report(id, CmEvent::AddrChange), Admission::Late);
+        fixture.no_call();
+        assert_eq!(fixture.report(id, answer), Admission::Late, "{answer}");
+        fixture.all_well();
+        assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Ok(()), "{answer}");
+        assert_eq!(fixture.core.state(id), None, "{answer}");
+        fixture.ends(&[], &[channel]);
+    }
+}
+
+/// The deadline of a connect ends it for the application only.
+#[test]
+fn a_destroy_after_the_deadline_of_a_connect_waits_for_the_answer_too() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+    let soon = fixture.within(SOON);
+    fixture.does_until(id, connect(), soon);
+    fixture.passes(SOON);
+    fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
+    let later = fixture.within(SOON);
+    fixture.does_until(id, Request::Destroy, later);
+    fixture.no_call();
+    fixture.passes(SOON);
+    assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
+    // The answer to a destroy that gave up ends nothing; the next destroy is made at once.
+    assert_eq!(fixture.report(id, CmEvent::Rejected), Admission::Late);
+    fixture.no_call();
+    fixture.ends(&[id], &[channel]);
+}
+
+#[test]
+fn a_destroy_that_waits_for_an_answer_can_be_made_at_once() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+    fixture.does(id, connect());
+    fixture.does(id, Request::Destroy);
+    fixture.does(id, Request::DestroyNow);
+    assert_eq!(fixture.core.state(id), None);
+    fixture.no_event(channel);
+    fixture.ends(&[], &[channel]);
+}
+
+#[test]
+fn a_destroy_after_a_connect_that_failed_waits_for_nothing() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
+    fixture.submit_until(id, connect(), Time::NEVER).unwrap();
+    let (token, _) = fixture.takes_call("connect");
+    fixture.core.handle_outcome(token, Err(Errno(111))).unwrap();
+    fixture.does(id, Request::Destroy);
+    assert_eq!(fixture.core.state(id), None);
+    fixture.ends(&[], &[channel]);
 }
 
 #[test]

@@ -274,6 +274,7 @@ impl World {
         self.queues.leave(qp, pair.as_deref(), remove_completions);
         self.sweep = true;
         let Some(pair) = pair else { return };
+        self.iw_qp_gone(qp);
         self.queues.recall(qp, pair.peer);
         if let Some(srq) = pair.srq {
             self.end_unused_srq(srq);

@@ -20,6 +20,9 @@ pub struct Counters {
     /// Destroys that would have blocked for about 70 seconds, because a reject left a message of the id outstanding
     /// (`cm_destroy_id`).
     pub stalls: u64,
+    /// Disconnects and destroys on an iWARP device that would have blocked until the answer to the id's request came
+    /// (`iw_cm_disconnect`, `destroy_cm_id`).
+    pub waits_for_answer: u64,
     /// Time waits that began before the previous one of the same length was over
     /// ([`Config::time_waits_of_one_tick`](crate::Config::time_waits_of_one_tick)).
     pub time_waits_in_turn: u32,

@@ -232,10 +232,14 @@ impl World {
 
     /// `rdma_notify` with `IB_EVENT_COMM_EST`: data arrived before the RTU (`cm_establish`).
     pub(crate) fn notify(&mut self, no: IdNo) -> Result<(), Errno> {
+        // `rdma_notify`: every id with an `iw_cm_id`, also a listener on a device. One on a wildcard has none of its own.
+        let on_iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
-        if id.iw.is_some() {
+        let has_iw = id.iw.is_some() || (on_iwarp && id.state == CmState::Listen && id.device);
+        if has_iw {
             return Ok(());
         }
+        let id = self.id(no)?;
         match id.conn.as_ref().map(|conn| conn.state) {
             Some(IbState::RepSent | IbState::MraRepRcvd) => {
                 self.confirmed(no);

@@ -13,7 +13,6 @@ use cmid_proto::{ConnParam, Errno, ReceivedParam, Transport};
 use crate::data::pair_state::PairState;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, IdNo, QpNo};
-use crate::kernel::address::without_scope;
 use crate::kernel::channel::{Kind, Unread};
 use crate::kernel::due::Due;
 use crate::kernel::ib_cm::{TIMED_OUT, mirrored};
@@ -87,6 +86,10 @@ impl World {
             ..ReceivedParam::default().0
         };
         let link_up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
+        // siw listens on the addresses of its device only.
+        if dst.ip().is_loopback() {
+            return Err(REFUSED);
+        }
         let at = self.rdma_host_of(dst.ip()).filter(|&at| link_up(at) && link_up(from) && self.is_iwarp(at));
         let at = at.ok_or(Errno::ETIMEDOUT)?;
         self.listener(at, (port_space, dst.port()), dst.ip()).map_err(|_| REFUSED)?;
@@ -150,18 +153,22 @@ impl World {
     /// `iw_cm_disconnect`: closes TCP. Returns 0 although there is no connection, except on a listener.
     pub(crate) fn iw_disconnect(&mut self, no: IdNo) -> Result<(), Errno> {
         let conn = self.iw(no).ok_or(Errno::EINVAL)?;
+        let waits = conn.state == IwState::ConnSent;
         if conn.state == IwState::Established {
             conn.state = IwState::Closing;
             self.iw_close(no);
             self.iw_send(no, no, IwMessage::Closed);
         }
+        self.counters.waits_for_answer += u64::from(waits);
         Ok(())
     }
 
     /// The kernel's part of the end of an id (`iw_destroy_cm_id`). In the kernel it waits for the answer to a request of
     /// this id; here the request is abandoned.
     pub(crate) fn iw_destroy(&mut self, no: IdNo) {
-        match self.iw_state(no) {
+        let state = self.iw_state(no);
+        self.counters.waits_for_answer += u64::from(state == Some(IwState::ConnSent));
+        match state {
             Some(IwState::ConnRecv) => {
                 let _ = self.iw_reject(no, &[]);
             }
@@ -174,6 +181,18 @@ impl World {
         }
         if let Some(id) = self.ids.get_mut(&no) {
             id.iw = None;
+        }
+    }
+
+    /// The QP of a connection is destroyed, and TCP is closed with it (`siw_destroy_qp`, `siw_qp_cm_drop`).
+    pub(crate) fn iw_qp_gone(&mut self, qp: QpNo) {
+        if !self.is_iwarp(qp.host) {
+            return;
+        }
+        let has_it =
+            |id: &Id| id.iw.as_ref().is_some_and(|conn| conn.qp == Some(qp) && conn.state == IwState::Established);
+        for no in self.ids.keys_of(|_, id| has_it(id)) {
+            let _ = self.iw_disconnect(no);
         }
     }
 
@@ -227,12 +246,16 @@ impl World {
         }
     }
 
-    /// `cm_conn_req_handler`, `iw_conn_req_handler`. A listener without room in its backlog rejects the peer.
+    /// `cm_conn_req_handler`, `iw_conn_req_handler`. A listener without room in its backlog rejects the peer. So does one on
+    /// `::`: its socket takes connections to IPv4 addresses, too, and the kernel finds no listener for those
+    /// (`siw_listen_address`, `iw_conn_req_handler`).
     fn iw_requested(&mut self, from: IdNo, at: HostNo, private_data: Vec<u8>) {
         let Some(client) = self.ids.get(&from) else { return };
         let (Some(src), Some(dst), Some(conn)) = (client.src, client.dst, &client.iw) else { return };
         let (service, param) = ((client.port_space, dst.port()), conn.param);
         let place = self.listener(at, service, dst.ip()).ok();
+        let is_v6 = |no: &IdNo| self.ids.get(no).is_some_and(|id| id.src.is_some_and(|src| src.is_ipv6()));
+        let place = place.filter(|listener| dst.is_ipv6() || !is_v6(listener));
         let place = place.and_then(|listener| Some((listener, self.take_backlog(listener)?)));
         let Some((listener, file)) = place else {
             return self.iw_send(from, from, IwMessage::Reject { private_data: Vec::new() });
@@ -240,8 +263,8 @@ impl World {
         let received = mirrored(&ConnParam { qp_num: 0, ..param });
         let child = self.add_id(Id {
             state: CmState::Connect,
-            src: Some(without_scope(dst)),
-            dst: Some(without_scope(src)),
+            src: Some(dst),
+            dst: Some(src),
             device: true,
             uid: false,
             iw: Some(IwConn {
@@ -260,18 +283,20 @@ impl World {
         self.report(Unread { param: received, private_data, ..Unread::new(listener, Kind::ConnectRequest(child), 0) });
     }
 
-    /// `siw_proc_mpareply`, `cm_conn_rep_handler`.
+    /// `siw_proc_mpareply`, `cm_conn_rep_handler`. The depths become those of the answer, mirrored.
     fn iw_replied(&mut self, from: IdNo, no: IdNo, private_data: Vec<u8>) {
         let Some(answer) = self.ids.get(&from).and_then(|id| id.iw.as_ref()).map(|conn| conn.param) else { return };
         let Some(conn) = self.iw(no).filter(|conn| conn.state == IwState::ConnSent) else { return };
         conn.state = IwState::Established;
+        conn.param.responder_resources = answer.initiator_depth;
+        conn.param.initiator_depth = answer.responder_resources;
+        let param = depths_of(&conn.param);
         if let Some(timer) = conn.timer.take() {
             self.timers.cancel(timer);
         }
         if let Some(qp) = self.iw(no).and_then(|conn| conn.qp) {
             self.iw_ready_qp(qp, from);
         }
-        let param = depths_of(&answer);
         self.report(Unread { param, private_data, ..Unread::new(no, Kind::Established, 0) });
     }
 

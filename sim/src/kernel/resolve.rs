@@ -52,7 +52,8 @@ impl World {
             | CmState::Disconnect
             | CmState::Listen => return Err(Errno::EINVAL),
         }
-        if self.is_on_iwarp(no)? && is_own_loopback(&dst) {
+        // `cma_resolve_loopback` binds an id that has no device.
+        if self.is_on_iwarp(no)? && is_own_loopback(&dst) && !self.id(no)?.device {
             return Err(Errno::EINVAL);
         }
         let (outcome, after) = self.look_up(no, dst, timeout_ms)?;

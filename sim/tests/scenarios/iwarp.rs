@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::datapath::QueuePair;
+use cmid_proto::datapath::{DataPath, QueuePair};
 use cmid_proto::{CmEvent, Device, Errno, IdKey, PortSpace, Transport};
 use cmid_sim::{Config, Fabric, QpState};
 
@@ -80,6 +80,63 @@ fn a_connection_is_made_and_ends_for_both_with_one_disconnect() {
         env.client.quiet(env.cc, SECOND);
         env.server.quiet(env.cs, SECOND);
     }
+}
+
+/// `siw_destroy_qp`, `siw_qp_cm_drop`.
+#[test]
+fn the_end_of_a_qp_ends_its_connection_for_both() {
+    for of_client in [true, false] {
+        let mut env = env();
+        let ([client, server], _qps) = established(&mut env);
+        if of_client {
+            env.client.device.destroy_qp(client).unwrap();
+        } else {
+            env.server.device.destroy_qp(server).unwrap();
+        }
+        env.client.next(env.cc).is(client, CmEvent::Disconnected, 0);
+        env.server.next(env.cs).is(server, CmEvent::Disconnected, 0);
+    }
+}
+
+/// `rdma_notify` needs an `iw_cm_id`, and has nothing to do.
+#[test]
+fn a_notify_on_a_listener_does_nothing() {
+    let mut env = env();
+    let idle = env.server.id(env.cs);
+    assert_eq!(env.server.notify(idle), EINVAL);
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    assert_eq!(env.server.notify(listener), Ok(()));
+    let of_all = env.server.listener(env.cs, "0.0.0.0:8");
+    assert_eq!(env.server.notify(of_all), EINVAL);
+}
+
+/// The socket takes the connection, and `iw_conn_req_handler` finds no listener for its IPv4 address.
+#[test]
+fn a_listener_on_the_wildcard_of_ipv6_rejects_requests_to_ipv4_addresses() {
+    let mut env = env();
+    env.server.listener(env.cs, "[::]:7");
+    let client = env.client.resolved(env.cc, "10.0.0.2:7");
+    let _qp = env.client.qp(client);
+    let param = env.cp();
+    env.client.connect(client, param, b"hello").unwrap();
+    env.client.next(env.cc).is(client, CmEvent::Rejected, RESET).carries(0, &[]);
+    env.server.quiet(env.cs, SECOND);
+}
+
+/// `cma_resolve_loopback` binds an id only if it has no device; siw listens on no loopback address.
+#[test]
+fn a_bound_id_resolves_the_loopback_address_and_nobody_listens_there() {
+    let mut env = env();
+    env.server.listener(env.cs, "10.0.0.2:7");
+    let id = env.client.id(env.cc);
+    env.client.bind(id, "10.0.0.1:0").unwrap();
+    env.client.resolve_addr(id, None, "127.0.0.1:7", 100).unwrap();
+    env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
+    let _qp = env.client.qp(id);
+    env.client.resolve_route(id).unwrap();
+    env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+    let param = env.cp();
+    assert_eq!(env.client.connect(id, param, &[]), Err(Errno(111)));
 }
 
 #[test]

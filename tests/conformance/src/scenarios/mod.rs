@@ -29,6 +29,7 @@ mod notify;
 mod options;
 mod refusals;
 mod scenario;
+mod shared_by_transports;
 mod shared_queues;
 mod shared_receives;
 mod stalls;
@@ -88,7 +89,7 @@ pub fn entries_on(transport: Transport) -> Vec<Entry> {
     match transport {
         Transport::InfiniBand => ENTRIES.to_vec(),
         Transport::Iwarp => {
-            let shared = ENTRIES.iter().filter(|entry| iwarp::SHARED.contains(&entry.name));
+            let shared = ENTRIES.iter().filter(|entry| shared_by_transports::SHARED.contains(&entry.name));
             iwarp::ENTRIES.iter().chain(shared).copied().collect()
         }
     }
@@ -100,7 +101,8 @@ pub fn scenarios_on<L: Env>(transport: Transport) -> Vec<Scenario<L>> {
     match transport {
         Transport::InfiniBand => scenarios(),
         Transport::Iwarp => {
-            let shared = scenarios().into_iter().filter(|scenario| iwarp::SHARED.contains(&scenario.entry.name));
+            let shared =
+                scenarios().into_iter().filter(|scenario| shared_by_transports::SHARED.contains(&scenario.entry.name));
             iwarp::scenarios().into_iter().chain(shared).collect()
         }
     }
