@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use cmid_differential::campaign::{FIRST_SEED, LEAST};
-use cmid_softroce::{Kernel, Options};
+use cmid_softroce::{Kernel, Options, Transport};
 
 use crate::backend::Backend;
 use crate::context::Context;
@@ -42,6 +42,9 @@ pub(crate) struct Arguments {
     /// The backend of cmid-verbs
     #[arg(long, value_enum, default_value_t)]
     backend: Backend,
+    /// The transport of the RDMA devices: rxe (soft-RoCE) or siw (soft-iWARP)
+    #[arg(long, default_value_t)]
+    transport: Transport,
     /// Run only this program, in the form in which a disagreement is reported, and show what both sides do
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
@@ -60,26 +63,38 @@ pub(crate) struct Arguments {
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "-p", "cmid-differential", "--features", "verbs"], &[])?;
+    compare(context, arguments, &[("--failures", arguments.failures)])
+}
+
+/// Runs programs in the VM, where the clock counts instructions.
+fn compare(context: &Context, arguments: &Arguments, values: &[(&str, u64)]) -> Result<()> {
     let seeds: Vec<_> = options(&[("--seed", arguments.seed), ("--programs", arguments.programs)]).collect();
-    let values = [("--deadline", before(arguments.timeout)), ("--batch", AT_ONCE), ("--failures", arguments.failures)];
     let mut command = program(context, arguments.kernel, arguments.backend);
-    command.extend(options(&values).chain(seeds.clone()));
-    let data = arguments.data.then_some("--data");
-    command.extend(data.map(OsString::from));
+    command.extend(options(&[("--deadline", before(arguments.timeout)), ("--batch", AT_ONCE)]));
+    command.extend(options(values).chain(seeds.clone()));
+    let kinds = [arguments.data.then_some("--data"), (arguments.transport == Transport::Siw).then_some("--iwarp")];
+    let kinds: Vec<_> = kinds.into_iter().flatten().collect();
+    command.extend(kinds.iter().map(OsString::from));
     match &arguments.program {
         Some(program) => command.extend(["--program".into(), program.into()]),
         // Generated on the host: an emulated CPU takes some twenty times as long.
         None => {
-            let file = context.target().join(format!("programs-{}", arguments.seed)).into_os_string();
+            let name = format!("programs-{}-{}", arguments.transport, arguments.seed);
+            let file = context.target().join(name).into_os_string();
             let mut make = Command::new(context.release("differential"));
-            let status = make.args(seeds).args(data).arg("--write").arg(&file).status().context("differential")?;
+            let status = make.args(seeds).args(kinds).arg("--write").arg(&file).status().context("differential")?;
             ensure!(status.success(), "differential --write: {status}");
             command.extend(["--from".into(), file]);
         }
     }
-    let timeout = Duration::from_secs(arguments.timeout);
-    let options =
-        Options { kernel: arguments.kernel, timeout, counted_clock: true, memory_mib: 1024, ..Options::default() };
+    let options = Options {
+        kernel: arguments.kernel,
+        transport: arguments.transport,
+        timeout: Duration::from_secs(arguments.timeout),
+        counted_clock: true,
+        memory_mib: 1024,
+        ..Options::default()
+    };
     guest::run_with(&options, &command)
 }
 

@@ -33,3 +33,8 @@ pub(crate) fn peers(context: &Context, kernel: Kernel, backend: Backend, limit: 
     run(kernel, limit, &cmtime::command(context, kernel, backend), Vec::new())?;
     run(kernel, limit, &scripts::ucmatose(context, kernel, backend), Vec::new())
 }
+
+/// Measures how long calls wait for a peer that does not answer.
+pub(crate) fn waits(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
+    run(kernel, limit, &scripts::program(context, backend, &["kernel-iwarp-waits"]), Vec::new())
+}

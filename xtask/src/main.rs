@@ -6,6 +6,7 @@
 
 mod backend;
 mod bench;
+mod check;
 mod checks;
 mod chroot;
 mod cmtime;
@@ -134,6 +135,7 @@ fn run(task: Task) -> Result<()> {
         Task::Record => {
             conformance::record(&context)?;
             faults::record(&context)?;
+            check::record(&context)?;
             reports::render(&context)?;
         }
         Task::Faults(arguments) => faults::command(&mut context, &arguments)?,

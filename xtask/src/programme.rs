@@ -9,7 +9,7 @@ use crate::step::{
     Work::{self, Beside, BuildAndRun, BuildForGuest, Cargo, CargoWith, Guest, GuestCommand, Guests, Host, Report},
 };
 use crate::{
-    bench, checks, chroot, cmtime, compile_fail, conformance, coverage, demo, differential, faults, host, iwarp,
+    bench, check, checks, chroot, cmtime, compile_fail, conformance, coverage, demo, differential, faults, host, iwarp,
     mutants, power, sanitize, scripts, static_program, versus,
 };
 
@@ -27,9 +27,9 @@ const OWN: Backend = Backend::Kernel;
 
 /// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(
-    "build --release --lib --bins -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
+    "build --release --lib --bins -p cmid-check -p cmid-conformance -p cmtime -p cmid-differential -p cmid-faults -p fencing \
      -p foreign -p rping -p cmid-kernel-tests -p cmid-rereg-shim -p loops -p replog -p ticker -p udping -p wildcard --features \
-     cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
+     cmid-check/verbs,cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,foreign/verbs,\
      loops/verbs,replog/verbs,rping/verbs,ticker/verbs,udping/verbs,wildcard/verbs",
 );
 
@@ -176,9 +176,13 @@ const SLOW: &[Step] = &[
         "500 random programs: the simulator and the older kernel agree",
         GuestCommand(V6_1, Librdmacm, differential::LONG_LIMIT, differential::at_length),
     ),
+    step("cmid-check between two machines, on soft-RoCE", Guests("6.12", check::on_roce)),
+    step("cmid-check between two machines, on soft-iWARP", Guests("6.12", check::on_iwarp)),
     step("conformance on soft-iWARP", Report(V6_12, Librdmacm, 900, iwarp::scenarios)),
     step("conformance of the kernel backend on soft-iWARP", Report(V6_12, OWN, 900, iwarp::scenarios)),
     step("rping, cmtime and ucmatose against rdma-core's, on soft-iWARP", Report(V6_12, OWN, 600, iwarp::peers)),
+    step("calls that wait for a peer on soft-iWARP", Report(V6_12, OWN, 300, iwarp::waits)),
+    step("calls of librdmacm that wait for a peer on soft-iWARP", Report(V6_12, Librdmacm, 300, iwarp::waits)),
     step("slow conformance on soft-RoCE", Guests("6.1 and 6.12", conformance::slow)),
     step("the core's tests on aarch64", Host(chroot::aarch64)),
     step("a crate outside of the workspace on bare Debian 13", Host(chroot::outside)),

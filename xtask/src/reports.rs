@@ -99,7 +99,8 @@ impl Suite {
 }
 
 /// The packages with tests called `documents`, which compare `docs/generated/` with its sources.
-const PACKAGES: [&str; 5] = ["cmid-proto", "cmid-conformance", "cmid-faults", "cmid-differential", "cmid-bench"];
+const PACKAGES: [&str; 6] =
+    ["cmid-check", "cmid-proto", "cmid-conformance", "cmid-faults", "cmid-differential", "cmid-bench"];
 
 /// Runs these tests so that they write the files, and draws the pictures.
 pub(crate) fn render(context: &Context) -> Result<()> {

@@ -22,6 +22,7 @@ macro_rules! text {
     };
 }
 
+pub(crate) const CHECK: &str = text!("check.sh");
 pub(crate) const CMTIME: &str = text!("cmtime.sh");
 pub(crate) const HANDSHAKE: &str = text!(pairs, "handshake.sh");
 pub(crate) const SANITIZE: &str = text!("sanitize.sh");

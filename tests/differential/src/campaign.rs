@@ -246,7 +246,8 @@ impl fmt::Display for Disagreement {
         write!(f, "{}", self.smallest)?;
         write!(f, "{}", side_by_side(&self.simulator, &self.reality))?;
         let json = serde_json::to_string(&self.smallest).map_err(|_| fmt::Error)?;
-        writeln!(f, "again: cargo xtask differential --program '{json}'")
+        let transport = if self.program.network.is_roce() { "" } else { "--transport siw " };
+        writeln!(f, "again: cargo xtask differential {transport}--program '{json}'")
     }
 }
 

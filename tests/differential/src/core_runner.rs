@@ -1,6 +1,6 @@
 //! A side that calls the core, like an application.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cmid_proto::datapath::DataPath;
@@ -29,6 +29,7 @@ pub(crate) struct CoreRunner<D: DataPath> {
     channels: BTreeMap<ChannelNo, ChannelKey>,
     groups: BTreeMap<(Slot, u8), GroupKey>,
     ack_tokens: VecDeque<AckToken>,
+    listeners: BTreeSet<Slot>,
     next_child: Slot,
     trace: SideTrace,
 }
@@ -43,6 +44,7 @@ impl<D: DataPath> CoreRunner<D> {
             channels: BTreeMap::new(),
             groups: BTreeMap::new(),
             ack_tokens: VecDeque::new(),
+            listeners: BTreeSet::new(),
             next_child: CHILDREN,
             trace: SideTrace::new(),
         }
@@ -117,7 +119,9 @@ impl<D: DataPath> CoreRunner<D> {
                 ("resolve_addr", drive.resolve_addr(key(id)?, src.map(endpoint), endpoint(dst), soon))
             }
             Action::ResolveRoute { id } => ("resolve_route", drive.resolve_route(key(id)?, deadline)),
-            Action::Listen { id, backlog } => ("listen", drive.listen(key(id)?, backlog)),
+            Action::Listen { id, backlog } => {
+                ("listen", drive.listen(key(id)?, backlog).map(|()| _ = self.listeners.insert(id)))
+            }
             Action::AttachQp { id } | Action::AttachHugeQp { id } => {
                 let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
                 let attached = drive
@@ -290,6 +294,15 @@ impl<D: DataPath> Runner for CoreRunner<D> {
         self.check(at);
     }
 
+    fn destroy_passive(&mut self, at: usize) {
+        self.ack_all(at);
+        let passive = |slot: &Slot| *slot >= CHILDREN || self.listeners.contains(slot);
+        let ids: Vec<Slot> = self.ids.keys().copied().filter(passive).collect();
+        for id in ids {
+            self.perform(at, &Action::Destroy { id });
+        }
+    }
+
     fn destroy_all(&mut self, at: usize) {
         self.ack_all(at);
         // Children that the application has not received are destroyed with their listener.
@@ -300,6 +313,8 @@ impl<D: DataPath> Runner for CoreRunner<D> {
     }
 
     fn close_all(&mut self, at: usize) {
+        // The QP of an id whose destroy had to wait is still here.
+        self.paths.clear();
         self.ack_all(at);
         let channels: Vec<ChannelNo> = self.channels.keys().copied().collect();
         for channel in channels {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::judge::Run;
-use crate::program::{Level, Program};
+use crate::program::{Level, Network, Program};
 use crate::trace::Seen;
 
 /// Counts of many runs.
@@ -13,9 +13,10 @@ pub struct Coverage {
     calls: BTreeMap<(Level, &'static str), BTreeMap<String, u64>>,
     events: BTreeMap<(Level, String), BTreeMap<i32, u64>>,
     reached: BTreeMap<&'static str, u64>,
+    network: Network,
 }
 
-/// The goals that a campaign must reach: the name, and the event or call that shows it.
+/// The goals that a campaign on soft-RoCE must reach: the name, and the event or call that shows it.
 const GOALS: &[(&str, Goal)] = &[
     ("a connection, at the device", Goal::Event(Level::Device, "ESTABLISHED", 0)),
     ("a connection, through the core", Goal::Event(Level::Core, "ESTABLISHED", 0)),
@@ -42,6 +43,27 @@ const GOALS: &[(&str, Goal)] = &[
     ("established already", Goal::Call(Level::Device, "notify", "EISCONN")),
 ];
 
+/// The goals of a campaign on soft-iWARP.
+const GOALS_ON_IWARP: &[(&str, Goal)] = &[
+    ("a connection, at the device", Goal::Event(Level::Device, "ESTABLISHED", 0)),
+    ("a connection, through the core", Goal::Event(Level::Core, "ESTABLISHED", 0)),
+    ("a request, at the device", Goal::Event(Level::Device, "CONNECT_REQUEST", 0)),
+    ("a request, through the core", Goal::Event(Level::Core, "CONNECT_REQUEST", 0)),
+    ("rejected by the peer", Goal::Event(Level::Device, "REJECTED", -104)),
+    ("rejected by the peer, through the core", Goal::Event(Level::Core, "REJECTED", -104)),
+    ("nobody listens", Goal::Call(Level::Device, "connect", "ECONNREFUSED")),
+    ("a connect without a QP", Goal::Call(Level::Device, "connect", "EINVAL")),
+    ("a disconnection", Goal::Event(Level::Device, "DISCONNECTED", 0)),
+    ("a disconnection, through the core", Goal::Event(Level::Core, "DISCONNECTED", 0)),
+    ("an address without a device", Goal::Event(Level::Device, "ADDR_ERROR", -19)),
+    ("a migration, at the device", Goal::Call(Level::Device, "migrate_id", "ok")),
+    ("a migration, through the core", Goal::Call(Level::Core, "migrate_id", "ok")),
+    ("a migration that waits for acks", Goal::Call(Level::Core, "migrate_id later", "ok")),
+    ("a destruction that waits for acks", Goal::Call(Level::Core, "destroy_id later", "ok")),
+    ("a listener moved by the core", Goal::Call(Level::Core, "listen", "ok")),
+    ("a QP on an id", Goal::Call(Level::Device, "create_qp", "ok")),
+];
+
 /// Reached by a migration to a channel that becomes readable by it.
 const MOVED: &str = "a migration with unread events in the kernel";
 /// Reached by a group of steps without a pause.
@@ -54,6 +76,13 @@ const SYNCHRONOUS: &str = "a synchronous request that ended";
 enum Goal {
     Event(Level, &'static str, i32),
     Call(Level, &'static str, &'static str),
+}
+
+const fn goals(network: Network) -> &'static [(&'static str, Goal)] {
+    match network {
+        Network::Roce => GOALS,
+        Network::Iwarp => GOALS_ON_IWARP,
+    }
 }
 
 impl Coverage {
@@ -77,7 +106,8 @@ impl Coverage {
                 Seen::State(_) | Seen::Broken(_) => {}
             }
         }
-        for &(name, goal) in GOALS {
+        self.network = program.network;
+        for &(name, goal) in goals(program.network) {
             let reached = match goal {
                 Goal::Event(level, kind, status) => {
                     mine.events.get(&(level, kind.to_owned())).is_some_and(|by| by.contains_key(&status))
@@ -118,7 +148,7 @@ impl Coverage {
     /// The goals that no program has reached.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
-        let mut all: Vec<&'static str> = GOALS.iter().map(|&(name, _)| name).collect();
+        let mut all: Vec<&'static str> = goals(self.network).iter().map(|&(name, _)| name).collect();
         all.extend([MOVED, RACED, SYNCHRONOUS]);
         all.retain(|name| self.reached.get(name).is_none_or(|&count| count == 0));
         all

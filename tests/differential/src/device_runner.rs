@@ -1,6 +1,6 @@
 //! A side that calls the bare device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
@@ -27,6 +27,7 @@ pub(crate) struct DeviceRunner<D: DataPath> {
     /// The existing ids, and their channels.
     ids: BTreeMap<Slot, ChannelNo>,
     channels: Vec<ChannelNo>,
+    listeners: BTreeSet<Slot>,
     next_child: Slot,
     trace: SideTrace,
     observed: Observed,
@@ -57,6 +58,7 @@ impl<D: DataPath> DeviceRunner<D> {
             numbers,
             ids: BTreeMap::new(),
             channels: Vec::new(),
+            listeners: BTreeSet::new(),
             next_child: CHILDREN,
             trace: SideTrace::new(),
             observed: Observed::default(),
@@ -152,7 +154,12 @@ impl<D: DataPath> DeviceRunner<D> {
                 Call::ResolveAddr { id: id_key(id)?, src: src.map(endpoint), dst: endpoint(dst), timeout_ms: LOOKUP_MS }
             }
             Action::ResolveRoute { id } => Call::ResolveRoute { id: id_key(id)?, timeout_ms: 2000 },
-            Action::Listen { id, backlog } => Call::Listen { id: id_key(id)?, backlog },
+            Action::Listen { id, backlog } => {
+                if self.call(at, action, Call::Listen { id: id_key(id)?, backlog }, &[]) {
+                    self.listeners.insert(id);
+                }
+                return Ok(());
+            }
             Action::Connect { id, offer } => {
                 private = data(at, id, offer.data);
                 Call::Connect { id: id_key(id)?, param: param(offer, numbers) }
@@ -268,6 +275,14 @@ impl<D: DataPath> Runner for DeviceRunner<D> {
         }
     }
 
+    fn destroy_passive(&mut self, at: usize) {
+        let passive = |slot: &Slot| *slot >= CHILDREN || self.listeners.contains(slot);
+        let ids: Vec<Slot> = self.ids.keys().copied().filter(passive).collect();
+        for id in ids {
+            self.perform(at, &Action::Destroy { id });
+        }
+    }
+
     fn destroy_all(&mut self, at: usize) {
         let ids: Vec<Slot> = self.ids.keys().copied().collect();
         for id in ids {
@@ -276,6 +291,8 @@ impl<D: DataPath> Runner for DeviceRunner<D> {
     }
 
     fn close_all(&mut self, at: usize) {
+        // The QP of an id whose destroy had to wait is still here.
+        self.paths.clear();
         for channel in self.channels.clone() {
             self.perform(at, &Action::CloseChannel { channel });
         }

@@ -12,7 +12,7 @@ use cmid_sim::Flavour;
 
 use crate::address::{Endpoint, Ip, Numbers};
 use crate::prediction::{Beliefs, Believed, Phase};
-use crate::program::{Action, CHILDREN, ChannelNo, Level, Offer, Opt, Program, SideName, Slot, Space, Step};
+use crate::program::{Action, CHILDREN, ChannelNo, Level, Network, Offer, Opt, Program, SideName, Slot, Space, Step};
 use crate::simulated::{Schedule, schedules, simulate};
 
 /// The maximum number of groups of more than one step, each with one boundary. The number of schedules grows with it.
@@ -21,12 +21,18 @@ const RACES_MAX: usize = 2;
 /// Numbers for runs that are not compared.
 pub const NUMBERS: Numbers = Numbers { port: 20_000, qp_num: 0x40_0000, link: 2 };
 
-/// Generates the program of a seed.
+/// Generates the program of a seed, for soft-RoCE.
 #[must_use]
 pub fn program(seed: u64) -> Program {
+    program_on(Network::Roce, seed)
+}
+
+/// Generates the program of a seed, for this network.
+#[must_use]
+pub fn program_on(network: Network, seed: u64) -> Program {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let level = if rng.random_ratio(1, 2) { Level::Device } else { Level::Core };
-    let mut maker = Maker { rng, level, steps: Vec::new(), beliefs: Beliefs::default(), races: 0, next_qp: 0 };
+    let mut maker = Maker { rng, level, network, steps: Vec::new(), beliefs: Beliefs::default(), races: 0, next_qp: 0 };
     maker.prologue();
     let length = maker.rng.random_range(20..70);
     let pauses = maker.rng.random_range(0..3);
@@ -39,10 +45,11 @@ pub fn program(seed: u64) -> Program {
     if maker.rng.random_ratio(2, 3) {
         maker.pass_time();
     }
-    tame(Program { seed, level, steps: maker.steps })
+    tame(Program { seed, level, network, steps: maker.steps })
 }
 
-/// Whether no destroy in the program takes the kernel 70 seconds (semantics 3.3), under any schedule.
+/// Whether no call in the program blocks in the kernel, under any schedule: a destroy for 70 seconds on InfiniBand
+/// (semantics 3.3), the end of an attempt to connect for 10 seconds on iWARP (semantics 16.2).
 #[must_use]
 pub fn is_safe(program: &Program) -> bool {
     stalls(program) == 0
@@ -53,12 +60,18 @@ fn stalls(program: &Program) -> u64 {
     schedules(program).iter().map(run).sum()
 }
 
-/// Removes the answers that make a later destroy take 70 seconds.
+/// Removes the steps that make a call block: answers on InfiniBand, attempts to connect and their ends on iWARP.
 fn tame(mut program: Program) -> Program {
     let mut left = stalls(&program);
     while left > 0 {
-        let answers = |step: &Step| {
-            matches!(step.action, Action::Accept { .. } | Action::Reject { .. } | Action::Establish { .. })
+        let answers = |step: &Step| match program.network {
+            Network::Roce => {
+                matches!(step.action, Action::Accept { .. } | Action::Reject { .. } | Action::Establish { .. })
+            }
+            Network::Iwarp => matches!(
+                step.action,
+                Action::Connect { .. } | Action::Destroy { .. } | Action::Disconnect { .. } | Action::Teardown { .. }
+            ),
         };
         let places: Vec<usize> = (0..program.steps.len()).filter(|&at| answers(&program.steps[at])).collect();
         let without = |at: usize| {
@@ -88,6 +101,7 @@ enum Next {
 struct Maker {
     rng: ChaCha8Rng,
     level: Level,
+    network: Network,
     steps: Vec<Step>,
     beliefs: Beliefs,
     races: usize,
@@ -131,6 +145,7 @@ impl Maker {
         if id + 1 >= CHILDREN {
             return;
         }
+        let space = if self.network == Network::Iwarp { Space::Tcp } else { space };
         let synchronous = self.level == Level::Core && self.rng.random_ratio(1, 6);
         let channel = if synchronous { None } else { self.channel(side) };
         self.put(side, Action::Create { id, channel, space });
@@ -288,7 +303,9 @@ impl Maker {
 
     fn next_of(&mut self, side: SideName, id: Slot, believed: Believed) -> Option<Action> {
         let udp = believed.space == Space::Udp;
-        let wants_qp = !believed.has_qp && self.rng.random_ratio(1, 10);
+        // On iWARP a connection needs a QP.
+        let of_ten = if self.network == Network::Iwarp { 9 } else { 1 };
+        let wants_qp = !believed.has_qp && self.rng.random_ratio(of_ten, 10);
         let core = self.level == Level::Core;
         let joined = (0..8).find(|&group| believed.joined[usize::from(group)]);
         Some(match believed.phase {
@@ -378,6 +395,7 @@ impl Maker {
     fn may(&self, side: SideName, id: Slot, action: Action) -> bool {
         let Some(believed) = self.beliefs.side(side).ids.get(&id) else { return true };
         match action {
+            Action::Join { .. } | Action::Leave { .. } if self.network == Network::Iwarp => false,
             // librdmacm finds a membership by its address, so there is at most one for each address.
             Action::Join { group, .. } => !believed.joined[usize::from(group)],
             // librdmacm would dereference a null pointer.

@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::address::{Endpoint, Ip};
 use crate::data::{DataStep, MEMORY, Operation, Request};
-use crate::program::{Action, CHILDREN, Level, Offer, Program, SideName, Slot, Space, Step};
+use crate::program::{Action, CHILDREN, Level, Network, Offer, Program, SideName, Slot, Space, Step};
 
 /// The maximum number of random steps.
 const LENGTH: usize = 60;
@@ -43,7 +43,7 @@ pub fn program(seed: u64) -> Program {
         }
     }
     let steps = steps.into_iter().map(|(side, action)| Step { side, action, races: false }).collect();
-    Program { seed, level: Level::Device, steps }
+    Program { seed, level: Level::Device, network: Network::Roce, steps }
 }
 
 /// Connects the first id of side a to a child of side b. Without retries a message finds a receive or fails at once.

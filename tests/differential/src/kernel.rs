@@ -1,24 +1,22 @@
-//! Runs programs on the kernel of this machine: soft-RoCE as set up in the project's VM.
+//! Runs programs on the kernel of this machine: soft-RoCE or soft-iWARP as set up in the project's VM.
 //!
-//! Many programs run at once, one group of steps each, in turn. After each turn the kernel looks up a port without a
-//! listener. The lookup uses the same queues as everything before it: addresses, routes, the connection manager's
-//! messages and their answers. When it is complete, all effects of the steps are complete too. A program that lets
+//! Many programs run at once, one group of steps each, in turn. After each turn follows a request of the probe, on
+//! soft-RoCE the lookup of a port without a listener. It uses the same queues as everything before it: addresses,
+//! routes, the connection manager's messages and their answers. When it is complete, all effects of the steps are complete too. A program that lets
 //! time pass, or has ended, does not delay the others.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
-use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, IdKey, Pollable, PortSpace};
+use anyhow::Context as _;
 use cmid_sim::Flavour;
 use cmid_verbs::{Backend, Verbs};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::address::{LINK_LOCAL, Numbers, PORTS, QP_NUMS};
 use crate::judge::{Reality, Run};
-use crate::program::{Action, Program, Step};
+use crate::probe::Probe;
+use crate::program::{Action, Network, Program, Step};
 use crate::runner::BeforeRead;
 use crate::runners::{EPILOGUE, Runners};
 use crate::simulated::pause;
@@ -35,11 +33,16 @@ const END_QP_NUM: u32 = 0xf0_0000;
 /// Longer than work requests take, which the lookup does not wait for.
 const WORK: Duration = Duration::from_millis(10);
 
+/// The maximum number of QPs of concurrent programs on soft-iWARP, besides that of the probe. Each QP and its CQ map three queues, and
+/// libsiw takes the key of the 145th of a process for an invalid one (`SIW_INVAL_UOBJ_KEY`).
+const QPS_ON_IWARP: usize = 40;
+
 /// The kernel.
 #[derive(Debug)]
 pub struct Kernel {
     flavour: Flavour,
     probe: Probe,
+    qps_max: usize,
     port: u16,
     qp_num: u32,
     link: u32,
@@ -50,9 +53,16 @@ impl Kernel {
     ///
     /// # Errors
     /// There is no RDMA device.
-    pub fn open(flavour: Flavour, backend: Backend) -> anyhow::Result<Self> {
+    pub fn open(flavour: Flavour, backend: Backend, network: Network) -> anyhow::Result<Self> {
         let device = Verbs::open_with(backend).context("an RDMA device")?;
-        Ok(Kernel { flavour, probe: Probe::new(device)?, port: FIRST_PORT, qp_num: FIRST_QP_NUM, link: link()? })
+        Ok(Kernel {
+            flavour,
+            probe: Probe::new(device, network)?,
+            qps_max: if network == Network::Iwarp { QPS_ON_IWARP } else { usize::MAX },
+            port: FIRST_PORT,
+            qp_num: FIRST_QP_NUM,
+            link: link()?,
+        })
     }
 
     fn numbers(&mut self) -> Numbers {
@@ -71,11 +81,15 @@ impl Reality for Kernel {
             programs.iter().flat_map(|program| &program.steps).any(|step| matches!(step.action, Action::Data { .. }));
         for program in programs {
             let numbers = self.numbers();
-            all.push(Playing::new(program, numbers, self.probe.device.sibling(), self.probe.device.sibling()));
+            all.push(Playing::new(program, numbers, self.probe.sibling(), self.probe.sibling()));
         }
         while all.iter().any(Playing::is_on) {
-            let mut played = false;
-            for one in &mut all {
+            let (mut played, mut qps) = (false, 0);
+            for one in all.iter_mut().filter(|one| one.is_on()) {
+                qps += one.qps;
+                if qps > self.qps_max {
+                    break;
+                }
                 played |= one.play(pause);
             }
             if !played {
@@ -129,6 +143,8 @@ enum Next {
 
 /// A running program.
 struct Playing<'a> {
+    /// The maximum number of its QPs.
+    qps: usize,
     groups: std::vec::IntoIter<&'a [Step]>,
     runners: Runners,
     numbers: Numbers,
@@ -144,7 +160,9 @@ struct Playing<'a> {
 impl<'a> Playing<'a> {
     fn new(program: &'a Program, numbers: Numbers, a: Verbs, b: Verbs) -> Self {
         let now = Instant::now();
+        let attaches = |step: &&Step| matches!(step.action, Action::AttachQp { .. } | Action::AttachHugeQp { .. });
         Playing {
+            qps: program.steps.iter().filter(attaches).count(),
             groups: program.groups().into_iter(),
             runners: Runners::new(program, numbers, a, b, &(Rc::new(|| {}) as BeforeRead)),
             numbers,
@@ -217,50 +235,5 @@ impl<'a> Playing<'a> {
             phases: self.phases,
             whole: self.whole,
         }
-    }
-}
-
-/// Looks up a port without a listener.
-#[derive(Debug)]
-struct Probe {
-    device: Verbs,
-    channel: ChannelKey,
-    generation: u32,
-}
-
-/// The time limit of the kernel's answer.
-const LIMIT: Duration = Duration::from_secs(20);
-
-impl Probe {
-    fn new(mut device: Verbs) -> anyhow::Result<Self> {
-        let channel = ChannelKey::from_parts(0, 0, 1).context("a key")?;
-        device.call(&Call::OpenChannel { channel }, &[]).context("a channel")?;
-        Ok(Probe { device, channel, generation: 0 })
-    }
-
-    fn settle(&mut self) -> anyhow::Result<()> {
-        self.generation += 1;
-        let id = IdKey::from_parts(0, 0, self.generation).context("a key")?;
-        let dst = SocketAddr::from((Ipv4Addr::new(10, 99, 0, 2), FIRST_PORT - 1));
-        let on = self.channel;
-        let device = &mut self.device;
-        device.call(&Call::CreateId { id, channel: on, port_space: PortSpace::Udp }, &[]).context("probe: create")?;
-        device.call(&Call::ResolveAddr { id, src: None, dst, timeout_ms: 20_000 }, &[]).context("probe: address")?;
-        self.expect(CmEvent::AddrResolved)?;
-        self.device.call(&Call::ResolveRoute { id, timeout_ms: 20_000 }, &[]).context("probe: route")?;
-        self.expect(CmEvent::RouteResolved)?;
-        self.device.call(&Call::Connect { id, param: ConnParam::default() }, &[]).context("probe: connect")?;
-        self.expect(CmEvent::Unreachable)?;
-        self.device.call(&Call::Destroy { id }, &[]).context("probe: destroy")
-    }
-
-    fn expect(&mut self, kind: CmEvent) -> anyhow::Result<()> {
-        let spare = IdKey::from_parts(0, 1, 1).context("a key")?;
-        let fd = self.device.fd(self.channel).context("a descriptor")?;
-        let limit = Timespec::try_from(LIMIT)?;
-        poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&limit))?;
-        let event = self.device.fetch(self.channel, spare)?.with_context(|| format!("probe: no {kind}"))?;
-        ensure!(event.kind == kind, "probe: {} with {} instead of {kind}", event.kind, event.status);
-        Ok(())
     }
 }

@@ -27,6 +27,8 @@ pub mod judge;
 #[cfg(feature = "verbs")]
 pub mod kernel;
 mod prediction;
+#[cfg(feature = "verbs")]
+mod probe;
 pub mod program;
 mod recorder;
 pub mod runner;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
-use cmid_differential::program::Program;
+use cmid_differential::program::{Network, Program};
 use cmid_differential::{generate, generate_data, simulated};
 use cmid_sim::Flavour;
 
@@ -54,8 +54,11 @@ struct Args {
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
     /// Programs with steps of the data path
-    #[arg(long)]
+    #[arg(long, conflicts_with = "iwarp")]
     data: bool,
+    /// Programs for soft-iWARP
+    #[arg(long)]
+    iwarp: bool,
     /// Show the program and its trace on the simulator
     #[arg(long)]
     simulate: bool,
@@ -95,7 +98,11 @@ fn run(args: &Args) -> anyhow::Result<bool> {
 
 impl Args {
     fn generate(&self, seed: u64) -> Program {
-        if self.data { generate_data::program(seed) } else { generate::program(seed) }
+        if self.data { generate_data::program(seed) } else { generate::program_on(self.network(), seed) }
+    }
+
+    fn network(&self) -> Network {
+        if self.iwarp { Network::Iwarp } else { Network::Roce }
     }
 
     fn seeds(&self) -> anyhow::Result<Range<u64>> {
@@ -150,9 +157,10 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
     use cmid_differential::{campaign, judge, kernel::Kernel, side_by_side};
     use judge::{Reality as _, Verdict};
     use std::time::Duration;
-    let mut kernel = Kernel::open(flavour, args.backend.parse()?)?;
+    let mut kernel =
+        Kernel::open(flavour, args.backend.parse()?, given.map_or(args.network(), |program| program.network))?;
     if let Some(program) = given {
-        ensure!(generate::is_safe(program), "a destroy would take this kernel 70 seconds");
+        ensure!(generate::is_safe(program), "a call would block in this kernel");
         print!("{program}");
         let mut agrees = true;
         for run in kernel.run(std::slice::from_ref(program))? {

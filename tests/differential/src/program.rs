@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cmid_proto::{CmOption, PortSpace};
+use cmid_proto::{CmOption, PortSpace, Transport};
 use serde::{Deserialize, Serialize};
 
 use crate::address::Endpoint;
@@ -15,6 +15,33 @@ pub enum Level {
     Device,
     /// The core and its loop ([`cmid_proto::Drive`]), as called by an application.
     Core,
+}
+
+/// The network that a program runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Network {
+    /// Soft-RoCE.
+    #[default]
+    Roce,
+    /// Soft-iWARP. It has no datagrams and no multicast.
+    Iwarp,
+}
+
+impl Network {
+    /// The transport of its devices.
+    #[must_use]
+    pub const fn transport(self) -> Transport {
+        match self {
+            Network::Roce => Transport::InfiniBand,
+            Network::Iwarp => Transport::Iwarp,
+        }
+    }
+
+    /// Whether it is soft-RoCE.
+    #[must_use]
+    pub fn is_roce(&self) -> bool {
+        *self == Network::Roce
+    }
 }
 
 /// One of the two communicating sides.
@@ -285,6 +312,9 @@ pub struct Program {
     pub seed: u64,
     /// The layer that its calls are made to.
     pub level: Level,
+    /// The network that it runs on.
+    #[serde(default, skip_serializing_if = "Network::is_roce")]
+    pub network: Network,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
@@ -305,7 +335,7 @@ impl Program {
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} on the {:?}", self.seed, self.level)?;
+        writeln!(f, "seed {} on the {:?}, {:?}", self.seed, self.level, self.network)?;
         for (number, step) in self.steps.iter().enumerate() {
             let races = if step.races { " (at once)" } else { "" };
             writeln!(f, "  {number:3} {:?} {:?}{races}", step.side, step.action)?;

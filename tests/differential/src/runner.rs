@@ -22,6 +22,8 @@ pub trait Runner {
     fn drain(&mut self, at: usize);
     /// Records the states of the ids.
     fn note_state(&mut self, at: usize);
+    /// Destroys the listeners, and the ids of their requests.
+    fn destroy_passive(&mut self, at: usize);
     /// Destroys all ids.
     fn destroy_all(&mut self, at: usize);
     /// Closes all channels.

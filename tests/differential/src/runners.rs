@@ -6,7 +6,7 @@ use crate::address::Numbers;
 use crate::core_runner::CoreRunner;
 use crate::data::Published;
 use crate::device_runner::DeviceRunner;
-use crate::program::{Level, Program, SideName, Step};
+use crate::program::{Level, Network, Program, SideName, Step};
 use crate::runner::{BeforeRead, Observed, Runner};
 use crate::trace::Trace;
 
@@ -14,6 +14,7 @@ use crate::trace::Trace;
 pub struct Runners {
     a: Box<dyn Runner>,
     b: Box<dyn Runner>,
+    network: Network,
 }
 
 /// The number of steps that end every run, with a pause after each: they read the rest, and each side sees the end of
@@ -37,11 +38,11 @@ impl Runners {
                 let runner = |device, own: &Published, peer: &Published| {
                     Box::new(DeviceRunner::new(device, numbers, before_read.clone(), [own.clone(), peer.clone()]))
                 };
-                Runners { a: runner(a, &of_a, &of_b), b: runner(b, &of_b, &of_a) }
+                Runners { a: runner(a, &of_a, &of_b), b: runner(b, &of_b, &of_a), network: program.network }
             }
             Level::Core => {
                 let runner = |device| Box::new(CoreRunner::new(device, numbers, before_read.clone()));
-                Runners { a: runner(a), b: runner(b) }
+                Runners { a: runner(a), b: runner(b), network: program.network }
             }
         }
     }
@@ -63,6 +64,11 @@ impl Runners {
             2 => {
                 self.a.note_state(at);
                 self.b.note_state(at);
+                // An id that waits for an answer would wait for it in the kernel while it is destroyed.
+                if self.network == Network::Iwarp {
+                    self.a.destroy_passive(at);
+                    self.b.destroy_passive(at);
+                }
             }
             3 => self.a.destroy_all(at),
             4 => {

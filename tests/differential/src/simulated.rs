@@ -53,7 +53,7 @@ pub struct Simulated {
     pub limits: Limits,
     /// Counts that are not part of the trace.
     pub observed: Observed,
-    /// Destroys that would have taken a kernel 70 seconds.
+    /// Calls that would have blocked in a kernel: for 70 seconds, or until an answer came.
     pub stalls: u64,
     /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not
     /// end.
@@ -156,7 +156,7 @@ pub fn simulate_on<D: DataPath + 'static>(
         ..Config::default()
     });
     let [a, b, a6, b6] = [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6].map(|ip| Endpoint(ip, 0).resolve(numbers).ip());
-    let host = fabric.host(&[a, b, a6, b6, LINK_LOCAL.into()]);
+    let host = fabric.host_with(&[a, b, a6, b6, LINK_LOCAL.into()], program.network.transport());
     host.add_plain_addr_without_arp(Ipv4Addr::new(172, 16, 0, 1).into());
     let (sent, sends) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let before_read = before_read(&fabric, schedule.prompt, &sent, &sends);
@@ -187,7 +187,8 @@ pub fn simulate_on<D: DataPath + 'static>(
         fabric.advance_by(SETTLE);
         run.look(&fabric);
     }
-    let stalls = fabric.counters().stalls;
+    let counters = fabric.counters();
+    let stalls = counters.stalls + counters.waits_for_answer;
     Simulated {
         trace: runners.trace(),
         limits: run.limits,

@@ -9,7 +9,7 @@ use cmid_differential::address::{Endpoint, Ip};
 use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run, Verdict, judge};
-use cmid_differential::program::{Action, CHILDREN, Level, Offer, Program, SideName, Space, Step};
+use cmid_differential::program::{Action, CHILDREN, Level, Network, Offer, Program, SideName, Space, Step};
 use cmid_differential::simulated::{Prompt, Schedule, schedules, simulate, simulate_on};
 use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{
@@ -196,7 +196,7 @@ fn three_connections() -> Program {
     }
     steps.push((a, LetTimePass));
     let steps = steps.into_iter().map(|(side, action)| Step { side, action, races: false }).collect();
-    Program { seed: 0, level: Level::Device, steps }
+    Program { seed: 0, level: Level::Device, network: Network::Roce, steps }
 }
 
 #[test]

@@ -30,7 +30,7 @@ const FIGURES: &str = "
 ## Measurements
 
 Both sides run on one machine unless the report says otherwise. Soft-RoCE and soft-iWARP run in an emulated machine with one CPU and a clock that counts instructions: compare their
-figures with each other only. `ibv_rc_pingpong` polls without yielding, so its two sides wait for the scheduler there. A ping goes there and back. `cmtime` does each phase for all connections at once; cmid-check makes one
+figures with each other only. With two such machines the clock is that of the host, which emulates both: compare those figures with nothing. `ibv_rc_pingpong` polls without yielding, so its two sides wait for the scheduler there. A ping goes there and back. `cmtime` does each phase for all connections at once; cmid-check makes one
 connection after the other.
 
 ";
@@ -61,7 +61,8 @@ fn rule(text: &mut String, columns: usize) {
 
 fn title((report, device): &(Report, DeviceReport)) -> String {
     let kernel = report.host.kernel.split(['-', '+']).next().unwrap_or_default();
-    format!("{}, Linux {kernel}", device.name)
+    let machines = if device.two_hosts { ", two machines" } else { "" };
+    format!("{}, Linux {kernel}{machines}", device.name)
 }
 
 fn render() -> String {

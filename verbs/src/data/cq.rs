@@ -83,6 +83,8 @@ impl Cq {
             let operations = &(*context.as_ptr()).ops;
             (operations.poll_cq.ok_or(Errno::ENOSYS)?, operations.req_notify_cq.ok_or(Errno::ENOSYS)?)
         };
+        // libsiw reports some failures without errno.
+        errno::clear();
         // SAFETY: context and channel are open and outlive the CQ; it has no application context. The kernel
         // refuses a vector that the device does not have.
         let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.as_ptr(), vector) };
