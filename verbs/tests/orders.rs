@@ -30,7 +30,7 @@ const NEVER: u32 = 0;
 /// Posts, once there is room, and hands the token to the device, which may complete it before it is counted.
 fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
     let token = loop {
-        match cursor.file(0, wr_id, &[lkey]) {
+        match cursor.file(wr_id, &[lkey]) {
             Some(token) => break token,
             None => thread::yield_now(),
         }
@@ -81,7 +81,7 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
 fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
     loom::model(|| {
         let (wr_ring, mut cursor) = ring(1);
-        let first = cursor.file(0, 10, &[5]).expect("room");
+        let first = cursor.file(10, &[5]).expect("room");
         cursor.advance(1);
         // Stands for what the poll has written to the memory of the first one.
         let written = Arc::new(Line::new(0));
@@ -90,7 +90,7 @@ fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
             write.store(1, Relaxed);
             assert_eq!(other.retire(first), Retired::Done(10));
         });
-        let poster = thread::spawn(move || cursor.file(0, 11, &[6]).map(|_| cursor.advance(1)));
+        let poster = thread::spawn(move || cursor.file(11, &[6]).map(|_| cursor.advance(1)));
         let other = Arc::clone(&wr_ring);
         // The last thread, and what it loads may be old: loom does not try each order of threads.
         let owner = thread::spawn(move || {
@@ -113,7 +113,7 @@ fn who_sees_that_something_is_in_flight_sees_what() {
         let watched = Arc::clone(&wr_ring);
         let poster = thread::spawn(move || {
             for (wr_id, lkey) in [(10, 5), (11, 6)] {
-                cursor.file(0, wr_id, &[lkey]).expect("room");
+                cursor.file(wr_id, &[lkey]).expect("room");
                 cursor.advance(1);
             }
         });

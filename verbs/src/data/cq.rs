@@ -118,8 +118,20 @@ impl Cq {
         unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
     }
 
-    /// The rest of a poll that has returned `polled` completions, the first `kept` of which are retired. Called if the set
-    /// of queues has changed, or a completion is of an unknown queue.
+    /// A poll after queues were added or removed, or one that reports a doubt.
+    #[cold]
+    #[inline(never)]
+    fn poll_changed(&mut self, completions: &mut [Completion]) -> Polled {
+        if self.slot_cache.has_doubt() {
+            return self.report_doubt();
+        }
+        self.slot_cache.look(&self.inner.cq_slots);
+        let polled = self.poll_provider(completions);
+        self.poll_rest(completions, polled, 0)
+    }
+
+    /// The rest of a poll that has returned `polled` completions, the first `kept` of which are retired. Called if a
+    /// completion is of an unknown queue, or not the next one of its queue, or if a queue is destroyed.
     #[cold]
     #[inline(never)]
     fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Polled {
@@ -140,8 +152,6 @@ impl Cq {
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn report_doubt(&mut self) -> Polled {
         self.slot_cache.take_doubt();
         Err(EIO)
@@ -169,24 +179,23 @@ impl CompletionQueue for Cq {
     /// completions of the same poll are returned before, or by the next call.
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        if self.slot_cache.has_doubt() {
-            return result_of(self.report_doubt());
+        if !self.slot_cache.is_current(&self.inner.cq_slots) {
+            return result_of(self.poll_changed(completions));
         }
         let polled = self.poll_provider(completions);
         let mut kept = 0;
-        if self.slot_cache.is_current(&self.inner.cq_slots) {
-            if polled > 0 {
-                for completion in completions.iter_mut().take(polled as usize) {
-                    let Some(wr_id) = self.slot_cache.retire_known(completion.wr_id) else { break };
-                    completion.wr_id = wr_id;
-                    kept += 1;
-                }
-                if kept == polled as usize {
-                    return Ok(kept);
-                }
-            } else if polled == 0 && self.slot_cache.none_gone() {
-                return Ok(0);
+        if polled > 0 {
+            let known = self.slot_cache.known();
+            for completion in completions.iter_mut().take(polled as usize) {
+                let Some(wr_id) = known.retire(completion.wr_id) else { break };
+                completion.wr_id = wr_id;
+                kept += 1;
             }
+            if kept == polled as usize {
+                return Ok(kept);
+            }
+        } else if polled == 0 && self.slot_cache.none_gone() {
+            return Ok(0);
         }
         result_of(self.poll_rest(completions, polled, kept))
     }

@@ -84,10 +84,12 @@ struct Entry {
 }
 
 /// The poller's copy; there is one for each CQ.
-#[derive(Default)]
 pub(crate) struct SlotCache {
-    rings: Vec<Option<Arc<WrRing>>>,
+    /// With `nothing` in the place of a ring that is not there.
+    rings: Vec<Arc<WrRing>>,
+    nothing: Arc<WrRing>,
     srqs: Vec<Arc<SrqSlots>>,
+    /// An older one if there is a doubt: one comparison for both.
     version: usize,
     /// Whether an existing queue has completed a work request that was not in flight.
     doubt: bool,
@@ -276,21 +278,36 @@ impl State {
     }
 }
 
+impl Default for SlotCache {
+    fn default() -> Self {
+        SlotCache {
+            rings: Vec::new(),
+            nothing: WrRing::nothing(),
+            srqs: Vec::new(),
+            version: 0,
+            doubt: false,
+            gone: Vec::new(),
+            going: Vec::new(),
+        }
+    }
+}
+
 impl SlotCache {
-    /// Whether the set of queues is unchanged since the last refresh.
+    /// Whether the set of queues is unchanged since the last look, and there is no doubt.
     #[inline(always)]
     pub(crate) fn is_current(&self, cq_slots: &CqSlots) -> bool {
         self.version == cq_slots.version.load(Ordering::Acquire)
     }
 
-    /// Retires the work request with this token and returns the user's number. `None` if the token is of no known queue, or
-    /// of no work request in flight.
+    /// Returns the known queues. The copy of the reference stays in registers while completions are written.
     #[inline(always)]
-    pub(crate) fn retire_known(&mut self, token: u64) -> Option<u64> {
-        match self.retired(token) {
-            Retired::Done(wr_id) => Some(wr_id),
-            Retired::Foreign | Retired::Unexpected => None,
-        }
+    pub(crate) fn known(&self) -> Known<'_> {
+        Known(&self.rings)
+    }
+
+    /// The same for one completion, see [`Known::retire`].
+    fn retire_known(&self, token: u64) -> Option<u64> {
+        self.known().retire(token)
     }
 
     /// Retires the completions after the first `kept`, restores the users' numbers, and drops those of destroyed queues.
@@ -317,7 +334,6 @@ impl SlotCache {
     }
 
     /// Whether an existing queue has completed a work request that was not in flight.
-    #[inline(always)]
     pub(crate) fn has_doubt(&self) -> bool {
         self.doubt
     }
@@ -327,21 +343,14 @@ impl SlotCache {
         core::mem::take(&mut self.doubt)
     }
 
-    #[inline(always)]
-    fn retired(&self, token: u64) -> Retired {
-        let index = (token >> 32) as u32 & INDEX;
-        let wr_ring = self.rings.get(index as usize).and_then(Option::as_ref);
-        wr_ring.map_or(Retired::Foreign, |wr_ring| wr_ring.retire(token))
-    }
-
-    /// Retires a completion after a refresh: its queue may be new, or destroyed.
+    /// Retires a completion after a look: its queue may be new, or destroyed.
     #[cold]
     fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
         self.look(cq_slots);
-        match self.retired(token) {
+        match self.known().ring(token).map_or(Retired::Foreign, |wr_ring| wr_ring.retire(token)) {
             Retired::Done(wr_id) => return Some(wr_id),
             Retired::Foreign => {}
-            Retired::Unexpected => self.doubt = true,
+            Retired::Unexpected => self.set_doubt(),
         }
         None
     }
@@ -355,20 +364,26 @@ impl SlotCache {
         match slots.retire(token) {
             SrqRetired::Done(wr_id) => Some(wr_id),
             SrqRetired::Unexpected => {
-                self.doubt = true;
+                self.set_doubt();
                 None
             }
         }
     }
 
+    fn set_doubt(&mut self) {
+        if !core::mem::replace(&mut self.doubt, true) {
+            self.version = self.version.wrapping_sub(1);
+        }
+    }
+
     #[cold]
-    fn look(&mut self, cq_slots: &CqSlots) {
+    pub(crate) fn look(&mut self, cq_slots: &CqSlots) {
         let mut state = lock(&cq_slots.state);
         let state = &mut *state;
-        self.rings.resize(state.entries.len(), None);
+        self.rings.resize(state.entries.len(), Arc::clone(&self.nothing));
         for index in state.changed.drain(..) {
             if let (Some(entry), Some(wr_ring)) = (state.entries.get_mut(index), self.rings.get_mut(index)) {
-                wr_ring.clone_from(&entry.wr_ring);
+                wr_ring.clone_from(entry.wr_ring.as_ref().unwrap_or(&self.nothing));
                 entry.changed = false;
             }
         }
@@ -376,7 +391,7 @@ impl SlotCache {
             self.srqs = state.srqs.iter().map(|entry| Arc::clone(&entry.slots)).collect();
         }
         self.going.append(&mut state.gone);
-        self.version = cq_slots.version.load(Ordering::Relaxed);
+        self.version = cq_slots.version.load(Ordering::Relaxed).wrapping_sub(usize::from(self.doubt));
     }
 
     /// Called when a poll has found the CQ empty. Ends the queues that were destroyed before that poll. Returns false if
@@ -406,6 +421,25 @@ impl SlotCache {
         over.append(&mut self.gone);
         over.append(&mut self.going);
         over.into_iter().for_each(|gone| cq_slots.end(gone));
+    }
+}
+
+/// The rings of a CQ by index.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a>(&'a [Arc<WrRing>]);
+
+impl<'a> Known<'a> {
+    /// Takes the completion with this token to account and returns the user's number; `None` if it is not the next one of
+    /// a known queue.
+    #[inline(always)]
+    pub(crate) fn retire(self, token: u64) -> Option<u64> {
+        self.ring(token)?.retire_next(token)
+    }
+
+    /// The queue that has the index in this token.
+    #[inline(always)]
+    fn ring(self, token: u64) -> Option<&'a WrRing> {
+        self.0.get(((token >> 32) as u32 & INDEX) as usize).map(Arc::as_ref)
     }
 }
 

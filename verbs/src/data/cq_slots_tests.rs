@@ -23,7 +23,7 @@ fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
-    let token = cursor.file(0, wr_id, &[1]).expect("room");
+    let token = cursor.file(wr_id, &[1]).expect("room");
     cursor.advance(1);
     Completion { wr_id: token, ..Completion::default() }
 }

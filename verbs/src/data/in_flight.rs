@@ -79,7 +79,7 @@ pub(crate) struct InFlightIndex(usize);
 
 impl InFlightSet {
     pub(crate) fn new() -> Self {
-        InFlightSet { queues: Mutex::default(), nothing: Arc::new(WrRing::new(0, 0, 1)) }
+        InFlightSet { queues: Mutex::default(), nothing: WrRing::nothing() }
     }
 
     /// Returns the cursor of a queue without a ring. It has no room.
@@ -134,7 +134,7 @@ mod tests {
         let wr_ring = Arc::new(WrRing::new(1, 4, 1));
         let place = in_flight.enlist(&wr_ring);
         let mut cursor = Cursor::new(&wr_ring);
-        cursor.file(0, 1, &[lkey]).expect("room");
+        cursor.file(1, &[lkey]).expect("room");
         cursor.advance(1);
         (place, cursor)
     }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_queue_without_a_ring_takes_nothing() {
         let in_flight = InFlightSet::new();
-        assert_eq!(in_flight.without_ring().file(0, 1, &[1]), None);
+        assert_eq!(in_flight.without_ring().file(1, &[1]), None);
         assert!(named(&in_flight).is_empty());
     }
 }

@@ -20,7 +20,8 @@ use smallvec::SmallVec;
 use crate::data::ranges::{Sges, pinned_key, ranges, source, target};
 use crate::data::request::send_request;
 use crate::data::staging::Staging;
-use crate::data::wr_api::{Batch, Payload, WrApi};
+use crate::data::wr_api::{Payload, WrApi};
+use crate::data::wr_ring::Filing;
 use crate::data::{Ah, Mr, Mw, Qp};
 use crate::errno;
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
@@ -88,12 +89,12 @@ impl QueuePair for Qp {
         let (token, sg_list, num_sge) = match sges.as_ref() {
             [sge] => {
                 one = self.target(sge)?;
-                let token = self.file_recv_one(0, wr_id, pinned_key(&one, false)).ok_or_else(|| self.recv_refusal())?;
+                let token = self.file_recv_one(wr_id, pinned_key(&one, false)).ok_or_else(|| self.recv_refusal())?;
                 (token, &raw mut one, i32::from(one.length != 0))
             }
             sges => {
                 list = self.ranges(sges, true, self.inner.requested.max_recv_sge)?;
-                let token = self.file_recv(0, wr_id, &pinned_keys(&list, false)).ok_or_else(|| self.recv_refusal())?;
+                let token = self.file_recv(wr_id, &pinned_keys(&list, false)).ok_or_else(|| self.recv_refusal())?;
                 (token, list.as_mut_ptr(), list.len() as i32)
             }
         };
@@ -115,26 +116,26 @@ impl QueuePair for Qp {
         let caps = self.inner.requested;
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::new(caps.max_recv_wr, caps.max_recv_sge));
-        staging.clear();
-        for (ahead, (wr_id, sges)) in (0..).zip(requests) {
+        self.open_recv();
+        let (pd, mut filing, mut list) = (self.pd, self.recv.batch(), staging.begin());
+        for (wr_id, sges) in requests {
             match sges.as_ref() {
                 [sge] => {
-                    let sge = self.target(sge)?;
-                    let token =
-                        self.file_recv_one(ahead, wr_id, pinned_key(&sge, false)).ok_or_else(|| self.recv_refusal())?;
-                    let request = staging.add_one(sge)?;
+                    let sge = target(pd, sge)?;
+                    let token = filing.file_one(wr_id, pinned_key(&sge, false)).ok_or_else(|| self.recv_refusal())?;
+                    let request = list.add_one(sge)?;
                     (request.wr_id, request.num_sge) = (token, i32::from(sge.length != 0));
                 }
                 sges => {
                     let sges = self.ranges(sges, true, caps.max_recv_sge)?;
-                    let token =
-                        self.file_recv(ahead, wr_id, &pinned_keys(&sges, false)).ok_or_else(|| self.recv_refusal())?;
-                    let request = staging.add(&sges)?;
+                    let token = filing.file(wr_id, &pinned_keys(&sges, false)).ok_or_else(|| self.recv_refusal())?;
+                    let request = list.add(&sges)?;
                     (request.wr_id, request.num_sge) = (token, sges.len() as i32);
                 }
             }
         }
-        let first = staging.list();
+        let len = list.len();
+        let first = staging.end(len);
         if first.is_null() {
             return Err(Errno::EINVAL.into());
         }
@@ -143,7 +144,7 @@ impl QueuePair for Qp {
         // not change during the call.
         let posted = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), first, &raw mut bad) };
         let (posted, result) = match errno::of_ibv(posted) {
-            Ok(()) => (staging.len(), Ok(())),
+            Ok(()) => (len, Ok(())),
             Err(errno) => (staging.before(bad), Err(errno)),
         };
         self.recv_staging = Some(staging);
@@ -174,7 +175,17 @@ impl Qp {
         let Some(api) = self.api_for(&op) else { return self.post_one_classic(wr_id, op, sge, flags) };
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
-        self.push_one(&mut batch, 0, wr_id, op, &sge, flags)?;
+        let (sge, is_inline) = self.checked(&op, &sge)?;
+        // One after the other in each case: one comparison decides on the key and on the call.
+        if is_inline {
+            let token = self.file_send_one(wr_id, pinned_key(&sge, true)).ok_or(Errno::ENOMEM)?;
+            // SAFETY: see `SAFETY OF POSTING`.
+            unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
+        } else {
+            let token = self.file_send_one(wr_id, pinned_key(&sge, false)).ok_or(Errno::ENOMEM)?;
+            // SAFETY: see `SAFETY OF POSTING`.
+            unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
+        }
         batch.complete()?;
         self.send.advance(1);
         Ok(())
@@ -194,7 +205,7 @@ impl Qp {
         let mut sge = self.range(&sge, op.writes_locally())?;
         check_atomic(&op, u64::from(sge.length))?;
         let is_inline = self.inlines(&op, u64::from(sge.length));
-        let token = self.file_send_one(0, wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
+        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
         let mut request = send_request(token, op, flags, is_inline);
         (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
         self.post_filed(&mut request)
@@ -216,31 +227,12 @@ impl Qp {
         }
     }
 
-    /// Files a request with one range and adds it to a batch, after `ahead` others. [`Qp::api_for`] has allowed the
-    /// operation.
+    /// The only range of a request, and whether it is copied while posting.
     #[inline(always)]
-    fn push_one(
-        &mut self,
-        batch: &mut Batch,
-        ahead: u32,
-        wr_id: u64,
-        op: SendOp<'_, Ah>,
-        sge: &Sge<'_, Mr>,
-        flags: SendFlags,
-    ) -> Result<(), Errno> {
+    fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), Errno> {
         let sge = self.range(sge, op.writes_locally())?;
-        check_atomic(&op, u64::from(sge.length))?;
-        // One after the other in each case: one comparison decides on the key and on the call.
-        if self.inlines(&op, u64::from(sge.length)) {
-            let token = self.file_send_one(ahead, wr_id, pinned_key(&sge, true)).ok_or(Errno::ENOMEM)?;
-            // SAFETY: see `SAFETY OF POSTING`.
-            unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
-        } else {
-            let token = self.file_send_one(ahead, wr_id, pinned_key(&sge, false)).ok_or(Errno::ENOMEM)?;
-            // SAFETY: see `SAFETY OF POSTING`.
-            unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
-        }
-        Ok(())
+        check_atomic(op, u64::from(sge.length))?;
+        Ok((sge, self.inlines(op, u64::from(sge.length))))
     }
 
     #[inline(never)]
@@ -251,7 +243,8 @@ impl Qp {
         sges: &[Sge<'_, Mr>],
         flags: SendFlags,
     ) -> Result<(), Errno> {
-        let Filed { token, mut sges, is_inline } = self.file_ranges(0, wr_id, &op, sges)?;
+        self.open_send();
+        let Filed { token, mut sges, is_inline } = self.file_ranges(&mut self.send.batch(), wr_id, &op, sges)?;
         if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
@@ -275,15 +268,19 @@ impl Qp {
     {
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
-        let mut count = 0;
+        self.open_send();
+        let (mut count, mut filing) = (0, self.send.batch());
         for SendWr { wr_id, op, sges, flags } in requests {
             match sges.as_ref() {
                 [sge] => {
                     self.api_for(&op).ok_or(Errno::EINVAL)?;
-                    self.push_one(&mut batch, count, wr_id, op, sge, flags)?;
+                    let (sge, is_inline) = self.checked(&op, sge)?;
+                    let token = filing.file_one(wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
+                    // SAFETY: see `SAFETY OF POSTING`.
+                    unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
                 }
                 sges => {
-                    let Filed { token, sges, is_inline } = self.file_ranges(count, wr_id, &op, sges)?;
+                    let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, sges)?;
                     // SAFETY: see `SAFETY OF POSTING`.
                     unsafe { batch.push(token, op, flags, payload(&sges, is_inline)) };
                 }
@@ -308,14 +305,16 @@ impl Qp {
         let caps = self.inner.requested;
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.send_staging.take().unwrap_or_else(|| Staging::new(caps.max_send_wr, caps.max_send_sge));
-        staging.clear();
-        for (ahead, SendWr { wr_id, op, sges, flags }) in (0..).zip(requests) {
-            let Filed { token, sges, is_inline } = self.file_ranges(ahead, wr_id, &op, sges.as_ref())?;
-            let request = staging.add(&sges)?;
+        self.open_send();
+        let (mut filing, mut list) = (self.send.batch(), staging.begin());
+        for SendWr { wr_id, op, sges, flags } in requests {
+            let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, sges.as_ref())?;
+            let request = list.add(&sges)?;
             let (sg_list, next, num_sge) = (request.sg_list, request.next, sges.len() as i32);
             *request = ibv_send_wr { sg_list, next, num_sge, ..send_request(token, op, flags, is_inline) };
         }
-        let first = staging.list();
+        let len = list.len();
+        let first = staging.end(len);
         if first.is_null() {
             return Err(Errno::EINVAL.into());
         }
@@ -324,7 +323,7 @@ impl Qp {
         // does not change during the call.
         let posted = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
         let (posted, result) = match errno::of_ibv(posted) {
-            Ok(()) => (staging.len(), Ok(())),
+            Ok(()) => (len, Ok(())),
             Err(errno) => (staging.before(bad), Err(errno)),
         };
         self.send_staging = Some(staging);
@@ -344,8 +343,8 @@ impl Qp {
     /// Files a request of the send queue with any number of ranges.
     #[inline]
     fn file_ranges(
-        &mut self,
-        ahead: u32,
+        &self,
+        filing: &mut Filing<'_>,
         wr_id: u64,
         op: &SendOp<'_, Ah>,
         sges: &[Sge<'_, Mr>],
@@ -355,7 +354,7 @@ impl Qp {
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_atomic(op, len)?;
         let is_inline = self.inlines(op, len);
-        let token = self.file_send(ahead, wr_id, &pinned_keys(&sges, is_inline)).ok_or(Errno::ENOMEM)?;
+        let token = filing.file(wr_id, &pinned_keys(&sges, is_inline)).ok_or(Errno::ENOMEM)?;
         Ok(Filed { token, sges, is_inline })
     }
 

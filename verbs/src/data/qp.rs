@@ -104,38 +104,52 @@ impl Qp {
     }
 
     /// Files a work request of the send queue; see [`Cursor::file`].
-    #[inline]
-    pub(super) fn file_send(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
-        match self.send.file(ahead, wr_id, lkeys) {
+    pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        match self.send.file(wr_id, lkeys) {
             Some(token) => Some(token),
-            None => self.file_first_send(ahead, wr_id, lkeys),
+            None => self.file_first_send(wr_id, lkeys),
         }
     }
 
     /// The same with one range.
     #[inline(always)]
-    pub(super) fn file_send_one(&mut self, ahead: u32, wr_id: u64, lkey: u32) -> Option<u64> {
-        match self.send.file_one(ahead, wr_id, lkey) {
+    pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+        match self.send.file_one(wr_id, lkey) {
             Some(token) => Some(token),
-            None => self.file_first_send(ahead, wr_id, &[lkey]),
+            None => self.file_first_send(wr_id, &[lkey]),
         }
     }
 
     /// Files a work request of the receive queue; see [`Cursor::file`].
-    #[inline]
-    pub(super) fn file_recv(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
-        match self.recv.file(ahead, wr_id, lkeys) {
+    pub(super) fn file_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        match self.recv.file(wr_id, lkeys) {
             Some(token) => Some(token),
-            None => self.file_first_recv(ahead, wr_id, lkeys),
+            None => self.file_first_recv(wr_id, lkeys),
         }
     }
 
     /// The same with one range.
     #[inline(always)]
-    pub(super) fn file_recv_one(&mut self, ahead: u32, wr_id: u64, lkey: u32) -> Option<u64> {
-        match self.recv.file_one(ahead, wr_id, lkey) {
+    pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+        match self.recv.file_one(wr_id, lkey) {
             Some(token) => Some(token),
-            None => self.file_first_recv(ahead, wr_id, &[lkey]),
+            None => self.file_first_recv(wr_id, &[lkey]),
+        }
+    }
+
+    /// Makes the ring of the send queue, if there is none, for a batch.
+    #[inline]
+    pub(super) fn open_send(&mut self) {
+        if self.send.is_without_ring() {
+            self.inner.send.open(&mut self.send, self.inner.pd.inner());
+        }
+    }
+
+    /// The same for the receive queue.
+    #[inline]
+    pub(super) fn open_recv(&mut self) {
+        if self.recv.is_without_ring() && self.inner.srq.is_none() {
+            self.inner.recv.open(&mut self.recv, self.inner.pd.inner());
         }
     }
 
@@ -147,17 +161,17 @@ impl Qp {
 
     #[cold]
     #[inline(never)]
-    fn file_first_send(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
-        self.inner.send.file_first(&mut self.send, self.inner.pd.inner(), ahead, wr_id, lkeys)
+    fn file_first_send(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        self.inner.send.file_first(&mut self.send, self.inner.pd.inner(), wr_id, lkeys)
     }
 
     #[cold]
     #[inline(never)]
-    fn file_first_recv(&mut self, ahead: u32, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+    fn file_first_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
         if self.inner.srq.is_some() {
             return None;
         }
-        self.inner.recv.file_first(&mut self.recv, self.inner.pd.inner(), ahead, wr_id, lkeys)
+        self.inner.recv.file_first(&mut self.recv, self.inner.pd.inner(), wr_id, lkeys)
     }
 }
 

@@ -143,13 +143,15 @@ impl SharedReceiveQueue for Srq {
         let SrqCaps { max_wr, max_sge } = self.inner.requested;
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.staging.take().unwrap_or_else(|| Staging::new(max_wr, max_sge));
-        staging.clear();
+        let mut list = staging.begin();
         for (wr_id, sges) in requests {
             let sges = ranges(self.pd, sges.as_ref(), max_sge, target)?;
-            let request = staging.add(&sges)?;
+            let request = list.add(&sges)?;
             (request.wr_id, request.num_sge) = (wr_id, sges.len() as i32);
         }
-        if staging.len() > self.cursor.room() as usize {
+        let len = list.len();
+        staging.set_len(len);
+        if len > self.cursor.room() as usize {
             self.staging = Some(staging);
             return Err(Errno::ENOMEM.into());
         }
@@ -158,12 +160,12 @@ impl SharedReceiveQueue for Srq {
             // There is room: only this thread posts.
             request.wr_id = self.cursor.file(request.wr_id, lkeys).ok_or(Errno::ENOMEM)?;
         }
-        let (first, mut bad) = (staging.list(), ptr::null_mut());
+        let (first, mut bad) = (staging.end(len), ptr::null_mut());
         if first.is_null() {
             return Err(Errno::EINVAL.into());
         }
         let result = self.post_list(first, &mut bad);
-        let posted = if result.is_ok() { staging.len() } else { staging.before(bad) };
+        let posted = if result.is_ok() { len } else { staging.before(bad) };
         staging.receives().skip(posted).for_each(|(request, _)| self.cursor.cancel(request.wr_id));
         self.staging = Some(staging);
         result.map(|()| posted).map_err(|errno| PostError { posted, errno })

@@ -2,7 +2,7 @@
 
 use core::iter::repeat_with;
 use core::mem::MaybeUninit;
-use core::ptr;
+use core::{ptr, slice};
 
 use cmid_proto::Errno;
 
@@ -85,8 +85,9 @@ impl<W: Request> Staging<W> {
         staging
     }
 
-    /// Begins a list.
-    pub(super) fn clear(&mut self) {
+    /// Begins a list. [`Staging::end`] ends it.
+    #[inline]
+    pub(super) fn begin(&mut self) -> List<'_, W> {
         self.len = 0;
         let first = self.requests.as_mut_ptr();
         if let Some(last) = self.last.take() {
@@ -94,43 +95,19 @@ impl<W: Request> Staging<W> {
                 *request.next() = first.wrapping_add(last + 1);
             }
         }
+        let capacity = self.requests.len();
+        List { capacity, requests: self.requests.iter_mut(), sges: self.sges.chunks_exact_mut(self.max_sge) }
     }
 
-    /// Adds a request with these ranges. The caller writes its other fields, and leaves the links.
-    ///
-    /// # Errors
-    /// `ENOMEM` if the list is as long as the queue; `EINVAL` for more ranges than the queue was made for.
-    #[inline]
-    pub(super) fn add(&mut self, sges: &[ibv_sge]) -> Result<&mut W, Errno> {
-        let start = self.len * self.max_sge;
-        let places = self.sges.get_mut(start..start + self.max_sge).ok_or(Errno::ENOMEM)?;
-        places.get_mut(..sges.len()).ok_or(Errno::EINVAL)?.copy_from_slice(sges);
-        self.take()
+    /// The list has `len` requests ([`List::len`]).
+    pub(super) fn set_len(&mut self, len: usize) {
+        self.len = len;
     }
 
-    /// Adds a request with one range.
-    ///
-    /// # Errors
-    /// `ENOMEM` if the list is as long as the queue.
-    #[inline(always)]
-    pub(super) fn add_one(&mut self, sge: ibv_sge) -> Result<&mut W, Errno> {
-        *self.sges.get_mut(self.len * self.max_sge).ok_or(Errno::ENOMEM)? = sge;
-        self.take()
-    }
-
-    #[inline(always)]
-    fn take(&mut self) -> Result<&mut W, Errno> {
-        let request = self.requests.get_mut(self.len).ok_or(Errno::ENOMEM)?;
-        self.len += 1;
-        Ok(request)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Ends the list, and returns its first request; null without requests. It is valid until `self` is used again.
-    pub(super) fn list(&mut self) -> *mut W {
+    /// Ends the list after `len` requests ([`List::len`]), and returns the first one; null without requests. It is valid
+    /// until `self` is used again.
+    pub(super) fn end(&mut self, len: usize) -> *mut W {
+        self.len = len;
         let Some(last) = self.len.checked_sub(1) else { return ptr::null_mut() };
         if let Some(request) = self.requests.get_mut(last) {
             *request.next() = ptr::null_mut();
@@ -142,6 +119,50 @@ impl<W: Request> Staging<W> {
     /// The number of requests before `bad`, which the provider has not posted.
     pub(super) fn before(&self, bad: *const W) -> usize {
         self.requests.iter().take(self.len).position(|request| ptr::eq(request, bad)).unwrap_or(0)
+    }
+}
+
+/// A list that is being made: the places that are left.
+pub(super) struct List<'a, W> {
+    capacity: usize,
+    requests: slice::IterMut<'a, W>,
+    sges: slice::ChunksExactMut<'a, ibv_sge>,
+}
+
+impl<'a, W> List<'a, W> {
+    /// Adds a request with these ranges. The caller writes its other fields, and leaves the links.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the list is as long as the queue; `EINVAL` for more ranges than the queue was made for.
+    #[inline]
+    pub(super) fn add(&mut self, sges: &[ibv_sge]) -> Result<&'a mut W, Errno> {
+        let (request, places) = self.take()?;
+        places.get_mut(..sges.len()).ok_or(Errno::EINVAL)?.copy_from_slice(sges);
+        Ok(request)
+    }
+
+    /// Adds a request with one range.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the list is as long as the queue.
+    #[inline(always)]
+    pub(super) fn add_one(&mut self, sge: ibv_sge) -> Result<&'a mut W, Errno> {
+        let (request, places) = self.take()?;
+        *places.first_mut().ok_or(Errno::EINVAL)? = sge;
+        Ok(request)
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Result<(&'a mut W, &'a mut [ibv_sge]), Errno> {
+        match (self.sges.next(), self.requests.next()) {
+            (Some(places), Some(request)) => Ok((request, places)),
+            _ => Err(Errno::ENOMEM),
+        }
+    }
+
+    /// The number of requests in it.
+    pub(super) fn len(&self) -> usize {
+        self.capacity - self.requests.len()
     }
 }
 
@@ -168,8 +189,8 @@ mod tests {
         read
     }
 
-    fn add(staging: &mut Staging<ibv_recv_wr>, wr_id: u64, sges: &[ibv_sge]) -> Result<(), Errno> {
-        let request = staging.add(sges)?;
+    fn add(list: &mut List<'_, ibv_recv_wr>, wr_id: u64, sges: &[ibv_sge]) -> Result<(), Errno> {
+        let request = list.add(sges)?;
         (request.wr_id, request.num_sge) = (wr_id, sges.len() as i32);
         Ok(())
     }
@@ -178,15 +199,17 @@ mod tests {
     fn lists_of_any_length_follow_each_other() {
         let mut staging = Staging::<ibv_recv_wr>::new(3, 2);
         for len in [1, 3, 2, 3, 0, 3] {
-            staging.clear();
+            let mut list = staging.begin();
             for number in 0..len {
-                add(&mut staging, number, &[sge(10 * number), sge(10 * number + 1)]).expect("room");
+                add(&mut list, number, &[sge(10 * number), sge(10 * number + 1)]).expect("room");
             }
             let expected: Vec<_> = (0..len).map(|number| (number, vec![10 * number, 10 * number + 1])).collect();
-            assert_eq!(read(staging.list()), expected);
-            assert_eq!(staging.len() as u64, len);
+            assert_eq!(list.len() as u64, len);
+            if len == 3 {
+                assert_eq!(add(&mut list, 3, &[]), Err(Errno::ENOMEM));
+            }
+            assert_eq!(read(staging.end(len as usize)), expected);
         }
-        assert_eq!(add(&mut staging, 3, &[]), Err(Errno::ENOMEM));
         let third = &raw const staging.requests[2];
         assert_eq!((staging.before(third), staging.before(ptr::null())), (2, 0));
     }
@@ -194,9 +217,9 @@ mod tests {
     #[test]
     fn a_request_has_at_most_the_ranges_of_the_queue() {
         let mut staging = Staging::<ibv_recv_wr>::new(1, 1);
-        assert_eq!(add(&mut staging, 1, &[sge(1), sge(2)]), Err(Errno::EINVAL));
-        let request = staging.add_one(sge(3)).expect("room");
+        assert_eq!(add(&mut staging.begin(), 1, &[sge(1), sge(2)]), Err(Errno::EINVAL));
+        let request = staging.begin().add_one(sge(3)).expect("room");
         (request.wr_id, request.num_sge) = (4, 1);
-        assert_eq!(read(staging.list()), [(4, vec![3])]);
+        assert_eq!(read(staging.end(1)), [(4, vec![3])]);
     }
 }

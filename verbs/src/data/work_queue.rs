@@ -67,19 +67,17 @@ impl WorkQueue {
 
     /// Files a work request where the cursor has no room, because the queue has no ring yet; see [`Cursor::file`].
     /// `None` if the queue is full.
-    pub(crate) fn file_first(
-        &self,
-        cursor: &mut Cursor,
-        pd: &PdInner,
-        ahead: u32,
-        wr_id: u64,
-        lkeys: &[u32],
-    ) -> Option<u64> {
+    pub(crate) fn file_first(&self, cursor: &mut Cursor, pd: &PdInner, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
         if self.ring.get().is_some() {
             return None;
         }
+        self.open(cursor, pd);
+        cursor.file(wr_id, lkeys)
+    }
+
+    /// Makes the ring, if there is none.
+    pub(crate) fn open(&self, cursor: &mut Cursor, pd: &PdInner) {
         *cursor = Cursor::new(&self.ring.get_or_init(|| self.make_ring(pd)).wr_ring);
-        cursor.file(ahead, wr_id, lkeys)
     }
 
     /// Creates the ring. Completions and work in flight of the queue are accounted from now on.
