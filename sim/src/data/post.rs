@@ -88,9 +88,10 @@ impl QueuePair for Qp {
         })
     }
 
-    /// If the device rejects the bind, the status of the completion is
-    /// [`MW_BIND_ERR`](cmid_proto::datapath::WcStatus::MW_BIND_ERR). It rejects an empty range, and a window that is
-    /// bound.
+    /// If the device rejects the bind, the QP enters its error state. The status of the completion is
+    /// [`MW_BIND_ERR`](cmid_proto::datapath::WcStatus::MW_BIND_ERR), or
+    /// [`WR_FLUSH_ERR`](cmid_proto::datapath::WcStatus::WR_FLUSH_ERR) as on Linux 6.12. It rejects an empty range, and a
+    /// window that is bound.
     fn post_bind(
         &mut self,
         wr_id: u64,

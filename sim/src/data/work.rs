@@ -13,6 +13,7 @@ use crate::data::pair_state::PairState;
 use crate::data::queues::{Filed, Pending, Sent};
 use crate::data::receive::Receive;
 use crate::data::space::KeyedRange;
+use crate::fabric::config::Flavour;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{PdNo, QpNo};
 use crate::kernel::due::Due;
@@ -159,8 +160,9 @@ impl World {
     }
 
     /// Queues a command to the device itself. The device executes it at once. The completion has the same delay as a
-    /// request to the peer, so that completions keep their order. If `obey` returns `None`, the work request fails
-    /// with `failure`.
+    /// request to the peer, so that completions keep their order. If `obey` returns `None`, the work request fails:
+    /// Linux 6.1 completes it with `failure`, after those before it; 6.12 moves the QP to its error state first, which
+    /// flushes it like the others (`rxe_requester`, `rxe_completer`).
     pub(crate) fn post_command(
         &mut self,
         qp: QpNo,
@@ -172,7 +174,13 @@ impl World {
         let Some(pending) = self.accept_work(qp, Service::Connected, &work)? else { return Ok(Posted::Failed) };
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(Posted::Failed) };
         if obey(&mut self.memory, pair.pd).is_none() {
-            self.fail_work(qp, &pending, failure);
+            match self.config.flavour {
+                Flavour::Linux6_1 => self.fail_work(qp, &pending, failure),
+                Flavour::Linux6_12 => {
+                    pair.sends.push_back(pending);
+                    self.qp_to_error(qp);
+                }
+            }
             return Ok(Posted::Failed);
         }
         let sequence = pending.sequence;

@@ -103,7 +103,7 @@ fn an_attempt_to_bind_it_elsewhere_keeps_no_other_qp() {
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     second.qp.post_bind(2, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&env, &mut second.send_cq), (WcStatus::MW_BIND_ERR, BIND));
+    assert_eq!(ended(&env, &mut second.send_cq), (WcStatus::WR_FLUSH_ERR, BIND));
     env.server.device.destroy_qp(new).unwrap();
     assert_eq!(second.qp.state(), Err(Errno::EINVAL));
     env.server.device.destroy_qp(pair.new).unwrap();

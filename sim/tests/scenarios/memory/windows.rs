@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
-use cmid_sim::{Change, Completion, Cq, QpState, Remote, WcStatus};
+use cmid_sim::{Change, Completion, Cq, Flavour, QpState, Remote, WcStatus};
 
 use super::*;
 use crate::common::{Equipment, Pair, SECOND};
@@ -135,7 +135,7 @@ fn a_window_is_bound_again_after_it_was_invalidated() {
 /// Asserts that a bind fails and that its QP enters the error state.
 #[track_caller]
 fn objects(env: &Env, s: &mut Equipment) {
-    assert_eq!(ended(env, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
+    assert_eq!(ended(env, &mut s.send_cq), (WcStatus::WR_FLUSH_ERR, BIND));
     assert_eq!(s.qp.state(), Ok(QpState::ERR));
 }
 
@@ -255,4 +255,18 @@ fn a_dropped_region_waits_for_its_window() {
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
     drop(mw);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (1, Some(1)));
+}
+
+#[test]
+fn linux_6_1_reports_why_a_bind_failed() {
+    let mut env = Env::with(Config { flavour: Flavour::Linux6_1, ..Config::default() });
+    let pair = env.established_with_qps();
+    let mut s = pair.server_qp;
+    let mr = s.pd.register([0; 64], BINDABLE).unwrap();
+    let mut mw = s.pd.alloc_mw().unwrap();
+    s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    s.qp.post_bind(2, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
+    assert_eq!(s.qp.state(), Ok(QpState::ERR));
 }
