@@ -36,7 +36,7 @@ fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
         }
     };
     line.store(token, Release);
-    cursor.advance(1);
+    cursor.advance();
 }
 
 fn polled(line: &Line) -> u64 {
@@ -82,7 +82,7 @@ fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
     loom::model(|| {
         let (wr_ring, mut cursor) = ring(1);
         let first = cursor.file(10, &[5]).expect("room");
-        cursor.advance(1);
+        cursor.advance();
         // Stands for what the poll has written to the memory of the first one.
         let written = Arc::new(Line::new(0));
         let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
@@ -90,7 +90,7 @@ fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
             write.store(1, Relaxed);
             assert_eq!(other.retire(first), Retired::Done(10));
         });
-        let poster = thread::spawn(move || cursor.file(11, &[6]).map(|_| cursor.advance(1)));
+        let poster = thread::spawn(move || cursor.file(11, &[6]).map(|_| cursor.advance()));
         let other = Arc::clone(&wr_ring);
         // The last thread, and what it loads may be old: loom does not try each order of threads.
         let owner = thread::spawn(move || {
@@ -114,7 +114,7 @@ fn who_sees_that_something_is_in_flight_sees_what() {
         let poster = thread::spawn(move || {
             for (wr_id, lkey) in [(10, 5), (11, 6)] {
                 cursor.file(wr_id, &[lkey]).expect("room");
-                cursor.advance(1);
+                cursor.advance();
             }
         });
         assert!(!watched.names(NEVER), "counted, but its key is not there");

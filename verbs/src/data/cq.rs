@@ -109,15 +109,6 @@ impl Cq {
         Ok(())
     }
 
-    /// Calls `ibv_poll_cq` on the slice.
-    #[inline(always)]
-    fn poll_provider(&mut self, completions: &mut [Completion]) -> c_int {
-        let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc (asserted
-        // beside it), all of whose bit patterns are values of it. There is room for `room` of them.
-        unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
-    }
-
     /// A poll after queues were added or removed, or one that reports a doubt.
     #[cold]
     #[inline(never)]
@@ -126,7 +117,7 @@ impl Cq {
             return self.report_doubt();
         }
         self.slot_cache.look(&self.inner.cq_slots);
-        let polled = self.poll_provider(completions);
+        let polled = self.inner.poll(completions);
         self.poll_rest(completions, polled, 0)
     }
 
@@ -148,7 +139,7 @@ impl Cq {
             if self.slot_cache.has_doubt() {
                 return self.report_doubt();
             }
-            polled = self.poll_provider(completions);
+            polled = self.inner.poll(completions);
         }
     }
 
@@ -179,25 +170,28 @@ impl CompletionQueue for Cq {
     /// completions of the same poll are returned before, or by the next call.
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        if !self.slot_cache.is_current(&self.inner.cq_slots) {
+        let inner = &*self.inner;
+        if !self.slot_cache.is_current(&inner.cq_slots) {
             return result_of(self.poll_changed(completions));
         }
-        let polled = self.poll_provider(completions);
-        let mut kept = 0;
-        if polled > 0 {
-            let known = self.slot_cache.known();
-            for completion in completions.iter_mut().take(polled as usize) {
-                let Some(wr_id) = known.retire(completion.wr_id) else { break };
-                completion.wr_id = wr_id;
-                kept += 1;
-            }
-            if kept == polled as usize {
-                return Ok(kept);
-            }
-        } else if polled == 0 && self.slot_cache.none_gone() {
-            return Ok(0);
+        let polled = inner.poll(completions);
+        if polled <= 0 {
+            let is_empty = polled == 0 && self.slot_cache.none_gone();
+            return if is_empty { Ok(0) } else { result_of(self.poll_rest(completions, polled, 0)) };
         }
-        result_of(self.poll_rest(completions, polled, kept))
+        // A provider that reports more completions than there is room for is an error of `poll_rest`, as is a failed one.
+        let Some(filled) = completions.get_mut(..polled as usize) else {
+            return result_of(self.poll_rest(completions, polled, 0));
+        };
+        let (known, mut rest) = (self.slot_cache.known(), filled.iter_mut());
+        while let Some(completion) = rest.next() {
+            let Some(wr_id) = known.retire_next(completion.wr_id) else {
+                let kept = polled as usize - 1 - rest.len();
+                return result_of(self.poll_rest(completions, polled, kept));
+            };
+            completion.wr_id = wr_id;
+        }
+        Ok(polled as usize)
     }
 
     fn num(&self) -> u32 {
@@ -253,6 +247,15 @@ impl CompletionQueue for Cq {
 impl CqInner {
     pub(crate) fn as_ptr(&self) -> *mut ibv_cq {
         self.raw.as_ptr()
+    }
+
+    /// Calls `ibv_poll_cq` on the slice. The caller has the handle of the CQ by `&mut`.
+    #[inline(always)]
+    fn poll(&self, completions: &mut [Completion]) -> c_int {
+        let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc (asserted
+        // beside it), all of whose bit patterns are values of it. There is room for `room` of them.
+        unsafe { (self.poll)(self.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
     }
 
     pub(crate) fn cq_slots(&self) -> &CqSlots {

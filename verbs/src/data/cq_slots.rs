@@ -26,6 +26,7 @@ use cmid_proto::{CqRoom, Errno};
 
 use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
+use crate::data::rings::{Known, Rings};
 use crate::data::srq_slots::{SRQ_INDEX, SrqRetired, SrqSlots, srq_of};
 use crate::data::srq_table::SrqTable;
 use crate::data::wr_ring::{Retired, WrRing};
@@ -84,10 +85,9 @@ struct Entry {
 }
 
 /// The poller's copy; there is one for each CQ.
+#[derive(Default)]
 pub(crate) struct SlotCache {
-    /// With `nothing` in the place of a ring that is not there.
-    rings: Vec<Arc<WrRing>>,
-    nothing: Arc<WrRing>,
+    rings: Rings,
     srqs: Vec<Arc<SrqSlots>>,
     /// An older one if there is a doubt: one comparison for both.
     version: usize,
@@ -278,20 +278,6 @@ impl State {
     }
 }
 
-impl Default for SlotCache {
-    fn default() -> Self {
-        SlotCache {
-            rings: Vec::new(),
-            nothing: WrRing::nothing(),
-            srqs: Vec::new(),
-            version: 0,
-            doubt: false,
-            gone: Vec::new(),
-            going: Vec::new(),
-        }
-    }
-}
-
 impl SlotCache {
     /// Whether the set of queues is unchanged since the last look, and there is no doubt.
     #[inline(always)]
@@ -299,15 +285,10 @@ impl SlotCache {
         self.version == cq_slots.version.load(Ordering::Acquire)
     }
 
-    /// Returns the known queues. The copy of the reference stays in registers while completions are written.
+    /// Returns the known queues.
     #[inline(always)]
     pub(crate) fn known(&self) -> Known<'_> {
-        Known(&self.rings)
-    }
-
-    /// The same for one completion, see [`Known::retire`].
-    fn retire_known(&self, token: u64) -> Option<u64> {
-        self.known().retire(token)
+        self.rings.known()
     }
 
     /// Retires the completions after the first `kept`, restores the users' numbers, and drops those of destroyed queues.
@@ -321,7 +302,7 @@ impl SlotCache {
             let Some(&completion) = completions.get(at) else { break };
             let wr_id = match srq_of(completion.wr_id) {
                 Some(srq_id) => self.retire_srq(cq_slots, srq_id, completion.wr_id),
-                None => self.retire_known(completion.wr_id).or_else(|| self.retire_again(cq_slots, completion.wr_id)),
+                None => self.retire_any(cq_slots, completion.wr_id),
             };
             if let Some(wr_id) = wr_id {
                 if let Some(place) = completions.get_mut(left) {
@@ -343,11 +324,19 @@ impl SlotCache {
         core::mem::take(&mut self.doubt)
     }
 
-    /// Retires a completion after a look: its queue may be new, or destroyed.
+    /// Retires a completion of a work request. Those before it may not have been signaled.
+    fn retire_any(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
+        match self.known().ring(token).retire(token) {
+            Retired::Done(wr_id) => Some(wr_id),
+            Retired::Foreign | Retired::Unexpected => self.retire_again(cq_slots, token),
+        }
+    }
+
+    /// The same after a look: the queue may be new, or destroyed.
     #[cold]
     fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
         self.look(cq_slots);
-        match self.known().ring(token).map_or(Retired::Foreign, |wr_ring| wr_ring.retire(token)) {
+        match self.known().ring(token).retire(token) {
             Retired::Done(wr_id) => return Some(wr_id),
             Retired::Foreign => {}
             Retired::Unexpected => self.set_doubt(),
@@ -380,10 +369,10 @@ impl SlotCache {
     pub(crate) fn look(&mut self, cq_slots: &CqSlots) {
         let mut state = lock(&cq_slots.state);
         let state = &mut *state;
-        self.rings.resize(state.entries.len(), Arc::clone(&self.nothing));
+        self.rings.reserve(state.entries.len());
         for index in state.changed.drain(..) {
-            if let (Some(entry), Some(wr_ring)) = (state.entries.get_mut(index), self.rings.get_mut(index)) {
-                wr_ring.clone_from(entry.wr_ring.as_ref().unwrap_or(&self.nothing));
+            if let Some(entry) = state.entries.get_mut(index) {
+                self.rings.set(index, entry.wr_ring.as_ref());
                 entry.changed = false;
             }
         }
@@ -421,25 +410,6 @@ impl SlotCache {
         over.append(&mut self.gone);
         over.append(&mut self.going);
         over.into_iter().for_each(|gone| cq_slots.end(gone));
-    }
-}
-
-/// The rings of a CQ by index.
-#[derive(Clone, Copy)]
-pub(crate) struct Known<'a>(&'a [Arc<WrRing>]);
-
-impl<'a> Known<'a> {
-    /// Takes the completion with this token to account and returns the user's number; `None` if it is not the next one of
-    /// a known queue.
-    #[inline(always)]
-    pub(crate) fn retire(self, token: u64) -> Option<u64> {
-        self.ring(token)?.retire_next(token)
-    }
-
-    /// The queue that has the index in this token.
-    #[inline(always)]
-    fn ring(self, token: u64) -> Option<&'a WrRing> {
-        self.0.get(((token >> 32) as u32 & INDEX) as usize).map(Arc::as_ref)
     }
 }
 

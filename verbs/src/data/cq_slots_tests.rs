@@ -24,7 +24,7 @@ fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
     let token = cursor.file(wr_id, &[1]).expect("room");
-    cursor.advance(1);
+    cursor.advance();
     Completion { wr_id: token, ..Completion::default() }
 }
 
@@ -90,7 +90,7 @@ fn looking_costs_what_has_changed() {
     let (_, _, mut cursor) = queue(&cq_slots);
     assert_eq!(slot_cache.retire(&cq_slots, &mut [post(&mut cursor, 1)], 0), 1);
     assert!(lock(&cq_slots.state).changed.is_empty());
-    assert_eq!(slot_cache.rings.len(), 101);
+    assert_eq!(slot_cache.rings.len(), 128);
 }
 
 /// Of a queue that nothing is posted to there is a reservation, and nothing that a poll would read.

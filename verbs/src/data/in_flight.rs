@@ -135,7 +135,7 @@ mod tests {
         let place = in_flight.enlist(&wr_ring);
         let mut cursor = Cursor::new(&wr_ring);
         cursor.file(1, &[lkey]).expect("room");
-        cursor.advance(1);
+        cursor.advance();
         (place, cursor)
     }
 

@@ -33,6 +33,7 @@ mod ranges;
 mod registration;
 mod request;
 mod rereg;
+mod rings;
 mod srq;
 mod srq_slots;
 #[cfg(test)]

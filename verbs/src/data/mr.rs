@@ -237,15 +237,15 @@ impl Mr {
     }
 
     /// The scatter element for a part of it, of which a registration is valid. An empty one makes a work request
-    /// without data.
-    #[inline]
-    pub(crate) fn ibv_sge(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-        let len = sge.len.ok_or(Errno::EINVAL)?;
+    /// without data. `None` if the part is not inside it.
+    #[inline(always)]
+    pub(crate) fn ibv_sge(&self, sge: &Sge<'_, Mr>) -> Option<ibv_sge> {
+        let len = sge.len?;
         // The offset is checked by itself, so the sum cannot overflow.
         if sge.offset > self.len || len > self.len - sge.offset || len > u32::MAX as usize {
-            return Err(Errno::EINVAL);
+            return None;
         }
-        Ok(ibv_sge { addr: self.addr() + sge.offset as u64, length: len as u32, lkey: self.keys.lkey })
+        Some(ibv_sge { addr: self.addr() + sge.offset as u64, length: len as u32, lkey: self.keys.lkey })
     }
 
     /// Copies what posting needs.

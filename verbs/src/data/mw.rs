@@ -126,13 +126,13 @@ impl Qp {
             // SAFETY: the QP is connected, and window and registration are alive and of its PD.
             unsafe { batch.push_bind(token, window.raw.as_ptr(), rkey, &bind_info) };
             batch.complete()?;
-            self.send.advance(1);
         } else {
             let mut request = command(token, ibv_wr_opcode::IBV_WR_BIND_MW);
             request.bind_mw_tso_union =
                 bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
             self.post_filed(&mut request)?;
         }
+        self.send.advance();
         // SAFETY: the window is there, and borrowed by `&mut`. The application keeps this field (ibv_bind_mw(3)).
         unsafe { window.raw.as_mut() }.rkey = rkey;
         window.qps.retain(|qp| !Arc::ptr_eq(qp, &self.inner));
@@ -154,13 +154,13 @@ impl Qp {
             // SAFETY: the QP is connected, because a window was bound through it.
             unsafe { batch.push_invalidate(token, window.rkey()) };
             batch.complete()?;
-            self.send.advance(1);
         } else {
             let mut request = command(token, ibv_wr_opcode::IBV_WR_LOCAL_INV);
             request.imm_data_invalidated_rkey_union =
                 imm_data_invalidated_rkey_union_t { invalidated_rkey: window.rkey() };
             self.post_filed(&mut request)?;
         }
+        self.send.advance();
         window.bound = false;
         Ok(())
     }

@@ -9,6 +9,7 @@
 //! it (see `Mr`); it may be written to if the request does. An address handle is borrowed during the call, and of the
 //! same device, because of the same PD (`check_op`).
 
+use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr;
 
@@ -19,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::data::ranges::{Sges, pinned_key, ranges, source, target};
 use crate::data::request::send_request;
-use crate::data::staging::Staging;
+use crate::data::staging::{Staging, full};
 use crate::data::wr_api::{Payload, WrApi};
 use crate::data::wr_ring::Filing;
 use crate::data::{Ah, Mr, Mw, Qp};
@@ -74,7 +75,9 @@ impl QueuePair for Qp {
         Ah: 'a,
     {
         match self.wr_api {
-            Some(api) => self.post_batch(api, requests),
+            // Two loops, in each of which the kind of the QP is known.
+            Some(api) if self.is_datagram => self.post_batch(api, true, requests),
+            Some(api) => self.post_batch(api, false, requests),
             None => self.post_list(requests),
         }
     }
@@ -88,9 +91,12 @@ impl QueuePair for Qp {
         let mut list;
         let (token, sg_list, num_sge) = match sges.as_ref() {
             [sge] => {
-                one = self.target(sge)?;
-                let token = self.file_recv_one(wr_id, pinned_key(&one, false)).ok_or_else(|| self.recv_refusal())?;
-                (token, &raw mut one, i32::from(one.length != 0))
+                let sge = self.target(sge)?;
+                let Some(token) = self.file_recv_one(wr_id, pinned_key(&sge, false)) else {
+                    return Err(self.recv_refusal());
+                };
+                one = sge;
+                (token, &raw mut one, i32::from(sge.length != 0))
             }
             sges => {
                 list = self.ranges(sges, true, self.inner.requested.max_recv_sge)?;
@@ -99,12 +105,12 @@ impl QueuePair for Qp {
             }
         };
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
-        let mut bad = ptr::null_mut();
+        let mut bad = MaybeUninit::uninit();
         // SAFETY: the QP is alive and the function is its provider's, which copies the request and its ranges before it
         // returns. The memory that it names may be written to, is of the same PD, and is pinned from here on (see
         // `Mr`).
-        errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
-        self.recv.advance(1);
+        errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, bad.as_mut_ptr()) })?;
+        self.recv.advance();
         Ok(())
     }
 
@@ -122,7 +128,9 @@ impl QueuePair for Qp {
             match sges.as_ref() {
                 [sge] => {
                     let sge = target(pd, sge)?;
-                    let token = filing.file_one(wr_id, pinned_key(&sge, false)).ok_or_else(|| self.recv_refusal())?;
+                    let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false)) else {
+                        return Err(self.recv_refusal().into());
+                    };
                     let request = list.add_one(sge)?;
                     (request.wr_id, request.num_sge) = (token, i32::from(sge.length != 0));
                 }
@@ -148,7 +156,7 @@ impl QueuePair for Qp {
             Err(errno) => (staging.before(bad), Err(errno)),
         };
         self.recv_staging = Some(staging);
-        self.recv.advance(posted as u32);
+        self.recv.advance_by(posted as u32);
         result.map(|()| posted).map_err(|errno| PostError { posted, errno })
     }
 
@@ -178,16 +186,16 @@ impl Qp {
         let (sge, is_inline) = self.checked(&op, &sge)?;
         // One after the other in each case: one comparison decides on the key and on the call.
         if is_inline {
-            let token = self.file_send_one(wr_id, pinned_key(&sge, true)).ok_or(Errno::ENOMEM)?;
+            let Some(token) = self.file_send_one(wr_id, pinned_key(&sge, true)) else { return Err(full()) };
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
         } else {
-            let token = self.file_send_one(wr_id, pinned_key(&sge, false)).ok_or(Errno::ENOMEM)?;
+            let Some(token) = self.file_send_one(wr_id, pinned_key(&sge, false)) else { return Err(full()) };
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
         }
         batch.complete()?;
-        self.send.advance(1);
+        self.send.advance();
         Ok(())
     }
 
@@ -208,7 +216,9 @@ impl Qp {
         let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
         let mut request = send_request(token, op, flags, is_inline);
         (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
-        self.post_filed(&mut request)
+        self.post_filed(&mut request)?;
+        self.send.advance();
+        Ok(())
     }
 
     /// The extended calls, if they are in use and the operation is one of this kind of QP; see `check_op`.
@@ -251,16 +261,18 @@ impl Qp {
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, payload(&sges, is_inline)) };
             batch.complete()?;
-            self.send.advance(1);
-            return Ok(());
+        } else {
+            let mut request = send_request(token, op, flags, is_inline);
+            (request.sg_list, request.num_sge) = (sges.as_mut_ptr(), sges.len() as i32);
+            self.post_filed(&mut request)?;
         }
-        let mut request = send_request(token, op, flags, is_inline);
-        (request.sg_list, request.num_sge) = (sges.as_mut_ptr(), sges.len() as i32);
-        self.post_filed(&mut request)
+        self.send.advance_by(1);
+        Ok(())
     }
 
     /// Posts a batch by the extended calls. Nothing is posted if a request is refused, because the batch is dropped.
-    fn post_batch<'a, L, I>(&mut self, api: WrApi, requests: I) -> Result<usize, PostError>
+    #[inline(always)]
+    fn post_batch<'a, L, I>(&mut self, api: WrApi, is_datagram: bool, requests: I) -> Result<usize, PostError>
     where
         I: IntoIterator<Item = SendWr<'a, L, Ah>>,
         L: AsRef<[Sge<'a, Mr>]>,
@@ -273,11 +285,22 @@ impl Qp {
         for SendWr { wr_id, op, sges, flags } in requests {
             match sges.as_ref() {
                 [sge] => {
-                    self.api_for(&op).ok_or(Errno::EINVAL)?;
+                    self.check_kind(&op, is_datagram)?;
                     let (sge, is_inline) = self.checked(&op, sge)?;
-                    let token = filing.file_one(wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
-                    // SAFETY: see `SAFETY OF POSTING`.
-                    unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
+                    // As in `post_one`.
+                    if is_inline {
+                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, true)) else {
+                            return Err(full().into());
+                        };
+                        // SAFETY: see `SAFETY OF POSTING`.
+                        unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
+                    } else {
+                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false)) else {
+                            return Err(full().into());
+                        };
+                        // SAFETY: see `SAFETY OF POSTING`.
+                        unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
+                    }
                 }
                 sges => {
                     let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, sges)?;
@@ -291,7 +314,7 @@ impl Qp {
             return Err(Errno::EINVAL.into());
         }
         batch.complete()?;
-        self.send.advance(count);
+        self.send.advance_by(count);
         Ok(count as usize)
     }
 
@@ -327,17 +350,16 @@ impl Qp {
             Err(errno) => (staging.before(bad), Err(errno)),
         };
         self.send_staging = Some(staging);
-        self.send.advance(posted as u32);
+        self.send.advance_by(posted as u32);
         result.map(|()| posted).map_err(|errno| PostError { posted, errno })
     }
 
+    /// Posts a request that is filed. The caller advances the cursor.
     #[inline]
     pub(super) fn post_filed(&mut self, request: &mut ibv_send_wr) -> Result<(), Errno> {
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
         // SAFETY: see `SAFETY OF POSTING`; the function is the provider's.
-        errno::of_ibv(unsafe { (qp.post_send)(qp.as_ptr(), request, &raw mut bad) })?;
-        self.send.advance(1);
-        Ok(())
+        errno::of_ibv(unsafe { (qp.post_send)(qp.as_ptr(), request, &raw mut bad) })
     }
 
     /// Files a request of the send queue with any number of ranges.
@@ -362,8 +384,14 @@ impl Qp {
     /// Refuses an address handle of another PD: the provider takes it for one of its own.
     #[inline]
     fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
+        self.check_kind(op, self.is_datagram)
+    }
+
+    /// The same where the kind of the QP is known.
+    #[inline(always)]
+    fn check_kind(&self, op: &SendOp<'_, Ah>, is_datagram: bool) -> Result<(), Errno> {
         let is_right = match op {
-            SendOp::SendTo(to) | SendOp::SendToImm(to, _) => self.is_datagram && to.ah.is_of(&self.inner.pd),
+            SendOp::SendTo(to) | SendOp::SendToImm(to, _) => is_datagram && to.ah.is_of(&self.inner.pd),
             SendOp::Send
             | SendOp::SendImm(_)
             | SendOp::SendInvalidate(_)
@@ -371,7 +399,7 @@ impl Qp {
             | SendOp::WriteImm(..)
             | SendOp::Read(_)
             | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. } => !self.is_datagram,
+            | SendOp::FetchAdd { .. } => !is_datagram,
         };
         if is_right { Ok(()) } else { Err(Errno::EINVAL) }
     }

@@ -13,16 +13,29 @@ pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
 
 /// A range that the device takes bytes from: of the PD of the queue, so that what is in flight there pins it
 /// (in_flight.rs).
-#[inline]
+#[inline(always)]
 pub(super) fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-    if sge.mr.source == pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
+    match sge.mr.ibv_sge(sge) {
+        Some(range) if sge.mr.source == pd => Ok(range),
+        _ => Err(refused()),
+    }
 }
 
 /// A range that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every
 /// provider checks the key.
-#[inline]
+#[inline(always)]
 pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-    if sge.mr.target == pd { sge.mr.ibv_sge(sge) } else { Err(Errno::EINVAL) }
+    match sge.mr.ibv_sge(sge) {
+        Some(range) if sge.mr.target == pd => Ok(range),
+        _ => Err(refused()),
+    }
+}
+
+/// The errno for a range that cannot be posted. The compiler then loads it where it is returned.
+#[cold]
+#[inline(never)]
+fn refused() -> Errno {
+    Errno::EINVAL
 }
 
 /// The ranges that are not empty.

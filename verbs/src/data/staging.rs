@@ -95,8 +95,8 @@ impl<W: Request> Staging<W> {
                 *request.next() = first.wrapping_add(last + 1);
             }
         }
-        let capacity = self.requests.len();
-        List { capacity, requests: self.requests.iter_mut(), sges: self.sges.chunks_exact_mut(self.max_sge) }
+        let (capacity, max_sge) = (self.requests.len(), self.max_sge);
+        List { capacity, requests: self.requests.iter_mut(), sges: self.sges.as_mut_ptr(), max_sge }
     }
 
     /// The list has `len` requests ([`List::len`]).
@@ -126,7 +126,10 @@ impl<W: Request> Staging<W> {
 pub(super) struct List<'a, W> {
     capacity: usize,
     requests: slice::IterMut<'a, W>,
-    sges: slice::ChunksExactMut<'a, ibv_sge>,
+    /// The ranges of the next request, of a borrow as long as that of the requests. By a pointer: one comparison checks
+    /// the end of both.
+    sges: *mut ibv_sge,
+    max_sge: usize,
 }
 
 impl<'a, W> List<'a, W> {
@@ -136,8 +139,16 @@ impl<'a, W> List<'a, W> {
     /// `ENOMEM` if the list is as long as the queue; `EINVAL` for more ranges than the queue was made for.
     #[inline]
     pub(super) fn add(&mut self, sges: &[ibv_sge]) -> Result<&'a mut W, Errno> {
-        let (request, places) = self.take()?;
-        places.get_mut(..sges.len()).ok_or(Errno::EINVAL)?.copy_from_slice(sges);
+        if sges.len() > self.max_sge {
+            return Err(Errno::EINVAL);
+        }
+        let Some(request) = self.requests.next() else { return Err(full()) };
+        // SAFETY: there are `max_sge` places for each request (`Staging::new`), borrowed by `&mut` (`Staging::begin`), and
+        // both advance together. `sges` is no part of them, because it is borrowed elsewhere.
+        unsafe {
+            ptr::copy_nonoverlapping(sges.as_ptr(), self.sges, sges.len());
+            self.sges = self.sges.add(self.max_sge);
+        }
         Ok(request)
     }
 
@@ -147,23 +158,26 @@ impl<'a, W> List<'a, W> {
     /// `ENOMEM` if the list is as long as the queue.
     #[inline(always)]
     pub(super) fn add_one(&mut self, sge: ibv_sge) -> Result<&'a mut W, Errno> {
-        let (request, places) = self.take()?;
-        *places.first_mut().ok_or(Errno::EINVAL)? = sge;
-        Ok(request)
-    }
-
-    #[inline(always)]
-    fn take(&mut self) -> Result<(&'a mut W, &'a mut [ibv_sge]), Errno> {
-        match (self.sges.next(), self.requests.next()) {
-            (Some(places), Some(request)) => Ok((request, places)),
-            _ => Err(Errno::ENOMEM),
+        let Some(request) = self.requests.next() else { return Err(full()) };
+        // SAFETY: as in `add`; `max_sge` is at least 1.
+        unsafe {
+            *self.sges = sge;
+            self.sges = self.sges.add(self.max_sge);
         }
+        Ok(request)
     }
 
     /// The number of requests in it.
     pub(super) fn len(&self) -> usize {
         self.capacity - self.requests.len()
     }
+}
+
+/// The errno for a full list or queue. The compiler then loads it where it is returned.
+#[cold]
+#[inline(never)]
+pub(super) fn full() -> Errno {
+    Errno::ENOMEM
 }
 
 #[cfg(test)]

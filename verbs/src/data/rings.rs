@@ -1,0 +1,77 @@
+//! The rings of the work queues of a CQ, by index, as its poller knows them.
+
+use std::sync::Arc;
+
+use crate::data::wr_ring::WrRing;
+
+/// The rings by index.
+pub(crate) struct Rings {
+    /// With `nothing` in the place of a ring that is not there. The number is a power of two, and at least 2: ids of the
+    /// same place then differ by more than 1, so that the last tokens of one are not the first tokens of another.
+    rings: Box<[Arc<WrRing>]>,
+    /// The number of rings minus 1.
+    mask: usize,
+    nothing: Arc<WrRing>,
+}
+
+impl Default for Rings {
+    fn default() -> Self {
+        let nothing = WrRing::nothing();
+        Rings { rings: vec![Arc::clone(&nothing); 2].into(), mask: 1, nothing }
+    }
+}
+
+impl Rings {
+    /// Makes room for so many queues.
+    pub(crate) fn reserve(&mut self, queues: usize) {
+        if queues > self.rings.len() {
+            let len = queues.next_power_of_two();
+            let more = std::iter::repeat_n(&self.nothing, len - self.rings.len());
+            self.rings = self.rings.iter().chain(more).cloned().collect();
+            self.mask = self.rings.len() - 1;
+        }
+    }
+
+    /// Sets the ring with an index.
+    pub(crate) fn set(&mut self, index: usize, wr_ring: Option<&Arc<WrRing>>) {
+        if let Some(place) = self.rings.get_mut(index) {
+            place.clone_from(wr_ring.unwrap_or(&self.nothing));
+        }
+    }
+
+    /// Returns a copy of the reference, which stays in registers while completions are written.
+    #[inline(always)]
+    pub(crate) fn known(&self) -> Known<'_> {
+        Known { rings: &self.rings, mask: self.mask }
+    }
+
+    /// The number of places.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.rings.len()
+    }
+}
+
+/// The rings that a poll knows.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    rings: &'a [Arc<WrRing>],
+    mask: usize,
+}
+
+impl<'a> Known<'a> {
+    /// Retires the work request of a polled completion, if it is the next one of a known queue, and returns the user's
+    /// `wr_id`.
+    #[inline(always)]
+    pub(crate) fn retire_next(self, token: u64) -> Option<u64> {
+        self.ring(token).retire_next(token)
+    }
+
+    /// The queue with the index in this token, or another one with the same place.
+    #[inline(always)]
+    pub(crate) fn ring(self, token: u64) -> &'a WrRing {
+        // SAFETY: an index and the mask is at most the mask, which is the number of rings minus 1: `Rings::default` and
+        // `Rings::reserve` set both, and neither changes while they are borrowed.
+        unsafe { self.rings.get_unchecked((token >> 32) as usize & self.mask) }
+    }
+}
