@@ -11,10 +11,13 @@ use loom::thread;
 
 use crate::srq_slots::{SrqCursor, SrqRetired, SrqSlots};
 use crate::sync::Arc;
+use crate::wr_count::Awaited;
 use crate::wr_ring::{Cursor, Retired, WrRing};
 
 #[path = "../src/data/srq_slots.rs"]
 mod srq_slots;
+#[path = "../src/data/wr_count.rs"]
+mod wr_count;
 #[path = "../src/data/wr_ring.rs"]
 mod wr_ring;
 
@@ -30,7 +33,7 @@ const NEVER: u32 = 0;
 /// Posts, once there is room, and hands the token to the device, which may complete it before it is counted.
 fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
     let token = loop {
-        match cursor.file(wr_id, &[lkey]) {
+        match cursor.file(wr_id, &[lkey], true) {
             Some(token) => break token,
             None => thread::yield_now(),
         }
@@ -81,7 +84,7 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
 fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
     loom::model(|| {
         let (wr_ring, mut cursor) = ring(1);
-        let first = cursor.file(10, &[5]).expect("room");
+        let first = cursor.file(10, &[5], true).expect("room");
         cursor.advance();
         // Stands for what the poll has written to the memory of the first one.
         let written = Arc::new(Line::new(0));
@@ -90,7 +93,7 @@ fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
             write.store(1, Relaxed);
             assert_eq!(other.retire(first), Retired::Done(10));
         });
-        let poster = thread::spawn(move || cursor.file(11, &[6]).map(|_| cursor.advance()));
+        let poster = thread::spawn(move || cursor.file(11, &[6], true).map(|_| cursor.advance()));
         let other = Arc::clone(&wr_ring);
         // The last thread, and what it loads may be old: loom does not try each order of threads.
         let owner = thread::spawn(move || {
@@ -113,7 +116,7 @@ fn who_sees_that_something_is_in_flight_sees_what() {
         let watched = Arc::clone(&wr_ring);
         let poster = thread::spawn(move || {
             for (wr_id, lkey) in [(10, 5), (11, 6)] {
-                cursor.file(wr_id, &[lkey]).expect("room");
+                cursor.file(wr_id, &[lkey], true).expect("room");
                 cursor.advance();
             }
         });
@@ -149,5 +152,39 @@ fn receives_of_an_srq_end_on_two_threads_while_it_is_posted_to() {
         // Both slots can be used, each once.
         let again = (0..2).filter_map(|_| cursor.file(8, [8])).count();
         assert_eq!((again + usize::from(posted.is_some()), slots.unpolled()), (2, 2));
+    });
+}
+
+/// A deregistration in counting mode, on a third thread: what it finds retired comes after the poll, and what is posted
+/// meanwhile does not count.
+#[test]
+fn a_count_that_was_reached_comes_after_the_polls() {
+    loom::model(|| {
+        let wr_ring = Arc::new(WrRing::counting(2));
+        let mut cursor = Cursor::counting(&wr_ring, true);
+        assert!(cursor.file(10, &[5], true).is_some());
+        cursor.advance();
+        // What was posted with the memory was posted before its owner wants it back.
+        let awaited = Awaited::of(&wr_ring).expect("in flight");
+        // Stands for what the poll has written to the memory of the first one.
+        let written = Arc::new(Line::new(0));
+        let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
+        let poller = thread::spawn(move || {
+            write.store(1, Relaxed);
+            other.count_retired();
+        });
+        let poster = thread::spawn(move || cursor.file(11, &[6], true).map(|_| cursor.advance()));
+        let other = Arc::clone(&wr_ring);
+        let owner = thread::spawn(move || {
+            if awaited.is_retired() || Awaited::of(&other).is_none() {
+                assert_eq!(written.load(Relaxed), 1, "the memory is given back before the end of the poll");
+            }
+            awaited
+        });
+        poller.join().expect("the poller");
+        let posted = poster.join().expect("the poster");
+        let awaited = owner.join().expect("the owner");
+        assert!(posted.is_some() && awaited.is_retired(), "what is posted later does not count");
+        assert!(wr_ring.names(5) && Awaited::of(&wr_ring).is_some(), "the second one is in flight");
     });
 }

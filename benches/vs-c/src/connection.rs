@@ -11,6 +11,7 @@ use cmid_verbs::{Access, Backend, Caps, Cq, Mr, Pd, Qp, Remote, Srq, Verbs};
 use crate::connections::RESOLVE;
 use crate::param::PARAM;
 use crate::wire::{self, Wants};
+use crate::work::Work;
 
 /// The maximum number of concurrent work requests of a kind.
 pub(crate) const DEPTH: u32 = 64;
@@ -33,7 +34,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(to: SocketAddr, shared: bool) -> Result<Self> {
+    pub(crate) fn open(to: SocketAddr, work: Work) -> Result<Self> {
         let mut driver = Epoll::new(Verbs::open_with(Backend::Librdmacm)?, Config::default())?;
         let drive = driver.drive();
         let channel = drive.open_channel(Acks::OnDelivery)?;
@@ -46,10 +47,14 @@ impl Connection {
         let drive = driver.drive();
         let device = drive.device_mut();
         let pd = device.alloc_pd(id)?;
-        let cq = device.create_cq(id, 2 * DEPTH)?;
+        let nic = device.device_of(id)?;
+        let cq = match work {
+            Work { counting: true, .. } => device.create_counting_cq_at(&nic, 2 * DEPTH, 0)?,
+            Work { counting: false, .. } => device.create_cq_on(&nic, 2 * DEPTH)?,
+        };
         let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
         let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
-        let srq = if shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
+        let srq = if work.shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
         let qp = drive.attach_qp(id, |device, attaching| match &srq {
             Some(srq) => device.create_qp_with_srq(attaching, &pd, &cq, &cq, srq, caps),
             None => device.create_qp(attaching, &pd, &cq, &cq, caps),

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::connection::Connection;
 use crate::mark::in_parts;
-use crate::work::{post_recv, post_send};
+use crate::work::{Work, post_recv, post_send};
 
 const SEND: u64 = 0;
 const RECV: u64 = 1;
@@ -24,7 +24,7 @@ struct Ping {
 
 /// The job: `count` pings in each part.
 pub(crate) fn run(to: SocketAddr, count: u32) -> Result<()> {
-    let mut connection = Connection::open(to, false)?;
+    let mut connection = Connection::open(to, Work::default())?;
     connection.cq.arm()?;
     post_recv(&mut connection, RECV)?;
     post_send(&mut connection, SEND)?;

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(900);
 type Completions = [Completion; 2 * AT_ONCE as usize];
 
 /// What is posted, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Sends, and receives for their echoes; otherwise writes.
     pub(crate) sends: bool,
@@ -27,26 +27,29 @@ pub(crate) struct Work {
     pub(crate) in_one_call: bool,
     /// With receives from a shared receive queue.
     pub(crate) shared: bool,
+    /// With a CQ in counting mode.
+    pub(crate) counting: bool,
 }
 
 impl Work {
     /// The work of a job's name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let (sends, in_one_call, shared) = match name {
+        let (kind, counting) = name.strip_suffix("-counting").map_or((name, false), |kind| (kind, true));
+        let (sends, in_one_call, shared) = match kind {
             "write" => (false, false, false),
             "send" => (true, false, false),
             "write-batch" => (false, true, false),
             "send-batch" => (true, true, false),
-            "send-srq" => (true, false, true),
+            "send-srq" if !counting => (true, false, true),
             _ => return None,
         };
-        Some(Work { sends, in_one_call, shared })
+        Some(Work { sends, in_one_call, shared, counting })
     }
 }
 
 /// The job: this many times [`AT_ONCE`] requests of a kind in each part.
 pub(crate) fn run(to: SocketAddr, work: Work, rounds: u32) -> Result<()> {
-    let mut connection = Connection::open(to, work.shared)?;
+    let mut connection = Connection::open(to, work)?;
     // Filled again by each poll, as the array of C is.
     let mut completions = [Completion::default(); 2 * AT_ONCE as usize];
     in_parts(|| {

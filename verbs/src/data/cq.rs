@@ -10,8 +10,9 @@ use cmid_proto::{CqRoom, Errno};
 
 use crate::data::Context;
 use crate::data::comp_channel::{CompChannel, RawChannel};
-use crate::data::cq_slots::{CqSlots, SlotCache};
+use crate::data::cq_slots::CqSlots;
 use crate::data::notifications::PendingNotifications;
+use crate::data::slot_cache::SlotCache;
 use crate::errno;
 use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_context, ibv_cq, ibv_moderate_cq, ibv_modify_cq_attr};
 use crate::raw;
@@ -67,14 +68,25 @@ unsafe impl Sync for CqInner {}
 impl Cq {
     /// Creates a CQ with its own channel.
     pub(crate) fn create(context: Arc<Context>, depth: u32, vector: u32) -> Result<Self, Errno> {
-        Cq::on(Arc::new(RawChannel::create(context)?), false, depth, vector)
+        Cq::on(Arc::new(RawChannel::create(context)?), false, CqSlots::new, depth, vector)
+    }
+
+    /// The same in counting mode.
+    pub(crate) fn create_counting(context: Arc<Context>, depth: u32, vector: u32) -> Result<Self, Errno> {
+        Cq::on(Arc::new(RawChannel::create(context)?), false, CqSlots::counting, depth, vector)
     }
 
     pub(crate) fn create_with_channel(channel: &CompChannel, depth: u32, vector: u32) -> Result<Self, Errno> {
-        Cq::on(Arc::clone(channel.raw()), true, depth, vector)
+        Cq::on(Arc::clone(channel.raw()), true, CqSlots::new, depth, vector)
     }
 
-    fn on(channel: Arc<RawChannel>, shares_channel: bool, depth: u32, vector: u32) -> Result<Self, Errno> {
+    fn on(
+        channel: Arc<RawChannel>,
+        shares_channel: bool,
+        slots: fn(u32) -> CqSlots,
+        depth: u32,
+        vector: u32,
+    ) -> Result<Self, Errno> {
         let context = channel.context();
         let number = |value| c_int::try_from(value).map_err(|_| Errno::EINVAL);
         let (depth, vector) = (number(depth)?, number(vector)?);
@@ -91,9 +103,10 @@ impl Cq {
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         // SAFETY: the CQ is alive, and nobody writes the field after its creation. It is what the provider has made
         // of the depth.
-        let cq_slots = CqSlots::new(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
+        let cq_slots = slots(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
         let inner = Arc::new(CqInner { cq_slots, raw, poll, request_notification, shares_channel, channel });
-        Ok(Cq { inner, slot_cache: SlotCache::default(), pending_notifications: PendingNotifications::default() })
+        let slot_cache = SlotCache::new(&inner.cq_slots);
+        Ok(Cq { inner, slot_cache, pending_notifications: PendingNotifications::default() })
     }
 
     pub(crate) fn inner(&self) -> &Arc<CqInner> {
@@ -107,6 +120,30 @@ impl Cq {
         errno::of_ibv(armed)?;
         self.pending_notifications.armed();
         Ok(())
+    }
+
+    /// A poll of a CQ in counting mode. It compares the set of queues after the poll: a new QP may have the number of one
+    /// that it has seen before.
+    #[inline(always)]
+    fn poll_counting(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        let polled = self.inner.poll(completions);
+        if polled <= 0 || !self.slot_cache.is_current(&self.inner.cq_slots) {
+            let is_empty =
+                polled == 0 && self.slot_cache.none_gone() && self.slot_cache.is_current(&self.inner.cq_slots);
+            return if is_empty { Ok(0) } else { result_of(self.poll_rest(completions, polled, 0)) };
+        }
+        let (Some(filled), Some(counted)) = (completions.get_mut(..polled as usize), self.slot_cache.counted()) else {
+            return result_of(self.poll_rest(completions, polled, 0));
+        };
+        let mut rest = filled.iter_mut();
+        while let Some(completion) = rest.next() {
+            let Some(wr_id) = counted.retire_next(completion) else {
+                let kept = polled as usize - 1 - rest.len();
+                return result_of(self.poll_rest(completions, polled, kept));
+            };
+            completion.wr_id = wr_id;
+        }
+        Ok(polled as usize)
     }
 
     /// A poll after queues were added or removed, or one that reports a doubt.
@@ -171,6 +208,9 @@ impl CompletionQueue for Cq {
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let inner = &*self.inner;
+        if self.slot_cache.counted().is_some() {
+            return self.poll_counting(completions);
+        }
         if !self.slot_cache.is_current(&inner.cq_slots) {
             return result_of(self.poll_changed(completions));
         }

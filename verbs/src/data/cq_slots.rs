@@ -20,18 +20,18 @@
 //! receives to the application.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use cmid_proto::{CqRoom, Errno};
 
+use crate::data::counted::CountedKey;
 use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
-use crate::data::rings::{Known, Rings};
-use crate::data::srq_slots::{SRQ_INDEX, SrqRetired, SrqSlots, srq_of};
+use crate::data::srq_slots::{SRQ_INDEX, SrqSlots};
 use crate::data::srq_table::SrqTable;
-use crate::data::wr_ring::{Retired, WrRing};
+use crate::data::wr_ring::WrRing;
 use crate::lock::lock;
-use cmid_proto::datapath::Completion;
 
 /// The bits of the count in a queue's id, without the upper one: a token is below 2^63 (raw.rs).
 const ASSIGNED: u16 = u16::MAX >> 1;
@@ -43,16 +43,18 @@ const _: () = assert!(SRQ_INDEX == INDEX, "the last index is that of no queue");
 
 /// The work queues that report to one CQ, by index.
 pub(crate) struct CqSlots {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
+    /// Whether its queues count; see wr_count.rs.
+    pub(super) is_counting: bool,
     /// Counts the changes of the list of queues, so that the poller reads it only after a change.
-    version: AtomicUsize,
+    pub(super) version: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
-    entries: Vec<Entry>,
+pub(super) struct State {
+    pub(super) entries: Vec<Entry>,
     /// The entries that have changed since the last poll, each once. A refresh is O(changes).
-    changed: Vec<usize>,
+    pub(super) changed: Vec<usize>,
     /// Free indices that were used before. Other indices without a ring belong to queues that will get one, or to
     /// destroyed queues that may have left completions.
     free: Vec<usize>,
@@ -62,45 +64,35 @@ struct State {
     queues: u32,
     room: CqRoom,
     /// Destroyed queues that may have left completions, and that the poller has not processed.
-    gone: Vec<Gone>,
-    srqs: Vec<SrqEntry>,
+    pub(super) gone: Vec<Gone>,
+    /// The counting queues, without a ring from the destruction of the QP until none of its completions can be left. The
+    /// number of a QP may be assigned again before that.
+    pub(super) counted: BTreeMap<CountedKey, Option<Arc<WrRing>>>,
+    /// Those that have changed since the last poll.
+    pub(super) counted_changed: Vec<CountedKey>,
+    pub(super) srqs: Vec<SrqEntry>,
     /// Whether they have changed since the poller read them.
-    srqs_changed: bool,
+    pub(super) srqs_changed: bool,
     /// Whether the handle is dropped. No thread polls any more.
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 /// An SRQ that QPs of the CQ use.
-struct SrqEntry {
-    slots: Arc<SrqSlots>,
+pub(super) struct SrqEntry {
+    pub(super) slots: Arc<SrqSlots>,
     /// The number of QPs, including destroyed ones that may have left completions.
     qps: u32,
 }
 
 #[derive(Default)]
-struct Entry {
-    wr_ring: Option<Arc<WrRing>>,
+pub(super) struct Entry {
+    pub(super) wr_ring: Option<Arc<WrRing>>,
     /// Whether it is among the changed.
-    changed: bool,
-}
-
-/// The poller's copy; there is one for each CQ.
-#[derive(Default)]
-pub(crate) struct SlotCache {
-    rings: Rings,
-    srqs: Vec<Arc<SrqSlots>>,
-    /// An older one if there is a doubt: one comparison for both.
-    version: usize,
-    /// Whether an existing queue has completed a work request that was not in flight.
-    doubt: bool,
-    /// Queues whose QP was destroyed before the last poll.
-    gone: Vec<Gone>,
-    /// Queues whose QP was destroyed, perhaps during the last poll.
-    going: Vec<Gone>,
+    pub(super) changed: bool,
 }
 
 /// A queue whose QP is destroyed, and that may have left completions in the CQ.
-enum Gone {
+pub(super) enum Gone {
     Queue(GoneQueue),
     /// It used this SRQ.
     Srq(Arc<SrqTable>),
@@ -109,6 +101,8 @@ enum Gone {
 /// A work queue of a QP that is destroyed.
 pub(crate) struct GoneQueue {
     pub(crate) queue_id: u32,
+    /// There if it counts.
+    pub(crate) counted: Option<CountedKey>,
     /// Of its reservation.
     pub(crate) capacity: u32,
     pub(crate) wr_ring: Arc<WrRing>,
@@ -121,7 +115,16 @@ impl CqSlots {
     /// Creates the slots of a CQ with this depth.
     pub(crate) fn new(depth: u32) -> Self {
         let state = State { room: CqRoom::new(depth), ..State::default() };
-        CqSlots { state: Mutex::new(state), version: AtomicUsize::new(0) }
+        CqSlots { state: Mutex::new(state), is_counting: false, version: AtomicUsize::new(0) }
+    }
+
+    /// Creates those of a CQ whose queues count.
+    pub(crate) fn counting(depth: u32) -> Self {
+        CqSlots { is_counting: true, ..CqSlots::new(depth) }
+    }
+
+    pub(crate) fn is_counting(&self) -> bool {
+        self.is_counting
     }
 
     pub(crate) fn room(&self) -> CqRoom {
@@ -171,10 +174,30 @@ impl CqSlots {
         self.version.fetch_add(1, Ordering::Release);
     }
 
+    /// Sets the ring of a queue that counts. Returns false if a destroyed QP with the same number may have left
+    /// completions.
+    pub(crate) fn set_counting(&self, key: CountedKey, wr_ring: &Arc<WrRing>) -> bool {
+        let mut state = lock(&self.state);
+        if state.counted.contains_key(&key) {
+            return false;
+        }
+        state.set_counted(key, Some(Arc::clone(wr_ring)));
+        self.version.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Gives an id back that was assigned and has no ring.
+    pub(crate) fn unassign(&self, queue_id: u32) {
+        lock(&self.state).free.push((queue_id & INDEX) as usize);
+    }
+
     /// Records that the QP of a queue is destroyed. Called once for each id with a ring.
     pub(crate) fn leave(&self, gone: GoneQueue) {
         let mut state = lock(&self.state);
-        state.set_ring(gone.queue_id, None);
+        match gone.counted {
+            Some(key) => state.set_counted(key, None),
+            None => state.set_ring(gone.queue_id, None),
+        }
         let is_idle = gone.wr_ring.is_idle();
         self.add_gone(state, Gone::Queue(gone), is_idle);
     }
@@ -218,7 +241,7 @@ impl CqSlots {
     }
 
     /// Ends a destroyed queue: none of its completions is left, or the CQ is not polled any more.
-    fn end(&self, gone: Gone) {
+    pub(super) fn end(&self, gone: Gone) {
         lock(&self.state).release(&gone);
         gone.end();
     }
@@ -251,6 +274,9 @@ impl State {
         match gone {
             Gone::Queue(gone) => {
                 self.free.push((gone.queue_id & INDEX) as usize);
+                if let Some(key) = gone.counted {
+                    self.counted.remove(&key);
+                }
                 self.cancel(1, gone.capacity);
             }
             Gone::Srq(table) => self.release_srq(table.slots()),
@@ -268,6 +294,11 @@ impl State {
         }
     }
 
+    fn set_counted(&mut self, key: CountedKey, wr_ring: Option<Arc<WrRing>>) {
+        self.counted.insert(key, wr_ring);
+        self.counted_changed.push(key);
+    }
+
     fn set_ring(&mut self, queue_id: u32, wr_ring: Option<Arc<WrRing>>) {
         let index = (queue_id & INDEX) as usize;
         let Some(entry) = self.entries.get_mut(index) else { return };
@@ -278,141 +309,10 @@ impl State {
     }
 }
 
-impl SlotCache {
-    /// Whether the set of queues is unchanged since the last look, and there is no doubt.
-    #[inline(always)]
-    pub(crate) fn is_current(&self, cq_slots: &CqSlots) -> bool {
-        self.version == cq_slots.version.load(Ordering::Acquire)
-    }
-
-    /// Returns the known queues.
-    #[inline(always)]
-    pub(crate) fn known(&self) -> Known<'_> {
-        self.rings.known()
-    }
-
-    /// Retires the completions after the first `kept`, restores the users' numbers, and drops those of destroyed queues.
-    /// Returns the number of completions that are left, including the first `kept`.
-    pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion], kept: usize) -> usize {
-        if !self.is_current(cq_slots) {
-            self.look(cq_slots);
-        }
-        let mut left = kept;
-        for at in kept..completions.len() {
-            let Some(&completion) = completions.get(at) else { break };
-            let wr_id = match srq_of(completion.wr_id) {
-                Some(srq_id) => self.retire_srq(cq_slots, srq_id, completion.wr_id),
-                None => self.retire_any(cq_slots, completion.wr_id),
-            };
-            if let Some(wr_id) = wr_id {
-                if let Some(place) = completions.get_mut(left) {
-                    *place = Completion { wr_id, ..completion };
-                    left += 1;
-                }
-            }
-        }
-        left
-    }
-
-    /// Whether an existing queue has completed a work request that was not in flight.
-    pub(crate) fn has_doubt(&self) -> bool {
-        self.doubt
-    }
-
-    /// The same, and clears the flag.
-    pub(crate) fn take_doubt(&mut self) -> bool {
-        core::mem::take(&mut self.doubt)
-    }
-
-    /// Retires a completion of a work request. Those before it may not have been signaled.
-    fn retire_any(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
-        match self.known().ring(token).retire(token) {
-            Retired::Done(wr_id) => Some(wr_id),
-            Retired::Foreign | Retired::Unexpected => self.retire_again(cq_slots, token),
-        }
-    }
-
-    /// The same after a look: the queue may be new, or destroyed.
-    #[cold]
-    fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
-        self.look(cq_slots);
-        match self.known().ring(token).retire(token) {
-            Retired::Done(wr_id) => return Some(wr_id),
-            Retired::Foreign => {}
-            Retired::Unexpected => self.set_doubt(),
-        }
-        None
-    }
-
-    /// The same for a receive of an SRQ. All SRQs of the CQ are known: one is attached before its QP is created.
-    fn retire_srq(&mut self, cq_slots: &CqSlots, srq_id: u16, token: u64) -> Option<u64> {
-        if !self.is_current(cq_slots) {
-            self.look(cq_slots);
-        }
-        let slots = self.srqs.iter().find(|slots| slots.srq_id() == srq_id)?;
-        match slots.retire(token) {
-            SrqRetired::Done(wr_id) => Some(wr_id),
-            SrqRetired::Unexpected => {
-                self.set_doubt();
-                None
-            }
-        }
-    }
-
-    fn set_doubt(&mut self) {
-        if !core::mem::replace(&mut self.doubt, true) {
-            self.version = self.version.wrapping_sub(1);
-        }
-    }
-
-    #[cold]
-    pub(crate) fn look(&mut self, cq_slots: &CqSlots) {
-        let mut state = lock(&cq_slots.state);
-        let state = &mut *state;
-        self.rings.reserve(state.entries.len());
-        for index in state.changed.drain(..) {
-            if let Some(entry) = state.entries.get_mut(index) {
-                self.rings.set(index, entry.wr_ring.as_ref());
-                entry.changed = false;
-            }
-        }
-        if core::mem::take(&mut state.srqs_changed) {
-            self.srqs = state.srqs.iter().map(|entry| Arc::clone(&entry.slots)).collect();
-        }
-        self.going.append(&mut state.gone);
-        self.version = cq_slots.version.load(Ordering::Relaxed).wrapping_sub(usize::from(self.doubt));
-    }
-
-    /// Called when a poll has found the CQ empty. Ends the queues that were destroyed before that poll. Returns false if
-    /// others were destroyed since; another poll ends them.
-    pub(crate) fn refresh(&mut self, cq_slots: &CqSlots) -> bool {
-        if self.none_gone() {
-            return true;
-        }
-        let over = core::mem::replace(&mut self.gone, core::mem::take(&mut self.going));
-        over.into_iter().for_each(|gone| cq_slots.end(gone));
-        self.gone.is_empty()
-    }
-
-    /// Whether no destroyed queue is known that may have left completions.
-    #[inline(always)]
-    pub(crate) fn none_gone(&self) -> bool {
-        self.gone.is_empty() && self.going.is_empty()
-    }
-
-    /// Called when the handle is dropped. No thread polls any more.
-    pub(crate) fn close(&mut self, cq_slots: &CqSlots) {
-        let mut over = {
-            let mut state = lock(&cq_slots.state);
-            state.closed = true;
-            core::mem::take(&mut state.gone)
-        };
-        over.append(&mut self.gone);
-        over.append(&mut self.going);
-        over.into_iter().for_each(|gone| cq_slots.end(gone));
-    }
-}
-
 #[cfg(test)]
 #[path = "cq_slots_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "counting_tests.rs"]
+mod counting_tests;

@@ -1,7 +1,10 @@
 //! Tests of cq_slots.rs.
 
+use cmid_proto::datapath::Completion;
+
 use super::*;
 use crate::data::in_flight::InFlightSet;
+use crate::data::slot_cache::SlotCache;
 use crate::data::srq_slots::SrqCursor;
 use crate::data::wr_ring::Cursor;
 use crate::lock::lock;
@@ -19,11 +22,18 @@ fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, Cursor) {
 /// Its QP is destroyed.
 fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
     let place = InFlightSet::new().enlist(wr_ring);
-    cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring: Arc::clone(wr_ring), place, pd: Weak::new() });
+    cq_slots.leave(GoneQueue {
+        queue_id,
+        counted: None,
+        capacity: 4,
+        wr_ring: Arc::clone(wr_ring),
+        place,
+        pd: Weak::new(),
+    });
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
-    let token = cursor.file(wr_id, &[1]).expect("room");
+    let token = cursor.file(wr_id, &[1], true).expect("room");
     cursor.advance();
     Completion { wr_id: token, ..Completion::default() }
 }

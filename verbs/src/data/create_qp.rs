@@ -93,6 +93,10 @@ impl QpInner {
         if !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
             return Err(Errno::EINVAL);
         }
+        // The receives of an SRQ complete in any order, and their tokens could be `wr_id`s.
+        if init.srq.is_some() && (send_cq.cq_slots().is_counting() || recv_cq.cq_slots().is_counting()) {
+            return Err(Errno::EINVAL);
+        }
         let srq = init.srq.map(|srq| SrqUse::attach(srq, &pd, init.recv_cq.inner())).transpose()?;
         // SAFETY: the context is open, because the PD is on it; its operation table does not change after that.
         let (post_send, post_recv) = unsafe {

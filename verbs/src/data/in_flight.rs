@@ -26,6 +26,8 @@
 //!   post that names the MR has returned before the search, and its stores are visible to the search.
 //! - A work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same
 //!   queue: the work requests of a queue complete in order. A removal of the device does not change this.
+//! - A queue of a CQ in counting mode has no keys: what is deregistered waits for all work requests of such queues of the
+//!   PD that were posted before (wr_count.rs).
 //! - A queue counts until its QP is destroyed, and after that until all its completions were polled, its CQ was found
 //!   empty, or its CQ cannot be polled any more (cq_slots.rs). Some providers remove the completions of a destroyed QP,
 //!   others leave them in the CQ.
@@ -40,6 +42,7 @@ use std::sync::{Arc, Mutex};
 use slab::Slab;
 
 use crate::data::srq_slots::SrqSlots;
+use crate::data::wr_count::Awaited;
 use crate::data::wr_ring::{Cursor, WrRing};
 use crate::lock::lock;
 
@@ -64,7 +67,21 @@ enum InFlight {
     Srq(Arc<SrqSlots>),
 }
 
+impl Queues {
+    fn all(&self) -> impl Iterator<Item = &InFlight> {
+        self.live.iter().map(|(_, queue)| queue).chain(&self.leaked)
+    }
+}
+
 impl InFlight {
+    /// The ring, if the queue counts.
+    fn counting(&self) -> Option<&Arc<WrRing>> {
+        match self {
+            InFlight::Queue(wr_ring) if wr_ring.is_counting => Some(wr_ring),
+            InFlight::Queue(_) | InFlight::Srq(_) => None,
+        }
+    }
+
     fn names(&self, lkey: u32) -> bool {
         match self {
             InFlight::Queue(wr_ring) => wr_ring.names(lkey),
@@ -112,11 +129,20 @@ impl InFlightSet {
         queues.leaked.extend(queue);
     }
 
-    /// Whether work in flight names this key.
+    /// Whether work in flight names this key. All work of counting queues may.
     pub(crate) fn name(&self, lkey: u32) -> bool {
+        lock(&self.queues).all().any(|queue| queue.names(lkey))
+    }
+
+    /// The same for memory that nothing is posted with any more: of counting queues, only what `awaited` has counts. The
+    /// first call fills it, and later ones take out what is over.
+    pub(crate) fn name_still(&self, lkey: u32, awaited: &mut Option<Vec<Awaited>>) -> bool {
         let queues = lock(&self.queues);
-        let live = queues.live.iter().map(|(_, queue)| queue);
-        live.chain(&queues.leaked).any(|queue| queue.names(lkey))
+        let counting = || queues.all().filter_map(InFlight::counting);
+        let awaited = awaited.get_or_insert_with(|| counting().filter_map(Awaited::of).collect());
+        // A queue that was removed has nothing in flight: its QP is gone, and its CQ was found empty since.
+        awaited.retain(|one| !one.is_retired() && counting().any(|wr_ring| one.is_of(wr_ring)));
+        !awaited.is_empty() || queues.all().any(|queue| queue.counting().is_none() && queue.names(lkey))
     }
 
     /// Whether work that is in flight for ever names this key.
@@ -134,7 +160,7 @@ mod tests {
         let wr_ring = Arc::new(WrRing::new(1, 4, 1));
         let place = in_flight.enlist(&wr_ring);
         let mut cursor = Cursor::new(&wr_ring);
-        cursor.file(1, &[lkey]).expect("room");
+        cursor.file(1, &[lkey], true).expect("room");
         cursor.advance();
         (place, cursor)
     }
@@ -170,7 +196,7 @@ mod tests {
     #[test]
     fn a_queue_without_a_ring_takes_nothing() {
         let in_flight = InFlightSet::new();
-        assert_eq!(in_flight.without_ring().file(1, &[1]), None);
+        assert_eq!(in_flight.without_ring().file(1, &[1], true), None);
         assert!(named(&in_flight).is_empty());
     }
 }

@@ -16,24 +16,20 @@ use core::ptr;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge};
 use cmid_proto::memory::Access;
-use smallvec::SmallVec;
 
-use crate::data::ranges::{Sges, pinned_key, ranges, source, target};
-use crate::data::request::send_request;
-use crate::data::staging::{Staging, full};
+use crate::data::ranges::{Sges, pinned_key, pinned_keys, ranges, source, target};
+use crate::data::request::{check_atomic, send_request};
 use crate::data::wr_api::{Payload, WrApi};
 use crate::data::wr_ring::Filing;
 use crate::data::{Ah, Mr, Mw, Qp};
 use crate::errno;
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
-type Keys = SmallVec<[u32; 4]>;
-
 /// A request of the send queue that has a slot in the ring, and is not posted yet.
-struct Filed {
-    token: u64,
-    sges: Sges,
-    is_inline: bool,
+pub(super) struct Filed {
+    pub(super) token: u64,
+    pub(super) sges: Sges,
+    pub(super) is_inline: bool,
 }
 
 impl QueuePair for Qp {
@@ -74,10 +70,13 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
+        self.open_send();
+        let (is_datagram, is_counting) = (self.is_datagram, self.send.is_counting());
         match self.wr_api {
-            // Two loops, in each of which the kind of the QP is known.
-            Some(api) if self.is_datagram => self.post_batch(api, true, requests),
-            Some(api) => self.post_batch(api, false, requests),
+            // Loops in each of which the kind of the QP and the mode of its CQ are known.
+            Some(api) if is_datagram => self.post_batch(api, true, is_counting, requests),
+            Some(api) if is_counting => self.post_batch(api, false, true, requests),
+            Some(api) => self.post_batch(api, false, false, requests),
             None => self.post_list(requests),
         }
     }
@@ -92,15 +91,13 @@ impl QueuePair for Qp {
         let (token, sg_list, num_sge) = match sges.as_ref() {
             [sge] => {
                 let sge = self.target(sge)?;
-                let Some(token) = self.file_recv_one(wr_id, pinned_key(&sge, false)) else {
-                    return Err(self.recv_refusal());
-                };
+                let token = self.file_recv_one(wr_id, pinned_key(&sge, false))?;
                 one = sge;
                 (token, &raw mut one, i32::from(sge.length != 0))
             }
             sges => {
                 list = self.ranges(sges, true, self.inner.requested.max_recv_sge)?;
-                let token = self.file_recv(wr_id, &pinned_keys(&list, false)).ok_or_else(|| self.recv_refusal())?;
+                let token = self.file_recv(wr_id, &pinned_keys(&list, false))?;
                 (token, list.as_mut_ptr(), list.len() as i32)
             }
         };
@@ -119,45 +116,9 @@ impl QueuePair for Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let caps = self.inner.requested;
-        // Lost if a request is refused: the next batch allocates again.
-        let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::new(caps.max_recv_wr, caps.max_recv_sge));
         self.open_recv();
-        let (pd, mut filing, mut list) = (self.pd, self.recv.batch(), staging.begin());
-        for (wr_id, sges) in requests {
-            match sges.as_ref() {
-                [sge] => {
-                    let sge = target(pd, sge)?;
-                    let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false)) else {
-                        return Err(self.recv_refusal().into());
-                    };
-                    let request = list.add_one(sge)?;
-                    (request.wr_id, request.num_sge) = (token, i32::from(sge.length != 0));
-                }
-                sges => {
-                    let sges = self.ranges(sges, true, caps.max_recv_sge)?;
-                    let token = filing.file(wr_id, &pinned_keys(&sges, false)).ok_or_else(|| self.recv_refusal())?;
-                    let request = list.add(&sges)?;
-                    (request.wr_id, request.num_sge) = (token, sges.len() as i32);
-                }
-            }
-        }
-        let len = list.len();
-        let first = staging.end(len);
-        if first.is_null() {
-            return Err(Errno::EINVAL.into());
-        }
-        let mut bad = ptr::null_mut();
-        // SAFETY: as in `post_recv`, for each request of the list. The list and the ranges are in `staging`, which does
-        // not change during the call.
-        let posted = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), first, &raw mut bad) };
-        let (posted, result) = match errno::of_ibv(posted) {
-            Ok(()) => (len, Ok(())),
-            Err(errno) => (staging.before(bad), Err(errno)),
-        };
-        self.recv_staging = Some(staging);
-        self.recv.advance_by(posted as u32);
-        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
+        // Two loops, in each of which the mode of the CQ is known.
+        if self.recv.is_counting() { self.post_recv_list(true, requests) } else { self.post_recv_list(false, requests) }
     }
 
     fn post_bind(
@@ -184,13 +145,14 @@ impl Qp {
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
         let (sge, is_inline) = self.checked(&op, &sge)?;
+        let is_signaled = flags.contains(SendFlags::SIGNALED);
         // One after the other in each case: one comparison decides on the key and on the call.
         if is_inline {
-            let Some(token) = self.file_send_one(wr_id, pinned_key(&sge, true)) else { return Err(full()) };
+            let token = self.file_send_one(wr_id, pinned_key(&sge, true), is_signaled)?;
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
         } else {
-            let Some(token) = self.file_send_one(wr_id, pinned_key(&sge, false)) else { return Err(full()) };
+            let token = self.file_send_one(wr_id, pinned_key(&sge, false), is_signaled)?;
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
         }
@@ -213,7 +175,8 @@ impl Qp {
         let mut sge = self.range(&sge, op.writes_locally())?;
         check_atomic(&op, u64::from(sge.length))?;
         let is_inline = self.inlines(&op, u64::from(sge.length));
-        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline)).ok_or(Errno::ENOMEM)?;
+        let is_signaled = flags.contains(SendFlags::SIGNALED);
+        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline), is_signaled)?;
         let mut request = send_request(token, op, flags, is_inline);
         (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
         self.post_filed(&mut request)?;
@@ -254,12 +217,13 @@ impl Qp {
         flags: SendFlags,
     ) -> Result<(), Errno> {
         self.open_send();
-        let Filed { token, mut sges, is_inline } = self.file_ranges(&mut self.send.batch(), wr_id, &op, sges)?;
+        let Filed { token, mut sges, is_inline } =
+            self.file_ranges(&mut self.send.batch(self.send.is_counting()), wr_id, &op, flags, sges)?;
         if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
             // SAFETY: see `SAFETY OF POSTING`.
-            unsafe { batch.push(token, op, flags, payload(&sges, is_inline)) };
+            unsafe { batch.push(token, op, flags, Payload::of_first(&sges, is_inline)) };
             batch.complete()?;
         } else {
             let mut request = send_request(token, op, flags, is_inline);
@@ -272,7 +236,13 @@ impl Qp {
 
     /// Posts a batch by the extended calls. Nothing is posted if a request is refused, because the batch is dropped.
     #[inline(always)]
-    fn post_batch<'a, L, I>(&mut self, api: WrApi, is_datagram: bool, requests: I) -> Result<usize, PostError>
+    fn post_batch<'a, L, I>(
+        &mut self,
+        api: WrApi,
+        is_datagram: bool,
+        is_counting: bool,
+        requests: I,
+    ) -> Result<usize, PostError>
     where
         I: IntoIterator<Item = SendWr<'a, L, Ah>>,
         L: AsRef<[Sge<'a, Mr>]>,
@@ -280,32 +250,32 @@ impl Qp {
     {
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
-        self.open_send();
-        let (mut count, mut filing) = (0, self.send.batch());
+        let (mut count, mut filing) = (0, self.send.batch(is_counting));
         for SendWr { wr_id, op, sges, flags } in requests {
             match sges.as_ref() {
                 [sge] => {
                     self.check_kind(&op, is_datagram)?;
                     let (sge, is_inline) = self.checked(&op, sge)?;
+                    let is_signaled = flags.contains(SendFlags::SIGNALED);
                     // As in `post_one`.
                     if is_inline {
-                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, true)) else {
-                            return Err(full().into());
+                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, true), is_signaled) else {
+                            return Err(self.send_refusal(wr_id, is_signaled).into());
                         };
                         // SAFETY: see `SAFETY OF POSTING`.
                         unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
                     } else {
-                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false)) else {
-                            return Err(full().into());
+                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false), is_signaled) else {
+                            return Err(self.send_refusal(wr_id, is_signaled).into());
                         };
                         // SAFETY: see `SAFETY OF POSTING`.
                         unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
                     }
                 }
                 sges => {
-                    let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, sges)?;
+                    let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, sges)?;
                     // SAFETY: see `SAFETY OF POSTING`.
-                    unsafe { batch.push(token, op, flags, payload(&sges, is_inline)) };
+                    unsafe { batch.push(token, op, flags, Payload::of_first(&sges, is_inline)) };
                 }
             }
             count += 1;
@@ -318,42 +288,6 @@ impl Qp {
         Ok(count as usize)
     }
 
-    /// Posts a batch by ibv_post_send(3).
-    fn post_list<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
-    where
-        I: IntoIterator<Item = SendWr<'a, L, Ah>>,
-        L: AsRef<[Sge<'a, Mr>]>,
-        Ah: 'a,
-    {
-        let caps = self.inner.requested;
-        // Lost if a request is refused: the next batch allocates again.
-        let mut staging = self.send_staging.take().unwrap_or_else(|| Staging::new(caps.max_send_wr, caps.max_send_sge));
-        self.open_send();
-        let (mut filing, mut list) = (self.send.batch(), staging.begin());
-        for SendWr { wr_id, op, sges, flags } in requests {
-            let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, sges.as_ref())?;
-            let request = list.add(&sges)?;
-            let (sg_list, next, num_sge) = (request.sg_list, request.next, sges.len() as i32);
-            *request = ibv_send_wr { sg_list, next, num_sge, ..send_request(token, op, flags, is_inline) };
-        }
-        let len = list.len();
-        let first = staging.end(len);
-        if first.is_null() {
-            return Err(Errno::EINVAL.into());
-        }
-        let mut bad = ptr::null_mut();
-        // SAFETY: as in `post_filed`, for each request of the list. The list and the ranges are in `staging`, which
-        // does not change during the call.
-        let posted = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
-        let (posted, result) = match errno::of_ibv(posted) {
-            Ok(()) => (len, Ok(())),
-            Err(errno) => (staging.before(bad), Err(errno)),
-        };
-        self.send_staging = Some(staging);
-        self.send.advance_by(posted as u32);
-        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
-    }
-
     /// Posts a request that is filed. The caller advances the cursor.
     #[inline]
     pub(super) fn post_filed(&mut self, request: &mut ibv_send_wr) -> Result<(), Errno> {
@@ -364,11 +298,12 @@ impl Qp {
 
     /// Files a request of the send queue with any number of ranges.
     #[inline]
-    fn file_ranges(
+    pub(super) fn file_ranges(
         &self,
         filing: &mut Filing<'_>,
         wr_id: u64,
         op: &SendOp<'_, Ah>,
+        flags: SendFlags,
         sges: &[Sge<'_, Mr>],
     ) -> Result<Filed, Errno> {
         self.check_op(op)?;
@@ -376,7 +311,8 @@ impl Qp {
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_atomic(op, len)?;
         let is_inline = self.inlines(op, len);
-        let token = filing.file(wr_id, &pinned_keys(&sges, is_inline)).ok_or(Errno::ENOMEM)?;
+        let (keys, is_signaled) = (pinned_keys(&sges, is_inline), flags.contains(SendFlags::SIGNALED));
+        let token = filing.file(wr_id, &keys, is_signaled).ok_or_else(|| self.send_refusal(wr_id, is_signaled))?;
         Ok(Filed { token, sges, is_inline })
     }
 
@@ -412,7 +348,7 @@ impl Qp {
     }
 
     #[inline]
-    fn ranges(&self, sges: &[Sge<'_, Mr>], writes: bool, max: u32) -> Result<Sges, Errno> {
+    pub(super) fn ranges(&self, sges: &[Sge<'_, Mr>], writes: bool, max: u32) -> Result<Sges, Errno> {
         ranges(self.pd, sges, max, if writes { target } else { source })
     }
 
@@ -431,26 +367,4 @@ impl Qp {
     fn target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
         target(self.pd, sge)
     }
-}
-
-/// The only range, or none: a QP for several does not use the extended calls.
-fn payload(sges: &[ibv_sge], is_inline: bool) -> Payload {
-    sges.first().map_or(Payload::Empty, |sge| Payload::of(*sge, is_inline))
-}
-
-/// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. Its extended calls
-/// do not check that.
-#[inline(always)]
-fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), Errno> {
-    if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op {
-        if len < 8 || remote.addr & 7 != 0 {
-            return Err(Errno::EINVAL);
-        }
-    }
-    Ok(())
-}
-
-#[inline]
-fn pinned_keys(sges: &[ibv_sge], is_inline: bool) -> Keys {
-    sges.iter().map(|sge| pinned_key(sge, is_inline)).collect()
 }

@@ -104,44 +104,40 @@ impl Qp {
     }
 
     /// Files a work request of the send queue; see [`Cursor::file`].
-    pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
-        match self.send.file(wr_id, lkeys) {
-            Some(token) => Some(token),
-            None => self.file_first_send(wr_id, lkeys),
-        }
+    pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32], is_signaled: bool) -> Result<u64, Errno> {
+        self.open_send();
+        self.send.file(wr_id, lkeys, is_signaled).ok_or_else(|| self.send_refusal(wr_id, is_signaled))
     }
 
     /// The same with one range.
     #[inline(always)]
-    pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
-        match self.send.file_one(wr_id, lkey) {
-            Some(token) => Some(token),
-            None => self.file_first_send(wr_id, &[lkey]),
+    pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Result<u64, Errno> {
+        match self.send.file_one(wr_id, lkey, is_signaled) {
+            Some(token) => Ok(token),
+            None => self.file_first_send(wr_id, lkey, is_signaled),
         }
     }
 
     /// Files a work request of the receive queue; see [`Cursor::file`].
-    pub(super) fn file_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
-        match self.recv.file(wr_id, lkeys) {
-            Some(token) => Some(token),
-            None => self.file_first_recv(wr_id, lkeys),
-        }
+    pub(super) fn file_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Result<u64, Errno> {
+        self.open_recv();
+        self.recv.file(wr_id, lkeys, true).ok_or_else(|| self.recv_refusal(wr_id))
     }
 
     /// The same with one range.
     #[inline(always)]
-    pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
-        match self.recv.file_one(wr_id, lkey) {
-            Some(token) => Some(token),
-            None => self.file_first_recv(wr_id, &[lkey]),
+    pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
+        match self.recv.file_one(wr_id, lkey, true) {
+            Some(token) => Ok(token),
+            None => self.file_first_recv(wr_id, lkey),
         }
     }
 
-    /// Makes the ring of the send queue, if there is none, for a batch.
+    /// Makes the ring of the send queue, if there is none.
     #[inline]
     pub(super) fn open_send(&mut self) {
         if self.send.is_without_ring() {
-            self.inner.send.open(&mut self.send, self.inner.pd.inner());
+            self.inner.send.open(&mut self.send, self.inner.pd.inner(), self.inner.qp_num());
         }
     }
 
@@ -149,29 +145,32 @@ impl Qp {
     #[inline]
     pub(super) fn open_recv(&mut self) {
         if self.recv.is_without_ring() && self.inner.srq.is_none() {
-            self.inner.recv.open(&mut self.recv, self.inner.pd.inner());
+            self.inner.recv.open(&mut self.recv, self.inner.pd.inner(), self.inner.qp_num());
         }
+    }
+
+    /// Returns the errno for a request of the send queue that was not filed.
+    #[cold]
+    pub(super) fn send_refusal(&self, wr_id: u64, is_signaled: bool) -> Errno {
+        if self.send.refuses(wr_id, is_signaled) { Errno::EINVAL } else { Errno::ENOMEM }
     }
 
     /// Returns the errno for a receive that was not filed.
     #[cold]
-    pub(super) fn recv_refusal(&self) -> Errno {
-        if self.inner.srq.is_some() { Errno::EINVAL } else { Errno::ENOMEM }
+    pub(super) fn recv_refusal(&self, wr_id: u64) -> Errno {
+        if self.inner.srq.is_some() || self.recv.refuses(wr_id, true) { Errno::EINVAL } else { Errno::ENOMEM }
     }
 
     #[cold]
     #[inline(never)]
-    fn file_first_send(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
-        self.inner.send.file_first(&mut self.send, self.inner.pd.inner(), wr_id, lkeys)
+    fn file_first_send(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Result<u64, Errno> {
+        self.file_send(wr_id, &[lkey], is_signaled)
     }
 
     #[cold]
     #[inline(never)]
-    fn file_first_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
-        if self.inner.srq.is_some() {
-            return None;
-        }
-        self.inner.recv.file_first(&mut self.recv, self.inner.pd.inner(), wr_id, lkeys)
+    fn file_first_recv(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
+        self.file_recv(wr_id, &[lkey])
     }
 }
 

@@ -31,11 +31,11 @@ pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
     }
 }
 
-/// The errno for a range that cannot be posted. The compiler then loads it where it is returned.
+/// The errno for a range that cannot be posted. The compiler does not know it, and so does not load it before each check.
 #[cold]
 #[inline(never)]
 fn refused() -> Errno {
-    Errno::EINVAL
+    core::hint::black_box(Errno::EINVAL)
 }
 
 /// The ranges that are not empty.
@@ -60,4 +60,10 @@ pub(super) fn ranges(
 #[inline]
 pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
     if sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
+}
+
+/// The keys that several ranges pin.
+#[inline]
+pub(super) fn pinned_keys(sges: &[ibv_sge], is_inline: bool) -> SmallVec<[u32; 4]> {
+    sges.iter().map(|sge| pinned_key(sge, is_inline)).collect()
 }

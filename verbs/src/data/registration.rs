@@ -12,6 +12,7 @@ use cmid_proto::memory::{
 use crate::data::buffer::Pinned;
 use crate::data::parked::TryDeregister;
 use crate::data::pd::{PdInner, PdUse};
+use crate::data::wr_count::Awaited;
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::errno;
 use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_rereg_mr_flags};
@@ -53,6 +54,8 @@ pub(crate) struct Registration {
     pd: Arc<PdInner>,
     /// Whether peers may be able to write to the memory, because a re-registration with that right has failed.
     exposed: bool,
+    /// What the end waits for in counting queues, from the first attempt on. Nothing is posted with it meanwhile.
+    awaited: Option<Vec<Awaited>>,
 }
 
 impl Registration {
@@ -67,7 +70,7 @@ impl Registration {
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access);
         let region = region.map_err(|(buffer, refused)| (buffer.release(), refused.into()))?;
-        let mut this = Box::new(Registration { region, handle: None, pd: inner, exposed: false });
+        let mut this = Box::new(Registration { region, handle: None, pd: inner, exposed: false, awaited: None });
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
@@ -93,6 +96,7 @@ impl Registration {
         }
         match self.run() {
             Ok(Some(Ended::Reregistered(settled))) => {
+                self.awaited = None;
                 self.exposed = match settled.result {
                     Ok(Way::Anew) => false,
                     Ok(Way::InPlace) => self.exposed && access.is_none(),
@@ -108,7 +112,8 @@ impl Registration {
     /// Deregisters it and returns the buffers.
     pub(crate) fn deregister(&mut self) -> Result<Returned<Buffer>, Error> {
         self.look();
-        self.region.deregister(self.traffic())?;
+        let traffic = self.traffic_at_end();
+        self.region.deregister(traffic)?;
         match self.run() {
             Ok(Some(Ended::Deregistered(returned))) => {
                 Ok(Returned { buffer: returned.buffer.release(), other: returned.other.map(Pinned::release) })
@@ -185,6 +190,24 @@ impl Registration {
             Some((pd, keys)) if pd.inner().in_flight().name(keys.lkey) => Traffic::InFlight,
             Some(_) | None => Traffic::Quiet,
         }
+    }
+
+    /// The same for its end: what is posted from now on does not name it, so counting queues only need to complete what
+    /// they have now.
+    fn traffic_at_end(&mut self) -> Traffic {
+        match self.region.named() {
+            Some((pd, keys)) if pd.inner().in_flight().name_still(keys.lkey, &mut self.awaited) => Traffic::InFlight,
+            Some(_) | None => Traffic::Quiet,
+        }
+    }
+
+    /// Whether nothing may be posted with it, because its end waits for counting queues. Its owner has it back after a
+    /// refused deregistration.
+    pub(crate) fn keep(&mut self) -> bool {
+        if self.awaited.as_ref().is_some_and(Vec::is_empty) {
+            self.awaited = None;
+        }
+        self.awaited.is_some()
     }
 
     /// Whether peers may be able to write to it although its access does not say so.

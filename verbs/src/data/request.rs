@@ -2,6 +2,7 @@
 
 use core::mem::MaybeUninit;
 
+use cmid_proto::Errno;
 use cmid_proto::datapath::{Remote, SendFlags, SendOp};
 
 use crate::data::Ah;
@@ -65,4 +66,16 @@ fn atomic(remote: Remote, compare_add: u64, swap: u64) -> wr_t {
 #[inline]
 fn datagram(ah: &Ah, qp_num: u32, qkey: u32) -> wr_t {
     wr_t { ud: ud_t { ah: ah.as_ptr(), remote_qpn: qp_num, remote_qkey: qkey } }
+}
+
+/// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. Its extended calls
+/// do not check that.
+#[inline(always)]
+pub(super) fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), Errno> {
+    if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op {
+        if len < 8 || remote.addr & 7 != 0 {
+            return Err(Errno::EINVAL);
+        }
+    }
+    Ok(())
 }

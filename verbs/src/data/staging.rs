@@ -173,10 +173,10 @@ impl<'a, W> List<'a, W> {
     }
 }
 
-/// The errno for a full list or queue. The compiler then loads it where it is returned.
+/// The errno for a full list. The compiler then loads it where it is returned.
 #[cold]
 #[inline(never)]
-pub(super) fn full() -> Errno {
+fn full() -> Errno {
     Errno::ENOMEM
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
+use crate::data::counted::CountedKey;
 use crate::data::cq::CqInner;
 use crate::data::cq_slots::GoneQueue;
 use crate::data::in_flight::InFlightIndex;
@@ -16,6 +17,7 @@ use crate::data::wr_ring::{Cursor, WrRing};
 /// slots free it after the last completion.
 pub(crate) struct WorkQueue {
     cq: Arc<CqInner>,
+    is_recv: bool,
     /// The maximum number of work requests.
     capacity: u32,
     /// The maximum number of ranges of a work request.
@@ -29,6 +31,8 @@ pub(crate) struct WorkQueue {
 /// The ring of a queue. The first post creates it.
 struct Ring {
     queue_id: u32,
+    /// There if it counts.
+    counted: Option<CountedKey>,
     wr_ring: Arc<WrRing>,
     /// The index among the queues of its PD.
     place: InFlightIndex,
@@ -46,48 +50,59 @@ impl WorkQueue {
         if Arc::ptr_eq(send_cq, recv_cq) {
             send_cq.cq_slots().reserve(2, sends.checked_add(recvs).ok_or(Errno::EOVERFLOW)?)?;
             return Ok([
-                WorkQueue::reserved(send_cq, sends, max_send_sge),
-                WorkQueue::reserved(recv_cq, recvs, max_recv_sge),
+                WorkQueue::reserved(send_cq, false, sends, max_send_sge),
+                WorkQueue::reserved(recv_cq, true, recvs, max_recv_sge),
             ]);
         }
         send_cq.cq_slots().reserve(1, sends)?;
-        let send = WorkQueue::reserved(send_cq, sends, max_send_sge);
+        let send = WorkQueue::reserved(send_cq, false, sends, max_send_sge);
         recv_cq.cq_slots().reserve(1, recvs)?;
-        Ok([send, WorkQueue::reserved(recv_cq, recvs, max_recv_sge)])
+        Ok([send, WorkQueue::reserved(recv_cq, true, recvs, max_recv_sge)])
     }
 
     #[inline]
-    fn reserved(cq: &Arc<CqInner>, capacity: u32, max_sge: u32) -> Self {
-        WorkQueue { cq: Arc::clone(cq), capacity, max_sge, ring: OnceLock::new(), is_reserved: true }
+    fn reserved(cq: &Arc<CqInner>, is_recv: bool, capacity: u32, max_sge: u32) -> Self {
+        WorkQueue { cq: Arc::clone(cq), is_recv, capacity, max_sge, ring: OnceLock::new(), is_reserved: true }
     }
 
     pub(crate) fn cq(&self) -> &CqInner {
         &self.cq
     }
 
-    /// Files a work request where the cursor has no room, because the queue has no ring yet; see [`Cursor::file`].
-    /// `None` if the queue is full.
-    pub(crate) fn file_first(&self, cursor: &mut Cursor, pd: &PdInner, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+    /// Opens the queue for the first post: makes the ring, if there is none. The cursor then has room. Without effect on a
+    /// counting queue of a QP with the number of a destroyed one, until the CQ is polled empty.
+    pub(crate) fn open(&self, cursor: &mut Cursor, pd: &PdInner, qp_num: u32) {
         if self.ring.get().is_some() {
-            return None;
+            return;
         }
-        self.open(cursor, pd);
-        cursor.file(wr_id, lkeys)
-    }
-
-    /// Makes the ring, if there is none.
-    pub(crate) fn open(&self, cursor: &mut Cursor, pd: &PdInner) {
-        *cursor = Cursor::new(&self.ring.get_or_init(|| self.make_ring(pd)).wr_ring);
+        let Some(ring) = self.make_ring(pd, qp_num) else { return };
+        *cursor = match ring.counted {
+            Some(key) => Cursor::counting(&ring.wr_ring, key.is_recv),
+            None => Cursor::new(&ring.wr_ring),
+        };
+        // Only the handle of the QP opens it, by `&mut`.
+        let _ = self.ring.set(ring);
     }
 
     /// Creates the ring. Completions and work in flight of the queue are accounted from now on.
-    fn make_ring(&self, pd: &PdInner) -> Ring {
+    fn make_ring(&self, pd: &PdInner, qp_num: u32) -> Option<Ring> {
         let cq_slots = self.cq.cq_slots();
         let queue_id = cq_slots.assign();
-        let wr_ring = Arc::new(WrRing::new(queue_id, self.capacity, self.max_sge));
-        cq_slots.set_ring(queue_id, &wr_ring);
+        let (wr_ring, counted) = if cq_slots.is_counting() {
+            let (wr_ring, key) = (WrRing::counting(self.capacity), CountedKey { qp_num, is_recv: self.is_recv });
+            let wr_ring = Arc::new(wr_ring);
+            if !cq_slots.set_counting(key, &wr_ring) {
+                cq_slots.unassign(queue_id);
+                return None;
+            }
+            (wr_ring, Some(key))
+        } else {
+            let wr_ring = Arc::new(WrRing::new(queue_id, self.capacity, self.max_sge));
+            cq_slots.set_ring(queue_id, &wr_ring);
+            (wr_ring, None)
+        };
         let place = pd.in_flight().enlist(&wr_ring);
-        Ring { queue_id, wr_ring, place }
+        Some(Ring { queue_id, counted, wr_ring, place })
     }
 
     /// Ends both queues of a destroyed QP.
@@ -106,10 +121,10 @@ impl WorkQueue {
     /// Ends a queue of a destroyed QP.
     fn close(&mut self, pd: &Arc<PdInner>) {
         // Without a ring it has left no completions.
-        let Some(Ring { queue_id, wr_ring, place }) = self.ring.take() else { return };
+        let Some(Ring { queue_id, counted, wr_ring, place }) = self.ring.take() else { return };
         // Also if a buffer's owner panics below.
         self.is_reserved = false;
-        let gone = GoneQueue { queue_id, capacity: self.capacity, wr_ring, place, pd: Arc::downgrade(pd) };
+        let gone = GoneQueue { queue_id, counted, capacity: self.capacity, wr_ring, place, pd: Arc::downgrade(pd) };
         self.cq.cq_slots().leave(gone);
     }
 

@@ -128,6 +128,11 @@ impl Payload {
             sge => Payload::Range(sge),
         }
     }
+
+    /// The only range, or none: a QP for several does not use the extended calls.
+    pub(super) fn of_first(sges: &[ibv_sge], is_inline: bool) -> Self {
+        sges.first().map_or(Payload::Empty, |sge| Payload::of(*sge, is_inline))
+    }
 }
 
 /// Requests that are posted together, by [`Batch::complete`]. Dropping it posts none of them (`ibv_wr_abort`). It stays

@@ -6,13 +6,14 @@
 use core::iter::repeat_with;
 
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
+use super::wr_count::{RECEIVE, tagged};
 
 /// A number with its own cache line, because poster and poller write to different numbers. It uses padding instead of an
 /// alignment, which would make its allocation three times as expensive.
 #[repr(C)]
-struct Counter {
+pub(super) struct Counter {
     _before: [u32; 15],
-    number: AtomicU64,
+    pub(super) number: AtomicU64,
     _after: [u32; 15],
 }
 
@@ -28,6 +29,8 @@ pub(crate) struct WrRing {
     queue_id: u32,
     /// The maximum number of work requests without a polled completion.
     capacity: u32,
+    /// Whether it counts work requests and stores none; see wr_count.rs.
+    pub(super) is_counting: bool,
     /// The `wr_id` of the user in each slot. The number of slots is a power of two.
     wr_ids: Box<[AtomicU64]>,
     /// The keys of each slot: in the lower half the key of the first range of memory, [`NO_KEY`] if the device need not
@@ -40,10 +43,10 @@ pub(crate) struct WrRing {
     more: usize,
     /// The token of the next post. Written by the poster. After the largest number the upper half is wrong until the next
     /// post; only the poster reads it.
-    posted: Counter,
+    pub(super) posted: Counter,
     /// The token after that of the last work request that is completed and polled: those of one queue complete in order.
     /// Written by the poller. The upper half is wrong after the largest number.
-    retired: Counter,
+    pub(super) retired: Counter,
 }
 
 /// The key of "no memory". A registration with this key can appear to be pinned.
@@ -70,6 +73,7 @@ impl WrRing {
         WrRing {
             queue_id,
             capacity,
+            is_counting: false,
             mask: len as u64 - 1,
             wr_ids: repeat_with(AtomicU64::default).take(len).collect(),
             keys: repeat_with(AtomicU64::default).take(len).collect(),
@@ -78,6 +82,11 @@ impl WrRing {
             posted: Counter::new(first),
             retired: Counter::new(first),
         }
+    }
+
+    /// Creates that of a counting queue. It has one slot, which nobody reads.
+    pub(crate) fn counting(capacity: u32) -> Self {
+        WrRing { capacity: capacity.min(1 << 30), is_counting: true, ..WrRing::new(0, 0, 1) }
     }
 
     /// Stands for a ring that is not there: it is full, and empty, and has the index of no queue of a CQ.
@@ -132,10 +141,13 @@ impl WrRing {
     /// without a change of the upper half. Reads the position of the poller.
     #[cold]
     fn room(&self, next: u64) -> (u64, u64) {
-        let number = next as u32;
-        let in_flight = number.wrapping_sub(self.retired.number.load(Ordering::Acquire) as u32);
+        let (number, retired) = (next as u32, self.retired.number.load(Ordering::Acquire));
+        let in_flight = number.wrapping_sub(retired as u32);
         // For `names`: a load of a key that is stored from now on comes after those polls.
         fence(Ordering::Release);
+        if self.is_counting {
+            return (next, retired + u64::from(self.capacity));
+        }
         let room = u64::from(self.capacity.saturating_sub(in_flight)).min((1 << 32) - u64::from(number));
         (self.token(number), self.token(number) + room)
     }
@@ -174,7 +186,7 @@ impl WrRing {
         self.posted.number.load(Ordering::Acquire) as u32 == self.retired.number.load(Ordering::Acquire) as u32
     }
 
-    /// Whether a work request in flight names this key.
+    /// Whether a work request in flight names this key. A counting queue has no keys: each may.
     pub(crate) fn names(&self, lkey: u32) -> bool {
         let [posted, retired] =
             [&self.posted, &self.retired].map(|counter| counter.number.load(Ordering::Acquire) as u32);
@@ -184,7 +196,7 @@ impl WrRing {
             let [_, keys] = self.slot(number);
             let keys = keys.load(Ordering::Relaxed);
             let more = self.more_keys(number).iter().take((keys >> 32) as usize);
-            keys as u32 == lkey || more.into_iter().any(|key| key.load(Ordering::Relaxed) == lkey)
+            self.is_counting || keys as u32 == lkey || more.into_iter().any(|key| key.load(Ordering::Relaxed) == lkey)
         });
         // A key may be that of a later request in the same slot. With the fence of `room`, the poll of the earlier one
         // comes before what follows here, such as that its memory is used again.
@@ -198,21 +210,24 @@ pub(crate) struct Filing<'a> {
     wr_ring: &'a WrRing,
     next: u64,
     limit: u64,
+    /// As in [`Cursor`].
+    is_counting: bool,
+    tag: u64,
 }
 
 impl Filing<'_> {
     /// As [`Cursor::file`], after those that were filed before.
     #[inline]
-    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], is_signaled: bool) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
-        let token = self.file_one(wr_id, lkey)?;
+        let token = self.file_one(wr_id, lkey, is_signaled)?;
         self.wr_ring.store_more(token, lkey, more);
         Some(token)
     }
 
     /// As [`Cursor::file_one`], after those that were filed before.
     #[inline(always)]
-    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
         if self.next == self.limit {
             (self.next, self.limit) = self.wr_ring.room(self.next);
             if self.next == self.limit {
@@ -220,6 +235,10 @@ impl Filing<'_> {
             }
         }
         let token = self.next;
+        if self.is_counting {
+            self.next = token + 1;
+            return tagged(wr_id, self.tag, is_signaled);
+        }
         self.wr_ring.store(token, wr_id, lkey);
         self.next = token + 1;
         Some(token)
@@ -231,30 +250,51 @@ pub(crate) struct Cursor {
     wr_ring: Arc<WrRing>,
     /// The token up to which the queue is known to have room.
     limit: u64,
+    is_counting: bool,
+    /// What a counting queue adds to each `wr_id`.
+    tag: u64,
 }
 
 impl Cursor {
     pub(crate) fn new(wr_ring: &Arc<WrRing>) -> Self {
+        Cursor::tagged(wr_ring, 0)
+    }
+
+    /// Creates that of a counting queue.
+    pub(crate) fn counting(wr_ring: &Arc<WrRing>, is_recv: bool) -> Self {
+        Cursor::tagged(wr_ring, if is_recv { RECEIVE } else { 0 })
+    }
+
+    fn tagged(wr_ring: &Arc<WrRing>, tag: u64) -> Self {
         // The first post looks.
-        Cursor { wr_ring: Arc::clone(wr_ring), limit: wr_ring.posted.number.load(Ordering::Relaxed) }
+        let limit = wr_ring.posted.number.load(Ordering::Relaxed);
+        Cursor { wr_ring: Arc::clone(wr_ring), limit, is_counting: wr_ring.is_counting, tag }
+    }
+
+    /// Whether the queue takes no such request, even if it has room.
+    pub(crate) fn refuses(&self, wr_id: u64, is_signaled: bool) -> bool {
+        self.is_counting && tagged(wr_id, self.tag, is_signaled).is_none()
     }
 
     /// Stores the next work request. `lkeys` are the keys of its ranges, at most as many as the ring was made for. Returns
     /// the token to post it with; `None` if the queue is full. Unless [`Cursor::advance`] follows, it was not posted.
     #[inline]
-    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], is_signaled: bool) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
-        let token = self.file_one(wr_id, lkey)?;
+        let token = self.file_one(wr_id, lkey, is_signaled)?;
         self.wr_ring.store_more(token, lkey, more);
         Some(token)
     }
 
     /// The same with the key of the only range.
     #[inline(always)]
-    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
         let mut token = self.wr_ring.posted.number.load(Ordering::Relaxed);
         if token == self.limit {
             token = self.look(token)?;
+        }
+        if self.is_counting {
+            return tagged(wr_id, self.tag, is_signaled);
         }
         self.wr_ring.store(token, wr_id, lkey);
         Some(token)
@@ -271,7 +311,12 @@ impl Cursor {
     #[inline]
     pub(crate) fn advance_by(&mut self, count: u32) {
         let posted = &self.wr_ring.posted.number;
-        self.limit = self.wr_ring.token((posted.load(Ordering::Relaxed) as u32).wrapping_add(count));
+        let before = posted.load(Ordering::Relaxed);
+        self.limit = if self.wr_ring.is_counting {
+            before + u64::from(count)
+        } else {
+            self.wr_ring.token((before as u32).wrapping_add(count))
+        };
         // The next post looks: the room that was known may lie behind the largest number.
         posted.store(self.limit, Ordering::Release);
     }
@@ -282,10 +327,18 @@ impl Cursor {
         self.wr_ring.capacity == 0
     }
 
-    /// Files a batch. Unless [`Cursor::advance_by`] follows, it was not posted.
+    /// Whether the queue counts; see wr_count.rs.
+    #[inline]
+    pub(crate) fn is_counting(&self) -> bool {
+        self.is_counting
+    }
+
+    /// Files a batch. Unless [`Cursor::advance_by`] follows, it was not posted. `is_counting` is that of the queue, as a
+    /// constant where the compiler is to make a loop for each mode.
     #[inline(always)]
-    pub(crate) fn batch(&self) -> Filing<'_> {
-        Filing { wr_ring: &self.wr_ring, next: self.wr_ring.posted.number.load(Ordering::Relaxed), limit: self.limit }
+    pub(crate) fn batch(&self, is_counting: bool) -> Filing<'_> {
+        let next = self.wr_ring.posted.number.load(Ordering::Relaxed);
+        Filing { wr_ring: &self.wr_ring, next, limit: self.limit, is_counting, tag: self.tag }
     }
 
     /// Reads the position of the poller. Returns the next token.

@@ -10,7 +10,7 @@ fn queue(capacity: u32) -> (Arc<WrRing>, Cursor) {
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64, lkey: u32) -> u64 {
-    let token = cursor.file(wr_id, &[lkey]).expect("room");
+    let token = cursor.file(wr_id, &[lkey], true).expect("room");
     cursor.advance();
     token
 }
@@ -30,7 +30,7 @@ fn a_key_is_named_from_posting_to_polling() {
 #[test]
 fn what_was_not_posted_is_not_in_flight() {
     let (wr_ring, mut cursor) = queue(4);
-    cursor.file(1, &[5]).expect("room");
+    cursor.file(1, &[5], true).expect("room");
     assert!(!wr_ring.names(5));
     post(&mut cursor, 2, 6);
     assert!(!wr_ring.names(5) && wr_ring.names(6));
@@ -42,12 +42,12 @@ fn a_queue_is_full_until_something_is_polled() {
     let (wr_ring, mut cursor) = queue(3);
     assert!(wr_ring.is_idle());
     let tokens: Vec<u64> = (0..3).map(|n| post(&mut cursor, n, 1)).collect();
-    assert_eq!(cursor.file(3, &[1]), None);
+    assert_eq!(cursor.file(3, &[1], true), None);
     assert_eq!(wr_ring.retire(tokens[0]), Retired::Done(0));
     post(&mut cursor, 3, 9);
-    assert_eq!(cursor.file(4, &[1]), None);
+    assert_eq!(cursor.file(4, &[1], true), None);
     assert!(wr_ring.names(9) && !wr_ring.is_idle());
-    assert_eq!(queue(0).1.file(0, &[1]), None);
+    assert_eq!(queue(0).1.file(0, &[1], true), None);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn numbers_wrap_around() {
 fn a_completion_that_is_polled_before_it_is_counted_frees_nothing_else() {
     let (wr_ring, mut cursor) = queue(4);
     let first = post(&mut cursor, 1, 5);
-    let early = cursor.file(2, &[6]).expect("room");
+    let early = cursor.file(2, &[6], true).expect("room");
     // Another thread polls both before this one comes to count the second.
     assert_eq!(wr_ring.retire(first), Retired::Done(1));
     assert_eq!(wr_ring.retire(early), Retired::Done(2));
@@ -99,7 +99,7 @@ fn two_threads_post_and_poll() {
         scope.spawn(move || {
             for wr_id in 0..ROUNDS {
                 let token = loop {
-                    match cursor.file(wr_id, &[1 + (wr_id % 2) as u32]) {
+                    match cursor.file(wr_id, &[1 + (wr_id % 2) as u32], true) {
                         Some(token) => break token,
                         None => std::thread::yield_now(),
                     }
@@ -122,7 +122,7 @@ fn two_threads_post_and_poll() {
 fn every_range_of_a_work_request_is_named() {
     let wr_ring = Arc::new(WrRing::new(7, 2, 3));
     let mut cursor = Cursor::new(&wr_ring);
-    let first = cursor.file(1, &[5, 6, 7]).expect("room");
+    let first = cursor.file(1, &[5, 6, 7], true).expect("room");
     cursor.advance();
     let named = || (1..=9).filter(|&key| wr_ring.names(key)).collect::<Vec<_>>();
     assert_eq!(named(), [5, 6, 7]);
@@ -136,25 +136,25 @@ fn every_range_of_a_work_request_is_named() {
 }
 
 fn post_keys(cursor: &mut Cursor, keys: &[u32]) {
-    cursor.file(2, keys).expect("room");
+    cursor.file(2, keys, true).expect("room");
     cursor.advance();
 }
 
 #[test]
 fn a_batch_counts_when_it_is_posted_and_takes_no_more_than_there_is_room() {
     let (wr_ring, mut cursor) = queue(3);
-    let mut filing = cursor.batch();
-    let first = filing.file(10, &[5]).expect("room");
-    let tokens = [first, filing.file_one(11, 5).expect("room"), filing.file(12, &[5]).expect("room")];
-    assert_eq!((filing.file(13, &[5]), filing.file_one(13, 5)), (None, None));
+    let mut filing = cursor.batch(false);
+    let first = filing.file(10, &[5], true).expect("room");
+    let tokens = [first, filing.file_one(11, 5, true).expect("room"), filing.file(12, &[5], true).expect("room")];
+    assert_eq!((filing.file(13, &[5], true), filing.file_one(13, 5, true)), (None, None));
     assert!(!wr_ring.names(5));
     // The provider has taken two of them.
     cursor.advance_by(2);
     assert_eq!(wr_ring.retire(tokens[1]), Retired::Done(11), "the first one was not signaled");
     assert!(wr_ring.is_idle());
     // The room that was made meanwhile.
-    let mut filing = cursor.batch();
-    assert_eq!((0..4).filter_map(|wr_id| filing.file_one(wr_id, 6)).count(), 3);
+    let mut filing = cursor.batch(false);
+    assert_eq!((0..4).filter_map(|wr_id| filing.file_one(wr_id, 6, true)).count(), 3);
     cursor.advance_by(3);
     assert!(wr_ring.names(6) && !wr_ring.names(5));
 }

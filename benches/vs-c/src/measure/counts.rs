@@ -150,6 +150,38 @@ const COUNTS: &[Count] = &[
         librdmacm: bounds(1.18, 1.55, 1.55),
         kernel: None,
     },
+    Count {
+        job: "write-counting:3",
+        c: Some("write:3"),
+        what: "an RDMA write posted and polled, in counting mode",
+        before: None,
+        librdmacm: bounds(0.83, 0.95, 0.95),
+        kernel: None,
+    },
+    Count {
+        job: "send-counting:3",
+        c: Some("send:3"),
+        what: "a receive and a send posted and both polled, in counting mode",
+        before: None,
+        librdmacm: bounds(0.88, 1.06, 1.06),
+        kernel: None,
+    },
+    Count {
+        job: "write-batch-counting:3",
+        c: Some("write-batch:3"),
+        what: "32 RDMA writes posted in one call and polled in one, for each, in counting mode",
+        before: None,
+        librdmacm: bounds(0.71, 0.92, 0.92),
+        kernel: None,
+    },
+    Count {
+        job: "send-batch-counting:3",
+        c: Some("send-batch:3"),
+        what: "32 receives and 32 sends posted and polled in one call each, for each pair, in counting mode",
+        before: None,
+        librdmacm: bounds(0.88, 1.06, 1.06),
+        kernel: None,
+    },
 ];
 
 /// A connection accepted.

@@ -1,0 +1,69 @@
+//! The counting queues of a CQ, as its poller knows them; see wr_count.rs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cmid_proto::datapath::Completion;
+
+use crate::data::wr_count::RECEIVE;
+use crate::data::wr_ring::WrRing;
+
+/// A counting queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CountedKey {
+    pub(crate) qp_num: u32,
+    pub(crate) is_recv: bool,
+}
+
+/// The rings of the counting queues of a CQ.
+pub(crate) struct Counted {
+    /// The QP of the last completion, and its queues of sends and of receives. Most completions are of the same QP as the
+    /// one before.
+    qp_num: u32,
+    rings: [Arc<WrRing>; 2],
+    by_qp_num: BTreeMap<u32, [Option<Arc<WrRing>>; 2]>,
+    /// Stands for a queue that has none.
+    nothing: Arc<WrRing>,
+}
+
+/// The number of no QP: they have 24 bits.
+const NO_QP: u32 = u32::MAX;
+
+impl Counted {
+    pub(crate) fn new() -> Self {
+        let nothing = WrRing::nothing();
+        let rings = [Arc::clone(&nothing), Arc::clone(&nothing)];
+        Counted { qp_num: NO_QP, rings, by_qp_num: BTreeMap::new(), nothing }
+    }
+
+    /// Sets the ring of a queue, or removes it.
+    pub(crate) fn set(&mut self, key: CountedKey, wr_ring: Option<Arc<WrRing>>) {
+        self.qp_num = NO_QP;
+        let rings = self.by_qp_num.entry(key.qp_num).or_default();
+        let [sends, recvs] = rings;
+        *(if key.is_recv { recvs } else { sends }) = wr_ring;
+        if matches!(rings, [None, None]) {
+            self.by_qp_num.remove(&key.qp_num);
+        }
+    }
+
+    /// Counts a polled completion, if it is of the same QP as the last one, and returns the user's `wr_id`.
+    #[inline(always)]
+    pub(crate) fn retire_next(&self, completion: &Completion) -> Option<u64> {
+        if completion.qp_num != self.qp_num {
+            return None;
+        }
+        // A post of the application itself has another index.
+        self.rings.get((completion.wr_id / RECEIVE) as usize)?.count_retired();
+        Some(completion.wr_id & !RECEIVE)
+    }
+
+    /// The same for any QP. `None` if it is not known.
+    #[cold]
+    pub(crate) fn retire(&mut self, completion: &Completion) -> Option<u64> {
+        let rings = self.by_qp_num.get(&completion.qp_num)?;
+        self.rings = rings.each_ref().map(|ring| Arc::clone(ring.as_ref().unwrap_or(&self.nothing)));
+        self.qp_num = completion.qp_num;
+        self.retire_next(completion)
+    }
+}

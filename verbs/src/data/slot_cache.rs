@@ -1,0 +1,190 @@
+//! The poller's copy of the work queues of a CQ.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use cmid_proto::datapath::Completion;
+
+use crate::data::counted::Counted;
+use crate::data::cq_slots::{CqSlots, Gone};
+use crate::data::rings::{Known, Rings};
+use crate::data::srq_slots::{SrqRetired, SrqSlots, srq_of};
+use crate::data::wr_ring::Retired;
+use crate::lock::lock;
+
+/// The poller's copy; there is one for each CQ.
+#[derive(Default)]
+pub(crate) struct SlotCache {
+    pub(super) rings: Rings,
+    /// There in a CQ that counts.
+    counted: Option<Counted>,
+    srqs: Vec<Arc<SrqSlots>>,
+    /// An older one if there is a doubt: one comparison for both.
+    version: usize,
+    /// Whether an existing queue has completed a work request that was not in flight.
+    doubt: bool,
+    /// Queues whose QP was destroyed before the last poll.
+    gone: Vec<Gone>,
+    /// Queues whose QP was destroyed, perhaps during the last poll.
+    going: Vec<Gone>,
+}
+
+impl SlotCache {
+    /// Whether the set of queues is unchanged since the last look, and there is no doubt.
+    #[inline(always)]
+    pub(crate) fn is_current(&self, cq_slots: &CqSlots) -> bool {
+        self.version == cq_slots.version.load(Ordering::Acquire)
+    }
+
+    /// Creates that of a CQ.
+    pub(crate) fn new(cq_slots: &CqSlots) -> Self {
+        SlotCache { counted: cq_slots.is_counting.then(Counted::new), ..SlotCache::default() }
+    }
+
+    /// Returns the known queues that count; `None` if those of the CQ do not count.
+    #[inline(always)]
+    pub(crate) fn counted(&self) -> Option<&Counted> {
+        self.counted.as_ref()
+    }
+
+    /// Returns the known queues.
+    #[inline(always)]
+    pub(crate) fn known(&self) -> Known<'_> {
+        self.rings.known()
+    }
+
+    /// Retires the completions after the first `kept`, restores the users' numbers, and drops those of destroyed queues.
+    /// Returns the number of completions that are left, including the first `kept`.
+    pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion], kept: usize) -> usize {
+        if !self.is_current(cq_slots) {
+            self.look(cq_slots);
+        }
+        let mut left = kept;
+        for at in kept..completions.len() {
+            let Some(&completion) = completions.get(at) else { break };
+            let wr_id = match srq_of(completion.wr_id) {
+                _ if self.counted.is_some() => self.retire_counted(cq_slots, &completion),
+                Some(srq_id) => self.retire_srq(cq_slots, srq_id, completion.wr_id),
+                None => self.retire_any(cq_slots, completion.wr_id),
+            };
+            if let Some(wr_id) = wr_id {
+                if let Some(place) = completions.get_mut(left) {
+                    *place = Completion { wr_id, ..completion };
+                    left += 1;
+                }
+            }
+        }
+        left
+    }
+
+    /// Whether an existing queue has completed a work request that was not in flight.
+    pub(crate) fn has_doubt(&self) -> bool {
+        self.doubt
+    }
+
+    /// The same, and clears the flag.
+    pub(crate) fn take_doubt(&mut self) -> bool {
+        core::mem::take(&mut self.doubt)
+    }
+
+    /// Counts a completion of a CQ that counts.
+    fn retire_counted(&mut self, cq_slots: &CqSlots, completion: &Completion) -> Option<u64> {
+        if !self.is_current(cq_slots) {
+            self.look(cq_slots);
+        }
+        self.counted.as_mut()?.retire(completion)
+    }
+
+    /// Retires a completion of a work request. Those before it may not have been signaled.
+    fn retire_any(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
+        match self.known().ring(token).retire(token) {
+            Retired::Done(wr_id) => Some(wr_id),
+            Retired::Foreign | Retired::Unexpected => self.retire_again(cq_slots, token),
+        }
+    }
+
+    /// The same after a look: the queue may be new, or destroyed.
+    #[cold]
+    fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
+        self.look(cq_slots);
+        match self.known().ring(token).retire(token) {
+            Retired::Done(wr_id) => return Some(wr_id),
+            Retired::Foreign => {}
+            Retired::Unexpected => self.set_doubt(),
+        }
+        None
+    }
+
+    /// The same for a receive of an SRQ. All SRQs of the CQ are known: one is attached before its QP is created.
+    fn retire_srq(&mut self, cq_slots: &CqSlots, srq_id: u16, token: u64) -> Option<u64> {
+        if !self.is_current(cq_slots) {
+            self.look(cq_slots);
+        }
+        let slots = self.srqs.iter().find(|slots| slots.srq_id() == srq_id)?;
+        match slots.retire(token) {
+            SrqRetired::Done(wr_id) => Some(wr_id),
+            SrqRetired::Unexpected => {
+                self.set_doubt();
+                None
+            }
+        }
+    }
+
+    fn set_doubt(&mut self) {
+        if !core::mem::replace(&mut self.doubt, true) {
+            self.version = self.version.wrapping_sub(1);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn look(&mut self, cq_slots: &CqSlots) {
+        let mut state = lock(&cq_slots.state);
+        let state = &mut *state;
+        self.rings.reserve(state.entries.len());
+        for index in state.changed.drain(..) {
+            if let Some(entry) = state.entries.get_mut(index) {
+                self.rings.set(index, entry.wr_ring.as_ref());
+                entry.changed = false;
+            }
+        }
+        for key in state.counted_changed.drain(..) {
+            if let Some(counted) = &mut self.counted {
+                counted.set(key, state.counted.get(&key).cloned().flatten());
+            }
+        }
+        if core::mem::take(&mut state.srqs_changed) {
+            self.srqs = state.srqs.iter().map(|entry| Arc::clone(&entry.slots)).collect();
+        }
+        self.going.append(&mut state.gone);
+        self.version = cq_slots.version.load(Ordering::Relaxed).wrapping_sub(usize::from(self.doubt));
+    }
+
+    /// Called when a poll has found the CQ empty. Ends the queues that were destroyed before that poll. Returns false if
+    /// others were destroyed since; another poll ends them.
+    pub(crate) fn refresh(&mut self, cq_slots: &CqSlots) -> bool {
+        if self.none_gone() {
+            return true;
+        }
+        let over = core::mem::replace(&mut self.gone, core::mem::take(&mut self.going));
+        over.into_iter().for_each(|gone| cq_slots.end(gone));
+        self.gone.is_empty()
+    }
+
+    /// Whether no destroyed queue is known that may have left completions.
+    #[inline(always)]
+    pub(crate) fn none_gone(&self) -> bool {
+        self.gone.is_empty() && self.going.is_empty()
+    }
+
+    /// Called when the handle is dropped. No thread polls any more.
+    pub(crate) fn close(&mut self, cq_slots: &CqSlots) {
+        let mut over = {
+            let mut state = lock(&cq_slots.state);
+            state.closed = true;
+            core::mem::take(&mut state.gone)
+        };
+        over.append(&mut self.gone);
+        over.append(&mut self.going);
+        over.into_iter().for_each(|gone| cq_slots.end(gone));
+    }
+}
