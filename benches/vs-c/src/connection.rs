@@ -11,12 +11,20 @@ use cmid_verbs::{Access, Backend, Caps, Cq, Mr, Pd, Qp, Remote, Srq, Verbs};
 use crate::connections::RESOLVE;
 use crate::param::PARAM;
 use crate::wire::{self, Wants};
-use crate::work::Work;
 
 /// The maximum number of concurrent work requests of a kind.
 pub(crate) const DEPTH: u32 = 64;
 /// The length of each message.
 pub(crate) const BYTES: usize = 64;
+
+/// The kinds of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Queues {
+    /// Receives are taken from a shared receive queue.
+    pub(crate) shared: bool,
+    /// The CQ is in counting mode.
+    pub(crate) counting: bool,
+}
 
 /// A connection with a QP and registered memory.
 pub(crate) struct Connection {
@@ -34,7 +42,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(to: SocketAddr, work: Work) -> Result<Self> {
+    pub(crate) fn open(to: SocketAddr, queues: Queues) -> Result<Self> {
         let mut driver = Epoll::new(Verbs::open_with(Backend::Librdmacm)?, Config::default())?;
         let drive = driver.drive();
         let channel = drive.open_channel(Acks::OnDelivery)?;
@@ -48,13 +56,14 @@ impl Connection {
         let device = drive.device_mut();
         let pd = device.alloc_pd(id)?;
         let nic = device.device_of(id)?;
-        let cq = match work {
-            Work { counting: true, .. } => device.create_counting_cq_at(&nic, 2 * DEPTH, 0)?,
-            Work { counting: false, .. } => device.create_cq_on(&nic, 2 * DEPTH)?,
+        let cq = if queues.counting {
+            device.create_counting_cq_at(&nic, 2 * DEPTH, 0)?
+        } else {
+            device.create_cq_on(&nic, 2 * DEPTH)?
         };
         let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
         let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
-        let srq = if work.shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
+        let srq = if queues.shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
         let qp = drive.attach_qp(id, |device, attaching| match &srq {
             Some(srq) => device.create_qp_with_srq(attaching, &pd, &cq, &cq, srq, caps),
             None => device.create_qp(attaching, &pd, &cq, &cq, caps),

@@ -9,9 +9,9 @@ use cmid_verbs::{Completion, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Queues};
 use crate::mark::in_parts;
-use crate::work::{Work, post_recv, post_send};
+use crate::work::{post_recv, post_send};
 
 const SEND: u64 = 0;
 const RECV: u64 = 1;
@@ -24,7 +24,7 @@ struct Ping {
 
 /// The job: `count` pings in each part.
 pub(crate) fn run(to: SocketAddr, count: u32) -> Result<()> {
-    let mut connection = Connection::open(to, Work::default())?;
+    let mut connection = Connection::open(to, Queues::default())?;
     connection.cq.arm()?;
     post_recv(&mut connection, RECV)?;
     post_send(&mut connection, SEND)?;

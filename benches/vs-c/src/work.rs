@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use cmid_proto::datapath::{CompletionQueue, MemoryRegion, QueuePair, SendWr, SharedReceiveQueue};
 use cmid_verbs::{Completion, WcStatus};
 
-use crate::connection::{BYTES, Connection};
+use crate::connection::{BYTES, Connection, Queues};
 use crate::mark::in_parts;
 
 /// The number of work requests that are posted before any of them is polled, as in C.
@@ -19,16 +19,13 @@ const PAUSE: Duration = Duration::from_millis(900);
 type Completions = [Completion; 2 * AT_ONCE as usize];
 
 /// What is posted, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Sends, and receives for their echoes; otherwise writes.
     pub(crate) sends: bool,
     /// With one doorbell, and one poll.
     pub(crate) in_one_call: bool,
-    /// With receives from a shared receive queue.
-    pub(crate) shared: bool,
-    /// With a CQ in counting mode.
-    pub(crate) counting: bool,
+    pub(crate) queues: Queues,
 }
 
 impl Work {
@@ -43,19 +40,19 @@ impl Work {
             "send-srq" if !counting => (true, false, true),
             _ => return None,
         };
-        Some(Work { sends, in_one_call, shared, counting })
+        Some(Work { sends, in_one_call, queues: Queues { shared, counting } })
     }
 }
 
 /// The job: this many times [`AT_ONCE`] requests of a kind in each part.
 pub(crate) fn run(to: SocketAddr, work: Work, rounds: u32) -> Result<()> {
-    let mut connection = Connection::open(to, work)?;
+    let mut connection = Connection::open(to, work.queues)?;
     // Filled again by each poll, as the array of C is.
     let mut completions = [Completion::default(); 2 * AT_ONCE as usize];
     in_parts(|| {
         for _ in 0..rounds {
             match work {
-                Work { shared: true, .. } => shared_sends(&mut connection, &mut completions)?,
+                Work { queues: Queues { shared: true, .. }, .. } => shared_sends(&mut connection, &mut completions)?,
                 Work { sends: false, in_one_call: false, .. } => writes(&mut connection, &mut completions)?,
                 Work { sends: true, in_one_call: false, .. } => sends(&mut connection, &mut completions)?,
                 Work { sends: false, in_one_call: true, .. } => write_batch(&mut connection, &mut completions)?,

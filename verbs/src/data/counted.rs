@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use cmid_proto::datapath::Completion;
 
-use crate::data::wr_count::RECEIVE;
-use crate::data::wr_ring::WrRing;
+use crate::data::wr_ring::{RECEIVE, WrRing};
 
 /// A counting queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

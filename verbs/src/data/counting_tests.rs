@@ -7,8 +7,8 @@ use cmid_proto::datapath::Completion;
 use super::*;
 use crate::data::in_flight::InFlightSet;
 use crate::data::slot_cache::SlotCache;
-use crate::data::wr_count::{Awaited, RECEIVE};
-use crate::data::wr_ring::Cursor;
+use crate::data::wr_count::Awaited;
+use crate::data::wr_ring::{Cursor, RECEIVE};
 
 /// A work queue with the model of what it has in flight.
 struct Queue {

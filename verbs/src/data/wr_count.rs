@@ -11,16 +11,6 @@
 use super::sync::{Arc, Ordering};
 use super::wr_ring::WrRing;
 
-/// The bit of the `wr_id` of receives. Larger numbers are those of posts of the application itself (raw.rs).
-pub(crate) const RECEIVE: u64 = 1 << 62;
-
-/// What the device gets as `wr_id`. `None` if the user's has a reserved bit, and for a request that is not signaled, whose
-/// end would not be counted.
-#[inline(always)]
-pub(super) fn tagged(wr_id: u64, tag: u64, is_signaled: bool) -> Option<u64> {
-    if wr_id < RECEIVE && is_signaled { Some(wr_id | tag) } else { None }
-}
-
 impl WrRing {
     /// Counts the completion of a counting queue that was polled.
     #[inline(always)]

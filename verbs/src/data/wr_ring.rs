@@ -6,7 +6,6 @@
 use core::iter::repeat_with;
 
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
-use super::wr_count::{RECEIVE, tagged};
 
 /// A number with its own cache line, because poster and poller write to different numbers. It uses padding instead of an
 /// alignment, which would make its allocation three times as expensive.
@@ -51,6 +50,16 @@ pub(crate) struct WrRing {
 
 /// The key of "no memory". A registration with this key can appear to be pinned.
 pub(crate) const NO_KEY: u32 = 0;
+
+/// The bit of the `wr_id` of receives. Larger numbers are those of posts of the application itself (raw.rs).
+pub(crate) const RECEIVE: u64 = 1 << 62;
+
+/// What the device gets as `wr_id`. `None` if the user's has a reserved bit, and for a request that is not signaled, whose
+/// end would not be counted.
+#[inline(always)]
+fn tagged(wr_id: u64, tag: u64, is_signaled: bool) -> Option<u64> {
+    if wr_id < RECEIVE && is_signaled { Some(wr_id | tag) } else { None }
+}
 
 /// The work request of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
