@@ -122,28 +122,11 @@ impl Cq {
         Ok(())
     }
 
-    /// A poll of a CQ in counting mode. It compares the set of queues after the poll: a new QP may have the number of one
-    /// that it has seen before.
+    /// The rest of a poll that has returned no completions, an error, or more than there is room for.
     #[inline(always)]
-    fn poll_counting(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        let polled = self.inner.poll(completions);
-        if polled <= 0 || !self.slot_cache.is_current(&self.inner.cq_slots) {
-            let is_empty =
-                polled == 0 && self.slot_cache.none_gone() && self.slot_cache.is_current(&self.inner.cq_slots);
-            return if is_empty { Ok(0) } else { result_of(self.poll_rest(completions, polled, 0)) };
-        }
-        let (Some(filled), Some(counted)) = (completions.get_mut(..polled as usize), self.slot_cache.counted()) else {
-            return result_of(self.poll_rest(completions, polled, 0));
-        };
-        let mut rest = filled.iter_mut();
-        while let Some(completion) = rest.next() {
-            let Some(wr_id) = counted.retire_next(completion) else {
-                let kept = polled as usize - 1 - rest.len();
-                return result_of(self.poll_rest(completions, polled, kept));
-            };
-            completion.wr_id = wr_id;
-        }
-        Ok(polled as usize)
+    fn poll_none(&mut self, completions: &mut [Completion], polled: c_int) -> Result<usize, Errno> {
+        let is_empty = polled == 0 && self.slot_cache.none_gone();
+        if is_empty { Ok(0) } else { result_of(self.poll_rest(completions, polled, 0)) }
     }
 
     /// A poll after queues were added or removed, or one that reports a doubt.
@@ -191,6 +174,13 @@ type Polled = Result<usize, isize>;
 
 const EIO: isize = Errno::EIO.0 as isize;
 
+/// The completions that a poll has returned; `None` without any, after an error, and for more than there is room for. One
+/// comparison: 0 and negative numbers become larger than any length.
+#[inline(always)]
+fn filled(completions: &mut [Completion], polled: c_int) -> Option<&mut [Completion]> {
+    completions.get_mut(..=(polled as isize as usize).wrapping_sub(1))
+}
+
 /// The result of [`CompletionQueue::poll`].
 #[inline(always)]
 fn result_of(polled: Polled) -> Result<usize, Errno> {
@@ -208,21 +198,28 @@ impl CompletionQueue for Cq {
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let inner = &*self.inner;
-        if self.slot_cache.counted().is_some() {
-            return self.poll_counting(completions);
+        if let Some(counted) = self.slot_cache.counted() {
+            let polled = inner.poll(completions);
+            // After the poll: a new QP may have the number of one that was seen before.
+            if !self.slot_cache.is_current(&inner.cq_slots) {
+                return result_of(self.poll_rest(completions, polled, 0));
+            }
+            let Some(filled) = filled(completions, polled) else { return self.poll_none(completions, polled) };
+            let mut rest = filled.iter_mut();
+            while let Some(completion) = rest.next() {
+                let Some(wr_id) = counted.retire_next(completion) else {
+                    let kept = polled as usize - 1 - rest.len();
+                    return result_of(self.poll_rest(completions, polled, kept));
+                };
+                completion.wr_id = wr_id;
+            }
+            return Ok(polled as usize);
         }
         if !self.slot_cache.is_current(&inner.cq_slots) {
             return result_of(self.poll_changed(completions));
         }
         let polled = inner.poll(completions);
-        if polled <= 0 {
-            let is_empty = polled == 0 && self.slot_cache.none_gone();
-            return if is_empty { Ok(0) } else { result_of(self.poll_rest(completions, polled, 0)) };
-        }
-        // A provider that reports more completions than there is room for is an error of `poll_rest`, as is a failed one.
-        let Some(filled) = completions.get_mut(..polled as usize) else {
-            return result_of(self.poll_rest(completions, polled, 0));
-        };
+        let Some(filled) = filled(completions, polled) else { return self.poll_none(completions, polled) };
         let (known, mut rest) = (self.slot_cache.known(), filled.iter_mut());
         while let Some(completion) = rest.next() {
             let Some(wr_id) = known.retire_next(completion.wr_id) else {
