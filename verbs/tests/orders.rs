@@ -11,7 +11,7 @@ use loom::thread;
 
 use crate::srq_slots::{SrqCursor, SrqRetired, SrqSlots};
 use crate::sync::Arc;
-use crate::wr_count::Awaited;
+use crate::wr_count::Snapshot;
 use crate::wr_ring::{Cursor, Retired, WrRing};
 
 #[path = "../src/data/srq_slots.rs"]
@@ -165,7 +165,7 @@ fn a_count_that_was_reached_comes_after_the_polls() {
         assert!(cursor.file(10, &[5], true).is_some());
         cursor.advance();
         // What was posted with the memory was posted before its owner wants it back.
-        let awaited = Awaited::of(&wr_ring).expect("in flight");
+        let snapshot = Snapshot::of(&wr_ring).expect("in flight");
         // Stands for what the poll has written to the memory of the first one.
         let written = Arc::new(Line::new(0));
         let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
@@ -176,15 +176,15 @@ fn a_count_that_was_reached_comes_after_the_polls() {
         let poster = thread::spawn(move || cursor.file(11, &[6], true).map(|_| cursor.advance()));
         let other = Arc::clone(&wr_ring);
         let owner = thread::spawn(move || {
-            if awaited.is_retired() || Awaited::of(&other).is_none() {
+            if snapshot.is_retired() || Snapshot::of(&other).is_none() {
                 assert_eq!(written.load(Relaxed), 1, "the memory is given back before the end of the poll");
             }
-            awaited
+            snapshot
         });
         poller.join().expect("the poller");
         let posted = poster.join().expect("the poster");
-        let awaited = owner.join().expect("the owner");
-        assert!(posted.is_some() && awaited.is_retired(), "what is posted later does not count");
-        assert!(wr_ring.names(5) && Awaited::of(&wr_ring).is_some(), "the second one is in flight");
+        let snapshot = owner.join().expect("the owner");
+        assert!(posted.is_some() && snapshot.is_retired(), "what is posted later does not count");
+        assert!(wr_ring.names(5) && Snapshot::of(&wr_ring).is_some(), "the second one is in flight");
     });
 }

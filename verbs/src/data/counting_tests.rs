@@ -7,7 +7,7 @@ use cmid_proto::datapath::Completion;
 use super::*;
 use crate::data::in_flight::InFlightSet;
 use crate::data::slot_cache::SlotCache;
-use crate::data::wr_count::Awaited;
+use crate::data::wr_count::Snapshot;
 use crate::data::wr_ring::{Cursor, RECEIVE};
 
 /// A work queue with the model of what it has in flight.
@@ -140,7 +140,7 @@ fn memory_is_never_pinned_shorter_than_its_work_requests_are_in_flight() {
     for first in 0..400 {
         let (mut world, mut seed, mut next_key) = (World::new(), first, 1);
         // Memory whose deregistration has begun.
-        let mut ending: Vec<(u32, Option<Vec<Awaited>>)> = Vec::new();
+        let mut ending: Vec<(u32, Option<Vec<Snapshot>>)> = Vec::new();
         for _ in 0..200 {
             let count = world.queues.len();
             match random(&mut seed, 10) {
@@ -154,8 +154,8 @@ fn memory_is_never_pinned_shorter_than_its_work_requests_are_in_flight() {
                 }
                 _ => world.poll(),
             }
-            ending.retain_mut(|(lkey, awaited)| {
-                let is_pinned = world.in_flight.name_still(*lkey, awaited);
+            ending.retain_mut(|(lkey, snapshot)| {
+                let is_pinned = world.in_flight.name_still(*lkey, snapshot);
                 assert!(is_pinned || !world.names(*lkey), "seed {first}: key {lkey} is in flight");
                 waited += u32::from(is_pinned);
                 is_pinned
@@ -171,8 +171,8 @@ fn memory_is_never_pinned_shorter_than_its_work_requests_are_in_flight() {
             world.poll();
         }
         (0..3).for_each(|_| world.poll());
-        for (lkey, awaited) in &mut ending {
-            assert!(!world.in_flight.name_still(*lkey, awaited), "seed {first}: key {lkey} stays pinned");
+        for (lkey, snapshot) in &mut ending {
+            assert!(!world.in_flight.name_still(*lkey, snapshot), "seed {first}: key {lkey} stays pinned");
         }
     }
     assert!(waited > 1000, "no deregistration had to wait");
@@ -183,14 +183,14 @@ fn receives_posted_later_do_not_hold_up_a_deregistration() {
     let mut world = World::new();
     assert!(world.open(1, true));
     assert!(world.post(0, 5) && world.post(0, 6));
-    let mut awaited = None;
-    assert!(world.in_flight.name_still(5, &mut awaited));
+    let mut snapshot = None;
+    assert!(world.in_flight.name_still(5, &mut snapshot));
     world.complete(0);
     world.poll();
-    assert!(world.post(0, 6) && world.in_flight.name_still(5, &mut awaited), "the second one was posted before");
+    assert!(world.post(0, 6) && world.in_flight.name_still(5, &mut snapshot), "the second one was posted before");
     world.complete(0);
     world.poll();
-    assert!(!world.in_flight.name_still(5, &mut awaited));
+    assert!(!world.in_flight.name_still(5, &mut snapshot));
     assert!(world.in_flight.name(5), "whoever comes now waits for the third one");
 }
 

@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex};
 use slab::Slab;
 
 use crate::data::srq_slots::SrqSlots;
-use crate::data::wr_count::Awaited;
+use crate::data::wr_count::Snapshot;
 use crate::data::wr_ring::{Cursor, WrRing};
 use crate::lock::lock;
 
@@ -134,15 +134,15 @@ impl InFlightSet {
         lock(&self.queues).all().any(|queue| queue.names(lkey))
     }
 
-    /// The same for memory that nothing is posted with any more: of counting queues, only what `awaited` has counts. The
+    /// The same for memory that nothing is posted with any more: of counting queues, only what `snapshot` has counts. The
     /// first call fills it, and later ones take out what is over.
-    pub(crate) fn name_still(&self, lkey: u32, awaited: &mut Option<Vec<Awaited>>) -> bool {
+    pub(crate) fn name_still(&self, lkey: u32, snapshot: &mut Option<Vec<Snapshot>>) -> bool {
         let queues = lock(&self.queues);
         let counting = || queues.all().filter_map(InFlight::counting);
-        let awaited = awaited.get_or_insert_with(|| counting().filter_map(Awaited::of).collect());
+        let snapshot = snapshot.get_or_insert_with(|| counting().filter_map(Snapshot::of).collect());
         // A queue that was removed has nothing in flight: its QP is gone, and its CQ was found empty since.
-        awaited.retain(|one| !one.is_retired() && counting().any(|wr_ring| one.is_of(wr_ring)));
-        !awaited.is_empty() || queues.all().any(|queue| queue.counting().is_none() && queue.names(lkey))
+        snapshot.retain(|one| !one.is_retired() && counting().any(|wr_ring| one.is_of(wr_ring)));
+        !snapshot.is_empty() || queues.all().any(|queue| queue.counting().is_none() && queue.names(lkey))
     }
 
     /// Whether work that is in flight for ever names this key.

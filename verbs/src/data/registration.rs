@@ -12,7 +12,7 @@ use cmid_proto::memory::{
 use crate::data::buffer::Pinned;
 use crate::data::parked::TryDeregister;
 use crate::data::pd::{PdInner, PdUse};
-use crate::data::wr_count::Awaited;
+use crate::data::wr_count::Snapshot;
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::errno;
 use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_rereg_mr_flags};
@@ -55,7 +55,7 @@ pub(crate) struct Registration {
     /// Whether peers may be able to write to the memory, because a re-registration with that right has failed.
     exposed: bool,
     /// What the end waits for in counting queues, from the first attempt on. Nothing is posted with it meanwhile.
-    awaited: Option<Vec<Awaited>>,
+    snapshot: Option<Vec<Snapshot>>,
 }
 
 impl Registration {
@@ -70,7 +70,7 @@ impl Registration {
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access);
         let region = region.map_err(|(buffer, refused)| (buffer.release(), refused.into()))?;
-        let mut this = Box::new(Registration { region, handle: None, pd: inner, exposed: false, awaited: None });
+        let mut this = Box::new(Registration { region, handle: None, pd: inner, exposed: false, snapshot: None });
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
@@ -96,7 +96,7 @@ impl Registration {
         }
         match self.run() {
             Ok(Some(Ended::Reregistered(settled))) => {
-                self.awaited = None;
+                self.snapshot = None;
                 self.exposed = match settled.result {
                     Ok(Way::Anew) => false,
                     Ok(Way::InPlace) => self.exposed && access.is_none(),
@@ -196,7 +196,7 @@ impl Registration {
     /// they have now.
     fn traffic_at_end(&mut self) -> Traffic {
         match self.region.named() {
-            Some((pd, keys)) if pd.inner().in_flight().name_still(keys.lkey, &mut self.awaited) => Traffic::InFlight,
+            Some((pd, keys)) if pd.inner().in_flight().name_still(keys.lkey, &mut self.snapshot) => Traffic::InFlight,
             Some(_) | None => Traffic::Quiet,
         }
     }
@@ -204,10 +204,10 @@ impl Registration {
     /// Whether nothing may be posted with it, because its end waits for counting queues. Its owner has it back after a
     /// refused deregistration.
     pub(crate) fn keep(&mut self) -> bool {
-        if self.awaited.as_ref().is_some_and(Vec::is_empty) {
-            self.awaited = None;
+        if self.snapshot.as_ref().is_some_and(Vec::is_empty) {
+            self.snapshot = None;
         }
-        self.awaited.is_some()
+        self.snapshot.is_some()
     }
 
     /// Whether peers may be able to write to it although its access does not say so.

@@ -22,18 +22,18 @@ impl WrRing {
 }
 
 /// What a counting queue had in flight at a time.
-pub(crate) struct Awaited {
+pub(crate) struct Snapshot {
     wr_ring: Arc<WrRing>,
     /// The number of work requests that were posted until then.
     posted: u64,
 }
 
-impl Awaited {
+impl Snapshot {
     /// Of a queue that counts. `None` if nothing is in flight.
     pub(crate) fn of(wr_ring: &Arc<WrRing>) -> Option<Self> {
         let posted = wr_ring.posted.number.load(Ordering::Acquire);
-        let awaited = Awaited { wr_ring: Arc::clone(wr_ring), posted };
-        (wr_ring.is_counting && !awaited.is_retired()).then_some(awaited)
+        let snapshot = Snapshot { wr_ring: Arc::clone(wr_ring), posted };
+        (wr_ring.is_counting && !snapshot.is_retired()).then_some(snapshot)
     }
 
     /// Whether it is of this queue.
