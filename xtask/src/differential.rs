@@ -51,6 +51,9 @@ pub(crate) struct Arguments {
     /// Programs with steps of the data path
     #[arg(long)]
     data: bool,
+    /// With memory windows, on which the two do not always agree
+    #[arg(long, requires = "data")]
+    windows: bool,
     /// Stop after this many disagreements
     #[arg(long, default_value_t = 3, value_name = "N")]
     failures: u64,
@@ -72,8 +75,11 @@ fn compare(context: &Context, arguments: &Arguments, values: &[(&str, u64)]) -> 
     let mut command = program(context, arguments.kernel, arguments.backend);
     command.extend(options(&[("--deadline", before(arguments.timeout)), ("--batch", AT_ONCE)]));
     command.extend(options(values).chain(seeds.clone()));
-    let kinds = [arguments.data.then_some("--data"), (arguments.transport == Transport::Siw).then_some("--iwarp")];
-    let kinds: Vec<_> = kinds.into_iter().flatten().collect();
+    let is_siw = arguments.transport == Transport::Siw;
+    let kinds: Vec<_> = [(arguments.data, "--data"), (arguments.windows, "--windows"), (is_siw, "--iwarp")]
+        .into_iter()
+        .filter_map(|(is_set, option)| is_set.then_some(option))
+        .collect();
     command.extend(kinds.iter().map(OsString::from));
     match &arguments.program {
         Some(program) => command.extend(["--program".into(), program.into()]),
@@ -82,7 +88,7 @@ fn compare(context: &Context, arguments: &Arguments, values: &[(&str, u64)]) -> 
             let name = format!("programs-{}-{}", arguments.transport, arguments.seed);
             let file = context.target().join(name).into_os_string();
             let mut make = Command::new(context.release("differential"));
-            let status = make.args(seeds).args(kinds).arg("--write").arg(&file).status().context("differential")?;
+            let status = make.args(seeds).args(&kinds).arg("--write").arg(&file).status().context("differential")?;
             ensure!(status.success(), "differential --write: {status}");
             command.extend(["--from".into(), file]);
         }

@@ -3,7 +3,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use cmid_proto::datapath::{Access, Caps, Completion, DataPath, QpState, Remote, SendOp, SendWr, prelude::*};
+use cmid_proto::datapath::{
+    Access, Caps, Completion, DataPath, PostError, QpState, Remote, SendOp, SendWr, Sge, SrqCaps, prelude::*,
+};
+use cmid_proto::memory::{Change, Fallback, Policy};
 use cmid_proto::{Attaching, Errno};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +29,17 @@ pub enum Operation {
     FetchAdd,
 }
 
+/// The key of a request of the send queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Key {
+    /// That of the peer's MR.
+    Mr,
+    /// That of the peer's window, with the address of the window's range.
+    Window,
+    /// A wrong one.
+    Wrong,
+}
+
 /// A request of the send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
@@ -37,8 +51,8 @@ pub struct Request {
     pub len: u8,
     /// The first byte at the peer.
     pub to: u8,
-    /// Whether its key is that of the peer's MR. It is stale if the peer has deregistered that MR.
-    pub right_key: bool,
+    /// Its key. It is stale if the peer has deregistered that MR, or invalidated or deallocated that window.
+    pub key: Key,
     /// Whether it is signaled.
     pub signaled: bool,
 }
@@ -48,6 +62,8 @@ pub struct Request {
 pub enum DataStep {
     /// Creates the QP and its CQs, and registers its memory.
     Attach,
+    /// The same with an SRQ.
+    AttachShared,
     /// Registers the memory again after [`DataStep::Deregister`].
     Register,
     /// Deregisters the memory, which is refused while a work request is in flight.
@@ -61,6 +77,42 @@ pub enum DataStep {
     },
     /// Posts a request to the send queue.
     Post(Request),
+    /// Posts several equal receives in one call.
+    ReceiveAll {
+        /// The first byte.
+        at: u8,
+        /// The length.
+        len: u8,
+        /// The number.
+        count: u8,
+    },
+    /// Posts several equal requests to the send queue in one call.
+    PostAll {
+        /// Each of them.
+        request: Request,
+        /// The number.
+        count: u8,
+    },
+    /// Re-registers the memory.
+    Reregister {
+        /// Whether the peer may write to it from then on.
+        write: bool,
+    },
+    /// Allocates a memory window.
+    AllocWindow,
+    /// Deallocates it. It may be bound.
+    DeallocWindow,
+    /// Posts the bind of the window to a part of the memory.
+    Bind {
+        /// The first byte.
+        at: u8,
+        /// The length.
+        len: u8,
+        /// Whether the peer may write to it.
+        write: bool,
+    },
+    /// Posts the invalidation of the window.
+    Invalidate,
     /// Polls both CQs empty.
     Poll,
     /// Records the state of the QP and the contents of the memory.
@@ -68,11 +120,20 @@ pub enum DataStep {
 }
 
 /// What the peer needs to access the memory of a side. Both sides of a run are in the same process.
-pub(crate) type Published = Rc<Cell<Option<Remote>>>;
+pub(crate) type Published = Rc<Cell<Targets>>;
+
+/// The memory that a side has published.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Targets {
+    mr: Option<Remote>,
+    window: Option<Remote>,
+}
 
 /// The data path of an id, dropped in this order.
 pub(crate) struct Data<D: DataPath> {
+    window: Option<D::Mw>,
     qp: D::Qp,
+    srq: Option<D::Srq>,
     send_cq: D::Cq,
     recv_cq: D::Cq,
     mr: Option<D::Mr>,
@@ -80,23 +141,64 @@ pub(crate) struct Data<D: DataPath> {
 }
 
 impl<D: DataPath> Data<D> {
-    pub(crate) fn attach(device: &mut D, to: Attaching<'_>, own: &Published) -> Result<Self, Errno> {
+    pub(crate) fn attach(
+        device: &mut D,
+        to: Attaching<'_>,
+        shares_receives: bool,
+        own: &Published,
+    ) -> Result<Self, Errno> {
         let id = to.id();
         let pd = device.alloc_pd(id)?;
         let (send_cq, recv_cq) = (device.create_cq(id, DEPTH)?, device.create_cq(id, DEPTH)?);
         let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
-        let qp = device.create_qp(to, &pd, &send_cq, &recv_cq, caps)?;
-        let mut data = Data { qp, send_cq, recv_cq, mr: None, pd };
+        let srq = if shares_receives { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
+        let qp = match &srq {
+            Some(srq) => device.create_qp_with_srq(to, &pd, &send_cq, &recv_cq, srq, caps)?,
+            None => device.create_qp(to, &pd, &send_cq, &recv_cq, caps)?,
+        };
+        let mut data = Data { window: None, qp, srq, send_cq, recv_cq, mr: None, pd };
         data.register(own)?;
         Ok(data)
     }
 
     fn register(&mut self, own: &Published) -> Result<(), Errno> {
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let bytes: Vec<u8> = (0..MEMORY).collect();
-        let mr = self.pd.register(bytes, access).map_err(|(_, error)| error.errno())?;
-        own.set(Some(mr.remote(0)));
+        let mr = self.pd.register(bytes, access(true)).map_err(|(_, error)| error.errno())?;
+        own.set(Targets { mr: Some(mr.remote(0)), ..own.get() });
         self.mr = Some(mr);
+        Ok(())
+    }
+
+    fn reregister(&mut self, write: bool, own: &Published) -> String {
+        let Some(mr) = &mut self.mr else { return "no memory".to_owned() };
+        let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+        let done = mr.reregister(Change::default().to_access(access(write)), policy);
+        own.set(Targets { mr: Some(mr.remote(0)), ..own.get() });
+        done.result.map_or_else(|error| error.to_string(), |way| format!("{way:?}"))
+    }
+
+    fn alloc_window(&mut self) -> Result<(), Errno> {
+        if self.window.is_some() {
+            return Err(Errno::EBUSY);
+        }
+        self.window = Some(self.pd.alloc_mw()?);
+        Ok(())
+    }
+
+    fn dealloc_window(&mut self) -> Result<(), Errno> {
+        let window = self.window.take().ok_or(Errno::ENOENT)?;
+        window.dealloc().map_err(|(window, errno)| {
+            self.window = Some(window);
+            errno
+        })
+    }
+
+    fn bind(&mut self, wr_id: u64, at: u8, len: u8, write: bool, own: &Published) -> Result<(), Errno> {
+        let (window, mr) = (self.window.as_mut().ok_or(Errno::ENOENT)?, self.mr.as_ref().ok_or(Errno::ENOMEM)?);
+        let rights = Access::REMOTE_READ | if write { Access::REMOTE_WRITE } else { Access::empty() };
+        self.qp.post_bind(wr_id, window, mr, usize::from(at)..usize::from(at) + usize::from(len), rights)?;
+        let remote = Remote { addr: mr.addr() + u64::from(at), rkey: window.rkey() };
+        own.set(Targets { window: Some(remote), ..own.get() });
         Ok(())
     }
 
@@ -104,10 +206,22 @@ impl<D: DataPath> Data<D> {
     pub(crate) fn perform(&mut self, wr_id: u64, step: DataStep, own: &Published, peer: &Published) -> Vec<String> {
         let result = match step {
             DataStep::Register if self.mr.is_none() => self.register(own),
-            DataStep::Attach | DataStep::Register => Err(Errno::EBUSY),
+            DataStep::Attach | DataStep::AttachShared | DataStep::Register => Err(Errno::EBUSY),
             DataStep::Deregister => return vec![self.deregister()],
             DataStep::Receive { at, len } => self.receive(wr_id, at, len),
+            DataStep::ReceiveAll { at, len, count } => return vec![batch(self.receive_all(wr_id, at, len, count))],
             DataStep::Post(request) => self.post(wr_id, request, peer.get()),
+            DataStep::PostAll { request, count } => {
+                return vec![batch(self.post_all(wr_id, request, count, peer.get()))];
+            }
+            DataStep::Reregister { write } => return vec![self.reregister(write, own)],
+            DataStep::AllocWindow => self.alloc_window(),
+            DataStep::DeallocWindow => self.dealloc_window(),
+            DataStep::Bind { at, len, write } => self.bind(wr_id, at, len, write, own),
+            DataStep::Invalidate => match &mut self.window {
+                Some(window) => self.qp.post_invalidate(wr_id, window),
+                None => Err(Errno::ENOENT),
+            },
             DataStep::Poll => return self.poll(),
             DataStep::Look => return vec![self.look()],
         };
@@ -130,29 +244,33 @@ impl<D: DataPath> Data<D> {
         if self.qp.state()? == QpState::ERR {
             return Err(Errno::ENOTCONN);
         }
-        let mr = self.mr.as_ref().ok_or(Errno::ENOMEM)?;
-        self.qp.post_recv(wr_id, mr.sge(usize::from(at)..usize::from(at) + usize::from(len)))
+        let sge = sge(self.mr.as_ref(), at, len)?;
+        match &mut self.srq {
+            Some(srq) => srq.post_recv(wr_id, sge),
+            None => self.qp.post_recv(wr_id, sge),
+        }
     }
 
-    fn post(&mut self, wr_id: u64, request: Request, peer: Option<Remote>) -> Result<(), Errno> {
-        let Request { operation, at, len, to, right_key, signaled } = request;
-        let mr = self.mr.as_ref().ok_or(Errno::ENOMEM)?;
-        let Remote { addr, rkey } = peer.ok_or(Errno::ENOTCONN)?;
-        // The low 8 bits of a key are not part of the index of the MR (rxe_mr.c), so no other MR has the wrong key.
-        let rkey = if right_key { rkey } else { rkey ^ 0x55 };
-        let remote = Remote { addr: addr.wrapping_add(u64::from(to)), rkey };
-        let imm = 0x0102_0304;
-        let op = match operation {
-            Operation::Send => SendOp::Send,
-            Operation::SendImm => SendOp::SendImm(imm),
-            Operation::Write => SendOp::Write(remote),
-            Operation::WriteImm => SendOp::WriteImm(remote, imm),
-            Operation::Read => SendOp::Read(remote),
-            Operation::CompareSwap => SendOp::CompareSwap { remote, compare: 0x0706_0504_0302_0100, swap: wr_id },
-            Operation::FetchAdd => SendOp::FetchAdd { remote, add: wr_id },
-        };
-        let request = SendWr::new(wr_id, op, mr.sge(usize::from(at)..usize::from(at) + usize::from(len)));
-        self.qp.post_send(if signaled { request } else { request.unsignaled() })
+    fn receive_all(&mut self, wr_id: u64, at: u8, len: u8, count: u8) -> Result<usize, PostError> {
+        if self.qp.state()? == QpState::ERR {
+            return Err(Errno::ENOTCONN.into());
+        }
+        let sge = sge(self.mr.as_ref(), at, len)?;
+        let receives = numbers(wr_id, count).map(|wr_id| (wr_id, sge));
+        match &mut self.srq {
+            Some(srq) => srq.post_recvs(receives),
+            None => self.qp.post_recvs(receives),
+        }
+    }
+
+    fn post(&mut self, wr_id: u64, request: Request, peer: Targets) -> Result<(), Errno> {
+        let request = send_wr(self.mr.as_ref(), wr_id, request, peer)?;
+        self.qp.post_send(request)
+    }
+
+    fn post_all(&mut self, wr_id: u64, request: Request, count: u8, peer: Targets) -> Result<usize, PostError> {
+        let request = send_wr(self.mr.as_ref(), wr_id, request, peer)?;
+        self.qp.post_sends(numbers(wr_id, count).map(|wr_id| SendWr { wr_id, ..request }))
     }
 
     /// Polls both CQs empty. The order between queues is not defined, so each has its own CQ.
@@ -179,6 +297,55 @@ impl<D: DataPath> Data<D> {
         let mut bytes = [0; MEMORY as usize];
         let memory = self.mr.as_ref().map(|mr| mr.read(0, &mut bytes));
         format!("{state} {memory:?} {bytes:02x?}")
+    }
+}
+
+/// The rights of the memory.
+fn access(write: bool) -> Access {
+    let written = if write { Access::REMOTE_WRITE | Access::REMOTE_ATOMIC } else { Access::empty() };
+    Access::LOCAL_WRITE | Access::REMOTE_READ | Access::MW_BIND | written
+}
+
+fn sge<M: MemoryRegion>(mr: Option<&M>, at: u8, len: u8) -> Result<Sge<'_, M>, Errno> {
+    Ok(mr.ok_or(Errno::ENOMEM)?.sge(usize::from(at)..usize::from(at) + usize::from(len)))
+}
+
+/// The numbers of the work requests of a batch. No step has the second and later ones.
+fn numbers(wr_id: u64, count: u8) -> impl Iterator<Item = u64> {
+    (0..u64::from(count)).map(move |number| wr_id + 1000 * number)
+}
+
+fn send_wr<'a, M: MemoryRegion, A>(
+    mr: Option<&'a M>,
+    wr_id: u64,
+    request: Request,
+    peer: Targets,
+) -> Result<SendWr<'a, Sge<'a, M>, A>, Errno> {
+    let Request { operation, at, len, to, key, signaled } = request;
+    let target = if key == Key::Window { peer.window } else { peer.mr };
+    let Remote { addr, rkey } = target.ok_or(Errno::ENOTCONN)?;
+    // The low 8 bits of a key are not part of the index of the MR (rxe_mr.c), so no other MR has the wrong key.
+    let rkey = if key == Key::Wrong { rkey ^ 0x55 } else { rkey };
+    let remote = Remote { addr: addr.wrapping_add(u64::from(to)), rkey };
+    let imm = 0x0102_0304;
+    let op = match operation {
+        Operation::Send => SendOp::Send,
+        Operation::SendImm => SendOp::SendImm(imm),
+        Operation::Write => SendOp::Write(remote),
+        Operation::WriteImm => SendOp::WriteImm(remote, imm),
+        Operation::Read => SendOp::Read(remote),
+        Operation::CompareSwap => SendOp::CompareSwap { remote, compare: 0x0706_0504_0302_0100, swap: wr_id },
+        Operation::FetchAdd => SendOp::FetchAdd { remote, add: wr_id },
+    };
+    let request = SendWr::new(wr_id, op, sge(mr, at, len)?);
+    Ok(if signaled { request } else { request.unsignaled() })
+}
+
+/// The outcome of a batch.
+fn batch(result: Result<usize, PostError>) -> String {
+    match result {
+        Ok(posted) => format!("{posted} posted"),
+        Err(PostError { posted, errno }) => format!("{posted} posted, {errno}"),
     }
 }
 

@@ -4,7 +4,7 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use crate::address::{Endpoint, Ip};
-use crate::data::{DataStep, MEMORY, Operation, Request};
+use crate::data::{DataStep, Key, MEMORY, Operation, Request};
 use crate::program::{Action, CHILDREN, Level, Network, Offer, Program, SideName, Slot, Space, Step};
 
 /// The maximum number of random steps.
@@ -18,11 +18,13 @@ const fn id_of(side: SideName) -> Slot {
     }
 }
 
-/// Generates the program of a seed. All its calls are made to the bare device, whose QPs it uses.
+/// Generates the program of a seed. All its calls are made to the bare device, whose QPs it uses. With `windows`, it also
+/// binds and invalidates memory windows. The simulator and the kernel do not agree on all programs with windows.
 #[must_use]
-pub fn program(seed: u64) -> Program {
+pub fn program(seed: u64, windows: bool) -> Program {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut steps = connection();
+    let shared = [rng.random_ratio(1, 4), rng.random_ratio(1, 4)];
+    let mut steps = connection(shared);
     // Most messages find a receive.
     for side in [SideName::A, SideName::B] {
         for _ in 0..rng.random_range(0..6) {
@@ -33,8 +35,11 @@ pub fn program(seed: u64) -> Program {
     for _ in 0..rng.random_range(10..LENGTH) {
         let side = if rng.random_ratio(1, 2) { SideName::A } else { SideName::B };
         let id = id_of(side);
-        let action =
-            if rng.random_ratio(1, 60) { Action::Disconnect { id } } else { Action::Data { id, step: step(&mut rng) } };
+        let action = if rng.random_ratio(1, 60) {
+            Action::Disconnect { id }
+        } else {
+            Action::Data { id, step: step(&mut rng, windows) }
+        };
         steps.push((side, action));
     }
     for side in [SideName::A, SideName::B] {
@@ -46,12 +51,12 @@ pub fn program(seed: u64) -> Program {
     Program { seed, level: Level::Device, network: Network::Roce, steps }
 }
 
-/// Connects the first id of side a to a child of side b. Without retries a message finds a receive or fails at once.
-fn connection() -> Vec<(SideName, Action)> {
+/// Connects the first id of side a to a child of side b; the sides of `shared` have an SRQ. Without retries a message finds a receive or fails at once.
+fn connection(shared: [bool; 2]) -> Vec<(SideName, Action)> {
     use SideName::{A, B};
     let offer = |qp| Offer { qp, serves: 4, starts: 4, rnr: 0, data: 0 };
     let read = Action::Read { channel: 0, most: None };
-    let attach = |id| Action::Data { id, step: DataStep::Attach };
+    let attach = |id, shared| Action::Data { id, step: if shared { DataStep::AttachShared } else { DataStep::Attach } };
     let (at, open) = (Endpoint(Ip::OfB, 1), Action::OpenChannel { channel: 0, explicit_acks: false });
     let create = Action::Create { id: 0, channel: Some(0), space: Space::Tcp };
     vec![
@@ -65,31 +70,38 @@ fn connection() -> Vec<(SideName, Action)> {
         (A, read),
         (A, Action::ResolveRoute { id: 0 }),
         (A, read),
-        (A, attach(0)),
+        (A, attach(0, shared[0])),
         (A, Action::Connect { id: 0, offer: offer(0) }),
         (B, read),
-        (B, attach(CHILDREN)),
+        (B, attach(CHILDREN, shared[1])),
         (B, Action::Accept { id: CHILDREN, offer: offer(1) }),
         (A, read),
         (B, read),
     ]
 }
 
-fn step(rng: &mut ChaCha8Rng) -> DataStep {
+fn step(rng: &mut ChaCha8Rng, windows: bool) -> DataStep {
     // A range that is mostly inside the memory.
     let mut range = || (rng.random_range(0..MEMORY - 14), rng.random_range(0..=16_u8));
     let ((at, len), (to, _)) = (range(), range());
-    match rng.random_range(0..100) {
+    match rng.random_range(0..if windows { 130 } else { 113 }) {
         0..28 => DataStep::Receive { at, len: if rng.random_ratio(1, 8) { len } else { 16 } },
-        28..72 => DataStep::Post(request(rng, at, len, to)),
+        28..72 => DataStep::Post(request(rng, windows, at, len, to)),
         72..86 => DataStep::Poll,
         86..93 => DataStep::Look,
         93..97 => DataStep::Deregister,
-        _ => DataStep::Register,
+        97..100 => DataStep::Register,
+        100..104 => DataStep::ReceiveAll { at, len: 16, count: rng.random_range(0..4) },
+        104..109 => DataStep::PostAll { request: request(rng, windows, at, len, to), count: rng.random_range(0..4) },
+        109..113 => DataStep::Reregister { write: rng.random_ratio(2, 3) },
+        113..119 => DataStep::AllocWindow,
+        119..126 => DataStep::Bind { at, len, write: rng.random_ratio(2, 3) },
+        126..129 => DataStep::Invalidate,
+        _ => DataStep::DeallocWindow,
     }
 }
 
-fn request(rng: &mut ChaCha8Rng, at: u8, len: u8, to: u8) -> Request {
+fn request(rng: &mut ChaCha8Rng, windows: bool, at: u8, len: u8, to: u8) -> Request {
     let operation = match rng.random_range(0..14) {
         0..3 => Operation::Send,
         3..5 => Operation::SendImm,
@@ -102,5 +114,11 @@ fn request(rng: &mut ChaCha8Rng, at: u8, len: u8, to: u8) -> Request {
     let atomic = matches!(operation, Operation::CompareSwap | Operation::FetchAdd);
     // Atomics need 8 bytes, mostly aligned ones.
     let (len, to) = if atomic { (8, if rng.random_ratio(1, 8) { to } else { to & !7 }) } else { (len, to) };
-    Request { operation, at, len, to, right_key: !rng.random_ratio(1, 25), signaled: rng.random_ratio(3, 4) }
+    let (key, to) = match rng.random_range(0..25) {
+        0 => (Key::Wrong, to),
+        // Mostly inside the window.
+        1..6 if windows => (Key::Window, to & 7),
+        _ => (Key::Mr, to),
+    };
+    Request { operation, at, len, to, key, signaled: rng.random_ratio(3, 4) }
 }
