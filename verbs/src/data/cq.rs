@@ -122,7 +122,7 @@ impl Cq {
         Ok(())
     }
 
-    /// The rest of a poll that has returned no completions, an error, or more than there is room for.
+    /// The rest of a poll that has returned no completions, or an error.
     #[inline(always)]
     fn poll_none(&mut self, completions: &mut [Completion], polled: c_int) -> Result<usize, Errno> {
         let is_empty = polled == 0 && self.slot_cache.none_gone();
@@ -174,13 +174,6 @@ type Polled = Result<usize, isize>;
 
 const EIO: isize = Errno::EIO.0 as isize;
 
-/// The completions that a poll has returned; `None` without any, after an error, and for more than there is room for. One
-/// comparison: 0 and negative numbers become larger than any length.
-#[inline(always)]
-fn filled(completions: &mut [Completion], polled: c_int) -> Option<&mut [Completion]> {
-    completions.get_mut(..=(polled as isize as usize).wrapping_sub(1))
-}
-
 /// The result of [`CompletionQueue::poll`].
 #[inline(always)]
 fn result_of(polled: Polled) -> Result<usize, Errno> {
@@ -204,7 +197,12 @@ impl CompletionQueue for Cq {
             if !self.slot_cache.is_current(&inner.cq_slots) {
                 return result_of(self.poll_rest(completions, polled, 0));
             }
-            let Some(filled) = filled(completions, polled) else { return self.poll_none(completions, polled) };
+            if polled <= 0 {
+                return self.poll_none(completions, polled);
+            }
+            let Some(filled) = completions.get_mut(..polled as usize) else {
+                return result_of(self.poll_rest(completions, polled, 0));
+            };
             let mut rest = filled.iter_mut();
             while let Some(completion) = rest.next() {
                 let Some(wr_id) = counted.retire_next(completion) else {
@@ -219,7 +217,12 @@ impl CompletionQueue for Cq {
             return result_of(self.poll_changed(completions));
         }
         let polled = inner.poll(completions);
-        let Some(filled) = filled(completions, polled) else { return self.poll_none(completions, polled) };
+        if polled <= 0 {
+            return self.poll_none(completions, polled);
+        }
+        let Some(filled) = completions.get_mut(..polled as usize) else {
+            return result_of(self.poll_rest(completions, polled, 0));
+        };
         let (known, mut rest) = (self.slot_cache.known(), filled.iter_mut());
         while let Some(completion) = rest.next() {
             let Some(wr_id) = known.retire_next(completion.wr_id) else {
