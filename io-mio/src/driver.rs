@@ -33,6 +33,8 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Mio<D: Pollable> {
     drive: Drive<PolledDevice<D, Tokens>>,
+    /// Whether `before_poll` has read an event that the next turn is to report.
+    is_to_deliver: bool,
 }
 
 impl<D: Pollable> Mio<D> {
@@ -47,7 +49,7 @@ impl<D: Pollable> Mio<D> {
         let tokens = Tokens::new(registry.try_clone()?, tokens);
         let mut drive = Drive::new(PolledDevice::new(device, tokens), limits.numbered());
         drive.set_now(now());
-        Ok(Mio { drive })
+        Ok(Mio { drive, is_to_deliver: false })
     }
 
     /// Returns the requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the clock.
@@ -76,10 +78,12 @@ impl<D: Pollable> Mio<D> {
         is_ours
     }
 
-    /// Runs the core without waiting. [`Next::Deliver`]: take all events.
+    /// Runs the core without waiting. [`Next::Deliver`]: take all events, also those that
+    /// [`before_poll`](Mio::before_poll) has read.
     pub fn turn(&mut self) -> Next {
         self.drive.set_now(now());
-        self.drive.run(BUDGET)
+        let next = self.drive.run(BUDGET);
+        if core::mem::take(&mut self.is_to_deliver) { Next::Deliver } else { next }
     }
 
     /// Completes the requests made since the last turn and returns the timeout of the next poll: at most `at_most`;
@@ -88,7 +92,11 @@ impl<D: Pollable> Mio<D> {
     /// Rounded up to milliseconds, the resolution of mio: a poll that wakes just before a deadline would spin.
     pub fn before_poll(&mut self, at_most: Option<Duration>) -> Option<Duration> {
         let due = match self.drive.run(BUDGET) {
-            Next::Deliver | Next::Again => Time::ZERO,
+            Next::Deliver => {
+                self.is_to_deliver = true;
+                Time::ZERO
+            }
+            Next::Again => Time::ZERO,
             Next::Wait(due) => due.unwrap_or(Time::NEVER),
         };
         if due == Time::NEVER {

@@ -114,6 +114,25 @@ fn an_event_that_moved_in_the_kernel_is_read_by_the_next_turn() {
     assert_eq!(program.driver.before_poll(None), None);
 }
 
+/// A resumed channel is read by `before_poll`. The turn after the poll reports what was read there.
+#[test]
+fn a_turn_reports_an_event_that_was_read_before_the_poll() {
+    let mut program = Program::new(&host(), Limits::SINGLE, 4);
+    let (channel, id) = program.id();
+    program.driver.drive().pause_channel(channel).unwrap();
+    program.resolve(id);
+    let begun = Instant::now();
+    // The event is in the kernel: the poll ends because of it, and it is not read.
+    while !program.polls(SOON) {
+        assert!(begun.elapsed() < SOON, "no event within {SOON:?}");
+    }
+    program.driver.drive().resume_channel(channel).unwrap();
+    assert_eq!(program.driver.before_poll(Some(SOON)), Some(Duration::ZERO));
+    assert_eq!(program.driver.turn(), Next::Deliver);
+    assert_eq!(program.driver.drive().next_event(channel).unwrap().kind, EventKind::Cm(CmEvent::AddrResolved));
+    assert!(matches!(program.driver.turn(), Next::Wait(_)));
+}
+
 #[test]
 fn a_sleep_never_ends_just_before_the_deadline() {
     let host = host();
