@@ -12,7 +12,7 @@ use crate::kernel::location::{Depths, Location};
 use crate::kernel::queue_pair::Group;
 
 /// The maximum number of events per fetch that are not reported.
-const STRAY_MAX: usize = 16;
+pub(super) const STRAY_MAX: usize = 16;
 
 /// The result of a read.
 type Fetched<'a> = Result<Option<RawEvent<&'a [u8]>>, Errno>;
@@ -303,7 +303,7 @@ impl KernelCm {
         mut read: Result<CmEvent, Errno>,
         removed: impl FnOnce(Location),
     ) -> Fetched<'_> {
-        for _ in 0..STRAY_MAX {
+        for unreported in 1.. {
             let reported = match read {
                 Ok(CmEvent::ConnectRequest) => self.requested(on, child),
                 Ok(kind) => self.reported(on, kind),
@@ -311,16 +311,18 @@ impl KernelCm {
                 Err(Errno(libc::EINTR)) => None,
                 Err(errno) => return Err(errno),
             };
-            let Some(reported) = reported else {
-                read = self.read(on);
-                continue;
-            };
-            if reported.kind == CmEvent::DeviceRemoval {
-                if let Some(location) = self.location_of(reported.id) {
-                    removed(location);
+            if let Some(reported) = reported {
+                if reported.kind == CmEvent::DeviceRemoval {
+                    if let Some(location) = self.location_of(reported.id) {
+                        removed(location);
+                    }
                 }
+                return Ok(Some(self.raw(reported)));
             }
-            return Ok(Some(self.raw(reported)));
+            if unreported == STRAY_MAX {
+                break;
+            }
+            read = self.read(on);
         }
         Err(Errno::EIO)
     }

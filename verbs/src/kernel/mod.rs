@@ -15,6 +15,8 @@ mod qp;
 mod queue_pair;
 #[cfg(feature = "scripted-kernel")]
 mod script;
+#[cfg(all(test, feature = "scripted-kernel"))]
+mod stray_tests;
 mod transport;
 
 pub(crate) use abi::{AhAttr as KernelAhAttr, QpAttr};

@@ -1,0 +1,56 @@
+//! Events that are not reported, in front of one that is.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use cmid_proto::{Call, ChannelKey, CmEvent, Device as _, Errno, IdKey, PortSpace};
+
+use crate::kernel::abi::offset;
+use crate::kernel::events::STRAY_MAX;
+use crate::kernel::{KernelCm, with_kernel};
+
+const CREATE_ID: u32 = 0;
+const GET_EVENT: u32 = 12;
+
+/// The kernel has `strays` events of an unknown id, then one of the id with this number.
+fn kernel(strays: usize, uid: u64) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Errno> {
+    let reads = Rc::new(Cell::new(0_usize));
+    move |command, into| {
+        match u32::from_ne_bytes(command[..4].try_into().map_err(|_| Errno::EINVAL)?) {
+            CREATE_ID => into[..4].copy_from_slice(&7_u32.to_ne_bytes()),
+            GET_EVENT => {
+                let read = reads.replace(reads.get() + 1);
+                // The device reads once when it is opened.
+                let Some(read) = read.checked_sub(1) else { return Err(Errno::EAGAIN) };
+                if read > strays {
+                    return Err(Errno::EAGAIN);
+                }
+                into.fill(0);
+                let from = if read == strays { uid } else { u64::MAX };
+                into[..8].copy_from_slice(&from.to_ne_bytes());
+                into[offset::EVENT_KIND..][..4].copy_from_slice(&CmEvent::AddrChange.code().to_ne_bytes());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn an_event_after_the_maximum_of_unreported_ones_is_not_lost() {
+    let (id, channel, child) =
+        (IdKey::from_bits(1).unwrap(), ChannelKey::from_bits(1).unwrap(), IdKey::from_bits(1 << 40 | 1).unwrap());
+    for strays in [0, 1, STRAY_MAX - 1, STRAY_MAX, STRAY_MAX + 1] {
+        with_kernel(kernel(strays, id.to_bits()), || {
+            let mut device = KernelCm::open(1).unwrap();
+            device.call(&Call::OpenChannel { channel }, &[]).unwrap();
+            device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[]).unwrap();
+            if strays >= STRAY_MAX {
+                assert_eq!(device.fetch(channel, child).map(|_| ()), Err(Errno::EIO), "{strays}");
+            }
+            let raw = device.fetch(channel, child).unwrap().expect("the event of the id");
+            assert_eq!((raw.id, raw.kind), (id, CmEvent::AddrChange), "{strays}");
+            assert_eq!(device.fetch(channel, child), Ok(None), "{strays}");
+        });
+    }
+}
