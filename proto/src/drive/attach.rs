@@ -59,6 +59,10 @@ impl Attaching<'_> {
 impl<D: Device> Drive<D> {
     /// Attaches a QP to an id. `create` creates it with the device's data path.
     ///
+    /// In a driver, `D` is a [`PolledDevice`](crate::PolledDevice), which derefs to the device of the application. For
+    /// a function `attach<D: DataPath>(device: &mut D, to: Attaching<'_>)` with the application's device as `D`, pass
+    /// `|device, to| attach::<D>(device, to)`: the closure derefs, the bare function does not.
+    ///
     /// # Errors
     /// Refused in a wrong state, without a device, if the id has a QP already, and with
     /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once the peer knows a QP number of this id;
