@@ -22,7 +22,8 @@ pub struct Config {
     pub limits: Limits,
     /// The tokens of the driver, one per channel at a time; the user's own sources use others. Each listener and each
     /// id in synchronous mode has its own channel. The number of tokens limits the number of channels, in
-    /// addition to `limits`.
+    /// addition to `limits`. Two drivers in one poll have disjoint ranges; the timeout of the poll is
+    /// `server.before_poll(client.before_poll(None))`.
     pub tokens: Range<usize>,
 }
 
