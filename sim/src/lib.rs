@@ -104,7 +104,7 @@
 //!   (`rxe_requester`). A datagram that is longer than its receive is dropped, and the receive stays posted.
 //! - The type of service appears only in the path that a lookup of a datagram service returns, and has no effect. The
 //!   GID table of a port is the list of its host's addresses.
-//! - Only reliable connected and datagram QPs exist; there are no shared receive queues.
+//! - Only reliable connected and datagram QPs exist.
 //! - A send that waits for a receive is executed when the receive is posted; rxe sends it again 0.66 s after the last
 //!   attempt.
 //! - A call refuses a work request if its range is outside of the region, if the region belongs to another domain, or

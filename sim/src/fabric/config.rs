@@ -6,6 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Time advances only in [`Fabric::advance_to`](crate::Fabric::advance_to); nothing happens otherwise.
+    /// Drivers that wait need [`Clock::Real`]: they wait in real time for what only an advance does.
     Virtual,
     /// The system's monotonic clock; one background thread processes due timers.
     Real,
