@@ -22,7 +22,7 @@
 //! use std::sync::Arc;
 //!
 //! let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
-//! let memory = Memory::default(); // or Files::at(path)
+//! let memory = Memory::default(); // or Files::at("server.trace")
 //! let device = Trace::new(fabric.host(&["10.0.0.1".parse()?]).device(), Arc::new(memory.clone()))?;
 //!
 //! let mut drive = Drive::new(device, Limits::SINGLE); // or a driver of io-mio, io-epoll, io-blocking

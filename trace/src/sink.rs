@@ -46,10 +46,15 @@ pub struct Files {
 }
 
 impl Files {
-    /// Creates a sink for files with this name.
+    /// Creates a sink for files with this name. A file is created with its driver.
+    ///
+    /// ```
+    /// let files = cmid_trace::Files::at("server.trace");
+    /// assert!(files.check().is_ok());
+    /// ```
     #[must_use]
-    pub fn at(path: &Path) -> Self {
-        Files { path: path.to_owned(), made: AtomicUsize::new(0), lost: Mutex::default() }
+    pub fn at(path: impl AsRef<Path>) -> Self {
+        Files { path: path.as_ref().to_owned(), made: AtomicUsize::new(0), lost: Mutex::default() }
     }
 
     /// Checks that all traces are complete. Call it after the drivers are dropped: a driver continues without its
