@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use cmid_epoll::proto::handshake::Connected;
-use cmid_epoll::proto::{CmEvent, Event, EventKind, Pollable};
+use cmid_epoll::proto::{CmEvent, Errno, Event, EventKind, Pollable, State};
 
 use crate::state::{Locked, Owned};
 
@@ -38,7 +38,8 @@ impl<D: Pollable, Q> Connection<D, Q> {
         self.owned.next_event().await
     }
 
-    /// Waits until the peer has disconnected.
+    /// Waits until the peer has disconnected. Then drop the connection, or disconnect it: either confirms the end to
+    /// the peer.
     ///
     /// # Errors
     /// `ENODEV` if the device was removed, or the driver cannot wait any more.
@@ -47,26 +48,37 @@ impl<D: Pollable, Q> Connection<D, Q> {
             let event = self.next_event().await?;
             match event.cm() {
                 Some(CmEvent::Disconnected) => return Ok(()),
-                Some(CmEvent::DeviceRemoval) => return Err(cmid_epoll::proto::Errno::ENODEV.into()),
+                Some(CmEvent::DeviceRemoval) => return Err(Errno::ENODEV.into()),
                 Some(_) | None => {}
             }
         }
     }
 
-    /// Disconnects and waits for the peer's confirmation.
+    /// Disconnects and waits for the peer's confirmation: its own disconnect, or the drop of its [`Connection`]. A
+    /// program that has both sides runs them concurrently. If the peer has disconnected first, this confirms it
+    /// and does not wait; nor does it after the end of the connection.
     ///
     /// # Errors
-    /// The connection has ended, or the peer does not confirm within `limit`.
+    /// `ENODEV` if the device was removed, `TimedOut` if the peer does not confirm within `limit`, or the driver
+    /// cannot wait any more.
     pub async fn disconnect(&self, limit: Duration) -> io::Result<()> {
         {
             let mut state: Locked<'_, D> = self.owned.shared.lock();
             let deadline = state.driver.drive().within(limit);
             state.driver.drive().disconnect(self.owned.id(), deadline)?;
+            // After the peer's disconnect no event follows.
+            if state.driver.drive().core().state(self.owned.id()) != Some(State::Disconnecting) {
+                return Ok(());
+            }
         }
         loop {
             let event = self.next_event().await?;
-            if matches!(event.kind, EventKind::Cm(CmEvent::Disconnected) | EventKind::DeadlinePassed(_)) {
-                return Ok(event.into_result().map(drop)?);
+            match event.kind {
+                EventKind::Cm(CmEvent::DeviceRemoval) => return Err(Errno::ENODEV.into()),
+                EventKind::Cm(CmEvent::Disconnected | CmEvent::Rejected) | EventKind::DeadlinePassed(_) => {
+                    return Ok(event.into_result().map(drop)?);
+                }
+                EventKind::Cm(_) | EventKind::Migrated | EventKind::Destroyed | EventKind::Left => {}
             }
         }
     }
