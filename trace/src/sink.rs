@@ -46,7 +46,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Creates a sink for files with this name. A file is created with its driver.
+    /// Creates a sink for files with this name. A file is created by [`Trace::new`](crate::Trace::new).
     ///
     /// ```
     /// let files = cmid_trace::Files::at("server.trace");
