@@ -265,7 +265,7 @@ fn the_books_agree_whatever_happens() {
         "remote access error",
         "success BIND_MW",
         "success LOCAL_INV",
-        "memory window bind error BIND_MW",
+        "work request flushed BIND_MW",
         "work request flushed RECV",
         "the device is removed",
     ] {
