@@ -209,6 +209,25 @@ mod tests {
         assert!(plain > 400, "{plain} cells");
     }
 
+    /// Each cell is where `event` and `request` look for it.
+    #[test]
+    fn the_cells_are_at_their_indices() {
+        for state in State::ALL {
+            for column in EventColumn::ALL {
+                if let Some(&cell) = event(state, column) {
+                    assert_eq!(cell, PlainCell::of_event(state, cell.state), "{state}: {column}");
+                    assert!(concerns_the_id_alone(column), "{state}: {column}");
+                }
+            }
+            for request_kind in RequestKind::ALL {
+                for port_space in PortSpace::ALL {
+                    let cell = plain_request(state, request_kind, port_space);
+                    assert_eq!(request(state, request_kind, port_space), cell.as_ref(), "{state}: {request_kind}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_request_with_more_than_one_call_has_no_plain_cell() {
         use RequestKind::{AttachQp, Destroy, DestroyNow, DetachQp, GetRequest, Join, Leave, Listen, Migrate, Release};

@@ -351,6 +351,20 @@ impl DeviceLayer for Layer {
     }
 }
 
+/// A layer that overrides neither way to read an event.
+#[test]
+fn an_event_is_read_through_a_layer() {
+    let mut drive = Drive::new(Layer(PolledDevice::new(Script::new(), Levels::default())), LIMITS);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.device_mut().0.events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
+    for expected in [Some(id), None] {
+        let next = drive.run_reported(channel, 8);
+        assert_eq!(next == Next::Deliver, expected.is_some());
+        assert_eq!(drive.next_event(channel).map(|event| event.id), expected);
+    }
+}
+
 #[test]
 fn a_layer_has_the_clock_of_its_device() {
     let layer = Layer(PolledDevice::new(Script::new(), Levels::default()));
