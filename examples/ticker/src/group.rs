@@ -105,8 +105,8 @@ impl<D: DataPath> Group<D> {
         &mut self.port
     }
 
-    /// Sends a datagram to the group. A sender that is not a member sends nothing, and so does a sender whose send queue
-    /// is full. Receivers then request a replay, as for a lost datagram.
+    /// Sends a datagram to the group. Sends nothing if the sender is no member, or if its send queue is full. Receivers
+    /// then request a replay, as for a lost datagram.
     ///
     /// # Errors
     /// The error of the post.

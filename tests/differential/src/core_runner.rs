@@ -313,7 +313,7 @@ impl<D: DataPath> Runner for CoreRunner<D> {
     }
 
     fn close_all(&mut self, at: usize) {
-        // The QP of an id whose destroy had to wait is still here.
+        // If the destroy had to wait, the QP of the id is still here.
         self.paths.clear();
         self.ack_all(at);
         let channels: Vec<ChannelNo> = self.channels.keys().copied().collect();

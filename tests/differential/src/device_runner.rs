@@ -292,7 +292,7 @@ impl<D: DataPath> Runner for DeviceRunner<D> {
     }
 
     fn close_all(&mut self, at: usize) {
-        // The QP of an id whose destroy had to wait is still here.
+        // If the destroy had to wait, the QP of the id is still here.
         self.paths.clear();
         for channel in self.channels.clone() {
             self.perform(at, &Action::CloseChannel { channel });

@@ -18,8 +18,9 @@ const fn id_of(side: SideName) -> Slot {
     }
 }
 
-/// Generates the program of a seed. All its calls are made to the bare device, whose QPs it uses. With `windows`, it also
-/// binds and invalidates memory windows. The simulator and the kernel do not agree on all programs with windows.
+/// Generates the program of a seed. All its calls are made to the bare device. It uses the QPs of that device. With
+/// `windows`, it also binds and invalidates memory windows. The simulator and the kernel do not agree on all programs
+/// with windows.
 #[must_use]
 pub fn program(seed: u64, windows: bool) -> Program {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);

@@ -139,7 +139,7 @@ fn memory_is_never_pinned_shorter_than_its_work_requests_are_in_flight() {
     let mut waited = 0;
     for first in 0..400 {
         let (mut world, mut seed, mut next_key) = (World::new(), first, 1);
-        // Memory whose deregistration has begun.
+        // Memory that is being deregistered.
         let mut ending: Vec<(u32, Option<Vec<Snapshot>>)> = Vec::new();
         for _ in 0..200 {
             let count = world.queues.len();

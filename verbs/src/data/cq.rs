@@ -294,7 +294,7 @@ impl CqInner {
     fn poll(&self, completions: &mut [Completion]) -> c_int {
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
         // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc (asserted
-        // beside it), all of whose bit patterns are values of it. There is room for `room` of them.
+        // beside it), and each bit pattern is a value of it. There is room for `room` of them.
         unsafe { (self.poll)(self.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
     }
 

@@ -8,7 +8,7 @@ use cmid_verbs::Mr;
 use crate::data::{bytes, polled, register, returned, success};
 use crate::env::{CAPS, End, Side, param};
 
-/// A connection whose ends have CQs in counting mode.
+/// A connection with CQs in counting mode at both ends.
 fn connected() -> (Side, Side, End, End) {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener();
