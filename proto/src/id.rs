@@ -306,12 +306,27 @@ impl Id {
     /// The same for an id on its listener's channel.
     #[inline]
     pub(crate) fn is_plain_but_for_its_device_channel(&self) -> bool {
-        self.sync_state == SyncState::Never
-            && self.groups.is_none()
+        self.sync_state == SyncState::Never && !self.sync && self.has_nothing_under_way()
+    }
+
+    /// Whether it is synchronous, has no open request, and would be plain otherwise.
+    #[inline]
+    pub(crate) fn is_plain_but_for_sync(&self) -> bool {
+        self.sync
+            && matches!(self.sync_state, SyncState::Never | SyncState::Ended(..) | SyncState::Without { .. })
+            && matches!(self.pending_call, PendingCall::Nothing)
+            && self.device_channel == self.channel
+            && self.has_nothing_under_way()
+    }
+
+    /// The conditions on a plain id that concern neither its call, its channels, nor synchronous mode.
+    #[inline]
+    fn has_nothing_under_way(&self) -> bool {
+        self.groups.is_none()
             && self.pending_migrate.is_none()
             && self.state != State::Destroying
             && self.on_device.transport() == Transport::InfiniBand
-            && !(self.sync || self.listens || self.waived || self.orphaned || self.answer_due)
+            && !(self.listens || self.waived || self.orphaned || self.answer_due)
     }
 
     /// Whether it listens and nothing is under way for it. The short paths of requests take only such listeners.

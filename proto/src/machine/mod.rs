@@ -19,6 +19,8 @@ mod release;
 mod request_tests;
 mod short;
 #[cfg(test)]
+mod short_sync_tests;
+#[cfg(test)]
 mod short_tests;
 mod single;
 mod submit;

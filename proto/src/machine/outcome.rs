@@ -225,7 +225,7 @@ impl Core {
 
     /// Synchronous mode: ends a disconnect that waits for no event, because the peer disconnected first or there is
     /// no connection any more. If the peer's DISCONNECTED is undelivered, it becomes this request's event.
-    fn disconnect_at_once(&mut self, key: IdKey) {
+    pub(super) fn disconnect_at_once(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
         if !id.sync || id.orphaned || id.sync_state != SyncState::Never {
             return;

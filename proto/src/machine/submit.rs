@@ -263,11 +263,8 @@ impl Core {
         let Some(id) = self.ids.get(key) else { return };
         let request_kind = request.request_kind();
         let waits = table::operation(next) == Some(request_kind);
-        // A notify belongs to the open accept.
-        if request_kind != RequestKind::Notify {
-            let open = if id.sync && waits { SyncState::For(request_kind) } else { SyncState::Never };
-            self.clear_waiting(key, open);
-        }
+        let open = id.sync && waits;
+        self.clear_for(key, request_kind, open);
         let Some(id) = self.ids.get_mut(key) else { return };
         if request_kind == RequestKind::Connect {
             id.on_device.note_connect();
@@ -310,6 +307,15 @@ impl Core {
                 self.clear_waiting(key, SyncState::For(RequestKind::GetRequest));
                 self.set_deadline(key, deadline);
             }
+        }
+    }
+
+    /// Synchronous mode: drops the result of the last request. `open`: this request ends by event.
+    #[inline]
+    pub(super) fn clear_for(&mut self, key: IdKey, request_kind: RequestKind, open: bool) {
+        // A notify belongs to the open accept.
+        if request_kind != RequestKind::Notify {
+            self.clear_waiting(key, if open { SyncState::For(request_kind) } else { SyncState::Never });
         }
     }
 
