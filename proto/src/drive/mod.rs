@@ -235,10 +235,24 @@ impl<D: Device> Drive<D> {
                 return result.map(|()| Progress::Done).map_err(Error::Failed);
             }
         }
-        self.request_in_steps(id, request, deadline)
+        self.request_any(id, request, deadline)
     }
 
     #[inline(never)]
+    fn request_any(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
+        if !D::OBSERVES {
+            let Drive { core, device, now, .. } = self;
+            let performed = core.perform_sync(now.get(), id, &request, deadline, |call, data| device.call(call, data));
+            if let Some(result) = performed {
+                if result.is_err() || Core::leaves_calls(&request) {
+                    self.make_calls();
+                }
+                return result.map(|()| Progress::Done).map_err(Error::Failed);
+            }
+        }
+        self.request_in_steps(id, request, deadline)
+    }
+
     fn request_in_steps(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         self.submit(id, request, deadline)?;
         self.finish(Target::Id(id))?;

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 
-use super::Drive;
+use super::{Drive, Next, StepRecord};
 use crate::call::{Call, Outcome};
 use crate::cm_event::CmEvent;
 use crate::device::Device;
@@ -16,17 +16,23 @@ use crate::time::Time;
 
 type Fetched = Result<Option<RawEvent<&'static [u8]>>, Errno>;
 
-/// A device with given results of its reads.
+/// A device with given results of its reads, which counts the steps that it observes.
 #[derive(Debug, Default)]
-struct Script {
+struct Script<const OBSERVES: bool = false> {
     next: VecDeque<Fetched>,
     read: usize,
+    observed: usize,
 }
 
-impl Device for Script {
+impl<const OBSERVES: bool> Device for Script<OBSERVES> {
     type Handle = ();
 
     const LEVEL_TRIGGERED: bool = true;
+    const OBSERVES: bool = OBSERVES;
+
+    fn observe(&mut self, _: &StepRecord<'_>) {
+        self.observed += 1;
+    }
 
     fn fetch(&mut self, _: ChannelKey, _: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.read += 1;
@@ -171,7 +177,7 @@ fn a_turn_that_reads_a_listener_is_the_same_on_both_paths() {
         for (from, fetched) in REQUESTS.into_iter().enumerate() {
             for (budget, to_look) in [0, 1, 2, 9].into_iter().flat_map(|budget| [(budget, false), (budget, true)]) {
                 let [mut short, mut long] = [(); 2].map(|()| {
-                    let mut drive = Drive::new(Script::default(), limits);
+                    let mut drive = Drive::new(Script::<false>::default(), limits);
                     let [on, other] = [(); 2].map(|()| drive.open_channel(Acks::Explicit).unwrap());
                     let [listener, id] = [(); 2].map(|()| drive.create_id(Some(on), PortSpace::Tcp).unwrap());
                     drive.listen(listener, 2).unwrap();
@@ -232,4 +238,17 @@ fn a_reported_channel_is_read_as_one_that_is_readable() {
         }
     }
     assert!(read > 100, "{read} reads");
+}
+
+#[test]
+fn the_read_of_a_reported_channel_is_observed() {
+    let mut drive = Drive::new(Script::<true>::default(), Limits::LARGE);
+    let on = drive.open_channel(Acks::Explicit).unwrap();
+    let id = drive.create_id(Some(on), PortSpace::Tcp).unwrap();
+    while drive.run(1) == Next::Deliver {}
+    let before = drive.device.observed;
+    drive.device.next = VecDeque::from([Ok(Some(RawEvent::new(id, CmEvent::AddrChange)))]);
+    assert_eq!(drive.run_reported(on, 9), Next::Deliver);
+    // That the channel is readable, that its event is wanted, the event, and the end of the turn.
+    assert!(drive.device.observed >= before + 4, "{} steps", drive.device.observed - before);
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{Admission, Core, Fetch, Read};
-use crate::call::Outcome;
+use crate::call::{Call, Outcome};
 use crate::cm_event::CmEvent;
 use crate::device::EventSink;
 use crate::errno::Errno;
@@ -54,10 +54,13 @@ impl Core {
     ) -> bool {
         let (mut short, mut long) = (self.clone(), self.clone());
         let mut made = Vec::new();
-        let performed = short.perform(now, id, request, deadline, |call, private_data| {
+        let mut make = |call: &Call, private_data: &[u8]| {
             made.push((*call, private_data.to_vec()));
             outcomes[made.len() - 1]
-        });
+        };
+        let performed = short
+            .perform(now, id, request, deadline, &mut make)
+            .or_else(|| short.perform_sync(now, id, request, deadline, &mut make));
         let Some(result) = performed else {
             assert!(made.is_empty(), "{request:?} on {id}: a call was made and is not reported");
             self.assert_same(&short, "not performed");

@@ -12,6 +12,7 @@ mod listen;
 mod migrate;
 mod outcome;
 mod perform;
+mod perform_sync;
 mod queries;
 mod queue;
 mod release;

@@ -1,7 +1,7 @@
 //! Short paths of requests: a request of a [plain](crate::id::Id::is_plain) id, its call and the call's outcome. A
 //! short path has exactly the effect of the long path, which consists of `submit_any`, `poll_call` and
-//! `take_outcome`. It omits the work that a plain id does not need. `short_tests` and `short_sync_tests` compare
-//! both on every cell.
+//! `take_outcome`. It omits the work that a plain id does not need. `short_tests` compares both on every cell.
+//! Synchronous ids have their own, in `perform_sync`.
 //!
 //! [`Core::perform`] makes the call between the decision and the change. Nothing else can happen in between, so no
 //! state is stored for the call. For devices that observe each step, `submit_short` and `end_short` do the same in
@@ -15,7 +15,7 @@ use crate::call::{Call, Outcome};
 use crate::channel::Channel;
 use crate::error::Failure;
 use crate::guard;
-use crate::id::{Id, PendingCall, Plain, SyncState};
+use crate::id::{Id, PendingCall, Plain};
 use crate::key::{ChannelKey, IdKey, Target, Token};
 use crate::pending_events::Queue;
 use crate::plain::{self, PlainCell};
@@ -48,8 +48,6 @@ impl Core {
             self.migrate_short(now, key, to, deadline, make)?
         } else if let Some(outcome) = self.call_short(now, key, request, deadline, &mut make) {
             outcome
-        } else if self.ids.get(key).is_some_and(|id| id.sync) {
-            self.call_short_sync(now, key, request, deadline, make)?
         } else if let Request::Accept { .. } = request {
             return self.accept_short(now, key, request, deadline, make);
         } else {
@@ -82,7 +80,7 @@ impl Core {
             return None;
         }
         let id = self.ids.get_untouched(key)?;
-        let next = allowed_if_plain(id, &self.channels, request)?;
+        let next = allowed(id, &self.channels, request)?;
         let (call, private_data) = one_call(now, key, request, deadline)?;
         let outcome = make(&call, private_data);
         if outcome.is_ok() {
@@ -92,43 +90,6 @@ impl Core {
             id.number_sent |= request.request_kind() == RequestKind::Accept;
             if next.sets_deadline() {
                 self.set_deadline_short(key, if next.waits() { deadline } else { Time::NEVER });
-            }
-        }
-        Some(outcome)
-    }
-
-    /// Makes the call of a plain request of a synchronous id. The request drops the result of the previous one, and is
-    /// open until its event if it waits for one. `None` if there is no short path.
-    #[inline(never)]
-    fn call_short_sync(
-        &mut self,
-        now: Time,
-        key: IdKey,
-        request: &Request<'_>,
-        deadline: Time,
-        make: impl FnOnce(&Call, &[u8]) -> Outcome,
-    ) -> Option<Outcome> {
-        if !self.calls.is_empty() || deadline.has_passed(now) {
-            return None;
-        }
-        let id = self.ids.get_untouched(key).filter(|id| id.is_plain_but_for_sync())?;
-        let next = *allowed(id, &self.channels, request)?;
-        let (call, private_data) = one_call(now, key, request, deadline)?;
-        let request_kind = request.request_kind();
-        let outcome = make(&call, private_data);
-        if outcome.is_ok() {
-            count_call(&mut self.last_call);
-            self.clear_for(key, request_kind, next.waits());
-            if let Some(id) = self.ids.get_untouched(key) {
-                id.state = next.state;
-                id.on_device.note(binds(request));
-                id.number_sent |= request_kind == RequestKind::Accept;
-            }
-            if next.sets_deadline() {
-                self.set_deadline_short(key, if next.waits() { deadline } else { Time::NEVER });
-            }
-            if request_kind == RequestKind::Disconnect {
-                self.disconnect_at_once(key);
             }
         }
         Some(outcome)
@@ -197,11 +158,11 @@ impl Core {
         }
     }
 
-    /// Destroys a plain or synchronous id that has no owed acks, undelivered events or deadlines.
+    /// Destroys a plain id that has no owed acks, undelivered events or deadlines.
     #[inline(always)]
     fn destroy_short(&mut self, key: IdKey, make: impl FnOnce(&Call, &[u8]) -> Outcome) -> Option<Outcome> {
         let id = self.ids.get_untouched(key)?;
-        let nothing_left = (id.is_plain() || id.is_plain_but_for_sync())
+        let nothing_left = id.is_plain()
             && id.owed == 0
             && id.pending.head().is_none()
             && id.due() == Time::NEVER
@@ -213,7 +174,6 @@ impl Core {
         let outcome = make(&Call::Destroy { id: key }, &[]);
         if outcome.is_ok() {
             count_call(&mut self.last_call);
-            self.clear_waiting(key, SyncState::Never);
             if let Some(channel) = self.ids.remove(key).map(|id| id.channel) {
                 self.leave_channel(channel);
             }
@@ -287,7 +247,7 @@ impl Core {
         }
         let Some((call, private_data)) = one_call(now, key, request, deadline) else { return false };
         let Some(id) = self.ids.get_untouched(key) else { return false };
-        let Some(next) = allowed_if_plain(id, &self.channels, request) else { return false };
+        let Some(next) = allowed(id, &self.channels, request) else { return false };
         let number = count_call(&mut self.last_call);
         id.touch();
         id.pending_call = PendingCall::Request {
@@ -327,19 +287,19 @@ impl Core {
     }
 }
 
-/// As [`allowed`], for a plain id only.
+/// Returns the cell of a request, if the request is legal and the id and the cell are plain.
 #[inline(always)]
-fn allowed_if_plain(
-    id: &mut Id,
+fn allowed(id: &mut Id, channels: &Arena<ChannelKey, Channel>, request: &Request<'_>) -> Option<&'static PlainCell> {
+    if id.is_plain() { allowed_by_cell(id, channels, request) } else { None }
+}
+
+/// Returns the cell of a request, if the request is legal and the cell is plain.
+#[inline(always)]
+pub(super) fn allowed_by_cell(
+    id: &Id,
     channels: &Arena<ChannelKey, Channel>,
     request: &Request<'_>,
 ) -> Option<&'static PlainCell> {
-    if id.is_plain() { allowed(id, channels, request) } else { None }
-}
-
-/// Returns the cell of a request, if the request is plain and legal.
-#[inline(always)]
-fn allowed(id: &Id, channels: &Arena<ChannelKey, Channel>, request: &Request<'_>) -> Option<&'static PlainCell> {
     let request_kind = request.request_kind();
     let next = plain::request(id.state, request_kind, id.port_space)?;
     if guard::check(id, request_kind, request).is_err() {

@@ -102,7 +102,7 @@ fn a_synchronous_disconnect_after_the_peers() {
             core.ids.get_mut(id).unwrap().state = State::PeerClosed;
         }
         assert!(core.compare_request(LATER, id, &Request::Disconnect, Time::NEVER));
-        assert_eq!(core.perform(LATER, id, &Request::Disconnect, Time::NEVER, |_, _| Ok(())), Some(Ok(())));
+        assert_eq!(core.perform_sync(LATER, id, &Request::Disconnect, Time::NEVER, |_, _| Ok(())), Some(Ok(())));
         assert_eq!(
             core.sync_event(id).map(|event| event.kind == EventKind::Cm(CmEvent::Disconnected)),
             has_event.then_some(true)
@@ -118,7 +118,7 @@ fn a_synchronous_destruction() {
         let (mut core, id) = synchronous(State::Connected, PortSpace::Tcp, last);
         for outcome in [Ok(()), Err(Errno::EINVAL)] {
             let mut done = core.clone();
-            let result = done.perform(LATER, id, &Request::Destroy, Time::NEVER, |_, _| outcome);
+            let result = done.perform_sync(LATER, id, &Request::Destroy, Time::NEVER, |_, _| outcome);
             assert_eq!(result.map(|result| result.is_ok()), Some(outcome.is_ok()), "{last:?}");
             assert_eq!((done.has_calls(), done.state(id).is_none()), (outcome.is_ok(), outcome.is_ok()), "{last:?}");
             done.check();
@@ -149,7 +149,7 @@ fn there_is_no_short_path_for_a_synchronous_id_with_something_under_way() {
             make(core.ids.get_mut(id).unwrap(), to);
             for request in requests() {
                 let mut made = 0;
-                let performed = core.perform(LATER, id, &request, Time(LATER.0 + 1), |_, _| {
+                let performed = core.perform_sync(LATER, id, &request, Time(LATER.0 + 1), |_, _| {
                     made += 1;
                     Ok(())
                 });
@@ -163,7 +163,7 @@ fn there_is_no_short_path_for_a_synchronous_id_with_something_under_way() {
 fn there_is_no_short_path_for_a_synchronous_request_that_is_late_or_behind_another_call() {
     let (mut core, id) = synchronous(State::Connected, PortSpace::Tcp, Last::Nothing);
     let calls_nothing = |core: &mut Core, request: Request<'_>, deadline| {
-        core.perform(LATER, id, &request, deadline, |_, _| panic!("{request:?} was made")).is_none()
+        core.perform_sync(LATER, id, &request, deadline, |_, _| panic!("{request:?} was made")).is_none()
     };
     assert!(calls_nothing(&mut core, Request::Disconnect, LATER), "too late");
     core.open_channel(Acks::Explicit).unwrap();

@@ -14,7 +14,7 @@ pub use event::{Changed, OneEvent, Replied};
 pub use life::{Active, Passive};
 pub use look::{Look, Nothing, Poll};
 pub use migrate::Migrate;
-pub use request::{Connect, SetOption};
+pub use request::{Connect, SetOption, SyncSetOption};
 
 /// Passes all cases to a macro, in the order in which they are measured: `"name" = Type` each. Those that need a
 /// deadline on every id come after the semicolon.
@@ -28,6 +28,7 @@ macro_rules! for_each_case {
             "event_with_data" = Replied,
             "request" = SetOption<false>,
             "request_in_steps" = SetOption<true>,
+            "request_sync" = SyncSetOption,
             "request_with_data" = Connect,
             "active_life" = Active,
             "passive_life" = Passive,
