@@ -1,5 +1,5 @@
 //! Replays a request, its calls and their outcomes a second time, as one step on a copy of the core
-//! ([`Core::perform`], [`Core::perform_create`]). A driver that is not observed makes its requests so.
+//! ([`Core::perform`], [`Core::perform_sync`], [`Core::perform_create`]). A driver that is not observed makes its requests so.
 
 use cmid_proto::{Call, ChannelKey, Core, Errno, IdKey, Outcome, PortSpace, Request, Time};
 
@@ -78,7 +78,11 @@ impl AtOnce {
         lines: &[Line],
     ) -> Result<Option<AtOnce>, String> {
         let (mut core, mut calls) = (core.clone(), Calls::new(lines));
-        match core.perform(now, id, request, deadline, |call, private_data| calls.make(call, private_data)) {
+        let mut make = |call: &Call, private_data: &[u8]| calls.make(call, private_data);
+        let performed = core
+            .perform(now, id, request, deadline, &mut make)
+            .or_else(|| core.perform_sync(now, id, request, deadline, &mut make));
+        match performed {
             Some(result) => calls.end(core, result.err().map(|failure| failure.errno)),
             None => Ok(None),
         }

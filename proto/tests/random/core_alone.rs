@@ -86,10 +86,16 @@ impl Engine for Stepwise {
     }
 
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<bool, Error> {
-        let make = |call: &Call, private_data: &[u8]| self.device.call(call, private_data);
-        if self.performs && self.core.perform(self.now, id, &request, deadline, make).is_some() {
-            self.ends.push(id);
-            return Ok(false);
+        if self.performs {
+            let Stepwise { core, device, now, .. } = self;
+            let mut make = |call: &Call, private_data: &[u8]| device.call(call, private_data);
+            let performed = core
+                .perform(*now, id, &request, deadline, &mut make)
+                .or_else(|| core.perform_sync(*now, id, &request, deadline, &mut make));
+            if performed.is_some() {
+                self.ends.push(id);
+                return Ok(false);
+            }
         }
         self.core.submit(self.now, id, request, deadline)?;
         let has_qp = self.core.has_qp(id);
