@@ -62,6 +62,7 @@ impl Core {
         let outcome = make(&call, private_data);
         if outcome.is_ok() {
             count_call(&mut self.last_call);
+            self.link_single();
             self.clear_for(key, request_kind, next.waits());
             if let Some(id) = self.ids.get_untouched(key) {
                 id.state = next.state;
@@ -87,6 +88,7 @@ impl Core {
         let outcome = make(&Call::Destroy { id: key }, &[]);
         if outcome.is_ok() {
             count_call(&mut self.last_call);
+            self.link_single();
             self.clear_waiting(key, SyncState::Never);
             if let Some(channel) = self.ids.remove(key).map(|id| id.channel) {
                 self.leave_channel(channel);

@@ -29,7 +29,7 @@ enum Last {
 const LAST: [Last; 3] = [Last::Nothing, Last::Event, Last::Deadline];
 
 /// Returns a core with a synchronous id whose last request has ended like this, in this state, and with another id that
-/// has a deadline after `DUE`.
+/// has the single event.
 fn synchronous(state: State, port_space: PortSpace, last: Last) -> (Core, IdKey) {
     let mut core = Core::new(Limits::LARGE);
     let channel = core.open_channel(Acks::Explicit).unwrap();
@@ -60,6 +60,8 @@ fn synchronous(state: State, port_space: PortSpace, last: Last) -> (Core, IdKey)
     (it.state, it.port_space) = (state, port_space);
     let waits = table::operation(state).is_some();
     core.set_deadline(id, if waits { Time(DUE.0 + 1) } else { Time::NEVER });
+    core.handle_event(channel, RawEvent::new(other, CmEvent::AddrResolved)).unwrap();
+    assert!(core.single.is_some());
     (core, id)
 }
 
