@@ -123,6 +123,8 @@
 extern crate self as cmid_verbs;
 
 #[cfg(feature = "rdma-core")]
+mod accounting;
+#[cfg(feature = "rdma-core")]
 mod addr_info;
 mod contents;
 #[cfg(feature = "rdma-core")]

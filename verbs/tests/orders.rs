@@ -14,11 +14,11 @@ use crate::sync::Arc;
 use crate::wr_count::Snapshot;
 use crate::wr_ring::{Cursor, Retired, WrRing};
 
-#[path = "../src/data/srq_slots.rs"]
+#[path = "../src/accounting/srq_slots.rs"]
 mod srq_slots;
-#[path = "../src/data/wr_count.rs"]
+#[path = "../src/accounting/wr_count.rs"]
 mod wr_count;
-#[path = "../src/data/wr_ring.rs"]
+#[path = "../src/accounting/wr_ring.rs"]
 mod wr_ring;
 
 /// What the library has from `core`.

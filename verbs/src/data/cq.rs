@@ -8,11 +8,11 @@ use std::sync::Arc;
 use cmid_proto::datapath::{Completion, CompletionQueue};
 use cmid_proto::{CqRoom, Errno};
 
+use crate::accounting::cq_slots::CqSlots;
+use crate::accounting::slot_cache::SlotCache;
 use crate::data::Context;
 use crate::data::comp_channel::{CompChannel, RawChannel};
-use crate::data::cq_slots::CqSlots;
 use crate::data::notifications::PendingNotifications;
-use crate::data::slot_cache::SlotCache;
 use crate::errno;
 use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_context, ibv_cq, ibv_moderate_cq, ibv_modify_cq_attr};
 use crate::raw;

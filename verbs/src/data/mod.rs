@@ -14,12 +14,9 @@ mod bytes;
 mod comp_channel;
 mod completion;
 mod context;
-mod counted;
 mod cq;
-mod cq_slots;
 mod create_qp;
 mod devices;
-mod in_flight;
 mod mr;
 mod mw;
 mod nic;
@@ -35,22 +32,11 @@ mod ranges;
 mod registration;
 mod request;
 mod rereg;
-mod rings;
-mod slot_cache;
 mod srq;
-mod srq_slots;
-#[cfg(test)]
-mod srq_slots_tests;
-mod srq_table;
 mod staging;
-mod sync;
 mod words;
 mod work_queue;
 mod wr_api;
-mod wr_count;
-mod wr_ring;
-#[cfg(test)]
-mod wr_ring_tests;
 
 use cmid_proto::memory::Access;
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use cmid_proto::Errno;
 use cmid_proto::memory::{self, Domain, Refused};
 
+use crate::accounting::in_flight::InFlightSet;
 use crate::data::Context;
-use crate::data::in_flight::InFlightSet;
 use crate::data::parked::{Parked, TryDeregister};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};

@@ -17,10 +17,10 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge};
 use cmid_proto::memory::Access;
 
+use crate::accounting::wr_ring::Filing;
 use crate::data::ranges::{Sges, pinned_key, pinned_keys, ranges, source, target};
 use crate::data::request::{check_atomic, send_request};
 use crate::data::wr_api::{Payload, WrApi};
-use crate::data::wr_ring::Filing;
 use crate::data::{Ah, Mr, Mw, Qp};
 use crate::errno;
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};

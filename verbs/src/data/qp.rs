@@ -8,12 +8,12 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, QpState};
 
+use crate::accounting::wr_ring::Cursor;
 use crate::data::pd::PdUse;
 use crate::data::srq::SrqUse;
 use crate::data::staging::Staging;
 use crate::data::work_queue::WorkQueue;
 use crate::data::wr_api::{PostCalls, WrApi};
-use crate::data::wr_ring::Cursor;
 use crate::errno;
 use crate::ffi::{
     self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr,

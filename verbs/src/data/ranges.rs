@@ -4,8 +4,8 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::Sge;
 use smallvec::SmallVec;
 
+use crate::accounting::wr_ring::NO_KEY;
 use crate::data::Mr;
-use crate::data::wr_ring::NO_KEY;
 use crate::ffi::ibv_sge;
 
 /// The ranges of a work request that are not empty: some devices take a length of 0 for 2 GiB.

@@ -9,10 +9,10 @@ use cmid_proto::memory::{
     Target, Traffic, Valid, Way,
 };
 
+use crate::accounting::wr_count::Snapshot;
 use crate::data::buffer::Pinned;
 use crate::data::parked::TryDeregister;
 use crate::data::pd::{PdInner, PdUse};
-use crate::data::wr_count::Snapshot;
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::errno;
 use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_rereg_mr_flags};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{PostError, Sge, SharedReceiveQueue, SrqCaps};
 
+use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
+use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
 use crate::data::ranges::{pinned_key, ranges, target};
-use crate::data::srq_slots::{MAX_CAPACITY, SrqCursor};
-use crate::data::srq_table::{SrqId, SrqTable};
 use crate::data::staging::Staging;
 use crate::data::{Mr, Pd};
 use crate::errno;

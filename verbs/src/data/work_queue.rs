@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
-use crate::data::counted::CountedKey;
+use crate::accounting::counted::CountedKey;
+use crate::accounting::cq_slots::GoneQueue;
+use crate::accounting::in_flight::InFlightIndex;
+use crate::accounting::wr_ring::{Cursor, WrRing};
 use crate::data::cq::CqInner;
-use crate::data::cq_slots::GoneQueue;
-use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
-use crate::data::wr_ring::{Cursor, WrRing};
 
 /// A work queue. It has a reservation at its CQ. Without a ring, the drop frees the reservation. With a ring, the CQ's
 /// slots free it after the last completion.

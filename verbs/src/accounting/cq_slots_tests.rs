@@ -3,10 +3,10 @@
 use cmid_proto::datapath::Completion;
 
 use super::*;
-use crate::data::in_flight::InFlightSet;
-use crate::data::slot_cache::SlotCache;
-use crate::data::srq_slots::SrqCursor;
-use crate::data::wr_ring::Cursor;
+use crate::accounting::in_flight::InFlightSet;
+use crate::accounting::slot_cache::SlotCache;
+use crate::accounting::srq_slots::SrqCursor;
+use crate::accounting::wr_ring::Cursor;
 use crate::lock::lock;
 
 /// A queue that something is posted to.

@@ -25,12 +25,12 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use cmid_proto::{CqRoom, Errno};
 
-use crate::data::counted::CountedKey;
-use crate::data::in_flight::InFlightIndex;
+use crate::accounting::counted::CountedKey;
+use crate::accounting::in_flight::InFlightIndex;
+use crate::accounting::srq_slots::{SRQ_INDEX, SrqSlots};
+use crate::accounting::srq_table::SrqTable;
+use crate::accounting::wr_ring::WrRing;
 use crate::data::pd::PdInner;
-use crate::data::srq_slots::{SRQ_INDEX, SrqSlots};
-use crate::data::srq_table::SrqTable;
-use crate::data::wr_ring::WrRing;
 use crate::lock::lock;
 
 /// The bits of the count in a queue's id, without the upper one: a token is below 2^63 (raw.rs).

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use cmid_proto::datapath::Completion;
 
 use super::*;
-use crate::data::in_flight::InFlightSet;
-use crate::data::slot_cache::SlotCache;
-use crate::data::wr_count::Snapshot;
-use crate::data::wr_ring::{Cursor, RECEIVE};
+use crate::accounting::in_flight::InFlightSet;
+use crate::accounting::slot_cache::SlotCache;
+use crate::accounting::wr_count::Snapshot;
+use crate::accounting::wr_ring::{Cursor, RECEIVE};
 
 /// A work queue with the model of what it has in flight.
 struct Queue {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use cmid_proto::datapath::Completion;
 
-use crate::data::counted::Counted;
-use crate::data::cq_slots::{CqSlots, Gone};
-use crate::data::rings::{Known, Rings};
-use crate::data::srq_slots::{SrqRetired, SrqSlots, srq_of};
-use crate::data::wr_ring::Retired;
+use crate::accounting::counted::Counted;
+use crate::accounting::cq_slots::{CqSlots, Gone};
+use crate::accounting::rings::{Known, Rings};
+use crate::accounting::srq_slots::{SrqRetired, SrqSlots, srq_of};
+use crate::accounting::wr_ring::Retired;
 use crate::lock::lock;
 
 /// The poller's copy; there is one for each CQ.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use cmid_proto::datapath::SrqCaps;
 
-use crate::data::in_flight::InFlightIndex;
+use crate::accounting::in_flight::InFlightIndex;
+use crate::accounting::srq_slots::SrqSlots;
 use crate::data::pd::PdInner;
-use crate::data::srq_slots::SrqSlots;
 use crate::lock::lock;
 
 /// The receives of an SRQ in flight. They pin their memory as long as this lives: until the SRQ is destroyed, and each
@@ -44,7 +44,7 @@ impl SrqTable {
     pub(crate) fn for_test(max_wr: u32) -> Self {
         let id = SrqId::assign().expect("a number");
         let slots = Arc::new(SrqSlots::new(id.0, max_wr, 1));
-        let place = crate::data::in_flight::InFlightSet::new().enlist_srq(&slots);
+        let place = crate::accounting::in_flight::InFlightSet::new().enlist_srq(&slots);
         SrqTable { slots, place, pd: Weak::new(), leaked: AtomicBool::new(false), _id: id }
     }
 

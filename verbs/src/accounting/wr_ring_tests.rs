@@ -1,7 +1,7 @@
 //! Tests of wr_ring.rs, which another test compiles with atomics that these cannot have.
 
-use crate::data::sync::Arc;
-use crate::data::wr_ring::{Cursor, Retired, WrRing};
+use crate::accounting::sync::Arc;
+use crate::accounting::wr_ring::{Cursor, Retired, WrRing};
 
 fn queue(capacity: u32) -> (Arc<WrRing>, Cursor) {
     let wr_ring = Arc::new(WrRing::new(7, capacity, 1));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::data::wr_ring::WrRing;
+use crate::accounting::wr_ring::WrRing;
 
 /// The rings by index.
 pub(crate) struct Rings {

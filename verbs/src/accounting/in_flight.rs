@@ -41,9 +41,9 @@ use std::sync::{Arc, Mutex};
 
 use slab::Slab;
 
-use crate::data::srq_slots::SrqSlots;
-use crate::data::wr_count::Snapshot;
-use crate::data::wr_ring::{Cursor, WrRing};
+use crate::accounting::srq_slots::SrqSlots;
+use crate::accounting::wr_count::Snapshot;
+use crate::accounting::wr_ring::{Cursor, WrRing};
 use crate::lock::lock;
 
 /// The work queues that belong to one PD.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cmid_proto::datapath::Completion;
 
-use crate::data::wr_ring::{RECEIVE, WrRing};
+use crate::accounting::wr_ring::{RECEIVE, WrRing};
 
 /// A counting queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
