@@ -122,7 +122,8 @@
 #[cfg(all(test, feature = "scripted-kernel"))]
 extern crate self as cmid_verbs;
 
-#[cfg(feature = "rdma-core")]
+#[cfg(any(feature = "rdma-core", feature = "scripted-data"))]
+#[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "what the data path needs"))]
 mod accounting;
 #[cfg(feature = "rdma-core")]
 mod addr_info;
@@ -142,7 +143,7 @@ mod kernel;
 mod kernel_verbs;
 #[cfg(feature = "rdma-core")]
 mod librdmacm;
-#[cfg(feature = "rdma-core")]
+#[cfg(any(feature = "rdma-core", feature = "scripted-data"))]
 mod lock;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]
 mod macros;
@@ -156,6 +157,8 @@ mod sockaddr;
 #[cfg(feature = "rdma-core")]
 mod verbs;
 
+#[cfg(feature = "scripted-data")]
+pub use accounting::scripted;
 #[cfg(feature = "rdma-core")]
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 pub use cmid_proto as proto;

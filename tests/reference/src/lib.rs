@@ -12,10 +12,12 @@
 //! | [`migrate`] | ids move between channels and cores | the same model | the same, and nothing on the old channel |
 //! | [`rereg`] | registers memory, in any order | any answer, any partial effect | nothing in use is released |
 //! | [`kernel`] | any requests, on `KernelCm` | any bytes as the kernel's answers | an event is what the bytes say |
+//! | [`in_flight`] | posts, polls, destroys and deregisters | completes, drops, repeats | memory is pinned until the last poll |
 //! | [`pair`] | two, simulated | lossy, slow, removable; may repeat events | no fault unless repeated; all work ends |
 #![forbid(unsafe_code)]
 
 pub mod faithful;
+pub mod in_flight;
 mod input;
 pub mod kernel;
 pub mod migrate;
@@ -55,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "faithful", run: faithful::run },
     Target { name: "migrate", run: migrate::run },
     Target { name: "rereg", run: rereg::run },
+    Target { name: "in_flight", run: in_flight::run },
     Target { name: "pair", run: pair::run },
     Target { name: "kernel", run: kernel::run },
 ];

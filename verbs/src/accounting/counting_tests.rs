@@ -6,6 +6,7 @@ use cmid_proto::datapath::Completion;
 
 use super::*;
 use crate::accounting::in_flight::InFlightSet;
+use crate::accounting::scripted::PdInner;
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::wr_count::Snapshot;
 use crate::accounting::wr_ring::{Cursor, RECEIVE};
@@ -78,7 +79,14 @@ impl World {
         let Queue { key, queue_id, wr_ring, place, is_gone, .. } = &mut self.queues[at];
         if !core::mem::replace(is_gone, true) {
             let (counted, wr_ring) = (Some(*key), Arc::clone(wr_ring));
-            let gone = GoneQueue { queue_id: *queue_id, counted, capacity: 4, wr_ring, place: *place, pd: Weak::new() };
+            let gone = GoneQueue {
+                queue_id: *queue_id,
+                counted,
+                capacity: 4,
+                wr_ring,
+                place: *place,
+                pd: Weak::<PdInner>::new(),
+            };
             self.cq_slots.leave(gone);
             self.end_released();
         }

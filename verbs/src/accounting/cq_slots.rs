@@ -26,11 +26,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use cmid_proto::{CqRoom, Errno};
 
 use crate::accounting::counted::CountedKey;
-use crate::accounting::in_flight::InFlightIndex;
+use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::srq_slots::{SRQ_INDEX, SrqSlots};
 use crate::accounting::srq_table::SrqTable;
 use crate::accounting::wr_ring::WrRing;
-use crate::data::pd::PdInner;
 use crate::lock::lock;
 
 /// The bits of the count in a queue's id, without the upper one: a token is below 2^63 (raw.rs).
@@ -108,7 +107,7 @@ pub(crate) struct GoneQueue {
     pub(crate) wr_ring: Arc<WrRing>,
     /// Among the queues of its PD.
     pub(crate) place: InFlightIndex,
-    pub(crate) pd: Weak<PdInner>,
+    pub(crate) pd: Weak<dyn PdWork>,
 }
 
 impl CqSlots {
@@ -254,7 +253,7 @@ impl Gone {
             Gone::Queue(GoneQueue { place, pd, .. }) => {
                 if let Some(pd) = pd.upgrade() {
                     pd.in_flight().remove(place);
-                    pd.parked().released();
+                    pd.released();
                 }
             }
             // The last one ends what the SRQ pins, if that is destroyed.

@@ -46,6 +46,15 @@ use crate::accounting::wr_count::Snapshot;
 use crate::accounting::wr_ring::{Cursor, WrRing};
 use crate::lock::lock;
 
+/// A PD, as the accounting of its queues needs it.
+pub(crate) trait PdWork: Send + Sync {
+    /// What its queues have in flight.
+    fn in_flight(&self) -> &InFlightSet;
+
+    /// Retries deregistrations. Called after a queue was removed, which may have blocked them.
+    fn released(&self);
+}
+
 /// The work queues that belong to one PD.
 pub(crate) struct InFlightSet {
     queues: Mutex<Queues>,

@@ -4,13 +4,18 @@
 pub(crate) mod counted;
 pub(crate) mod cq_slots;
 pub(crate) mod in_flight;
+pub(crate) mod poll;
 pub(crate) mod rings;
+#[cfg(any(test, feature = "scripted-data"))]
+#[cfg_attr(not(feature = "scripted-data"), allow(dead_code, unreachable_pub, reason = "for the feature"))]
+pub mod scripted;
 pub(crate) mod slot_cache;
 pub(crate) mod srq_slots;
 #[cfg(test)]
 mod srq_slots_tests;
 pub(crate) mod srq_table;
 mod sync;
+pub(crate) mod work_queue;
 pub(crate) mod wr_count;
 pub(crate) mod wr_ring;
 #[cfg(test)]

@@ -77,12 +77,7 @@ impl SlotCache {
         left
     }
 
-    /// Whether an existing queue has completed a work request that was not in flight.
-    pub(crate) fn has_doubt(&self) -> bool {
-        self.doubt
-    }
-
-    /// The same, and clears the flag.
+    /// Whether an existing queue has completed a work request that was not in flight. Clears the flag.
     pub(crate) fn take_doubt(&mut self) -> bool {
         core::mem::take(&mut self.doubt)
     }

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 use cmid_proto::datapath::SrqCaps;
 
-use crate::accounting::in_flight::InFlightIndex;
+use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::srq_slots::SrqSlots;
-use crate::data::pd::PdInner;
 use crate::lock::lock;
 
 /// The receives of an SRQ in flight. They pin their memory as long as this lives: until the SRQ is destroyed, and each
@@ -17,7 +16,7 @@ pub(crate) struct SrqTable {
     slots: Arc<SrqSlots>,
     /// Among the queues of its PD.
     place: InFlightIndex,
-    pd: Weak<PdInner>,
+    pd: Weak<dyn PdWork>,
     leaked: AtomicBool,
     _id: SrqId,
 }
@@ -33,10 +32,11 @@ static SRQ_IDS: Mutex<(BTreeSet<u16>, u16)> = Mutex::new((BTreeSet::new(), 0));
 
 impl SrqTable {
     /// With room for these receives, in flight on a PD.
-    pub(crate) fn new(id: SrqId, pd: &Arc<PdInner>, caps: SrqCaps) -> Self {
+    pub(crate) fn new(id: SrqId, pd: &Arc<impl PdWork + 'static>, caps: SrqCaps) -> Self {
         let slots = Arc::new(SrqSlots::new(id.0, caps.max_wr, caps.max_sge));
         let place = pd.in_flight().enlist_srq(&slots);
-        SrqTable { slots, place, pd: Arc::downgrade(pd), leaked: AtomicBool::new(false), _id: id }
+        let pd = Arc::downgrade(pd);
+        SrqTable { slots, place, pd, leaked: AtomicBool::new(false), _id: id }
     }
 
     /// Of a PD that is gone, for receives of one range.
@@ -45,7 +45,13 @@ impl SrqTable {
         let id = SrqId::assign().expect("a number");
         let slots = Arc::new(SrqSlots::new(id.0, max_wr, 1));
         let place = crate::accounting::in_flight::InFlightSet::new().enlist_srq(&slots);
-        SrqTable { slots, place, pd: Weak::new(), leaked: AtomicBool::new(false), _id: id }
+        SrqTable {
+            slots,
+            place,
+            pd: Weak::<crate::accounting::scripted::PdInner>::new(),
+            leaked: AtomicBool::new(false),
+            _id: id,
+        }
     }
 
     pub(crate) fn slots(&self) -> &Arc<SrqSlots> {
@@ -79,7 +85,7 @@ impl Drop for SrqTable {
         if !*self.leaked.get_mut() {
             if let Some(pd) = self.pd.upgrade() {
                 pd.in_flight().remove(self.place);
-                pd.parked().released();
+                pd.released();
             }
         }
     }

@@ -9,6 +9,7 @@ use cmid_proto::datapath::{Completion, CompletionQueue};
 use cmid_proto::{CqRoom, Errno};
 
 use crate::accounting::cq_slots::CqSlots;
+use crate::accounting::poll::{Poller, Provider};
 use crate::accounting::slot_cache::SlotCache;
 use crate::data::Context;
 use crate::data::comp_channel::{CompChannel, RawChannel};
@@ -121,63 +122,6 @@ impl Cq {
         self.pending_notifications.armed();
         Ok(())
     }
-
-    /// The rest of a poll that has returned no completions, or an error.
-    #[inline(always)]
-    fn poll_none(&mut self, completions: &mut [Completion], polled: c_int) -> Result<usize, Errno> {
-        let is_empty = polled == 0 && self.slot_cache.none_gone();
-        if is_empty { Ok(0) } else { result_of(self.poll_rest(completions, polled, 0)) }
-    }
-
-    /// A poll after queues were added or removed, or one that reports a doubt.
-    #[cold]
-    #[inline(never)]
-    fn poll_changed(&mut self, completions: &mut [Completion]) -> Polled {
-        if self.slot_cache.has_doubt() {
-            return self.report_doubt();
-        }
-        self.slot_cache.look(&self.inner.cq_slots);
-        let polled = self.inner.poll(completions);
-        self.poll_rest(completions, polled, 0)
-    }
-
-    /// The rest of a poll that has returned `polled` completions, the first `kept` of which are retired. Called if a
-    /// completion is of an unknown queue, or not the next one of its queue, or if a queue is destroyed.
-    #[cold]
-    #[inline(never)]
-    fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Polled {
-        let (mut polled, mut kept) = (polled, kept);
-        loop {
-            let filled = usize::try_from(polled).ok().and_then(|count| completions.get_mut(..count)).ok_or(EIO)?;
-            let is_empty = filled.is_empty();
-            kept = self.slot_cache.retire(&self.inner.cq_slots, filled, kept);
-            // There may be more if all of them were of QPs that are gone.
-            let empty = is_empty && (completions.is_empty() || self.slot_cache.refresh(&self.inner.cq_slots));
-            if kept > 0 || empty {
-                return Ok(kept);
-            }
-            if self.slot_cache.has_doubt() {
-                return self.report_doubt();
-            }
-            polled = self.inner.poll(completions);
-        }
-    }
-
-    fn report_doubt(&mut self) -> Polled {
-        self.slot_cache.take_doubt();
-        Err(EIO)
-    }
-}
-
-/// The number of completions, or an errno: of one size, so that it is returned in registers.
-type Polled = Result<usize, isize>;
-
-const EIO: isize = Errno::EIO.0 as isize;
-
-/// The result of [`CompletionQueue::poll`].
-#[inline(always)]
-fn result_of(polled: Polled) -> Result<usize, Errno> {
-    polled.map_err(|errno| Errno(errno as i32))
 }
 
 impl CompletionQueue for Cq {
@@ -190,48 +134,7 @@ impl CompletionQueue for Cq {
     /// completions of the same poll are returned before, or by the next call.
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        let inner = &*self.inner;
-        if let Some(counted) = self.slot_cache.counted() {
-            let polled = inner.poll(completions);
-            // After the poll: a new QP may have the number of one that was seen before.
-            if !self.slot_cache.is_current(&inner.cq_slots) {
-                return result_of(self.poll_rest(completions, polled, 0));
-            }
-            if polled <= 0 {
-                return self.poll_none(completions, polled);
-            }
-            let Some(filled) = completions.get_mut(..polled as usize) else {
-                return result_of(self.poll_rest(completions, polled, 0));
-            };
-            let mut rest = filled.iter_mut();
-            while let Some(completion) = rest.next() {
-                let Some(wr_id) = counted.retire_next(completion) else {
-                    let kept = polled as usize - 1 - rest.len();
-                    return result_of(self.poll_rest(completions, polled, kept));
-                };
-                completion.wr_id = wr_id;
-            }
-            return Ok(polled as usize);
-        }
-        if !self.slot_cache.is_current(&inner.cq_slots) {
-            return result_of(self.poll_changed(completions));
-        }
-        let polled = inner.poll(completions);
-        if polled <= 0 {
-            return self.poll_none(completions, polled);
-        }
-        let Some(filled) = completions.get_mut(..polled as usize) else {
-            return result_of(self.poll_rest(completions, polled, 0));
-        };
-        let (known, mut rest) = (self.slot_cache.known(), filled.iter_mut());
-        while let Some(completion) = rest.next() {
-            let Some(wr_id) = known.retire_next(completion.wr_id) else {
-                let kept = polled as usize - 1 - rest.len();
-                return result_of(self.poll_rest(completions, polled, kept));
-            };
-            completion.wr_id = wr_id;
-        }
-        Ok(polled as usize)
+        Poller::poll(self, completions)
     }
 
     fn num(&self) -> u32 {
@@ -289,6 +192,26 @@ impl CqInner {
         self.raw.as_ptr()
     }
 
+    pub(crate) fn is_on(&self, verbs: NonNull<ibv_context>) -> bool {
+        self.channel.context().is(verbs)
+    }
+}
+
+impl Poller for Cq {
+    type Provider = CqInner;
+
+    #[inline(always)]
+    fn parts(&mut self) -> (&CqInner, &mut SlotCache) {
+        (&self.inner, &mut self.slot_cache)
+    }
+}
+
+impl Provider for CqInner {
+    #[inline(always)]
+    fn cq_slots(&self) -> &CqSlots {
+        &self.cq_slots
+    }
+
     /// Calls `ibv_poll_cq` on the slice. The caller has the handle of the CQ by `&mut`.
     #[inline(always)]
     fn poll(&self, completions: &mut [Completion]) -> c_int {
@@ -296,14 +219,6 @@ impl CqInner {
         // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc (asserted
         // beside it), and each bit pattern is a value of it. There is room for `room` of them.
         unsafe { (self.poll)(self.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
-    }
-
-    pub(crate) fn cq_slots(&self) -> &CqSlots {
-        &self.cq_slots
-    }
-
-    pub(crate) fn is_on(&self, verbs: NonNull<ibv_context>) -> bool {
-        self.channel.context().is(verbs)
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
+use crate::accounting::poll::Provider as _;
+use crate::accounting::work_queue::WorkQueue;
 use crate::data::srq::SrqUse;
-use crate::data::work_queue::WorkQueue;
 use crate::data::wr_api::{PostCalls, WrApi, send_ops};
 use crate::data::{Cq, Pd, QpInner, Srq};
 use crate::errno;

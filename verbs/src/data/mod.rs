@@ -35,7 +35,6 @@ mod rereg;
 mod srq;
 mod staging;
 mod words;
-mod work_queue;
 mod wr_api;
 
 use cmid_proto::memory::Access;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use cmid_proto::Errno;
 use cmid_proto::memory::{self, Domain, Refused};
 
-use crate::accounting::in_flight::InFlightSet;
+use crate::accounting::in_flight::{InFlightSet, PdWork};
 use crate::data::Context;
 use crate::data::parked::{Parked, TryDeregister};
 use crate::errno;
@@ -96,11 +96,6 @@ impl PdInner {
         outcome.map_err(memory::Error::Dealloc)
     }
 
-    /// What the QPs that belong to it have in flight.
-    pub(crate) fn in_flight(&self) -> &InFlightSet {
-        &self.in_flight
-    }
-
     /// Registrations without an owner.
     pub(crate) fn parked(&self) -> &Parked<dyn TryDeregister + Send> {
         &self.parked
@@ -109,6 +104,16 @@ impl PdInner {
     /// Whether its device has been removed.
     pub(crate) fn is_gone(&self) -> bool {
         self.context.is_gone()
+    }
+}
+
+impl PdWork for PdInner {
+    fn in_flight(&self) -> &InFlightSet {
+        &self.in_flight
+    }
+
+    fn released(&self) {
+        self.parked.released();
     }
 }
 

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, QpState};
 
+use crate::accounting::in_flight::PdWork as _;
+use crate::accounting::work_queue::WorkQueue;
 use crate::accounting::wr_ring::Cursor;
+use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
 use crate::data::srq::SrqUse;
 use crate::data::staging::Staging;
-use crate::data::work_queue::WorkQueue;
 use crate::data::wr_api::{PostCalls, WrApi};
 use crate::errno;
 use crate::ffi::{
@@ -64,8 +66,8 @@ pub(crate) struct QpInner {
     /// The capacities as the provider has rounded them.
     pub(super) caps: Caps,
     // Dropped after the QP.
-    pub(super) send: WorkQueue,
-    pub(super) recv: WorkQueue,
+    pub(super) send: WorkQueue<CqInner>,
+    pub(super) recv: WorkQueue<CqInner>,
     pub(super) srq: Option<SrqUse>,
     pub(super) pd: PdUse,
 }

@@ -9,6 +9,7 @@ use cmid_proto::memory::{
     Target, Traffic, Valid, Way,
 };
 
+use crate::accounting::in_flight::PdWork as _;
 use crate::accounting::wr_count::Snapshot;
 use crate::data::buffer::Pinned;
 use crate::data::parked::TryDeregister;

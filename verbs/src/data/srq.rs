@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{PostError, Sge, SharedReceiveQueue, SrqCaps};
 
+use crate::accounting::poll::Provider as _;
 use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
 use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::data::cq::CqInner;

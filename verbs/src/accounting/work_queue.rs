@@ -8,15 +8,14 @@ use cmid_proto::datapath::Caps;
 
 use crate::accounting::counted::CountedKey;
 use crate::accounting::cq_slots::GoneQueue;
-use crate::accounting::in_flight::InFlightIndex;
+use crate::accounting::in_flight::{InFlightIndex, PdWork};
+use crate::accounting::poll::Provider;
 use crate::accounting::wr_ring::{Cursor, WrRing};
-use crate::data::cq::CqInner;
-use crate::data::pd::PdInner;
 
 /// A work queue. It has a reservation at its CQ. Without a ring, the drop frees the reservation. With a ring, the CQ's
 /// slots free it after the last completion.
-pub(crate) struct WorkQueue {
-    cq: Arc<CqInner>,
+pub(crate) struct WorkQueue<C: Provider> {
+    cq: Arc<C>,
     is_recv: bool,
     /// The maximum number of work requests.
     capacity: u32,
@@ -38,13 +37,13 @@ struct Ring {
     place: InFlightIndex,
 }
 
-impl WorkQueue {
+impl<C: Provider> WorkQueue<C> {
     /// Creates the queues of sends and of receives that report to these CQs. For a single CQ it makes one reservation.
     ///
     /// # Errors
     /// `EOVERFLOW` if a CQ has no room for the completions, `ENOMEM` if it has the maximum number of queues.
     #[inline]
-    pub(crate) fn reserve(cqs: [&Arc<CqInner>; 2], caps: Caps) -> Result<[Self; 2], Errno> {
+    pub(crate) fn reserve(cqs: [&Arc<C>; 2], caps: Caps) -> Result<[Self; 2], Errno> {
         let ([send_cq, recv_cq], Caps { max_send_wr: sends, max_recv_wr: recvs, max_send_sge, max_recv_sge, .. }) =
             (cqs, caps);
         if Arc::ptr_eq(send_cq, recv_cq) {
@@ -61,17 +60,17 @@ impl WorkQueue {
     }
 
     #[inline]
-    fn reserved(cq: &Arc<CqInner>, is_recv: bool, capacity: u32, max_sge: u32) -> Self {
+    fn reserved(cq: &Arc<C>, is_recv: bool, capacity: u32, max_sge: u32) -> Self {
         WorkQueue { cq: Arc::clone(cq), is_recv, capacity, max_sge, ring: OnceLock::new(), is_reserved: true }
     }
 
-    pub(crate) fn cq(&self) -> &CqInner {
+    pub(crate) fn cq(&self) -> &C {
         &self.cq
     }
 
     /// Opens the queue for the first post: makes the ring, if there is none. The cursor then has room. Without effect on a
     /// counting queue of a QP with the number of a destroyed one, until the CQ is polled empty.
-    pub(crate) fn open(&self, cursor: &mut Cursor, pd: &PdInner, qp_num: u32) {
+    pub(crate) fn open(&self, cursor: &mut Cursor, pd: &Arc<impl PdWork>, qp_num: u32) {
         if self.ring.get().is_some() {
             return;
         }
@@ -85,7 +84,7 @@ impl WorkQueue {
     }
 
     /// Creates the ring. Completions and work in flight of the queue are accounted from now on.
-    fn make_ring(&self, pd: &PdInner, qp_num: u32) -> Option<Ring> {
+    fn make_ring(&self, pd: &Arc<impl PdWork>, qp_num: u32) -> Option<Ring> {
         let cq_slots = self.cq.cq_slots();
         let queue_id = cq_slots.assign();
         let (wr_ring, counted) = if cq_slots.is_counting() {
@@ -107,7 +106,7 @@ impl WorkQueue {
 
     /// Ends both queues of a destroyed QP.
     #[inline]
-    pub(crate) fn close_both(send: &mut Self, recv: &mut Self, pd: &Arc<PdInner>) {
+    pub(crate) fn close_both(send: &mut Self, recv: &mut Self, pd: &Arc<impl PdWork + 'static>) {
         if send.ring.get().is_none() && recv.ring.get().is_none() && Arc::ptr_eq(&send.cq, &recv.cq) {
             // They have left no completions. Their reservation is given up at once.
             (send.is_reserved, recv.is_reserved) = (false, false);
@@ -119,17 +118,18 @@ impl WorkQueue {
     }
 
     /// Ends a queue of a destroyed QP.
-    fn close(&mut self, pd: &Arc<PdInner>) {
+    fn close(&mut self, pd: &Arc<impl PdWork + 'static>) {
         // Without a ring it has left no completions.
         let Some(Ring { queue_id, counted, wr_ring, place }) = self.ring.take() else { return };
         // Also if a buffer's owner panics below.
         self.is_reserved = false;
-        let gone = GoneQueue { queue_id, counted, capacity: self.capacity, wr_ring, place, pd: Arc::downgrade(pd) };
+        let pd = Arc::downgrade(pd);
+        let gone = GoneQueue { queue_id, counted, capacity: self.capacity, wr_ring, place, pd };
         self.cq.cq_slots().leave(gone);
     }
 
     /// Leaks the queue of a QP that could not be destroyed: it keeps its reservation and its id.
-    pub(crate) fn leak(&mut self, pd: &PdInner) {
+    pub(crate) fn leak(&mut self, pd: &Arc<impl PdWork>) {
         self.is_reserved = false;
         if let Some(Ring { place, .. }) = self.ring.take() {
             pd.in_flight().leak(place);
@@ -137,7 +137,7 @@ impl WorkQueue {
     }
 }
 
-impl Drop for WorkQueue {
+impl<C: Provider> Drop for WorkQueue<C> {
     #[inline]
     fn drop(&mut self) {
         // With a ring it was not closed, because a buffer's owner has panicked: completions may be left.

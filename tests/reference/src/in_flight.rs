@@ -1,0 +1,337 @@
+//! The accounting of work requests in flight, which decides when memory may be released: queues of precise and of
+//! counting CQs, and shared receive queues, on a device that completes what it likes, in any order that ibv_poll_cq(3)
+//! allows.
+//!
+//! Memory stays pinned while a work request that names it may be executed, or has a completion that can be polled: in the
+//! poll some providers write to it. In counting mode it may stay pinned longer. Each completion is returned once, with
+//! the user's `wr_id`. When all QPs and SRQs are destroyed and the CQs are polled empty, nothing is pinned but by QPs
+//! that could not be destroyed.
+
+mod device;
+
+use cmid_verbs::proto::datapath::{Caps, Completion, SrqCaps};
+use cmid_verbs::scripted::{Cq, Deregistration, Pd, Qp, Srq};
+
+use crate::input::Input;
+use crate::say::say;
+use device::{Device, Queue, Wr};
+
+/// PDs, CQs (precise, counting, of either kind), and QP numbers.
+const PDS: usize = 2;
+const CQS: usize = 3;
+const QP_NUMS: usize = 4;
+/// QPs and SRQs at a time.
+const QPS: usize = 4;
+const SRQS: usize = 2;
+/// The capacity of each queue, its ranges, and the depth of CQs.
+const CAPACITY: u32 = 3;
+const SGES: usize = 2;
+const DEPTH: u32 = 30;
+
+/// The `wr_id`s of posts. The larger ones are refused in counting mode.
+const WR_IDS: [u64; 4] = [5, (1 << 62) - 1, 1 << 62, u64::MAX];
+
+/// Runs the input.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mut world = World::new(&mut input);
+    while !input.is_over() {
+        world.step(&mut input);
+        world.look();
+    }
+    world.rest();
+}
+
+/// A QP with its handle, unless it is leaked.
+struct Member {
+    qp: Option<Qp>,
+    number: u32,
+    pd: usize,
+    cqs: [usize; 2],
+    srq: Option<usize>,
+}
+
+struct World {
+    pds: Vec<Pd>,
+    cqs: Vec<Option<Cq>>,
+    is_counting: Vec<bool>,
+    qps: Vec<Option<Member>>,
+    srqs: Vec<Option<(Srq, usize)>>,
+    /// The keys that can be posted, with their PDs.
+    keys: Vec<(u32, usize)>,
+    deregistrations: Vec<(u32, usize, Deregistration)>,
+    last_key: u32,
+    device: Device,
+}
+
+impl World {
+    fn new(input: &mut Input<'_>) -> Self {
+        let is_counting = vec![false, true, input.once_in(2)];
+        World {
+            pds: (0..PDS).map(|_| Pd::new()).collect(),
+            cqs: is_counting.iter().map(|&is_counting| Some(Cq::new(DEPTH, is_counting))).collect(),
+            is_counting,
+            qps: (0..QPS).map(|_| None).collect(),
+            srqs: (0..SRQS).map(|_| None).collect(),
+            keys: Vec::new(),
+            deregistrations: Vec::new(),
+            last_key: 0,
+            device: Device::new(CQS),
+        }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        let at = input.below(QPS);
+        match input.below(32) {
+            0..=2 => self.create(at, input),
+            3 => self.create_srq(input),
+            4 | 5 => self.register(input),
+            6..=13 => self.post(at, input),
+            14 | 15 => self.post_batch(at, input),
+            16..=22 => self.execute(at, input),
+            23..=26 => self.poll(input),
+            27 => self.destroy(at, input),
+            28 => self.destroy_srq(input.below(SRQS)),
+            29 if input.once_in(4) => self.close(input.below(CQS)),
+            30 if input.once_in(4) => self.repeat(input.below(CQS)),
+            _ => self.deregister(input),
+        }
+    }
+
+    fn create(&mut self, at: usize, input: &mut Input<'_>) {
+        if self.qps[at].is_some() {
+            return;
+        }
+        let number = input.below(QP_NUMS) as u32;
+        let (pd, cqs) = (input.below(PDS), [input.below(CQS), input.below(CQS)]);
+        let srq = Some(input.below(3 * SRQS)).filter(|&srq| srq < SRQS);
+        let srq = srq.filter(|&srq| self.srqs[srq].as_ref().is_some_and(|(_, of)| *of == pd));
+        let is_used = self.qps.iter().flatten().any(|member| member.number == number);
+        let [Some(send), Some(recv)] = cqs.map(|cq| self.cqs[cq].as_ref()) else { return };
+        if is_used {
+            return;
+        }
+        let caps =
+            Caps { max_send_wr: CAPACITY, max_recv_wr: CAPACITY, max_send_sge: 2, max_recv_sge: 2, max_inline: 0 };
+        let shared = srq.and_then(|srq| self.srqs[srq].as_ref()).map(|(srq, _)| srq);
+        let created = Qp::create(&self.pds[pd], [send, recv], shared, number, caps);
+        let is_refused = srq.is_some() && cqs.iter().any(|&cq| self.is_counting[cq]);
+        assert!(!is_refused || created.is_err(), "receives of an SRQ are not counted");
+        say(|| format!("QP {at} with number {number}, CQs {cqs:?}, SRQ {srq:?}: {:?}", created.as_ref().err()));
+        if let Ok(qp) = created {
+            self.device.create(at, srq);
+            self.qps[at] = Some(Member { qp: Some(qp), number, pd, cqs, srq });
+        }
+    }
+
+    fn create_srq(&mut self, input: &mut Input<'_>) {
+        let (at, pd) = (input.below(SRQS), input.below(PDS));
+        // The earlier one may still have QPs.
+        if self.srqs[at].is_none() && !self.qps.iter().flatten().any(|member| member.srq == Some(at)) {
+            let caps = SrqCaps { max_wr: CAPACITY, max_sge: SGES as u32 };
+            self.srqs[at] = Some((Srq::create(&self.pds[pd], caps).expect("a number"), pd));
+            say(|| format!("SRQ {at} on PD {pd}"));
+        }
+    }
+
+    fn register(&mut self, input: &mut Input<'_>) {
+        if self.keys.len() < 6 {
+            self.last_key += 1;
+            self.keys.push((self.last_key, input.below(PDS)));
+        }
+    }
+
+    /// Some keys of a PD, at most [`SGES`].
+    fn keys_of(&self, pd: usize, input: &mut Input<'_>) -> Vec<u32> {
+        let of: Vec<_> = self.keys.iter().filter(|(_, key_pd)| *key_pd == pd).map(|(key, _)| *key).collect();
+        (0..input.below(SGES + 1)).filter_map(|_| input.pick(&of)).collect()
+    }
+
+    fn wr(&self, pd: usize, input: &mut Input<'_>) -> Wr {
+        let wr_id = if input.once_in(8) { WR_IDS[input.below(4)] } else { WR_IDS[0] };
+        Wr { wr_id, keys: self.keys_of(pd, input), is_signaled: !input.once_in(4) }
+    }
+
+    fn post(&mut self, at: usize, input: &mut Input<'_>) {
+        let is_recv = input.once_in(2);
+        let Some(Member { pd, srq, .. }) = self.qps[at] else { return };
+        let wr = self.wr(pd, input);
+        match srq {
+            Some(srq) if is_recv => self.post_srq(srq, wr, input.once_in(8)),
+            _ => self.post_to_queue(Queue { qp: at, is_recv }, Wr { is_signaled: wr.is_signaled || is_recv, ..wr }),
+        }
+    }
+
+    fn post_srq(&mut self, at: usize, wr: Wr, is_refused: bool) {
+        let Some((srq, _)) = &mut self.srqs[at] else { return };
+        let is_full = srq.unpolled() == CAPACITY;
+        let posted = srq.post(wr.wr_id, &wr.keys);
+        say(|| format!("receive {wr:?} on SRQ {at}: {posted:x?}"));
+        assert_eq!(posted.is_none(), is_full);
+        match posted {
+            Some(token) if is_refused => srq.cancel(token),
+            Some(token) => self.device.post_srq(at, token, wr),
+            None => {}
+        }
+    }
+
+    fn post_to_queue(&mut self, queue: Queue, wr: Wr) {
+        let Some(Member { qp: Some(qp), cqs, .. }) = &mut self.qps[queue.qp] else { return };
+        let is_counting = self.is_counting[cqs[usize::from(queue.is_recv)]];
+        let posted = qp.post(queue.is_recv, (wr.wr_id, &wr.keys, wr.is_signaled));
+        say(|| format!("{wr:?} on {queue:?}: {posted:x?}"));
+        let is_wrong = is_counting && (!wr.is_signaled || wr.wr_id >= WR_IDS[2]);
+        let is_full = self.device.unretired(queue) == CAPACITY as usize;
+        match posted {
+            Some(token) => {
+                assert!(!is_wrong && !is_full, "{wr:?} must be refused");
+                self.device.post(queue, token, wr);
+            }
+            // The first post waits for the completions of a destroyed QP with the same number.
+            None => assert!(is_wrong || is_full || is_counting && !self.device.has_posted(queue), "{wr:?} is refused"),
+        }
+    }
+
+    fn post_batch(&mut self, at: usize, input: &mut Input<'_>) {
+        let queue = Queue { qp: at, is_recv: input.once_in(2) };
+        let Some(Member { pd, srq, .. }) = self.qps[at] else { return };
+        if queue.is_recv && srq.is_some() {
+            return;
+        }
+        let wrs: Vec<_> = (0..1 + input.below(3)).map(|_| self.wr(pd, input)).collect();
+        let requests: Vec<_> = wrs.iter().map(|wr| (wr.wr_id, &wr.keys[..], wr.is_signaled || queue.is_recv)).collect();
+        let taken = if input.once_in(4) { input.below(wrs.len()) } else { wrs.len() };
+        let Some(Member { qp: Some(qp), .. }) = &mut self.qps[at] else { return };
+        let posted = qp.post_batch(queue.is_recv, &requests, taken);
+        say(|| format!("{taken} of {wrs:?} on {queue:?}: {posted:x?}"));
+        for (token, wr) in posted.into_iter().flatten().zip(wrs) {
+            self.device.post(queue, token, Wr { is_signaled: wr.is_signaled || queue.is_recv, ..wr });
+        }
+    }
+
+    /// The device executes or fails a work request of a QP.
+    fn execute(&mut self, at: usize, input: &mut Input<'_>) {
+        let Some(Member { number, cqs, .. }) = self.qps[at] else { return };
+        let queue = Queue { qp: at, is_recv: input.once_in(2) };
+        let completed = self.device.execute(queue, cqs[usize::from(queue.is_recv)], number, input);
+        if let Some((token, cq)) = completed {
+            say(|| format!("{queue:?} completes {token:x} in CQ {cq}"));
+            match &self.cqs[cq] {
+                Some(cq) => cq.complete(Completion { wr_id: token, qp_num: number, ..Completion::default() }),
+                None => self.device.close(cq),
+            }
+        }
+    }
+
+    fn poll(&mut self, input: &mut Input<'_>) {
+        let (at, room) = (input.below(CQS), input.below(5));
+        let mut completions = [Completion::default(); 4];
+        let Some(cq) = &mut self.cqs[at] else { return };
+        let before = cq.completions();
+        let result = cq.poll(&mut completions[..room]);
+        let (expected, repeated) = self.device.poll(at, before - cq.completions());
+        say(|| format!("poll of {room} of CQ {at}: {result:?}"));
+        assert!(result.is_ok() || repeated, "nothing was reported twice");
+        let polled: Vec<_> = completions[..result.unwrap_or(0)].iter().map(|completion| completion.wr_id).collect();
+        assert_eq!(polled, expected, "each completion is returned once");
+    }
+
+    fn destroy(&mut self, at: usize, input: &mut Input<'_>) {
+        let Some(member) = &mut self.qps[at] else { return };
+        let Some(qp) = member.qp.take() else { return };
+        if input.once_in(16) {
+            say(|| format!("QP {at} is leaked"));
+            qp.leak();
+            return;
+        }
+        drop(qp);
+        let (number, srq) = (member.number, member.srq);
+        self.qps[at] = None;
+        // libmlx5 removes its completions.
+        let is_removed = input.once_in(2);
+        say(|| format!("QP {at} is destroyed, its completions are removed: {is_removed}"));
+        self.device.destroy(at, is_removed.then_some(number));
+        if is_removed {
+            self.cqs.iter().flatten().for_each(|cq| cq.remove(number));
+        }
+        self.end_srq(srq);
+    }
+
+    fn destroy_srq(&mut self, at: usize) {
+        if self.srqs[at].take().is_some() {
+            say(|| format!("SRQ {at} is dropped"));
+            self.end_srq(Some(at));
+        }
+    }
+
+    /// The device destroys an SRQ without a handle after its last QP.
+    fn end_srq(&mut self, srq: Option<usize>) {
+        let Some(at) = srq.filter(|&at| self.srqs[at].is_none()) else { return };
+        if !self.qps.iter().flatten().any(|member| member.srq == Some(at)) {
+            self.device.destroy_srq(at);
+        }
+    }
+
+    /// Drops the handle of a CQ.
+    fn close(&mut self, at: usize) {
+        say(|| format!("CQ {at} is dropped"));
+        self.cqs[at] = None;
+        self.device.close(at);
+    }
+
+    /// The provider reports the last completion of a precise CQ again.
+    fn repeat(&mut self, at: usize) {
+        if self.is_counting[at] {
+            return;
+        }
+        let (Some(cq), Some((wr_id, qp_num))) = (&self.cqs[at], self.device.repeat(at)) else { return };
+        say(|| format!("CQ {at} reports {wr_id:x} twice"));
+        cq.complete(Completion { wr_id, qp_num, ..Completion::default() });
+    }
+
+    fn deregister(&mut self, input: &mut Input<'_>) {
+        if !self.keys.is_empty() {
+            let (key, pd) = self.keys.swap_remove(input.below(self.keys.len()));
+            say(|| format!("deregisters {key}"));
+            self.deregistrations.push((key, pd, Deregistration::begin(&self.pds[pd], key)));
+        }
+    }
+
+    fn look(&mut self) {
+        for &(key, pd) in &self.keys {
+            assert!(self.pds[pd].names(key) || !self.device.names(key), "key {key} is in flight and not pinned");
+        }
+        let World { device, deregistrations, .. } = self;
+        deregistrations.retain_mut(|(key, _, deregistration)| {
+            let is_pinned = deregistration.is_pinned();
+            assert!(is_pinned || !device.names(*key), "memory of key {key} is released in flight");
+            is_pinned
+        });
+    }
+
+    /// Everything ends.
+    fn rest(mut self) {
+        for at in 0..QPS {
+            self.destroy(at, &mut Input::new(&[]));
+        }
+        for at in 0..SRQS {
+            self.destroy_srq(at);
+        }
+        // What a QP has left until then is over at the end of the second poll that finds nothing, and of one more if a
+        // poll reports a doubt.
+        for at in 0..CQS {
+            for _ in 0..DEPTH + 4 {
+                self.poll(&mut Input::new(&[at as u8, 4]));
+            }
+        }
+        self.look();
+        for (key, pd, _) in self.deregistrations {
+            let is_leaked = self.qps.iter().flatten().any(|member| member.pd == pd);
+            assert!(is_leaked, "key {key} stays pinned");
+        }
+        for &(key, pd) in &self.keys {
+            let is_leaked = self.qps.iter().flatten().any(|member| member.pd == pd);
+            assert!(is_leaked || !self.pds[pd].names(key), "key {key} stays pinned");
+        }
+    }
+}

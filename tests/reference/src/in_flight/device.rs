@@ -1,0 +1,199 @@
+//! The device and its provider: which work requests are in flight, and what the CQs have.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::input::Input;
+
+/// A work queue: that of a QP, by its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Queue {
+    pub(super) qp: usize,
+    pub(super) is_recv: bool,
+}
+
+/// A work request: the user's `wr_id`, and the keys of its ranges.
+#[derive(Clone, Debug)]
+pub(super) struct Wr {
+    pub(super) wr_id: u64,
+    pub(super) keys: Vec<u32>,
+    pub(super) is_signaled: bool,
+}
+
+/// A work request that was posted.
+struct Posted {
+    /// Its number among all.
+    number: u64,
+    /// The `wr_id` that the device has.
+    token: u64,
+    wr: Wr,
+}
+
+#[derive(Default)]
+struct QueueState {
+    /// What the device has not completed.
+    waiting: VecDeque<Posted>,
+    /// The numbers of those that no polled completion has retired.
+    unretired: VecDeque<u64>,
+    has_posted: bool,
+}
+
+/// A completion in a CQ.
+struct Entry {
+    /// The queue; `None` for one of a destroyed QP.
+    queue: Option<Queue>,
+    qp_num: u32,
+    posted: Posted,
+    of_srq: bool,
+    is_repeated: bool,
+}
+
+pub(super) struct Device {
+    queues: BTreeMap<Queue, QueueState>,
+    /// The SRQ of each QP that has one.
+    srq_of: BTreeMap<usize, usize>,
+    /// The receives of each SRQ that no QP has taken, and those that each QP has taken.
+    srqs: BTreeMap<usize, VecDeque<Posted>>,
+    taken: BTreeMap<usize, Vec<Posted>>,
+    cqs: Vec<VecDeque<Entry>>,
+    /// The last completion of each CQ, and whether one was repeated.
+    last: Vec<Option<(u64, u32)>>,
+    has_repeated: Vec<bool>,
+    posted: u64,
+}
+
+impl Device {
+    pub(super) fn new(cqs: usize) -> Self {
+        Device {
+            queues: BTreeMap::new(),
+            srq_of: BTreeMap::new(),
+            srqs: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            cqs: (0..cqs).map(|_| VecDeque::new()).collect(),
+            last: vec![None; cqs],
+            has_repeated: vec![false; cqs],
+            posted: 0,
+        }
+    }
+
+    pub(super) fn create(&mut self, qp: usize, srq: Option<usize>) {
+        for is_recv in [false, true] {
+            self.queues.insert(Queue { qp, is_recv }, QueueState::default());
+        }
+        self.srq_of.extend(srq.map(|srq| (qp, srq)));
+    }
+
+    fn next(&mut self, token: u64, wr: Wr) -> Posted {
+        self.posted += 1;
+        Posted { number: self.posted, token, wr }
+    }
+
+    pub(super) fn post(&mut self, queue: Queue, token: u64, wr: Wr) {
+        let posted = self.next(token, wr);
+        if let Some(state) = self.queues.get_mut(&queue) {
+            state.has_posted = true;
+            state.unretired.push_back(posted.number);
+            state.waiting.push_back(posted);
+        }
+    }
+
+    pub(super) fn post_srq(&mut self, srq: usize, token: u64, wr: Wr) {
+        let posted = self.next(token, wr);
+        self.srqs.entry(srq).or_default().push_back(posted);
+    }
+
+    /// The number of work requests that no polled completion has retired.
+    pub(super) fn unretired(&self, queue: Queue) -> usize {
+        self.queues.get(&queue).map_or(0, |state| state.unretired.len())
+    }
+
+    pub(super) fn has_posted(&self, queue: Queue) -> bool {
+        self.queues.get(&queue).is_some_and(|state| state.has_posted)
+    }
+
+    /// Executes the next work request of a queue; or its QP takes a receive of its SRQ, or completes one of those in any
+    /// order. Returns the `wr_id` of the completion, and its CQ.
+    pub(super) fn execute(
+        &mut self,
+        queue: Queue,
+        cq: usize,
+        qp_num: u32,
+        input: &mut Input<'_>,
+    ) -> Option<(u64, usize)> {
+        let srq = self.srq_of.get(&queue.qp).copied().filter(|_| queue.is_recv);
+        let posted = match srq {
+            Some(srq) => {
+                let taken = self.taken.entry(queue.qp).or_default();
+                if taken.is_empty() || input.once_in(2) {
+                    taken.extend(self.srqs.get_mut(&srq).and_then(VecDeque::pop_front));
+                    return None;
+                }
+                taken.swap_remove(input.below(taken.len()))
+            }
+            None => self.queues.get_mut(&queue)?.waiting.pop_front()?,
+        };
+        // One that fails is completed in any case.
+        if srq.is_none() && !posted.wr.is_signaled && !input.once_in(4) {
+            return None;
+        }
+        let token = posted.token;
+        self.last[cq] = Some((token, qp_num));
+        let entry = Entry { queue: Some(queue), qp_num, posted, of_srq: srq.is_some(), is_repeated: false };
+        self.cqs[cq].push_back(entry);
+        Some((token, cq))
+    }
+
+    /// Reports the last completion of a CQ again, and returns it.
+    pub(super) fn repeat(&mut self, cq: usize) -> Option<(u64, u32)> {
+        let (token, qp_num) = self.last[cq]?;
+        let posted = Posted { number: 0, token, wr: Wr { wr_id: 0, keys: Vec::new(), is_signaled: true } };
+        self.cqs[cq].push_back(Entry { queue: None, qp_num, posted, of_srq: false, is_repeated: true });
+        Some((token, qp_num))
+    }
+
+    /// The provider has returned so many completions of a CQ. Returns the `wr_id`s that the application gets, and whether
+    /// one was reported twice until now.
+    pub(super) fn poll(&mut self, cq: usize, count: usize) -> (Vec<u64>, bool) {
+        let mut expected = Vec::new();
+        for Entry { queue, posted, of_srq, is_repeated, .. } in self.cqs[cq].drain(..count) {
+            self.has_repeated[cq] |= is_repeated;
+            if queue.is_some() || of_srq {
+                expected.push(posted.wr.wr_id);
+            }
+            if let Some(state) = queue.filter(|_| !of_srq).and_then(|queue| self.queues.get_mut(&queue)) {
+                while state.unretired.pop_front().is_some_and(|number| number != posted.number) {}
+            }
+        }
+        (expected, self.has_repeated[cq])
+    }
+
+    /// Destroys a QP. With its number, the provider removes its completions from all CQs.
+    pub(super) fn destroy(&mut self, qp: usize, removed: Option<u32>) {
+        self.queues.retain(|queue, _| queue.qp != qp);
+        self.taken.remove(&qp);
+        self.srq_of.remove(&qp);
+        for cq in &mut self.cqs {
+            cq.retain(|entry| removed != Some(entry.qp_num));
+            cq.iter_mut()
+                .filter(|entry| entry.queue.is_some_and(|queue| queue.qp == qp))
+                .for_each(|entry| entry.queue = None);
+        }
+    }
+
+    /// Destroys an SRQ.
+    pub(super) fn destroy_srq(&mut self, srq: usize) {
+        self.srqs.remove(&srq);
+    }
+
+    /// A CQ is not polled any more: what its completions name is not written to.
+    pub(super) fn close(&mut self, cq: usize) {
+        self.cqs[cq].clear();
+    }
+
+    /// Whether a work request in flight names this key.
+    pub(super) fn names(&self, key: u32) -> bool {
+        let waiting = self.queues.values().flat_map(|state| &state.waiting);
+        let of_srqs = self.srqs.values().flatten().chain(self.taken.values().flatten());
+        let completed = self.cqs.iter().flatten().map(|entry| &entry.posted);
+        waiting.chain(of_srqs).chain(completed).any(|posted| posted.wr.keys.contains(&key))
+    }
+}

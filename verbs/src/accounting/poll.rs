@@ -1,0 +1,125 @@
+//! A poll of a CQ: the call of the provider, and the accounting of the completions that it returns.
+
+use core::ffi::c_int;
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::Completion;
+
+use crate::accounting::cq_slots::CqSlots;
+use crate::accounting::slot_cache::SlotCache;
+
+/// The provider of a CQ, with the work queues that report to the CQ.
+pub(crate) trait Provider {
+    fn cq_slots(&self) -> &CqSlots;
+
+    /// Fills the slice from its start. Returns the number of completions, or a negative number.
+    fn poll(&self, completions: &mut [Completion]) -> c_int;
+}
+
+/// The number of completions, or an errno: of one size, so that it is returned in registers.
+type Polled = Result<usize, isize>;
+
+const EIO: isize = Errno::EIO.0 as isize;
+
+/// The result of [`Poller::poll`].
+#[inline(always)]
+fn result_of(polled: Polled) -> Result<usize, Errno> {
+    polled.map_err(|errno| Errno(errno as i32))
+}
+
+/// The handle of a CQ that is polled.
+pub(crate) trait Poller {
+    type Provider: Provider;
+
+    fn parts(&mut self) -> (&Self::Provider, &mut SlotCache);
+
+    /// See [`CompletionQueue::poll`](cmid_proto::datapath::CompletionQueue::poll) of [`Cq`](crate::Cq).
+    #[inline(always)]
+    fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        let (provider, slot_cache) = self.parts();
+        if let Some(counted) = slot_cache.counted() {
+            let polled = provider.poll(completions);
+            // After the poll: a new QP may have the number of one that was seen before.
+            if !slot_cache.is_current(provider.cq_slots()) {
+                return result_of(self.poll_rest(completions, polled, 0));
+            }
+            if polled <= 0 {
+                return self.poll_none(completions, polled);
+            }
+            let Some(filled) = completions.get_mut(..polled as usize) else {
+                return result_of(self.poll_rest(completions, polled, 0));
+            };
+            let mut rest = filled.iter_mut();
+            while let Some(completion) = rest.next() {
+                let Some(wr_id) = counted.retire_next(completion) else {
+                    let kept = polled as usize - 1 - rest.len();
+                    return result_of(self.poll_rest(completions, polled, kept));
+                };
+                completion.wr_id = wr_id;
+            }
+            return Ok(polled as usize);
+        }
+        if !slot_cache.is_current(provider.cq_slots()) {
+            return result_of(self.poll_changed(completions));
+        }
+        let polled = provider.poll(completions);
+        if polled <= 0 {
+            return self.poll_none(completions, polled);
+        }
+        let Some(filled) = completions.get_mut(..polled as usize) else {
+            return result_of(self.poll_rest(completions, polled, 0));
+        };
+        let (known, mut rest) = (slot_cache.known(), filled.iter_mut());
+        while let Some(completion) = rest.next() {
+            let Some(wr_id) = known.retire_next(completion.wr_id) else {
+                let kept = polled as usize - 1 - rest.len();
+                return result_of(self.poll_rest(completions, polled, kept));
+            };
+            completion.wr_id = wr_id;
+        }
+        Ok(polled as usize)
+    }
+
+    /// The rest of a poll that has returned no completions, or an error.
+    #[inline(always)]
+    fn poll_none(&mut self, completions: &mut [Completion], polled: c_int) -> Result<usize, Errno> {
+        let is_empty = polled == 0 && self.parts().1.none_gone();
+        if is_empty { Ok(0) } else { result_of(self.poll_rest(completions, polled, 0)) }
+    }
+
+    /// A poll after queues were added or removed, or one that reports a doubt.
+    #[cold]
+    #[inline(never)]
+    fn poll_changed(&mut self, completions: &mut [Completion]) -> Polled {
+        let (provider, slot_cache) = self.parts();
+        if slot_cache.take_doubt() {
+            return Err(EIO);
+        }
+        slot_cache.look(provider.cq_slots());
+        let polled = provider.poll(completions);
+        self.poll_rest(completions, polled, 0)
+    }
+
+    /// The rest of a poll that has returned `polled` completions, the first `kept` of which are retired. Called if a
+    /// completion is of an unknown queue, or not the next one of its queue, or if a queue is destroyed.
+    #[cold]
+    #[inline(never)]
+    fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Polled {
+        let (provider, slot_cache) = self.parts();
+        let (mut polled, mut kept) = (polled, kept);
+        loop {
+            let filled = usize::try_from(polled).ok().and_then(|count| completions.get_mut(..count)).ok_or(EIO)?;
+            let is_empty = filled.is_empty();
+            kept = slot_cache.retire(provider.cq_slots(), filled, kept);
+            // There may be more if all of them were of QPs that are gone.
+            let empty = is_empty && (completions.is_empty() || slot_cache.refresh(provider.cq_slots()));
+            if kept > 0 || empty {
+                return Ok(kept);
+            }
+            if slot_cache.take_doubt() {
+                return Err(EIO);
+            }
+            polled = provider.poll(completions);
+        }
+    }
+}

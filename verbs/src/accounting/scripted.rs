@@ -1,0 +1,274 @@
+//! The accounting of work requests without a device: the feature `scripted-data`, for tests. What `Qp`, `Srq`, `Cq` and
+//! `Mr` do for the accounting, these do; a test is the device.
+#![expect(missing_debug_implementations, reason = "only tests use them")]
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::{Caps, Completion, SrqCaps};
+
+use crate::accounting::cq_slots::CqSlots;
+use crate::accounting::in_flight::{InFlightSet, PdWork};
+use crate::accounting::poll::{Poller, Provider};
+use crate::accounting::slot_cache::SlotCache;
+use crate::accounting::srq_slots::SrqCursor;
+use crate::accounting::srq_table::{SrqId, SrqTable};
+use crate::accounting::work_queue::WorkQueue;
+use crate::accounting::wr_count::Snapshot;
+use crate::accounting::wr_ring::Cursor;
+use crate::lock::lock;
+
+/// A protection domain.
+#[derive(Clone)]
+pub struct Pd(Arc<PdInner>);
+
+pub(crate) struct PdInner {
+    in_flight: InFlightSet,
+    released: AtomicU64,
+}
+
+impl PdWork for PdInner {
+    fn in_flight(&self) -> &InFlightSet {
+        &self.in_flight
+    }
+
+    fn released(&self) {
+        self.released.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Pd {
+    /// Creates a PD.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "an object, not a value")]
+    pub fn new() -> Self {
+        Pd(Arc::new(PdInner { in_flight: InFlightSet::new(), released: AtomicU64::new(0) }))
+    }
+
+    /// Whether work in flight names this key. All work of counting queues may.
+    #[must_use]
+    pub fn names(&self, lkey: u32) -> bool {
+        self.0.in_flight.name(lkey)
+    }
+
+    /// How often the PD has retried the deregistrations of MRs without an owner.
+    #[must_use]
+    pub fn released(&self) -> u64 {
+        self.0.released.load(Ordering::Relaxed)
+    }
+}
+
+/// The deregistration of an MR, from its first attempt on.
+pub struct Deregistration {
+    pd: Pd,
+    lkey: u32,
+    snapshot: Option<Vec<Snapshot>>,
+}
+
+impl Deregistration {
+    /// Begins the deregistration of the MR with this key. Nothing is posted with it from now on.
+    #[must_use]
+    pub fn begin(pd: &Pd, lkey: u32) -> Self {
+        Deregistration { pd: pd.clone(), lkey, snapshot: None }
+    }
+
+    /// Whether work in flight may name it.
+    pub fn is_pinned(&mut self) -> bool {
+        self.pd.0.in_flight.name_still(self.lkey, &mut self.snapshot)
+    }
+}
+
+/// A completion queue.
+pub struct Cq {
+    inner: Arc<CqInner>,
+    slot_cache: SlotCache,
+}
+
+pub(crate) struct CqInner {
+    cq_slots: CqSlots,
+    completions: Mutex<VecDeque<Completion>>,
+}
+
+impl Provider for CqInner {
+    fn cq_slots(&self) -> &CqSlots {
+        &self.cq_slots
+    }
+
+    fn poll(&self, completions: &mut [Completion]) -> c_int {
+        let mut polled = lock(&self.completions);
+        let count = polled.len().min(completions.len());
+        completions.iter_mut().zip(polled.drain(..count)).for_each(|(place, completion)| *place = completion);
+        count as c_int
+    }
+}
+
+impl Poller for Cq {
+    type Provider = CqInner;
+
+    fn parts(&mut self) -> (&CqInner, &mut SlotCache) {
+        (&self.inner, &mut self.slot_cache)
+    }
+}
+
+impl Cq {
+    /// Creates a CQ with this depth, in counting mode or in the precise one.
+    #[must_use]
+    pub fn new(depth: u32, is_counting: bool) -> Self {
+        let cq_slots = if is_counting { CqSlots::counting(depth) } else { CqSlots::new(depth) };
+        let slot_cache = SlotCache::new(&cq_slots);
+        Cq { inner: Arc::new(CqInner { cq_slots, completions: Mutex::default() }), slot_cache }
+    }
+
+    /// The device adds a completion.
+    pub fn complete(&self, completion: Completion) {
+        lock(&self.inner.completions).push_back(completion);
+    }
+
+    /// The provider removes the completions of a QP, as libmlx5 does when the QP is destroyed.
+    pub fn remove(&self, qp_num: u32) {
+        lock(&self.inner.completions).retain(|completion| completion.qp_num != qp_num);
+    }
+
+    /// The number of completions in it.
+    #[must_use]
+    pub fn completions(&self) -> usize {
+        lock(&self.inner.completions).len()
+    }
+
+    /// Polls it, as `Cq::poll`.
+    ///
+    /// # Errors
+    /// `EIO` for a completion that was not posted, or is reported twice or out of order.
+    pub fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
+        Poller::poll(self, completions)
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        self.slot_cache.close(&self.inner.cq_slots);
+    }
+}
+
+/// The work queues of a QP.
+pub struct Qp {
+    pd: Pd,
+    qp_num: u32,
+    queues: [WorkQueue<CqInner>; 2],
+    cursors: [Cursor; 2],
+    /// With the CQ of the receives.
+    srq: Option<(Arc<SrqTable>, Arc<CqInner>)>,
+    is_leaked: bool,
+}
+
+/// A request of a batch: the user's `wr_id`, its keys, and whether it is signaled.
+pub type Request<'a> = (u64, &'a [u32], bool);
+
+impl Qp {
+    /// Creates the queues of a QP that report to these CQs, for sends and for receives, which may be those of an SRQ.
+    ///
+    /// # Errors
+    /// `EINVAL` for an SRQ with a counting CQ; `EOVERFLOW` if a CQ has no room, `ENOMEM` if it has too many queues.
+    pub fn create(pd: &Pd, cqs: [&Cq; 2], srq: Option<&Srq>, qp_num: u32, caps: Caps) -> Result<Self, Errno> {
+        if srq.is_some() && cqs.iter().any(|cq| cq.inner.cq_slots.is_counting()) {
+            return Err(Errno::EINVAL);
+        }
+        let recv_cq = &cqs[1].inner;
+        let caps = if srq.is_some() { Caps { max_recv_wr: 0, ..caps } } else { caps };
+        let queues = WorkQueue::reserve(cqs.map(|cq| &cq.inner), caps)?;
+        let srq = srq
+            .map(|srq| recv_cq.cq_slots.attach_srq(&srq.table).map(|()| (Arc::clone(&srq.table), Arc::clone(recv_cq))));
+        let cursors = [(); 2].map(|()| pd.0.in_flight.without_ring());
+        Ok(Qp { pd: pd.clone(), qp_num, queues, cursors, srq: srq.transpose()?, is_leaked: false })
+    }
+
+    fn open(&mut self, is_recv: bool) -> &mut Cursor {
+        let at = usize::from(is_recv);
+        let (queue, cursor) = (&self.queues[at], &mut self.cursors[at]);
+        if cursor.is_without_ring() && !(is_recv && self.srq.is_some()) {
+            queue.open(cursor, &self.pd.0, self.qp_num);
+        }
+        cursor
+    }
+
+    /// Posts one work request. Returns the `wr_id` that the device gets; `None` if it is refused.
+    pub fn post(&mut self, is_recv: bool, (wr_id, lkeys, is_signaled): Request<'_>) -> Option<u64> {
+        let cursor = self.open(is_recv);
+        let token = match lkeys {
+            [lkey] => cursor.file_one(wr_id, *lkey, is_signaled),
+            lkeys => cursor.file(wr_id, lkeys, is_signaled),
+        }?;
+        cursor.advance();
+        Some(token)
+    }
+
+    /// Posts a batch, of which the provider takes the first `taken`. Returns the `wr_id`s that the device gets; `None` if
+    /// a request is refused, and then nothing is posted.
+    pub fn post_batch(&mut self, is_recv: bool, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
+        let cursor = self.open(is_recv);
+        let mut filing = cursor.batch(cursor.is_counting());
+        let file = |&(wr_id, lkeys, is_signaled): &Request<'_>| filing.file(wr_id, lkeys, is_signaled);
+        let mut tokens = requests.iter().map(file).collect::<Option<Vec<_>>>()?;
+        tokens.truncate(taken);
+        cursor.advance_by(tokens.len() as u32);
+        Some(tokens)
+    }
+
+    /// Drops it, and the kernel refuses to destroy the QP.
+    pub fn leak(mut self) {
+        self.is_leaked = true;
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        let ([send, recv], srq) = (&mut self.queues, self.srq.take());
+        if self.is_leaked {
+            send.leak(&self.pd.0);
+            recv.leak(&self.pd.0);
+            // With the SRQ, which its CQ keeps.
+            srq.inspect(|(table, _)| table.leak()).map(core::mem::forget);
+        } else {
+            WorkQueue::close_both(send, recv, &self.pd.0);
+            srq.into_iter().for_each(|(table, cq)| cq.cq_slots.leave_srq(table));
+        }
+        self.pd.0.released();
+    }
+}
+
+/// A shared receive queue.
+pub struct Srq {
+    table: Arc<SrqTable>,
+    cursor: SrqCursor,
+}
+
+impl Srq {
+    /// Creates an SRQ on a PD.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the process has too many.
+    pub fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
+        let table = Arc::new(SrqTable::new(SrqId::assign().ok_or(Errno::ENOMEM)?, &pd.0, caps));
+        let cursor = SrqCursor::new(table.slots());
+        Ok(Srq { table, cursor })
+    }
+
+    /// Posts a receive. Returns the `wr_id` that the device gets; `None` if the SRQ is full.
+    pub fn post(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+        self.cursor.file(wr_id, lkeys.iter().copied())
+    }
+
+    /// The provider has refused the last post.
+    pub fn cancel(&mut self, token: u64) {
+        self.cursor.cancel(token);
+    }
+
+    /// The number of receives that were posted and not polled.
+    #[must_use]
+    pub fn unpolled(&self) -> u32 {
+        self.table.slots().unpolled()
+    }
+}
