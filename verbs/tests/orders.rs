@@ -12,7 +12,7 @@ use loom::thread;
 use crate::srq_slots::{SrqCursor, SrqRetired, SrqSlots};
 use crate::sync::Arc;
 use crate::wr_count::Snapshot;
-use crate::wr_ring::{Cursor, Retired, WrRing};
+use crate::wr_ring::{Retired, SendCursor, WrRing};
 
 #[path = "../src/accounting/srq_slots.rs"]
 mod srq_slots;
@@ -31,7 +31,7 @@ mod sync {
 const NEVER: u32 = 0;
 
 /// Posts, once there is room, and hands the token to the device, which may complete it before it is counted.
-fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
+fn post(cursor: &mut SendCursor, line: &Line, wr_id: u64, lkey: u32) {
     let token = loop {
         match cursor.file(wr_id, &[lkey], true) {
             Some(token) => break token,
@@ -51,9 +51,9 @@ fn polled(line: &Line) -> u64 {
     }
 }
 
-fn ring(capacity: u32) -> (Arc<WrRing>, Cursor) {
+fn ring(capacity: u32) -> (Arc<WrRing>, SendCursor) {
     let wr_ring = Arc::new(WrRing::new(7, capacity, 1));
-    let cursor = Cursor::new(&wr_ring);
+    let cursor = SendCursor::new(&wr_ring);
     (wr_ring, cursor)
 }
 
@@ -161,7 +161,7 @@ fn receives_of_an_srq_end_on_two_threads_while_it_is_posted_to() {
 fn a_count_that_was_reached_comes_after_the_polls() {
     loom::model(|| {
         let wr_ring = Arc::new(WrRing::counting(2));
-        let mut cursor = Cursor::counting(&wr_ring, true);
+        let mut cursor = SendCursor::counting(&wr_ring, true);
         assert!(cursor.file(10, &[5], true).is_some());
         cursor.advance();
         // What was posted with the memory was posted before its owner wants it back.

@@ -16,13 +16,11 @@ pub(crate) struct CountedKey {
 
 /// The rings of the counting queues of a CQ.
 pub(crate) struct Counted {
-    /// The QP of the last completion, and its queues of sends and of receives. Most completions are of the same QP as the
-    /// one before.
+    /// The QP of the last completion, and its queues of sends and of receives, by the upper two bits of their `wr_id`s.
+    /// Most completions are of the same QP as the one before. Posts of the application itself have the upper bit.
     qp_num: u32,
-    rings: [Arc<WrRing>; 2],
+    rings: [Option<Arc<WrRing>>; 4],
     by_qp_num: BTreeMap<u32, [Option<Arc<WrRing>>; 2]>,
-    /// Stands for a queue that has none.
-    nothing: Arc<WrRing>,
 }
 
 /// The number of no QP: they have 24 bits.
@@ -30,9 +28,7 @@ const NO_QP: u32 = u32::MAX;
 
 impl Counted {
     pub(crate) fn new() -> Self {
-        let nothing = WrRing::nothing();
-        let rings = [Arc::clone(&nothing), Arc::clone(&nothing)];
-        Counted { qp_num: NO_QP, rings, by_qp_num: BTreeMap::new(), nothing }
+        Counted { qp_num: NO_QP, rings: [const { None }; 4], by_qp_num: BTreeMap::new() }
     }
 
     /// Sets the ring of a queue, or removes it.
@@ -52,16 +48,15 @@ impl Counted {
         if completion.qp_num != self.qp_num {
             return None;
         }
-        // A post of the application itself has another index.
-        self.rings.get((completion.wr_id / RECEIVE) as usize)?.count_retired();
+        self.rings.get((completion.wr_id / RECEIVE) as usize)?.as_ref()?.count_retired();
         Some(completion.wr_id & !RECEIVE)
     }
 
-    /// The same for any QP. `None` if it is not known.
+    /// The same for any QP. `None` if its queue is not known: a destroyed QP has left the completion.
     #[cold]
     pub(crate) fn retire(&mut self, completion: &Completion) -> Option<u64> {
-        let rings = self.by_qp_num.get(&completion.qp_num)?;
-        self.rings = rings.each_ref().map(|ring| Arc::clone(ring.as_ref().unwrap_or(&self.nothing)));
+        let [sends, recvs] = self.by_qp_num.get(&completion.qp_num)?.clone();
+        self.rings = [sends, recvs, None, None];
         self.qp_num = completion.qp_num;
         self.retire_next(completion)
     }

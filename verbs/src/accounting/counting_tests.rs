@@ -9,18 +9,36 @@ use crate::accounting::in_flight::InFlightSet;
 use crate::accounting::scripted::PdInner;
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::wr_count::Snapshot;
-use crate::accounting::wr_ring::{Cursor, RECEIVE};
+use crate::accounting::wr_ring::{Cursor, RECEIVE, RecvCursor, SendCursor};
 
 /// A work queue with the model of what it has in flight.
 struct Queue {
     key: CountedKey,
     queue_id: u32,
     wr_ring: Arc<WrRing>,
-    cursor: Cursor,
+    cursor: Poster,
     place: InFlightIndex,
     /// The keys of the work requests in flight, and whether the device has completed them, in order.
     in_flight: VecDeque<(u32, bool)>,
     is_gone: bool,
+}
+
+enum Poster {
+    Send(SendCursor),
+    Recv(RecvCursor),
+}
+
+impl Poster {
+    fn post(&mut self, lkey: u32) -> bool {
+        fn post<const TAG: u64>(cursor: &mut Cursor<TAG>, lkey: u32) -> bool {
+            let is_posted = cursor.file(7, &[lkey], true).is_some();
+            is_posted.then(|| cursor.advance()).is_some()
+        }
+        match self {
+            Poster::Send(cursor) => post(cursor, lkey),
+            Poster::Recv(cursor) => post(cursor, lkey),
+        }
+    }
 }
 
 struct World {
@@ -50,16 +68,16 @@ impl World {
             self.cq_slots.cancel(1, 4);
             return false;
         }
-        let (cursor, place) = (Cursor::counting(&wr_ring, is_recv), self.in_flight.enlist(&wr_ring));
+        let cursor = if is_recv { Poster::Recv(Cursor::new(&wr_ring)) } else { Poster::Send(Cursor::new(&wr_ring)) };
+        let place = self.in_flight.enlist(&wr_ring);
         self.queues.push(Queue { key, queue_id, wr_ring, cursor, place, in_flight: VecDeque::new(), is_gone: false });
         true
     }
 
     fn post(&mut self, at: usize, lkey: u32) -> bool {
         let queue = &mut self.queues[at];
-        let is_posted = !queue.is_gone && queue.cursor.file(7, &[lkey], true).is_some();
+        let is_posted = !queue.is_gone && queue.cursor.post(lkey);
         if is_posted {
-            queue.cursor.advance();
             queue.in_flight.push_back((lkey, false));
         }
         is_posted
@@ -217,9 +235,22 @@ fn a_qp_with_the_number_of_a_destroyed_one_waits_for_an_empty_cq() {
 }
 
 #[test]
+fn a_completion_of_a_destroyed_queue_is_dropped_although_the_other_queue_of_the_number_is_in_use() {
+    let mut world = World::new();
+    assert!(world.open(1, false) && world.post(0, 5));
+    world.complete(0);
+    world.destroy(0);
+    assert!(world.open(1, true) && world.post(1, 6));
+    world.complete(1);
+    let mut polled: Vec<_> = world.completions.drain(..).collect();
+    assert_eq!(world.slot_cache.retire(&world.cq_slots, &mut polled, 0), 1);
+    assert_eq!((polled[0].wr_id, world.queues[1].wr_ring.is_idle()), (7, true), "the receive");
+}
+
+#[test]
 fn requests_that_cannot_be_counted_are_refused() {
     let wr_ring = Arc::new(WrRing::counting(2));
-    let mut cursor = Cursor::counting(&wr_ring, true);
+    let mut cursor = RecvCursor::new(&wr_ring);
     assert_eq!(cursor.file(RECEIVE - 1, &[1], true), Some(2 * RECEIVE - 1));
     for (wr_id, is_signaled) in [(RECEIVE, true), (1 << 63, true), (1, false)] {
         assert_eq!((cursor.file(wr_id, &[1], is_signaled), cursor.refuses(wr_id, is_signaled)), (None, true));
@@ -231,5 +262,5 @@ fn requests_that_cannot_be_counted_are_refused() {
     assert_eq!((cursor.file(1, &[1], true), cursor.refuses(1, true)), (None, false), "full");
     // A precise queue takes all of them.
     let wr_ring = Arc::new(WrRing::new(7, 2, 1));
-    assert!(Cursor::new(&wr_ring).file(u64::MAX, &[1], false).is_some());
+    assert!(SendCursor::new(&wr_ring).file(u64::MAX, &[1], false).is_some());
 }

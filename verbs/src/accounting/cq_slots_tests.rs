@@ -7,16 +7,16 @@ use crate::accounting::in_flight::InFlightSet;
 use crate::accounting::scripted::PdInner;
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
-use crate::accounting::wr_ring::Cursor;
+use crate::accounting::wr_ring::SendCursor;
 use crate::lock::lock;
 
 /// A queue that something is posted to.
-fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, Cursor) {
+fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, SendCursor) {
     cq_slots.reserve(1, 4).expect("room");
     let queue_id = cq_slots.assign();
     let wr_ring = Arc::new(WrRing::new(queue_id, 4, 1));
     cq_slots.set_ring(queue_id, &wr_ring);
-    let cursor = Cursor::new(&wr_ring);
+    let cursor = SendCursor::new(&wr_ring);
     (queue_id, wr_ring, cursor)
 }
 
@@ -33,7 +33,7 @@ fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
     });
 }
 
-fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
+fn post(cursor: &mut SendCursor, wr_id: u64) -> Completion {
     let token = cursor.file(wr_id, &[1], true).expect("room");
     cursor.advance();
     Completion { wr_id: token, ..Completion::default() }

@@ -109,7 +109,7 @@ impl InFlightSet {
     }
 
     /// Returns the cursor of a queue without a ring. It has no room.
-    pub(crate) fn without_ring(&self) -> Cursor {
+    pub(crate) fn without_ring<const TAG: u64>(&self) -> Cursor<TAG> {
         Cursor::new(&self.nothing)
     }
 
@@ -163,12 +163,13 @@ impl InFlightSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounting::wr_ring::{SEND, SendCursor};
 
     /// A queue with one work request in flight that names this key.
-    fn queue(in_flight: &InFlightSet, lkey: u32) -> (InFlightIndex, Cursor) {
+    fn queue(in_flight: &InFlightSet, lkey: u32) -> (InFlightIndex, SendCursor) {
         let wr_ring = Arc::new(WrRing::new(1, 4, 1));
         let place = in_flight.enlist(&wr_ring);
-        let mut cursor = Cursor::new(&wr_ring);
+        let mut cursor = SendCursor::new(&wr_ring);
         cursor.file(1, &[lkey], true).expect("room");
         cursor.advance();
         (place, cursor)
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn a_queue_without_a_ring_takes_nothing() {
         let in_flight = InFlightSet::new();
-        assert_eq!(in_flight.without_ring().file(1, &[1], true), None);
+        assert_eq!(in_flight.without_ring::<SEND>().file(1, &[1], true), None);
         assert!(named(&in_flight).is_empty());
     }
 }

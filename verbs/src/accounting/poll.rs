@@ -27,6 +27,16 @@ fn result_of(polled: Polled) -> Result<usize, Errno> {
     polled.map_err(|errno| Errno(errno as i32))
 }
 
+/// The completions of a poll that has returned `polled`; `None` if it has returned none, or no possible number.
+#[inline(always)]
+fn filled(completions: &mut [Completion], polled: c_int) -> Option<&mut [Completion]> {
+    // One comparison for both ends: 0 wraps around. A negative number is larger than any length.
+    if (polled as u32).wrapping_sub(1) as usize >= completions.len() {
+        return None;
+    }
+    completions.get_mut(..polled as usize)
+}
+
 /// The handle of a CQ that is polled.
 pub(crate) trait Poller {
     type Provider: Provider;
@@ -43,12 +53,7 @@ pub(crate) trait Poller {
             if !slot_cache.is_current(provider.cq_slots()) {
                 return result_of(self.poll_rest(completions, polled, 0));
             }
-            if polled <= 0 {
-                return self.poll_none(completions, polled);
-            }
-            let Some(filled) = completions.get_mut(..polled as usize) else {
-                return result_of(self.poll_rest(completions, polled, 0));
-            };
+            let Some(filled) = filled(completions, polled) else { return self.poll_none(completions, polled) };
             let mut rest = filled.iter_mut();
             while let Some(completion) = rest.next() {
                 let Some(wr_id) = counted.retire_next(completion) else {
@@ -63,15 +68,11 @@ pub(crate) trait Poller {
             return result_of(self.poll_changed(completions));
         }
         let polled = provider.poll(completions);
-        if polled <= 0 {
-            return self.poll_none(completions, polled);
-        }
-        let Some(filled) = completions.get_mut(..polled as usize) else {
-            return result_of(self.poll_rest(completions, polled, 0));
-        };
+        let Some(filled) = filled(completions, polled) else { return self.poll_none(completions, polled) };
         let (known, mut rest) = (slot_cache.known(), filled.iter_mut());
         while let Some(completion) = rest.next() {
-            let Some(wr_id) = known.retire_next(completion.wr_id) else {
+            let wr_id = known.retire_next(completion.wr_id).or_else(|| slot_cache.retire_next_srq(completion.wr_id));
+            let Some(wr_id) = wr_id else {
                 let kept = polled as usize - 1 - rest.len();
                 return result_of(self.poll_rest(completions, polled, kept));
             };
@@ -80,7 +81,7 @@ pub(crate) trait Poller {
         Ok(polled as usize)
     }
 
-    /// The rest of a poll that has returned no completions, or an error.
+    /// The rest of a poll that has returned no completions, an error, or more than there is room for.
     #[inline(always)]
     fn poll_none(&mut self, completions: &mut [Completion], polled: c_int) -> Result<usize, Errno> {
         let is_empty = polled == 0 && self.parts().1.none_gone();

@@ -1,6 +1,6 @@
 //! The accounting of work requests without a device: the feature `scripted-data`, for tests. What `Qp`, `Srq`, `Cq` and
 //! `Mr` do for the accounting, these do; a test is the device.
-#![expect(missing_debug_implementations, reason = "only tests use them")]
+#![allow(missing_debug_implementations, reason = "only tests use them")]
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::accounting::srq_slots::SrqCursor;
 use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::accounting::work_queue::WorkQueue;
 use crate::accounting::wr_count::Snapshot;
-use crate::accounting::wr_ring::Cursor;
+use crate::accounting::wr_ring::{Cursor, RECEIVE, SEND};
 use crate::lock::lock;
 
 /// A protection domain.
@@ -157,11 +157,17 @@ impl Drop for Cq {
 pub struct Qp {
     pd: Pd,
     qp_num: u32,
-    queues: [WorkQueue<CqInner>; 2],
-    cursors: [Cursor; 2],
+    send: Side<SEND>,
+    recv: Side<RECEIVE>,
     /// With the CQ of the receives.
     srq: Option<(Arc<SrqTable>, Arc<CqInner>)>,
     is_leaked: bool,
+}
+
+/// A work queue with its poster's side.
+struct Side<const TAG: u64> {
+    queue: WorkQueue<CqInner>,
+    cursor: Cursor<TAG>,
 }
 
 /// A request of a batch: the user's `wr_id`, its keys, and whether it is signaled.
@@ -178,43 +184,36 @@ impl Qp {
         }
         let recv_cq = &cqs[1].inner;
         let caps = if srq.is_some() { Caps { max_recv_wr: 0, ..caps } } else { caps };
-        let queues = WorkQueue::reserve(cqs.map(|cq| &cq.inner), caps)?;
-        let srq = srq
-            .map(|srq| recv_cq.cq_slots.attach_srq(&srq.table).map(|()| (Arc::clone(&srq.table), Arc::clone(recv_cq))));
-        let cursors = [(); 2].map(|()| pd.0.in_flight.without_ring());
-        Ok(Qp { pd: pd.clone(), qp_num, queues, cursors, srq: srq.transpose()?, is_leaked: false })
-    }
-
-    fn open(&mut self, is_recv: bool) -> &mut Cursor {
-        let at = usize::from(is_recv);
-        let (queue, cursor) = (&self.queues[at], &mut self.cursors[at]);
-        if cursor.is_without_ring() && !(is_recv && self.srq.is_some()) {
-            queue.open(cursor, &self.pd.0, self.qp_num);
+        let [send, recv] = WorkQueue::reserve(cqs.map(|cq| &cq.inner), caps)?;
+        if let Some(srq) = srq {
+            recv_cq.cq_slots.attach_srq(&srq.table)?;
         }
-        cursor
+        let srq = srq.map(|srq| (Arc::clone(&srq.table), Arc::clone(recv_cq)));
+        let in_flight = &pd.0.in_flight;
+        let send = Side { queue: send, cursor: in_flight.without_ring() };
+        let recv = Side { queue: recv, cursor: in_flight.without_ring() };
+        Ok(Qp { pd: pd.clone(), qp_num, send, recv, srq, is_leaked: false })
     }
 
     /// Posts one work request. Returns the `wr_id` that the device gets; `None` if it is refused.
-    pub fn post(&mut self, is_recv: bool, (wr_id, lkeys, is_signaled): Request<'_>) -> Option<u64> {
-        let cursor = self.open(is_recv);
-        let token = match lkeys {
-            [lkey] => cursor.file_one(wr_id, *lkey, is_signaled),
-            lkeys => cursor.file(wr_id, lkeys, is_signaled),
-        }?;
-        cursor.advance();
-        Some(token)
+    pub fn post(&mut self, is_recv: bool, request: Request<'_>) -> Option<u64> {
+        let Qp { pd, qp_num, send, recv, srq, .. } = self;
+        match is_recv {
+            true if srq.is_some() => None,
+            true => recv.open(pd, *qp_num).post(request),
+            false => send.open(pd, *qp_num).post(request),
+        }
     }
 
     /// Posts a batch, of which the provider takes the first `taken`. Returns the `wr_id`s that the device gets; `None` if
     /// a request is refused, and then nothing is posted.
     pub fn post_batch(&mut self, is_recv: bool, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
-        let cursor = self.open(is_recv);
-        let mut filing = cursor.batch(cursor.is_counting());
-        let file = |&(wr_id, lkeys, is_signaled): &Request<'_>| filing.file(wr_id, lkeys, is_signaled);
-        let mut tokens = requests.iter().map(file).collect::<Option<Vec<_>>>()?;
-        tokens.truncate(taken);
-        cursor.advance_by(tokens.len() as u32);
-        Some(tokens)
+        let Qp { pd, qp_num, send, recv, srq, .. } = self;
+        match is_recv {
+            true if srq.is_some() => None,
+            true => recv.open(pd, *qp_num).post_batch(requests, taken),
+            false => send.open(pd, *qp_num).post_batch(requests, taken),
+        }
     }
 
     /// Drops it, and the kernel refuses to destroy the QP.
@@ -223,9 +222,37 @@ impl Qp {
     }
 }
 
+impl<const TAG: u64> Side<TAG> {
+    fn open(&mut self, pd: &Pd, qp_num: u32) -> &mut Self {
+        if self.cursor.is_without_ring() {
+            self.queue.open(&mut self.cursor, &pd.0, qp_num);
+        }
+        self
+    }
+
+    fn post(&mut self, (wr_id, lkeys, is_signaled): Request<'_>) -> Option<u64> {
+        let token = match lkeys {
+            [lkey] => self.cursor.file_one(wr_id, *lkey, is_signaled),
+            lkeys => self.cursor.file(wr_id, lkeys, is_signaled),
+        }?;
+        self.cursor.advance();
+        Some(token)
+    }
+
+    fn post_batch(&mut self, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
+        let mut filing = self.cursor.batch(self.cursor.is_counting());
+        let file = |&(wr_id, lkeys, is_signaled): &Request<'_>| filing.file(wr_id, lkeys, is_signaled);
+        let mut tokens = requests.iter().map(file).collect::<Option<Vec<_>>>()?;
+        tokens.truncate(taken);
+        self.cursor.advance_by(tokens.len() as u32);
+        Some(tokens)
+    }
+}
+
 impl Drop for Qp {
     fn drop(&mut self) {
-        let ([send, recv], srq) = (&mut self.queues, self.srq.take());
+        let Qp { send: Side { queue: send, .. }, recv: Side { queue: recv, .. }, srq, .. } = self;
+        let srq = srq.take();
         if self.is_leaked {
             send.leak(&self.pd.0);
             recv.leak(&self.pd.0);
@@ -258,7 +285,10 @@ impl Srq {
 
     /// Posts a receive. Returns the `wr_id` that the device gets; `None` if the SRQ is full.
     pub fn post(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
-        self.cursor.file(wr_id, lkeys.iter().copied())
+        match lkeys {
+            [lkey] => self.cursor.file_one(wr_id, *lkey),
+            lkeys => self.cursor.file(wr_id, lkeys.iter().copied()),
+        }
     }
 
     /// The provider has refused the last post.

@@ -110,19 +110,28 @@ impl SlotCache {
         None
     }
 
+    /// Retires a polled receive of an SRQ, and returns the user's `wr_id`; `None` if it is not in flight, or no receive of
+    /// an SRQ of this CQ.
+    #[inline(never)]
+    pub(crate) fn retire_next_srq(&self, token: u64) -> Option<u64> {
+        let srq_id = srq_of(token)?;
+        let slots = self.srqs.iter().find(|slots| slots.srq_id() == srq_id)?;
+        match slots.retire(token) {
+            SrqRetired::Done(wr_id) => Some(wr_id),
+            SrqRetired::Unexpected => None,
+        }
+    }
+
     /// The same for a receive of an SRQ. All SRQs of the CQ are known: one is attached before its QP is created.
     fn retire_srq(&mut self, cq_slots: &CqSlots, srq_id: u16, token: u64) -> Option<u64> {
         if !self.is_current(cq_slots) {
             self.look(cq_slots);
         }
-        let slots = self.srqs.iter().find(|slots| slots.srq_id() == srq_id)?;
-        match slots.retire(token) {
-            SrqRetired::Done(wr_id) => Some(wr_id),
-            SrqRetired::Unexpected => {
-                self.set_doubt();
-                None
-            }
+        let wr_id = self.retire_next_srq(token);
+        if wr_id.is_none() && self.srqs.iter().any(|slots| slots.srq_id() == srq_id) {
+            self.set_doubt();
         }
+        wr_id
     }
 
     fn set_doubt(&mut self) {

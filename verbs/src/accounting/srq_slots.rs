@@ -130,6 +130,17 @@ impl SrqSlots {
         SrqRetired::Done(wr_id)
     }
 
+    /// Stores a receive in a free slot that has its keys. Returns the lower half of its token.
+    #[inline]
+    fn fill(&self, slot: &Slot, at: u32, wr_id: u64) -> u32 {
+        slot.wr_id.store(wr_id, Ordering::Relaxed);
+        let uses = slot.uses.load(Ordering::Relaxed).wrapping_add(1);
+        slot.uses.store(uses, Ordering::Release);
+        // Only the poster writes it.
+        self.filed.store(self.filed.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        uses << self.slot_bits | at
+    }
+
     /// Whether a receive in flight names this key.
     pub(crate) fn names(&self, lkey: u32) -> bool {
         self.slots.iter().zip(0..).any(|(slot, at)| {
@@ -162,21 +173,34 @@ impl SrqCursor {
     /// [`SrqCursor::cancel`] must follow.
     #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: impl IntoIterator<Item = u32>) -> Option<u64> {
-        if self.free == END {
-            self.free = self.slots.returned.swap(END, Ordering::Acquire);
-        }
-        let at = self.free;
+        let at = self.next_free();
         let slot = self.slots.slots.get(at as usize)?;
-        self.free = slot.next.load(Ordering::Relaxed);
-        slot.wr_id.store(wr_id, Ordering::Relaxed);
         let lkeys = lkeys.into_iter().chain(core::iter::repeat(NO_KEY));
         // See `names`.
         self.slots.lkeys(at).iter().zip(lkeys).for_each(|(key, lkey)| key.store(lkey, Ordering::Release));
-        let uses = slot.uses.load(Ordering::Relaxed).wrapping_add(1);
-        slot.uses.store(uses, Ordering::Release);
-        // Only the poster writes it.
-        self.slots.filed.store(self.slots.filed.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        Some(self.srq_id | u64::from(uses << self.slots.slot_bits | at))
+        self.free = slot.next.load(Ordering::Relaxed);
+        Some(self.srq_id | u64::from(self.slots.fill(slot, at, wr_id)))
+    }
+
+    /// The same with the key of the only range.
+    #[inline]
+    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+        let at = self.next_free();
+        let slot = self.slots.slots.get(at as usize)?;
+        let (first, more) = self.slots.lkeys(at).split_first()?;
+        first.store(lkey, Ordering::Release);
+        more.iter().for_each(|key| key.store(NO_KEY, Ordering::Release));
+        self.free = slot.next.load(Ordering::Relaxed);
+        Some(self.srq_id | u64::from(self.slots.fill(slot, at, wr_id)))
+    }
+
+    /// The first free slot; [`END`] if there is none.
+    #[inline]
+    fn next_free(&mut self) -> u32 {
+        if self.free == END {
+            self.free = self.slots.returned.swap(END, Ordering::Acquire);
+        }
+        self.free
     }
 
     /// Retires the receive with this token, which was not posted.

@@ -70,15 +70,12 @@ impl<C: Provider> WorkQueue<C> {
 
     /// Opens the queue for the first post: makes the ring, if there is none. The cursor then has room. Without effect on a
     /// counting queue of a QP with the number of a destroyed one, until the CQ is polled empty.
-    pub(crate) fn open(&self, cursor: &mut Cursor, pd: &Arc<impl PdWork>, qp_num: u32) {
+    pub(crate) fn open<const TAG: u64>(&self, cursor: &mut Cursor<TAG>, pd: &Arc<impl PdWork>, qp_num: u32) {
         if self.ring.get().is_some() {
             return;
         }
         let Some(ring) = self.make_ring(pd, qp_num) else { return };
-        *cursor = match ring.counted {
-            Some(key) => Cursor::counting(&ring.wr_ring, key.is_recv),
-            None => Cursor::new(&ring.wr_ring),
-        };
+        *cursor = Cursor::new(&ring.wr_ring);
         // Only the handle of the QP opens it, by `&mut`.
         let _ = self.ring.set(ring);
     }

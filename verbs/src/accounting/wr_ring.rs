@@ -51,7 +51,9 @@ pub(crate) struct WrRing {
 /// The key of "no memory". A registration with this key can appear to be pinned.
 pub(crate) const NO_KEY: u32 = 0;
 
-/// The bit of the `wr_id` of receives. Larger numbers are those of posts of the application itself (raw.rs).
+/// What a counting queue adds to the `wr_id`s of sends.
+pub(crate) const SEND: u64 = 0;
+/// The same for receives: a bit. Larger numbers are those of posts of the application itself (raw.rs).
 pub(crate) const RECEIVE: u64 = 1 << 62;
 
 /// What the device gets as `wr_id`. `None` if the user's has a reserved bit, and for a request that is not signaled, whose
@@ -215,16 +217,15 @@ impl WrRing {
 }
 
 /// The work requests of a batch. A copy of the poster's position, which stays in registers.
-pub(crate) struct Filing<'a> {
+pub(crate) struct Filing<'a, const TAG: u64> {
     wr_ring: &'a WrRing,
     next: u64,
     limit: u64,
     /// As in [`Cursor`].
     is_counting: bool,
-    tag: u64,
 }
 
-impl Filing<'_> {
+impl<const TAG: u64> Filing<'_, TAG> {
     /// As [`Cursor::file`], after those that were filed before.
     #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], is_signaled: bool) -> Option<u64> {
@@ -246,7 +247,7 @@ impl Filing<'_> {
         let token = self.next;
         if self.is_counting {
             self.next = token + 1;
-            return tagged(wr_id, self.tag, is_signaled);
+            return tagged(wr_id, TAG, is_signaled);
         }
         self.wr_ring.store(token, wr_id, lkey);
         self.next = token + 1;
@@ -254,35 +255,27 @@ impl Filing<'_> {
     }
 }
 
-/// The position of the poster. It belongs to the one handle of the QP.
-pub(crate) struct Cursor {
+/// The position of the poster. It belongs to the one handle of the QP. A counting queue adds `TAG` to each `wr_id`.
+pub(crate) struct Cursor<const TAG: u64> {
     wr_ring: Arc<WrRing>,
     /// The token up to which the queue is known to have room.
     limit: u64,
     is_counting: bool,
-    /// What a counting queue adds to each `wr_id`.
-    tag: u64,
 }
 
-impl Cursor {
+pub(crate) type SendCursor = Cursor<SEND>;
+pub(crate) type RecvCursor = Cursor<RECEIVE>;
+
+impl<const TAG: u64> Cursor<TAG> {
     pub(crate) fn new(wr_ring: &Arc<WrRing>) -> Self {
-        Cursor::tagged(wr_ring, 0)
-    }
-
-    /// Creates that of a counting queue.
-    pub(crate) fn counting(wr_ring: &Arc<WrRing>, is_recv: bool) -> Self {
-        Cursor::tagged(wr_ring, if is_recv { RECEIVE } else { 0 })
-    }
-
-    fn tagged(wr_ring: &Arc<WrRing>, tag: u64) -> Self {
         // The first post looks.
         let limit = wr_ring.posted.number.load(Ordering::Relaxed);
-        Cursor { wr_ring: Arc::clone(wr_ring), limit, is_counting: wr_ring.is_counting, tag }
+        Cursor { wr_ring: Arc::clone(wr_ring), limit, is_counting: wr_ring.is_counting }
     }
 
     /// Whether the queue takes no such request, even if it has room.
     pub(crate) fn refuses(&self, wr_id: u64, is_signaled: bool) -> bool {
-        self.is_counting && tagged(wr_id, self.tag, is_signaled).is_none()
+        self.is_counting && tagged(wr_id, TAG, is_signaled).is_none()
     }
 
     /// Stores the next work request. `lkeys` are the keys of its ranges, at most as many as the ring was made for. Returns
@@ -298,12 +291,12 @@ impl Cursor {
     /// The same with the key of the only range.
     #[inline(always)]
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
-        let mut token = self.wr_ring.posted.number.load(Ordering::Relaxed);
+        let token = self.wr_ring.posted.number.load(Ordering::Relaxed);
         if token == self.limit {
-            token = self.look(token)?;
+            return self.file_after_look(token, wr_id, lkey, is_signaled);
         }
         if self.is_counting {
-            return tagged(wr_id, self.tag, is_signaled);
+            return tagged(wr_id, TAG, is_signaled);
         }
         self.wr_ring.store(token, wr_id, lkey);
         Some(token)
@@ -345,19 +338,27 @@ impl Cursor {
     /// Files a batch. Unless [`Cursor::advance_by`] follows, it was not posted. `is_counting` is that of the queue, as a
     /// constant where the compiler is to make a loop for each mode.
     #[inline(always)]
-    pub(crate) fn batch(&self, is_counting: bool) -> Filing<'_> {
+    pub(crate) fn batch(&self, is_counting: bool) -> Filing<'_, TAG> {
         let next = self.wr_ring.posted.number.load(Ordering::Relaxed);
-        Filing { wr_ring: &self.wr_ring, next, limit: self.limit, is_counting, tag: self.tag }
+        Filing { wr_ring: &self.wr_ring, next, limit: self.limit, is_counting }
     }
 
-    /// Reads the position of the poller. Returns the next token.
+    /// The rest of [`Cursor::file_one`] where the queue is not known to have room: reads the position of the poller.
     #[cold]
-    fn look(&mut self, next: u64) -> Option<u64> {
+    #[inline(never)]
+    fn file_after_look(&mut self, next: u64, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
         let (token, limit) = self.wr_ring.room(next);
         self.limit = limit;
         if token != next {
             self.wr_ring.posted.number.store(token, Ordering::Release);
         }
-        (token != limit).then_some(token)
+        if token == limit {
+            return None;
+        }
+        if self.is_counting {
+            return tagged(wr_id, TAG, is_signaled);
+        }
+        self.wr_ring.store(token, wr_id, lkey);
+        Some(token)
     }
 }

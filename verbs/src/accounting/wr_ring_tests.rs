@@ -1,15 +1,15 @@
 //! Tests of wr_ring.rs, which another test compiles with atomics that these cannot have.
 
 use crate::accounting::sync::Arc;
-use crate::accounting::wr_ring::{Cursor, Retired, WrRing};
+use crate::accounting::wr_ring::{Retired, SendCursor, WrRing};
 
-fn queue(capacity: u32) -> (Arc<WrRing>, Cursor) {
+fn queue(capacity: u32) -> (Arc<WrRing>, SendCursor) {
     let wr_ring = Arc::new(WrRing::new(7, capacity, 1));
-    let cursor = Cursor::new(&wr_ring);
+    let cursor = SendCursor::new(&wr_ring);
     (wr_ring, cursor)
 }
 
-fn post(cursor: &mut Cursor, wr_id: u64, lkey: u32) -> u64 {
+fn post(cursor: &mut SendCursor, wr_id: u64, lkey: u32) -> u64 {
     let token = cursor.file(wr_id, &[lkey], true).expect("room");
     cursor.advance();
     token
@@ -65,7 +65,7 @@ fn foreign_tokens_retire_nothing() {
 fn numbers_wrap_around() {
     let wr_ring = Arc::new(WrRing::new(7, 4, 1));
     wr_ring.skip_to(u32::MAX - 1);
-    let mut cursor = Cursor::new(&wr_ring);
+    let mut cursor = SendCursor::new(&wr_ring);
     for round in 0..9 {
         let token = post(&mut cursor, round, round as u32 + 1);
         assert!(wr_ring.names(round as u32 + 1));
@@ -121,7 +121,7 @@ fn two_threads_post_and_poll() {
 #[test]
 fn every_range_of_a_work_request_is_named() {
     let wr_ring = Arc::new(WrRing::new(7, 2, 3));
-    let mut cursor = Cursor::new(&wr_ring);
+    let mut cursor = SendCursor::new(&wr_ring);
     let first = cursor.file(1, &[5, 6, 7], true).expect("room");
     cursor.advance();
     let named = || (1..=9).filter(|&key| wr_ring.names(key)).collect::<Vec<_>>();
@@ -135,7 +135,7 @@ fn every_range_of_a_work_request_is_named() {
     assert_eq!(named(), [4, 8, 9]);
 }
 
-fn post_keys(cursor: &mut Cursor, keys: &[u32]) {
+fn post_keys(cursor: &mut SendCursor, keys: &[u32]) {
     cursor.file(2, keys, true).expect("room");
     cursor.advance();
 }
@@ -184,7 +184,7 @@ fn the_next_completion_is_recognized_by_its_token_alone() {
 fn where_the_number_wraps_around_the_slow_check_decides() {
     let wr_ring = Arc::new(WrRing::new(7, 4, 1));
     wr_ring.skip_to(u32::MAX);
-    let mut cursor = Cursor::new(&wr_ring);
+    let mut cursor = SendCursor::new(&wr_ring);
     let tokens = [1, 2].map(|wr_id| post(&mut cursor, wr_id, 5));
     assert_eq!(wr_ring.retire_next(tokens[0]), Some(1));
     assert_eq!(wr_ring.retire_next(tokens[1]), None);

@@ -17,7 +17,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge};
 use cmid_proto::memory::Access;
 
-use crate::accounting::wr_ring::Filing;
+use crate::accounting::wr_ring::{Filing, SEND};
 use crate::data::ranges::{Sges, pinned_key, pinned_keys, ranges, source, target};
 use crate::data::request::{check_atomic, send_request};
 use crate::data::wr_api::{Payload, WrApi};
@@ -300,7 +300,7 @@ impl Qp {
     #[inline]
     pub(super) fn file_ranges(
         &self,
-        filing: &mut Filing<'_>,
+        filing: &mut Filing<'_, SEND>,
         wr_id: u64,
         op: &SendOp<'_, Ah>,
         flags: SendFlags,

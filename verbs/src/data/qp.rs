@@ -10,7 +10,7 @@ use cmid_proto::datapath::{Caps, QpState};
 
 use crate::accounting::in_flight::PdWork as _;
 use crate::accounting::work_queue::WorkQueue;
-use crate::accounting::wr_ring::Cursor;
+use crate::accounting::wr_ring::{RecvCursor, SendCursor};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
 use crate::data::srq::SrqUse;
@@ -37,8 +37,8 @@ pub struct Qp {
     pub(super) inner: Arc<QpInner>,
     /// Identifies the PD: see [`Mr::source`](crate::Mr::source).
     pub(super) pd: usize,
-    pub(super) send: Cursor,
-    pub(super) recv: Cursor,
+    pub(super) send: SendCursor,
+    pub(super) recv: RecvCursor,
     /// The extended calls for the send queue, if they are in use.
     pub(super) wr_api: Option<WrApi>,
     /// The same, if the QP is connected: one check for both.
@@ -105,7 +105,7 @@ impl Qp {
         if self.wr_api.is_some() { PostCalls::Extended } else { PostCalls::Classic }
     }
 
-    /// Files a work request of the send queue; see [`Cursor::file`].
+    /// Files a work request of the send queue; see `Cursor::file`.
     pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32], is_signaled: bool) -> Result<u64, Errno> {
         self.open_send();
         self.send.file(wr_id, lkeys, is_signaled).ok_or_else(|| self.send_refusal(wr_id, is_signaled))
@@ -120,7 +120,7 @@ impl Qp {
         }
     }
 
-    /// Files a work request of the receive queue; see [`Cursor::file`].
+    /// Files a work request of the receive queue; see `Cursor::file`.
     pub(super) fn file_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Result<u64, Errno> {
         self.open_recv();
         self.recv.file(wr_id, lkeys, true).ok_or_else(|| self.recv_refusal(wr_id))

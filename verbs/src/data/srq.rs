@@ -128,10 +128,21 @@ impl SharedReceiveQueue for Srq {
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let mut sges = ranges(self.pd, sges.as_ref(), self.inner.requested.max_sge, target)?;
-        let lkeys = sges.iter().map(|sge| pinned_key(sge, false));
-        let token = self.cursor.file(wr_id, lkeys).ok_or(Errno::ENOMEM)?;
-        let (sg_list, num_sge) = (sges.as_mut_ptr(), sges.len() as i32);
+        let mut one;
+        let mut list;
+        let (token, sg_list, num_sge) = match sges.as_ref() {
+            [sge] => {
+                one = target(self.pd, sge)?;
+                let token = self.cursor.file_one(wr_id, pinned_key(&one, false)).ok_or(Errno::ENOMEM)?;
+                (token, &raw mut one, i32::from(one.length != 0))
+            }
+            sges => {
+                list = ranges(self.pd, sges, self.inner.requested.max_sge, target)?;
+                let lkeys = list.iter().map(|sge| pinned_key(sge, false));
+                let token = self.cursor.file(wr_id, lkeys).ok_or(Errno::ENOMEM)?;
+                (token, list.as_mut_ptr(), list.len() as i32)
+            }
+        };
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
         self.post_list(&raw mut request, &mut ptr::null_mut()).inspect_err(|_| self.cursor.cancel(token))
     }
