@@ -51,9 +51,6 @@ pub(crate) struct Arguments {
     /// Programs with steps of the data path
     #[arg(long)]
     data: bool,
-    /// With memory windows, on which the two do not always agree
-    #[arg(long, requires = "data")]
-    windows: bool,
     /// Stop after this many disagreements
     #[arg(long, default_value_t = 3, value_name = "N")]
     failures: u64,
@@ -76,7 +73,7 @@ fn compare(context: &Context, arguments: &Arguments, values: &[(&str, u64)]) -> 
     command.extend(options(&[("--deadline", before(arguments.timeout)), ("--batch", AT_ONCE)]));
     command.extend(options(values).chain(seeds.clone()));
     let is_siw = arguments.transport == Transport::Siw;
-    let kinds: Vec<_> = [(arguments.data, "--data"), (arguments.windows, "--windows"), (is_siw, "--iwarp")]
+    let kinds: Vec<_> = [(arguments.data, "--data"), (is_siw, "--iwarp")]
         .into_iter()
         .filter_map(|(is_set, option)| is_set.then_some(option))
         .collect();

@@ -56,6 +56,15 @@ pub(crate) struct Pending {
     pub(crate) pins: Vec<u32>,
     /// The targets of a read or an atomic operation.
     pub(crate) targets: Vec<KeyedRange>,
+    /// A command that the device has executed, while requests before it are not answered.
+    pub(crate) is_executed: bool,
+}
+
+impl Pending {
+    /// Whether it is executed by the local device alone.
+    pub(crate) fn is_command(&self) -> bool {
+        matches!(self.opcode, WcOpcode::BIND_MW | WcOpcode::LOCAL_INV)
+    }
 }
 
 /// A request of a send queue, until its completion, or that of a later one, is polled.

@@ -189,6 +189,11 @@ impl World {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         // The work request may be flushed already.
         let Some(at) = pair.sends.iter().position(|pending| pending.sequence == sequence) else { return };
+        // Answers of the peer come in order. A command of the local device may be executed before them (`rxe_completer`).
+        if let Some(pending) = pair.sends.get_mut(at).filter(|pending| at > 0 && pending.is_command()) {
+            pending.is_executed = true;
+            return;
+        }
         let Some(pending) = pair.sends.remove(at) else { return };
         let pd = pair.pd;
         let outcome = result.and_then(|bytes| {
@@ -200,11 +205,24 @@ impl World {
         match outcome {
             Ok(Put { byte_len, scatter }) => {
                 self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len, scatter });
+                self.finish_commands(qp);
             }
             Err(status) => {
                 self.finish_send(qp, &pending, Sent::failed(status));
                 self.qp_to_error(qp);
             }
+        }
+    }
+
+    /// Completes the executed commands at the head of the send queue.
+    fn finish_commands(&mut self, qp: QpNo) {
+        loop {
+            let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+            if !pair.sends.front().is_some_and(|pending| pending.is_executed) {
+                return;
+            }
+            let Some(pending) = pair.sends.pop_front() else { return };
+            self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len: 0, scatter: Vec::new() });
         }
     }
 

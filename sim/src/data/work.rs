@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Queues a command to the device itself. The device executes it at once. The completion has the same delay as a
-    /// request to the peer, so that completions keep their order. If `obey` returns `None`, the work request fails:
+    /// request to the peer, and it is not before those of earlier requests, because completions keep their order. If `obey` returns `None`, the work request fails:
     /// Linux 6.1 completes it with `failure`, after those before it; 6.12 moves the QP to its error state first, which
     /// flushes it like the others (`rxe_requester`, `rxe_completer`).
     pub(crate) fn post_command(
@@ -205,7 +205,7 @@ impl World {
         let targets = if let Local::Into(ranges) = &work.local { ranges.clone() } else { Vec::new() };
         let sequence = pair.file(Filed::new(pins.clone()));
         let &Work { wr_id, opcode, signaled, .. } = work;
-        let pending = Pending { sequence, wr_id, opcode, signaled, pins, targets };
+        let pending = Pending { sequence, wr_id, opcode, signaled, pins, targets, is_executed: false };
         if is_error {
             self.finish_send(qp, &pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
             return Ok(None);

@@ -18,11 +18,9 @@ const fn id_of(side: SideName) -> Slot {
     }
 }
 
-/// Generates the program of a seed. All its calls are made to the bare device. It uses the QPs of that device. With
-/// `windows`, it also binds and invalidates memory windows. The simulator and the kernel do not agree on all programs
-/// with windows.
+/// Generates the program of a seed. All its calls are made to the bare device. It uses the QPs of that device.
 #[must_use]
-pub fn program(seed: u64, windows: bool) -> Program {
+pub fn program(seed: u64) -> Program {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let shared = [rng.random_ratio(1, 4), rng.random_ratio(1, 4)];
     let mut steps = connection(shared);
@@ -36,11 +34,8 @@ pub fn program(seed: u64, windows: bool) -> Program {
     for _ in 0..rng.random_range(10..LENGTH) {
         let side = if rng.random_ratio(1, 2) { SideName::A } else { SideName::B };
         let id = id_of(side);
-        let action = if rng.random_ratio(1, 60) {
-            Action::Disconnect { id }
-        } else {
-            Action::Data { id, step: step(&mut rng, windows) }
-        };
+        let action =
+            if rng.random_ratio(1, 60) { Action::Disconnect { id } } else { Action::Data { id, step: step(&mut rng) } };
         steps.push((side, action));
     }
     for side in [SideName::A, SideName::B] {
@@ -81,19 +76,19 @@ fn connection(shared: [bool; 2]) -> Vec<(SideName, Action)> {
     ]
 }
 
-fn step(rng: &mut ChaCha8Rng, windows: bool) -> DataStep {
+fn step(rng: &mut ChaCha8Rng) -> DataStep {
     // A range that is mostly inside the memory.
     let mut range = || (rng.random_range(0..MEMORY - 14), rng.random_range(0..=16_u8));
     let ((at, len), (to, _)) = (range(), range());
-    match rng.random_range(0..if windows { 130 } else { 113 }) {
+    match rng.random_range(0..130) {
         0..28 => DataStep::Receive { at, len: if rng.random_ratio(1, 8) { len } else { 16 } },
-        28..72 => DataStep::Post(request(rng, windows, at, len, to)),
+        28..72 => DataStep::Post(request(rng, at, len, to)),
         72..86 => DataStep::Poll,
         86..93 => DataStep::Look,
         93..97 => DataStep::Deregister,
         97..100 => DataStep::Register,
         100..104 => DataStep::ReceiveAll { at, len: 16, count: rng.random_range(0..4) },
-        104..109 => DataStep::PostAll { request: request(rng, windows, at, len, to), count: rng.random_range(0..4) },
+        104..109 => DataStep::PostAll { request: request(rng, at, len, to), count: rng.random_range(0..4) },
         109..113 => DataStep::Reregister { write: rng.random_ratio(2, 3) },
         113..119 => DataStep::AllocWindow,
         119..126 => DataStep::Bind { at, len, write: rng.random_ratio(2, 3) },
@@ -102,7 +97,7 @@ fn step(rng: &mut ChaCha8Rng, windows: bool) -> DataStep {
     }
 }
 
-fn request(rng: &mut ChaCha8Rng, windows: bool, at: u8, len: u8, to: u8) -> Request {
+fn request(rng: &mut ChaCha8Rng, at: u8, len: u8, to: u8) -> Request {
     let operation = match rng.random_range(0..14) {
         0..3 => Operation::Send,
         3..5 => Operation::SendImm,
@@ -118,7 +113,7 @@ fn request(rng: &mut ChaCha8Rng, windows: bool, at: u8, len: u8, to: u8) -> Requ
     let (key, to) = match rng.random_range(0..25) {
         0 => (Key::Wrong, to),
         // Mostly inside the window.
-        1..6 if windows => (Key::Window, to & 7),
+        1..6 => (Key::Window, to & 7),
         _ => (Key::Mr, to),
     };
     Request { operation, at, len, to, key, signaled: rng.random_ratio(3, 4) }

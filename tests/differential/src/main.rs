@@ -59,9 +59,6 @@ struct Args {
     /// Programs for soft-iWARP
     #[arg(long)]
     iwarp: bool,
-    /// With memory windows, on which the two do not always agree
-    #[arg(long, requires = "data")]
-    windows: bool,
     /// Show the program and its trace on the simulator
     #[arg(long)]
     simulate: bool,
@@ -101,7 +98,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
 
 impl Args {
     fn generate(&self, seed: u64) -> Program {
-        if self.data { generate_data::program(seed, self.windows) } else { generate::program_on(self.network(), seed) }
+        if self.data { generate_data::program(seed) } else { generate::program_on(self.network(), seed) }
     }
 
     fn network(&self) -> Network {

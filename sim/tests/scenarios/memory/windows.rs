@@ -258,6 +258,24 @@ fn a_dropped_region_waits_for_its_window() {
 }
 
 #[test]
+fn a_bind_is_completed_after_the_requests_before_it() {
+    let (env, mut pair, mr) = connected(Rereg::None);
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let mut mw = s.pd.alloc_mw().unwrap();
+    let here = c.pd.register([0; 8], RW).unwrap();
+    // The message waits for a receive.
+    s.qp.post_send(SendWr::send(1, mr.sge(0..8))).unwrap();
+    s.qp.post_bind(2, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
+    env.fabric.advance_by(SECOND);
+    let mut done = [Completion::default(); 3];
+    assert_eq!(s.send_cq.poll(&mut done), Ok(0));
+    c.qp.post_recv(3, here.sge(0..8)).unwrap();
+    env.fabric.advance_by(SECOND);
+    assert_eq!(s.send_cq.poll(&mut done), Ok(2));
+    assert_eq!([done[0], done[1]].map(|done| (done.wr_id, done.status)), [1, 2].map(|id| (id, WcStatus::SUCCESS)));
+}
+
+#[test]
 fn linux_6_1_reports_why_a_bind_failed() {
     let mut env = Env::with(Config { flavour: Flavour::Linux6_1, ..Config::default() });
     let pair = env.established_with_qps();
