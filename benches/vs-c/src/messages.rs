@@ -70,7 +70,7 @@ impl Ping {
         self.connection.cq.arm()?;
         let mut completions = [Completion::default()];
         while self.connection.cq.poll(&mut completions)? > 0 {
-            let [completion] = completions;
+            let [completion] = &completions;
             ensure!(completion.status == WcStatus::SUCCESS, "{completion:?}");
             if completion.wr_id == RECV {
                 self.received += 1;

@@ -258,9 +258,10 @@ impl<const TAG: u64> Filing<'_, TAG> {
 /// The position of the poster. It belongs to the one handle of the QP. A counting queue adds `TAG` to each `wr_id`.
 pub(crate) struct Cursor<const TAG: u64> {
     wr_ring: Arc<WrRing>,
-    /// The token up to which the queue is known to have room.
+    /// The token up to which the queue is known to have room; 0 if it counts.
     limit: u64,
-    is_counting: bool,
+    /// The same for a queue that counts; 0 for one that does not. One comparison each decides on the room and the mode.
+    counting_limit: u64,
 }
 
 pub(crate) type SendCursor = Cursor<SEND>;
@@ -269,13 +270,12 @@ pub(crate) type RecvCursor = Cursor<RECEIVE>;
 impl<const TAG: u64> Cursor<TAG> {
     pub(crate) fn new(wr_ring: &Arc<WrRing>) -> Self {
         // The first post looks.
-        let limit = wr_ring.posted.number.load(Ordering::Relaxed);
-        Cursor { wr_ring: Arc::clone(wr_ring), limit, is_counting: wr_ring.is_counting }
+        Cursor { wr_ring: Arc::clone(wr_ring), limit: 0, counting_limit: 0 }
     }
 
     /// Whether the queue takes no such request, even if it has room.
     pub(crate) fn refuses(&self, wr_id: u64, is_signaled: bool) -> bool {
-        self.is_counting && tagged(wr_id, TAG, is_signaled).is_none()
+        self.is_counting() && tagged(wr_id, TAG, is_signaled).is_none()
     }
 
     /// Stores the next work request. `lkeys` are the keys of its ranges, at most as many as the ring was made for. Returns
@@ -292,14 +292,14 @@ impl<const TAG: u64> Cursor<TAG> {
     #[inline(always)]
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
         let token = self.wr_ring.posted.number.load(Ordering::Relaxed);
-        if token == self.limit {
-            return self.file_after_look(token, wr_id, lkey, is_signaled);
+        if token < self.limit {
+            self.wr_ring.store(token, wr_id, lkey);
+            return Some(token);
         }
-        if self.is_counting {
+        if token < self.counting_limit {
             return tagged(wr_id, TAG, is_signaled);
         }
-        self.wr_ring.store(token, wr_id, lkey);
-        Some(token)
+        self.file_after_look(token, wr_id, lkey, is_signaled)
     }
 
     /// The request that was filed last has been posted.
@@ -314,13 +314,14 @@ impl<const TAG: u64> Cursor<TAG> {
     pub(crate) fn advance_by(&mut self, count: u32) {
         let posted = &self.wr_ring.posted.number;
         let before = posted.load(Ordering::Relaxed);
-        self.limit = if self.wr_ring.is_counting {
+        let after = if self.wr_ring.is_counting {
             before + u64::from(count)
         } else {
             self.wr_ring.token((before as u32).wrapping_add(count))
         };
         // The next post looks: the room that was known may lie behind the largest number.
-        posted.store(self.limit, Ordering::Release);
+        (self.limit, self.counting_limit) = (0, 0);
+        posted.store(after, Ordering::Release);
     }
 
     /// Whether the queue has no ring yet.
@@ -332,7 +333,7 @@ impl<const TAG: u64> Cursor<TAG> {
     /// Whether the queue counts; see wr_count.rs.
     #[inline]
     pub(crate) fn is_counting(&self) -> bool {
-        self.is_counting
+        self.wr_ring.is_counting
     }
 
     /// Files a batch. Unless [`Cursor::advance_by`] follows, it was not posted. `is_counting` is that of the queue, as a
@@ -340,7 +341,9 @@ impl<const TAG: u64> Cursor<TAG> {
     #[inline(always)]
     pub(crate) fn batch(&self, is_counting: bool) -> Filing<'_, TAG> {
         let next = self.wr_ring.posted.number.load(Ordering::Relaxed);
-        Filing { wr_ring: &self.wr_ring, next, limit: self.limit, is_counting }
+        let limit = if is_counting { self.counting_limit } else { self.limit };
+        // Without known room the first request looks.
+        Filing { wr_ring: &self.wr_ring, next, limit: limit.max(next), is_counting }
     }
 
     /// The rest of [`Cursor::file_one`] where the queue is not known to have room: reads the position of the poller.
@@ -348,14 +351,14 @@ impl<const TAG: u64> Cursor<TAG> {
     #[inline(never)]
     fn file_after_look(&mut self, next: u64, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
         let (token, limit) = self.wr_ring.room(next);
-        self.limit = limit;
+        (self.limit, self.counting_limit) = if self.is_counting() { (0, limit) } else { (limit, 0) };
         if token != next {
             self.wr_ring.posted.number.store(token, Ordering::Release);
         }
         if token == limit {
             return None;
         }
-        if self.is_counting {
+        if self.is_counting() {
             return tagged(wr_id, TAG, is_signaled);
         }
         self.wr_ring.store(token, wr_id, lkey);
