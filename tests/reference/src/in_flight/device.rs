@@ -171,6 +171,10 @@ impl Device {
         self.queues.retain(|queue, _| queue.qp != qp);
         self.taken.remove(&qp);
         self.srq_of.remove(&qp);
+        // What is removed was not reported once.
+        for last in self.last.iter_mut().filter(|last| last.is_some_and(|(_, number)| removed == Some(number))) {
+            *last = None;
+        }
         for cq in &mut self.cqs {
             cq.retain(|entry| removed != Some(entry.qp_num));
             cq.iter_mut()
