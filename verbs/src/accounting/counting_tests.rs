@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use cmid_proto::datapath::Completion;
 
 use super::*;
-use crate::accounting::in_flight::InFlightSet;
-use crate::accounting::scripted::PdInner;
+use crate::accounting::in_flight::{InFlightSet, NoPd};
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::wr_count::Snapshot;
 use crate::accounting::wr_ring::{Cursor, RECEIVE, RecvCursor, SendCursor};
@@ -103,7 +102,7 @@ impl World {
                 capacity: 4,
                 wr_ring,
                 place: *place,
-                pd: Weak::<PdInner>::new(),
+                pd: Weak::<NoPd>::new(),
             };
             self.cq_slots.leave(gone);
             self.end_released();

@@ -3,8 +3,7 @@
 use cmid_proto::datapath::Completion;
 
 use super::*;
-use crate::accounting::in_flight::InFlightSet;
-use crate::accounting::scripted::PdInner;
+use crate::accounting::in_flight::{InFlightSet, NoPd};
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
 use crate::accounting::wr_ring::SendCursor;
@@ -29,7 +28,7 @@ fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
         capacity: 4,
         wr_ring: Arc::clone(wr_ring),
         place,
-        pd: Weak::<PdInner>::new(),
+        pd: Weak::<NoPd>::new(),
     });
 }
 

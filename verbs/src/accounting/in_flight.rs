@@ -55,6 +55,21 @@ pub(crate) trait PdWork: Send + Sync {
     fn released(&self);
 }
 
+/// A PD of tests, of which there is none.
+#[cfg(test)]
+pub(crate) enum NoPd {}
+
+#[cfg(test)]
+impl PdWork for NoPd {
+    fn in_flight(&self) -> &InFlightSet {
+        match *self {}
+    }
+
+    fn released(&self) {
+        match *self {}
+    }
+}
+
 /// The work queues that belong to one PD.
 pub(crate) struct InFlightSet {
     queues: Mutex<Queues>,

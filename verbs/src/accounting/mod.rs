@@ -6,8 +6,7 @@ pub(crate) mod cq_slots;
 pub(crate) mod in_flight;
 pub(crate) mod poll;
 pub(crate) mod rings;
-#[cfg(any(test, feature = "scripted-data"))]
-#[cfg_attr(not(feature = "scripted-data"), allow(dead_code, unreachable_pub, reason = "for the feature"))]
+#[cfg(feature = "scripted-data")]
 pub mod scripted;
 pub(crate) mod slot_cache;
 pub(crate) mod srq_slots;

@@ -25,11 +25,11 @@ pub(crate) struct SrqSlots {
     /// The number of the SRQ in tokens.
     srq_id: u16,
     slots: Box<[Slot]>,
-    /// The keys of the ranges of each slot: as many per slot as `max_sge`.
-    lkeys: Box<[AtomicU32]>,
-    max_sge: usize,
-    /// The bits of a token's lower half that are the slot.
-    slot_bits: u32,
+    /// The keys of the second and later ranges of each slot: as many per slot as `more`.
+    more_lkeys: Box<[AtomicU32]>,
+    more: usize,
+    /// The lowest bit of the count in a token's lower half. Those below are the slot.
+    step: u32,
     /// The first slot of the list that pollers have put back.
     returned: AtomicU32,
     /// The number of receives that were filed, and of those that were polled or not posted.
@@ -40,10 +40,13 @@ pub(crate) struct SrqSlots {
 struct Slot {
     /// The `wr_id` of the user.
     wr_id: AtomicU64,
-    /// Counts records and retirements: odd while its receive is in flight.
-    uses: AtomicU32,
+    /// The lower half of the token of its last receive: the slot, and above that a count of records and retirements, which
+    /// is odd while the receive is in flight.
+    number: AtomicU32,
     /// The next slot of its list.
     next: AtomicU32,
+    /// The key of the first range.
+    lkey: AtomicU32,
 }
 
 /// The work request of a completion.
@@ -60,15 +63,20 @@ impl SrqSlots {
     pub(crate) fn new(srq_id: u16, capacity: u32, max_sge: u32) -> Self {
         let capacity = capacity.clamp(1, MAX_CAPACITY);
         let next = |slot: u32| if slot + 1 < capacity { slot + 1 } else { END };
-        let slot = |slot| Slot { wr_id: AtomicU64::new(0), uses: AtomicU32::new(0), next: AtomicU32::new(next(slot)) };
-        let max_sge = max_sge.max(1) as usize;
-        let lkeys = (capacity as usize).saturating_mul(max_sge);
+        let slot = |slot| Slot {
+            wr_id: AtomicU64::new(0),
+            number: AtomicU32::new(slot),
+            next: AtomicU32::new(next(slot)),
+            lkey: AtomicU32::new(NO_KEY),
+        };
+        let more = max_sge.max(1) as usize - 1;
+        let more_lkeys = (capacity as usize).saturating_mul(more);
         SrqSlots {
             srq_id,
             slots: (0..capacity).map(slot).collect(),
-            lkeys: core::iter::repeat_with(|| AtomicU32::new(NO_KEY)).take(lkeys).collect(),
-            max_sge,
-            slot_bits: capacity.next_power_of_two().trailing_zeros(),
+            more_lkeys: core::iter::repeat_with(|| AtomicU32::new(NO_KEY)).take(more_lkeys).collect(),
+            more,
+            step: capacity.next_power_of_two(),
             returned: AtomicU32::new(END),
             filed: AtomicU32::new(0),
             retired: AtomicU32::new(0),
@@ -78,7 +86,9 @@ impl SrqSlots {
     /// As after so many uses of each slot, an even number.
     #[cfg(test)]
     pub(crate) fn skip_to(&self, uses: u32) {
-        self.slots.iter().for_each(|slot| slot.uses.store(uses, Ordering::Relaxed));
+        for (slot, at) in self.slots.iter().zip(0..) {
+            slot.number.store(uses.wrapping_mul(self.step) | at, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn srq_id(&self) -> u16 {
@@ -96,25 +106,24 @@ impl SrqSlots {
         self.filed.load(Ordering::Relaxed).wrapping_sub(retired)
     }
 
-    fn lkeys(&self, slot: u32) -> &[AtomicU32] {
-        let start = slot as usize * self.max_sge;
-        self.lkeys.get(start..start + self.max_sge).unwrap_or_default()
+    fn more_lkeys(&self, slot: u32) -> &[AtomicU32] {
+        let start = slot as usize * self.more;
+        self.more_lkeys.get(start..start + self.more).unwrap_or_default()
     }
 
     /// Retires a receive: its completion was polled, or it was not posted.
     pub(crate) fn retire(&self, token: u64) -> SrqRetired {
         let number = token as u32;
-        let (at, uses) = (number & ((1 << self.slot_bits) - 1), number >> self.slot_bits);
+        let at = number & (self.step - 1);
         let Some(slot) = self.slots.get(at as usize) else { return SrqRetired::Unexpected };
-        let before = slot.uses.load(Ordering::Relaxed);
         // What was stored before the receive was handed to the device can be seen when the device has completed it: the
         // provider puts barriers on both sides, as the data itself needs them.
         let wr_id = slot.wr_id.load(Ordering::Relaxed);
-        let is_current = before & 1 == 1 && before & (u32::MAX >> self.slot_bits) == uses;
+        let is_odd = number & self.step != 0;
         // Only one of two threads gives the slot back, whatever a provider completes twice. Releases what the poll has
         // written to memory to who finds that the receive is not in flight.
-        let after = before.wrapping_add(1);
-        if !is_current || slot.uses.compare_exchange(before, after, Ordering::Release, Ordering::Relaxed).is_err() {
+        let after = number.wrapping_add(self.step);
+        if !is_odd || slot.number.compare_exchange(number, after, Ordering::Release, Ordering::Relaxed).is_err() {
             return SrqRetired::Unexpected;
         }
         let mut first = self.returned.load(Ordering::Relaxed);
@@ -132,13 +141,13 @@ impl SrqSlots {
 
     /// Stores a receive in a free slot that has its keys. Returns the lower half of its token.
     #[inline]
-    fn fill(&self, slot: &Slot, at: u32, wr_id: u64) -> u32 {
+    fn fill(&self, slot: &Slot, wr_id: u64) -> u32 {
         slot.wr_id.store(wr_id, Ordering::Relaxed);
-        let uses = slot.uses.load(Ordering::Relaxed).wrapping_add(1);
-        slot.uses.store(uses, Ordering::Release);
+        let number = slot.number.load(Ordering::Relaxed).wrapping_add(self.step);
+        slot.number.store(number, Ordering::Release);
         // Only the poster writes it.
         self.filed.store(self.filed.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        uses << self.slot_bits | at
+        number
     }
 
     /// Whether a receive in flight names this key.
@@ -146,8 +155,9 @@ impl SrqSlots {
         self.slots.iter().zip(0..).any(|(slot, at)| {
             // An odd number may be that of an earlier use, and the key that of a later one: then the acquired key
             // orders the end of the earlier use before this.
-            slot.uses.load(Ordering::Acquire) & 1 == 1
-                && self.lkeys(at).iter().any(|key| key.load(Ordering::Acquire) == lkey)
+            let names = |key: &AtomicU32| key.load(Ordering::Acquire) == lkey;
+            slot.number.load(Ordering::Acquire) & self.step != 0
+                && (names(&slot.lkey) || self.more_lkeys(at).iter().any(names))
         })
     }
 }
@@ -176,10 +186,11 @@ impl SrqCursor {
         let at = self.next_free();
         let slot = self.slots.slots.get(at as usize)?;
         let lkeys = lkeys.into_iter().chain(core::iter::repeat(NO_KEY));
+        let keys = core::iter::once(&slot.lkey).chain(self.slots.more_lkeys(at));
         // See `names`.
-        self.slots.lkeys(at).iter().zip(lkeys).for_each(|(key, lkey)| key.store(lkey, Ordering::Release));
+        keys.zip(lkeys).for_each(|(key, lkey)| key.store(lkey, Ordering::Release));
         self.free = slot.next.load(Ordering::Relaxed);
-        Some(self.srq_id | u64::from(self.slots.fill(slot, at, wr_id)))
+        Some(self.srq_id | u64::from(self.slots.fill(slot, wr_id)))
     }
 
     /// The same with the key of the only range.
@@ -187,11 +198,12 @@ impl SrqCursor {
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
         let at = self.next_free();
         let slot = self.slots.slots.get(at as usize)?;
-        let (first, more) = self.slots.lkeys(at).split_first()?;
-        first.store(lkey, Ordering::Release);
-        more.iter().for_each(|key| key.store(NO_KEY, Ordering::Release));
+        slot.lkey.store(lkey, Ordering::Release);
+        if self.slots.more > 0 {
+            self.slots.more_lkeys(at).iter().for_each(|key| key.store(NO_KEY, Ordering::Release));
+        }
         self.free = slot.next.load(Ordering::Relaxed);
-        Some(self.srq_id | u64::from(self.slots.fill(slot, at, wr_id)))
+        Some(self.srq_id | u64::from(self.slots.fill(slot, wr_id)))
     }
 
     /// The first free slot; [`END`] if there is none.

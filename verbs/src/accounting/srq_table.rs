@@ -48,7 +48,7 @@ impl SrqTable {
         SrqTable {
             slots,
             place,
-            pd: Weak::<crate::accounting::scripted::PdInner>::new(),
+            pd: Weak::<crate::accounting::in_flight::NoPd>::new(),
             leaked: AtomicBool::new(false),
             _id: id,
         }

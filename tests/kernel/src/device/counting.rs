@@ -9,7 +9,7 @@ use crate::data::{bytes, polled, register, returned, success};
 use crate::env::{CAPS, End, Side, param};
 
 /// A connection with CQs in counting mode at both ends.
-fn connected() -> (Side, Side, End, End) {
+pub(crate) fn connected() -> (Side, Side, End, End) {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener();
     let id = client.resolved(addr);

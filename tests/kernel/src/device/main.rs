@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
+mod allocations;
 mod async_events;
 mod calls;
 mod comp_channels;
@@ -40,7 +41,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 76] = [
+const CHECKS: [(&str, fn()); 77] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -73,6 +74,7 @@ const CHECKS: [(&str, fn()); 76] = [
     ("memory without local write is no target", pins::read_only),
     ("a CQ has room for what reports to it", pins::cq_room),
     ("a queue has its ring from the first post on", pins::first_post),
+    ("posts and polls allocate nothing", allocations::none),
     ("a loop that waits for a peer's write ends", data::flags),
     ("slices while nothing else can write", data::slices),
     ("failed work is assigned to its queue", pins::failed),
