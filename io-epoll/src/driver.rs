@@ -67,8 +67,8 @@ impl<D: Pollable> Epoll<D> {
         Ok(Epoll { drive, timer_fd, busy_poll, read_on: ReadOn::default(), waker: None })
     }
 
-    /// Returns the requests, the events and the core. Its time is that of the last wait or turn; [`Drive::within`] reads the
-    /// clock.
+    /// Returns the requests, the events and the core. [`Drive::within`] reads the clock; so does [`Drive::now`], the first
+    /// time after a wait that has not.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
         &mut self.drive
     }
@@ -101,30 +101,34 @@ impl<D: Pollable> Epoll<D> {
                 return Ok(());
             }
         }
-        let end = self.end(at_most);
-        let spin_end = self.end(Some(self.busy_poll));
-        // Whether the drive's time was read in this wait: the clock is read once before each sleep, and once after
-        // it.
-        let mut is_now = at_most.is_some();
-        let mut next = self.drive.run(BUDGET);
-        if next == Next::Deliver {
-            return Ok(());
-        }
+        let is_endless = at_most.is_none() && self.busy_poll.is_zero();
+        let (end, spin_end) = if is_endless { (Time::NEVER, Time::ZERO) } else { self.ends(at_most) };
         loop {
-            let sleep = match next {
-                Next::Deliver | Next::Again => Some(Duration::ZERO),
-                Next::Wait(_) if self.drive.now() < spin_end => Some(Duration::ZERO),
-                Next::Wait(due) => self.span_until(due.map_or(end, |due| due.min(end)), is_now),
+            let sleep = match self.drive.run(BUDGET) {
+                Next::Deliver => return Ok(()),
+                Next::Wait(None) if is_endless => None,
+                Next::Wait(due) => self.span_until(due.map_or(end, |due| due.min(end)), spin_end, is_endless),
+                Next::Again => {
+                    self.drive.set_now(now());
+                    Some(Duration::ZERO)
+                }
             };
             let woken = self.collect(sleep)?;
-            self.drive.set_now(now());
-            is_now = true;
-            next = match woken {
-                Woken::Channel(channel) => self.drive.run_reported(channel, BUDGET),
-                Woken::Reports | Woken::Nothing | Woken::Early => self.drive.run(BUDGET),
-            };
+            if let Woken::Channel(channel) = woken {
+                // Events come before deadlines that pass meanwhile. The next `run` has those, and reads the clock if
+                // there is one.
+                self.drive.note_wait();
+                if self.drive.run_reported(channel, BUDGET) == Next::Deliver {
+                    return Ok(());
+                }
+            } else {
+                self.drive.set_now(now());
+                if self.drive.run(BUDGET) == Next::Deliver || woken == Woken::Early {
+                    return Ok(());
+                }
+            }
             // Events that arrived at the end are delivered now, not in the next wait.
-            if next == Next::Deliver || woken == Woken::Early || self.drive.now() >= end {
+            if !is_endless && self.drive.now() >= end {
                 return Ok(());
             }
         }
@@ -133,36 +137,38 @@ impl<D: Pollable> Epoll<D> {
     /// Reads a channel again that had an event in the last wait. Returns true if an event is deliverable.
     #[inline(never)]
     fn reads_on(&mut self, channel: ChannelKey) -> bool {
-        self.drive.set_now(now());
+        self.drive.note_wait();
         let has_found = self.drive.run_reported(channel, BUDGET) == Next::Deliver;
         self.read_on.found(has_found);
         has_found
     }
 
-    /// The length of the next sleep; `None` for no limit.
-    fn span_until(&mut self, wake: Time, is_now: bool) -> Option<Duration> {
-        if wake == Time::NEVER {
-            return None;
-        }
-        if !is_now {
+    /// Returns the length of the next sleep; `None` for no limit. In an endless wait the clock was not read before.
+    #[inline]
+    fn span_until(&mut self, wake: Time, spin_end: Time, is_endless: bool) -> Option<Duration> {
+        if is_endless {
             self.drive.set_now(now());
         }
-        Some(wake.since(self.drive.now()))
+        let now = self.drive.now();
+        if now < spin_end {
+            return Some(Duration::ZERO);
+        }
+        (wake != Time::NEVER).then(|| wake.since(now))
+    }
+
+    /// Returns the end of a wait, and that of its busy polling.
+    #[inline(never)]
+    fn ends(&mut self, at_most: Option<Duration>) -> (Time, Time) {
+        (self.end(at_most), self.end(Some(self.busy_poll)))
     }
 
     /// The time at the end of a span from now. Reads no clock for an empty or endless span.
-    #[inline]
     fn end(&mut self, span: Option<Duration>) -> Time {
         match span {
             None => Time::NEVER,
             Some(Duration::ZERO) => Time::ZERO,
-            Some(span) => self.end_of(span),
+            Some(span) => self.drive.within(span),
         }
-    }
-
-    #[inline(never)]
-    fn end_of(&mut self, span: Duration) -> Time {
-        self.drive.within(span)
     }
 
     /// Runs the core without waiting, for an outer loop that polls the driver's [descriptor](AsFd). Call it when the

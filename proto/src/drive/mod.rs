@@ -40,6 +40,8 @@ pub struct Drive<D: Device> {
     core: Core,
     device: D,
     now: Cell<Time>,
+    /// Whether the driver has waited since the time was set: see [`Drive::note_wait`].
+    is_late: Cell<bool>,
     /// The value of [`Core::activity`] that the application has seen.
     activity_seen: u64,
     faults: VecDeque<Fault>,
@@ -92,7 +94,8 @@ impl<D: Device> Drive<D> {
     #[must_use]
     pub fn new(device: D, limits: Limits) -> Self {
         let faults = VecDeque::with_capacity(FAULTS_KEPT);
-        let mut drive = Drive { core: Core::new(limits), device, now: Cell::new(Time::ZERO), activity_seen: 0, faults };
+        let (now, is_late) = (Cell::new(Time::ZERO), Cell::new(false));
+        let mut drive = Drive { core: Core::new(limits), device, now, is_late, activity_seen: 0, faults };
         drive.record(Step::Begin { limits });
         drive
     }
@@ -119,9 +122,21 @@ impl<D: Device> Drive<D> {
         self.advance(now);
     }
 
-    /// Returns the time that was last set, or that [`within`](Drive::within) has read since.
+    /// Records that the driver has waited and has not read the clock: for a driver that reads it only where a time is
+    /// needed. [`now`](Drive::now) then reads the clock of the device, if it has one.
+    #[inline(always)]
+    pub fn note_wait(&mut self) {
+        self.is_late.set(true);
+    }
+
+    /// Returns the time that was last set, or that [`within`](Drive::within) has read since. After a
+    /// [wait](Drive::note_wait) without a clock it reads the clock of the device.
     #[must_use]
+    #[inline]
     pub fn now(&self) -> Time {
+        if self.is_late.get() {
+            self.read_clock();
+        }
         self.now.get()
     }
 
@@ -129,13 +144,20 @@ impl<D: Device> Drive<D> {
     /// has none, the present time is [`now`](Drive::now).
     #[must_use]
     pub fn within(&self, span: Duration) -> Time {
-        if let Some(now) = self.device.clock() {
-            self.advance(now);
-        }
+        self.read_clock();
         self.now.get().after(span)
     }
 
+    #[inline]
+    fn read_clock(&self) {
+        if let Some(now) = self.device.clock() {
+            self.advance(now);
+        }
+    }
+
+    #[inline]
     fn advance(&self, now: Time) {
+        self.is_late.set(false);
         self.now.set(self.now.get().max(now));
     }
 

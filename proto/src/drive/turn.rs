@@ -68,11 +68,9 @@ impl<D: Device> Drive<D> {
     #[inline]
     pub(super) fn take_turn(&mut self, budget: usize, to_look: bool) -> bool {
         if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
-            let Drive { core, device, now, .. } = self;
-            match core.read_short(now.get(), None, &mut FromDevice(device)) {
-                Some(Read::Done) => return false,
-                Some(read) => return self.go_on(read, budget - 1, to_look),
-                None => {}
+            let (Drive { core, device, now, .. }, mut read) = (&mut *self, Read::Done);
+            if core.read_short(now.get(), None, &mut FromDevice(device), &mut read).is_some() {
+                return if let Read::Done = read { false } else { self.go_on(read, budget - 1, to_look) };
             }
         }
         self.take_request_turn(budget, to_look)
@@ -173,14 +171,13 @@ impl<D: Device> Drive<D> {
     #[inline(always)]
     pub fn run_reported(&mut self, channel: ChannelKey, budget: usize) -> Next {
         if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 && self.activity_seen == self.core.activity() {
-            let Drive { core, device, now, .. } = self;
-            match core.read_short(now.get(), Some(channel), &mut FromDevice(device)) {
-                Some(Read::Done) => return self.rest(false),
-                Some(read) => {
-                    let may_be_left = self.go_on(read, budget - 1, true);
-                    return self.rest(may_be_left);
+            let (Drive { core, device, now, .. }, mut read) = (&mut *self, Read::Done);
+            if core.read_short(now.get(), Some(channel), &mut FromDevice(device), &mut read).is_some() {
+                if let Read::Done = read {
+                    return self.rest(false);
                 }
-                None => {}
+                let may_be_left = self.go_on(read, budget - 1, true);
+                return self.rest(may_be_left);
             }
         }
         self.run_reported_any(channel, budget)

@@ -153,7 +153,8 @@ impl Core {
         }
         let (mut short, mut long) = (before.clone(), before.clone());
         let mut given = Given { fetched, wanted: None };
-        let mut read = short.read_short(Time::ZERO, reported, &mut given);
+        let mut done = Read::Done;
+        let mut read = short.read_short(Time::ZERO, reported, &mut given, &mut done).map(|()| done);
         if read.is_none() && reported.is_none() {
             read = short.read_requests_short(Time::ZERO, &mut given);
         }

@@ -73,14 +73,14 @@ struct ReadSink<'a> {
     on: ChannelKey,
     /// Whether there is no undelivered event.
     is_empty: bool,
-    read: Read,
+    read: &'a mut Read,
 }
 
 impl EventSink for ReadSink<'_> {
     #[inline(always)]
     fn take(&mut self, raw: RawEvent<&[u8]>) {
         if !self.is_empty || !self.core.admit_single(self.on, &raw) {
-            self.read = self.core.take_read_event(self.on, raw);
+            *self.read = self.core.take_read_event(self.on, raw);
         }
     }
 }
@@ -184,14 +184,15 @@ impl Core {
     /// a listener's. It looks the channel up once; the long path does so several times. `reported` is a channel that the
     /// poller has just reported as readable: with it, the short path is that of
     /// [`handle_readable`](Core::handle_readable) and the turn. `None` if there is no short path; then nothing has
-    /// changed.
+    /// changed. `read` is [`Read::Done`] at first; it gets the result in place, because a returned one would be copied.
     #[inline(always)]
     pub(crate) fn read_short(
         &mut self,
         now: Time,
         reported: Option<ChannelKey>,
         from: &mut impl Fetch,
-    ) -> Option<Read> {
+        read: &mut Read,
+    ) -> Option<()> {
         let on = match reported {
             Some(channel) if self.readable.is_empty() => channel,
             Some(_) => return None,
@@ -213,11 +214,10 @@ impl Core {
             self.readable.take_only();
             channel.readable = false;
         }
-        let mut sink = ReadSink { core: self, on, is_empty, read: Read::Done };
-        Some(match from.fetch(on, child, &mut sink) {
-            Ok(_) => sink.read,
-            Err(errno) => Read::Failed(on, errno),
-        })
+        if let Err(errno) = from.fetch(on, child, &mut ReadSink { core: self, on, is_empty, read }) {
+            *read = Read::Failed(on, errno);
+        }
+        Some(())
     }
 
     /// Whether a turn has other work than to read channels.
