@@ -7,6 +7,7 @@ use crate::forgotten::Tables as _;
 use crate::kernel::abi::offset;
 use crate::kernel::answer::Answer;
 use crate::kernel::calls::Id;
+use crate::kernel::channel::{Channel, Scratch};
 use crate::kernel::device::KernelCm;
 use crate::kernel::location::{Depths, Location};
 use crate::kernel::queue_pair::Group;
@@ -37,7 +38,7 @@ impl Reported {
     }
 }
 
-/// Whether an event of this type only changes its id: it makes no call, creates no id and is of no group.
+/// Whether an event of this type creates no id, is of no group, and does not concern the device.
 #[inline(always)]
 fn is_plain(kind: CmEvent) -> bool {
     match kind {
@@ -45,6 +46,7 @@ fn is_plain(kind: CmEvent) -> bool {
         | CmEvent::AddrError
         | CmEvent::RouteResolved
         | CmEvent::RouteError
+        | CmEvent::ConnectResponse
         | CmEvent::ConnectError
         | CmEvent::Unreachable
         | CmEvent::Rejected
@@ -53,7 +55,6 @@ fn is_plain(kind: CmEvent) -> bool {
         | CmEvent::AddrChange
         | CmEvent::TimewaitExit => true,
         CmEvent::ConnectRequest
-        | CmEvent::ConnectResponse
         | CmEvent::DeviceRemoval
         | CmEvent::MulticastJoin
         | CmEvent::MulticastError
@@ -94,6 +95,20 @@ impl Id {
             | CmEvent::Unknown(_) => {}
         }
         Some(Reported { datagrams: self.datagrams, ..Reported::of(key, kind, status) })
+    }
+
+    /// Handles a CONNECT_RESPONSE: on an id with a QP, completes the connection. Returns the type and the status that
+    /// librdmacm reports.
+    #[inline(never)]
+    fn answered(&mut self, channel: &Channel, scratch: &mut Scratch, event: &Answer<'_>) -> (CmEvent, i32) {
+        if self.qp.is_none() {
+            self.remote_ece = event.ece();
+            return (CmEvent::ConnectResponse, event.status());
+        }
+        match self.complete(channel, scratch, event.ece()) {
+            Ok(()) => (CmEvent::Established, 0),
+            Err(_) => (CmEvent::ConnectError, -1),
+        }
     }
 }
 
@@ -136,49 +151,50 @@ impl KernelCm {
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
     }
 
-    /// The id and the status of the event that was read last, if it is [plain](is_plain), of a connected id, and
+    /// The id, the type and the status of the event that was read last, if it is [plain](is_plain), of a connected id, and
     /// reported. Otherwise nothing has changed. The id is looked up once.
     #[inline(always)]
-    fn plain_event(&mut self, on: ChannelKey, kind: CmEvent) -> Option<(IdKey, i32)> {
+    fn plain_event(&mut self, on: ChannelKey, kind: CmEvent) -> Option<(IdKey, CmEvent, i32)> {
         if !is_plain(kind) {
             return None;
         }
-        let event = Answer(&self.answer);
+        let KernelCm { ids, channels, answer, scratch, .. } = self;
+        let event = Answer(answer);
         let key = IdKey::from_bits(event.uid())?;
-        let id = self.ids.get_filed_mut(key)?;
+        let id = ids.get_filed_mut(key)?;
         if id.uid != Some(key) || id.channel != on || id.datagrams {
             return None;
         }
-        Some((key, id.happened(key, kind, event.status())?.status))
+        if kind == CmEvent::ConnectResponse {
+            let (kind, status) = id.answered(channels.get(on)?, scratch, &event);
+            return Some((key, kind, status));
+        }
+        Some((key, kind, id.happened(key, kind, event.status())?.status))
     }
 
+    /// Passes a [plain](is_plain) event on. One without parameters by itself, so that no zeros are passed as variables.
     #[inline(always)]
-    fn plain_raw(&self, id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&[u8]> {
-        let event = Answer(&self.answer);
-        let (param, private_data) = match contents(kind) {
-            Contents::Parameters => (ReceivedParam(event.conn()), event.conn_private()),
-            Contents::Nothing | Contents::Group => (ReceivedParam::default(), &[][..]),
-        };
-        RawEvent { id, listener: None, kind, status, param, datagram: None, group: None, private_data }
+    fn take_plain(&self, id: IdKey, kind: CmEvent, status: i32, sink: &mut impl EventSink) {
+        let raw = RawEvent { status, ..RawEvent::new(id, kind) };
+        match contents(kind) {
+            Contents::Parameters => {
+                let event = Answer(&self.answer);
+                sink.take(RawEvent { param: ReceivedParam(event.conn()), private_data: event.conn_private(), ..raw });
+            }
+            Contents::Nothing | Contents::Group => sink.take(raw),
+        }
     }
 
     /// The id and the type of the event that was read last, which is not a request; `None` if it is not reported.
     #[inline(never)]
     fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
         let key = self.known(on, Answer(&self.answer).uid())?;
-        let id = self.ids.get_mut(key)?;
+        let KernelCm { ids, channels, answer, scratch, .. } = self;
+        let (id, event) = (ids.get_mut(key)?, Answer(answer));
         let datagrams = id.datagrams;
-        if kind == CmEvent::ConnectResponse && id.qp.is_some() {
-            // As librdmacm reports it.
-            let reported = match self.answered(key) {
-                Ok(()) => Reported::of(key, CmEvent::Established, 0),
-                Err(_) => Reported::of(key, CmEvent::ConnectError, -1),
-            };
-            return Some(Reported { datagrams, ..reported });
-        }
-        let event = Answer(&self.answer);
         if kind == CmEvent::ConnectResponse {
-            id.remote_ece = event.ece();
+            let (kind, status) = id.answered(channels.get(on)?, scratch, &event);
+            return Some(Reported { datagrams, ..Reported::of(key, kind, status) });
         }
         if kind == CmEvent::MulticastJoin {
             // Whatever the status of the event.
@@ -189,14 +205,6 @@ impl KernelCm {
             return Some(Reported { datagrams, ..reported });
         }
         id.happened(key, kind, event.status())
-    }
-
-    /// Handles a CONNECT_RESPONSE on an id with a QP: completes the connection.
-    #[inline(never)]
-    fn answered(&mut self, key: IdKey) -> Outcome {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
-        id.complete(channel, &mut self.scratch, Answer(&self.answer).ece())
     }
 
     /// Handles a MULTICAST_JOIN: attaches the QP of the id to the group.
@@ -256,8 +264,8 @@ impl KernelCm {
         self.make_room_for_id(child)?;
         let read = self.read(on);
         if let Ok(kind) = read {
-            if let Some((id, status)) = self.plain_event(on, kind) {
-                sink.take(self.plain_raw(id, kind, status));
+            if let Some((id, kind, status)) = self.plain_event(on, kind) {
+                self.take_plain(id, kind, status, sink);
                 return Ok(true);
             }
         }
