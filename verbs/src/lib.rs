@@ -143,8 +143,6 @@ mod kernel;
 mod kernel_verbs;
 #[cfg(feature = "rdma-core")]
 mod librdmacm;
-#[cfg(any(feature = "rdma-core", feature = "scripted-data"))]
-mod lock;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]
 mod macros;
 #[cfg(all(feature = "rdma-core", not(feature = "rdma-sys")))]

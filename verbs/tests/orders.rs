@@ -161,7 +161,7 @@ fn receives_of_an_srq_end_on_two_threads_while_it_is_posted_to() {
 fn a_count_that_was_reached_comes_after_the_polls() {
     loom::model(|| {
         let wr_ring = Arc::new(WrRing::counting(2));
-        let mut cursor = SendCursor::counting(&wr_ring, true);
+        let mut cursor = SendCursor::new(&wr_ring);
         assert!(cursor.file(10, &[5], true).is_some());
         cursor.advance();
         // What was posted with the memory was posted before its owner wants it back.

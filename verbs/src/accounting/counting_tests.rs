@@ -132,7 +132,7 @@ impl World {
 
     /// As `Gone::end`: destroyed queues of which nothing can be left in the CQ.
     fn end_released(&mut self) {
-        let state = lock(&self.cq_slots.state);
+        let state = self.cq_slots.state.lock();
         let World { queues, in_flight, completions, .. } = self;
         queues.retain(|queue| {
             let is_over = queue.is_gone && !state.counted.contains_key(&queue.key);

@@ -21,16 +21,16 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use cmid_proto::{CqRoom, Errno};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::accounting::counted::CountedKey;
 use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::srq_slots::{SRQ_INDEX, SrqSlots};
 use crate::accounting::srq_table::SrqTable;
 use crate::accounting::wr_ring::WrRing;
-use crate::lock::lock;
 
 /// The bits of the count in a queue's id, without the upper one: a token is below 2^63 (raw.rs).
 const ASSIGNED: u16 = u16::MAX >> 1;
@@ -127,7 +127,7 @@ impl CqSlots {
     }
 
     pub(crate) fn room(&self) -> CqRoom {
-        lock(&self.state).room
+        self.state.lock().room
     }
 
     /// Reserves a share of the depth for this number of queues, with `capacity` work requests together, and an id for
@@ -138,7 +138,7 @@ impl CqSlots {
     /// there are ids. Nothing is reserved then.
     #[inline]
     pub(crate) fn reserve(&self, queues: u32, capacity: u32) -> Result<(), Errno> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.room.check(capacity).map_err(|_| Errno::EOVERFLOW)?;
         if queues > INDEX - state.queues {
             return Err(Errno::ENOMEM);
@@ -150,13 +150,13 @@ impl CqSlots {
     /// Gives up the reservations of queues that have no id.
     #[inline]
     pub(crate) fn cancel(&self, queues: u32, capacity: u32) {
-        lock(&self.state).cancel(queues, capacity);
+        self.state.lock().cancel(queues, capacity);
     }
 
     /// Assigns an id to a queue that has a reservation. Completions with it are of no queue before
     /// [`CqSlots::set_ring`].
     pub(crate) fn assign(&self) -> u32 {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let index = state.free.pop().unwrap_or_else(|| {
             state.entries.push(Entry::default());
             state.entries.len() - 1
@@ -167,7 +167,7 @@ impl CqSlots {
 
     /// Sets the ring of a queue. Its completions are accounted from now on.
     pub(crate) fn set_ring(&self, queue_id: u32, wr_ring: &Arc<WrRing>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.set_ring(queue_id, Some(Arc::clone(wr_ring)));
         // With the lock still held.
         self.version.fetch_add(1, Ordering::Release);
@@ -176,7 +176,7 @@ impl CqSlots {
     /// Sets the ring of a queue that counts. Returns false if a destroyed QP with the same number may have left
     /// completions.
     pub(crate) fn set_counting(&self, key: CountedKey, wr_ring: &Arc<WrRing>) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.counted.contains_key(&key) {
             return false;
         }
@@ -187,12 +187,12 @@ impl CqSlots {
 
     /// Gives an id back that was assigned and has no ring.
     pub(crate) fn unassign(&self, queue_id: u32) {
-        lock(&self.state).free.push((queue_id & INDEX) as usize);
+        self.state.lock().free.push((queue_id & INDEX) as usize);
     }
 
     /// Records that the QP of a queue is destroyed. Called once for each id with a ring.
     pub(crate) fn leave(&self, gone: GoneQueue) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match gone.counted {
             Some(key) => state.set_counted(key, None),
             None => state.set_ring(gone.queue_id, None),
@@ -206,7 +206,7 @@ impl CqSlots {
     /// # Errors
     /// `EOVERFLOW` if the CQ has no room for the completions of its receives.
     pub(crate) fn attach_srq(&self, table: &SrqTable) -> Result<(), Errno> {
-        let (mut state, slots) = (lock(&self.state), table.slots());
+        let (mut state, slots) = (self.state.lock(), table.slots());
         if let Some(entry) = state.srqs.iter_mut().find(|entry| Arc::ptr_eq(&entry.slots, slots)) {
             entry.qps += 1;
             return Ok(());
@@ -221,7 +221,7 @@ impl CqSlots {
     /// Records that a QP with an SRQ is destroyed. Called once for each [`attach_srq`](CqSlots::attach_srq).
     pub(crate) fn leave_srq(&self, table: Arc<SrqTable>) {
         let is_idle = table.slots().unpolled() == 0;
-        self.add_gone(lock(&self.state), Gone::Srq(table), is_idle);
+        self.add_gone(self.state.lock(), Gone::Srq(table), is_idle);
     }
 
     fn add_gone(&self, mut state: MutexGuard<'_, State>, gone: Gone, is_idle: bool) {
@@ -241,7 +241,7 @@ impl CqSlots {
 
     /// Ends a destroyed queue: none of its completions is left, or the CQ is not polled any more.
     pub(super) fn end(&self, gone: Gone) {
-        lock(&self.state).release(&gone);
+        self.state.lock().release(&gone);
         gone.end();
     }
 }

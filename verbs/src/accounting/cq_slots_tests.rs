@@ -7,7 +7,6 @@ use crate::accounting::in_flight::{InFlightSet, NoPd};
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
 use crate::accounting::wr_ring::SendCursor;
-use crate::lock::lock;
 
 /// A queue that something is posted to.
 fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, SendCursor) {
@@ -96,10 +95,10 @@ fn looking_costs_what_has_changed() {
         assert_eq!(next.0 & INDEX, queue_id & INDEX);
         wr_ring = next.1;
     }
-    assert_eq!(lock(&cq_slots.state).changed, [(queue_id & INDEX) as usize]);
+    assert_eq!(cq_slots.state.lock().changed, [(queue_id & INDEX) as usize]);
     let (_, _, mut cursor) = queue(&cq_slots);
     assert_eq!(slot_cache.retire(&cq_slots, &mut [post(&mut cursor, 1)], 0), 1);
-    assert!(lock(&cq_slots.state).changed.is_empty());
+    assert!(cq_slots.state.lock().changed.is_empty());
     assert_eq!(slot_cache.rings.len(), 128);
 }
 
@@ -113,7 +112,7 @@ fn a_queue_that_nothing_is_posted_to_has_no_id() {
         cq_slots.cancel(1, 4);
     }
     assert_eq!((cq_slots.room().reserved(), cq_slots.version.load(Ordering::Relaxed)), (0, 0));
-    let state = lock(&cq_slots.state);
+    let state = cq_slots.state.lock();
     assert_eq!((state.entries.len(), state.assigned, state.queues), (0, 0, 0));
 }
 
@@ -142,7 +141,7 @@ fn tokens_stay_below_2_to_the_63_however_many_queues_there_were() {
     let mut indices = Vec::new();
     for _ in 0..3 {
         // As after nearly as many ids as the count can tell apart.
-        lock(&cq_slots.state).assigned = ASSIGNED - 1;
+        cq_slots.state.lock().assigned = ASSIGNED - 1;
         for _ in 0..3 {
             let (queue_id, _, mut cursor) = queue(&cq_slots);
             let completion = post(&mut cursor, 10);

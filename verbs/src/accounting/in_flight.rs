@@ -37,14 +37,14 @@
 //!   it: it counts until the SRQ is destroyed, and each CQ of its QPs was found empty after their destruction or cannot
 //!   be polled any more.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use slab::Slab;
 
 use crate::accounting::srq_slots::SrqSlots;
 use crate::accounting::wr_count::Snapshot;
 use crate::accounting::wr_ring::{Cursor, WrRing};
-use crate::lock::lock;
 
 /// A PD, as the accounting of its queues needs it.
 pub(crate) trait PdWork: Send + Sync {
@@ -130,17 +130,17 @@ impl InFlightSet {
 
     /// Adds a queue, before its first post.
     pub(crate) fn enlist(&self, wr_ring: &Arc<WrRing>) -> InFlightIndex {
-        InFlightIndex(lock(&self.queues).live.insert(InFlight::Queue(Arc::clone(wr_ring))))
+        InFlightIndex(self.queues.lock().live.insert(InFlight::Queue(Arc::clone(wr_ring))))
     }
 
     /// Adds a new SRQ.
     pub(crate) fn enlist_srq(&self, slots: &Arc<SrqSlots>) -> InFlightIndex {
-        InFlightIndex(lock(&self.queues).live.insert(InFlight::Srq(Arc::clone(slots))))
+        InFlightIndex(self.queues.lock().live.insert(InFlight::Srq(Arc::clone(slots))))
     }
 
     /// Removes a queue with its work in flight. Called once for each queue that was added.
     pub(crate) fn remove(&self, place: InFlightIndex) {
-        let queue = lock(&self.queues).live.try_remove(place.0);
+        let queue = self.queues.lock().live.try_remove(place.0);
         // With its ring, if nobody else has it; not under the lock.
         drop(queue);
     }
@@ -148,20 +148,20 @@ impl InFlightSet {
     /// Keeps the work in flight of a queue for ever, because its QP could not be destroyed. Called instead of
     /// [`InFlightSet::remove`].
     pub(crate) fn leak(&self, place: InFlightIndex) {
-        let mut queues = lock(&self.queues);
+        let mut queues = self.queues.lock();
         let queue = queues.live.try_remove(place.0);
         queues.leaked.extend(queue);
     }
 
     /// Whether work in flight names this key. All work of counting queues may.
     pub(crate) fn name(&self, lkey: u32) -> bool {
-        lock(&self.queues).all().any(|queue| queue.names(lkey))
+        self.queues.lock().all().any(|queue| queue.names(lkey))
     }
 
     /// The same for memory that nothing is posted with any more: of counting queues, only what `snapshot` has counts. The
     /// first call fills it, and later ones take out what is over.
     pub(crate) fn name_still(&self, lkey: u32, snapshot: &mut Option<Vec<Snapshot>>) -> bool {
-        let queues = lock(&self.queues);
+        let queues = self.queues.lock();
         let counting = || queues.all().filter_map(InFlight::counting);
         let snapshot = snapshot.get_or_insert_with(|| counting().filter_map(Snapshot::of).collect());
         // A queue that was removed has nothing in flight: its QP is gone, and its CQ was found empty since.
@@ -171,7 +171,7 @@ impl InFlightSet {
 
     /// Whether work that is in flight for ever names this key.
     pub(crate) fn leaked_name(&self, lkey: u32) -> bool {
-        lock(&self.queues).leaked.iter().any(|queue| queue.names(lkey))
+        self.queues.lock().leaked.iter().any(|queue| queue.names(lkey))
     }
 }
 

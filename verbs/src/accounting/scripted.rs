@@ -5,10 +5,11 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, Completion, SrqCaps};
+use parking_lot::Mutex;
 
 use crate::accounting::cq_slots::CqSlots;
 use crate::accounting::in_flight::{InFlightSet, PdWork};
@@ -16,10 +17,9 @@ use crate::accounting::poll::{Poller, Provider};
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
 use crate::accounting::srq_table::{SrqId, SrqTable};
-use crate::accounting::work_queue::WorkQueue;
+use crate::accounting::work_queue::{Reservation, WorkQueue};
 use crate::accounting::wr_count::Snapshot;
 use crate::accounting::wr_ring::{Cursor, RECEIVE, SEND};
-use crate::lock::lock;
 
 /// A protection domain.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ impl Provider for CqInner {
     }
 
     fn poll(&self, completions: &mut [Completion]) -> c_int {
-        let mut polled = lock(&self.completions);
+        let mut polled = self.completions.lock();
         let count = polled.len().min(completions.len());
         completions.iter_mut().zip(polled.drain(..count)).for_each(|(place, completion)| *place = completion);
         count as c_int
@@ -124,18 +124,18 @@ impl Cq {
 
     /// The device adds a completion.
     pub fn complete(&self, completion: Completion) {
-        lock(&self.inner.completions).push_back(completion);
+        self.inner.completions.lock().push_back(completion);
     }
 
     /// The provider removes the completions of a QP, as libmlx5 does when the QP is destroyed.
     pub fn remove(&self, qp_num: u32) {
-        lock(&self.inner.completions).retain(|completion| completion.qp_num != qp_num);
+        self.inner.completions.lock().retain(|completion| completion.qp_num != qp_num);
     }
 
     /// The number of completions in it.
     #[must_use]
     pub fn completions(&self) -> usize {
-        lock(&self.inner.completions).len()
+        self.inner.completions.lock().len()
     }
 
     /// Polls it, as `Cq::poll`.
@@ -184,7 +184,7 @@ impl Qp {
         }
         let recv_cq = &cqs[1].inner;
         let caps = if srq.is_some() { Caps { max_recv_wr: 0, ..caps } } else { caps };
-        let [send, recv] = WorkQueue::reserve(cqs.map(|cq| &cq.inner), caps)?;
+        let [send, recv] = Reservation::make([&cqs[0].inner, &cqs[1].inner], caps)?.into_queues();
         if let Some(srq) = srq {
             recv_cq.cq_slots.attach_srq(&srq.table)?;
         }

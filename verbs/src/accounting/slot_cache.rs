@@ -10,7 +10,6 @@ use crate::accounting::cq_slots::{CqSlots, Gone};
 use crate::accounting::rings::{Known, Rings};
 use crate::accounting::srq_slots::{SrqRetired, SrqSlots, srq_of};
 use crate::accounting::wr_ring::Retired;
-use crate::lock::lock;
 
 /// The poller's copy; there is one for each CQ.
 #[derive(Default)]
@@ -142,7 +141,7 @@ impl SlotCache {
 
     #[cold]
     pub(crate) fn look(&mut self, cq_slots: &CqSlots) {
-        let mut state = lock(&cq_slots.state);
+        let mut state = cq_slots.state.lock();
         let state = &mut *state;
         self.rings.reserve(state.entries.len());
         for index in state.changed.drain(..) {
@@ -183,7 +182,7 @@ impl SlotCache {
     /// Called when the handle is dropped. No thread polls any more.
     pub(crate) fn close(&mut self, cq_slots: &CqSlots) {
         let mut over = {
-            let mut state = lock(&cq_slots.state);
+            let mut state = cq_slots.state.lock();
             state.closed = true;
             core::mem::take(&mut state.gone)
         };

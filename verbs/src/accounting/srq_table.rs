@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use cmid_proto::datapath::SrqCaps;
+use parking_lot::Mutex;
 
 use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::srq_slots::SrqSlots;
-use crate::lock::lock;
 
 /// The receives of an SRQ in flight. They pin their memory as long as this lives: until the SRQ is destroyed, and each
 /// CQ that a QP of it reported to can have no completion of it (cq_slots.rs).
@@ -71,7 +71,7 @@ impl SrqTable {
 impl SrqId {
     /// Prefers numbers that were not in use lately. `None` if all are in use.
     pub(crate) fn assign() -> Option<Self> {
-        let mut ids = lock(&SRQ_IDS);
+        let mut ids = SRQ_IDS.lock();
         let (used, last) = &mut *ids;
         let id = (1..=MAX_ID + 1).map(|ahead| last.wrapping_add(ahead) & MAX_ID).find(|id| !used.contains(id))?;
         used.insert(id);
@@ -93,7 +93,7 @@ impl Drop for SrqTable {
 
 impl Drop for SrqId {
     fn drop(&mut self) {
-        lock(&SRQ_IDS).0.remove(&self.0);
+        SRQ_IDS.lock().0.remove(&self.0);
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn ids_of_srqs_stay_in_the_lower_half() {
-        lock(&SRQ_IDS).1 = MAX_ID - 2;
+        SRQ_IDS.lock().1 = MAX_ID - 2;
         let ids: Vec<_> = (0..5).filter_map(|_| SrqId::assign()).collect();
         assert_eq!(ids.len(), 5);
         assert!(ids.iter().all(|id| id.0 <= MAX_ID), "{:?}", ids.iter().map(|id| id.0).collect::<Vec<_>>());

@@ -12,6 +12,54 @@ use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::poll::Provider;
 use crate::accounting::wr_ring::{Cursor, WrRing};
 
+/// The reservations of the two queues of a QP that is being created, at their CQs. The drop frees them.
+pub(crate) struct Reservation<'a, C: Provider> {
+    cqs: [&'a Arc<C>; 2],
+    caps: Caps,
+}
+
+impl<'a, C: Provider> Reservation<'a, C> {
+    /// Makes the reservations of the queues of sends and of receives that report to these CQs. For a single CQ it makes
+    /// one.
+    ///
+    /// # Errors
+    /// `EOVERFLOW` if a CQ has no room for the completions, `ENOMEM` if it has the maximum number of queues.
+    #[inline]
+    pub(crate) fn make(cqs: [&'a Arc<C>; 2], caps: Caps) -> Result<Self, Errno> {
+        let ([send_cq, recv_cq], Caps { max_send_wr: sends, max_recv_wr: recvs, .. }) = (cqs, caps);
+        if Arc::ptr_eq(send_cq, recv_cq) {
+            send_cq.cq_slots().reserve(2, sends.checked_add(recvs).ok_or(Errno::EOVERFLOW)?)?;
+        } else {
+            send_cq.cq_slots().reserve(1, sends)?;
+            if let Err(errno) = recv_cq.cq_slots().reserve(1, recvs) {
+                send_cq.cq_slots().cancel(1, sends);
+                return Err(errno);
+            }
+        }
+        Ok(Reservation { cqs, caps })
+    }
+
+    /// Creates the queues, which free the reservations from then on.
+    #[inline(always)]
+    pub(crate) fn into_queues(self) -> [WorkQueue<C>; 2] {
+        let ([send_cq, recv_cq], Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, .. }) =
+            (self.cqs, self.caps);
+        core::mem::forget(self);
+        [
+            WorkQueue::reserved(send_cq, false, max_send_wr, max_send_sge),
+            WorkQueue::reserved(recv_cq, true, max_recv_wr, max_recv_sge),
+        ]
+    }
+}
+
+impl<C: Provider> Drop for Reservation<'_, C> {
+    fn drop(&mut self) {
+        let ([send_cq, recv_cq], Caps { max_send_wr, max_recv_wr, .. }) = (self.cqs, self.caps);
+        send_cq.cq_slots().cancel(1, max_send_wr);
+        recv_cq.cq_slots().cancel(1, max_recv_wr);
+    }
+}
+
 /// A work queue. It has a reservation at its CQ. Without a ring, the drop frees the reservation. With a ring, the CQ's
 /// slots free it after the last completion.
 pub(crate) struct WorkQueue<C: Provider> {
@@ -38,34 +86,9 @@ struct Ring {
 }
 
 impl<C: Provider> WorkQueue<C> {
-    /// Creates the queues of sends and of receives that report to these CQs. For a single CQ it makes one reservation.
-    ///
-    /// # Errors
-    /// `EOVERFLOW` if a CQ has no room for the completions, `ENOMEM` if it has the maximum number of queues.
-    #[inline]
-    pub(crate) fn reserve(cqs: [&Arc<C>; 2], caps: Caps) -> Result<[Self; 2], Errno> {
-        let ([send_cq, recv_cq], Caps { max_send_wr: sends, max_recv_wr: recvs, max_send_sge, max_recv_sge, .. }) =
-            (cqs, caps);
-        if Arc::ptr_eq(send_cq, recv_cq) {
-            send_cq.cq_slots().reserve(2, sends.checked_add(recvs).ok_or(Errno::EOVERFLOW)?)?;
-            return Ok([
-                WorkQueue::reserved(send_cq, false, sends, max_send_sge),
-                WorkQueue::reserved(recv_cq, true, recvs, max_recv_sge),
-            ]);
-        }
-        send_cq.cq_slots().reserve(1, sends)?;
-        let send = WorkQueue::reserved(send_cq, false, sends, max_send_sge);
-        recv_cq.cq_slots().reserve(1, recvs)?;
-        Ok([send, WorkQueue::reserved(recv_cq, true, recvs, max_recv_sge)])
-    }
-
-    #[inline]
+    #[inline(always)]
     fn reserved(cq: &Arc<C>, is_recv: bool, capacity: u32, max_sge: u32) -> Self {
         WorkQueue { cq: Arc::clone(cq), is_recv, capacity, max_sge, ring: OnceLock::new(), is_reserved: true }
-    }
-
-    pub(crate) fn cq(&self) -> &C {
-        &self.cq
     }
 
     /// Opens the queue for the first post: makes the ring, if there is none. The cursor then has room. Without effect on a

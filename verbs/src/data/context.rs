@@ -3,16 +3,16 @@
 use core::net::SocketAddr;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use cmid_proto::Errno;
+use parking_lot::Mutex;
 
 use crate::data::anchor::{Anchor, Home};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_device};
 use crate::kernel::{Depths, Location};
 use crate::librdmacm::Channel;
-use crate::lock::lock;
 
 /// A reference to a device context: one of librdmacm's, or one that this crate has opened.
 ///
@@ -70,7 +70,7 @@ impl Contexts {
         port: u8,
         addr: Option<SocketAddr>,
     ) -> Result<Arc<Context>, Errno> {
-        let mut all = lock(&self.open);
+        let mut all = self.open.lock();
         all.retain(|context| context.strong_count() > 0);
         if let Some(open) = all.iter().filter_map(Weak::upgrade).find(|open| open.is(verbs)) {
             return Ok(open);
@@ -82,7 +82,7 @@ impl Contexts {
 
     /// Called when an id has reported that its device is gone.
     pub(crate) fn removed(&self, verbs: NonNull<ibv_context>) {
-        for context in lock(&self.open).iter().filter_map(Weak::upgrade).filter(|open| open.is(verbs)) {
+        for context in self.open.lock().iter().filter_map(Weak::upgrade).filter(|open| open.is(verbs)) {
             context.set_gone();
         }
     }

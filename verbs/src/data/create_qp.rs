@@ -8,7 +8,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
 use crate::accounting::poll::Provider as _;
-use crate::accounting::work_queue::WorkQueue;
+use crate::accounting::work_queue::Reservation;
 use crate::data::srq::SrqUse;
 use crate::data::wr_api::{PostCalls, WrApi, send_ops};
 use crate::data::{Cq, Pd, QpInner, Srq};
@@ -89,8 +89,8 @@ impl QpInner {
         let pd = init.pd.enter().map_err(|refused| refused.errno())?;
         // With an SRQ the receive queue is empty.
         let caps = if init.srq.is_some() { Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps } } else { caps };
-        let [send, recv] = WorkQueue::reserve([init.send_cq.inner(), init.recv_cq.inner()], caps)?;
-        let (send_cq, recv_cq) = (send.cq(), recv.cq());
+        let (send_cq, recv_cq) = (init.send_cq.inner(), init.recv_cq.inner());
+        let reservation = Reservation::make([send_cq, recv_cq], caps)?;
         if !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
             return Err(Errno::EINVAL);
         }
@@ -132,6 +132,7 @@ impl QpInner {
         let wr_api = unsafe { WrApi::of(raw, datagrams) };
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
+        let [send, recv] = reservation.into_queues();
         let qp = QpInner {
             raw,
             wr_api: wr_api.filter(|_| post_calls == PostCalls::Extended),

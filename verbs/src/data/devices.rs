@@ -3,16 +3,16 @@
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use cmid_proto::Errno;
+use parking_lot::Mutex;
 
 use crate::data::Context;
 use crate::errno;
 use crate::ffi::{self, ibv_device, ibv_device_attr};
 use crate::inventory::in_u8;
 use crate::kernel::{Depths, Location, NO_INDEX};
-use crate::lock::lock;
 
 /// The devices that were opened. All objects on one share its context. A device is open as long as something is on it.
 #[derive(Clone, Default)]
@@ -57,7 +57,7 @@ impl Devices {
     /// # Errors
     /// `ENODEV` if libibverbs has no such device; what ibv_open_device(3) and ibv_query_device(3) leave.
     pub(crate) fn open(&self, location: Location) -> Result<Arc<Context>, Errno> {
-        let mut all = lock(&self.shared.known);
+        let mut all = self.shared.known.lock();
         let known = all.iter().position(|known| known.is_at(location));
         if let Some(context) = known.and_then(|at| all[at].context.upgrade()) {
             if !context.is_gone() {
@@ -95,7 +95,7 @@ impl Devices {
 
     #[inline(never)]
     fn find_limits(&mut self, location: Location, removals: usize) -> Result<Depths, Errno> {
-        let known = lock(&self.shared.known).iter().find(|known| known.is_at(location)).map(|known| known.limits);
+        let known = self.shared.known.lock().iter().find(|known| known.is_at(location)).map(|known| known.limits);
         let limits = match known {
             Some(limits) => limits,
             None => limits(&*self.open(location)?)?,
@@ -107,7 +107,7 @@ impl Devices {
 
     /// Called when an id has reported that its device is gone.
     pub(crate) fn removed(&self, location: Location) {
-        let mut all = lock(&self.shared.known);
+        let mut all = self.shared.known.lock();
         for context in all.iter().filter(|known| known.is_at(location)).filter_map(|known| known.context.upgrade()) {
             context.set_gone();
         }

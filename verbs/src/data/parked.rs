@@ -6,9 +6,7 @@
 //! registration remains in the cycle only if the device refuses its deregistration. The PD could not be deallocated
 //! then either, and [`Pd::users`](crate::Pd::users) equals the count of the kernel.
 
-use std::sync::Mutex;
-
-use crate::lock::lock;
+use parking_lot::Mutex;
 
 /// A registration without an owner.
 pub(crate) trait TryDeregister {
@@ -36,9 +34,9 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
     /// [`Parked::released`]. If that call finds the registration here, it retries. If it came earlier, the changed
     /// counter shows it, and this function retries. So the loop runs once for each user that is destroyed meanwhile.
     pub(crate) fn end(&self, mut registration: Box<R>) {
-        let mut released = lock(&self.0).released;
+        let mut released = self.0.lock().released;
         while !registration.try_deregister() {
-            let mut deferred = lock(&self.0);
+            let mut deferred = self.0.lock();
             if deferred.released == released {
                 deferred.waiting.push(registration);
                 return;
@@ -49,7 +47,7 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
 
     /// Deregisters those that can be deregistered now. Cheap if there are none.
     pub(crate) fn retry(&self) {
-        let waiting = lock(&self.0).take();
+        let waiting = self.0.lock().take();
         if let Some(waiting) = waiting {
             self.end_all(waiting);
         }
@@ -58,7 +56,7 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
     /// Called after the destruction of an object that may have blocked a deregistration.
     #[inline]
     pub(crate) fn released(&self) {
-        let mut deferred = lock(&self.0);
+        let mut deferred = self.0.lock();
         deferred.released = deferred.released.wrapping_add(1);
         let waiting = deferred.take();
         drop(deferred);
@@ -110,7 +108,7 @@ mod tests {
     }
 
     fn waiting(parked: &Parked<Held<'_>>) -> usize {
-        lock(&parked.0).waiting.len()
+        parked.0.lock().waiting.len()
     }
 
     #[test]

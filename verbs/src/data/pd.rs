@@ -2,17 +2,17 @@
 
 use core::fmt;
 use core::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{self, Domain, Refused};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::accounting::in_flight::{InFlightSet, PdWork};
 use crate::data::Context;
 use crate::data::parked::{Parked, TryDeregister};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
-use crate::lock::lock;
 use crate::raw;
 
 /// A handle of a protection domain. QPs can use memory of the same PD only. Cheap to clone; any thread may use it.
@@ -80,7 +80,7 @@ impl PdInner {
     /// Returns its state machine.
     #[inline]
     pub(crate) fn domain(&self) -> MutexGuard<'_, Domain> {
-        let mut domain = lock(&self.domain);
+        let mut domain = self.domain.lock();
         if self.context.is_gone() {
             domain.handle_removal();
         }

@@ -10,18 +10,18 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::ptr::NonNull;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use cmid_proto::{Errno, IdKey};
+use parking_lot::{Condvar, Mutex};
 
 use crate::addr_info::{Hints, addr_info};
 use crate::errno;
 use crate::ffi::{self, rdma_cm_id};
 use crate::librdmacm::bell::Bell;
 use crate::librdmacm::raw_channel::RawChannel;
-use crate::lock::lock;
 
 /// The paths where librdmacm looks for ibacm, as configured by rdma-core and its distributions: the port, then the
 /// socket.
@@ -105,19 +105,18 @@ impl Query {
     /// # Errors
     /// `EBUSY` while ibacm has not answered.
     pub(crate) fn end(&self) -> Result<(), Errno> {
-        let mut phase = lock(&self.phase);
+        let mut phase = self.phase.lock();
         if *phase == Phase::Waiting {
             *phase = Phase::Over;
         }
         let still = |phase: &mut Phase| *phase != Phase::Over;
-        let (phase, _) =
-            self.changed.wait_timeout_while(phase, RETURNING, still).unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.changed.wait_while_for(&mut phase, still, RETURNING);
         if *phase == Phase::Over { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
     /// Records that the core has destroyed the id: the bell then rings whatever the outcome.
     pub(crate) fn abandon(&self) {
-        let mut phase = lock(&self.phase);
+        let mut phase = self.phase.lock();
         if *phase == Phase::Running {
             *phase = Phase::Abandoned;
         }
@@ -125,7 +124,7 @@ impl Query {
 
     /// Leaves an id without a reader to the thread, which destroys it. Returns false if the call is not running.
     pub(crate) fn orphan(&self) -> bool {
-        let mut phase = lock(&self.phase);
+        let mut phase = self.phase.lock();
         match *phase {
             Phase::Over => false,
             Phase::Waiting => {
@@ -141,7 +140,7 @@ impl Query {
 
     fn make(&self) {
         {
-            let mut phase = lock(&self.phase);
+            let mut phase = self.phase.lock();
             if *phase != Phase::Waiting {
                 return;
             }
@@ -149,7 +148,7 @@ impl Query {
         }
         // SAFETY: the id is alive, its channel open, and it has a device, as the caller of `start` promises.
         let outcome = errno::of_rdma(unsafe { ffi::rdma_resolve_route(self.id.as_ptr(), self.timeout_ms) });
-        let before = core::mem::replace(&mut *lock(&self.phase), Phase::Over);
+        let before = core::mem::replace(&mut *self.phase.lock(), Phase::Over);
         self.changed.notify_all();
         match before {
             Phase::Running if outcome.is_ok() => {}
@@ -166,7 +165,7 @@ impl Query {
 /// The queue of the thread. The first call starts the thread.
 fn queue() -> Result<Sender<Arc<Query>>, Errno> {
     static QUEUE: Mutex<Option<Sender<Arc<Query>>>> = Mutex::new(None);
-    let mut queue = lock(&QUEUE);
+    let mut queue = QUEUE.lock();
     if let Some(sender) = &*queue {
         return Ok(sender.clone());
     }

@@ -2,12 +2,10 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 
 use cmid_proto::{Errno, IdKey, Outcome};
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, epoll, eventfd};
-
-use crate::lock::lock;
 
 /// The result of a call, for the reader of the channel.
 pub(crate) type Answer = (IdKey, Outcome);
@@ -37,14 +35,14 @@ impl Bell {
 
     /// Queues the outcome of a call and wakes the poller.
     pub(crate) fn ring(&self, id: IdKey, outcome: Outcome) {
-        lock(&self.answers).push_back((id, outcome));
+        self.answers.lock().push_back((id, outcome));
         // The counter cannot be full.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
     /// Takes the next outcome. Without further outcomes the descriptor is not readable.
     pub(crate) fn answer(&self) -> Option<Answer> {
-        let mut answers = lock(&self.answers);
+        let mut answers = self.answers.lock();
         let answer = answers.pop_front();
         if answer.is_some() && answers.is_empty() {
             let _ = rustix::io::read(&self.event, &mut [0; size_of::<u64>()]);
