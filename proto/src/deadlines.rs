@@ -177,6 +177,18 @@ impl Deadlines {
         is_only
     }
 
+    /// Removes the nearest entry, of an id that has no deadline any more. Returns whether no entry is left.
+    #[inline]
+    pub(crate) fn drop_nearest(&mut self, armed: &mut Armed) -> bool {
+        let is_only = self.drop_only(armed);
+        if !is_only {
+            *armed = Armed::NOT;
+            self.twice = true;
+            self.nearest = self.pop();
+        }
+        is_only
+    }
+
     /// Removes the first entry. `id`: its id, if that still exists. A deadline that has been moved is armed anew.
     pub(crate) fn drop_first(&mut self, id: Option<(&mut Armed, Time)>) {
         let next = self.pop();

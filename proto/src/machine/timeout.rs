@@ -63,10 +63,11 @@ impl Core {
         if due < id.armed.at() {
             self.deadlines.arm(&mut id.armed, due, key);
             self.sweep_if_littered();
-        } else if self.deadlines.is_stale(id.armed, due, key)
-            && (due != Time::NEVER || !self.deadlines.drop_only(&mut id.armed))
-        {
-            self.drop_stale();
+        } else if self.deadlines.is_stale(id.armed, due, key) {
+            // The nearest entry is that of this id: it is dropped without a look-up.
+            if due != Time::NEVER || !self.deadlines.drop_nearest(&mut id.armed) {
+                self.drop_stale();
+            }
         }
     }
 
