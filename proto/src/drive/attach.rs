@@ -76,9 +76,11 @@ impl<D: Device> Drive<D> {
         self.learn_transport(id);
         self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER)?;
         let made = create(&mut self.device, Attaching::to(id));
-        let qp = made.map_err(|errno| self.data_failure("create_qp", id, errno))?;
-        self.note_qp(id, true)?;
-        Ok(qp)
+        // Before the result is taken apart, which would copy a QP once more.
+        if made.is_ok() {
+            self.note_qp(id, true)?;
+        }
+        made.map_err(|errno| self.data_failure("create_qp", id, errno))
     }
 
     /// Detaches the QP of an id. `destroy` destroys it with the device's data path.
