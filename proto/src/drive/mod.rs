@@ -12,13 +12,14 @@ use alloc::collections::VecDeque;
 use core::cell::Cell;
 use core::time::Duration;
 
+use crate::call::{Call, Outcome};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{AckError, Error, Failure, Fault, Refused};
 use crate::event::{AckToken, Event};
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
-use crate::machine::{Core, Ended, Released};
+use crate::machine::{Core, Ended, MakeCall, Released};
 use crate::request::Request;
 use crate::state::State;
 use crate::time::Time;
@@ -50,6 +51,16 @@ pub struct Drive<D: Device> {
 impl<D: Device> Drop for Drive<D> {
     fn drop(&mut self) {
         self.record(Step::End);
+    }
+}
+
+/// Makes the calls of a device.
+struct ByDevice<'a, D>(&'a mut D);
+
+impl<D: Device> MakeCall for ByDevice<'_, D> {
+    #[inline(always)]
+    fn make(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        self.0.call(call, private_data)
     }
 }
 
@@ -248,7 +259,7 @@ impl<D: Device> Drive<D> {
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         if !D::OBSERVES {
             let Drive { core, device, now, .. } = self;
-            let performed = core.perform(now.get(), id, &request, deadline, |call, data| device.call(call, data));
+            let performed = core.perform_by(now.get(), id, &request, deadline, &mut ByDevice(device));
             if let Some(result) = performed {
                 // Of the other requests nothing is left to be called.
                 if result.is_err() || Core::leaves_calls(&request) {

@@ -2,7 +2,7 @@
 //! accept first migrates the id to the channel that delivers its events: one request, two calls.
 
 use super::submit::one_call;
-use super::{Core, count_call};
+use super::{Core, MakeCall, count_call};
 use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::Failure;
@@ -36,15 +36,15 @@ impl Core {
         key: IdKey,
         request: &Request<'_>,
         deadline: Time,
-        mut make: impl FnMut(&Call, &[u8]) -> Outcome,
+        by: &mut impl MakeCall,
     ) -> Option<Result<(), Failure>> {
         let (next, from, to) = self.short_accept(now, key, request, deadline)?;
         let (call, private_data) = one_call(now, key, request, deadline)?;
-        let moved = make(&Call::Migrate { id: key, from, to }, &[]);
+        let moved = by.make(&Call::Migrate { id: key, from, to }, &[]);
         if moved.is_err() {
             return Some(self.perform_failed(now, key, request, deadline, &[moved]));
         }
-        let accepted = make(&call, private_data);
+        let accepted = by.make(&call, private_data);
         if accepted.is_err() {
             return Some(self.perform_failed(now, key, request, deadline, &[moved, accepted]));
         }

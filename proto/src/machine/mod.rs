@@ -49,6 +49,7 @@ use crate::state::State;
 use crate::time::Time;
 
 pub use event::Admission;
+pub(crate) use perform::MakeCall;
 pub use release::Released;
 pub(crate) use short::{Fetch, Read};
 pub use summary::{Summary, WaitsFor};

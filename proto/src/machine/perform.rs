@@ -23,6 +23,20 @@ use crate::request::{PortSpace, Request};
 use crate::request_kind::RequestKind;
 use crate::time::Time;
 
+/// Makes a device's calls. A trait, because a closure cannot be `inline(always)`: inlined, a call is not stored, and its
+/// type, which the request determines, is not looked at.
+pub(crate) trait MakeCall {
+    /// As [`Device::call`](crate::Device::call).
+    fn make(&mut self, call: &Call, private_data: &[u8]) -> Outcome;
+}
+
+impl<F: FnMut(&Call, &[u8]) -> Outcome> MakeCall for F {
+    #[inline(always)]
+    fn make(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        self(call, private_data)
+    }
+}
+
 impl Core {
     /// [Submits](Core::submit) a request and makes its call at once. This requires that no other call is to be made
     /// and that nothing else is under way for the id. An accept of an id on its listener's channel makes two calls:
@@ -42,14 +56,27 @@ impl Core {
         deadline: Time,
         mut make: impl FnMut(&Call, &[u8]) -> Outcome,
     ) -> Option<Result<(), Failure>> {
+        self.perform_by(now, key, request, deadline, &mut make)
+    }
+
+    /// As `perform`.
+    #[inline(always)]
+    pub(crate) fn perform_by(
+        &mut self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+        by: &mut impl MakeCall,
+    ) -> Option<Result<(), Failure>> {
         let outcome = if let Request::Destroy = request {
-            self.destroy_short(key, make)?
+            self.destroy_short(key, by)?
         } else if let Request::Migrate { to: Some(to) } = *request {
-            self.migrate_short(now, key, to, deadline, make)?
-        } else if let Some(outcome) = self.call_short(now, key, request, deadline, &mut make) {
+            self.migrate_short(now, key, to, deadline, by)?
+        } else if let Some(outcome) = self.call_short(now, key, request, deadline, by) {
             outcome
         } else if let Request::Accept { .. } = request {
-            return self.accept_short(now, key, request, deadline, make);
+            return self.accept_short(now, key, request, deadline, by);
         } else {
             return None;
         };
@@ -74,7 +101,7 @@ impl Core {
         key: IdKey,
         request: &Request<'_>,
         deadline: Time,
-        make: impl FnOnce(&Call, &[u8]) -> Outcome,
+        by: &mut impl MakeCall,
     ) -> Option<Outcome> {
         if !self.calls.is_empty() || deadline.has_passed(now) {
             return None;
@@ -82,7 +109,7 @@ impl Core {
         let id = self.ids.get_untouched(key)?;
         let next = allowed(id, &self.channels, request)?;
         let (call, private_data) = one_call(now, key, request, deadline)?;
-        let outcome = make(&call, private_data);
+        let outcome = by.make(&call, private_data);
         if outcome.is_ok() {
             count_call(&mut self.last_call);
             id.state = next.state;
@@ -160,7 +187,7 @@ impl Core {
 
     /// Destroys a plain id that has no owed acks, undelivered events or deadlines.
     #[inline(always)]
-    fn destroy_short(&mut self, key: IdKey, make: impl FnOnce(&Call, &[u8]) -> Outcome) -> Option<Outcome> {
+    fn destroy_short(&mut self, key: IdKey, by: &mut impl MakeCall) -> Option<Outcome> {
         let id = self.ids.get_untouched(key)?;
         let nothing_left = id.is_plain()
             && id.owed == 0
@@ -171,7 +198,7 @@ impl Core {
         if !nothing_left {
             return None;
         }
-        let outcome = make(&Call::Destroy { id: key }, &[]);
+        let outcome = by.make(&Call::Destroy { id: key }, &[]);
         if outcome.is_ok() {
             count_call(&mut self.last_call);
             if let Some(channel) = self.ids.remove(key).map(|id| id.channel) {
@@ -189,7 +216,7 @@ impl Core {
         key: IdKey,
         to: ChannelKey,
         deadline: Time,
-        make: impl FnOnce(&Call, &[u8]) -> Outcome,
+        by: &mut impl MakeCall,
     ) -> Option<Outcome> {
         let id = self.ids.get_untouched(key)?;
         let from = id.device_channel;
@@ -201,7 +228,7 @@ impl Core {
         {
             return None;
         }
-        let outcome = make(&Call::Migrate { id: key, from, to }, &[]);
+        let outcome = by.make(&Call::Migrate { id: key, from, to }, &[]);
         if outcome.is_ok() {
             self.migrated(key, from, to);
         }
