@@ -68,17 +68,14 @@ impl KernelVerbs {
         self.cm.detach(id)
     }
 
-    /// Makes a call with depths. The id gets the limits of its device first.
+    /// Sets the limits of an id's device before a call with depths.
+    ///
+    /// # Errors
+    /// The limits could not be queried, and the call needs them.
     #[inline(never)]
-    fn call_with_limits(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        if let Some((id, needed)) = self.cm.needs_limits(call) {
-            if let Err(errno) = self.learn_limits(id) {
-                if needed {
-                    return Err(errno);
-                }
-            }
-        }
-        self.cm.call(call, private_data)
+    fn prepare_depths(&mut self, id: IdKey, needed: bool) -> Outcome {
+        let learned = self.learn_limits(id);
+        if needed { learned } else { Ok(()) }
     }
 
     /// Sets the limits of an id's device. The kernel refuses the call on an id without a device.
@@ -108,11 +105,10 @@ impl Device for KernelVerbs {
 
     #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        if KernelCm::has_depths(call) {
-            self.call_with_limits(call, private_data)
-        } else {
-            self.cm.call(call, private_data)
+        if let Some((id, needed)) = self.cm.needs_limits(call) {
+            self.prepare_depths(id, needed)?;
         }
+        self.cm.call(call, private_data)
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {

@@ -112,15 +112,9 @@ impl KernelCm {
         }
     }
 
-    /// Whether a call has numbers of RDMA reads and atomics.
-    #[inline]
-    pub(crate) fn has_depths(call: &Call) -> bool {
-        matches!(call, Call::Connect { .. } | Call::Accept { .. })
-    }
-
     /// Returns the id of a call that uses the limits of its device, and whether the call needs them. A call that does
     /// not need them is made without a check if they cannot be queried, for lack of descriptors for example.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn needs_limits(&self, call: &Call) -> Option<(IdKey, bool)> {
         let (Call::Connect { id, ref param } | Call::Accept { id, ref param }) = *call else { return None };
         let needed = [param.responder_resources, param.initiator_depth].contains(&ConnParam::DEVICE_MAX);
