@@ -221,6 +221,18 @@ fn a_deadline_is_counted_from_the_present_time() {
     assert_eq!(drive.now(), Time(7_000));
 }
 
+#[test]
+fn after_a_wait_without_a_clock_the_present_time_is_that_of_the_device() {
+    let (mut drive, ..) = level();
+    assert_eq!(drive.now(), Time::ZERO);
+    drive.note_wait();
+    assert_eq!(drive.now(), Time(7_000));
+    // A time that was set is not read again.
+    drive.note_wait();
+    drive.set_now(Time(9_000));
+    assert_eq!(drive.now(), Time(9_000));
+}
+
 /// Like poll(2): the channels are passed anew on each call.
 #[derive(Debug, Default)]
 struct Anew;

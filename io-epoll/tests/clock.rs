@@ -1,0 +1,76 @@
+//! A wait without a limit reads the clock only where a time is needed.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cmid_epoll::{Config, Epoll};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, EventKind, IdKey, PortSpace, RequestKind, Time};
+use cmid_sim::{Clock, Fabric, SimDevice};
+
+/// Longer than any wait of these tests, also on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+const A_WHILE: Duration = Duration::from_millis(50);
+
+fn driver() -> Epoll<SimDevice> {
+    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
+    let host = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]);
+    Epoll::new(host.device(), Config::default()).unwrap()
+}
+
+fn server() -> SocketAddr {
+    "10.0.0.2:7".parse().unwrap()
+}
+
+/// Begins to resolve the server's address on a new id.
+fn resolve(driver: &mut Epoll<SimDevice>, channel: ChannelKey) -> IdKey {
+    let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
+    driver.drive().resolve_addr(id, None, server(), Time::NEVER).unwrap();
+    id
+}
+
+#[test]
+fn the_present_time_is_known_after_a_wait() {
+    let mut driver = driver();
+    let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+    let before = driver.drive().now();
+    thread::sleep(A_WHILE);
+    resolve(&mut driver, channel);
+    driver.wait(None).unwrap();
+    assert_eq!(driver.drive().next_event(channel).unwrap().cm(), Some(CmEvent::AddrResolved));
+    assert!(driver.drive().now().since(before) >= A_WHILE);
+}
+
+#[test]
+fn a_deadline_passes_while_events_keep_coming() {
+    let mut driver = driver();
+    let [of_server, channel] = [0; 2].map(|_| driver.drive().open_channel(Acks::OnDelivery).unwrap());
+    // It does not answer.
+    let listener = driver.drive().create_id(Some(of_server), PortSpace::Tcp).unwrap();
+    driver.drive().bind(listener, server()).unwrap();
+    driver.drive().listen(listener, 8).unwrap();
+    let id = resolve(&mut driver, channel);
+    driver.wait(None).unwrap();
+    assert_eq!(driver.drive().next_event(channel).unwrap().id, id);
+    driver.drive().resolve_route(id, Time::NEVER).unwrap();
+    driver.wait(None).unwrap();
+    assert_eq!(driver.drive().next_event(channel).unwrap().cm(), Some(CmEvent::RouteResolved));
+    let deadline = driver.drive().within(A_WHILE);
+    driver.drive().connect(id, ConnParam { qp_num: 9, ..ConnParam::default() }, &[], deadline).unwrap();
+    let begun = Instant::now();
+    let mut others = 0;
+    while begun.elapsed() < SOON {
+        let other = resolve(&mut driver, channel);
+        driver.wait(None).unwrap();
+        while let Some(event) = driver.drive().next_event(channel) {
+            if event.kind == EventKind::DeadlinePassed(RequestKind::Connect) {
+                assert!(event.id == id && begun.elapsed() >= A_WHILE && others > 0);
+                return;
+            }
+            others += 1;
+        }
+        driver.drive().destroy(other, Time::NEVER).unwrap();
+    }
+    panic!("the deadline has not passed after {others} events");
+}
