@@ -67,8 +67,8 @@ impl<D: Pollable> Epoll<D> {
         Ok(Epoll { drive, timer_fd, busy_poll, read_on: ReadOn::default(), waker: None })
     }
 
-    /// Returns the requests, the events and the core. [`Drive::within`] reads the clock; so does [`Drive::now`], the first
-    /// time after a wait that has not.
+    /// Returns the requests, the events and the core. [`Drive::within`] reads the clock; so does [`Drive::now`], the
+    /// first time after a wait that has not.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
         &mut self.drive
     }

@@ -151,8 +151,8 @@ impl KernelCm {
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
     }
 
-    /// The id, the type and the status of the event that was read last, if it is [plain](is_plain), of a connected id, and
-    /// reported. Otherwise nothing has changed. The id is looked up once.
+    /// The id, the type and the status of the event that was read last, if it is [plain](is_plain), of a connected id,
+    /// and reported. Otherwise nothing has changed. The id is looked up once.
     #[inline(always)]
     fn plain_event(&mut self, on: ChannelKey, kind: CmEvent) -> Option<(IdKey, CmEvent, i32)> {
         if !is_plain(kind) {
