@@ -52,7 +52,7 @@ const COUNTS: &[Count] = &[
         what: "a connection with a QP, one at a time",
         before: Some("2.61"),
         librdmacm: bounds(1.35, 1.43, 1.62),
-        kernel: Some(bounds(0.75, 0.87, 1.08)),
+        kernel: Some(bounds(0.75, 0.85, 1.08)),
     },
     Count {
         job: "qp-16:32",
@@ -60,7 +60,7 @@ const COUNTS: &[Count] = &[
         what: "a connection with a QP, 16 at once",
         before: Some("2.70"),
         librdmacm: bounds(1.5, 1.72, 1.97),
-        kernel: Some(bounds(0.8, 1.0, 1.37)),
+        kernel: Some(bounds(0.8, 0.99, 1.37)),
     },
     Count {
         job: "bare-1:20",
@@ -68,7 +68,7 @@ const COUNTS: &[Count] = &[
         what: "a connection without a QP, one at a time",
         before: Some("3.44"),
         librdmacm: bounds(1.6, 1.67, 1.99),
-        kernel: Some(bounds(0.6, 0.69, 1.03)),
+        kernel: Some(bounds(0.6, 0.66, 1.03)),
     },
     Count {
         job: "messages:50",
@@ -191,7 +191,7 @@ const SERVE: Count = Count {
     what: "a connection accepted, with a QP, one at a time",
     before: Some("2.88"),
     librdmacm: bounds(1.5, 1.76, 2.03),
-    kernel: Some(bounds(0.95, 1.16, 1.37)),
+    kernel: Some(bounds(0.95, 1.2, 1.37)),
 };
 
 /// A driver and a backend.
