@@ -103,6 +103,10 @@ pub(crate) struct Serve {
     /// How replicas are connected
     #[arg(long, value_enum, default_value_t = Transport::Rdma)]
     pub(crate) transport: Transport,
+    /// The reactors of the replica, each a thread: the first one has the log and the clients, and hands the connections with
+    /// replicas over to the others
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) reactors: u8,
     /// A replica without messages of a leader for so many milliseconds, or up to twice of it, starts an election
     #[arg(long, default_value_t = 500)]
     pub(crate) election_timeout: u64,
@@ -125,4 +129,7 @@ pub(crate) struct Local {
     /// The election timeout of the replicas in milliseconds
     #[arg(long, default_value_t = 500)]
     pub(crate) election_timeout: u64,
+    /// The reactors of each replica over RDMA
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) reactors: u8,
 }

@@ -39,29 +39,48 @@ impl Figures {
     }
 }
 
-/// Measures, and draws the ratios to a file.
+/// What is measured: a transport, and the reactors of each replica.
+type Setup = (Transport, u8);
+
+fn name((transport, reactors): Setup) -> String {
+    match (transport, reactors) {
+        (Transport::Tcp, _) => "TCP".to_owned(),
+        (Transport::Rdma, 1) => "RDMA".to_owned(),
+        (Transport::Rdma, _) => format!("RDMA, {reactors} reactors"),
+    }
+}
+
+/// Measures TCP, RDMA with one reactor, and with more if they are given. Draws the ratios to a file.
 pub(crate) fn run(local: &Local, seconds: u64, picture: Option<&Path>) -> Result<()> {
     println!("| clients | transport | appends per second | p50 in us | p99 in us |");
     println!("| --- | --- | --- | --- | --- |");
+    let mut setups = vec![(Transport::Tcp, 1), (Transport::Rdma, 1)];
+    setups.extend((local.reactors > 1).then_some((Transport::Rdma, local.reactors)));
     let mut groups = Vec::new();
     for clients in CLIENTS {
-        let mut latencies = [Vec::new(), Vec::new()];
+        let mut latencies = vec![Vec::new(); setups.len()];
         for _ in 0..ROUNDS {
-            for (latencies, transport) in latencies.iter_mut().zip([Transport::Tcp, Transport::Rdma]) {
-                let processes = Processes::start(local, transport)?;
+            for (latencies, &(transport, reactors)) in latencies.iter_mut().zip(&setups) {
+                let processes = Processes::start(local, transport, reactors)?;
                 latencies.extend(measure(&processes, clients, Duration::from_secs(seconds))?);
             }
         }
-        let [tcp, rdma] = latencies.map(|it| Figures::of(it, Duration::from_secs(seconds) * ROUNDS));
-        for (name, Figures { per_second, p50, p99 }) in [("TCP", tcp), ("RDMA", rdma)] {
-            println!("| {clients} | {name} | {per_second:.0} | {} | {} |", p50.as_micros(), p99.as_micros());
+        let figures = latencies.into_iter().map(|it| Figures::of(it, Duration::from_secs(seconds) * ROUNDS));
+        let figures: Vec<_> = setups.iter().copied().zip(figures).collect();
+        for (setup, Figures { per_second, p50, p99 }) in &figures {
+            println!("| {clients} | {} | {per_second:.0} | {} | {} |", name(*setup), p50.as_micros(), p99.as_micros());
         }
-        let ratio = |of: fn(&Figures) -> f64| of(&rdma) / of(&tcp);
-        let ratios = [ratio(|it| it.per_second), ratio(|it| it.p50.as_secs_f64()), ratio(|it| it.p99.as_secs_f64())];
-        let [per_second, p50, p99] = ratios;
-        println!("| {clients} | RDMA / TCP | {per_second:.2} | {p50:.2} | {p99:.2} |");
-        let name = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
-        groups.push(Group { name, bars: ratios });
+        let Some(((_, tcp), others)) = figures.split_first() else { continue };
+        for (setup, figures) in others {
+            let ratio = |of: fn(&Figures) -> f64| of(figures) / of(tcp);
+            let ratios =
+                [ratio(|it| it.per_second), ratio(|it| it.p50.as_secs_f64()), ratio(|it| it.p99.as_secs_f64())];
+            let [per_second, p50, p99] = ratios;
+            println!("| {clients} | {} / TCP | {per_second:.2} | {p50:.2} | {p99:.2} |", name(*setup));
+            let clients = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+            let name = if setup.1 == 1 { clients } else { format!("{clients}, {} reactors", setup.1) };
+            groups.push(Group { name, bars: ratios });
+        }
     }
     let Some(picture) = picture else { return Ok(()) };
     let svg = picture::draw("replog: RDMA relative to TCP", ["appends per second", "p50", "p99"], &groups)?;

@@ -12,6 +12,9 @@ use replog::replica::Change;
 /// A replica starts an election when it has not heard of a leader for so long.
 const ELECTION: Duration = Duration::from_millis(300);
 
+/// The reactors of each replica.
+const REACTORS: usize = 2;
+
 /// The limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -80,7 +83,7 @@ impl Demo {
 
 pub(crate) fn run() -> Result<()> {
     println!("replog: three replicas on the simulated fabric");
-    let (mut cluster, changes) = Cluster::start(3, ELECTION)?;
+    let (mut cluster, changes) = Cluster::start(3, ELECTION, REACTORS)?;
     let client = Client::new(&cluster.clients);
     let mut demo = Demo { start: Instant::now(), changes, leader: None, client, indexes: Vec::new() };
     demo.append(PART)?;

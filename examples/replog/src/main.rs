@@ -38,7 +38,8 @@ fn run(command: Command) -> Result<()> {
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(&options),
         Command::Torture { local, operated, transport, rounds, seed } if operated.is_empty() => {
-            torture::run(&mut Processes::start(&local, transport)?, rounds, seed, local.election_timeout)
+            let mut processes = Processes::start(&local, transport, local.reactors)?;
+            torture::run(&mut processes, rounds, seed, local.election_timeout)
         }
         Command::Torture { local, operated, rounds, seed, .. } => {
             torture::run(&mut Operated(operated), rounds, seed, local.election_timeout)

@@ -4,7 +4,10 @@ use anyhow::{Result, anyhow, ensure};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-const SIZE: (u32, u32) = (800, 360);
+/// The height, the width beside the groups, and that of a group.
+const HEIGHT: u32 = 360;
+const BESIDE: u32 = 230;
+const GROUP: u32 = 190;
 
 /// Distinguishable on white.
 const COLORS: [RGBColor; 3] = [RGBColor(31, 119, 180), RGBColor(214, 39, 40), RGBColor(44, 160, 44)];
@@ -22,7 +25,7 @@ pub(crate) fn draw(title: &str, names: [&str; 3], groups: &[Group]) -> Result<St
     let all = || groups.iter().flat_map(|group| group.bars);
     ensure!(!groups.is_empty() && all().all(|bar| bar.is_finite() && bar > 0.0), "nothing to draw: {groups:?}");
     let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    let area = SVGBackend::with_string(&mut svg, (BESIDE + GROUP * groups.len() as u32, HEIGHT)).into_drawing_area();
     let drawn = draw_on(&area, title, names, groups, all().fold(1.0, f64::max));
     drawn.map_err(|error| anyhow!("{error}"))?;
     drop(area);
@@ -60,12 +63,12 @@ fn draw_on(
             chart.draw_series([label])?;
         }
         let name = ("sans-serif", 14).into_font().into_text_style(area);
-        let (x, y) = chart.backend_coord(&(at as f64 + 0.35, 0.0));
+        let (x, y) = chart.backend_coord(&(at as f64 + 0.14, 0.0));
         area.draw_text(&group.name, &name, (x, y + 8))?;
     }
     chart.draw_series(LineSeries::new([(0.0, 1.0), (groups.len() as f64, 1.0)], BLACK))?;
     for (number, (name, color)) in names.iter().zip(COLORS).enumerate() {
-        let (x, y) = ((SIZE.0 - 160) as i32, 60 + 24 * number as i32);
+        let (x, y) = (area.dim_in_pixel().0 as i32 - 160, 60 + 24 * number as i32);
         area.draw(&Rectangle::new([(x, y - 5), (x + 10, y + 5)], color.filled()))?;
         area.draw(&Text::new(*name, (x + 16, y - 7), ("sans-serif", 13)))?;
     }

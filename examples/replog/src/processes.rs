@@ -22,6 +22,7 @@ const MEMBERS: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Processes {
     transport: Transport,
+    reactors: u8,
     address: IpAddr,
     election_timeout: u64,
     folder: tempfile::TempDir,
@@ -29,9 +30,11 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    pub(crate) fn start(local: &Local, transport: Transport) -> Result<Self> {
+    /// Starts replicas with this number of reactors.
+    pub(crate) fn start(local: &Local, transport: Transport, reactors: u8) -> Result<Self> {
         let mut processes = Processes {
             transport,
+            reactors,
             address: local.address,
             election_timeout: local.election_timeout,
             folder: tempfile::tempdir()?,
@@ -54,6 +57,7 @@ impl Processes {
         }
         let transport = self.transport.to_possible_value().context("a hidden transport")?;
         command.args(["--transport", transport.get_name(), "--client", &self.addrs()[id].to_string()]);
+        command.args(["--reactors", &self.reactors.to_string()]);
         command.args(["--election-timeout", &self.election_timeout.to_string()]);
         command.arg("--folder").arg(self.folder.path().join(id.to_string()));
         self.children[id] = Some(command.stdout(Stdio::null()).spawn().context("cannot start a replica")?);

@@ -1,6 +1,6 @@
-//! A replica: one mio loop with the connections to its peers, its clients, and the store.
+//! A replica: a mio loop with the log, the clients and the connections with the peers, or with what other reactors report of
+//! these.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ use crate::links::{LinkEvent, Links};
 use crate::protocol::{Action, Config, Machine, ReplicaId, Role, Term};
 use crate::store::Store;
 
-/// The token with which the store wakes the loop.
-const STORED: Token = Token(0);
+/// The token with which other threads of the replica wake the loop: the store, and reactors.
+const WOKEN: Token = Token(0);
 
 /// The loop looks at the flag to end so often.
 const TURN: Duration = Duration::from_millis(100);
@@ -56,19 +56,20 @@ pub struct Replica<L> {
 }
 
 impl<L: Links> Replica<L> {
-    /// Opens the store, serves clients, and connects to the peers: `connect` makes the links on the loop.
+    /// Opens the store, serves clients, and connects to the peers: `connect` makes the links on the loop. The waker ends the
+    /// poll of the loop.
     ///
     /// # Errors
     /// In one line, with what to do.
     pub fn open(
         options: Options<'_>,
         clients: TcpListener,
-        connect: impl FnOnce(&Registry) -> Result<L>,
+        connect: impl FnOnce(&Registry, &Arc<Waker>) -> Result<L>,
     ) -> Result<Self> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), STORED)?);
-        let (store, saved) = Store::open(options.folder, waker)?;
-        let links = connect(poll.registry())?;
+        let waker = Arc::new(Waker::new(poll.registry(), WOKEN)?);
+        let (store, saved) = Store::open(options.folder, Arc::clone(&waker))?;
+        let links = connect(poll.registry(), &waker)?;
         let clients = Clients::new(clients, poll.registry())?;
         let config = Config {
             id: options.id,
@@ -91,7 +92,7 @@ impl<L: Links> Replica<L> {
     /// # Errors
     /// In one line, with what to do: the disk is full, for example.
     pub fn run(&mut self, ends: &AtomicBool, mut log: impl FnMut(Change)) -> Result<()> {
-        let (mut events, mut happened) = (Events::with_capacity(256), VecDeque::new());
+        let mut events = Events::with_capacity(256);
         while !ends.load(Ordering::Relaxed) {
             let at_most = match self.clients.is_ready(&self.machine) {
                 true => Duration::ZERO,
@@ -103,12 +104,12 @@ impl<L: Links> Replica<L> {
                 _ => {}
             }
             for event in &events {
-                if event.token() != STORED && !self.links.handle(event) {
+                if event.token() != WOKEN && !self.links.handle(event) {
                     self.clients.handle(event);
                 }
             }
-            self.links.turn(&mut happened)?;
-            while let Some(event) = happened.pop_front() {
+            self.links.turn()?;
+            while let Some(event) = self.links.next_event() {
                 self.take(event);
             }
             while let Some(number) = self.store.stored()? {
@@ -140,7 +141,7 @@ impl<L: Links> Replica<L> {
             match action {
                 Action::Store(batch) => self.store.store(batch),
                 Action::Send(to, message) => self.links.send(to, message),
-                Action::Write(to, offset, frame) => self.links.write(to, offset, &frame),
+                Action::Write(to, offset, frame) => self.links.write(to, offset, frame),
                 Action::Grant(to) => self.links.grant(to),
                 Action::Fence => self.links.fence(),
                 Action::Committed(request, index) => self.clients.committed(request, index),

@@ -120,6 +120,17 @@ struct Peer {
     addr: SocketAddr,
     stream: Option<Stream>,
     retry: Instant,
+    /// The number of connections, and of those that [`Links::next_event`] has returned.
+    connections: u64,
+    taken: u64,
+}
+
+impl Peer {
+    /// Returns the stream, if the replica knows of its connection.
+    fn current(&mut self) -> Option<&mut Stream> {
+        let is_current = self.connections == self.taken;
+        self.stream.as_mut().filter(|stream| stream.greeted && is_current)
+    }
 }
 
 /// Connections over TCP.
@@ -142,7 +153,7 @@ impl Tcp {
     pub fn new(registry: &Registry, id: ReplicaId, addrs: &[SocketAddr]) -> Result<Self> {
         let mut listener = TcpListener::bind(addrs[id]).map_err(|error| crate::explain_bind(&error, addrs[id]))?;
         registry.register(&mut listener, Token(LISTENER), Interest::READABLE)?;
-        let peer = |&addr| Peer { addr, stream: None, retry: Instant::now() };
+        let peer = |&addr| Peer { addr, stream: None, retry: Instant::now(), connections: 0, taken: 0 };
         let peers = addrs.iter().map(peer).collect();
         let (registry, happened) = (registry.try_clone()?, VecDeque::new());
         Ok(Tcp { id, peers, listener, new: Vec::new(), next: NEW, registry, happened })
@@ -154,6 +165,11 @@ impl Tcp {
         if stream.greeted {
             self.happened.push_back(LinkEvent::Disconnected(peer));
         }
+    }
+
+    fn connected(&mut self, peer: ReplicaId) {
+        self.peers[peer].connections += 1;
+        self.happened.push_back(LinkEvent::Connected(peer));
     }
 
     fn accept(&mut self) {
@@ -179,7 +195,7 @@ impl Tcp {
                     let interest = Interest::READABLE | Interest::WRITABLE;
                     if self.registry.reregister(&mut stream.tcp, Token(PEERS + peer), interest).is_ok() {
                         self.peers[peer].stream = Some(stream);
-                        self.happened.push_back(LinkEvent::Connected(peer));
+                        self.connected(peer);
                     }
                 }
                 _ => {}
@@ -213,11 +229,12 @@ impl Tcp {
         let read = stream.read();
         if !stream.greeted {
             match stream.greeting()? {
-                Some((VERSION, id)) if id == peer => self.happened.push_back(LinkEvent::Connected(peer)),
+                Some((VERSION, id)) if id == peer => self.connected(peer),
                 Some((version, _)) => return Ok(Some(version)),
                 None => {}
             }
         }
+        let Some(stream) = &mut self.peers[peer].stream else { return Ok(None) };
         while stream.greeted
             && let Some(event) = stream.next(peer)?
         {
@@ -231,7 +248,7 @@ impl Tcp {
     }
 
     fn put(&mut self, to: ReplicaId, kind: u8, bytes: &[u8]) {
-        if let Some(stream) = self.peers[to].stream.as_mut().filter(|stream| stream.greeted) {
+        if let Some(stream) = self.peers[to].current() {
             stream.put(kind, bytes);
             // The next turn finds the error.
             let _ = stream.write();
@@ -255,7 +272,7 @@ impl Links for Tcp {
         (LISTENER..PEERS + self.peers.len()).contains(&token) || (NEW..self.next).contains(&token)
     }
 
-    fn turn(&mut self, happened: &mut VecDeque<LinkEvent>) -> Result<()> {
+    fn turn(&mut self) -> Result<()> {
         self.connect();
         self.greet();
         for peer in 0..self.peers.len() {
@@ -268,22 +285,29 @@ impl Links for Tcp {
                 Err(_) => self.close(peer),
             }
         }
-        happened.append(&mut self.happened);
         Ok(())
     }
 
+    fn next_event(&mut self) -> Option<LinkEvent> {
+        let event = self.happened.pop_front()?;
+        if let LinkEvent::Connected(peer) = event {
+            self.peers[peer].taken += 1;
+        }
+        Some(event)
+    }
+
     fn send(&mut self, to: ReplicaId, message: Message) {
-        if self.peers[to].stream.as_ref().is_some_and(|stream| stream.output.len() < UNSENT) {
+        if self.peers[to].current().is_some_and(|stream| stream.output.len() < UNSENT) {
             self.put(to, 0, &message.encode());
         }
     }
 
-    fn write(&mut self, to: ReplicaId, _offset: u32, frame: &[u8]) {
-        self.put(to, 1, frame);
+    fn write(&mut self, to: ReplicaId, _offset: u32, frame: Vec<u8>) {
+        self.put(to, 1, &frame);
     }
 
     fn grant(&mut self, to: ReplicaId) {
-        if let Some(stream) = &mut self.peers[to].stream {
+        if let Some(stream) = self.peers[to].current() {
             stream.granted = true;
         }
     }

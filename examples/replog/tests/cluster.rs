@@ -34,7 +34,23 @@ fn read(cluster: &Cluster, id: ReplicaId, index: u64) -> Vec<u8> {
 
 #[test]
 fn records_survive_a_leader_and_a_device() {
-    let (mut cluster, changes) = Cluster::start(3, Duration::from_millis(300)).expect("start");
+    survive_a_leader_and_a_device(1);
+}
+
+/// The connections with both peers are on the second reactor.
+#[test]
+fn records_survive_with_two_reactors() {
+    survive_a_leader_and_a_device(2);
+}
+
+/// The connection with each peer is on a reactor of its own.
+#[test]
+fn records_survive_with_three_reactors() {
+    survive_a_leader_and_a_device(3);
+}
+
+fn survive_a_leader_and_a_device(reactors: usize) {
+    let (mut cluster, changes) = Cluster::start(3, Duration::from_millis(300), reactors).expect("start");
     let mut client = Client::new(&cluster.clients);
     let mut indexes = Vec::new();
     let mut append = |count: usize| {

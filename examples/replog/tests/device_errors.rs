@@ -1,6 +1,5 @@
 //! Errors of users of RDMA devices, on the simulated fabric: each is one line that says what to do.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -111,7 +110,7 @@ fn a_peer_that_listens_has_another_version() {
         let timeout = replica.before_poll(Duration::from_millis(2));
         poll.poll(&mut events, Some(timeout)).expect("a poll");
         events.iter().for_each(|event| _ = replica.handle(event));
-        if let Err(error) = replica.turn(&mut VecDeque::new()) {
+        if let Err(error) = replica.turn() {
             break error.to_string();
         }
     };
@@ -144,7 +143,7 @@ fn a_peer_that_connects_has_another_version() {
         let timeout = replica.before_poll(Duration::from_millis(2));
         poll.poll(&mut events, Some(timeout)).expect("a poll");
         events.iter().for_each(|event| _ = replica.handle(event));
-        replica.turn(&mut VecDeque::new()).expect("the replica goes on");
+        replica.turn().expect("the replica goes on");
     };
     // The rejection names the version, so that the peer can report it.
     assert_eq!(rejection.event.private_data[..8], *b"replog\x01\x01");

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use replog::world::{Seeded, Size, run, run_bytes};
 
-const SIZE: Size = Size { replicas: 3, clients: 3, records: 8, faults: Duration::from_secs(3), fences: true };
+const SIZE: Size =
+    Size { replicas: 3, clients: 3, records: 8, faults: Duration::from_secs(3), reactors: 1, fences: true };
 
 fn seeds(few: u64) -> Range<u64> {
     let Ok(range) = std::env::var("CMID_RANDOM") else { return 0..few };
@@ -30,15 +31,27 @@ fn five_replicas_keep_their_promises() {
     }
 }
 
+#[test]
+fn replicas_with_several_reactors_keep_their_promises() {
+    for seed in seeds(1000) {
+        eprintln!("seed {seed}");
+        let replicas = [3, 5][(seed % 2) as usize];
+        assert_eq!(run(Size { replicas, reactors: 2, ..SIZE }, Seeded::new(seed)).len(), 24);
+    }
+}
+
 /// The check of the world finds a protocol that does not fence.
 #[test]
 fn without_fencing_a_deposed_leader_writes() {
-    let size = Size { fences: false, ..SIZE };
-    let writes = |seed| {
-        let Err(panic) = std::panic::catch_unwind(|| run(size, Seeded::new(seed))) else { return false };
-        panic.downcast_ref::<String>().is_some_and(|text| text.contains("a deposed leader has written"))
-    };
-    assert!((0..200).any(writes));
+    for reactors in [1, 2] {
+        let size = Size { reactors, fences: false, ..SIZE };
+        assert!((0..200).any(|seed| is_written_by_a_deposed_leader(size, seed)), "{reactors} reactors");
+    }
+}
+
+fn is_written_by_a_deposed_leader(size: Size, seed: u64) -> bool {
+    let Err(panic) = std::panic::catch_unwind(|| run(size, Seeded::new(seed))) else { return false };
+    panic.downcast_ref::<String>().is_some_and(|text| text.contains("a deposed leader has written"))
 }
 
 /// What a fuzzer does.

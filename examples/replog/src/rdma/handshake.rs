@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::DataPath;
-use cmid_mio::proto::handshake::{Dial, DialTo, HandshakeError, Incoming};
+use cmid_mio::proto::handshake::{Dial, DialTo, HandshakeError, Incoming, ReleasedIncoming};
 use cmid_mio::proto::{ConnParam, Drive, Errno, Error, Event, IdKey, PolledDevice, Poller, PortSpace, PrivateData};
 
-use super::{Connection, LIMIT, RETRY, Rdma};
+use super::{Connection, LIMIT, Peer, RETRY, Rdma};
 use crate::links::VERSION;
 use crate::protocol::ReplicaId;
 
@@ -68,12 +68,12 @@ impl<D: DataPath> Rdma<D> {
     /// Connects to the peers without a connection, and listens if there was no device.
     pub(super) fn retry(&mut self) -> Result<()> {
         let now = Instant::now();
-        if self.listener.is_none() && self.listen_at <= now && self.listen().is_err() {
+        if self.part.listens() && self.listener.is_none() && self.listen_at <= now && self.listen().is_err() {
             self.listen_at = now + RETRY;
         }
-        for number in self.id + 1..self.peers.len() {
+        for number in self.peers_to_dial() {
             let peer = &mut self.peers[number];
-            if peer.connection.is_some() || peer.dial.is_some() || peer.retry > now {
+            if peer.retry > now {
                 continue;
             }
             peer.retry = now + RETRY;
@@ -85,7 +85,16 @@ impl<D: DataPath> Rdma<D> {
         Ok(())
     }
 
-    /// Accepts a replica of this version with a smaller number.
+    /// The peers that this reactor has to connect to.
+    pub(super) fn peers_to_dial(&self) -> Vec<ReplicaId> {
+        let is_without = |number: &ReplicaId| {
+            let Peer { connection, dial, .. } = &self.peers[*number];
+            self.part.owns(*number) && connection.is_none() && dial.is_none()
+        };
+        (self.id + 1..self.peers.len()).filter(is_without).collect()
+    }
+
+    /// Accepts a replica of this version with a smaller number, or releases its request for the reactor that owns it.
     pub(super) fn accept(&mut self, event: Event) {
         let drive = self.driver.drive();
         let Ok(incoming) = Incoming::new(drive, event) else { return };
@@ -95,6 +104,23 @@ impl<D: DataPath> Rdma<D> {
             let _ = incoming.reject(drive, &hello(self.id));
             return;
         };
+        if self.part.owns(peer) {
+            self.serve(peer, incoming);
+        } else if let Ok(released) = incoming.release(drive) {
+            self.requests.push((peer, released));
+        }
+    }
+
+    /// Takes over a request that the first reactor has released.
+    pub(super) fn adopt(&mut self, peer: ReplicaId, request: ReleasedIncoming<D::Handle>) {
+        // It fails if the peer has gone.
+        if let Ok(incoming) = request.adopt(self.driver.drive(), Some(self.channel)) {
+            self.serve(peer, incoming);
+        }
+    }
+
+    fn serve(&mut self, peer: ReplicaId, incoming: Incoming) {
+        let drive = self.driver.drive();
         if let Some(serve) = self.peers[peer].serve.take() {
             // The peer has started again.
             let _ = serve.cancel(drive);

@@ -1,7 +1,13 @@
 //! Connections over RDMA. Of two replicas, the one with the smaller number connects.
+//!
+//! [`Rdma`] are the connections of one reactor, [`Reactors`] those of a replica. If it has several reactors, the first one
+//! listens, and hands each request over to the reactor that owns the peer.
 
 mod connection;
 mod handshake;
+mod part;
+mod reactor;
+mod reactors;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::{DataPath, prelude::*};
-use cmid_mio::proto::handshake::{Connected, Dial, Serve};
+use cmid_mio::proto::handshake::{Connected, Dial, ReleasedIncoming, Serve};
 use cmid_mio::proto::{Acks, ChannelKey, CmEvent, Errno, Event, IdKey, Limits, Next, Time};
 use cmid_mio::{Config, Mio};
 use mio::unix::SourceFd;
@@ -20,6 +26,8 @@ use mio::{Interest, Registry, Token};
 
 use connection::{Connection, Received};
 pub use connection::{FRAME, FRAMES, REGION};
+use part::Part;
+pub use reactors::Reactors;
 
 use crate::links::{LinkEvent, Links};
 use crate::protocol::{Message, ReplicaId};
@@ -43,6 +51,9 @@ struct Peer<D: DataPath> {
     dial: Option<Dial<Connection<D>>>,
     serve: Option<Serve<Connection<D>>>,
     connection: Option<(IdKey, Connection<D>)>,
+    /// The number of connections, and that of the one which actions concern.
+    connections: u64,
+    current: u64,
     /// When to connect next.
     retry: Instant,
     /// Whether its CQ may have completions.
@@ -52,7 +63,10 @@ struct Peer<D: DataPath> {
 /// Connections over RDMA, on a mio driver.
 pub struct Rdma<D: DataPath> {
     id: ReplicaId,
+    part: Part,
     peers: Vec<Peer<D>>,
+    /// Requests of peers that other reactors own.
+    requests: Vec<(ReplicaId, ReleasedIncoming<D::Handle>)>,
     /// `None` while there is no device.
     listener: Option<IdKey>,
     listen_at: Instant,
@@ -76,6 +90,11 @@ impl<D: DataPath> Rdma<D> {
     /// # Errors
     /// In one line, with what to do.
     pub fn new(device: D, registry: &Registry, id: ReplicaId, addrs: &[SocketAddr]) -> Result<Self> {
+        Rdma::with_part(device, registry, id, addrs, Part::ALL)
+    }
+
+    /// As [`Rdma::new`], for one of several reactors. Only the first one listens.
+    fn with_part(device: D, registry: &Registry, id: ReplicaId, addrs: &[SocketAddr], part: Part) -> Result<Self> {
         let cqs = CQS + addrs.len();
         let config = Config { limits: Limits::default(), tokens: cqs..cqs + CHANNELS };
         let mut driver = Mio::new(device, registry, config)?;
@@ -83,10 +102,21 @@ impl<D: DataPath> Rdma<D> {
             anyhow!("no RDMA device: {error}; load rdma_ucm and the driver of a device, and see `rdma link`")
         })?;
         let now = Instant::now();
-        let peer = |&addr| Peer { addr, dial: None, serve: None, connection: None, retry: now, readable: false };
+        let peer = |&addr| Peer {
+            addr,
+            dial: None,
+            serve: None,
+            connection: None,
+            connections: 0,
+            current: 0,
+            retry: now,
+            readable: false,
+        };
         let mut rdma = Rdma {
             id,
+            part,
             peers: addrs.iter().map(peer).collect(),
+            requests: Vec::new(),
             listener: None,
             listen_at: now,
             channel,
@@ -95,7 +125,9 @@ impl<D: DataPath> Rdma<D> {
             happened: VecDeque::new(),
             violator: None,
         };
-        rdma.listen()?;
+        if part.listens() {
+            rdma.listen()?;
+        }
         Ok(rdma)
     }
 
@@ -146,6 +178,7 @@ impl<D: DataPath> Rdma<D> {
             self.close(peer);
             return;
         }
+        self.peers[peer].connections += 1;
         self.happened.push_back(LinkEvent::Connected(peer));
         // Messages may have come before the event.
         self.peers[peer].readable = true;
@@ -195,9 +228,14 @@ impl<D: DataPath> Rdma<D> {
         self.close(peer);
     }
 
-    /// Does something on a connection. If that fails, the connection ends.
+    /// Does something on the current connection, if it has not ended. If that fails, the connection ends.
     fn on(&mut self, peer: ReplicaId, act: impl FnOnce(&mut Connection<D>) -> Result<(), Errno>) {
-        let Some((_, connection)) = &mut self.peers[peer].connection else { return };
+        let Peer { connection: Some((_, connection)), connections, current, .. } = &mut self.peers[peer] else {
+            return;
+        };
+        if connections != current {
+            return;
+        }
         if act(connection).is_err() {
             self.close(peer);
         }
@@ -208,11 +246,11 @@ impl<D: DataPath> Links for Rdma<D> {
     fn before_poll(&mut self, at_most: Duration) -> Duration {
         let now = Instant::now();
         let mut due = now + at_most;
-        if self.listener.is_none() {
+        if self.part.listens() && self.listener.is_none() {
             due = due.min(self.listen_at);
         }
-        for peer in self.peers[self.id + 1..].iter().filter(|peer| peer.connection.is_none() && peer.dial.is_none()) {
-            due = due.min(peer.retry);
+        for number in self.peers_to_dial() {
+            due = due.min(self.peers[number].retry);
         }
         if !self.happened.is_empty() || self.peers.iter().any(|peer| peer.readable) {
             due = now;
@@ -232,7 +270,7 @@ impl<D: DataPath> Links for Rdma<D> {
         }
     }
 
-    fn turn(&mut self, happened: &mut VecDeque<LinkEvent>) -> Result<()> {
+    fn turn(&mut self) -> Result<()> {
         for peer in 0..self.peers.len() {
             if std::mem::take(&mut self.peers[peer].readable) {
                 self.take_completions(peer);
@@ -247,16 +285,23 @@ impl<D: DataPath> Links for Rdma<D> {
         if let Some(peer) = self.violator {
             bail!("replica {peer} has written without the right to it: use a device that enforces access rights");
         }
-        happened.append(&mut self.happened);
         Ok(())
+    }
+
+    fn next_event(&mut self) -> Option<LinkEvent> {
+        let event = self.happened.pop_front()?;
+        if let LinkEvent::Connected(peer) = event {
+            self.peers[peer].current += 1;
+        }
+        Some(event)
     }
 
     fn send(&mut self, to: ReplicaId, message: Message) {
         self.on(to, |connection| connection.send(message));
     }
 
-    fn write(&mut self, to: ReplicaId, offset: u32, frame: &[u8]) {
-        self.on(to, |connection| connection.write(offset, frame));
+    fn write(&mut self, to: ReplicaId, offset: u32, frame: Vec<u8>) {
+        self.on(to, |connection| connection.write(offset, &frame));
     }
 
     fn grant(&mut self, to: ReplicaId) {
@@ -265,6 +310,11 @@ impl<D: DataPath> Links for Rdma<D> {
     }
 
     fn fence(&mut self) {
-        (0..self.peers.len()).for_each(|peer| self.on(peer, |connection| connection.permit(false)));
+        for peer in 0..self.peers.len() {
+            let Some((_, connection)) = &mut self.peers[peer].connection else { continue };
+            if connection.permit(false).is_err() {
+                self.close(peer);
+            }
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! The check that a deposed leader writes nothing: a device that enforces access rights passes, one that does not fails.
 
-use cmid_mio::sim::{Clock, Config, Fabric, SimDevice};
-use mio::{Events, Poll};
+use std::sync::Arc;
 
+use cmid_mio::proto::datapath::Access;
+use cmid_mio::sim::{Clock, Config, Fabric, SimDevice};
+use mio::{Events, Poll, Waker};
+
+use super::reactor::{Act, Command};
 use super::*;
 use crate::protocol::Frame;
 
@@ -10,73 +14,82 @@ use crate::protocol::Frame;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A leader and a replica, on loops of their own.
-struct Pair {
+struct Pair<L> {
     polls: [Poll; 2],
-    links: [Rdma<SimDevice>; 2],
+    links: [L; 2],
 }
 
 const LEADER: ReplicaId = 0;
 const REPLICA: ReplicaId = 1;
 
-impl Pair {
-    fn new() -> Self {
+impl<L: Links> Pair<L> {
+    fn new(start: impl Fn(SimDevice, &Registry, ReplicaId, &[SocketAddr]) -> Result<L>) -> Self {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
         let addrs = ["10.0.0.1:7500", "10.0.0.2:7500"].map(|addr| addr.parse::<SocketAddr>().expect("an address"));
         let polls = [(); 2].map(|()| Poll::new().expect("a poll"));
         let start = |id: ReplicaId| {
             let device = fabric.host(&[addrs[id].ip()]).device();
-            Rdma::new(device, polls[id].registry(), id, &addrs).expect("a replica")
+            start(device, polls[id].registry(), id, &addrs).expect("a replica")
         };
         let links = [start(LEADER), start(REPLICA)];
-        Pair { polls, links }
+        let mut pair = Pair { polls, links };
+        let mut connected = [false; 2];
+        pair.turn_until(|at, event| {
+            connected[at] |= matches!(event, LinkEvent::Connected(_));
+            connected == [true; 2]
+        })
+        .expect("a connection");
+        pair
     }
 
     /// Makes a turn of a loop.
-    fn turn(&mut self, at: ReplicaId) -> Result<VecDeque<LinkEvent>> {
-        let (links, mut events, mut happened) = (&mut self.links[at], Events::with_capacity(64), VecDeque::new());
+    fn turn(&mut self, at: ReplicaId) -> Result<Vec<LinkEvent>> {
+        let (links, mut events) = (&mut self.links[at], Events::with_capacity(64));
         let timeout = links.before_poll(Duration::from_millis(5));
         self.polls[at].poll(&mut events, Some(timeout))?;
         events.iter().for_each(|event| _ = links.handle(event));
-        links.turn(&mut happened)?;
-        Ok(happened)
+        links.turn()?;
+        Ok(std::iter::from_fn(|| links.next_event()).collect())
     }
 
-    /// Makes turns of both until something happens at a replica.
-    fn wait(&mut self, at: ReplicaId, is_it: impl Fn(&LinkEvent) -> bool) -> Result<()> {
+    /// Makes turns of both until an event is the awaited one.
+    fn turn_until(&mut self, mut is_it: impl FnMut(ReplicaId, &LinkEvent) -> bool) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            self.turn(1 - at)?;
-            if self.turn(at)?.iter().any(&is_it) {
-                return Ok(());
+            for at in [LEADER, REPLICA] {
+                if self.turn(at)?.iter().any(|event| is_it(at, event)) {
+                    return Ok(());
+                }
             }
         }
         bail!("not within {PATIENCE:?}")
     }
 
-    /// Connects them, and grants the right to write to the leader.
-    fn granted() -> Self {
-        let mut pair = Pair::new();
-        pair.wait(LEADER, |event| matches!(event, LinkEvent::Connected(REPLICA))).expect("a connection");
-        pair.wait_until_connected();
-        pair.links[REPLICA].grant(LEADER);
-        pair.links[REPLICA].send(LEADER, Message::Granted { term: 1, last: 0 });
-        let is_granted = |event: &LinkEvent| matches!(event, LinkEvent::Message(_, Message::Granted { .. }));
-        pair.wait(LEADER, is_granted).expect("a grant");
-        pair
+    /// Makes turns of both until something happens at a replica.
+    fn wait(&mut self, at: ReplicaId, is_it: impl Fn(&LinkEvent) -> bool) -> Result<()> {
+        self.turn_until(|happens_at, event| happens_at == at && is_it(event))
     }
 
-    fn wait_until_connected(&mut self) {
-        let start = Instant::now();
-        while self.links[REPLICA].peers[LEADER].connection.is_none() {
-            assert!(start.elapsed() < PATIENCE, "the replica is not connected");
-            (0..2).for_each(|at| drop(self.turn(at).expect("no error")));
-        }
+    /// Grants the right to write to the leader.
+    fn grant(&mut self) {
+        self.links[REPLICA].grant(LEADER);
+        self.links[REPLICA].send(LEADER, Message::Granted { term: 1, last: 0 });
+        let is_granted = |event: &LinkEvent| matches!(event, LinkEvent::Message(_, Message::Granted { .. }));
+        self.wait(LEADER, is_granted).expect("a grant");
     }
 
     /// The leader of term 1 writes an empty frame.
     fn write(&mut self) {
         let frame = Frame { term: 1, previous: Default::default(), commit: 0, records: Vec::new() };
-        self.links[LEADER].write(REPLICA, 0, &frame.encode());
+        self.links[LEADER].write(REPLICA, 0, frame.encode());
+    }
+}
+
+impl Pair<Rdma<SimDevice>> {
+    fn granted() -> Self {
+        let mut pair = Pair::new(Rdma::new);
+        pair.grant();
+        pair
     }
 
     fn region(&self) -> Vec<u8> {
@@ -131,4 +144,50 @@ fn a_write_of_a_deposed_leader_is_reported_at_the_end_of_its_connection() {
     pair.links[REPLICA].close(LEADER);
     let error = pair.turn(REPLICA).expect_err("a violation").to_string();
     assert!(error.contains("without the right"), "{error}");
+}
+
+#[test]
+fn an_action_for_another_connection_does_nothing() {
+    let mut pair = Pair::new(Rdma::new);
+    let access = |pair: &Pair<Rdma<SimDevice>>| {
+        let (_, connection) = pair.links[REPLICA].peers[LEADER].connection.as_ref().expect("a connection");
+        connection.region.access()
+    };
+    for earlier_or_later in [0, 2] {
+        pair.links[REPLICA].perform(Command::Act(LEADER, earlier_or_later, Act::Grant));
+        assert_eq!(access(&pair), Some(Access::LOCAL_WRITE));
+    }
+    pair.links[REPLICA].perform(Command::Act(LEADER, 1, Act::Grant));
+    assert_eq!(access(&pair), Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
+}
+
+/// The connections are on other reactors than the log: a fence returns after it is in force there.
+#[test]
+fn with_several_reactors_a_deposed_leader_writes_nothing() {
+    for reactors in [2, 3] {
+        let mut pair = Pair::new(|device, registry, id, addrs| {
+            let waker = Arc::new(Waker::new(registry, Token(0))?);
+            Reactors::new(device, registry, &waker, id, addrs, reactors)
+        });
+        pair.grant();
+        pair.write();
+        pair.wait(REPLICA, |event| matches!(event, LinkEvent::Frame(LEADER, _))).expect("a frame");
+        pair.links[REPLICA].fence();
+        pair.write();
+        let mut frames = 0;
+        pair.turn_until(|at, event| {
+            frames += u32::from(matches!(event, LinkEvent::Frame(..)));
+            at == REPLICA && matches!(event, LinkEvent::Disconnected(LEADER))
+        })
+        .expect("the end of the connection");
+        assert_eq!(frames, 0);
+    }
+}
+
+#[test]
+fn connections_are_divided_between_the_reactors_without_the_log() {
+    let owners = |reactors| [0, 1, 2, 3].map(|peer| Part { reactor: 0, reactors }.owner(peer));
+    assert_eq!(owners(1), [0; 4]);
+    assert_eq!(owners(2), [1; 4]);
+    assert_eq!(owners(3), [1, 2, 1, 2]);
 }

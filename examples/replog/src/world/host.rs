@@ -19,6 +19,11 @@ pub(super) struct Host {
     pub(super) regions: Vec<Vec<u8>>,
     /// When the last completion is polled.
     pub(super) polled: Vec<Duration>,
+    /// The number of the connection that the machine knows, by peer.
+    pub(super) known: Vec<u64>,
+    /// When the last action reaches another reactor, and the last report of one the machine, by peer.
+    pub(super) acted: Vec<Duration>,
+    pub(super) reported: Vec<Duration>,
     pub(super) unstored: VecDeque<Batch>,
     pub(super) disk: (Ballot, Vec<Record>),
     /// Up to this record the commits of the machine are checked.
@@ -33,6 +38,9 @@ impl Host {
             writers: vec![false; replicas],
             regions: vec![vec![0; REGION]; replicas],
             polled: vec![Duration::ZERO; replicas],
+            known: vec![0; replicas],
+            acted: vec![Duration::ZERO; replicas],
+            reported: vec![Duration::ZERO; replicas],
             unstored: VecDeque::new(),
             disk: Default::default(),
             checked: 0,

@@ -12,6 +12,7 @@ mod faults;
 mod host;
 mod link;
 mod network;
+mod reactors;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,9 @@ pub struct Size {
     pub records: u64,
     /// When the faults end.
     pub faults: Duration,
+    /// The reactors of a replica. With more than one the connections are on other reactors than the machine: it takes a while
+    /// until an action reaches a connection, and until the machine has what happens there.
+    pub reactors: usize,
     /// Whether replicas fence. Without it a deposed leader writes, and the world panics.
     pub fences: bool,
 }
@@ -71,6 +75,20 @@ enum Event {
         at: ReplicaId,
         peer: ReplicaId,
         epoch: u64,
+    },
+    /// Another reactor permits a peer to write.
+    Grant {
+        at: ReplicaId,
+        peer: ReplicaId,
+        epoch: u64,
+    },
+    /// Another reactor reports the beginning of a connection, or its end.
+    Report {
+        at: ReplicaId,
+        life: u64,
+        peer: ReplicaId,
+        epoch: u64,
+        connected: bool,
     },
     Connect {
         a: ReplicaId,
@@ -142,7 +160,8 @@ fn run_to_end(mut world: World<impl Choices>) -> Vec<Done> {
     world.check_end()
 }
 
-/// The target of a fuzzer: runs a world with the choices of the bytes. The first byte selects the number of replicas.
+/// The target of a fuzzer: runs a world with the choices of the bytes. The first byte selects the number of replicas
+/// and of reactors.
 ///
 /// # Panics
 /// As [`run`].
@@ -164,8 +183,8 @@ pub fn trace_bytes(data: &[u8], observe: fn(Duration, &str)) {
 
 fn of_bytes(data: &[u8]) -> (Size, Bytes<'_>) {
     let (first, choices) = data.split_first().unwrap_or((&0, &[]));
-    let replicas = [3, 5][usize::from(first % 2)];
-    (Size { replicas, clients: 3, records: 6, faults: Duration::from_secs(3), fences: true }, Bytes(choices))
+    let (replicas, reactors) = ([3, 5][usize::from(first % 2)], 1 + usize::from(first / 2 % 2));
+    (Size { replicas, clients: 3, records: 6, faults: Duration::from_secs(3), reactors, fences: true }, Bytes(choices))
 }
 
 impl<C: Choices> World<C> {
@@ -242,6 +261,12 @@ impl<C: Choices> World<C> {
             observe(self.now, &format!("{event:?}"));
         }
         match event {
+            // The machine does not have the beginning of the connection yet.
+            Event::Message { from, to, epoch, .. }
+                if self.link(from, to).is(epoch) && self.hosts[to].known[from] != epoch =>
+            {
+                self.schedule(1, 1, event);
+            }
             Event::Message { from, to, epoch, message } if self.link(from, to).is(epoch) => {
                 self.with(to, |machine, now| machine.receive(now, from, message));
             }
@@ -258,7 +283,13 @@ impl<C: Choices> World<C> {
             Event::Lost { at, peer, epoch } => {
                 if self.link(at, peer).epoch == epoch {
                     self.hosts[at].writers[peer] = false;
-                    self.with(at, |machine, now| machine.disconnected(now, peer));
+                    self.report(at, peer, epoch, false);
+                }
+            }
+            Event::Grant { at, peer, epoch } => self.grant(at, peer, epoch),
+            Event::Report { at, life, peer, epoch, connected } => {
+                if self.hosts[at].life == life {
+                    self.take_report(at, peer, epoch, connected);
                 }
             }
             Event::Connect { a, b } => self.connect(a, b),
@@ -293,8 +324,12 @@ impl<C: Choices> World<C> {
             }
             Action::Send(to, message) => self.send(at, to, message),
             Action::Write(to, offset, bytes) => self.post_write(at, to, offset as usize, bytes),
-            Action::Grant(to) => self.hosts[at].writers[to] = self.link(at, to).up,
-            Action::Fence if self.size.fences => self.hosts[at].writers.fill(false),
+            Action::Grant(peer) if self.size.reactors == 1 => self.grant(at, peer, self.hosts[at].known[peer]),
+            Action::Grant(peer) => {
+                let (acts_at, epoch) = (self.acts_at(at, peer), self.hosts[at].known[peer]);
+                self.schedule_at(acts_at, Event::Grant { at, peer, epoch });
+            }
+            Action::Fence if self.size.fences => self.fence(at),
             Action::Fence => {}
             Action::Committed(request, index) => {
                 self.schedule(1, 5, Event::Reply { request, reply: Reply::Committed(index) });

@@ -16,23 +16,25 @@ impl<C: Choices> World<C> {
     }
 
     pub(super) fn send(&mut self, from: ReplicaId, to: ReplicaId, message: Message) {
-        let Link { epoch, up, written, .. } = *self.link(from, to);
-        if !up || (self.has_faults() && self.choices.below(20) == 19) {
+        let (epoch, acts_at) = (self.hosts[from].known[to], self.acts_at(from, to));
+        let written = self.link(from, to).written;
+        if !self.link(from, to).is(epoch) || (self.has_faults() && self.choices.below(20) == 19) {
             return;
         }
         let spread = if self.has_faults() && self.choices.below(20) == 19 { 100 } else { 4 };
-        let at = self.now + Duration::from_millis(1 + self.choices.below(spread));
+        let at = acts_at + Duration::from_millis(1 + self.choices.below(spread));
         let at = at.max(written[usize::from(from > to)]);
         self.schedule_at(at, Event::Message { from, to, epoch, message });
     }
 
     pub(super) fn post_write(&mut self, from: ReplicaId, to: ReplicaId, offset: usize, bytes: Vec<u8>) {
-        let at = self.now + Duration::from_millis(1 + self.choices.below(4));
+        let (epoch, acts_at) = (self.hosts[from].known[to], self.acts_at(from, to));
+        let at = acts_at + Duration::from_millis(1 + self.choices.below(4));
         let link = self.link_mut(from, to);
-        let (epoch, written) = (link.epoch, &mut link.written[usize::from(from > to)]);
+        let written = &mut link.written[usize::from(from > to)];
         let at = at.max(*written);
         *written = at;
-        if link.up {
+        if link.is(epoch) {
             self.schedule_at(at, Event::Write { from, to, epoch, offset, bytes });
         }
     }
@@ -82,9 +84,10 @@ impl<C: Choices> World<C> {
             return self.schedule_at(at, Event::Connect { a, b });
         }
         *link = Link { up: true, epoch: link.epoch + 1, ..*link };
+        let epoch = link.epoch;
         for (at, peer) in [(a, b), (b, a)] {
             self.hosts[at].writers[peer] = false;
-            self.with(at, |machine, _| machine.connected(peer));
+            self.report(at, peer, epoch, true);
         }
     }
 }

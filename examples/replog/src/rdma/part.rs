@@ -1,0 +1,36 @@
+//! How the connections of a replica are divided between its reactors.
+
+use crate::protocol::ReplicaId;
+
+/// One of the reactors of a replica. The first one has the log and the clients, and listens. The others own the connections,
+/// in turn by the number of the peer; with one reactor the first one does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The number of the reactor, from 0 on.
+    pub(super) reactor: usize,
+    /// The number of reactors, at least 1.
+    pub(super) reactors: usize,
+}
+
+impl Part {
+    /// The only reactor.
+    pub(super) const ALL: Part = Part { reactor: 0, reactors: 1 };
+
+    /// Whether this reactor listens.
+    pub(super) fn listens(self) -> bool {
+        self.reactor == 0
+    }
+
+    /// Whether this reactor owns the connection with a peer.
+    pub(super) fn owns(self, peer: ReplicaId) -> bool {
+        self.reactor == self.owner(peer)
+    }
+
+    /// Returns the number of the reactor that owns the connection with a peer.
+    pub(super) fn owner(self, peer: ReplicaId) -> usize {
+        match self.reactors {
+            1 => 0,
+            reactors => 1 + peer % (reactors - 1),
+        }
+    }
+}

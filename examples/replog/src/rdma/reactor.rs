@@ -1,0 +1,140 @@
+//! A reactor that owns connections: a thread with a mio loop and a driver. It does what the reactor of the log commands.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Duration;
+
+use anyhow::Result;
+use cmid_mio::proto::datapath::DataPath;
+use cmid_mio::proto::handshake::ReleasedIncoming;
+use mio::{Events, Poll, Token, Waker};
+
+use super::Rdma;
+use super::part::Part;
+use crate::links::{LinkEvent, Links as _};
+use crate::protocol::{Message, ReplicaId};
+
+/// The token with which commands wake the loop.
+const COMMANDS: Token = Token(0);
+
+/// The maximum time of a poll. Commands, events and deadlines end it earlier.
+const TURN: Duration = Duration::from_secs(1);
+
+/// What the reactor of the log commands. Commands are done in order.
+pub(super) enum Command<H> {
+    /// Accept a peer. The request has come to the reactor of the log.
+    Adopt(ReplicaId, ReleasedIncoming<H>),
+    /// Do something on the connection with this number with a peer. Without that connection nothing is done.
+    Act(ReplicaId, u64, Act),
+    /// Revoke the right to write of all peers, then report it.
+    Fence(Sender<()>),
+}
+
+/// What is done on a connection: as in [`Links`](crate::links::Links).
+pub(super) enum Act {
+    Send(Message),
+    Write(u32, Vec<u8>),
+    Grant,
+}
+
+/// What a reactor is started with.
+pub(super) struct Start<D: DataPath> {
+    pub(super) device: D,
+    pub(super) id: ReplicaId,
+    pub(super) addrs: Vec<SocketAddr>,
+    pub(super) part: Part,
+    pub(super) commands: Receiver<Command<D::Handle>>,
+    /// What happens, or the error that ends the reactor.
+    pub(super) events: Sender<Result<LinkEvent>>,
+    /// Wakes the reactor of the log.
+    pub(super) log: Arc<Waker>,
+}
+
+/// Runs until `commands` is closed. `started` gets what wakes this reactor.
+pub(super) fn run<D: DataPath>(start: Start<D>, started: &Sender<Result<Waker>>) {
+    let Start { device, id, addrs, part, commands, events, log } = start;
+    let opened = open(device, id, &addrs, part).map(|(poll, waker, rdma)| {
+        let _ = started.send(Ok(waker));
+        (poll, rdma)
+    });
+    let (mut poll, mut rdma) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return drop(started.send(Err(error))),
+    };
+    // The receiver has gone if the replica ends.
+    if let Err(error) = react(&mut poll, &mut rdma, &commands, &events, &log) {
+        let _ = events.send(Err(error));
+        let _ = log.wake();
+    }
+}
+
+fn open<D: DataPath>(device: D, id: ReplicaId, addrs: &[SocketAddr], part: Part) -> Result<(Poll, Waker, Rdma<D>)> {
+    let poll = Poll::new()?;
+    let waker = Waker::new(poll.registry(), COMMANDS)?;
+    let rdma = Rdma::with_part(device, poll.registry(), id, addrs, part)?;
+    Ok((poll, waker, rdma))
+}
+
+fn react<D: DataPath>(
+    poll: &mut Poll,
+    rdma: &mut Rdma<D>,
+    commands: &Receiver<Command<D::Handle>>,
+    events: &Sender<Result<LinkEvent>>,
+    log: &Waker,
+) -> Result<()> {
+    let mut polled = Events::with_capacity(256);
+    loop {
+        let timeout = rdma.before_poll(TURN);
+        match poll.poll(&mut polled, Some(timeout)) {
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        for event in polled.iter().filter(|event| event.token() != COMMANDS) {
+            rdma.handle(event);
+        }
+        loop {
+            match commands.try_recv() {
+                Ok(command) => rdma.perform(command),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+        rdma.turn()?;
+        let mut has_news = false;
+        while let Some(event) = rdma.next_event() {
+            has_news = true;
+            if events.send(Ok(event)).is_err() {
+                return Ok(());
+            }
+        }
+        if has_news {
+            log.wake()?;
+        }
+    }
+}
+
+impl<D: DataPath> Rdma<D> {
+    pub(super) fn act(&mut self, to: ReplicaId, act: Act) {
+        match act {
+            Act::Send(message) => self.send(to, message),
+            Act::Write(offset, frame) => self.write(to, offset, frame),
+            Act::Grant => self.grant(to),
+        }
+    }
+
+    pub(super) fn perform(&mut self, command: Command<D::Handle>) {
+        match command {
+            Command::Adopt(peer, request) => self.adopt(peer, request),
+            Command::Act(to, connection, act) => {
+                self.peers[to].current = connection;
+                self.act(to, act);
+            }
+            Command::Fence(done) => {
+                self.fence();
+                // Nobody waits if the replica ends.
+                let _ = done.send(());
+            }
+        }
+    }
+}
