@@ -22,6 +22,9 @@ pub(crate) struct On {
     /// Ticks in each round of each trader
     #[arg(long, default_value_t = 400)]
     pub(crate) ticks: u64,
+    /// Run the venue on the first CPU and the trader on the second. The venue then yields to others after each poll
+    #[arg(long)]
+    pub(crate) pin: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

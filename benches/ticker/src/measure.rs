@@ -6,10 +6,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use cmid_epoll::proto::Time;
 use cmid_epoll::proto::datapath::DataPath;
 use hdrhistogram::Histogram;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use ticker::driver::now;
 
 use crate::devices::{On, OnDevices};
@@ -29,20 +30,20 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// The limit of an order, and of connecting.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs a venue until it has measured `ticks` ticks.
-pub(crate) fn run_venue(venue: &mut impl Venue, ticks: u64, histogram: &mut Histogram<u64>) -> Result<()> {
+/// Runs a venue until it has measured all ticks.
+pub(crate) fn run_venue(venue: &mut impl Venue, on: &On, histogram: &mut Histogram<u64>) -> Result<()> {
     let end = now().after(LIMIT);
     while !venue.is_ready() {
-        venue.poll()?;
+        poll(venue, on)?;
         ensure!(now() < end, "no trader within {LIMIT:?}");
     }
     // The trader may not be ready: it has no orders for the first ticks.
     let mut measured = 0;
     let end = now().after(LIMIT);
-    while measured < WARM_UP + ticks {
+    while measured < WARM_UP + on.ticks {
         let (sent, begin) = (venue.publish()?, now());
         let mut passed = Duration::ZERO;
-        while venue.poll()? < sent && passed < Duration::from_millis(200) {
+        while poll(venue, on)? < sent && passed < Duration::from_millis(200) {
             passed = since(begin);
         }
         if passed >= Duration::from_millis(200) {
@@ -55,8 +56,27 @@ pub(crate) fn run_venue(venue: &mut impl Venue, ticks: u64, histogram: &mut Hist
         }
         let pause = now();
         while since(pause) < PAUSE {
-            venue.poll()?;
+            poll(venue, on)?;
         }
+    }
+    Ok(())
+}
+
+/// Polls once. Returns the tick of the last order.
+fn poll(venue: &mut impl Venue, on: &On) -> Result<u64> {
+    if on.pin {
+        // The workers of the kernel run on the same CPU.
+        std::thread::yield_now();
+    }
+    venue.poll()
+}
+
+/// Moves the thread to a CPU, if that is selected.
+fn pin(on: &On, cpu: usize) -> Result<()> {
+    if on.pin {
+        let mut cpus = CpuSet::new();
+        cpus.set(cpu);
+        sched_setaffinity(None, &cpus).with_context(|| format!("CPU {cpu}"))?;
     }
     Ok(())
 }
@@ -66,10 +86,15 @@ fn since(begin: Time) -> Duration {
 }
 
 /// Runs a venue and a trader, each on a thread, until the venue ends.
-fn pair(venue: impl FnOnce() -> Result<()>, trader: impl FnOnce(&AtomicBool) -> Result<()> + Send) -> Result<()> {
+fn pair(
+    on: &On,
+    venue: impl FnOnce() -> Result<()>,
+    trader: impl FnOnce(&AtomicBool) -> Result<()> + Send,
+) -> Result<()> {
+    pin(on, 0)?;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| trader(&stop));
+        let thread = scope.spawn(|| pin(on, 1).and_then(|()| trader(&stop)));
         let result = venue();
         stop.store(true, Ordering::Relaxed);
         let traded = thread.join().map_err(|_| anyhow!("the trader panicked"))?;
@@ -99,13 +124,15 @@ impl OnDevices for Measure {
                     // Each round has ports of its own.
                     let first = 7500 + 4 * round as u16 + 2 * trader as u16;
                     pair(
-                        || run_venue(&mut on_rdma::RdmaVenue::start(on, first, venue)?, on.ticks, histogram),
+                        on,
+                        || run_venue(&mut on_rdma::RdmaVenue::start(on, first, venue)?, on, histogram),
                         |stop| on_rdma::trade(on, first, local()?, sleeps, stop),
                     )?;
                 } else {
                     let first = 7600 + 3 * round as u16;
                     pair(
-                        || run_venue(&mut on_sockets::SocketVenue::start(on, first)?, on.ticks, histogram),
+                        on,
+                        || run_venue(&mut on_sockets::SocketVenue::start(on, first)?, on, histogram),
                         |stop| on_sockets::trade(on, first, stop),
                     )?;
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmid_epoll::proto::datapath::DataPath;
 use cmid_epoll::proto::handshake::{Dial, DialTo, HandshakeError};
-use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, Poller, PrivateData, Time};
+use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, CmOption, ConnParam, Event, IdKey, Poller, PrivateData, Time};
 
 use crate::driver::Driver;
 use crate::error::{ConnectError, ConnectReason, Error};
@@ -15,6 +15,11 @@ use crate::wire::{Bytes, Service};
 
 /// The limit of dialling.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// A packet without an acknowledgement is sent again after 4.096 µs times two to this power: 0.13 s. The peer derives its own
+/// time from it. On RoCE the default is 0.5 s (Linux 6.12; 6.1: 2.1 s): where packets are lost, an answer of many packets would
+/// take seconds.
+const ACK_TIMEOUT: CmOption = CmOption::AckTimeout(15);
 
 /// The pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -165,7 +170,12 @@ impl<D: DataPath> Link<D> {
             State::Down { until } if until <= drive.now() => {
                 let deadline = drive.within(LIMIT);
                 match Dial::start(drive, Some(self.channel), &self.to, deadline) {
-                    Ok(dial) => self.state = State::Dialling(dial),
+                    Ok(dial) => {
+                        // Before the route is resolved, which also sets timers of the connection manager. iWARP has no such
+                        // option.
+                        let _ = drive.set_option(dial.id(), ACK_TIMEOUT);
+                        self.state = State::Dialling(dial);
+                    }
                     Err(error) => self.pause(drive, &error),
                 }
             }

@@ -138,7 +138,7 @@ impl Receiver {
         self.received_at
     }
 
-    /// Returns the time of the request that is not answered completely.
+    /// Returns the time of the request that is not answered completely, or of the last part of its answer.
     #[must_use]
     pub fn waits_since(&self) -> Option<Time> {
         self.request.map(|request| request.since)
@@ -178,6 +178,7 @@ impl Receiver {
         match market {
             Market::Tick(tick) => self.handle_tick(tick, pass_on),
             Market::Replayed(tick) => {
+                self.answer_has_come(now);
                 self.counts.replayed += u64::from(!self.has(tick.sequence));
                 self.handle_tick(tick, pass_on);
                 if let Some(Request { to: Some(to), .. }) = self.request
@@ -192,6 +193,7 @@ impl Receiver {
                 self.request = None;
             }
             Market::Image(tick) => {
+                self.answer_has_come(now);
                 if let Some(slot) = self.images.get_mut(self.images_len) {
                     *slot = tick;
                     self.images_len += 1;
@@ -200,6 +202,12 @@ impl Receiver {
             Market::SnapshotEnd { next } => self.handle_snapshot(next, pass_on),
             // Messages of a receiver.
             Market::Replay { .. } | Market::Snapshot | Market::Alive => {}
+        }
+    }
+
+    fn answer_has_come(&mut self, now: Time) {
+        if let Some(request) = &mut self.request {
+            request.since = now;
         }
     }
 

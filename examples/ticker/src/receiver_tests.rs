@@ -225,6 +225,22 @@ fn a_request_is_made_again_after_the_connection_has_ended() {
     assert_eq!(pair.receiver.poll_request(Time(5)), Some(first));
 }
 
+/// Where packets are lost, the parts of an answer are far apart.
+#[test]
+fn an_answer_that_goes_on_is_waited_for() {
+    let mut pair = Pair::new(1, 64);
+    pair.publish_and_take(1);
+    pair.lose(2);
+    pair.publish_and_take(1);
+    let request = pair.receiver.poll_request(Time(3)).unwrap();
+    let answers = pair.answers(request);
+    assert_eq!((answers.len(), pair.receiver.waits_since()), (2, Some(Time(3))));
+    pair.take(&answers[0]);
+    assert_eq!(pair.receiver.waits_since(), Some(Time(7)));
+    pair.take(&answers[1]);
+    assert_eq!(pair.receiver.waits_since(), None);
+}
+
 #[test]
 fn messages_with_extreme_numbers_do_no_harm() {
     let mut pair = Pair::new(1, 64);

@@ -22,7 +22,7 @@ use crate::wire::{Bytes, Entry, Market, MarketMessage, Service, WireError};
 /// often.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The limit of a request to the feed. After that the connection is made anew.
+/// Without an answer to a request, or its next part, for so long, the connection to the feed is made anew.
 const REPLY_LIMIT: Duration = Duration::from_secs(2);
 
 /// The interval of [`Market::Alive`] and [`Entry::Alive`].
