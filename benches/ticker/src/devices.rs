@@ -22,9 +22,12 @@ pub(crate) struct On {
     /// Ticks in each round of each trader
     #[arg(long, default_value_t = 400)]
     pub(crate) ticks: u64,
-    /// Run the venue on the first CPU and the trader on the second. The venue then yields to others after each poll
+    /// Run the venue on the first CPU and the trader on the second
     #[arg(long)]
     pub(crate) pin: bool,
+    /// Yield after each poll, to the other thread and to the kernel's workers on the same CPU
+    #[arg(long)]
+    pub(crate) yields: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,6 +36,15 @@ pub(crate) enum DeviceName {
     Sim,
     /// The RDMA devices of this machine.
     Verbs,
+}
+
+impl On {
+    /// What a thread does after each poll.
+    pub(crate) fn after_poll(&self) {
+        if self.yields {
+            std::thread::yield_now();
+        }
+    }
 }
 
 impl DeviceName {

@@ -64,10 +64,7 @@ pub(crate) fn run_venue(venue: &mut impl Venue, on: &On, histogram: &mut Histogr
 
 /// Polls once. Returns the tick of the last order.
 fn poll(venue: &mut impl Venue, on: &On) -> Result<u64> {
-    if on.pin {
-        // The workers of the kernel run on the same CPU.
-        std::thread::yield_now();
-    }
+    on.after_poll();
     venue.poll()
 }
 

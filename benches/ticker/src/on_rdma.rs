@@ -97,6 +97,7 @@ pub(crate) fn trade<D: DataPath>(on: &On, first: u16, device: D, sleeps: bool, s
     let mut trader = start_trader(on, first, &mut reactor)?;
     while !stop.load(Ordering::Relaxed) && (!sleeps || !trader.is_live()) {
         reactor.round(&mut trader)?;
+        on.after_poll();
     }
     if stop.load(Ordering::Relaxed) {
         return Ok(());

@@ -126,6 +126,7 @@ pub(crate) fn trade(on: &On, first: u16, stop: &AtomicBool) -> Result<()> {
     let mut bytes = [0; LEN];
     let mut sent = Ok(());
     while !stop.load(Ordering::Relaxed) {
+        on.after_poll();
         let from_group = match multicast.recv(&mut bytes) {
             Ok(LEN) => Some(bytes),
             Ok(len) => bail!("a datagram of {len} bytes"),
