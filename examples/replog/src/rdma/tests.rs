@@ -172,6 +172,8 @@ fn with_several_reactors_a_deposed_leader_writes_nothing() {
         pair.grant();
         pair.write();
         pair.wait(REPLICA, |event| matches!(event, LinkEvent::Frame(LEADER, _))).expect("a frame");
+        // The fence is the last of many actions.
+        (0..50_000).for_each(|_| pair.links[REPLICA].grant(LEADER));
         pair.links[REPLICA].fence();
         pair.write();
         let mut frames = 0;
