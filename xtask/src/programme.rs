@@ -128,6 +128,10 @@ const SLOW: &[Step] = &[
         "a replicated log under 200 kills",
         Guest(V6_12, OWN, 3600, "replog torture --rounds 200 --election-timeout 1000"),
     ),
+    step(
+        "a replicated log with two reactors under 50 kills",
+        Guest(V6_12, OWN, 900, "replog torture --rounds 50 --reactors 2 --election-timeout 1000"),
+    ),
     step("10,000 cycles with io-mio", Guest(V6_12, Librdmacm, 900, "soak cycles --driver mio --device verbs")),
     step(
         "10,000 cycles with io-epoll, on the kernel backend",
