@@ -101,14 +101,14 @@ fn react<D: DataPath>(
             }
         }
         rdma.turn()?;
-        let mut has_news = false;
+        let mut has_events = false;
         while let Some(event) = rdma.next_event() {
-            has_news = true;
+            has_events = true;
             if events.send(Ok(event)).is_err() {
                 return Ok(());
             }
         }
-        if has_news {
+        if has_events {
             log.wake()?;
         }
     }
@@ -132,7 +132,7 @@ impl<D: DataPath> Rdma<D> {
             }
             Command::Fence(done) => {
                 self.fence();
-                // Nobody waits if the replica ends.
+                // The receiver has gone if the replica ends.
                 let _ = done.send(());
             }
         }

@@ -23,13 +23,14 @@ struct Reactor<D: DataPath> {
     waker: Waker,
     /// Whether it has commands since it was last woken.
     has_commands: bool,
+    /// Whether it takes no commands any more.
+    has_ended: bool,
     thread: JoinHandle<()>,
 }
 
 impl<D: DataPath> Reactor<D> {
     fn command(&mut self, command: Command<D::Handle>) {
-        // A reactor that has ended has sent its error.
-        let _ = self.commands.send(command);
+        self.has_ended |= self.commands.send(command).is_err();
         self.has_commands = true;
     }
 }
@@ -44,8 +45,6 @@ pub struct Reactors<D: DataPath> {
     happened: VecDeque<LinkEvent>,
     /// The number of the last connection with each peer that [`Links::next_event`] has returned.
     current: Vec<u64>,
-    /// Whether a reactor has ended without an error.
-    has_failed: bool,
 }
 
 impl<D: DataPath> std::fmt::Debug for Reactors<D> {
@@ -79,11 +78,11 @@ impl<D: DataPath + 'static> Reactors<D> {
             let thread = std::thread::Builder::new().name(format!("reactor {reactor}"));
             let thread = thread.spawn(move || run(start, &started))?;
             let waker = is_started.recv().context("a reactor has ended")??;
-            others.push(Reactor { commands, waker, has_commands: false, thread });
+            others.push(Reactor { commands, waker, has_commands: false, has_ended: false, thread });
         }
         let own = Rdma::with_part(device, registry, id, addrs, part(0))?;
         let current = vec![0; addrs.len()];
-        Ok(Reactors { own, others, events, happened: VecDeque::new(), current, has_failed: false })
+        Ok(Reactors { own, others, events, happened: VecDeque::new(), current })
     }
 }
 
@@ -106,7 +105,7 @@ impl<D: DataPath> Reactors<D> {
     fn wake(&mut self) {
         for reactor in &mut self.others {
             if std::mem::take(&mut reactor.has_commands) {
-                self.has_failed |= reactor.waker.wake().is_err();
+                reactor.has_ended |= reactor.waker.wake().is_err();
             }
         }
     }
@@ -133,7 +132,8 @@ impl<D: DataPath> Links for Reactors<D> {
         for event in self.events.try_iter() {
             self.happened.push_back(event?);
         }
-        if self.has_failed {
+        // One that ends with an error has sent it.
+        if self.others.iter().any(|reactor| reactor.has_ended) {
             bail!("a reactor has ended: start the replica again");
         }
         Ok(())
@@ -169,7 +169,7 @@ impl<D: DataPath> Links for Reactors<D> {
         drop(done);
         self.wake();
         // A reactor that has ended has no connections.
-        self.has_failed |= is_done.iter().count() < self.others.len();
+        is_done.iter().for_each(drop);
     }
 }
 
