@@ -1,4 +1,4 @@
-//! cmid on tokio: connects and accepts as futures. Copy this crate, and change it.
+//! cmid on tokio: connects, accepts and completions as futures. Copy this crate, and change it.
 //!
 //! A [`Reactor`] has one driver and one task that waits for its descriptor. A future locks the driver for its
 //! requests, and never while it waits. Each future is cancel-safe: dropping it destroys its id, or leaves its events
@@ -33,10 +33,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod completions;
 mod connection;
 mod listener;
 mod state;
 
+pub use completions::Completions;
 pub use connection::Connection;
 pub use listener::{Inbound, Listener};
 pub use state::DriveOf;
