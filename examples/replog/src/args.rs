@@ -23,8 +23,8 @@ pub(crate) enum Command {
     Torture {
         #[command(flatten)]
         local: Local,
-        /// Replicas on other machines, by their addresses for clients, in the order of their numbers. A program that reads
-        /// this one's output cuts their power and links
+        /// Replicas on other machines, by their addresses for clients, in the order of their numbers. A program that
+        /// reads this one's output cuts their power and links
         #[arg(long)]
         operated: Vec<SocketAddr>,
         /// How replicas are connected
@@ -48,7 +48,8 @@ pub(crate) enum Command {
         #[arg(long)]
         picture: Option<PathBuf>,
     },
-    /// Prints the events of simulated worlds. The bytes of each file are the choices of a world, as in the fuzz target `world`
+    /// Prints the events of simulated worlds. The bytes of each file are the choices of a world, as in the fuzz target
+    /// `world`
     World {
         /// The files
         #[arg(required = true)]
@@ -103,8 +104,8 @@ pub(crate) struct Serve {
     /// How replicas are connected
     #[arg(long, value_enum, default_value_t = Transport::Rdma)]
     pub(crate) transport: Transport,
-    /// The reactors of the replica, each a thread: the first one has the log and the clients, and hands the connections with
-    /// replicas over to the others
+    /// The reactors of the replica, each a thread: the first one has the log and the clients, and hands the connections
+    /// with replicas over to the others
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) reactors: u8,
     /// A replica without messages of a leader for so many milliseconds, or up to twice of it, starts an election

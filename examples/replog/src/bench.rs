@@ -19,8 +19,8 @@ const RECORD: [u8; 100] = [7; 100];
 /// The numbers of clients that append at the same time, each one record after the other.
 const CLIENTS: [usize; 3] = [1, 4, 16];
 
-/// The measurements of each number of clients. Those of the transports take turns, so that a change of the machine's load
-/// concerns both.
+/// The measurements of each number of clients. Those of the transports take turns, so that a change of the machine's
+/// load concerns both.
 const ROUNDS: u32 = 3;
 
 /// What a transport has achieved with a number of clients.

@@ -24,8 +24,8 @@ pub const VERSION: u8 = 1;
 
 /// Connections with all peers. A connection that fails is made again.
 ///
-/// An action concerns the connection that the last event of [`Links::next_event`] was about. If that connection has ended,
-/// the action does nothing, also if there is a new one.
+/// An action concerns the connection that the last event of [`Links::next_event`] was about. If that connection has
+/// ended, the action does nothing, also if there is a new one.
 pub trait Links {
     /// Prepares the poll. Returns its timeout: at most `at_most`.
     fn before_poll(&mut self, at_most: Duration) -> Duration;

@@ -1,5 +1,5 @@
-//! A replica: a mio loop with the log, the clients and the connections with the peers, or with what other reactors report of
-//! these.
+//! A replica: a mio loop with the log, the clients and the connections with the peers, or with what other reactors
+//! report of these.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ pub struct Replica<L> {
 }
 
 impl<L: Links> Replica<L> {
-    /// Opens the store, serves clients, and connects to the peers: `connect` makes the links on the loop. The waker ends the
-    /// poll of the loop.
+    /// Opens the store, serves clients, and connects to the peers: `connect` makes the links on the loop. The waker
+    /// ends the poll of the loop.
     ///
     /// # Errors
     /// In one line, with what to do.

@@ -1,4 +1,5 @@
-//! The protocol in simulated worlds with faults. A failure prints its seed: `CMID_RANDOM=FIRST..END` replaces the seeds.
+//! The protocol in simulated worlds with faults. A failure prints its seed: `CMID_RANDOM=FIRST..END` replaces the
+//! seeds.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -16,8 +16,8 @@ use ticker::wire::Order;
 
 use crate::args::DemoArgs;
 
-/// The limit of each wait. Emulated machines are slow. Where a fifth of the packets is lost each way, one attempt to connect in
-/// twenty takes longer than its limit of 10 s, and a scene took up to 17 s.
+/// The limit of each wait. Emulated machines are slow. Where a fifth of the packets is lost each way, one attempt to
+/// connect in twenty takes longer than its limit of 10 s, and a scene took up to 17 s.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The number of early ticks that a trader holds.

@@ -16,9 +16,9 @@ use crate::wire::{Bytes, Service};
 /// The limit of dialling.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A packet without an acknowledgement is sent again after 4.096 µs times two to this power: 0.13 s. The peer derives its own
-/// time from it. On RoCE the default is 0.5 s (Linux 6.12; 6.1: 2.1 s): where packets are lost, an answer of many packets would
-/// take seconds.
+/// A packet without an acknowledgement is sent again after 4.096 µs times two to this power: 0.13 s. The peer derives
+/// its own time from it. On RoCE the default is 0.5 s (Linux 6.12; 6.1: 2.1 s): where packets are lost, an answer of
+/// many packets would take seconds.
 const ACK_TIMEOUT: CmOption = CmOption::AckTimeout(15);
 
 /// The pause before the next attempt.
@@ -171,8 +171,8 @@ impl<D: DataPath> Link<D> {
                 let deadline = drive.within(LIMIT);
                 match Dial::start(drive, Some(self.channel), &self.to, deadline) {
                     Ok(dial) => {
-                        // Before the route is resolved, which also sets timers of the connection manager. iWARP has no such
-                        // option.
+                        // Before the route is resolved, which also sets timers of the connection manager. iWARP has no
+                        // such option.
                         let _ = drive.set_option(dial.id(), ACK_TIMEOUT);
                         self.state = State::Dialling(dial);
                     }

@@ -1,7 +1,7 @@
 //! Connections over RDMA. Of two replicas, the one with the smaller number connects.
 //!
-//! [`Rdma`] are the connections of one reactor, [`Reactors`] those of a replica. If it has several reactors, the first one
-//! listens, and hands each request over to the reactor that owns the peer.
+//! [`Rdma`] are the connections of one reactor, [`Reactors`] those of a replica. If it has several reactors, the first
+//! one listens, and hands each request over to the reactor that owns the peer.
 
 mod connection;
 mod handshake;

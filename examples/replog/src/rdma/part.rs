@@ -2,8 +2,8 @@
 
 use crate::protocol::ReplicaId;
 
-/// One of the reactors of a replica. The first one has the log and the clients, and listens. The others own the connections,
-/// in turn by the number of the peer; with one reactor the first one does.
+/// One of the reactors of a replica. The first one has the log and the clients, and listens. The others own the
+/// connections, in turn by the number of the peer; with one reactor the first one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// The number of the reactor, from 0 on.

@@ -1,4 +1,5 @@
-//! A reactor that owns connections: a thread with a mio loop and a driver. It does what the reactor of the log commands.
+//! A reactor that owns connections: a thread with a mio loop and a driver. It does what the reactor of the log
+//! commands.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -54,8 +54,8 @@ impl<D: DataPath> std::fmt::Debug for Reactors<D> {
 }
 
 impl<D: DataPath + 'static> Reactors<D> {
-    /// As [`Rdma::new`]. With several reactors the connections are on threads of their own. `waker` ends the poll of the loop
-    /// that `registry` belongs to.
+    /// As [`Rdma::new`]. With several reactors the connections are on threads of their own. `waker` ends the poll of
+    /// the loop that `registry` belongs to.
     ///
     /// # Errors
     /// In one line, with what to do.

@@ -1,4 +1,5 @@
-//! The check that a deposed leader writes nothing: a device that enforces access rights passes, one that does not fails.
+//! A deposed leader writes nothing: a device that enforces access rights passes the check, one that does not
+//! fails.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! A simulated world for the protocol: replicas, disks, links and clients, with faults. A source of choices drives it:
 //! the numbers of a seed, or the bytes of a fuzzer.
 //!
-//! It panics if an acknowledged record is lost or duplicated, if a deposed leader writes into the memory of a replica, if
-//! two replicas commit different records, if a term has two leaders, or if the order of acknowledgements is not that of
-//! the log. Once the faults end, all clients must succeed.
+//! It panics if an acknowledged record is lost or duplicated, if a deposed leader writes into the memory of a replica,
+//! if two replicas commit different records, if a term has two leaders, or if the order of acknowledgements is not that
+//! of the log. Once the faults end, all clients must succeed.
 
 mod choices;
 mod client;
@@ -39,8 +39,8 @@ pub struct Size {
     pub records: u64,
     /// When the faults end.
     pub faults: Duration,
-    /// The reactors of a replica. With more than one the connections are on other reactors than the machine: it takes a while
-    /// until an action reaches a connection, and until the machine has what happens there.
+    /// The reactors of a replica. With more than one the connections are on other reactors than the machine: it takes a
+    /// while until an action reaches a connection, and until the machine has what happens there.
     pub reactors: usize,
     /// Whether replicas fence. Without it a deposed leader writes, and the world panics.
     pub fences: bool,

@@ -27,8 +27,8 @@ impl<C: Choices> World<C> {
         }
     }
 
-    /// Revokes the right to write of all peers. A replica with several reactors waits until all have done it: grants under
-    /// way are before that.
+    /// Revokes the right to write of all peers. A replica with several reactors waits until all have done it: grants
+    /// under way are before that.
     pub(super) fn fence(&mut self, at: ReplicaId) {
         self.hosts[at].writers.fill(false);
         self.queue.retain(|_, event| !matches!(event, Event::Grant { at: other, .. } if *other == at));
