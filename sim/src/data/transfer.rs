@@ -248,7 +248,11 @@ impl World {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let is_new = pair.state != PairState::Err;
         pair.state = PairState::Err;
-        if is_new && pair.srq.is_some() {
+        let has_srq = pair.srq.is_some();
+        if is_new {
+            self.iw_qp_gone(qp);
+        }
+        if is_new && has_srq {
             // `flush_recv_queue` of rxe; the receives stay for other QPs.
             let device = self.device_of(qp.host);
             self.async_readers.raise(device, AsyncEventKind::QP_LAST_WQE_REACHED, AsyncSource::Qp(qp.num));

@@ -21,6 +21,7 @@ pub(crate) enum Kind {
     ConnectResponse,
     Unreachable,
     Rejected,
+    ConnectError,
     Established,
     Disconnected,
     TimewaitExit,
@@ -42,6 +43,7 @@ impl Kind {
             Kind::ConnectResponse => CmEvent::ConnectResponse,
             Kind::Unreachable => CmEvent::Unreachable,
             Kind::Rejected => CmEvent::Rejected,
+            Kind::ConnectError => CmEvent::ConnectError,
             Kind::Established => CmEvent::Established,
             Kind::Disconnected => CmEvent::Disconnected,
             Kind::TimewaitExit => CmEvent::TimewaitExit,
@@ -62,6 +64,7 @@ impl Kind {
             | Kind::ConnectResponse
             | Kind::Unreachable
             | Kind::Rejected
+            | Kind::ConnectError
             | Kind::Established
             | Kind::Disconnected
             | Kind::TimewaitExit
@@ -83,6 +86,7 @@ impl Kind {
             | Kind::ConnectResponse
             | Kind::Unreachable
             | Kind::Rejected
+            | Kind::ConnectError
             | Kind::Established
             | Kind::Disconnected
             | Kind::TimewaitExit

@@ -96,6 +96,7 @@ impl World {
             Kind::AddrError
             | Kind::RouteResolved
             | Kind::Unreachable
+            | Kind::ConnectError
             | Kind::Established
             | Kind::TimewaitExit
             | Kind::DeviceRemoval

@@ -5,7 +5,7 @@
 //! [`Config::loss`](crate::Config::loss) does not apply. The kernel makes the TCP connection inside rdma_connect(3), and
 //! blocks there; here it takes no time.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use cmid_proto::{ConnParam, Errno, ReceivedParam, Transport};
@@ -25,8 +25,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// 8 bits.
 const DATA_MAX: usize = 255;
 
-/// `-ECONNRESET`.
+/// `-ECONNRESET`, `-EINVAL`.
 const RESET: i32 = -104;
+const INVALID: i32 = -22;
 /// `ECONNREFUSED`, `ECONNRESET`.
 const REFUSED: Errno = Errno(111);
 const CONNECTION_RESET: Errno = Errno(104);
@@ -72,7 +73,7 @@ impl World {
     /// `cma_connect_iw`. It fails without a QP, and if there is no listener: TCP reports that at once. In both
     /// cases a later connect is possible.
     pub(crate) fn iw_connect(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
-        let (_, dst, _) = self.way(no)?;
+        let (src, dst, _) = self.way(no)?;
         let qp = self.iw_qp(no, param)?;
         let id = self.id(no)?;
         if data.len() > DATA_MAX || id.is_datagram() {
@@ -86,6 +87,7 @@ impl World {
             ..ReceivedParam::default().0
         };
         let link_up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
+        let dst = tcp_destination(src, dst);
         // siw listens on the addresses of its device only.
         if dst.ip().is_loopback() {
             return Err(REFUSED);
@@ -116,14 +118,15 @@ impl World {
             return Err(Errno::EINVAL);
         }
         let qp = self.iw_qp(no, param)?;
-        let depths = self.id(no)?.depths;
+        let (depths, in_error) = (self.id(no)?.depths, self.is_in_error(qp));
         let conn = self.iw(no).ok_or(Errno::EINVAL)?;
         if conn.gone {
             conn.state = IwState::Idle;
             return Err(CONNECTION_RESET);
         }
-        if data.len() > DATA_MAX {
+        if data.len() > DATA_MAX || in_error {
             conn.state = IwState::Idle;
+            self.iw_close(no);
             return Err(Errno::EINVAL);
         }
         // siw serves at least what the peer starts, and starts at most what the peer serves (`siw_accept`).
@@ -184,7 +187,12 @@ impl World {
         }
     }
 
-    /// The QP of a connection is destroyed, and TCP is closed with it (`siw_destroy_qp`, `siw_qp_cm_drop`).
+    fn is_in_error(&self, qp: QpNo) -> bool {
+        self.queues.pairs.get(&qp).is_some_and(|pair| pair.state == PairState::Err)
+    }
+
+    /// The QP of a connection is destroyed or in the error state, and TCP is closed with it (`siw_destroy_qp`,
+    /// `siw_qp_cm_drop`).
     pub(crate) fn iw_qp_gone(&mut self, qp: QpNo) {
         if !self.is_iwarp(qp.host) {
             return;
@@ -252,6 +260,7 @@ impl World {
     fn iw_requested(&mut self, from: IdNo, at: HostNo, private_data: Vec<u8>) {
         let Some(client) = self.ids.get(&from) else { return };
         let (Some(src), Some(dst), Some(conn)) = (client.src, client.dst, &client.iw) else { return };
+        let dst = tcp_destination(src, dst);
         let (service, param) = ((client.port_space, dst.port()), conn.param);
         let place = self.listener(at, service, dst.ip()).ok();
         let is_v6 = |no: &IdNo| self.ids.get(no).is_some_and(|id| id.src.is_some_and(|src| src.is_ipv6()));
@@ -283,10 +292,17 @@ impl World {
         self.report(Unread { param: received, private_data, ..Unread::new(listener, Kind::ConnectRequest(child), 0) });
     }
 
-    /// `siw_proc_mpareply`, `cm_conn_rep_handler`. The depths become those of the answer, mirrored.
+    /// `siw_proc_mpareply`, `cm_conn_rep_handler`. The depths become those of the answer, mirrored. A QP in the error state
+    /// makes no connection; the event has the private data of the answer.
     fn iw_replied(&mut self, from: IdNo, no: IdNo, private_data: Vec<u8>) {
         let Some(answer) = self.ids.get(&from).and_then(|id| id.iw.as_ref()).map(|conn| conn.param) else { return };
+        let qp = self.iw(no).and_then(|conn| conn.qp);
+        let in_error = qp.is_some_and(|qp| self.is_in_error(qp));
         let Some(conn) = self.iw(no).filter(|conn| conn.state == IwState::ConnSent) else { return };
+        if in_error {
+            self.iw_close(no);
+            return self.iw_ended(no, Unread { private_data, ..Unread::new(no, Kind::ConnectError, INVALID) });
+        }
         conn.state = IwState::Established;
         conn.param.responder_resources = answer.initiator_depth;
         conn.param.initiator_depth = answer.responder_resources;
@@ -294,7 +310,7 @@ impl World {
         if let Some(timer) = conn.timer.take() {
             self.timers.cancel(timer);
         }
-        if let Some(qp) = self.iw(no).and_then(|conn| conn.qp) {
+        if let Some(qp) = qp {
             self.iw_ready_qp(qp, from);
         }
         self.report(Unread { param, private_data, ..Unread::new(no, Kind::Established, 0) });
@@ -348,6 +364,16 @@ fn depths_of(own: &ConnParam) -> ReceivedParam {
         initiator_depth: own.responder_resources,
         ..ReceivedParam::default().0
     })
+}
+
+/// The address that TCP connects to: the wildcard is the own address, and the loopback address in IPv6 (`ip_route_connect`,
+/// `tcp_v6_connect`).
+const fn tcp_destination(src: SocketAddr, dst: SocketAddr) -> SocketAddr {
+    match dst {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::new(src.ip(), v4.port()),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), v6.port()),
+        SocketAddr::V4(_) | SocketAddr::V6(_) => dst,
+    }
 }
 
 /// The address that an iWARP device cannot resolve: the loopback address and the wildcard, which it would take for

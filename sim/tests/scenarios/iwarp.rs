@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{DataPath, QueuePair};
-use cmid_proto::{CmEvent, Device, Errno, IdKey, PortSpace, Transport};
+use cmid_proto::{CmEvent, ConnParam, Device, Errno, IdKey, PortSpace, Transport};
 use cmid_sim::{Config, Fabric, QpState};
 
 use crate::common::{EINVAL, Env, Equipment, SECOND, Side, ip};
@@ -96,6 +96,69 @@ fn the_end_of_a_qp_ends_its_connection_for_both() {
         env.client.next(env.cc).is(client, CmEvent::Disconnected, 0);
         env.server.next(env.cs).is(server, CmEvent::Disconnected, 0);
     }
+}
+
+/// The library moves the QP of a failed accept to the error state, which closes TCP.
+#[test]
+fn an_accept_on_a_connection_ends_it() {
+    for of_client in [true, false] {
+        let mut env = env();
+        let ([client, server], _qps) = established(&mut env);
+        let param = env.cp();
+        let refused =
+            if of_client { env.client.accept(client, param, &[]) } else { env.server.accept(server, param, &[]) };
+        assert_eq!(refused, EINVAL);
+        env.client.next(env.cc).is(client, CmEvent::Disconnected, 0);
+        env.server.next(env.cs).is(server, CmEvent::Disconnected, 0);
+    }
+}
+
+#[test]
+fn an_answer_for_a_qp_in_the_error_state_is_a_connect_error_with_its_data() {
+    let mut env = env();
+    let (client, server, _qp) = requested(&mut env, &[]);
+    let param = env.cp();
+    assert_eq!(env.client.accept(client, param, &[]), EINVAL);
+    let _server_qp = env.server.qp(server);
+    env.server.accept(server, param, b"yes").unwrap();
+    env.client.next(env.cc).is(client, CmEvent::ConnectError, -22).carries(3, b"yes");
+    env.server.next(env.cs).is(server, CmEvent::Established, 0);
+    env.server.next(env.cs).is(server, CmEvent::Disconnected, 0);
+    assert_eq!(env.client.disconnect(client), Ok(()));
+    env.client.quiet(env.cc, SECOND);
+}
+
+#[test]
+fn an_accept_with_a_qp_in_the_error_state_rejects_the_peer() {
+    let mut env = env();
+    let (client, server, _qp) = requested(&mut env, &[]);
+    let other = env.server.resolved(env.cs, "10.0.0.1:8");
+    let (broken, param) = (env.server.qp(other), env.cp());
+    assert_eq!(env.server.accept(other, param, &[]), EINVAL);
+    let param = ConnParam { qp_num: broken.qp.num(), ..param };
+    assert_eq!(env.server.accept(server, param, &[]), EINVAL);
+    env.client.next(env.cc).is(client, CmEvent::Rejected, RESET);
+}
+
+/// TCP takes the wildcard for the own address.
+#[test]
+fn a_bound_id_connects_to_the_wildcard_and_reaches_its_own_address() {
+    let mut env = env();
+    let connect = |env: &mut Env, to: &str| {
+        let id = env.client.id(env.cc);
+        env.client.bind(id, "10.0.0.1:0").unwrap();
+        env.client.resolve_addr(id, None, to, 100).unwrap();
+        env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
+        let _qp = env.client.qp(id);
+        env.client.resolve_route(id).unwrap();
+        env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+        let param = env.cp();
+        env.client.connect(id, param, &[])
+    };
+    assert_eq!(connect(&mut env, "0.0.0.0:7"), Err(Errno(111)));
+    let listener = env.server.listener(env.cs, "10.0.0.1:7");
+    assert_eq!(connect(&mut env, "0.0.0.0:7"), Ok(()));
+    assert_eq!(env.server.next(env.cs).listener, Some(listener));
 }
 
 /// `rdma_notify` needs an `iw_cm_id`, and has nothing to do.
