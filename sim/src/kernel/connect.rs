@@ -98,6 +98,9 @@ impl World {
         valid_param(id, device, param)?;
         id.depths = id.depths.lowered(device, param);
         let answered = if iwarp {
+            if id.qp.is_some() {
+                self.iw_init_qp(no)?;
+            }
             self.iw_accept(no, param, data)
         } else if id.is_datagram() {
             self.answer_lookup(no, Some(param), data)

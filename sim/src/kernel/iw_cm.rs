@@ -104,6 +104,16 @@ impl World {
         Ok(())
     }
 
+    /// What the library does to the QP of an id before an accept. Before a connect the kernel's attributes for RTS name a
+    /// state, which siw refuses without TCP; of an id that listens or disconnects it has none (`rdma_init_qp_attr`,
+    /// `iw_cm_init_qp_attr`, `siw_qp_nextstate_from_idle`). The QP keeps its state.
+    pub(crate) fn iw_init_qp(&mut self, no: IdNo) -> Result<(), Errno> {
+        match self.iw_state(no) {
+            Some(IwState::Idle | IwState::ConnRecv | IwState::ConnSent | IwState::Established) => Ok(()),
+            Some(IwState::Closing) | None => Err(Errno::EINVAL),
+        }
+    }
+
     /// `cma_accept_iw`. A failure rejects the peer (`rdma_accept`).
     pub(crate) fn iw_accept(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
         let accepted = self.iw_answer(no, param, data);

@@ -131,13 +131,27 @@ fn an_answer_for_a_qp_in_the_error_state_is_a_connect_error_with_its_data() {
 #[test]
 fn an_accept_with_a_qp_in_the_error_state_rejects_the_peer() {
     let mut env = env();
-    let (client, server, _qp) = requested(&mut env, &[]);
-    let other = env.server.resolved(env.cs, "10.0.0.1:8");
-    let (broken, param) = (env.server.qp(other), env.cp());
-    assert_eq!(env.server.accept(other, param, &[]), EINVAL);
-    let param = ConnParam { qp_num: broken.qp.num(), ..param };
+    let (client, server, qp) = requested(&mut env, &[]);
+    let param = env.cp();
+    assert_eq!(env.client.accept(client, param, &[]), EINVAL);
+    let param = ConnParam { qp_num: qp.qp.num(), ..param };
     assert_eq!(env.server.accept(server, param, &[]), EINVAL);
     env.client.next(env.cc).is(client, CmEvent::Rejected, RESET);
+}
+
+#[test]
+fn an_accept_before_the_connect_leaves_the_qp_usable() {
+    let mut env = env();
+    env.server.listener(env.cs, "10.0.0.2:7");
+    let client = env.client.resolved(env.cc, "10.0.0.2:7");
+    let (qp, param) = (env.client.qp(client), env.cp());
+    assert_eq!(env.client.accept(client, param, &[]), EINVAL);
+    assert_ne!(qp.qp.state(), Ok(QpState::ERR));
+    env.client.connect(client, param, &[]).unwrap();
+    let server = env.server.next(env.cs).id;
+    let _server_qp = env.server.qp(server);
+    env.server.accept(server, param, &[]).unwrap();
+    env.client.next(env.cc).is(client, CmEvent::Established, 0);
 }
 
 /// TCP takes the wildcard for the own address.
