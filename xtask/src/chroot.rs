@@ -70,6 +70,11 @@ pub(crate) fn outside(context: &mut Context) -> Result<()> {
     bare(context, include_str!("outside.sh"))
 }
 
+/// Builds the product crates on a Debian 13 with its own Rust, and runs their tests.
+pub(crate) fn own_rust(context: &mut Context) -> Result<()> {
+    bare(context, include_str!("own_rust.sh"))
+}
+
 /// Runs the core's tests on an emulated aarch64, built with Debian 13's own Rust and its standard library for that architecture.
 pub(crate) fn aarch64(context: &mut Context) -> Result<()> {
     bare(context, include_str!("aarch64.sh"))

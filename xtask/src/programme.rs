@@ -185,11 +185,24 @@ const SLOW: &[Step] = &[
     step("conformance on soft-iWARP", Report(V6_12, Librdmacm, 900, iwarp::scenarios)),
     step("conformance of the kernel backend on soft-iWARP", Report(V6_12, OWN, 900, iwarp::scenarios)),
     step("rping, cmtime and ucmatose against rdma-core's, on soft-iWARP", Report(V6_12, OWN, 600, iwarp::peers)),
+    step(
+        "rping, cmtime and ucmatose against rdma-core's, over librdmacm on soft-iWARP",
+        Report(V6_12, Librdmacm, 600, iwarp::peers),
+    ),
+    step(
+        "1,000 random programs: the simulator and the kernel backend agree on soft-iWARP",
+        Report(V6_12, OWN, differential::LONG_LIMIT, differential::on_siw),
+    ),
+    step(
+        "1,000 random programs: the simulator and librdmacm agree on soft-iWARP",
+        Report(V6_12, Librdmacm, differential::LONG_LIMIT, differential::on_siw),
+    ),
     step("calls that wait for a peer on soft-iWARP", Report(V6_12, OWN, 300, iwarp::waits)),
     step("calls of librdmacm that wait for a peer on soft-iWARP", Report(V6_12, Librdmacm, 300, iwarp::waits)),
     step("slow conformance on soft-RoCE", Guests("6.1 and 6.12", conformance::slow)),
     step("the core's tests on aarch64", Host(chroot::aarch64)),
     step("a crate outside of the workspace on bare Debian 13", Host(chroot::outside)),
+    step("the product crates with Debian 13's own Rust", Host(chroot::own_rust)),
     step("the programme of every day on Debian 13", Host(chroot::programme)),
 ];
 
