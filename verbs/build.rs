@@ -1,4 +1,4 @@
-//! Checks the version of libclang before rdma-sys, whose generator panics with a newer one, uses it.
+//! Checks the version of libclang before rdma-sys uses it: with a newer one the generator of rdma-sys panics.
 
 fn main() {
     println!("cargo::rerun-if-env-changed=LIBCLANG_PATH");

@@ -1,5 +1,5 @@
-//! What it costs to copy out of, and into, registered memory word by word instead of by memcpy:
-//! `cargo bench --package cmid-verbs --bench words`.
+//! Measures copies out of and into registered memory, word by word and by memcpy: `cargo bench --package cmid-verbs
+//! --bench words`.
 #![expect(unsafe_code, reason = "it shares memory as a device does")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 #![expect(dead_code, reason = "a module of the library, of which this is a part")]
@@ -10,7 +10,7 @@ use std::time::Instant;
 #[path = "../src/data/words.rs"]
 mod words;
 
-/// Each figure is the least of so many runs, which go through so many bytes.
+/// The number of runs, the least of which is printed, and the bytes that each run copies.
 const RUNS: u32 = 20;
 const BYTES: usize = 64 << 20;
 
@@ -34,7 +34,7 @@ fn main() {
                 bytes.copy_from_slice(black_box(&memory[offset..]));
                 black_box(&mut bytes);
             });
-            // SAFETY: `len` bytes are there, apart from `bytes`, and nobody else has them.
+            // SAFETY: the place has `len` bytes, does not overlap `bytes`, and no other code accesses it.
             let out = measure(len, || unsafe { words::load(black_box(start), black_box(&mut bytes)) });
             // SAFETY: as before.
             let back = measure(len, || unsafe { words::store(black_box(start), black_box(&bytes)) });

@@ -15,7 +15,7 @@ use crate::ffi::{self, AF_INET, AF_INET6, c_int, ibv_qp_type, rdma_addrinfo};
 use crate::macros;
 use crate::sockaddr::{self, CAddr};
 
-/// The `hints` of rdma_getaddrinfo(3). [`Hints::default`] sets none, which gives an active address of
+/// The `hints` of rdma_getaddrinfo(3). [`Hints::default`] sets none: the result is then an address to connect to, of
 /// [`PortSpace::Tcp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hints {
@@ -102,8 +102,8 @@ pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Re
     // The resolver returns more results without hints than with empty ones.
     let c_hints: *const _ = if *hints == Hints::default() { ptr::null() } else { &raw const c_hints };
     let mut found = ptr::null_mut();
-    // SAFETY: texts and hints may be null; the texts end with a zero, the hints point at addresses of the lengths
-    // that they contain, and the result has a place. All of them are only read, and only during the call.
+    // SAFETY: texts and hints may be null. The texts end with a zero, the hints point at addresses of the lengths that
+    // they contain, and the result has a place. The library only reads texts and hints, and only during the call.
     let returned = unsafe { ffi::rdma_getaddrinfo(as_ptr(&node), as_ptr(&service), c_hints, &raw mut found) };
     match returned {
         0 => {}
@@ -111,7 +111,7 @@ pub fn addr_info(node: Option<&str>, service: Option<&str>, hints: &Hints) -> Re
         code => return Err(AddrInfoError::Resolver(code)),
     }
     let found = List(NonNull::new(found).ok_or(AddrInfoError::System(Errno::EIO))?);
-    // SAFETY: rdma_getaddrinfo succeeded, so this points at an entry that lives until it is freed, which `found` does.
+    // SAFETY: rdma_getaddrinfo succeeded, so this points at an entry. It lives until `found` frees it.
     Ok(unsafe { copy(found.0.as_ref()) })
 }
 
@@ -212,7 +212,7 @@ impl fmt::Display for AddrInfoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AddrInfoError::Resolver(code) => {
-                // SAFETY: takes any number, and returns a text that is never freed and ends with a zero.
+                // SAFETY: gai_strerror takes any number. It returns a text that ends with a zero and is never freed.
                 let text = unsafe { CStr::from_ptr(ffi::gai_strerror(*code)) };
                 f.write_str(&text.to_string_lossy())
             }

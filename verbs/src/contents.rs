@@ -4,7 +4,7 @@ use cmid_proto::CmEvent;
 
 /// The contents of the union in an event.
 pub(crate) enum Contents {
-    /// Contents that are not read. A USER event has an integer there.
+    /// Not read. A USER event has an integer there.
     Nothing,
     /// Parameters and private data.
     Parameters,

@@ -3,10 +3,10 @@
 use cmid_proto::Errno;
 use libc::{__errno_location, c_int};
 
-/// The calling thread's errno; `EIO` where a library failed without setting it.
+/// Returns the calling thread's errno; `EIO` if a library failed without setting it.
 #[cold]
 pub(crate) fn last() -> Errno {
-    // SAFETY: the calling thread's errno is always there.
+    // SAFETY: the calling thread always has an errno.
     match unsafe { *__errno_location() } {
         0 => Errno::EIO,
         errno => Errno(errno),
@@ -15,11 +15,11 @@ pub(crate) fn last() -> Errno {
 
 /// Clears errno before a call whose failure is recognized by errno.
 pub(crate) fn clear() {
-    // SAFETY: the calling thread's errno is always there.
+    // SAFETY: the calling thread always has an errno.
     unsafe { *__errno_location() = 0 };
 }
 
-/// The result of an `rdma_*` function: −1 and errno. Old versions returned −errno in some cases (rdma_cm(7)).
+/// Converts the result of an `rdma_*` function: −1 and errno. Old versions returned −errno in some cases (rdma_cm(7)).
 #[inline]
 pub(crate) fn of_rdma(returned: c_int) -> Result<(), Errno> {
     match returned {
@@ -30,7 +30,7 @@ pub(crate) fn of_rdma(returned: c_int) -> Result<(), Errno> {
     }
 }
 
-/// The result of an `ibv_*` function: a positive errno, or −1 and errno for a few.
+/// Converts the result of an `ibv_*` function: a positive errno; a few functions return −1 and set errno.
 #[inline]
 pub(crate) fn of_ibv(returned: c_int) -> Result<(), Errno> {
     match returned {

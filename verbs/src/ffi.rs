@@ -1,12 +1,12 @@
 //! The bindings to librdmacm and libibverbs: those of rdma-sys, or those of this crate (`prebuilt`). Only this file and
 //! `macros` name them. A name that is imported here is added to the latter by `prebuilt/generate.sh`.
 //!
-//! Three rules avoid the traps of the bindings. First: no value of type `ibv_event_type` is read, because it is a
-//! Rust enum without the codes of newer libraries; one constant of it is passed. Second: the bindings' hand-written
-//! inline functions are not used, because they return `Option<*mut T>` with null inside, and unwrap on the data path.
-//! Inline functions of C go through the operation table of the context here too. Third: memory is registered by
-//! `ibv_reg_mr_iova2`. The symbol `ibv_reg_mr` is the one behind C's macro, and does not mask optional access bits on
-//! kernels that refuse them.
+//! Three rules avoid the traps of the bindings. First: no value of type `ibv_event_type` is read, because it is a Rust
+//! enum without the codes of newer libraries. One constant of it is passed. Second: the inline functions that the
+//! bindings define by hand are not used. They return `Option<*mut T>` with null inside, and unwrap on the data path. As
+//! the inline functions of C, this crate uses the operation table of the context. Third: memory is registered by
+//! `ibv_reg_mr_iova2`. C's macro `ibv_reg_mr` uses it too for optional access rights; the symbol `ibv_reg_mr` does not
+//! mask those rights on kernels that refuse them.
 
 use core::mem::offset_of;
 use core::ptr::NonNull;
@@ -47,53 +47,53 @@ pub(crate) use bindings::{
     rdma_resolve_route, rdma_set_local_ece, rdma_set_option, rdma_ud_param, verbs_context,
 };
 
-/// `ibv_create_qp_ex` of verbs.h, which is an inline function.
+/// The inline function `ibv_create_qp_ex` of verbs.h.
 ///
 /// # Errors
 /// `EOPNOTSUPP` if the provider does not have it.
 ///
 /// # Safety
-/// The context is open; the rest as for the function of C.
+/// The context is open. The rules of the C function apply.
 pub(crate) unsafe fn ibv_create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> Result<*mut ibv_qp, cmid_proto::Errno> {
-    // SAFETY: the context is open, and the field is there.
+    // SAFETY: the context is open, and has the field.
     let create = unsafe {
         let extended = extended(context, offset_of!(verbs_context, create_qp_ex))?;
         (*extended.as_ptr()).create_qp_ex.ok_or(UNSUPPORTED)?
     };
-    // SAFETY: the caller's.
+    // SAFETY: as the caller promises.
     Ok(unsafe { create(context, attr) })
 }
 
-/// `ibv_modify_cq` of verbs.h, which is an inline function. Returns 0 or an errno.
+/// The inline function `ibv_modify_cq` of verbs.h. Returns 0 or an errno.
 ///
 /// # Errors
 /// `EOPNOTSUPP` if the provider does not have it.
 ///
 /// # Safety
-/// The CQ is alive; the rest as for the function of C.
+/// The CQ is alive. The rules of the C function apply.
 pub(crate) unsafe fn ibv_modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> Result<c_int, cmid_proto::Errno> {
-    // SAFETY: the context of the CQ is open, and the field is there.
+    // SAFETY: the context of the CQ is open, and has the field.
     let modify = unsafe {
         let extended = extended((*cq).context, offset_of!(verbs_context, modify_cq))?;
         (*extended.as_ptr()).modify_cq.ok_or(UNSUPPORTED)?
     };
-    // SAFETY: the caller's.
+    // SAFETY: as the caller promises.
     Ok(unsafe { modify(cq, attr) })
 }
 
 const UNSUPPORTED: cmid_proto::Errno = cmid_proto::Errno(libc::EOPNOTSUPP);
 
-/// The extended context, if it has the field at this offset (`verbs_get_ctx_op`). The function of the bindings with this
-/// name compares with another number, and never finds an extended context.
+/// Returns the extended context, if it has the field at this offset (`verbs_get_ctx_op`). The function of the bindings
+/// with this name compares with a wrong number, and never finds an extended context.
 ///
 /// # Safety
 /// The context is open.
 unsafe fn extended(context: *mut ibv_context, field: usize) -> Result<NonNull<verbs_context>, cmid_proto::Errno> {
-    // SAFETY: the context is open. `abi_compat` says whether it is the end of a `verbs_context`, whose field `sz` says
-    // from where on, counted from its end, it has its fields.
+    // SAFETY: the context is open. `abi_compat` shows whether it is the end of a `verbs_context`. The field `sz` of
+    // that is its size: only the last `sz` bytes of the structure exist.
     unsafe {
         if (*context).abi_compat.addr() != usize::MAX {
             return Err(UNSUPPORTED);

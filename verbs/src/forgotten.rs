@@ -22,10 +22,10 @@ pub(crate) trait Tables {
     /// Closes a channel and removes it from its table.
     fn close_channel(&mut self, key: ChannelKey) -> Outcome;
 
-    /// Whether an id is on this channel and could not be destroyed before.
+    /// Whether an id is on this channel and an earlier destroy of it failed.
     fn is_doomed_on(id: &Self::Id, channel: ChannelKey) -> bool;
 
-    /// Makes room for an id in its slot, by destroying a forgotten one there.
+    /// Makes room for an id in its slot: destroys a forgotten id there.
     ///
     /// # Errors
     /// The errors of [`KeyTable::reserve`].
@@ -64,7 +64,7 @@ pub(crate) trait Tables {
         self.channels_mut().reserve(key)
     }
 
-    /// Destroys the ids on a channel that could not be destroyed before.
+    /// Destroys the ids on a channel whose earlier destroy failed.
     #[cold]
     fn destroy_forgotten_on(&mut self, channel: ChannelKey) {
         let doomed = self.ids().iter().filter(|(_, id)| Self::is_doomed_on(id, channel));

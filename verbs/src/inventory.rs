@@ -39,8 +39,8 @@ pub struct DeviceInfo {
 /// Lists the devices that librdmacm can use now (rdma_get_devices(3)).
 ///
 /// librdmacm opens every device of the machine for this and keeps it open for the life of the process: an rxe device
-/// can't be deleted until then. If librdmacm cannot open a device, for lack of a descriptor for example, the device
-/// is missing from the list, and librdmacm never uses it again: later lookups that lead to it end in ADDR_ERROR with
+/// cannot be deleted until then. If librdmacm cannot open a device, for lack of a descriptor for example, the device is
+/// missing from the list, and librdmacm never uses it again: later lookups that lead to it end in ADDR_ERROR with
 /// status −1. This call also closes a removed device once no id, PD, CQ or QP of it is left. A program that uses only
 /// the devices of its ids does not need this call.
 ///
@@ -53,7 +53,7 @@ pub fn devices() -> Result<Vec<DeviceInfo>, Errno> {
 
 fn describe(context: &Context) -> Result<DeviceInfo, Errno> {
     let mut attr = MaybeUninit::<ibv_device_attr>::zeroed();
-    // SAFETY: the context is open and the result has a place, which is zeroed: a value of the type.
+    // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
     let attr = unsafe {
         errno::of_ibv(ffi::ibv_query_device(context.as_ptr(), attr.as_mut_ptr()))?;
         attr.assume_init()

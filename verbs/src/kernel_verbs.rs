@@ -1,4 +1,4 @@
-//! The kernel's connection manager with QPs of libibverbs.
+//! The kernel's connection manager, with QPs of libibverbs.
 
 use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -18,13 +18,13 @@ pub(crate) type Handle = KernelHandle;
 /// [`KernelCm`], and the devices of its ids.
 pub(crate) struct KernelVerbs {
     cm: KernelCm,
-    /// Shared with its siblings.
+    /// Shared with the siblings of the device.
     devices: Devices,
 }
 
 impl KernelVerbs {
     pub(crate) fn open() -> Result<Self, OpenError> {
-        // The limits of each device are set before they are used.
+        // Not used: the limits of each device are set before a call needs them.
         Ok(KernelVerbs { cm: KernelCm::open(u8::MAX)?, devices: Devices::default() })
     }
 
@@ -40,7 +40,7 @@ impl KernelVerbs {
         self.cm.locate(id)?.ok_or(Errno::ENODEV)
     }
 
-    /// The context of the id's device, and the port that the id is on.
+    /// Returns the context of the id's device, and the port of the id.
     pub(crate) fn context(&mut self, id: IdKey) -> Result<(Arc<Context>, u8), Errno> {
         let location = self.location(id)?;
         Ok((self.devices.open(location)?, location.port))

@@ -11,8 +11,8 @@
 //!
 //! Memory follows the state machines of [`cmid_proto::memory`]. An [`Mr`] owns its [`Buffer`]. It can be registered,
 //! re-registered (ibv_rereg_mr(3), or a new registration where the provider cannot) and deregistered. After each
-//! failure it records which registration is valid. Work in flight pins it. The calls take as long as pinning pages
-//! takes; any thread may make them.
+//! failure it records which registration is valid. Work in flight pins it. The calls take the time that the kernel
+//! needs to pin pages; any thread may make them.
 //!
 //! ```no_run
 //! use cmid_proto::{Attaching, Drive, Errno, Error, IdKey};
@@ -60,9 +60,9 @@
 //!
 //! With [`Backend::Librdmacm`] on InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for
 //! the answer without a time limit, under a process-wide lock. When the process opens its first [`Verbs`], the crate
-//! looks for ibacm: for `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, as librdmacm does. (It does not detect an rdma-core that
-//! was built with another run directory.) If neither file exists, librdmacm never connects to ibacm later, and the
-//! crate makes each call at once. Otherwise
+//! looks for ibacm: for `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, as librdmacm does. (An rdma-core that
+//! was built with another run directory is not detected.) If neither file exists, librdmacm never connects to ibacm
+//! later, and the crate makes each call at once. Otherwise
 //!
 //! - one thread of the process makes all calls of rdma_resolve_route, one after the other. The core's call succeeds
 //!   at once. If the thread's call fails, its errno is the status of a ROUTE_ERROR. The request ends at its deadline
@@ -77,22 +77,22 @@
 //!
 //! With [`Backend::Librdmacm`]: `rdma_leave_multicast` frees librdmacm's record of a membership even if the kernel
 //! refuses to leave because the device is gone. An unread event would then refer to freed memory. The crate therefore
-//! first queries the kernel for the device. If the device is removed between the query and the call, the crate destroys the id at once, with its
-//! unread events. Leave then returns `ENXIO`, as does every later call except Destroy, and the next read of the
-//! channel returns DEVICE_REMOVAL. (That does not make the descriptor readable. The kernel's own DEVICE_REMOVAL,
-//! which the destruction removes, has done so before.)
+//! first queries the kernel for the device. If the device is removed between the query and the call, the crate destroys
+//! the id at once, with its unread events. Leave then returns `ENXIO`, as does every later call except Destroy, and the
+//! next read of the channel returns DEVICE_REMOVAL. (That does not make the descriptor readable. The kernel's own
+//! DEVICE_REMOVAL, which the destruction removes, has done so before.)
 //!
 //! # Backends
 //!
 //! [`Verbs::open`] manages connections on the kernel's own interface, `/dev/infiniband/rdma_cm` ([`Backend::Kernel`]).
 //! [`Verbs::open_with`] can choose librdmacm instead ([`Backend::Librdmacm`]). The data path is the same. Use the
-//! kernel backend: its calls never wait, it does not contact ibacm, and it needs fewer instructions and no
-//! allocations of librdmacm for a connection (docs/generated/performance.md). Use librdmacm
+//! kernel backend: its calls never wait, it does not contact ibacm, and a connection needs fewer instructions and no
+//! allocations of librdmacm (docs/generated/performance.md). Use librdmacm
 //!
 //! - if the network needs ibacm(8) to find paths;
 //! - if other code needs the `rdma_cm_id` of an id ([`raw`], [`Verbs::raw_id`]), which the kernel backend does not
 //!   have;
-//! - to compare the two. Neither was tested on a hardware device.
+//! - to compare the two.
 //!
 //! The kernel backend differs from librdmacm in these points:
 //!
@@ -102,21 +102,22 @@
 //! - Leaving a multicast group after DEVICE_REMOVAL returns `ENXIO`. No event is lost.
 //! - [`addr_info()`] and [`devices`] still use librdmacm.
 //!
-//! [`KernelCm`] is the same without [`Qp`]s. With `default-features = false` the crate has only that, builds without
-//! rdma-core's headers, and links without its libraries.
+//! Neither backend was tested on RDMA hardware. [`KernelCm`] is the kernel backend without [`Qp`]s. With
+//! `default-features = false` the crate contains only [`KernelCm`]. It then builds without rdma-core's headers, and
+//! links without its libraries.
 //!
 //! # Bindings
 //!
-//! By default the bindings to rdma-core are those of `rdma-sys`, which are generated while it is built: that needs the
+//! By default the bindings to rdma-core are those of `rdma-sys`, which generates them in the build. That needs the
 //! headers of rdma-core and libclang 15 or older. With `default-features = false` and the feature `prebuilt` they are
-//! those of this crate, for x86_64, and the build needs neither. The program is the same.
+//! part of this crate, for x86_64, and the build needs neither. The program is the same.
 //!
 //! # Unsafe code
 //!
-//! This is the only product crate with unsafe code. Each block states why it is sound; [`Mr`] holds the
-//! argument for memory. All of them rely on these invariants: one [`Verbs`] is the only owner of its ids and
-//! channels; an id holds the QP that librdmacm follows through it; ids are destroyed before their channel, QPs before
-//! CQs and PDs, address handles before PDs, and all of them before the device's context.
+//! This is the only product crate with unsafe code. Each block states why it is sound; [`Mr`] holds the argument for
+//! memory. All of them rely on these invariants: one [`Verbs`] is the only owner of its ids and channels; an id holds
+//! the QP that it points at; ids are destroyed before their channel, QPs before CQs and PDs, address handles before
+//! PDs, and all of them before the device's context.
 
 #![expect(unsafe_code, reason = "it calls C")]
 #[cfg(all(test, feature = "scripted-kernel"))]
@@ -179,7 +180,7 @@ pub use kernel::{KernelCm, KernelHandle, OpenError};
 #[cfg(feature = "rdma-core")]
 pub use verbs::{Backend, Handle, UnknownBackend, Verbs};
 
-/// Which types are `Send` and `Sync` is part of the interface.
+/// Whether a type is `Send` and `Sync` is part of the interface.
 const _: () = {
     const fn send<T: Send>() {}
     send::<KernelCm>();

@@ -1,4 +1,4 @@
-//! Constants that the headers have as macros or in unnamed enums, which the bindings do not include.
+//! Constants that the bindings lack: in the headers they are macros, or in unnamed enums.
 //!
 //! `tests/layout.rs` includes this file and compares the values with those of the C compiler.
 
@@ -13,7 +13,7 @@ pub(crate) const RDMA_OPTION_ID_AFONLY: i32 = 2;
 /// `RDMA_OPTION_ID_ACK_TIMEOUT`: a `uint8_t`.
 pub(crate) const RDMA_OPTION_ID_ACK_TIMEOUT: i32 = 3;
 
-/// `RAI_PASSIVE`: the address is to listen on (rdma_getaddrinfo(3)).
+/// `RAI_PASSIVE`: the result is an address to listen on (rdma_getaddrinfo(3)).
 pub(crate) const RAI_PASSIVE: i32 = 1;
 /// `RAI_NUMERICHOST`: the node is a numeric address, not a name.
 pub(crate) const RAI_NUMERICHOST: i32 = 2;

@@ -1,22 +1,21 @@
-//! Raw pointers to the objects of libibverbs and librdmacm, for applications that bring their own data path.
+//! Raw pointers to the objects of libibverbs and librdmacm, for applications with a data path of their own.
 //!
-//! The types are opaque: cast a pointer to the type of any bindings of the same libraries. What this crate knows of an
-//! object stays true only if the application keeps to these rules:
+//! The types are opaque: cast a pointer to the type of any bindings to the same libraries. The application must follow
+//! these rules:
 //!
 //! - It destroys no object of this crate, and keeps a pointer only as long as the object lives.
-//! - A QP of the application holds the [`Pd`](crate::Pd) and the [`Cq`](crate::Cq)s that it uses, and is destroyed
-//!   before them. What it has in flight does not pin an [`Mr`](crate::Mr): the application keeps the MR.
-//! - It polls and arms only its own CQs. A QP of its own that reports to a [`Cq`](crate::Cq) is posted to only with a
-//!   `wr_id` of at least 2^63: the `Cq`'s poll drops the completions. This crate's own numbers are below.
-//! - It does not post to an [`Srq`](crate::Srq), and no QP of its own uses one: this crate does not see the
-//!   completions.
+//! - The application keeps the [`Pd`](crate::Pd) and the [`Cq`](crate::Cq)s that its own QP uses, and destroys the QP
+//!   before them. The work in flight of that QP does not pin an [`Mr`](crate::Mr): the application keeps the MR too.
+//! - It polls and arms only its own CQs. If its own QP reports to a [`Cq`](crate::Cq), it posts only with a `wr_id` of
+//!   at least 2^63. The poll of the `Cq` drops such completions; this crate's own numbers are smaller.
+//! - It does not post to an [`Srq`](crate::Srq), and its own QPs use none: this crate would not get the completions.
 //! - It posts to a [`Qp`](crate::Qp) of this crate only with a `wr_id` of at least 2^63, and does not rely on the
 //!   completion.
 //!
-//! The application connects a QP of its own like this: it moves the QP to INIT with
-//! [`Verbs::qp_attr`](crate::Verbs::qp_attr), connects the id with
-//! [`ConnParam::qp_num`](cmid_proto::ConnParam::qp_num), moves the QP to RTR and RTS after CONNECT_RESPONSE, and calls
-//! establish. On the passive side it does so before the accept (rdma_accept(3)).
+//! To connect its own QP, the application moves the QP to INIT with [`Verbs::qp_attr`](crate::Verbs::qp_attr), connects
+//! the id with [`ConnParam::qp_num`](cmid_proto::ConnParam::qp_num), moves the QP to RTR and RTS after
+//! CONNECT_RESPONSE, and calls establish. On the passive side it moves the QP to RTR and RTS before the accept
+//! (rdma_accept(3)).
 
 use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};

@@ -1,12 +1,12 @@
-//! The same bits with and without a sign.
+//! Converts between signed and unsigned numbers without changing their bits.
 
-/// The bits of an unsigned number as a signed one.
+/// Returns the bits of an unsigned number as a signed number.
 #[inline]
 pub(crate) const fn signed(bits: u32) -> i32 {
     i32::from_ne_bytes(bits.to_ne_bytes())
 }
 
-/// The bits of a signed number as an unsigned one.
+/// Returns the bits of a signed number as an unsigned number.
 #[inline]
 pub(crate) const fn unsigned(bits: i32) -> u32 {
     u32::from_ne_bytes(bits.to_ne_bytes())

@@ -44,7 +44,7 @@ impl CAddr {
         CAddr(storage)
     }
 
-    /// The length of the address in C.
+    /// Returns the length of the address in C.
     pub(crate) fn len(&self) -> socklen_t {
         let size = match i32::from(self.0.ss_family) {
             AF_INET => size_of::<sockaddr_in>(),
@@ -53,19 +53,20 @@ impl CAddr {
         size as socklen_t
     }
 
-    /// For a C function that takes `struct sockaddr *` and only reads it.
+    /// Returns a pointer for a C function that takes `struct sockaddr *` and only reads it.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut sockaddr {
         (&raw mut self.0).cast()
     }
 }
 
-/// A storage without a family.
+/// Returns a storage without a family.
 fn no_address() -> sockaddr_storage {
     // SAFETY: sockaddr_storage is plain integers; all bytes zero is a value of it.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// The address in a `sockaddr_storage`; `None` if it is neither IPv4 nor IPv6 (the family is 0 without an address).
+/// Returns the address in a `sockaddr_storage`; `None` if it is neither IPv4 nor IPv6 (without an address the family is
+/// 0).
 pub(crate) fn from_c(storage: &sockaddr_storage) -> Option<SocketAddr> {
     let place = &raw const *storage;
     match i32::from(storage.ss_family) {
@@ -85,7 +86,7 @@ pub(crate) fn from_c(storage: &sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// The address at a pointer; `None` if the pointer is null, or as for [`from_c`].
+/// Returns the address at a pointer; `None` if the pointer is null, or as for [`from_c`].
 ///
 /// # Safety
 /// `addr` is null, or `len` bytes can be read there.

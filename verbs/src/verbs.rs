@@ -1,4 +1,4 @@
-//! `Verbs`: one device over either kind of connection management.
+//! `Verbs`: the device, over either backend.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -17,8 +17,8 @@ use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
 use crate::raw;
 
-/// The connection manager of a [`Verbs`]. The data path is the same. [The crate](crate#backends) describes which one to
-/// choose.
+/// The connection manager of a [`Verbs`]. The data path is the same. The [crate documentation](crate#backends) compares
+/// the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
@@ -82,7 +82,7 @@ enum Cm {
     Kernel(KernelVerbs),
 }
 
-/// An id with the channel that only it uses, outside of any [`Verbs`]; see [`Device::release`].
+/// An id and its own channel, outside of any [`Verbs`]; see [`Device::release`].
 ///
 /// Dropping it destroys the id and then the channel; the peer of a connection gets DISCONNECTED.
 pub struct Handle(Held);
@@ -111,8 +111,8 @@ impl Verbs {
         Self::open_with(Backend::default())
     }
 
-    /// Creates a device without ids, over a backend. Over [`Backend::Librdmacm`] it opens one event channel, whose ids
-    /// keep the devices of its data path open; a [sibling](Pollable::sibling) shares it.
+    /// Creates a device without ids, over a backend. Over [`Backend::Librdmacm`] it opens one event channel, for the
+    /// ids that keep the devices of the data path open; a [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
     /// For [`Backend::Kernel`] the error names the part of the kernel's interface that is missing. For
@@ -162,7 +162,7 @@ impl Verbs {
     /// For ids without a QP of this crate; see [`raw`].
     ///
     /// # Errors
-    /// `ENOENT` for an unknown id; `EINVAL` for another state, and in a state of the id that has no such attributes;
+    /// `ENOENT` for an unknown id; `EINVAL` for another state, or if the id's own state has no such attributes;
     /// `ENODEV` while the id has no device.
     #[doc(alias = "rdma_init_qp_attr")]
     pub fn qp_attr(&mut self, id: IdKey, state: QpState) -> Result<raw::QpAttr, Errno> {
@@ -178,9 +178,8 @@ impl Verbs {
     /// `ENOENT` for an unknown id, `ENXIO` for one that has ended.
     ///
     /// # Safety
-    /// The pointer is used only as long as the id lives, on one thread with this device, and for no call that changes
-    /// what this crate knows: those that create, destroy, migrate, bind, resolve, listen, connect, accept, reject,
-    /// disconnect, or attach a QP.
+    /// The pointer is used only as long as the id lives, on the thread of this device, and for no call that creates,
+    /// destroys, migrates, binds, resolves, listens, connects, accepts, rejects or disconnects, or attaches a QP.
     pub unsafe fn raw_id(&mut self, id: IdKey) -> Result<NonNull<raw::RdmaCmId>, Errno> {
         match &mut self.cm {
             Cm::Librdmacm(cm) => cm.raw_id(id),
@@ -201,7 +200,7 @@ impl DataPath for Verbs {
     type Nic = Nic;
     type AsyncEvents = AsyncEvents;
 
-    /// No other device is opened. For datagrams the port of the id matters, which the handle names too: see
+    /// No other device is opened. The handle also contains the port of the id, which matters for datagrams: see
     /// [`ProtectionDomain::create_ah_from`](cmid_proto::datapath::ProtectionDomain::create_ah_from).
     ///
     /// Over librdmacm this needs no descriptor. An id that is bound to the device keeps it open: at a free port of
@@ -282,9 +281,9 @@ impl DataPath for Verbs {
         self.make_qp(attaching, QpInit { pd, send_cq, recv_cq, srq, caps, post_calls: self.post_calls })
     }
 
-    /// With some providers the completions of the QP are lost at once (`__mlx5_cq_clean`), with others when
-    /// [`CompletionQueue::poll`](cmid_proto::datapath::CompletionQueue::poll) reaches them. The QP receives nothing
-    /// from multicast groups any more; the id stays in them.
+    /// Some providers discard the completions of the QP at once (`__mlx5_cq_clean`). With others they are discarded
+    /// when [`CompletionQueue::poll`](cmid_proto::datapath::CompletionQueue::poll) reaches them. The QP receives
+    /// nothing from multicast groups any more; the id stays in them.
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         either!(&mut self.cm, cm => cm.destroy_qp(id))
     }

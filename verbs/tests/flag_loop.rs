@@ -1,5 +1,5 @@
-//! Copies out of memory that another thread writes to, as the device does. It says something only when it is compiled
-//! with optimisation: `cargo test --release --package cmid-verbs --test flag_loop`.
+//! Copies out of memory that another thread writes to, as the device does. The test is meaningful only with
+//! optimisation: `cargo test --release --package cmid-verbs --test flag_loop`.
 
 #![expect(unsafe_code, reason = "it shares memory as a device does")]
 use std::cell::UnsafeCell;
@@ -13,12 +13,12 @@ use std::time::Duration;
 mod words;
 
 const LEN: usize = 64;
-/// A loop that has not ended by then has no end.
+/// The time after which a loop counts as endless.
 const LIMIT: Duration = Duration::from_secs(20);
-/// The loop is running by then.
+/// The time after which the loop is running.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Stands for an `Mr`: a range is checked, then copied.
+/// Replaces an `Mr`: checks a range, then copies it.
 #[repr(align(64))]
 struct Memory(UnsafeCell<[u8; LEN]>);
 
@@ -34,25 +34,25 @@ impl Memory {
         if offset.checked_add(into.len()).is_none_or(|end| end > LEN) {
             return Err(());
         }
-        // SAFETY: the range is inside the memory, which is alive; `into` is elsewhere. Others access it by atomics of
-        // the same size.
+        // SAFETY: the range is inside the memory, which is alive, and `into` does not overlap it. Other threads access
+        // it by atomics of the same size.
         unsafe { words::load(self.0.get().cast::<u8>().add(offset), into) };
         Ok(())
     }
 
-    /// The device: one byte changes.
+    /// Writes one byte, as the device does.
     fn set(&self, at: usize) {
         // SAFETY: inside the memory, which is alive.
         unsafe { AtomicU8::from_ptr(self.0.get().cast::<u8>().add(at)) }.store(1, Ordering::Relaxed);
     }
 
     fn set_number(&self, number: u32) {
-        // SAFETY: the memory begins with it, and is aligned.
+        // SAFETY: the number is at the start of the memory, which is aligned.
         unsafe { AtomicU32::from_ptr(self.0.get().cast()) }.store(number, Ordering::Release);
     }
 }
 
-/// A loop on another thread, and a change that has to end it.
+/// Runs a loop on another thread, and checks that a change ends it.
 #[track_caller]
 fn ends(wait: impl FnOnce() + Send + 'static, change: impl FnOnce()) {
     let (done, ended) = channel::<()>();
@@ -118,12 +118,12 @@ fn every_range_is_copied_as_it_is() {
         for len in 0..LEN - from {
             let start = place.as_mut_ptr().wrapping_add(from);
             let mut copy = [0xff; LEN];
-            // SAFETY: inside the place, which nobody else accesses.
+            // SAFETY: inside the place, which no other code accesses.
             unsafe { words::load(start, &mut copy[..len]) };
             assert!((from..from + len).eq(copy[..len].iter().map(|&byte| usize::from(byte))), "{from} {len}");
             assert!(copy[len..].iter().all(|&byte| byte == 0xff));
             let mut other = [0xff; LEN];
-            // SAFETY: inside the other place, which nobody else accesses.
+            // SAFETY: inside the other place, which no other code accesses.
             unsafe { words::store(other.as_mut_ptr().wrapping_add(from), &copy[..len]) };
             assert_eq!(other[from..from + len], copy[..len]);
             assert!(other[..from].iter().chain(&other[from + len..]).all(|&byte| byte == 0xff), "{from} {len}");
@@ -135,7 +135,7 @@ fn every_range_is_copied_as_it_is() {
 fn flags_have_their_size() {
     let mut place = [0_u64; 2];
     let start = place.as_mut_ptr().cast::<u8>();
-    // SAFETY: inside the place, aligned, and nobody else accesses it.
+    // SAFETY: inside the place, aligned, and no other code accesses it.
     unsafe {
         words::store_release(start, 8, u64::MAX);
         words::store_release(start.wrapping_add(4), 4, 7 << 32 | 5);

@@ -1,6 +1,6 @@
-//! A connection without a QP on the kernel backend allocates nothing, on either side, once the tables have grown.
+//! Once the tables have grown, a connection without a QP on the kernel backend allocates nothing on either side.
 //!
-//! One test in a process of its own: the allocator counts for all threads.
+//! The test has a process of its own, because the allocator counts for all threads.
 #![expect(clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[path = "kernel_failures/scripted.rs"]
@@ -26,10 +26,10 @@ use crate::world::{Ended, NEVER, World};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The number of connections in which allocations are counted, and that before.
+/// The number of connections whose allocations are counted, and of connections before that.
 const CONNECTIONS: usize = 1000;
 
-/// Of an application's own QP.
+/// The parameters for a QP of the application.
 fn param() -> ConnParam {
     ConnParam { qp_num: 7, ..ConnParam::default() }
 }
@@ -59,7 +59,7 @@ fn passive(world: &mut World, kernel: &RefCell<Scripted>) -> Result<(), Ended> {
     world.request("destroy_id", id, |drive| drive.destroy_now(id))
 }
 
-/// A world in which a listener has had one request.
+/// Returns a world with a listener that has had one request.
 fn listening(kernel: &Rc<RefCell<Scripted>>) -> Result<World, Ended> {
     let mut world = World::new(kernel);
     world.checks = false;
@@ -71,7 +71,7 @@ fn listening(kernel: &Rc<RefCell<Scripted>>) -> Result<World, Ended> {
     Ok(world)
 }
 
-/// The calls of the allocator in [`CONNECTIONS`] connections, after as many that are not counted.
+/// Counts the calls of the allocator in [`CONNECTIONS`] connections, after as many that are not counted.
 fn allocations(mut connection: impl FnMut()) -> usize {
     (0..CONNECTIONS).for_each(|_| connection());
     let region = Region::new(ALLOCATOR);

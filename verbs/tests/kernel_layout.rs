@@ -1,4 +1,4 @@
-//! Asks the C compiler what `rdma/rdma_user_cm.h` says, and compares it with the structures of the kernel backend.
+//! Compares the structures of the kernel backend with `rdma/rdma_user_cm.h`, by a C program.
 #![allow(dead_code, reason = "the structures are compared, not used")]
 
 use std::fmt::Write as _;

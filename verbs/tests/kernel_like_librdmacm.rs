@@ -1,4 +1,5 @@
-//! What the kernel backend takes from earlier calls on an id, as librdmacm does: found by random programs.
+//! State that the kernel backend keeps from earlier calls on an id, as librdmacm does. Random programs found these
+//! cases.
 #![expect(clippy::expect_used, reason = "tests")]
 
 use std::cell::RefCell;
@@ -14,12 +15,12 @@ const CONNECT: u8 = 6;
 const ACCEPT: u8 = 8;
 const QUERY: u8 = 19;
 
-/// Where `struct rdma_ucm_accept` has its depths, after the header.
+/// The offset of the depths of `struct rdma_ucm_accept`, with the header.
 const ACCEPT_DEPTHS: usize = 8 + 8 + 266;
-/// Where `struct rdma_ucm_query_addr_resp` has the peer's address.
+/// The offset of the peer's address in `struct rdma_ucm_query_addr_resp`.
 const PEER: usize = 144;
 
-/// The commands that matter here.
+/// The commands that these tests check.
 #[derive(Default)]
 struct Seen {
     connects: usize,
@@ -68,7 +69,7 @@ fn refused_lookup(device: &mut KernelCm, id: IdKey) {
     assert_eq!(device.call(&lookup, &[]), Err(Errno::EINVAL));
 }
 
-/// A lookup that was refused leaves one in the kernel.
+/// A refused lookup leaves a peer address in the kernel.
 #[test]
 fn a_bind_reads_the_peer_address() {
     created(|device, id| {
@@ -79,7 +80,7 @@ fn a_bind_reads_the_peer_address() {
     });
 }
 
-/// librdmacm reads it at the bind only.
+/// librdmacm reads it only at the bind.
 #[test]
 fn a_refused_lookup_leaves_the_peer_address_of_the_bind() {
     created(|device, id| {
@@ -89,7 +90,7 @@ fn a_refused_lookup_leaves_the_peer_address_of_the_bind() {
     });
 }
 
-/// A lookup that failed may have bound the id. Then a connect is a matter of the kernel.
+/// A failed lookup may have bound the id. The connect is then passed to the kernel.
 #[test]
 fn a_listen_reads_the_device() {
     let connect = |id| Call::Connect { id, param: ConnParam::default() };
@@ -101,7 +102,7 @@ fn a_listen_reads_the_device() {
     assert_eq!(seen.connects, 1);
 }
 
-/// Also of a connect that fails.
+/// Even the depths of a failed connect.
 #[test]
 fn the_depths_of_a_connect_limit_those_of_an_accept() {
     let param = |depth| ConnParam { responder_resources: depth, initiator_depth: depth, ..ConnParam::default() };

@@ -1,4 +1,4 @@
-//! Asks the C compiler what rdma-core's headers say, and compares it with the numbers that this workspace wrote down.
+//! Compares the numbers in this workspace with rdma-core's headers, by a C program.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -14,7 +14,7 @@ mod macros;
 #[path = "../src/prebuilt/mod.rs"]
 mod prebuilt;
 
-/// The size of a structure, and the offsets of fields by the names of C.
+/// The size of a structure, and the offsets of its fields by their names in C.
 macro_rules! layout {
     ($kind:ident $name:ident { $($field:literal = $($path:ident).+),* }) => {{
         let c = concat!(stringify!($kind), " ", stringify!($name));
@@ -25,7 +25,8 @@ macro_rules! layout {
     }};
 }
 
-/// Structures that a set of bindings has by hand, because of their unions: size, and offsets by the names of C.
+/// The structures that a set of bindings defines by hand, because of their unions: size, and offsets by their names in
+/// C.
 macro_rules! by_hand {
     ($bindings:ident) => {{
         use $bindings::{
@@ -100,7 +101,7 @@ fn numbers_are_those_of_the_headers() {
 }
 
 fn events() -> Vec<(String, i64)> {
-    // The headers of rdma-core before 60 stop at TIMEWAIT_EXIT; the event codes are asked for by name.
+    // The headers of rdma-core before 60 end with TIMEWAIT_EXIT. The event codes are compared by name.
     let known = (0..=15).map(|code| {
         let kind = CmEvent::from_code(code);
         (format!("RDMA_CM_EVENT_{}", kind.name()), i64::from(kind.code()))
@@ -168,15 +169,15 @@ fn anonymous() -> Vec<(String, i64)> {
     .into()
 }
 
-/// What `src/prebuilt/generated.rs` says of itself: sizes, offsets, and the constants of enums. The compiler compares
-/// its sizes and offsets with the Rust types when it compiles the file.
+/// Reads the sizes, offsets and constants of enums from `src/prebuilt/generated.rs`. The compiler compares the sizes
+/// and offsets there with the Rust types.
 fn generated() -> Vec<(String, i64)> {
     let text = include_str!("../src/prebuilt/generated.rs").replace("\"]\n        [", "\"][");
     let mut list: Vec<_> = text.lines().filter_map(|line| layout_line(line).or_else(|| constant_line(line))).collect();
     let [sizes, offsets, constants] =
         ["sizeof", "offsetof", "IBV_"].map(|kind| list.iter().filter(|(c, _)| c.starts_with(kind)).count());
     assert!(sizes > 20 && offsets > 200 && constants > 150, "{sizes} sizes, {offsets} offsets, {constants} constants");
-    // It grows at its front: operations are found by their distance from its end.
+    // The structure grows at its start, so offsets of operations are counted from its end.
     let size = list.iter().find(|(c, _)| c == "sizeof(struct verbs_context)").map(|(_, size)| *size);
     let size = size.expect("the size of verbs_context");
     list.retain(|(c, _)| c != "sizeof(struct verbs_context)");
@@ -195,7 +196,7 @@ fn layout_line(line: &str) -> Option<(String, i64)> {
     let number = rest.rsplit_once(" - ")?.1.strip_suffix("usize];")?.parse().ok()?;
     let of_c = |name: &str| name.starts_with("ibv_") || name.starts_with("rdma_") || name.starts_with("verbs_");
     let c = if let Some(name) = what.strip_prefix("Size of ") {
-        // Newer headers append fields to others, and to ibv_qp_ex: the libraries allocate them.
+        // Newer headers append fields to other structures, and to ibv_qp_ex. The libraries allocate those.
         let is_ours = of_c(name) && name != "ibv_qp_ex" && IMPORTS.contains(&format!(" {name},"));
         is_ours.then(|| format!("sizeof(struct {name})"))
     } else {

@@ -1,7 +1,7 @@
-//! All interleavings of two threads on the ring of a work queue, by loom.
+//! Tries all interleavings of threads on the ring of a work queue, with loom.
 //!
-//! The device, which passes a token from the poster to the poller, is a number that is released and acquired: a provider
-//! has barriers on both sides, as the data needs them.
+//! The device, which passes a token from the poster to the poller, is an atomic that is stored with release and loaded
+//! with acquire: a provider has such barriers, because the data needs them.
 #![expect(dead_code, reason = "a module of the library, of which this is a part")]
 #![expect(unsafe_code, reason = "that of the library's ring")]
 
@@ -21,7 +21,7 @@ mod wr_count;
 #[path = "../src/accounting/wr_ring.rs"]
 mod wr_ring;
 
-/// What the library has from `core`.
+/// The atomics that the library takes from `core`.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
     pub(crate) use std::sync::Arc;
@@ -62,7 +62,7 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
     loom::model(|| {
         let (wr_ring, mut cursor) = ring(1);
         let lines = Arc::new([Line::new(0), Line::new(0)]);
-        // Stands for the reading of the slot: what comes after it in the ring's eyes must come after it in anybody's.
+        // Replaces the read of the slot: what the ring orders after it must come after it for each thread.
         let read = Arc::new(Line::new(0));
         let (device, seen) = (Arc::clone(&lines), Arc::clone(&read));
         let poster = thread::spawn(move || {
@@ -79,14 +79,14 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
     });
 }
 
-/// A third thread wants the memory of the first request back while its slot is used again.
+/// A third thread deregisters the memory of the first request while its slot is used again.
 #[test]
 fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
     loom::model(|| {
         let (wr_ring, mut cursor) = ring(1);
         let first = cursor.file(10, &[5], true).expect("room");
         cursor.advance();
-        // Stands for what the poll has written to the memory of the first one.
+        // Replaces the write of the poll to the memory of the first request.
         let written = Arc::new(Line::new(0));
         let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
         let poller = thread::spawn(move || {
@@ -95,7 +95,7 @@ fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
         });
         let poster = thread::spawn(move || cursor.file(11, &[6], true).map(|_| cursor.advance()));
         let other = Arc::clone(&wr_ring);
-        // The last thread, and what it loads may be old: loom does not try each order of threads.
+        // The last thread; its loads may return old values, because loom does not try each order of threads.
         let owner = thread::spawn(move || {
             if !other.names(5) {
                 assert_eq!(written.load(Relaxed), 1, "the memory is given back before the end of the poll");
@@ -108,7 +108,7 @@ fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
     });
 }
 
-/// Nothing but the ring's own numbers is between the two.
+/// Only the ring's own numbers order the two.
 #[test]
 fn who_sees_that_something_is_in_flight_sees_what() {
     loom::model(|| {
@@ -126,15 +126,15 @@ fn who_sees_that_something_is_in_flight_sees_what() {
     });
 }
 
-/// Two CQs report receives of one SRQ. Each slot is given back once, and who finds a key not in flight comes after the
-/// poll.
+/// Two CQs report receives of one SRQ. Each slot is returned once. A thread that finds a key not in flight comes after
+/// the poll.
 #[test]
 fn receives_of_an_srq_end_on_two_threads_while_it_is_posted_to() {
     loom::model(|| {
         let slots = Arc::new(SrqSlots::new(1, 2, 1));
         let mut cursor = SrqCursor::new(&slots);
         let tokens = [5, 6].map(|lkey| cursor.file(u64::from(lkey), [lkey]).expect("room"));
-        // Stands for what the poll has written to the memory of the first one.
+        // Replaces the write of the poll to the memory of the first request.
         let written = Arc::new(Line::new(0));
         let (other, write) = (Arc::clone(&slots), Arc::clone(&written));
         let poller = thread::spawn(move || {
@@ -155,8 +155,8 @@ fn receives_of_an_srq_end_on_two_threads_while_it_is_posted_to() {
     });
 }
 
-/// A deregistration in counting mode, on a third thread: what it finds retired comes after the poll, and what is posted
-/// meanwhile does not count.
+/// A deregistration in counting mode, on a third thread. If it finds a request retired, it comes after the poll.
+/// Requests that are posted meanwhile do not count.
 #[test]
 fn a_count_that_was_reached_comes_after_the_polls() {
     loom::model(|| {
@@ -164,9 +164,9 @@ fn a_count_that_was_reached_comes_after_the_polls() {
         let mut cursor = SendCursor::new(&wr_ring);
         assert!(cursor.file(10, &[5], true).is_some());
         cursor.advance();
-        // What was posted with the memory was posted before its owner wants it back.
+        // The requests with this memory were posted before its owner deregisters it.
         let snapshot = Snapshot::of(&wr_ring).expect("in flight");
-        // Stands for what the poll has written to the memory of the first one.
+        // Replaces the write of the poll to the memory of the first request.
         let written = Arc::new(Line::new(0));
         let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
         let poller = thread::spawn(move || {

@@ -7,8 +7,8 @@ use clap::{Parser, ValueEnum};
 
 /// Checks and measures RDMA devices.
 ///
-/// Without options: each device of this machine that has an address, with the server in this program. It creates ids,
-/// QPs and memory of its own only.
+/// Without options it checks each device of this machine that has an address, with the server in this program. It uses
+/// only ids, QPs and memory that it creates.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 /// The devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeviceName {
-    /// Those of this machine.
+    /// The devices of this machine.
     #[cfg_attr(any(feature = "verbs", feature = "verbs-prebuilt"), default)]
     Verbs,
     /// The simulated fabric, to try the program.

@@ -1,4 +1,4 @@
-//! The active side: how the behaviours reach the server.
+//! The active side: connects to the server for the behaviours.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::wire::Role;
 /// Opens the device: each connection has a device of its own.
 pub(crate) type Open<'a, D> = dyn Fn() -> Result<D> + Sync + 'a;
 
-/// What the behaviours run on.
+/// The client of the behaviours: how it opens the device, and the server.
 pub(crate) struct Client<'a, D> {
     pub(crate) open: &'a Open<'a, D>,
     /// The local address to connect from.

@@ -24,7 +24,7 @@ pub(crate) struct Found {
 /// Opens the device, with an error that a user understands.
 pub(crate) fn open(backend: Backend) -> Result<Verbs> {
     Verbs::open_with(backend).with_context(|| {
-        format!("opening the RDMA devices with the backend {backend} (is the module rdma_ucm loaded, and /dev/infiniband there?)")
+        format!("opening the RDMA devices with the backend {backend} (it needs the module rdma_ucm and the nodes in /dev/infiniband)")
     })
 }
 
@@ -70,7 +70,7 @@ fn bound(backend: Backend, address: IpAddr) -> Result<Option<(Blocking<Verbs>, I
     }
 }
 
-/// What is known about a device from sysfs, ibv_query_device(3), and by trying.
+/// Finds the properties of a device: from sysfs, from ibv_query_device(3), and by creating QPs.
 pub(crate) fn properties(backend: Backend, device: &Found) -> Result<BTreeMap<String, String>> {
     let folder = Path::new("/sys/class/infiniband").join(&device.name);
     let mut all = BTreeMap::new();

@@ -1,8 +1,7 @@
 //! `cmid-check`: checks and measures RDMA devices with cmid, and writes a report.
 //!
-//! The program has two sides, on one machine or on two. The server treats each connection as its private data
-//! requests; the client runs the behaviours and the measurements. The library is the [`Report`], for programs that read
-//! it.
+//! The program has two sides, on one machine or on two. The server serves each connection as its private data requests;
+//! the client runs the behaviours and the measurements. The library is the [`Report`], for programs that read it.
 #![forbid(unsafe_code)]
 
 #[cfg(any(feature = "verbs", feature = "verbs-prebuilt"))]

@@ -14,14 +14,14 @@ use crate::wire::{Kind, Message, Role};
 /// The length of the writes of the measurement of posts, in bytes.
 const WRITE: usize = 8;
 
-/// How much is measured.
+/// The number of pings and of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Amount {
     pub(crate) pings: usize,
     pub(crate) connections: usize,
 }
 
-/// What was measured. A value is missing if the measurement failed.
+/// The results. A value is missing if its measurement failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Bytes of a ping.
@@ -41,7 +41,7 @@ pub struct Figures {
     pub errors: Vec<String>,
 }
 
-/// Measures all of it.
+/// Makes all measurements.
 pub(crate) fn measure<D: DataPath>(client: &Client<'_, D>, amount: Amount) -> Figures {
     let mut figures = Figures { ping_bytes: Message::LEN, ..Figures::default() };
     match ping(client, amount.pings) {

@@ -1,4 +1,4 @@
-//! The program: what the command line requests.
+//! Runs the program as the command line requests.
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! The passive side: treats each connection as its private data requests.
+//! The passive side: serves each connection as its private data requests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,8 +140,8 @@ impl<D: DataPath> Session<'_, D> {
         Ok(Ok([0; 3]))
     }
 
-    /// A listener on a port of its own whose requests stay unread until it has moved to another channel. Then rejects
-    /// them. Sends the port first.
+    /// Listens on a port of its own and sends the port. Leaves the requests unread, moves the listener to another
+    /// channel, then rejects them.
     fn listen(&mut self, side: &mut Side<D>) -> Result<(), Errno> {
         match self.move_listener(side) {
             Ok(()) => Ok(()),

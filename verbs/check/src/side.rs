@@ -27,7 +27,7 @@ pub(crate) const OWN: u64 = 1 << 33;
 /// Empty polls between two looks at the connection.
 const POLLS: u32 = 64;
 
-/// How a QP is made.
+/// The queues of a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queues {
     /// With a receive queue of its own.

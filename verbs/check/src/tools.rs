@@ -13,12 +13,12 @@ use crate::wire::Message;
 
 /// The limit of one program.
 const SPAN: Duration = Duration::from_secs(60);
-/// The time that a server has to listen.
+/// The time in which a server must listen.
 const START: Duration = Duration::from_secs(2);
 /// The port of a server.
 const PORT: &str = "18999";
 
-/// What the programs measure. Programs that are not installed are left out.
+/// Returns the results of the programs. Leaves out programs that are not installed.
 pub(crate) fn measure(device: &str, address: IpAddr, pings: usize, connections: usize) -> BTreeMap<String, String> {
     let mut results = BTreeMap::new();
     let mut add = |name: &str, result: Result<Option<String>>| {
@@ -88,12 +88,12 @@ fn pair(program: &str, server: &[&str], client: &[&str]) -> Result<Option<String
     Ok(Some(output))
 }
 
-/// A program that does not outlive its measurement.
+/// A program that is killed at the end of its measurement.
 struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // It has ended already, or is killed.
+        // Kills the program, unless it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

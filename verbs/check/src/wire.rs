@@ -1,4 +1,4 @@
-//! What client and server exchange: the private data of a connect, and messages of a fixed size.
+//! The protocol of client and server: the private data of a connect, and messages of a fixed size.
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -36,7 +36,7 @@ impl Role {
     }
 }
 
-/// What a message means.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The request is done. Its results are the numbers.

@@ -125,7 +125,7 @@ fn devices_are_rendered_from_reports() {
     expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/devices.md")].assert_eq(&render());
 }
 
-/// A device with a failure has no place among those that work without a word about it.
+/// A recorded report has a reason for each behaviour that did not pass.
 #[test]
 fn recorded_reports_name_the_reason_of_each_failure() {
     for (_, device) in reports() {

@@ -1,4 +1,4 @@
-//! The counting queues of a CQ, as its poller knows them; see wr_count.rs.
+//! The poller's copy of the counting queues of a CQ; see wr_count.rs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct Counted {
     by_qp_num: BTreeMap<u32, [Option<Arc<WrRing>>; 2]>,
 }
 
-/// The number of no QP: they have 24 bits.
+/// A number that no QP has: QP numbers have 24 bits.
 const NO_QP: u32 = u32::MAX;
 
 impl Counted {
@@ -42,7 +42,8 @@ impl Counted {
         }
     }
 
-    /// Counts a polled completion, if it is of the same QP as the last one, and returns the user's `wr_id`.
+    /// Counts a polled completion of the same QP as the last one, and returns the user's `wr_id`. `None` for another
+    /// QP.
     #[inline(always)]
     pub(crate) fn retire_next(&self, completion: &Completion) -> Option<u64> {
         if completion.qp_num != self.qp_num {

@@ -10,7 +10,7 @@ use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::wr_count::Snapshot;
 use crate::accounting::wr_ring::{Cursor, RECEIVE, RecvCursor, SendCursor};
 
-/// A work queue with the model of what it has in flight.
+/// A work queue, and the model of its work requests in flight.
 struct Queue {
     key: CountedKey,
     queue_id: u32,
@@ -57,7 +57,7 @@ impl World {
         World { cq_slots, slot_cache, in_flight: InFlightSet::new(), queues, completions }
     }
 
-    /// Opens a queue; false if one with its key may have left completions.
+    /// Opens a queue. Returns false if an earlier queue with its key may have left completions.
     fn open(&mut self, qp_num: u32, is_recv: bool) -> bool {
         let (key, wr_ring) = (CountedKey { qp_num, is_recv }, Arc::new(WrRing::counting(4)));
         self.cq_slots.reserve(1, 4).expect("room");
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Polls as `Cq::poll` does, and takes what is polled out of the model.
+    /// Polls as `Cq::poll` does, and removes the polled work requests from the model.
     fn poll(&mut self) {
         let polled: Vec<_> = self.completions.drain(..self.completions.len().min(2)).collect();
         let mut completions = polled.clone();
@@ -122,7 +122,7 @@ impl World {
             let is_of = |queue: &&mut Queue| {
                 queue.key.qp_num == completion.qp_num && queue.key.is_recv == (completion.wr_id >= RECEIVE)
             };
-            // The first one: a later queue with its key is opened when nothing of it is left.
+            // The first one: a later queue with its key is opened when no completion of the first one is left.
             if let Some(queue) = self.queues.iter_mut().find(is_of) {
                 queue.in_flight.pop_front();
             }
@@ -130,7 +130,7 @@ impl World {
         self.end_released();
     }
 
-    /// As `Gone::end`: destroyed queues of which nothing can be left in the CQ.
+    /// As `Gone::end`: ends destroyed queues that can have no completion in the CQ.
     fn end_released(&mut self) {
         let state = self.cq_slots.state.lock();
         let World { queues, in_flight, completions, .. } = self;
@@ -157,8 +157,8 @@ fn random(seed: &mut u64, below: usize) -> usize {
     (*seed >> 33) as usize % below
 }
 
-/// Random posts, completions, polls, destructions and deregistrations. What the count says is not in flight is in flight
-/// nowhere in the model; and everything ends when the CQ is polled empty.
+/// Random posts, completions, polls, destructions and deregistrations. Memory that the count reports as free is not in
+/// flight in the model. Everything ends when the CQ is polled empty.
 #[test]
 fn memory_is_never_pinned_shorter_than_its_work_requests_are_in_flight() {
     let mut waited = 0;
@@ -186,7 +186,7 @@ fn memory_is_never_pinned_shorter_than_its_work_requests_are_in_flight() {
                 is_pinned
             });
         }
-        // What is posted later does not count.
+        // Later posts do not count.
         for at in 0..world.queues.len() {
             let earlier = world.queues[at].in_flight.iter().filter(|(_, is_complete)| !*is_complete).count();
             world.post(at, next_key + 1);

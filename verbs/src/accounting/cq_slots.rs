@@ -8,16 +8,16 @@
 //! # Destroyed queues
 //!
 //! A queue of a destroyed QP may have left completions in the CQ. Until none is left it keeps its id, its share of the
-//! CQ's depth, and the memory that its work requests name. None is left when `ibv_poll_cq` has returned 0 after the
-//! destruction, or when the handle of the CQ is dropped, because then no thread polls. A queue has left none if all its
-//! completions were polled before.
+//! CQ's depth, and the memory that its work requests name. None is left once `ibv_poll_cq` has returned 0 after the
+//! destruction, or the handle of the CQ is dropped, because no thread polls then. If all completions of a queue were
+//! polled before the destruction, none is left at once.
 //!
 //! # Shared receive queues
 //!
 //! The tokens of the receives of an SRQ name the SRQ, not a queue of the CQ (srq_slots.rs). A CQ stores the SRQs that
 //! its QPs use, and reserves a share of its depth for each. A destroyed QP may have left completions. It keeps the SRQ
-//! at the CQ, and the SRQ's work in flight, as long as above. Its remaining completions are not dropped: they return the
-//! receives to the application.
+//! at the CQ, and the SRQ's work in flight, as long as above. Its remaining completions are not dropped: they return
+//! the receives to the application.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ use crate::accounting::srq_slots::{SRQ_INDEX, SrqSlots};
 use crate::accounting::srq_table::SrqTable;
 use crate::accounting::wr_ring::WrRing;
 
-/// The bits of the count in a queue's id, without the upper one: a token is below 2^63 (raw.rs).
+/// The bits of the count in a queue's id. The upper bit is not used, because a token is below 2^63 (raw.rs).
 const ASSIGNED: u16 = u16::MAX >> 1;
 /// Bits of a queue's id that are an index.
 const INDEX_BITS: u32 = 16;
@@ -57,17 +57,17 @@ pub(super) struct State {
     /// Free indices that were used before. Other indices without a ring belong to queues that will get one, or to
     /// destroyed queues that may have left completions.
     free: Vec<usize>,
-    /// The number of ids that were assigned, modulo 2^15.
+    /// The number of assigned ids, modulo 2^15.
     assigned: u16,
-    /// The number of queues with a reservation. There is an index for each.
+    /// The number of queues with a reservation. Each has an index.
     queues: u32,
     room: CqRoom,
     /// Destroyed queues that may have left completions, and that the poller has not processed.
     pub(super) gone: Vec<Gone>,
-    /// The counting queues, without a ring from the destruction of the QP until none of its completions can be left. The
-    /// number of a QP may be assigned again before that.
+    /// The counting queues. After the destruction of its QP a queue has no ring; its entry stays until none of its
+    /// completions can be left, because the number of the QP may be assigned again earlier.
     pub(super) counted: BTreeMap<CountedKey, Option<Arc<WrRing>>>,
-    /// Those that have changed since the last poll.
+    /// The counting queues that have changed since the last poll.
     pub(super) counted_changed: Vec<CountedKey>,
     pub(super) srqs: Vec<SrqEntry>,
     /// Whether they have changed since the poller read them.
@@ -97,15 +97,15 @@ pub(super) enum Gone {
     Srq(Arc<SrqTable>),
 }
 
-/// A work queue of a QP that is destroyed.
+/// A work queue of a destroyed QP.
 pub(crate) struct GoneQueue {
     pub(crate) queue_id: u32,
-    /// There if it counts.
+    /// Present if the queue counts.
     pub(crate) counted: Option<CountedKey>,
-    /// Of its reservation.
+    /// The capacity of its reservation.
     pub(crate) capacity: u32,
     pub(crate) wr_ring: Arc<WrRing>,
-    /// Among the queues of its PD.
+    /// Its index among the queues of its PD.
     pub(crate) place: InFlightIndex,
     pub(crate) pd: Weak<dyn PdWork>,
 }
@@ -130,12 +130,11 @@ impl CqSlots {
         self.state.lock().room
     }
 
-    /// Reserves a share of the depth for this number of queues, with `capacity` work requests together, and an id for
-    /// each.
+    /// Reserves an id for each of this number of queues, and room for `capacity` completions for all of them.
     ///
     /// # Errors
-    /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if more queues had a reservation than
-    /// there are ids. Nothing is reserved then.
+    /// `EOVERFLOW` if the CQ has no room for so many more completions, `ENOMEM` if there are fewer ids than
+    /// reservations. Nothing is reserved then.
     #[inline]
     pub(crate) fn reserve(&self, queues: u32, capacity: u32) -> Result<(), Errno> {
         let mut state = self.state.lock();
@@ -153,8 +152,8 @@ impl CqSlots {
         self.state.lock().cancel(queues, capacity);
     }
 
-    /// Assigns an id to a queue that has a reservation. Completions with it are of no queue before
-    /// [`CqSlots::set_ring`].
+    /// Assigns an id to a queue that has a reservation. Before [`CqSlots::set_ring`], completions with this id belong
+    /// to no queue.
     pub(crate) fn assign(&self) -> u32 {
         let mut state = self.state.lock();
         let index = state.free.pop().unwrap_or_else(|| {
@@ -185,7 +184,7 @@ impl CqSlots {
         true
     }
 
-    /// Gives an id back that was assigned and has no ring.
+    /// Gives back an assigned id without a ring.
     pub(crate) fn unassign(&self, queue_id: u32) {
         self.state.lock().free.push((queue_id & INDEX) as usize);
     }
@@ -201,7 +200,7 @@ impl CqSlots {
         self.add_gone(state, Gone::Queue(gone), is_idle);
     }
 
-    /// Adds an SRQ that a QP will use.
+    /// Adds the use of an SRQ by a QP that is about to be created.
     ///
     /// # Errors
     /// `EOVERFLOW` if the CQ has no room for the completions of its receives.
@@ -239,7 +238,7 @@ impl CqSlots {
         }
     }
 
-    /// Ends a destroyed queue: none of its completions is left, or the CQ is not polled any more.
+    /// Ends a destroyed queue. Called when none of its completions is left, or when the CQ is no longer polled.
     pub(super) fn end(&self, gone: Gone) {
         self.state.lock().release(&gone);
         gone.end();
@@ -256,7 +255,7 @@ impl Gone {
                     pd.released();
                 }
             }
-            // The last one ends what the SRQ pins, if that is destroyed.
+            // The last one ends the pins of the SRQ, if the SRQ is destroyed.
             Gone::Srq(table) => drop(table),
         }
     }

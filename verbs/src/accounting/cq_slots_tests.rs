@@ -73,7 +73,7 @@ fn a_completion_that_cannot_be_differs_from_one_of_a_gone_queue() {
     leave(&cq_slots, gone, &wr_ring);
     assert_eq!(slot_cache.retire(&cq_slots, &mut [left], 0), 0);
     assert!(!slot_cache.take_doubt(), "its queue is gone");
-    // Out of order: what comes along is kept.
+    // Out of order: the completions before it are kept.
     let mut mixed = [second, first, post(&mut b, 22)];
     assert_eq!(slot_cache.retire(&cq_slots, &mut mixed, 0), 2);
     assert_eq!(numbers(&mixed[..2]), [21, 22]);
@@ -102,7 +102,7 @@ fn looking_costs_what_has_changed() {
     assert_eq!(slot_cache.rings.len(), 128);
 }
 
-/// Of a queue that nothing is posted to there is a reservation, and nothing that a poll would read.
+/// A queue without posts has only a reservation. A poll reads nothing for it.
 #[test]
 fn a_queue_that_nothing_is_posted_to_has_no_id() {
     let cq_slots = CqSlots::new(8);
@@ -162,7 +162,7 @@ fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     let (left, other) = (post(&mut a, 10), post(&mut b, 20));
     leave(&cq_slots, gone, &wr_ring);
     assert_eq!((cq_slots.reserve(1, 1), cq_slots.room().reserved()), (Err(Errno::EOVERFLOW), 8));
-    // A poll has found it, with what another queue has completed.
+    // A poll has returned it, with a completion of another queue.
     assert_eq!(slot_cache.retire(&cq_slots, &mut [other, left], 0), 1);
     assert_eq!(Arc::strong_count(&wr_ring), 3, "going, cursor, here");
     // It may have been destroyed during this poll.
@@ -227,14 +227,14 @@ fn receives_of_an_srq_complete_in_any_order_and_in_any_of_its_cqs() {
     let mut rest = [y];
     assert_eq!((other.retire(&cqs[1], &mut rest, 0), numbers(&rest)), (1, vec![2]));
     assert_eq!((first.slots().unpolled(), second.slots().unpolled()), (0, 0));
-    // What comes a second time is reported. What is of an SRQ that the CQ does not know is dropped.
+    // A second completion of a receive is reported. A completion of an SRQ that the CQ does not know is dropped.
     assert_eq!((other.retire(&cqs[1], &mut [y], 0), other.take_doubt()), (0, true));
     let (_third, mut c) = srq();
     assert_eq!((other.retire(&cqs[1], &mut [receive(&mut c, 1)], 0), other.take_doubt()), (0, false));
 }
 
-/// The share of an SRQ lasts as long as one of its QPs can have completions in the CQ, and what it has in flight
-/// lasts as long as the SRQ and that.
+/// An SRQ keeps its share as long as one of its QPs can have completions in the CQ. Its work stays in flight as long as
+/// the share or the SRQ exists.
 #[test]
 fn an_srq_has_one_share_until_its_last_qp_has_left_nothing() {
     let (cq_slots, mut slot_cache) = (CqSlots::new(7), SlotCache::default());
@@ -243,7 +243,7 @@ fn an_srq_has_one_share_until_its_last_qp_has_left_nothing() {
         cq_slots.attach_srq(&table).expect("room");
     }
     assert_eq!((cq_slots.room().reserved(), cq_slots.attach_srq(&srq().0)), (4, Err(Errno::EOVERFLOW)));
-    // Nothing is in flight: the QP has left nothing.
+    // Nothing is in flight, so the QP has left no completions.
     cq_slots.leave_srq(Arc::clone(&table));
     assert_eq!(Arc::strong_count(&table), 1);
     let left = receive(&mut cursor, 1);

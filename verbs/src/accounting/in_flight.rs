@@ -7,8 +7,8 @@
 //!
 //! # The work request of a completion
 //!
-//! After a failure only `wr_id`, `status` and `qp_num` of a completion are valid (ibv_poll_cq(3)). The opcode is not, so
-//! it cannot distinguish a send from a receive. Therefore the device gets a token instead of the user's `wr_id`. Its
+//! After a failure only `wr_id`, `status` and `qp_num` of a completion are valid (ibv_poll_cq(3)). The opcode is not,
+//! so it cannot distinguish a send from a receive. Therefore the device gets a token instead of the user's `wr_id`. Its
 //! upper half is the id of the queue at its CQ, its lower half the number of earlier posts. The ring stores the user's
 //! `wr_id`; polling restores it. A token names one work request of one queue, with every provider and every status.
 //!
@@ -26,15 +26,15 @@
 //!   post that names the MR has returned before the search, and its stores are visible to the search.
 //! - A work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same
 //!   queue: the work requests of a queue complete in order. A removal of the device does not change this.
-//! - A queue of a CQ in counting mode has no keys: what is deregistered waits for all work requests of such queues of the
-//!   PD that were posted before (wr_count.rs).
+//! - A queue of a CQ in counting mode has no keys. A deregistration waits for all work requests of such queues of the
+//!   PD that were posted before it (wr_count.rs).
 //! - A queue counts until its QP is destroyed, and after that until all its completions were polled, its CQ was found
 //!   empty, or its CQ cannot be polled any more (cq_slots.rs). Some providers remove the completions of a destroyed QP,
 //!   others leave them in the CQ.
 //! - A queue counts for ever if its QP could not be destroyed.
 //! - A receive of a shared receive queue counts until its own completion is returned, because the receives of an SRQ
-//!   complete in any order (srq_slots.rs). The QP that takes it is not known. So the destruction of a QP does not end
-//!   it: it counts until the SRQ is destroyed, and each CQ of its QPs was found empty after their destruction or cannot
+//!   complete in any order (srq_slots.rs). The QP that takes it is not known, so the destruction of a QP does not end
+//!   it. It counts until the SRQ is destroyed, and each CQ of its QPs was found empty after their destruction or cannot
 //!   be polled any more.
 
 use std::sync::Arc;
@@ -153,18 +153,18 @@ impl InFlightSet {
         queues.leaked.extend(queue);
     }
 
-    /// Whether work in flight names this key. All work of counting queues may.
+    /// Whether work in flight names this key. Each work request of a counting queue may name it.
     pub(crate) fn name(&self, lkey: u32) -> bool {
         self.queues.lock().all().any(|queue| queue.names(lkey))
     }
 
-    /// The same for memory that nothing is posted with any more: of counting queues, only what `snapshot` has counts. The
-    /// first call fills it, and later ones take out what is over.
+    /// As [`InFlightSet::name`], for memory that can no longer be posted. Of counting queues only the work requests in
+    /// `snapshot` count. The first call fills it; later calls remove entries that are completed.
     pub(crate) fn name_still(&self, lkey: u32, snapshot: &mut Option<Vec<Snapshot>>) -> bool {
         let queues = self.queues.lock();
         let counting = || queues.all().filter_map(InFlight::counting);
         let snapshot = snapshot.get_or_insert_with(|| counting().filter_map(Snapshot::of).collect());
-        // A queue that was removed has nothing in flight: its QP is gone, and its CQ was found empty since.
+        // A removed queue has nothing in flight: its QP is destroyed, and its CQ was found empty after that.
         snapshot.retain(|one| !one.is_retired() && counting().any(|wr_ring| one.is_of(wr_ring)));
         !snapshot.is_empty() || queues.all().any(|queue| queue.counting().is_none() && queue.names(lkey))
     }
@@ -201,7 +201,7 @@ mod tests {
         in_flight.remove(queues[1].0);
         in_flight.remove(queues[3].0);
         assert_eq!(named(&in_flight), [1, 3, 5]);
-        // Its place is used again, and the others keep theirs.
+        // Its index is used again. The other queues keep theirs.
         queues[1] = queue(&in_flight, 6);
         assert_eq!(named(&in_flight), [1, 3, 5, 6]);
         in_flight.remove(queues[0].0);

@@ -1,4 +1,4 @@
-//! The rings of the work queues of a CQ, by index, as its poller knows them.
+//! The poller's copy of the rings of the work queues of a CQ, by index.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::accounting::wr_ring::WrRing;
 
 /// The rings by index.
 pub(crate) struct Rings {
-    /// With `nothing` in the place of a ring that is not there. The number is a power of two, and at least 2: ids of the
-    /// same place then differ by more than 1, so that the last tokens of one are not the first tokens of another.
+    /// The rings; `nothing` where there is none. Their number is a power of two and at least 2. Ids with the same place
+    /// then differ by more than 1, so the tokens of one do not continue those of another.
     rings: Box<[Arc<WrRing>]>,
     /// The number of rings minus 1.
     mask: usize,
@@ -22,7 +22,7 @@ impl Default for Rings {
 }
 
 impl Rings {
-    /// Makes room for so many queues.
+    /// Makes room for this number of queues.
     pub(crate) fn reserve(&mut self, queues: usize) {
         if queues > self.rings.len() {
             let len = queues.next_power_of_two();
@@ -39,20 +39,20 @@ impl Rings {
         }
     }
 
-    /// Returns a copy of the reference, which stays in registers while completions are written.
+    /// Returns a copy of the reference. The copy stays in registers while completions are written.
     #[inline(always)]
     pub(crate) fn known(&self) -> Known<'_> {
         Known { rings: &self.rings, mask: self.mask }
     }
 
-    /// The number of places.
+    /// Returns the number of places.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.rings.len()
     }
 }
 
-/// The rings that a poll knows.
+/// The rings that a poll looks up.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     rings: &'a [Arc<WrRing>],
@@ -67,10 +67,10 @@ impl<'a> Known<'a> {
         self.ring(token).retire_next(token)
     }
 
-    /// The queue with the index in this token, or another one with the same place.
+    /// Returns the ring of the index in this token, or of another index with the same place.
     #[inline(always)]
     pub(crate) fn ring(self, token: u64) -> &'a WrRing {
-        // SAFETY: an index and the mask is at most the mask, which is the number of rings minus 1: `Rings::default` and
+        // SAFETY: `index & mask` is at most `mask`, which is the number of rings minus 1: `Rings::default` and
         // `Rings::reserve` set both, and neither changes while they are borrowed.
         unsafe { self.rings.get_unchecked((token >> 32) as usize & self.mask) }
     }

@@ -11,16 +11,17 @@ use crate::accounting::rings::{Known, Rings};
 use crate::accounting::srq_slots::{SrqRetired, SrqSlots, srq_of};
 use crate::accounting::wr_ring::Retired;
 
-/// The poller's copy; there is one for each CQ.
+/// The poller's copy. Each CQ has one.
 #[derive(Default)]
 pub(crate) struct SlotCache {
     pub(super) rings: Rings,
-    /// There in a CQ that counts.
+    /// Present in a CQ in counting mode.
     counted: Option<Counted>,
     srqs: Vec<Arc<SrqSlots>>,
-    /// An older one if there is a doubt: one comparison for both.
+    /// The version of the copied list. After an unexpected completion it is set to an older one, so that one comparison
+    /// covers both cases.
     version: usize,
-    /// Whether an existing queue has completed a work request that was not in flight.
+    /// Whether an existing queue has completed a work request that was not in flight. `poll` reports it as `EIO`.
     doubt: bool,
     /// Queues whose QP was destroyed before the last poll.
     gone: Vec<Gone>,
@@ -29,30 +30,30 @@ pub(crate) struct SlotCache {
 }
 
 impl SlotCache {
-    /// Whether the set of queues is unchanged since the last look, and there is no doubt.
+    /// Whether the copy is up to date, and no unexpected completion is to be reported.
     #[inline(always)]
     pub(crate) fn is_current(&self, cq_slots: &CqSlots) -> bool {
         self.version == cq_slots.version.load(Ordering::Acquire)
     }
 
-    /// Creates that of a CQ.
+    /// Creates the copy for a CQ.
     pub(crate) fn new(cq_slots: &CqSlots) -> Self {
         SlotCache { counted: cq_slots.is_counting.then(Counted::new), ..SlotCache::default() }
     }
 
-    /// Returns the known queues that count; `None` if those of the CQ do not count.
+    /// Returns the counting queues; `None` if the CQ is not in counting mode.
     #[inline(always)]
     pub(crate) fn counted(&self) -> Option<&Counted> {
         self.counted.as_ref()
     }
 
-    /// Returns the known queues.
+    /// Returns the rings of the known queues.
     #[inline(always)]
     pub(crate) fn known(&self) -> Known<'_> {
         self.rings.known()
     }
 
-    /// Retires the completions after the first `kept`, restores the users' numbers, and drops those of destroyed queues.
+    /// Retires the completions after the first `kept`, restores their `wr_id`s, and drops those of destroyed queues.
     /// Returns the number of completions that are left, including the first `kept`.
     pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion], kept: usize) -> usize {
         if !self.is_current(cq_slots) {
@@ -81,7 +82,7 @@ impl SlotCache {
         core::mem::take(&mut self.doubt)
     }
 
-    /// Counts a completion of a CQ that counts.
+    /// Counts a completion of a CQ in counting mode.
     fn retire_counted(&mut self, cq_slots: &CqSlots, completion: &Completion) -> Option<u64> {
         if !self.is_current(cq_slots) {
             self.look(cq_slots);
@@ -97,7 +98,7 @@ impl SlotCache {
         }
     }
 
-    /// The same after a look: the queue may be new, or destroyed.
+    /// As [`SlotCache::retire_any`], after an update of the copy: the queue may be new, or destroyed.
     #[cold]
     fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
         self.look(cq_slots);
@@ -162,8 +163,8 @@ impl SlotCache {
         self.version = cq_slots.version.load(Ordering::Relaxed).wrapping_sub(usize::from(self.doubt));
     }
 
-    /// Called when a poll has found the CQ empty. Ends the queues that were destroyed before that poll. Returns false if
-    /// others were destroyed since; another poll ends them.
+    /// Called when a poll has found the CQ empty. Ends the queues that were destroyed before that poll. Returns false
+    /// if others were destroyed since; another poll ends them.
     pub(crate) fn refresh(&mut self, cq_slots: &CqSlots) -> bool {
         if self.none_gone() {
             return true;

@@ -1,17 +1,17 @@
 //! The receives of a shared receive queue that have been posted and not been polled.
 //!
 //! Why they are recorded is described in in_flight.rs. Receives of an SRQ complete in any order, and in the CQs of
-//! several QPs, so each has a slot of its own until its completion is polled. The token of a receive names its slot,
-//! how often the slot was used, and the SRQ. `tests/orders.rs` compiles this file with loom's atomics in the place of
-//! `sync`.
+//! several QPs, so each has a slot of its own until its completion is polled. The token of a receive contains the
+//! number of its slot, the number of uses of the slot, and the number of the SRQ. `tests/orders.rs` compiles this file
+//! with loom's atomics in the place of `sync`.
 //!
-//! One thread posts at a time, and takes free slots. Several threads may poll; they put slots back to a list that only
-//! the poster takes from, as a whole. So the list needs no protection from a slot that is taken and put back meanwhile.
+//! One thread posts at a time, and takes free slots. Several threads may poll. They return slots to a list, and the
+//! poster takes the whole list at once. So the list has no ABA problem.
 
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 use super::wr_ring::NO_KEY;
 
-/// The lower half of the upper half of each token of a receive of an SRQ. No queue of a CQ has this index.
+/// Bits 32 to 47 of each token of a receive of an SRQ. No queue of a CQ has this index.
 pub(crate) const SRQ_INDEX: u32 = 0xffff;
 
 /// The largest capacity, that of soft-RoCE: the number of a slot leaves 12 bits for the count of its uses.
@@ -32,7 +32,7 @@ pub(crate) struct SrqSlots {
     step: u32,
     /// The first slot of the list that pollers have put back.
     returned: AtomicU32,
-    /// The number of receives that were filed, and of those that were polled or not posted.
+    /// The number of filed receives, and of those that were polled or not posted.
     filed: AtomicU32,
     retired: AtomicU32,
 }
@@ -83,7 +83,7 @@ impl SrqSlots {
         }
     }
 
-    /// As after so many uses of each slot, an even number.
+    /// Sets the number of uses of each slot, an even number.
     #[cfg(test)]
     pub(crate) fn skip_to(&self, uses: u32) {
         for (slot, at) in self.slots.iter().zip(0..) {
@@ -101,7 +101,7 @@ impl SrqSlots {
 
     /// The number of receives in flight.
     pub(crate) fn unpolled(&self) -> u32 {
-        // In this order: each that is retired was filed before.
+        // In this order: a retired receive was filed before.
         let retired = self.retired.load(Ordering::Acquire);
         self.filed.load(Ordering::Relaxed).wrapping_sub(retired)
     }
@@ -129,7 +129,7 @@ impl SrqSlots {
         let mut first = self.returned.load(Ordering::Relaxed);
         loop {
             slot.next.store(first, Ordering::Relaxed);
-            // Releases the slot to the poster.
+            // Release: makes the slot visible to the poster.
             match self.returned.compare_exchange_weak(first, at, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(other) => first = other,
@@ -178,9 +178,8 @@ impl SrqCursor {
         SrqCursor { slots: Arc::clone(slots), free: 0, srq_id }
     }
 
-    /// Stores a receive with the keys of its ranges, at most as many as the slots were made for. From now on it is in
-    /// flight. Returns the token to post it with; `None` if the SRQ is full. If it is not posted,
-    /// [`SrqCursor::cancel`] must follow.
+    /// Stores a receive with the keys of its ranges, at most `max_sge`. From now on it is in flight. Returns the token
+    /// to post it with; `None` if the SRQ is full. If it is not posted, [`SrqCursor::cancel`] must follow.
     #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: impl IntoIterator<Item = u32>) -> Option<u64> {
         let at = self.next_free();

@@ -34,7 +34,7 @@ fn a_second_completion_retires_nothing() {
     let first = cursor.file(10, [1]).expect("room");
     assert_eq!(slots.retire(first), SrqRetired::Done(10));
     assert_eq!(slots.retire(first), SrqRetired::Unexpected);
-    // Also when its slot is in use again, and for slots that do not exist.
+    // Also if its slot is in use again, and for slots that do not exist.
     let second = cursor.file(11, [2]).expect("room");
     assert_ne!(first, second);
     assert_eq!((slots.retire(first), slots.retire(first | 0xff)), (SrqRetired::Unexpected, SrqRetired::Unexpected));
@@ -44,7 +44,7 @@ fn a_second_completion_retires_nothing() {
 #[test]
 fn slots_are_used_again_for_ever() {
     let (slots, mut cursor) = srq(3, 1);
-    // The count of uses wraps around: of a token's 30 bits for it, and of its own 32.
+    // The number of uses wraps around, both its 30 bits in a token and its own 32 bits.
     for uses in [0, (1 << 30) - 4, u32::MAX - 3] {
         slots.skip_to(uses);
         for round in 0..10_u64 {

@@ -1,4 +1,4 @@
-//! The receives of a shared receive queue in flight, as its QPs and their CQs hold them.
+//! The receives in flight of a shared receive queue. Its QPs and their CQs hold this table.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,24 +10,24 @@ use parking_lot::Mutex;
 use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::srq_slots::SrqSlots;
 
-/// The receives of an SRQ in flight. They pin their memory as long as this lives: until the SRQ is destroyed, and each
-/// CQ that a QP of it reported to can have no completion of it (cq_slots.rs).
+/// The receives of an SRQ in flight. They pin their memory as long as this table exists: until the SRQ is destroyed,
+/// and no CQ of its QPs can have a completion of it (cq_slots.rs).
 pub(crate) struct SrqTable {
     slots: Arc<SrqSlots>,
-    /// Among the queues of its PD.
+    /// Its index among the queues of its PD.
     place: InFlightIndex,
     pd: Weak<dyn PdWork>,
     leaked: AtomicBool,
     _id: SrqId,
 }
 
-/// The number of an SRQ in tokens. No two of a process that are alive have the same.
+/// The number of an SRQ in tokens. It is unique among the existing SRQs of the process.
 pub(crate) struct SrqId(u16);
 
 /// The largest number: a token is below 2^63 (raw.rs).
 const MAX_ID: u16 = u16::MAX >> 1;
 
-/// The numbers in use, and the one that was assigned last.
+/// The numbers in use, and the number that was assigned last.
 static SRQ_IDS: Mutex<(BTreeSet<u16>, u16)> = Mutex::new((BTreeSet::new(), 0));
 
 impl SrqTable {
@@ -39,7 +39,7 @@ impl SrqTable {
         SrqTable { slots, place, pd, leaked: AtomicBool::new(false), _id: id }
     }
 
-    /// Of a PD that is gone, for receives of one range.
+    /// Creates a table on a PD that is gone, for receives of one range.
     #[cfg(test)]
     pub(crate) fn for_test(max_wr: u32) -> Self {
         let id = SrqId::assign().expect("a number");
@@ -58,7 +58,7 @@ impl SrqTable {
         &self.slots
     }
 
-    /// What is in flight stays so.
+    /// Keeps the receives in flight for ever.
     pub(crate) fn leak(&self) {
         if !self.leaked.swap(true, Ordering::Relaxed) {
             if let Some(pd) = self.pd.upgrade() {
@@ -69,7 +69,7 @@ impl SrqTable {
 }
 
 impl SrqId {
-    /// Prefers numbers that were not in use lately. `None` if all are in use.
+    /// Assigns a number. Prefers numbers that were not used recently. `None` if all are in use.
     pub(crate) fn assign() -> Option<Self> {
         let mut ids = SRQ_IDS.lock();
         let (used, last) = &mut *ids;

@@ -1,5 +1,5 @@
-//! One work queue of a QP. Its ring is made when something is posted to it for the first time, so that a QP which
-//! nothing is posted to costs neither memory nor a place among those that are looked at.
+//! One work queue of a QP. The first post creates its ring. A QP without posts therefore needs no memory for it, and no
+//! search visits it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -78,7 +78,7 @@ pub(crate) struct WorkQueue<C: Provider> {
 /// The ring of a queue. The first post creates it.
 struct Ring {
     queue_id: u32,
-    /// There if it counts.
+    /// Present if the queue counts.
     counted: Option<CountedKey>,
     wr_ring: Arc<WrRing>,
     /// The index among the queues of its PD.
@@ -128,7 +128,7 @@ impl<C: Provider> WorkQueue<C> {
     #[inline]
     pub(crate) fn close_both(send: &mut Self, recv: &mut Self, pd: &Arc<impl PdWork + 'static>) {
         if send.ring.get().is_none() && recv.ring.get().is_none() && Arc::ptr_eq(&send.cq, &recv.cq) {
-            // They have left no completions. Their reservation is given up at once.
+            // They have left no completions, so their reservation ends at once.
             (send.is_reserved, recv.is_reserved) = (false, false);
             send.cq.cq_slots().cancel(2, send.capacity.saturating_add(recv.capacity));
             return;
@@ -141,7 +141,7 @@ impl<C: Provider> WorkQueue<C> {
     fn close(&mut self, pd: &Arc<impl PdWork + 'static>) {
         // Without a ring it has left no completions.
         let Some(Ring { queue_id, counted, wr_ring, place }) = self.ring.take() else { return };
-        // Also if a buffer's owner panics below.
+        // Set first, in case the owner of a buffer panics below.
         self.is_reserved = false;
         let pd = Arc::downgrade(pd);
         let gone = GoneQueue { queue_id, counted, capacity: self.capacity, wr_ring, place, pd };
@@ -160,7 +160,7 @@ impl<C: Provider> WorkQueue<C> {
 impl<C: Provider> Drop for WorkQueue<C> {
     #[inline]
     fn drop(&mut self) {
-        // With a ring it was not closed, because a buffer's owner has panicked: completions may be left.
+        // A queue with a ring comes here only after a panic of a buffer's owner. Completions may be left.
         if self.is_reserved && self.ring.get().is_none() {
             self.cq.cq_slots().cancel(1, self.capacity);
         }

@@ -1,35 +1,36 @@
-//! Counting mode: a work queue whose work requests are counted and not stored.
+//! Counting mode: a work queue counts its work requests and stores none.
 //!
-//! The device gets the `wr_id` of the user, with one more bit for a receive. A completion is of the queue with its `qp_num`
-//! and that bit: opcodes are not valid after failures. Each work request is signaled, and those of one queue complete in
-//! order, so the number of polled completions is the number of work requests that are not in flight any more. Which memory
-//! the others name is not known: all of a PD may be pinned by them. What is deregistered waits for those that were posted
-//! before, not for later ones. So memory may be pinned longer than in a precise queue, and never shorter.
+//! The device gets the `wr_id` of the user; for a receive one more bit is set. `qp_num` and that bit identify the queue
+//! of a completion, because opcodes are not valid after failures. Each work request is signaled, and those of one queue
+//! complete in order. So the number of polled completions is the number of work requests that are no longer in flight.
+//! The memory that the others name is not recorded: they may pin any memory of the PD. A deregistration waits for the
+//! work requests that were posted before it, not for later ones. So memory is pinned as long as in a precise queue, or
+//! longer.
 //!
-//! `tests/orders.rs` compiles this file with loom's atomics in the place of `sync`.
+//! `tests/orders.rs` compiles this file with loom's atomics in place of `sync`.
 
 use super::sync::{Arc, Ordering};
 use super::wr_ring::WrRing;
 
 impl WrRing {
-    /// Counts the completion of a counting queue that was polled.
+    /// Counts a polled completion of a counting queue.
     #[inline(always)]
     pub(crate) fn count_retired(&self) {
         let retired = &self.retired.number;
-        // Releases what the poll has written to memory to who finds that nothing is in flight.
+        // Release: a thread that finds nothing in flight sees the memory that the poll has written.
         retired.store(retired.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 }
 
-/// What a counting queue had in flight at a time.
+/// The work requests that a counting queue had in flight at one time.
 pub(crate) struct Snapshot {
     wr_ring: Arc<WrRing>,
-    /// The number of work requests that were posted until then.
+    /// The number of work requests that were posted before.
     posted: u64,
 }
 
 impl Snapshot {
-    /// Of a queue that counts. `None` if nothing is in flight.
+    /// Creates the snapshot of a counting queue. `None` if nothing is in flight.
     pub(crate) fn of(wr_ring: &Arc<WrRing>) -> Option<Self> {
         let posted = wr_ring.posted.number.load(Ordering::Acquire);
         let snapshot = Snapshot { wr_ring: Arc::clone(wr_ring), posted };

@@ -1,14 +1,14 @@
-//! One work queue: what has been posted to it and not been polled, in a ring.
+//! A ring of the work requests of one work queue that were posted and not polled.
 //!
-//! Its purpose and its cost are described in in_flight.rs. `tests/orders.rs` compiles this file with
-//! loom's atomics in the place of `sync`, and goes through what two threads can see of each other.
+//! in_flight.rs describes its purpose and its cost. `tests/orders.rs` compiles this file with loom's atomics in place
+//! of `sync`, and tries the interleavings of two threads.
 
 use core::iter::repeat_with;
 
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
 
-/// A number with its own cache line, because poster and poller write to different numbers. It uses padding instead of an
-/// alignment, which would make its allocation three times as expensive.
+/// A number on a cache line of its own, because poster and poller write different numbers. Padding replaces an
+/// alignment, which would make the allocation three times as expensive.
 #[repr(C)]
 pub(super) struct Counter {
     _before: [u32; 15],
@@ -32,19 +32,19 @@ pub(crate) struct WrRing {
     pub(super) is_counting: bool,
     /// The `wr_id` of the user in each slot. The number of slots is a power of two.
     wr_ids: Box<[AtomicU64]>,
-    /// The keys of each slot: in the lower half the key of the first range of memory, [`NO_KEY`] if the device need not
-    /// fetch anything; in the upper half the number of keys in `more_keys`.
+    /// The keys of each slot. The lower half is the key of the first range, [`NO_KEY`] if the request has no range that
+    /// the device reads later. The upper half is the number of keys in `more_keys`.
     keys: Box<[AtomicU64]>,
     /// The number of slots minus 1.
     mask: u64,
     /// Room for the keys of the second and later ranges of each slot: as many per slot as `more`.
     more_keys: Box<[AtomicU32]>,
     more: usize,
-    /// The token of the next post. Written by the poster. After the largest number the upper half is wrong until the next
-    /// post; only the poster reads it.
+    /// The token of the next post. The poster writes it. After the largest number the upper half is wrong until the
+    /// next post; only the poster reads it.
     pub(super) posted: Counter,
-    /// The token after that of the last work request that is completed and polled: those of one queue complete in order.
-    /// Written by the poller. The upper half is wrong after the largest number.
+    /// The token after that of the last polled work request. Those of one queue complete in order. The poller writes
+    /// it. The upper half is wrong after the largest number.
     pub(super) retired: Counter,
 }
 
@@ -56,8 +56,8 @@ pub(crate) const SEND: u64 = 0;
 /// The same for receives: a bit. Larger numbers are those of posts of the application itself (raw.rs).
 pub(crate) const RECEIVE: u64 = 1 << 62;
 
-/// What the device gets as `wr_id`. `None` if the user's has a reserved bit, and for a request that is not signaled, whose
-/// end would not be counted.
+/// Returns the `wr_id` for the device. `None` if the user's has a reserved bit, and for a request that is not signaled:
+/// it could not be counted.
 #[inline(always)]
 fn tagged(wr_id: u64, tag: u64, is_signaled: bool) -> Option<u64> {
     if wr_id < RECEIVE && is_signaled { Some(wr_id | tag) } else { None }
@@ -68,14 +68,15 @@ fn tagged(wr_id: u64, tag: u64, is_signaled: bool) -> Option<u64> {
 pub(crate) enum Retired {
     /// A work request with this `wr_id` of the user. It is no longer in flight.
     Done(u64),
-    /// A work request of another queue, or of an earlier one with the same index.
+    /// A work request of another queue, or of an earlier queue with the same index.
     Foreign,
-    /// No work request in flight of this queue: the completion is reported twice, or after a later one.
+    /// Not a work request in flight of this queue: the completion is reported twice, or after a later one.
     Unexpected,
 }
 
 impl WrRing {
-    /// Creates the ring of a queue that holds `capacity` work requests of at most `max_sge` ranges, with its id at its CQ.
+    /// Creates the ring of a queue that holds `capacity` work requests of at most `max_sge` ranges, with its id at its
+    /// CQ.
     pub(crate) fn new(queue_id: u32, capacity: u32, max_sge: u32) -> Self {
         let capacity = capacity.min(1 << 30);
         let len = capacity.max(1).next_power_of_two() as usize;
@@ -95,17 +96,17 @@ impl WrRing {
         }
     }
 
-    /// Creates that of a counting queue. It has one slot, which nobody reads.
+    /// Creates the ring of a counting queue. It has one slot, which is never read.
     pub(crate) fn counting(capacity: u32) -> Self {
         WrRing { capacity: capacity.min(1 << 30), is_counting: true, ..WrRing::new(0, 0, 1) }
     }
 
-    /// Stands for a ring that is not there: it is full, and empty, and has the index of no queue of a CQ.
+    /// Creates the ring of queues that have none. It is both full and empty, and its index is that of no queue of a CQ.
     pub(crate) fn nothing() -> Arc<Self> {
         Arc::new(WrRing::new(u32::MAX, 0, 0))
     }
 
-    /// As after so many work requests.
+    /// Sets the positions as after `number` work requests.
     #[cfg(test)]
     pub(crate) fn skip_to(&self, number: u32) {
         for counter in [&self.posted, &self.retired] {
@@ -121,8 +122,7 @@ impl WrRing {
     #[inline(always)]
     fn slot(&self, token: u64) -> [&AtomicU64; 2] {
         let at = (token & self.mask) as usize;
-        // SAFETY: a number and the mask is at most the mask, which is the number of slots minus 1 (`new`). Neither
-        // changes.
+        // SAFETY: `number & mask` is at most `mask`, which is the number of slots minus 1 (`new`). Neither changes.
         unsafe { [self.wr_ids.get_unchecked(at), self.keys.get_unchecked(at)] }
     }
 
@@ -148,13 +148,13 @@ impl WrRing {
         key_slot.store((more.len() as u64) << 32 | u64::from(lkey), Ordering::Relaxed);
     }
 
-    /// Returns the next token with its right upper half, and the token up to which the queue has room from there on,
-    /// without a change of the upper half. Reads the position of the poller.
+    /// Returns the next token with a correct upper half, and the token up to which the queue has room, at most to the
+    /// next change of the upper half. Reads the position of the poller.
     #[cold]
     fn room(&self, next: u64) -> (u64, u64) {
         let (number, retired) = (next as u32, self.retired.number.load(Ordering::Acquire));
         let in_flight = number.wrapping_sub(retired as u32);
-        // For `names`: a load of a key that is stored from now on comes after those polls.
+        // For `names`: a load that sees a key stored after this is ordered after those polls.
         fence(Ordering::Release);
         if self.is_counting {
             return (next, retired + u64::from(self.capacity));
@@ -163,7 +163,8 @@ impl WrRing {
         (self.token(number), self.token(number) + room)
     }
 
-    /// Retires the work request of a polled completion, if it is the next one of the queue, and returns the user's `wr_id`.
+    /// Retires the work request of a polled completion, if it is the next one of the queue, and returns the user's
+    /// `wr_id`.
     #[inline(always)]
     pub(crate) fn retire_next(&self, token: u64) -> Option<u64> {
         if token == self.retired.number.load(Ordering::Relaxed) { Some(self.take(token)) } else { None }
@@ -183,11 +184,11 @@ impl WrRing {
 
     #[inline(always)]
     fn take(&self, token: u64) -> u64 {
-        // What was stored before the work request was handed to the device can be seen when the device has completed
-        // it: the provider puts barriers on both sides, as the data itself needs them.
+        // Stores before the post are visible after the completion: the provider has barriers on both sides, because the
+        // data needs them.
         let [wr_id, _] = self.slot(token);
         let wr_id = wr_id.load(Ordering::Relaxed);
-        // Releases the slot, which has just been read, to the poster.
+        // Release: the slot has been read, and the poster may write it.
         self.retired.number.store(token + 1, Ordering::Release);
         wr_id
     }
@@ -197,11 +198,12 @@ impl WrRing {
         self.posted.number.load(Ordering::Acquire) as u32 == self.retired.number.load(Ordering::Acquire) as u32
     }
 
-    /// Whether a work request in flight names this key. A counting queue has no keys: each may.
+    /// Whether a work request in flight names this key. A counting queue has no keys: each of its work requests may
+    /// name it.
     pub(crate) fn names(&self, lkey: u32) -> bool {
         let [posted, retired] =
             [&self.posted, &self.retired].map(|counter| counter.number.load(Ordering::Acquire) as u32);
-        // A work request of another thread may have completed before that thread came to count it: less than none.
+        // A work request of another thread may complete before that thread counts it. The difference is then negative.
         let pending = u32::try_from(posted.wrapping_sub(retired) as i32).unwrap_or(0);
         let names = (0..pending).map(|at| u64::from(retired.wrapping_add(at))).any(|number| {
             let [_, keys] = self.slot(number);
@@ -209,8 +211,8 @@ impl WrRing {
             let more = self.more_keys(number).iter().take((keys >> 32) as usize);
             self.is_counting || keys as u32 == lkey || more.into_iter().any(|key| key.load(Ordering::Relaxed) == lkey)
         });
-        // A key may be that of a later request in the same slot. With the fence of `room`, the poll of the earlier one
-        // comes before what follows here, such as that its memory is used again.
+        // The key may be of a later request in the same slot. With the fence of `room`, the poll of the earlier request
+        // is ordered before all that follows here, such as a reuse of its memory.
         fence(Ordering::Acquire);
         names
     }
@@ -235,7 +237,7 @@ impl<const TAG: u64> Filing<'_, TAG> {
         Some(token)
     }
 
-    /// As [`Cursor::file_one`], after those that were filed before.
+    /// As [`Cursor::file_one`], after the requests that are already filed.
     #[inline(always)]
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
         if self.next == self.limit {
@@ -273,13 +275,13 @@ impl<const TAG: u64> Cursor<TAG> {
         Cursor { wr_ring: Arc::clone(wr_ring), limit: 0, counting_limit: 0 }
     }
 
-    /// Whether the queue takes no such request, even if it has room.
+    /// Whether the queue refuses this request even if it has room.
     pub(crate) fn refuses(&self, wr_id: u64, is_signaled: bool) -> bool {
         self.is_counting() && tagged(wr_id, TAG, is_signaled).is_none()
     }
 
-    /// Stores the next work request. `lkeys` are the keys of its ranges, at most as many as the ring was made for. Returns
-    /// the token to post it with; `None` if the queue is full. Unless [`Cursor::advance`] follows, it was not posted.
+    /// Stores the next work request. `lkeys` are the keys of its ranges, at most `max_sge`. Returns the token to post
+    /// it with; `None` if the queue is full. [`Cursor::advance`] follows after the post.
     #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], is_signaled: bool) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
@@ -288,7 +290,7 @@ impl<const TAG: u64> Cursor<TAG> {
         Some(token)
     }
 
-    /// The same with the key of the only range.
+    /// As [`Cursor::file`], for one range.
     #[inline(always)]
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
         let token = self.wr_ring.posted.number.load(Ordering::Relaxed);
@@ -302,14 +304,14 @@ impl<const TAG: u64> Cursor<TAG> {
         self.file_after_look(token, wr_id, lkey, is_signaled)
     }
 
-    /// The request that was filed last has been posted.
+    /// Called after the post of the request that was filed last.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
         let posted = &self.wr_ring.posted.number;
         posted.store(posted.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// The first `count` requests of a batch have been posted.
+    /// Called after the post of the first `count` requests of a batch.
     #[inline]
     pub(crate) fn advance_by(&mut self, count: u32) {
         let posted = &self.wr_ring.posted.number;
@@ -336,8 +338,8 @@ impl<const TAG: u64> Cursor<TAG> {
         self.wr_ring.is_counting
     }
 
-    /// Files a batch. Unless [`Cursor::advance_by`] follows, it was not posted. `is_counting` is that of the queue, as a
-    /// constant where the compiler is to make a loop for each mode.
+    /// Files a batch. [`Cursor::advance_by`] follows after the post. `is_counting` is that of the queue; with a
+    /// constant the compiler makes a loop for each mode.
     #[inline(always)]
     pub(crate) fn batch(&self, is_counting: bool) -> Filing<'_, TAG> {
         let next = self.wr_ring.posted.number.load(Ordering::Relaxed);

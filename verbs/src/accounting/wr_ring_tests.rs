@@ -1,4 +1,5 @@
-//! Tests of wr_ring.rs, which another test compiles with atomics that these cannot have.
+//! Tests of wr_ring.rs. They are in a file of their own because `tests/orders.rs` compiles wr_ring.rs with loom's
+//! atomics.
 
 use crate::accounting::sync::Arc;
 use crate::accounting::wr_ring::{Retired, SendCursor, WrRing};
@@ -38,7 +39,7 @@ fn what_was_not_posted_is_not_in_flight() {
 
 #[test]
 fn a_queue_is_full_until_something_is_polled() {
-    // As many as were asked for, although the ring is longer.
+    // The requested capacity, although the ring is longer.
     let (wr_ring, mut cursor) = queue(3);
     assert!(wr_ring.is_idle());
     let tokens: Vec<u64> = (0..3).map(|n| post(&mut cursor, n, 1)).collect();
@@ -79,7 +80,7 @@ fn a_completion_that_is_polled_before_it_is_counted_frees_nothing_else() {
     let (wr_ring, mut cursor) = queue(4);
     let first = post(&mut cursor, 1, 5);
     let early = cursor.file(2, &[6], true).expect("room");
-    // Another thread polls both before this one comes to count the second.
+    // Another thread polls both before this one counts the second.
     assert_eq!(wr_ring.retire(first), Retired::Done(1));
     assert_eq!(wr_ring.retire(early), Retired::Done(2));
     assert!(!wr_ring.names(5) && !wr_ring.names(6));
@@ -91,7 +92,7 @@ fn a_completion_that_is_polled_before_it_is_counted_frees_nothing_else() {
 
 #[test]
 fn two_threads_post_and_poll() {
-    // Which orders of memory they need, tests/orders.rs looks at; this is for the numbers.
+    // This test checks the numbers; tests/orders.rs checks the memory orders.
     const ROUNDS: u64 = 20_000;
     let (wr_ring, mut cursor) = queue(8);
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -128,7 +129,7 @@ fn every_range_of_a_work_request_is_named() {
     assert_eq!(named(), [5, 6, 7]);
     assert_eq!(wr_ring.retire(first), Retired::Done(1));
     assert_eq!(named(), []);
-    // A shorter request in the same slot does not name the keys of the one before.
+    // A shorter request in the same slot does not name the keys of the earlier one.
     for keys in [&[8][..], &[9, 4]] {
         post_keys(&mut cursor, keys);
     }
@@ -148,11 +149,11 @@ fn a_batch_counts_when_it_is_posted_and_takes_no_more_than_there_is_room() {
     let tokens = [first, filing.file_one(11, 5, true).expect("room"), filing.file(12, &[5], true).expect("room")];
     assert_eq!((filing.file(13, &[5], true), filing.file_one(13, 5, true)), (None, None));
     assert!(!wr_ring.names(5));
-    // The provider has taken two of them.
+    // The provider has posted two of them.
     cursor.advance_by(2);
     assert_eq!(wr_ring.retire(tokens[1]), Retired::Done(11), "the first one was not signaled");
     assert!(wr_ring.is_idle());
-    // The room that was made meanwhile.
+    // The room that the poll has made.
     let mut filing = cursor.batch(false);
     assert_eq!((0..4).filter_map(|wr_id| filing.file_one(wr_id, 6, true)).count(), 3);
     cursor.advance_by(3);
@@ -173,7 +174,7 @@ fn the_next_completion_is_recognized_by_its_token_alone() {
     assert_eq!(wr_ring.retire(tokens[2]), Retired::Done(3));
     assert_eq!(wr_ring.retire_next(tokens[1]), None, "after a later one");
     assert!(wr_ring.is_idle());
-    // Of the queue that is not there, no token is one that a CQ knows.
+    // No token of the empty ring belongs to a queue of a CQ.
     let nothing = WrRing::nothing();
     for token in [0, 1, tokens[0], u64::MAX >> 1] {
         assert_eq!(nothing.retire_next(token), None);

@@ -47,9 +47,9 @@ impl Ah {
         mr.copy_out(offset, &mut grh.0)?;
         let mut completion = *completion;
         let pd = pd.enter().map_err(|refused| refused.errno())?;
-        // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc and a Grh has the size
-        // and the alignment of an ibv_grh (asserted in completion.rs and below), all of whose bit patterns are
-        // values. Both are read during the call.
+        // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc, and a Grh has the size
+        // and the alignment of an ibv_grh (asserted in completion.rs and below). Every bit pattern is a value of both.
+        // Both are read during the call.
         let raw = unsafe {
             ffi::ibv_create_ah_from_wc(
                 pd.as_ptr(),
@@ -66,7 +66,7 @@ fn own(pd: PdUse, raw: *mut ibv_ah) -> Result<Ah, Errno> {
     Ok(Ah { raw: NonNull::new(raw).ok_or_else(errno::last)?, pd })
 }
 
-/// A copy of a global route header, aligned as C has it.
+/// A copy of a global route header, with the alignment of C's structure.
 #[repr(C, align(8))]
 struct Grh([u8; GRH_LEN]);
 
@@ -79,7 +79,7 @@ impl Ah {
         self.raw.as_ptr()
     }
 
-    /// Whether it is of this protection domain, and thus of the same device.
+    /// Whether it belongs to this protection domain, and thus to the same device.
     #[inline]
     pub(crate) fn is_of(&self, pd: &PdUse) -> bool {
         self.pd.is_of(pd)

@@ -11,7 +11,7 @@ use crate::ffi::{self, c_int, ibv_context, ibv_gid, rdma_cm_id, rdma_port_space}
 use crate::librdmacm::Channel;
 use crate::sockaddr::CAddr;
 
-/// The event channel of a family of devices on which their [`Anchor`]s are. It is never read: an anchor's events
+/// The event channel for the [`Anchor`]s of a device and its siblings. It is never read: an anchor's events
 /// (DEVICE_REMOVAL, ADDR_CHANGE) are discarded with the anchor.
 pub(crate) struct Home(Channel);
 
@@ -21,27 +21,27 @@ impl Home {
     }
 }
 
-/// An `rdma_cm_id` that is bound to an address of a device, which makes librdmacm count it for that device
-/// (rdma_bind_addr(3)). It uses a port of the space `RDMA_PS_IB`, so it does not conflict with ports of TCP or UDP, and
-/// no descriptor. Dropping it destroys the id; any thread may do that.
+/// An `rdma_cm_id` that is bound to an address of a device. librdmacm then counts it as a user of that device
+/// (rdma_bind_addr(3)). It needs no descriptor. Its port is of the space `RDMA_PS_IB`, so it does not conflict with
+/// ports of TCP or UDP. Dropping it destroys the id; any thread may do that.
 pub(crate) struct Anchor {
     raw: NonNull<rdma_cm_id>,
     // Dropped after the id.
     _home: Arc<Home>,
 }
 
-// SAFETY: librdmacm ties an rdma_cm_id to no thread, and nobody else uses this one.
+// SAFETY: librdmacm ties an rdma_cm_id to no thread, and no other code uses this one.
 unsafe impl Send for Anchor {}
-// SAFETY: nothing is done with it but to destroy it, by its owner.
+// SAFETY: the only call on it is its destruction, by its owner.
 unsafe impl Sync for Anchor {}
 
 impl Anchor {
-    /// An anchor at the device that has this context, by the first of these addresses that is the device's: `own`,
-    /// which is that of the id that is bound to the device, and those that the device's port has as GIDs.
+    /// Creates an anchor at the device of this context. It binds the first address that belongs to the device: `own`,
+    /// the address of the id that uses the device, or an address among the GIDs of the port.
     ///
     /// # Errors
-    /// What rdma_create_id(3) leaves; what rdma_bind_addr(3) leaves for `own` if no other address does; `EADDRNOTAVAIL`
-    /// without any address.
+    /// The errno of rdma_create_id(3). If no address can be bound, the errno of rdma_bind_addr(3) for `own`; without
+    /// any address `EADDRNOTAVAIL`.
     pub(crate) fn at(
         owner: &Arc<Home>,
         verbs: NonNull<ibv_context>,
@@ -58,7 +58,7 @@ impl Anchor {
         gids(verbs, port).find_map(|addr| Anchor::bound(owner, verbs, addr).ok()).ok_or(failure)
     }
 
-    /// One that is bound to this address, at any port.
+    /// Creates an anchor that is bound to this address, at any port.
     fn bound(owner: &Arc<Home>, verbs: NonNull<ibv_context>, mut addr: SocketAddr) -> Result<Self, Errno> {
         addr.set_port(0);
         let mut raw = ptr::null_mut();
@@ -85,7 +85,7 @@ impl Drop for Anchor {
     }
 }
 
-/// The IP addresses that are GIDs of a port, as on RoCE. A link-local one cannot be bound to without its interface.
+/// The IP addresses among the GIDs of a port, as on RoCE. A link-local address cannot be bound without its interface.
 fn gids(verbs: NonNull<ibv_context>, port: u8) -> impl Iterator<Item = SocketAddr> {
     (0..GIDS_MAX).map_while(move |index| gid(verbs, port, index)).filter_map(|gid| {
         let ip = IpAddr::from(gid).to_canonical();
@@ -97,14 +97,14 @@ fn gids(verbs: NonNull<ibv_context>, port: u8) -> impl Iterator<Item = SocketAdd
     })
 }
 
-/// More than a port has in use.
+/// The number of GIDs that are read. No known port uses more.
 const GIDS_MAX: c_int = 128;
 
 /// One entry of a port's GID table (ibv_query_gid(3)); `None` beyond its end.
 fn gid(verbs: NonNull<ibv_context>, port: u8, index: c_int) -> Option<[u8; 16]> {
     let mut gid = ibv_gid { raw: [0; 16] };
-    // SAFETY: the context is open, for an id has it, and the result has a place.
+    // SAFETY: the context is open, because an id has it, and the result has a place.
     errno::of_ibv(unsafe { ffi::ibv_query_gid(verbs.as_ptr(), port, index, &raw mut gid) }).ok()?;
-    // SAFETY: both are 16 bytes, all of whose patterns are values of the array.
+    // SAFETY: both are 16 bytes, and every bit pattern is a value of the array.
     Some(unsafe { core::mem::transmute::<ibv_gid, [u8; 16]>(gid) })
 }

@@ -20,8 +20,8 @@ pub struct AsyncEvents {
     context: Arc<Context>,
 }
 
-/// `struct ibv_async_event`, with the type of the event as a number: newer libraries have types that the enum of the
-/// bindings does not have.
+/// `struct ibv_async_event`. The type of the event is a number here, because newer libraries have types that the enum
+/// of the bindings lacks.
 #[repr(C)]
 struct RawAsyncEvent {
     element: Element,
@@ -77,7 +77,7 @@ impl AsyncEventQueue for AsyncEvents {
                 Err(errno) => return Err(errno),
             }
         }
-        // SAFETY: the call has filled it; zeros are a value of it too.
+        // SAFETY: the call has written it; zeros are a value of it too.
         let mut event = unsafe { raw.assume_init() };
         let kind = AsyncEventKind(unsigned(event.event_type));
         // SAFETY: it is the event that was just returned, and not acknowledged. Until it is, the library keeps its
@@ -91,7 +91,7 @@ impl AsyncEventQueue for AsyncEvents {
 
 impl Element {
     /// # Safety
-    /// It is of an event of this kind that is not acknowledged.
+    /// The value is from an event of this kind that is not acknowledged.
     unsafe fn source(self, kind: AsyncEventKind) -> AsyncSource {
         match kind {
             AsyncEventKind::QP_FATAL

@@ -8,8 +8,7 @@ use cmid_proto::memory;
 
 /// Memory to be registered: a `Vec`, or memory of another allocator. Dropping it frees the memory.
 ///
-/// There is no reference into a buffer, and it returns none, because a device may write to registered memory at any
-/// time.
+/// A buffer returns no reference to its memory, because a device may write to registered memory at any time.
 ///
 /// ```compile_fail,E0608
 /// # use cmid_verbs::Buffer;
@@ -40,7 +39,7 @@ enum Owner {
 
 // SAFETY: it owns its memory alone, and the owner is Send.
 unsafe impl Send for Buffer {}
-// SAFETY: through a shared reference only address and length can be asked for; nothing reaches the owner.
+// SAFETY: a shared reference gives access to address and length only, not to the owner.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
@@ -104,13 +103,13 @@ impl Buffer {
     /// Returns the `Vec` that the buffer was created from.
     ///
     /// # Errors
-    /// The buffer, if it was not created from a `Vec`.
+    /// Returns the buffer if it was not created from a `Vec`.
     pub fn into_vec(self) -> Result<Vec<u8>, Buffer> {
         match self.owner {
             Owner::Vec { capacity } => {
                 let this = ManuallyDrop::new(self);
-                // SAFETY: the parts of the Vec that was taken apart, put together once: `this` is never dropped. A
-                // device may have written to it, and any byte is a u8.
+                // SAFETY: these are the parts of the Vec that was taken apart. They are put together once, because
+                // `this` is never dropped. A device may have written to it, and any byte is a u8.
                 Ok(unsafe { Vec::from_raw_parts(this.start.as_ptr(), this.len, capacity) })
             }
             Owner::Other { .. } => Err(self),
@@ -141,11 +140,11 @@ impl Buffer {
 }
 
 impl From<Vec<u8>> for Buffer {
-    /// Takes the `Vec` up to its length; its spare capacity is not registered.
+    /// Takes the `Vec` up to its length. Its spare capacity is not registered.
     fn from(vec: Vec<u8>) -> Self {
         let mut vec = ManuallyDrop::new(vec);
         let (len, capacity) = (vec.len(), vec.capacity());
-        // Not through `as_mut_slice`: the pointer is good for the whole allocation.
+        // Not through `as_mut_slice`: this pointer is valid for the whole allocation.
         let start = vec.as_mut_ptr();
         // A Vec's pointer is never null.
         let start = NonNull::new(start).unwrap_or(NonNull::dangling());
@@ -156,8 +155,8 @@ impl From<Vec<u8>> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         match self.owner {
-            // SAFETY: the parts of the Vec that was taken apart; `into_vec` does not come here after it has put it
-            // together.
+            // SAFETY: these are the parts of the Vec that was taken apart. After `into_vec` has put it together, this
+            // drop does not run.
             Owner::Vec { capacity } => drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.len, capacity) }),
             Owner::Other { .. } => {}
         }
@@ -170,8 +169,8 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// The buffer of a registration. Dropping it leaks the memory: only a registration that is known to be gone takes the
-/// buffer out, so no device refers to freed memory.
+/// The buffer of a registration. Dropping it leaks the memory. [`Pinned::release`] takes the buffer out once the
+/// registration is known to be gone. So no device refers to freed memory.
 pub(crate) struct Pinned(ManuallyDrop<Buffer>);
 
 impl Pinned {
@@ -179,7 +178,7 @@ impl Pinned {
         Pinned(ManuallyDrop::new(buffer))
     }
 
-    /// The device does not refer to it.
+    /// Takes the buffer out. Called when the device no longer refers to it.
     pub(crate) fn release(self) -> Buffer {
         ManuallyDrop::into_inner(self.0)
     }
@@ -241,7 +240,7 @@ mod tests {
     #[test]
     fn what_is_pinned_is_leaked_rather_than_freed() {
         static DROPPED: AtomicBool = AtomicBool::new(false);
-        /// Takes no memory: this runs under LeakSanitizer too.
+        /// Allocates nothing: this test also runs under LeakSanitizer.
         struct Owner;
         impl Drop for Owner {
             fn drop(&mut self) {

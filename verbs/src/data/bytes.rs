@@ -1,4 +1,4 @@
-//! Registered memory, read and written by this program.
+//! Reads and writes of registered memory by this program.
 
 use core::slice;
 
@@ -13,14 +13,14 @@ impl Mr {
     pub(super) fn copy_out(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
         let from = self.inside(offset, into.len())?;
         if self.writable {
-            // SAFETY: the range is inside the memory (just checked), which is alive and initialised, and can be
-            // written to. `into` does not overlap it: a reference into the memory, as of `slice`, borrows `self` by
-            // `&mut`. So does whatever by which this program stores there.
+            // SAFETY: the range is inside the memory (just checked), which is alive, initialised and writable. `into`
+            // does not overlap it: a mutable reference into the memory, as of `slice_mut`, borrows `self` by `&mut`. So
+            // does each store of this program.
             unsafe { words::load(from, into) };
         } else {
             // SAFETY: the range is inside the memory (just checked), which is alive and initialised, and `into` does
-            // not overlap it. Nothing writes to such memory: no right to write can be given, and the maker of the
-            // buffer guarantees the rest of the program.
+            // not overlap it. Nothing writes to this memory: cmid grants no right to write, and the caller of
+            // `from_raw_read_only` guarantees it for the rest of the program.
             unsafe { from.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
         }
         Ok(())
@@ -34,7 +34,7 @@ impl Mr {
         Ok(())
     }
 
-    /// Loads a number by one relaxed load: an aligned copy of its length is one.
+    /// Loads a number by one relaxed load.
     #[inline]
     pub(super) fn load_number<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
         self.aligned(self.inside(offset, F::LEN)?, F::LEN)?;
@@ -65,10 +65,9 @@ impl Mr {
 
     pub(super) fn borrow_bytes(&mut self) -> Result<&[u8], Errno> {
         self.check_own()?;
-        // SAFETY: the memory is alive and initialised. Nothing writes to it as long as `self` is borrowed: this
-        // program does so by `&mut Mr` only; the device and its provider by work in flight, of which there is none,
-        // and which takes `&Mr` to come to be; a peer has no right to, and it takes `&mut Mr` to give it one, or
-        // `&Mr` by a window.
+        // SAFETY: the memory is alive and initialised. Nothing writes to it as long as `self` is borrowed. This program
+        // writes by `&mut Mr` only. The device and its provider write for work in flight: none exists, and a post needs
+        // `&Mr`. A peer has no right to write: a grant needs `&mut Mr`, or `&Mr` for a window.
         Ok(unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) })
     }
 
@@ -77,8 +76,8 @@ impl Mr {
         if !self.writable {
             return Err(Errno::EACCES);
         }
-        // SAFETY: as in `borrow_bytes`, the memory may be written to, and as `self` is borrowed by `&mut` nothing else
-        // in this program accesses it. That a device reads it meanwhile changes nothing here.
+        // SAFETY: as in `borrow_bytes`. The memory is writable, and nothing else in this program accesses it, because
+        // `self` is borrowed by `&mut`. A read by the device meanwhile changes nothing here.
         Ok(unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) })
     }
 
@@ -95,7 +94,7 @@ impl Mr {
         }
     }
 
-    /// Returns the start of a range that is inside.
+    /// Returns the address of a range, if the range is inside the memory.
     #[inline]
     fn inside(&self, offset: usize, len: usize) -> Result<*mut u8, Errno> {
         match offset.checked_add(len) {

@@ -13,7 +13,8 @@ use crate::errno;
 use crate::ffi::{self, c_int, ibv_comp_channel, ibv_cq};
 use crate::librdmacm::set_nonblocking;
 
-/// A completion channel for several CQs. Any thread may use it. CQs keep it after it is dropped.
+/// A completion channel for several CQs. Any thread may use it. After the handle is dropped, it exists until its last
+/// CQ is destroyed.
 #[derive(Clone)]
 pub struct CompChannel(Arc<RawChannel>);
 
@@ -26,8 +27,8 @@ pub(crate) struct RawChannel {
 
 // SAFETY: libibverbs is thread-safe, and a channel is tied to no thread.
 unsafe impl Send for RawChannel {}
-// SAFETY: libibverbs is thread-safe: several threads may read a channel at a time. Its fields are not written after its
-// creation, but for a count of its CQs, which the library locks.
+// SAFETY: libibverbs is thread-safe: several threads may read a channel at a time. After its creation only one field is
+// written, the count of its CQs, under a lock of the library.
 unsafe impl Sync for RawChannel {}
 
 impl CompChannel {
@@ -75,7 +76,7 @@ impl RawChannel {
         &self.context
     }
 
-    /// Takes a notification, which the caller acks. `None` if there is none.
+    /// Takes a notification; `None` if there is none. The caller acks it.
     pub(crate) fn take_notification(&self) -> Result<Option<NonNull<ibv_cq>>, Errno> {
         let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
         loop {
@@ -84,7 +85,7 @@ impl RawChannel {
             match if returned == 0 { Ok(()) } else { Err(errno::last()) } {
                 Ok(()) => return NonNull::new(cq).map(Some).ok_or(Errno::EIO),
                 Err(Errno(ffi::EAGAIN)) => return Ok(None),
-                // Not by a non-blocking read, as far as is known.
+                // No case is known: a read that does not block is not interrupted.
                 Err(Errno(ffi::EINTR)) => {}
                 Err(errno) => return Err(errno),
             }
@@ -92,7 +93,7 @@ impl RawChannel {
     }
 
     pub(crate) fn raw_fd(&self) -> c_int {
-        // SAFETY: the channel is open as long as `self` lives, and nobody writes the field after its creation.
+        // SAFETY: the channel is open as long as `self` lives, and nothing writes the field after its creation.
         unsafe { (*self.raw.as_ptr()).fd }
     }
 

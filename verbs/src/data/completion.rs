@@ -1,4 +1,4 @@
-//! A [`Completion`] has the layout of `struct ibv_wc`, and its numbers are those of libibverbs.
+//! Asserts that a [`Completion`] has the layout of `struct ibv_wc` and the numbers of libibverbs.
 
 use core::mem::offset_of;
 
@@ -6,7 +6,7 @@ use cmid_proto::datapath::{Completion, WcFlags, WcOpcode, WcStatus};
 
 use crate::ffi::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 
-// `poll` passes a slice of completions to C as an array of ibv_wc. All bit patterns are values of both.
+// `poll` passes a slice of completions to C as an array of ibv_wc. Every bit pattern is a value of both.
 const _: () = assert!(size_of::<Completion>() == size_of::<ibv_wc>());
 const _: () = assert!(align_of::<Completion>() == align_of::<ibv_wc>());
 const _: () = assert!(offset_of!(Completion, wr_id) == offset_of!(ibv_wc, wr_id));

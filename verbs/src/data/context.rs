@@ -23,9 +23,9 @@ pub(crate) struct Context {
     verbs: NonNull<ibv_context>,
     /// Whether a DEVICE_REMOVAL was read.
     gone: AtomicBool,
-    /// Of a context that was opened for ids of the kernel's connection manager.
+    /// The location, for a context that was opened for ids of the kernel's connection manager.
     location: Option<Location>,
-    /// The limits of the device of such a context.
+    /// The limits of the device, for such a context.
     limits: Option<Depths>,
     _count: Count,
 }
@@ -34,9 +34,9 @@ pub(crate) struct Context {
 enum Count {
     /// An id that is bound to the device.
     Id(#[expect(dead_code, reason = "held to be dropped")] Anchor),
-    /// What rdma_get_devices(3) has added.
+    /// The count that rdma_get_devices(3) has added.
     Listed(#[expect(dead_code, reason = "held to be dropped")] Listed),
-    /// It was opened by this crate, beside librdmacm.
+    /// This crate has opened the context, without librdmacm.
     Opened(#[expect(dead_code, reason = "held to be dropped")] Opened),
 }
 
@@ -46,8 +46,8 @@ struct Opened(NonNull<ibv_context>);
 /// One count that rdma_get_devices(3) has added to a device.
 struct Listed(NonNull<ibv_context>);
 
-/// The contexts that the data path has opened, so that all objects of a device share one, and are marked at its
-/// removal.
+/// The contexts that the data path has opened. All objects of a device share one context, which records the removal of
+/// the device.
 #[derive(Clone)]
 pub(crate) struct Contexts {
     owner: Arc<Home>,
@@ -55,12 +55,13 @@ pub(crate) struct Contexts {
 }
 
 impl Contexts {
-    /// Creates an empty set. The ids that keep contexts open will be on this channel.
+    /// Creates an empty set. The ids that keep contexts open are created on this channel.
     pub(crate) fn new(channel: Channel) -> Self {
         Contexts { owner: Arc::new(Home::new(channel)), open: Arc::default() }
     }
 
-    /// The context that a living id has in its `verbs` field. The id is bound to this address and port of the device.
+    /// Returns the context in the `verbs` field of an existing id. The id is bound to this address and port of the
+    /// device.
     ///
     /// # Errors
     /// `ENODEV` if the device was removed meanwhile; the errors of [`Context::hold`].
@@ -88,17 +89,17 @@ impl Contexts {
     }
 }
 
-// SAFETY: libibverbs is thread-safe: a context may be used by, and its count dropped from, any thread at any time
-// (librdmacm guards the count with its own lock).
+// SAFETY: libibverbs is thread-safe: any thread may use a context, and release its count, at any time (librdmacm locks
+// the count itself).
 unsafe impl Send for Context {}
 // SAFETY: libibverbs is thread-safe, and nothing is written to the ibv_context by this crate; the flag is atomic.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Keeps the context open that an existing id has in its `verbs` field.
+    /// Keeps the context in the `verbs` field of an existing id open.
     ///
-    /// If no address can be bound at the device (an id on the loopback address, or a device without addresses), it calls
-    /// rdma_get_devices(3), which opens all devices.
+    /// If no address can be bound at the device (an id on the loopback address, or a device without addresses), it
+    /// calls rdma_get_devices(3), which opens all devices.
     ///
     /// # Errors
     /// `ENODEV` if the device was removed meanwhile, `ENOMEM`.
@@ -112,7 +113,7 @@ impl Context {
                 _count: Count::Id(anchor),
             }),
             Err(errno @ Errno::ENOMEM) => Err(errno),
-            // The address is there, its device is not.
+            // The address exists, but not on this device.
             Err(errno @ Errno::ENODEV) if addr.is_some_and(|addr| !addr.ip().is_loopback()) => Err(errno),
             Err(_) => {
                 let all = Self::all().map_err(|_| Errno::ENODEV)?;
@@ -124,9 +125,9 @@ impl Context {
     /// Keeps the contexts of all devices open.
     ///
     /// # Errors
-    /// What rdma_get_devices(3) leaves.
+    /// The errno of rdma_get_devices(3).
     pub(crate) fn all() -> Result<Vec<Self>, Errno> {
-        // SAFETY: the number of devices need not be reported.
+        // SAFETY: null is allowed: the number of devices is then not returned.
         let list = unsafe { ffi::rdma_get_devices(ptr::null_mut()) };
         if list.is_null() {
             return Err(errno::last());
@@ -135,7 +136,7 @@ impl Context {
         let mut entry = list;
         // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
         while let Some(verbs) = NonNull::new(unsafe { *entry }) {
-            // It now has the count that rdma_get_devices added for this device.
+            // Takes over the count that rdma_get_devices added for this device.
             all.push(Context {
                 verbs,
                 gone: AtomicBool::new(false),
@@ -146,8 +147,8 @@ impl Context {
             // SAFETY: `entry` was not the last one.
             entry = unsafe { entry.add(1) };
         }
-        // SAFETY: librdmacm allocated the array with malloc, to be freed by rdma_free_devices with free. The counts
-        // that function would take off are taken off one by one.
+        // SAFETY: librdmacm allocated the array with malloc, and rdma_free_devices would free it with free. Each
+        // `Listed` releases the count of its device, which that function would release too.
         unsafe { ffi::free(list.cast()) };
         Ok(all)
     }
@@ -155,10 +156,10 @@ impl Context {
     /// Opens a device (ibv_open_device(3)).
     ///
     /// # Errors
-    /// What ibv_open_device leaves.
+    /// The errno of ibv_open_device.
     ///
     /// # Safety
-    /// The device is one of a list of ibv_get_device_list(3) that is not freed.
+    /// The device is from a list of ibv_get_device_list(3) that is not freed.
     pub(crate) unsafe fn open(device: *mut ibv_device, location: Location) -> Result<Self, Errno> {
         errno::clear();
         // SAFETY: as the caller promises.
@@ -177,12 +178,12 @@ impl Context {
         self.limits = Some(limits);
     }
 
-    /// The limits of its device; `None` if it is one of librdmacm's.
+    /// The limits of its device; `None` for a context of librdmacm.
     pub(crate) fn limits(&self) -> Option<Depths> {
         self.limits
     }
 
-    /// Whether it was opened for ids at this location, whatever their port.
+    /// Whether it was opened for ids on the device at this location. The port does not matter.
     pub(crate) fn is_at(&self, location: Location) -> bool {
         self.location.is_some_and(|own| (own.guid, own.index) == (location.guid, location.index))
     }
@@ -210,7 +211,7 @@ impl Context {
         self.verbs
     }
 
-    /// Whether it is this context. No other object has its address while it is open.
+    /// Whether it is this context. An open context has an address of its own.
     pub(crate) fn is(&self, verbs: NonNull<ibv_context>) -> bool {
         self.verbs == verbs
     }
@@ -218,7 +219,8 @@ impl Context {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: opened by ibv_open_device and closed only here. Everything on the device holds the context.
+        // SAFETY: opened by ibv_open_device and closed only here. All objects on the device hold the context, so none
+        // is left.
         let _ = unsafe { ffi::ibv_close_device(self.0.as_ptr()) };
     }
 }
@@ -229,7 +231,7 @@ impl Drop for Listed {
     }
 }
 
-/// Takes one count off a device.
+/// Releases one count of a device.
 ///
 /// `rdma_free_devices` is given a list of one: in a longer one it reads a device's record again after it has freed it,
 /// if the device was removed meanwhile (librdmacm 44 to 65).
@@ -239,8 +241,8 @@ fn release(device: NonNull<ibv_context>) {
     if list.is_null() {
         return; // A device that stays open is better than an abort.
     }
-    // SAFETY: the list has room for two entries, is null-terminated, and comes from malloc, as rdma_free_devices
-    // expects, which frees it. The count that it takes off is one that rdma_get_devices added for us.
+    // SAFETY: the list has room for two entries, is null-terminated, and comes from malloc, because rdma_free_devices
+    // frees it. The function releases a count that rdma_get_devices added for this crate.
     unsafe {
         list.write(device.as_ptr());
         list.add(1).write(ptr::null_mut());

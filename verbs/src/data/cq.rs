@@ -47,7 +47,7 @@ pub struct Cq {
     pending_notifications: PendingNotifications,
 }
 
-/// Destroyed when neither the handle nor a QP needs it any more.
+/// Destroyed after the handle and all QPs of it.
 pub(crate) struct CqInner {
     /// The work queues that report to it.
     cq_slots: CqSlots,
@@ -60,8 +60,8 @@ pub(crate) struct CqInner {
     channel: Arc<RawChannel>,
 }
 
-// SAFETY: libibverbs is thread-safe: a CQ may be polled, armed and acked by several threads at a time, and neither it
-// nor its channel is tied to a thread.
+// SAFETY: libibverbs is thread-safe: several threads may poll, arm and ack a CQ at a time. Neither it nor its channel
+// is tied to a thread.
 unsafe impl Send for CqInner {}
 // SAFETY: libibverbs is thread-safe: it locks a CQ itself. The slots are behind a lock and an atomic.
 unsafe impl Sync for CqInner {}
@@ -72,7 +72,7 @@ impl Cq {
         Cq::on(Arc::new(RawChannel::create(context)?), false, CqSlots::new, depth, vector)
     }
 
-    /// The same in counting mode.
+    /// Creates a CQ in counting mode, with its own channel.
     pub(crate) fn create_counting(context: Arc<Context>, depth: u32, vector: u32) -> Result<Self, Errno> {
         Cq::on(Arc::new(RawChannel::create(context)?), false, CqSlots::counting, depth, vector)
     }
@@ -102,8 +102,8 @@ impl Cq {
         // refuses a vector that the device does not have.
         let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.as_ptr(), vector) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
-        // SAFETY: the CQ is alive, and nobody writes the field after its creation. It is what the provider has made
-        // of the depth.
+        // SAFETY: the CQ is alive, and nothing writes the field after its creation. It is the depth as the provider has
+        // rounded it.
         let cq_slots = slots(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
         let inner = Arc::new(CqInner { cq_slots, raw, poll, request_notification, shares_channel, channel });
         let slot_cache = SlotCache::new(&inner.cq_slots);
@@ -125,9 +125,9 @@ impl Cq {
 }
 
 impl CompletionQueue for Cq {
-    /// Completions of a destroyed QP are dropped. Some devices remove them from the queue. When a call returns 0, work of
-    /// destroyed QPs no longer pins memory; the call also deregisters each [`Mr`](crate::Mr) that was dropped while such
-    /// work pinned it.
+    /// Completions of a destroyed QP are dropped. Some devices remove them from the queue. When a call returns 0, work
+    /// of destroyed QPs no longer pins memory; the call also deregisters each [`Mr`](crate::Mr) that was dropped while
+    /// such work pinned it.
     ///
     /// # Errors
     /// `EIO` if the provider fails, or completes a work request that was not posted, twice, or out of order. The other
@@ -167,8 +167,8 @@ impl CompletionQueue for Cq {
         self.inner.channel.fd()
     }
 
-    /// It takes at most as many notifications as were requested. One may remain if the CQ was armed again before the last
-    /// one was taken, or if a provider notifies more often than requested. The descriptor is then still readable.
+    /// It takes at most as many notifications as were requested. One may remain if the CQ was armed again before the
+    /// last one was taken, or if a provider notifies more often than requested. The descriptor is then still readable.
     ///
     /// # Errors
     /// `EINVAL` for a CQ on a shared channel; the errno of reading the channel; `EIO` on a device that is gone.
@@ -179,8 +179,8 @@ impl CompletionQueue for Cq {
         let take = || self.inner.channel.take_notification().map(|cq| cq.is_some());
         let (taken, result) = self.pending_notifications.take(take);
         if taken > 0 {
-            // SAFETY: the CQ is alive and the only one on its channel, and `taken` notifications of it were taken and not
-            // acked before.
+            // SAFETY: the CQ is alive and the only one on its channel, and `taken` notifications of it were taken and
+            // not acked before.
             unsafe { ffi::ibv_ack_cq_events(self.inner.raw.as_ptr(), taken) };
         }
         result.map(|()| taken)
@@ -216,24 +216,24 @@ impl Provider for CqInner {
     #[inline(always)]
     fn poll(&self, completions: &mut [Completion]) -> c_int {
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc (asserted
-        // beside it), and each bit pattern is a value of it. There is room for `room` of them.
+        // SAFETY: the CQ is alive, and the function is its provider's. A Completion is laid out as an ibv_wc (asserted
+        // in completion.rs), and each bit pattern is a value of it. The slice has room for `room` of them.
         unsafe { (self.poll)(self.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
     }
 }
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // Polling is what some providers write to memory in.
+        // With some providers the poll itself writes to memory.
         self.slot_cache.close(&self.inner.cq_slots);
     }
 }
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        // SAFETY: made by ibv_create_cq and destroyed only here; QPs hold their CQs, so none is left. It waits
-        // at most for another thread to ack what it has just taken from a shared channel. If the kernel refuses, it is leaked, and its
-        // channel with it (ibv_destroy_comp_channel then answers EBUSY).
+        // SAFETY: made by ibv_create_cq and destroyed only here; QPs hold their CQs, so none is left. It waits at most
+        // until another thread has acked a notification that it has just taken from a shared channel. If the kernel
+        // refuses, it is leaked, and its channel with it (ibv_destroy_comp_channel then returns EBUSY).
         let _ = unsafe { ffi::ibv_destroy_cq(self.raw.as_ptr()) };
     }
 }

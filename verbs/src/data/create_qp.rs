@@ -1,4 +1,4 @@
-//! Creating a QP on an id. It is apart from qp.rs because an id holds its QP.
+//! Creates QPs. It is a file of its own because an id holds its QP, and qp.rs must not depend on ids.
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
@@ -18,7 +18,7 @@ use crate::ffi::{
 };
 use crate::librdmacm::Id;
 
-/// What an application chooses of a new QP.
+/// The parameters of a new QP that the application sets.
 #[derive(Clone, Copy)]
 pub(crate) struct QpInit<'a> {
     pub(crate) pd: &'a Pd,
@@ -29,7 +29,7 @@ pub(crate) struct QpInit<'a> {
     pub(crate) post_calls: PostCalls,
 }
 
-/// Where and of what kind it is.
+/// The device of a new QP, its port, and its kind.
 #[derive(Clone, Copy)]
 pub(crate) struct QpPlace {
     pub(crate) verbs: NonNull<ibv_context>,
@@ -37,18 +37,19 @@ pub(crate) struct QpPlace {
 }
 
 impl QpInner {
-    /// `rdma_create_qp`, so that librdmacm moves the QP with the connection. The device of the id is that of the place.
+    /// Creates a QP on an id (`rdma_create_qp`). librdmacm then moves the QP to the states of the connection. `place`
+    /// names the device of the id.
     ///
     /// # Errors
-    /// `EINVAL` if the id has a QP, or if PD and CQs are not on its device; what librdmacm leaves.
+    /// `EINVAL` if the id has a QP, or if PD and CQs are not on its device; the errno of librdmacm.
     pub(crate) fn create_on_id(id: &Id, place: QpPlace, init: QpInit<'_>) -> Result<Arc<Self>, Errno> {
         if id.qp.is_some() {
             return Err(Errno::EINVAL);
         }
         Self::create(place, init, |_, attr, calls| {
-            // SAFETY: the id is alive, has a device (that of the place), and no QP; PD, CQs and SRQ are of that
-            // device, alive, and outlive the QP, which holds them. Both CQs are given, so librdmacm makes none of its own.
-            // The attributes begin like those of the other call.
+            // SAFETY: the id is alive and has a device (that of `place`) and no QP. PD, CQs and SRQ are of that device,
+            // alive, and outlive the QP, which holds them. Both CQs are given, so librdmacm creates none. The
+            // attributes begin with the fields of `ibv_qp_init_attr`.
             errno::of_rdma(unsafe {
                 match calls {
                     PostCalls::Extended => ffi::rdma_create_qp_ex(id.as_ptr(), attr),
@@ -60,15 +61,15 @@ impl QpInner {
         })
     }
 
-    /// `ibv_create_qp`: the QP is on no id.
+    /// Creates a QP that is on no id (`ibv_create_qp`).
     ///
     /// # Errors
-    /// `EINVAL` if PD and CQs are not on the device; what the provider leaves.
+    /// `EINVAL` if PD and CQs are not on the device; the errno of the provider.
     pub(crate) fn create_alone(place: QpPlace, init: QpInit<'_>) -> Result<Arc<Self>, Errno> {
         Self::create(place, init, |verbs, attr, calls| {
             errno::clear();
-            // SAFETY: PD, CQs and SRQ are of one device, whose context is open, alive, and outlive the QP, which holds
-            // them. The attributes begin like those of the other call.
+            // SAFETY: PD, CQs and SRQ are alive, belong to one device, whose context is open, and outlive the QP, which
+            // holds them. The attributes begin with the fields of `ibv_qp_init_attr`.
             let qp = unsafe {
                 match calls {
                     PostCalls::Extended => ffi::ibv_create_qp_ex(verbs, attr)?,
@@ -94,7 +95,7 @@ impl QpInner {
         if !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
             return Err(Errno::EINVAL);
         }
-        // The receives of an SRQ complete in any order, and their tokens could be `wr_id`s.
+        // Not in counting mode: the receives of an SRQ complete in any order, and their tokens can equal a `wr_id`.
         if init.srq.is_some() && (send_cq.cq_slots().is_counting() || recv_cq.cq_slots().is_counting()) {
             return Err(Errno::EINVAL);
         }
@@ -121,14 +122,14 @@ impl QpInner {
         let asked = attr.cap;
         let raw = match post_calls {
             PostCalls::Classic => make(verbs.as_ptr(), &raw mut attr, PostCalls::Classic)?,
-            // A provider without the calls, or without one of the operations, has refused. Which errno it uses
-            // differs, and another mistake comes back with its errno from the second call.
+            // A provider that lacks the calls or one of the operations refuses, with an errno of its own choice. The
+            // second call repeats the errno of any other error.
             PostCalls::Extended => make(verbs.as_ptr(), &raw mut attr, PostCalls::Extended).or_else(|_| {
                 attr.cap = asked;
                 make(verbs.as_ptr(), &raw mut attr, PostCalls::Classic)
             })?,
         };
-        // SAFETY: the QP is alive, and was just made.
+        // SAFETY: the QP was just created and is alive.
         let wr_api = unsafe { WrApi::of(raw, datagrams) };
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };

@@ -1,4 +1,4 @@
-//! The RDMA devices that ids of the kernel's connection manager are on.
+//! The RDMA devices of the ids of the kernel's connection manager.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -14,11 +14,11 @@ use crate::ffi::{self, ibv_device, ibv_device_attr};
 use crate::inventory::in_u8;
 use crate::kernel::{Depths, Location, NO_INDEX};
 
-/// The devices that were opened. All objects on one share its context. A device is open as long as something is on it.
+/// The open devices. All objects on a device share its context. A device is closed after its last object.
 #[derive(Clone, Default)]
 pub(crate) struct Devices {
     shared: Arc<Shared>,
-    /// The limits that were found last.
+    /// The limits that were queried last.
     recent: Option<Recent>,
 }
 
@@ -29,7 +29,7 @@ struct Shared {
     removals: AtomicUsize,
 }
 
-/// The limits of a device. They are used while the number of removals is `removals`.
+/// The limits of a device, valid while the number of removals is `removals`.
 #[derive(Clone, Copy)]
 struct Recent {
     guid: u64,
@@ -52,10 +52,10 @@ impl Known {
 }
 
 impl Devices {
-    /// The open device at a location.
+    /// Returns the device at a location. Opens it if it is not open.
     ///
     /// # Errors
-    /// `ENODEV` if libibverbs has no such device; what ibv_open_device(3) and ibv_query_device(3) leave.
+    /// `ENODEV` if libibverbs has no such device; the errno of ibv_open_device(3) and ibv_query_device(3).
     pub(crate) fn open(&self, location: Location) -> Result<Arc<Context>, Errno> {
         let mut all = self.shared.known.lock();
         let known = all.iter().position(|known| known.is_at(location));
@@ -133,16 +133,16 @@ fn open(location: Location) -> Result<Context, Errno> {
         // SAFETY: `entry` was not the last one.
         entry = unsafe { entry.add(1) };
     };
-    // SAFETY: the device is one of the list, which is not freed yet.
+    // SAFETY: the device is from the list, which is not freed yet.
     let context = if found.is_null() { Err(Errno::ENODEV) } else { unsafe { Context::open(found, location) } };
-    // SAFETY: it is the list of above. An open device stays after that (ibv_get_device_list(3)).
+    // SAFETY: the list is from `ibv_get_device_list`. An open device stays open after this (ibv_get_device_list(3)).
     unsafe { ffi::ibv_free_device_list(list) };
     context
 }
 
 /// Several devices can have one GUID. The kernel's number distinguishes them if both sides have it.
 fn is_at(device: *mut ibv_device, location: Location) -> bool {
-    // SAFETY: the device is one of a list that is not freed yet.
+    // SAFETY: the device is from a list that is not freed yet.
     let (index, guid) = unsafe { (ffi::ibv_get_device_index(device), ffi::ibv_get_device_guid(device)) };
     match u32::try_from(index) {
         Ok(index) if location.index != NO_INDEX => index == location.index,
@@ -152,7 +152,7 @@ fn is_at(device: *mut ibv_device, location: Location) -> bool {
 
 fn limits(context: &Context) -> Result<Depths, Errno> {
     let mut attr = MaybeUninit::<ibv_device_attr>::zeroed();
-    // SAFETY: the context is open and the result has a place, which is zeroed: a value of the type.
+    // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
     let attr = unsafe {
         errno::of_ibv(ffi::ibv_query_device(context.as_ptr(), attr.as_mut_ptr()))?;
         attr.assume_init()

@@ -1,10 +1,10 @@
 //! The data path: protection domains, memory, completion queues, queue pairs and address handles.
 //!
 //! Each handle holds the objects that it depends on by `Arc`. So objects are destroyed in the right order, whatever the
-//! order of drops: a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them
-//! before the device's context. The PD keeps an [`Mr`] that is dropped while work in flight names it (parked.rs). If the
-//! kernel refuses to destroy an object, which it should not in this order, the library's object is leaked and not used
-//! again.
+//! order of drops: a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of
+//! them before the device's context. The PD keeps an [`Mr`] that is dropped while work in flight names it (parked.rs).
+//! If the kernel refuses to destroy an object, which it should not in this order, the library's object is leaked and
+//! not used again.
 
 mod ah;
 mod anchor;

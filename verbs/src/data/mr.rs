@@ -35,8 +35,8 @@ use crate::raw;
 ///
 /// Dropping a pinned MR does not wait and frees nothing. It is deregistered later: by the next
 /// [`ProtectionDomain::register`], [`ProtectionDomain::dealloc`], re-registration or deregistration on the PD that
-/// finds it unpinned, or by the drop of the QP or of a handle of the PD. The same applies to an MR that is dropped while
-/// a memory window is bound to it, and to that window.
+/// finds it unpinned, or by the drop of the QP or of a handle of the PD. The same applies to an MR that is dropped
+/// while a memory window is bound to it, and to that window.
 ///
 /// # Memory safety
 ///
@@ -44,22 +44,23 @@ use crate::raw;
 /// this process, does not use keys: `ibv_poll_cq` of mlx5 and hns copies up to 64 bytes of received or read data to the
 /// address in the work request, even if the registration is gone.
 ///
-/// 1. *Exclusive ownership.* The MR owns its memory. [`Mr::read`] and [`Mr::write`] access it by atomics, so a device or
-///    provider may write at any time: the bytes of a copy are then unspecified, and every byte is a valid `u8`. Only
+/// 1. *Exclusive ownership.* The MR owns its memory. [`Mr::read`] and [`Mr::write`] access it by atomics, so a device
+///    or provider may write at any time: the bytes of a copy are then unspecified, and every byte is a valid `u8`. Only
 ///    [`Mr::slice`] and [`Mr::slice_mut`] return references. They require that nothing is in flight and that no peer
 ///    may write. They borrow the MR, so this remains true.
-/// 2. *Not freed too early.* The memory is freed or returned when no work request in flight names it (in_flight.rs), and
-///    the device no longer refers to it: `ibv_dereg_mr` has succeeded, or a re-registration has replaced the memory. The
-///    kernel has then withdrawn the key or range and the pinned pages from the device. A peer that still uses the key
-///    gets an error completion.
-/// 3. *Rights are checked here.* Memory without [`Access::LOCAL_WRITE`] cannot be the target of a receive or a read, and a
-///    window cannot grant a right to write to it. A provider that copies does not check rights.
-/// 4. *Uncertain memory is kept.* After a failed re-registration the device may refer to the old or the new memory. Both
-///    are kept until `ibv_dereg_mr` has succeeded, unless it is certain that the device does not know the new one.
-/// 5. *Leaks are deliberate.* If `ibv_dereg_mr` fails at the drop, it is repeated as above. Memory is leaked if it never
-///    succeeds, or fails after the device is gone. Memory that a QP names which could not be destroyed is never freed.
-/// 6. *A key that is used again is harmless.* If a peer uses a key that now belongs to another registration, it accesses
-///    the memory of another `Mr`, to which 1 applies. If that `Mr` does not let peers write, the device refuses a write.
+/// 2. *Not freed too early.* The memory is freed or returned when no work request in flight names it (in_flight.rs),
+///    and the device no longer refers to it: `ibv_dereg_mr` has succeeded, or a re-registration has replaced the
+///    memory. The kernel has then withdrawn the key or range and the pinned pages from the device. A peer that still
+///    uses the key gets an error completion.
+/// 3. *Rights are checked here.* Memory without [`Access::LOCAL_WRITE`] cannot be the target of a receive or a read,
+///    and a window cannot grant a right to write to it. A provider that copies does not check rights.
+/// 4. *Uncertain memory is kept.* After a failed re-registration the device may refer to the old or the new memory.
+///    Both are kept until `ibv_dereg_mr` has succeeded, unless it is certain that the device does not know the new one.
+/// 5. *Leaks are deliberate.* If `ibv_dereg_mr` fails at the drop, it is repeated as above. Memory is leaked if it
+///    never succeeds, or fails after the device is gone. Memory that a leaked QP names is never freed.
+/// 6. *A key that is used again is harmless.* If a peer uses a key that now belongs to another registration, it
+///    accesses the memory of another `Mr`, to which 1 applies. If that `Mr` does not let peers write, the device
+///    refuses a write.
 ///
 /// The bytes that [`Mr::read`] returns while the device writes to the same place are unspecified: a mix of old and new.
 /// Wait for the completion first, as in C, or for a flag that is written last ([`Mr::load_acquire`]).
@@ -202,23 +203,23 @@ use crate::raw;
 /// ```
 #[doc(alias = "ibv_mr")]
 pub struct Mr {
-    /// Of the memory, as are the next two: copies, so that posting need not follow pointers.
+    /// This field and the next two describe the memory. They are copies, so that a post need not follow pointers.
     pub(super) start: NonNull<u8>,
     pub(super) len: usize,
-    /// Names the PD whose QPs may take bytes from it ([`PdUse::name`]); 0 if no registration is valid.
+    /// The name of the PD ([`PdUse::name`]): only its QPs may read from the MR. 0 if no registration is valid.
     pub(super) source: usize,
-    /// Names the PD whose QPs may put bytes into it; 0 also without [`Access::LOCAL_WRITE`].
+    /// The name of the PD: only its QPs may write into the MR. 0 also without [`Access::LOCAL_WRITE`].
     pub(super) target: usize,
     /// Whether this program may write to the memory.
     pub(super) writable: bool,
     keys: memory::Keys,
-    /// There, except when it has been taken out by what ends `self`.
+    /// `None` only in a call that ends `self`.
     pub(super) registration: Option<Box<Registration>>,
 }
 
 // SAFETY: the object owns its memory and its registration; libibverbs ties neither to a thread.
 unsafe impl Send for Mr {}
-// SAFETY: through `&Mr` this program only reads fields that do not change, and the memory, by atomics.
+// SAFETY: through `&Mr` this program only reads: fields that do not change, and the memory by atomics.
 unsafe impl Sync for Mr {}
 
 impl Mr {
@@ -231,13 +232,13 @@ impl Mr {
         Ok(mr)
     }
 
-    /// libibverbs' own object, for calls that look into it; `None` if the MR is unusable.
+    /// Returns the object of libibverbs; `None` if the MR is unusable.
     pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
         self.registration.as_ref()?.as_ptr()
     }
 
-    /// The scatter element for a part of it, of which a registration is valid. An empty one makes a work request
-    /// without data. `None` if the part is not inside it.
+    /// Returns the scatter element for a range of the MR, whose registration is valid. With an empty range the work
+    /// request has no data. `None` if the range is not inside the MR.
     #[inline(always)]
     pub(crate) fn ibv_sge(&self, sge: &Sge<'_, Mr>) -> Option<ibv_sge> {
         let len = sge.len?;
@@ -248,7 +249,7 @@ impl Mr {
         Some(ibv_sge { addr: self.addr() + sge.offset as u64, length: len as u32, lkey: self.keys.lkey })
     }
 
-    /// Copies what posting needs.
+    /// Copies the fields that a post needs.
     fn refresh(&mut self) {
         let Some(registration) = &mut self.registration else { return };
         let is_ending = registration.keep();
@@ -304,9 +305,9 @@ impl MemoryRegion for Mr {
         self.registration.as_ref()?.pd().map(PdUse::pd)
     }
 
-    /// Copies by relaxed atomic loads: of words where they are aligned, of bytes at the ends. A loop that waits for a
-    /// write of the device ends. To order reads after a flag of the peer use [`MemoryRegion::load_acquire`]; for much
-    /// data use [`MemoryRegion::slice`].
+    /// Copies by relaxed atomic loads: aligned words, and single bytes at the ends. A loop that waits for a write of
+    /// the device ends. To order reads after a flag of the peer use [`MemoryRegion::load_acquire`]; for large amounts
+    /// of data use [`MemoryRegion::slice`].
     #[inline]
     fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
         self.copy_out(offset, into)
@@ -336,7 +337,7 @@ impl MemoryRegion for Mr {
         self.store_number(offset, number)
     }
 
-    /// Looks through what the QPs of its PD have in flight.
+    /// Searches the work in flight on the QPs of its PD.
     fn slice(&mut self) -> Result<&[u8], Errno> {
         self.borrow_bytes()
     }
@@ -347,11 +348,11 @@ impl MemoryRegion for Mr {
         self.borrow_bytes_mut()
     }
 
-    /// If [`memory::Provider::ChecksFirst`] is wrong for the provider, a lost MR may be taken for a valid one; but no
-    /// memory is given back that the device may still use.
+    /// If [`memory::Provider::ChecksFirst`] is wrong for the provider, an MR that the device has lost may appear valid.
+    /// Memory that the device may still use is not returned even then.
     ///
     /// # Errors
-    /// A right to write for memory of [`Buffer::from_raw_read_only`] is `ERR_INPUT` with `EACCES`.
+    /// `ERR_INPUT` with `EACCES` for a right to write to memory of [`Buffer::from_raw_read_only`].
     fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let Some(registration) = self.registration.as_mut() else {
             return Reregistered { result: Err(gone(RequestKind::Reregister)), buffer: change.buffer };

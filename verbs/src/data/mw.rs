@@ -21,18 +21,18 @@ use crate::ffi::{
 ///
 /// An MR to which a window is bound cannot be deregistered (`EINVAL`), nor re-registered by
 /// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew). If it is dropped, it is deregistered with the window. A
-/// window keeps the QPs through which it was bound. Such a QP is destroyed after the window; when its id and its handle
-/// are gone it is in the error state until then. Soft-RoCE checks the rights of a window but not its range: the key
-/// gives access to the whole MR.
+/// window keeps the QPs through which it was bound, so such a QP is destroyed after the window. From the end of its id
+/// and its handle until then, the QP is in the error state. Soft-RoCE checks the rights of a window but not its range:
+/// the key gives access to the whole MR.
 #[doc(alias = "ibv_mw")]
 pub struct Mw {
     raw: NonNull<ibv_mw>,
     /// Whether it is allocated.
     live: bool,
     // Dropped after the window.
-    /// The QPs through which it was bound, each once, in the order of the last bind. rxe waits for 50 s in the
-    /// destruction of a QP with a bound window, and its reference counts are wrong afterwards (`__rxe_cleanup`). Only a
-    /// completion shows through which of these QPs the window is bound.
+    /// The QPs through which it was bound, each once, in the order of their last bind. The destruction of a QP with a
+    /// bound window takes 50 s on rxe, and leaves wrong reference counts (`__rxe_cleanup`). Which of these QPs has
+    /// bound the window is known only from completions.
     qps: Vec<Arc<QpInner>>,
     /// Whether it may be bound through the last of them.
     bound: bool,
@@ -41,7 +41,7 @@ pub struct Mw {
 
 // SAFETY: libibverbs is thread-safe, and a window is tied to no thread.
 unsafe impl Send for Mw {}
-// SAFETY: libibverbs is thread-safe, and what writes to the ibv_mw takes the window by `&mut`.
+// SAFETY: libibverbs is thread-safe, and each function that writes to the ibv_mw takes the window by `&mut`.
 unsafe impl Sync for Mw {}
 
 impl Mw {
@@ -59,7 +59,7 @@ impl Mw {
 
 impl MemoryWindow for Mw {
     fn rkey(&self) -> u32 {
-        // SAFETY: the window is there; what writes to it takes it by `&mut`.
+        // SAFETY: the window is allocated; each function that writes to it takes it by `&mut`.
         unsafe { self.raw.as_ref() }.rkey
     }
 
@@ -77,8 +77,8 @@ impl Mw {
         if !self.live {
             return Ok(());
         }
-        // SAFETY: made by `alloc_mw`, and live: that ends with a success. Its context is open. No call that posts it
-        // is under way: such a call borrows it.
+        // SAFETY: made by `alloc_mw` and not deallocated: a success sets `live` to false. Its context is open. No post
+        // of it is under way, because a post borrows it.
         unsafe {
             let dealloc = (*(*self.pd.as_ptr()).context).ops.dealloc_mw.ok_or(Errno::ENOSYS)?;
             errno::of_ibv(dealloc(self.raw.as_ptr()))?;
@@ -92,7 +92,7 @@ impl Drop for Mw {
     fn drop(&mut self) {
         // If the kernel refuses, it is leaked.
         let _ = self.dealloc_raw();
-        // It may have held up an MR that was dropped.
+        // It may have blocked the deregistration of a dropped MR.
         self.pd.inner().parked().released();
     }
 }
@@ -119,7 +119,7 @@ impl Qp {
         };
         let rkey = next_key(window.rkey());
         let token = self.file_send(wr_id, &[part.lkey], true)?;
-        // Window and registration are borrowed, and of the same device, because of the same PD.
+        // Window and registration are borrowed. They are of the same PD, and so of the same device.
         if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, connected, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
@@ -133,7 +133,7 @@ impl Qp {
             self.post_filed(&mut request)?;
         }
         self.send.advance();
-        // SAFETY: the window is there, and borrowed by `&mut`. The application keeps this field (ibv_bind_mw(3)).
+        // SAFETY: the window is allocated, and borrowed by `&mut`. The application updates this field (ibv_bind_mw(3)).
         unsafe { window.raw.as_mut() }.rkey = rkey;
         window.qps.retain(|qp| !Arc::ptr_eq(qp, &self.inner));
         window.qps.push(Arc::clone(&self.inner));
@@ -142,8 +142,8 @@ impl Qp {
     }
 
     pub(super) fn invalidate_window(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
-        // rxe follows null pointers when a window is not bound (`rxe_do_invalidate_mw`). Behind its bind on the same
-        // QP this one is not carried out unless that was.
+        // rxe follows null pointers when a window is not bound (`rxe_do_invalidate_mw`). On the QP of the bind, this
+        // request is executed only after a successful bind.
         if !window.bound || !window.qps.last().is_some_and(|qp| Arc::ptr_eq(qp, &self.inner)) {
             return Err(Errno::EINVAL);
         }
@@ -173,7 +173,7 @@ fn command(token: u64, opcode: u32) -> ibv_send_wr {
     request
 }
 
-/// As `ibv_inc_rkey`: changes the lower byte, which belongs to the application.
+/// Returns the key with the lower byte incremented, as `ibv_inc_rkey`. That byte belongs to the application.
 const fn next_key(rkey: u32) -> u32 {
     (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff)
 }

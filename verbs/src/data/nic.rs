@@ -25,7 +25,7 @@ impl Nic {
         Arc::clone(&self.context)
     }
 
-    /// Returns the port that the id was on, from 1 on; 0 if it was on none.
+    /// Returns the port that the id was on, counted from 1; 0 if the id had no port.
     #[must_use]
     pub fn port_num(&self) -> u8 {
         self.port_num

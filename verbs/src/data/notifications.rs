@@ -1,11 +1,11 @@
-//! The number of pending notifications of a CQ. It saves the system call that would find no further one.
+//! Counts the pending notifications of a CQ, to save the system call that would find none.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use cmid_proto::Errno;
 
-/// How often a CQ was armed, minus the notifications that were taken. It may be too high: a CQ that is armed twice before
-/// a completion notifies once.
+/// The number of times that a CQ was armed, minus the notifications that were taken. It may be too high: a CQ that is
+/// armed twice before a completion notifies once.
 #[derive(Default)]
 pub(super) struct PendingNotifications(AtomicU32);
 
@@ -27,10 +27,11 @@ impl PendingNotifications {
             match look() {
                 Ok(true) => taken += 1,
                 Ok(false) => {
-                    // More were awaited than came. Were they kept, each call from now on would look once too often.
-                    // If one is still to come after all, a later call may not look for it, and it stays readable.
+                    // Fewer notifications came than were expected. Without this correction each later call would make
+                    // one system call too many. If one still comes, a later call may leave it unread, and the
+                    // descriptor stays readable.
                     if taken > 0 {
-                        // If that fails, it has been armed meanwhile, or another thread takes too.
+                        // If that fails, the CQ has been armed meanwhile, or another thread has taken one.
                         let _ = self.0.compare_exchange(before, 0, Ordering::Relaxed, Ordering::Relaxed);
                     }
                     return (taken, Ok(()));
@@ -55,7 +56,7 @@ impl PendingNotifications {
 mod tests {
     use super::*;
 
-    /// With so many notifications there: how many are taken, with how many looks?
+    /// Takes notifications while `there` are pending. Returns how many were taken, with how many reads.
     fn take(pending_notifications: &PendingNotifications, mut there: u32) -> (u32, u32) {
         let mut looks = 0;
         let (taken, result) = pending_notifications.take(|| {

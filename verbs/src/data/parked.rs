@@ -4,7 +4,8 @@
 //! Their PD keeps them, and they keep the PD. This cycle of references ends with the last deregistration. A QP or
 //! window that blocks a deregistration uses the PD, and calls [`Parked::released`] when it is destroyed. So a
 //! registration remains in the cycle only if the device refuses its deregistration. The PD could not be deallocated
-//! then either, and [`Pd::users`](crate::Pd::users) equals the count of the kernel.
+//! then either, and [`ProtectionDomain::users`](cmid_proto::datapath::ProtectionDomain::users) equals the count of the
+//! kernel.
 
 use parking_lot::Mutex;
 
@@ -74,7 +75,7 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
 }
 
 impl<R: ?Sized> DeferredDeregistrations<R> {
-    /// Takes those that wait; `None`, the usual case, if there are none.
+    /// Takes the waiting registrations; `None` if there are none, which is the usual case.
     #[inline]
     fn take(&mut self) -> Option<Vec<Box<R>>> {
         if self.waiting.is_empty() { None } else { Some(core::mem::take(&mut self.waiting)) }
@@ -99,7 +100,7 @@ mod tests {
             self.tries += 1;
             let held = self.by.get() > 0;
             if self.by.get() == self.tries {
-                // It goes right after this was tried, before it can be put anywhere.
+                // The user ends after the attempt and before the registration is stored.
                 self.by.set(0);
                 self.parked.released();
             }
@@ -121,7 +122,7 @@ mod tests {
         by.set(0);
         parked.released();
         assert_eq!(waiting(&parked), 1);
-        // What passes by itself is found by whoever comes by.
+        // A cause that ends by itself is found by the next retry.
         other.set(0);
         parked.retry();
         assert_eq!(waiting(&parked), 0);

@@ -15,22 +15,23 @@ use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
 use crate::raw;
 
-/// A handle of a protection domain. QPs can use memory of the same PD only. Cheap to clone; any thread may use it.
+/// A handle of a protection domain. A QP can use memory of its own PD only. A handle is cheap to clone, and any thread
+/// may use it.
 ///
 /// Handles do not count as users of the PD; MRs, QPs, address handles and memory windows do.
 #[doc(alias = "ibv_pd")]
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
 
-/// Deallocated by [`ProtectionDomain::dealloc`](cmid_proto::datapath::ProtectionDomain::dealloc), or when there is
-/// neither a handle of it nor a user.
+/// A PD. [`ProtectionDomain::dealloc`](cmid_proto::datapath::ProtectionDomain::dealloc) deallocates it, or else the
+/// drop of its last handle or user.
 pub(crate) struct PdInner {
     /// Points at an `ibv_pd` while `domain` is not gone.
     raw: NonNull<ibv_pd>,
-    /// The port of the id that it was made on.
+    /// The port of the id that it was allocated for.
     port_num: u8,
     domain: Mutex<Domain>,
-    /// Of the QPs that belong to it.
+    /// The work in flight on its QPs.
     in_flight: InFlightSet,
     parked: Parked<dyn TryDeregister + Send>,
     // Dropped after the PD.
@@ -61,10 +62,10 @@ impl Pd {
         &self.0.context
     }
 
-    /// Adds a user: an object of the PD that will be created.
+    /// Adds a user: an object of the PD that is about to be created.
     ///
     /// # Errors
-    /// If it is being deallocated or is gone, or its device is gone.
+    /// Refused if the PD is being deallocated or is gone, or if its device is gone.
     #[inline]
     pub(crate) fn enter(&self) -> Result<PdUse, Refused> {
         self.0.domain().acquire()?;
@@ -89,8 +90,9 @@ impl PdInner {
 
     pub(crate) fn dealloc(&self) -> Result<(), memory::Error> {
         self.domain().dealloc()?;
-        // SAFETY: allocated by ibv_alloc_pd, and still so: the domain has just agreed, which it does once, or again
-        // after a failure. It has no users, so none of this crate's objects is on it, and it lets nobody in meanwhile.
+        // SAFETY: allocated by ibv_alloc_pd and not yet deallocated: the domain has just permitted this call, which it
+        // does once, or again after a failure. It has no users, so no object of this crate is on it. It refuses new
+        // users meanwhile.
         let outcome = errno::of_ibv(unsafe { ffi::ibv_dealloc_pd(self.raw.as_ptr()) });
         self.domain().handle_outcome(outcome)?;
         outcome.map_err(memory::Error::Dealloc)
@@ -126,13 +128,13 @@ impl PdUse {
         Pd(Arc::clone(&self.0))
     }
 
-    /// Whether it is of this PD, and thus of the same device.
+    /// Whether both are uses of the same PD, and thus of the same device.
     #[inline]
     pub(crate) fn is_of(&self, other: &PdUse) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns a number that identifies the PD while it has a user. Not 0; no other PD with a user has it.
+    /// Returns a number that identifies the PD while it has a user. It is not 0, and no other PD with a user has it.
     pub(crate) fn name(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -168,14 +170,14 @@ impl Drop for PdUse {
 
 impl Drop for Pd {
     fn drop(&mut self) {
-        // This may be the last chance to end what only a passing failure has left.
+        // Retries deregistrations that failed for a passing reason. This may be the last opportunity.
         self.0.parked.retry();
     }
 }
 
 impl Drop for PdInner {
     fn drop(&mut self) {
-        // Every user holds it, so there is none. It may be gone already; if the kernel refuses, it is leaked.
+        // Every user holds it, so there is none. It may be deallocated already. If the kernel refuses, it is leaked.
         let _ = self.dealloc();
     }
 }

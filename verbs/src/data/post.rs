@@ -3,11 +3,11 @@
 //!
 //! # SAFETY OF POSTING
 //!
-//! The QP is alive and of the kind that the request is for (`check_op`). The provider copies the request, its ranges
-//! and inline data before the call returns that posts it. The memory that it names is of the PD of the QP (`range`),
-//! alive during the call because it is borrowed, and pinned from then on if the device or the provider comes back for
-//! it (see `Mr`); it may be written to if the request does. An address handle is borrowed during the call, and of the
-//! same device, because of the same PD (`check_op`).
+//! The QP is alive and of the kind that the request needs (`check_op`). The provider copies the request, its ranges and
+//! inline data before the posting call returns. The memory that the request names belongs to the PD of the QP
+//! (`range`). It is borrowed during the call, and pinned after it if the device or the provider still accesses it (see
+//! `Mr`). If the request writes to it, it is writable. An address handle is borrowed during the call. It is of the same
+//! PD, and so of the same device (`check_op`).
 
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -25,7 +25,7 @@ use crate::data::{Ah, Mr, Mw, Qp};
 use crate::errno;
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
-/// A request of the send queue that has a slot in the ring, and is not posted yet.
+/// A request of the send queue that has a slot in the ring and is not posted yet.
 pub(super) struct Filed {
     pub(super) token: u64,
     pub(super) sges: Sges,
@@ -50,7 +50,7 @@ impl QueuePair for Qp {
         self.inner.caps
     }
 
-    /// A datagram should fit into one packet: a longer one is lost, and some devices complete it as if it were not.
+    /// A datagram must fit into one packet. A longer one is lost, and some devices complete it with success.
     #[inline(always)]
     fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Ah>) -> Result<(), Errno>
     where
@@ -58,7 +58,7 @@ impl QueuePair for Qp {
     {
         let SendWr { wr_id, op, sges, flags } = request;
         match sges.as_ref() {
-            // Without a loop: this is the usual case, and the compiler knows it.
+            // The usual case, without a loop.
             [sge] => self.post_one(wr_id, op, *sge, flags),
             sges => self.post_ranges(wr_id, op, sges, flags),
         }
@@ -73,7 +73,7 @@ impl QueuePair for Qp {
         self.open_send();
         let (is_datagram, is_counting) = (self.is_datagram, self.send.is_counting());
         match self.wr_api {
-            // Loops in each of which the kind of the QP and the mode of its CQ are known.
+            // Separate loops: in each the kind of the QP and the mode of its CQ are constants.
             Some(api) if is_datagram => self.post_batch(api, true, is_counting, requests),
             Some(api) if is_counting => self.post_batch(api, false, true, requests),
             Some(api) => self.post_batch(api, false, false, requests),
@@ -103,9 +103,8 @@ impl QueuePair for Qp {
         };
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
         let mut bad = MaybeUninit::uninit();
-        // SAFETY: the QP is alive and the function is its provider's, which copies the request and its ranges before it
-        // returns. The memory that it names may be written to, is of the same PD, and is pinned from here on (see
-        // `Mr`).
+        // SAFETY: the QP is alive. The function is its provider's, and copies the request and its ranges before it
+        // returns. The memory that the request names is writable, of the same PD, and pinned from here on (see `Mr`).
         errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, bad.as_mut_ptr()) })?;
         self.recv.advance();
         Ok(())
@@ -117,7 +116,7 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         self.open_recv();
-        // Two loops, in each of which the mode of the CQ is known.
+        // Two loops: in each the mode of the CQ is a constant.
         if self.recv.is_counting() { self.post_recv_list(true, requests) } else { self.post_recv_list(false, requests) }
     }
 
@@ -146,7 +145,7 @@ impl Qp {
         let mut batch = unsafe { api.start() };
         let (sge, is_inline) = self.checked(&op, &sge)?;
         let is_signaled = flags.contains(SendFlags::SIGNALED);
-        // One after the other in each case: one comparison decides on the key and on the call.
+        // The key and the call are chosen by one comparison.
         if is_inline {
             let token = self.file_send_one(wr_id, pinned_key(&sge, true), is_signaled)?;
             // SAFETY: see `SAFETY OF POSTING`.
@@ -161,8 +160,8 @@ impl Qp {
         Ok(())
     }
 
-    /// The same by ibv_post_send(3). The range is passed by value, because its address would keep it out of registers in
-    /// `post_one`.
+    /// As `post_one`, by ibv_post_send(3). The range is passed by value: a pointer to it would keep it out of registers
+    /// in `post_one`.
     #[inline(never)]
     fn post_one_classic(
         &mut self,
@@ -184,7 +183,7 @@ impl Qp {
         Ok(())
     }
 
-    /// The extended calls, if they are in use and the operation is one of this kind of QP; see `check_op`.
+    /// Returns the extended calls, if they are in use and this kind of QP has the operation; see `check_op`.
     #[inline(always)]
     fn api_for(&self, op: &SendOp<'_, Ah>) -> Option<WrApi> {
         match op {
@@ -200,7 +199,7 @@ impl Qp {
         }
     }
 
-    /// The only range of a request, and whether it is copied while posting.
+    /// Returns the only range of a request, and whether the post copies it.
     #[inline(always)]
     fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), Errno> {
         let sge = self.range(sge, op.writes_locally())?;
@@ -288,7 +287,7 @@ impl Qp {
         Ok(count as usize)
     }
 
-    /// Posts a request that is filed. The caller advances the cursor.
+    /// Posts a filed request. The caller advances the cursor.
     #[inline]
     pub(super) fn post_filed(&mut self, request: &mut ibv_send_wr) -> Result<(), Errno> {
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
@@ -316,14 +315,14 @@ impl Qp {
         Ok(Filed { token, sges, is_inline })
     }
 
-    /// Refuses an operation of the other kind of QP: the provider would follow an address handle that is not there.
-    /// Refuses an address handle of another PD: the provider takes it for one of its own.
+    /// Refuses an operation of the other kind of QP: the provider would follow the pointer of an address handle that is
+    /// not set. Refuses an address handle of another PD: the provider would use it as a handle of its own device.
     #[inline]
     fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
         self.check_kind(op, self.is_datagram)
     }
 
-    /// The same where the kind of the QP is known.
+    /// As `check_op`, where the kind of the QP is a constant.
     #[inline(always)]
     fn check_kind(&self, op: &SendOp<'_, Ah>, is_datagram: bool) -> Result<(), Errno> {
         let is_right = match op {
@@ -340,10 +339,10 @@ impl Qp {
         if is_right { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// Whether the library copies the bytes while posting.
+    /// Whether the post copies the bytes.
     #[inline]
     fn inlines(&self, op: &SendOp<'_, Ah>, len: u64) -> bool {
-        // 0 wraps around: nothing to be inlined.
+        // 0 wraps around: an empty range is not inlined.
         !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.max_inline)
     }
 
@@ -352,7 +351,8 @@ impl Qp {
         ranges(self.pd, sges, max, if writes { target } else { source })
     }
 
-    /// A range that the device takes bytes from, or, if `writes`, that it or its provider puts bytes into.
+    /// Checks and converts a range that the device reads from, or, if `writes`, that the device or its provider writes
+    /// to.
     #[inline]
     fn range(&self, sge: &Sge<'_, Mr>, writes: bool) -> Result<ibv_sge, Errno> {
         if writes { self.target(sge) } else { self.source(sge) }

@@ -14,7 +14,7 @@ use crate::errno;
 use crate::ffi::ibv_send_wr;
 
 impl Qp {
-    /// Posts a batch of receives. `is_counting` is the mode of the CQ.
+    /// Posts a batch of receives. `is_counting`: the CQ is in counting mode.
     #[inline(always)]
     pub(super) fn post_recv_list<'a, L, I>(&mut self, is_counting: bool, requests: I) -> Result<usize, PostError>
     where

@@ -1,4 +1,4 @@
-//! The calls of a protection domain. They are apart from the type, which the objects of a PD use.
+//! The calls of a protection domain. Its type is in a file of its own, because the objects of a PD use it.
 
 use cmid_proto::datapath::{Completion, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{self, Access, PdState};
@@ -28,8 +28,8 @@ impl ProtectionDomain for Pd {
         Ah::create(self, path)
     }
 
-    /// It searches the GIDs of a port for the address that the datagram was sent to. The port is that of the id on
-    /// which the PD was made.
+    /// It searches the GIDs of a port for the address that the datagram was sent to. The port is that of the id for
+    /// which the PD was allocated.
     ///
     /// For a datagram that was sent to a multicast group, the path of MULTICAST_JOIN leads back, with the sender's GID
     /// for the group's. Over IPv4 the sender's address is at byte 32 of the GRH.

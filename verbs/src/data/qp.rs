@@ -35,26 +35,26 @@ use crate::raw;
 #[doc(alias = "ibv_qp")]
 pub struct Qp {
     pub(super) inner: Arc<QpInner>,
-    /// Identifies the PD: see [`Mr::source`](crate::Mr::source).
+    /// The name of the PD; see [`Mr::source`](crate::Mr::source).
     pub(super) pd: usize,
     pub(super) send: SendCursor,
     pub(super) recv: RecvCursor,
     /// The extended calls for the send queue, if they are in use.
     pub(super) wr_api: Option<WrApi>,
-    /// The same, if the QP is connected: one check for both.
+    /// The same, if the QP is connected; `None` for a datagram QP. One check then covers both.
     pub(super) connected_api: Option<WrApi>,
-    /// Copies, so that posting need not follow a pointer.
+    /// A copy, so that a post need not follow a pointer.
     pub(super) max_inline: u32,
     pub(super) is_datagram: bool,
-    /// Created by the first list of each kind. Behind pointers, to keep the handle small.
+    /// Created by the first list of each kind. Boxes keep the handle small.
     pub(super) send_staging: Option<Box<Staging<ibv_send_wr>>>,
     pub(super) recv_staging: Option<Box<Staging<ibv_recv_wr>>>,
 }
 
-// It is moved when it is created and handed out.
+// The handle is moved when it is created and returned.
 const _: () = assert!(size_of::<Qp>() <= 128);
 
-/// One QP, held by its id and by the handle.
+/// A QP. Its id and its handle hold it.
 pub(crate) struct QpInner {
     pub(super) raw: NonNull<ibv_qp>,
     pub(super) wr_api: Option<WrApi>,
@@ -72,11 +72,11 @@ pub(crate) struct QpInner {
     pub(super) pd: PdUse,
 }
 
-// SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time, and it is tied to
-// none.
+// SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time. A QP is tied to no
+// thread.
 unsafe impl Send for QpInner {}
-// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the rings (`OnceLock`), the slots' and
-// the PD's, are behind locks or atomics.
+// SAFETY: libibverbs is thread-safe. Of this crate's fields these change: the rings (`OnceLock`), and those of the
+// slots and the PD, which are behind locks or atomics.
 unsafe impl Sync for QpInner {}
 
 impl Qp {
@@ -135,7 +135,7 @@ impl Qp {
         }
     }
 
-    /// Makes the ring of the send queue, if there is none.
+    /// Creates the ring of the send queue, if there is none.
     #[inline]
     pub(super) fn open_send(&mut self) {
         if self.send.is_without_ring() {
@@ -143,7 +143,7 @@ impl Qp {
         }
     }
 
-    /// The same for the receive queue.
+    /// Creates the ring of the receive queue, if there is none.
     #[inline]
     pub(super) fn open_recv(&mut self) {
         if self.recv.is_without_ring() && self.inner.srq.is_none() {
@@ -201,10 +201,10 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        // SAFETY: made by rdma_create_qp and destroyed only here. No id points at it: an `Id` that does holds it, and
-        // has detached it from multicast groups when it let go, without which the kernel would refuse. It does not
-        // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked, and the
-        // memory that its work requests name with it.
+        // SAFETY: made by `QpInner::create` and destroyed only here. No id points at it: an `Id` with a QP holds it,
+        // and detaches it from its multicast groups before it drops it (the kernel would refuse otherwise). The call
+        // waits at most until another thread has acked an asynchronous event. If the kernel refuses, the QP is leaked,
+        // and with it the memory that its work requests name.
         let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
         if destroyed {

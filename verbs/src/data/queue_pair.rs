@@ -50,7 +50,7 @@ impl QueuePair for QpInner {
 
     fn detach_group(&self, group: Group) {
         let gid = ibv_gid { raw: group.gid };
-        // SAFETY: as in `attach_group`. On failure the device is gone.
+        // SAFETY: as in `attach_group`. If it fails, the device is gone.
         let _ = unsafe { ffi::ibv_detach_mcast(self.as_ptr(), &raw const gid, group.lid) };
     }
 
@@ -87,7 +87,8 @@ impl QpInner {
     }
 }
 
-/// The attributes in libibverbs' form. A path is converted if the mask names it; the kernel leaves zeros in others.
+/// Converts the attributes to libibverbs' form. Converts a path only if the mask names it; in others the kernel leaves
+/// zeros.
 #[inline]
 pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
     let mut c = ibv_qp_attr {

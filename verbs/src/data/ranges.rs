@@ -8,11 +8,11 @@ use crate::accounting::wr_ring::NO_KEY;
 use crate::data::Mr;
 use crate::ffi::ibv_sge;
 
-/// The ranges of a work request that are not empty: some devices take a length of 0 for 2 GiB.
+/// The non-empty ranges of a work request. Some devices interpret a length of 0 as 2 GiB.
 pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
 
-/// A range that the device takes bytes from: of the PD of the queue, so that what is in flight there pins it
-/// (in_flight.rs).
+/// Checks and converts a range that the device reads from. It must be of the PD of the queue, so that work in flight
+/// there pins it (in_flight.rs).
 #[inline(always)]
 pub(super) fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
     match sge.mr.ibv_sge(sge) {
@@ -21,8 +21,8 @@ pub(super) fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
     }
 }
 
-/// A range that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every
-/// provider checks the key.
+/// Checks and converts a range that the device or its provider writes to: as [`source`], and it must be writable. Not
+/// every provider checks the key.
 #[inline(always)]
 pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
     match sge.mr.ibv_sge(sge) {
@@ -31,14 +31,14 @@ pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
     }
 }
 
-/// The errno for a range that cannot be posted. The compiler does not know it, and so does not load it before each check.
+/// Returns the errno for a range that cannot be posted. Not inlined, so that the errno is not loaded before each check.
 #[cold]
 #[inline(never)]
 fn refused() -> Errno {
     core::hint::black_box(Errno::EINVAL)
 }
 
-/// The ranges that are not empty.
+/// Converts the ranges that are not empty.
 #[inline]
 pub(super) fn ranges(
     pd: usize,
@@ -56,13 +56,13 @@ pub(super) fn ranges(
     if list.len() > max as usize { Err(Errno::EINVAL) } else { Ok(list) }
 }
 
-/// The key that a range pins: none if the device need not fetch anything.
+/// Returns the key that a range pins; [`NO_KEY`] if the device reads nothing from it.
 #[inline]
 pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
     if sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
 }
 
-/// The keys that several ranges pin.
+/// Returns the keys that several ranges pin.
 #[inline]
 pub(super) fn pinned_keys(sges: &[ibv_sge], is_inline: bool) -> SmallVec<[u32; 4]> {
     sges.iter().map(|sge| pinned_key(sge, is_inline)).collect()

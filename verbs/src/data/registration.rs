@@ -31,16 +31,16 @@ const _: () = assert!(memory::Changes::TRANSLATION.bits() == ibv_rereg_mr_flags:
 const _: () = assert!(memory::Changes::PD.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_PD.0);
 const _: () = assert!(memory::Changes::ACCESS.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_ACCESS.0);
 
-/// By each of these a device may write to the memory.
+/// The rights that let a device write to the memory.
 const WRITES: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
 
-/// libibverbs' handle of a registration, alive until `ibv_dereg_mr` succeeds. The region that holds it forgets it then.
+/// libibverbs' handle of a registration, valid until `ibv_dereg_mr` succeeds. The region then drops it.
 #[derive(Clone, Copy)]
 struct Handle(NonNull<ibv_mr>);
 
 // SAFETY: libibverbs is thread-safe, and a registration is tied to no thread.
 unsafe impl Send for Handle {}
-// SAFETY: through a shared reference it is only named; calls on it take the region by `&mut`.
+// SAFETY: a shared reference gives access to its address only; calls on it take the region by `&mut`.
 unsafe impl Sync for Handle {}
 
 /// One MR: its state machine, which owns the memory, and its calls.
@@ -55,7 +55,8 @@ pub(crate) struct Registration {
     pd: Arc<PdInner>,
     /// Whether peers may be able to write to the memory, because a re-registration with that right has failed.
     exposed: bool,
-    /// What the end waits for in counting queues, from the first attempt on. Nothing is posted with it meanwhile.
+    /// The work requests of counting queues that the deregistration waits for; set by the first attempt. The MR is not
+    /// posted meanwhile.
     snapshot: Option<Vec<Snapshot>>,
 }
 
@@ -75,7 +76,7 @@ impl Registration {
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
-            // The machine would contradict itself. Its buffer is leaked: what became of it is not known.
+            // A defect of the state machine. The buffer is leaked, because its use is not known.
             other => Err((Buffer::from(Vec::new()), this.strange(other, RequestKind::Register))),
         }
     }
@@ -154,7 +155,7 @@ impl Registration {
         self.region.buffer()
     }
 
-    /// Returns libibverbs' object of the valid registration.
+    /// Returns the object of libibverbs for the valid registration.
     pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
         self.region.keys().and(self.handle).map(|handle| handle.0.as_ptr())
     }
@@ -178,7 +179,7 @@ impl Registration {
         Ok(ended)
     }
 
-    /// Passes a removal of the device to the region.
+    /// Reports a removal of the device to the region.
     fn look(&mut self) {
         if self.pd.is_gone() {
             self.region.handle_removal();
@@ -193,8 +194,8 @@ impl Registration {
         }
     }
 
-    /// The same for its end: what is posted from now on does not name it, so counting queues only need to complete what
-    /// they have now.
+    /// As [`Registration::traffic`], for a deregistration. Later posts do not name the memory, so counting queues need
+    /// to complete only the work requests that they have now.
     fn traffic_at_end(&mut self) -> Traffic {
         match self.region.named() {
             Some((pd, keys)) if pd.inner().in_flight().name_still(keys.lkey, &mut self.snapshot) => Traffic::InFlight,
@@ -202,8 +203,8 @@ impl Registration {
         }
     }
 
-    /// Whether nothing may be posted with it, because its end waits for counting queues. Its owner has it back after a
-    /// refused deregistration.
+    /// Whether it must not be posted, because its deregistration waits for counting queues. Its owner gets it back
+    /// after a refused deregistration.
     pub(crate) fn keep(&mut self) -> bool {
         if self.snapshot.as_ref().is_some_and(Vec::is_empty) {
             self.snapshot = None;
@@ -211,7 +212,7 @@ impl Registration {
         self.snapshot.is_some()
     }
 
-    /// Whether peers may be able to write to it although its access does not say so.
+    /// Whether peers may be able to write to it although its access does not include that right.
     pub(crate) fn is_exposed(&self) -> bool {
         self.exposed
     }
@@ -234,12 +235,12 @@ impl Registration {
 }
 
 impl TryDeregister for Registration {
-    /// Deregisters it without an owner.
+    /// Deregisters it after its owner was dropped.
     fn try_deregister(&mut self) -> bool {
         let Err(error) = self.deregister() else { return true };
-        // A window is bound to it, work in flight names it, or something else uses it: that passes. Anything else
-        // does not once the device is gone: the memory is leaked. The use of the PD ends, which is gone too, so that
-        // librdmacm can close the device.
+        // Passing reasons: a window is bound to it, work in flight names it, or another object uses it. Another reason
+        // is permanent once the device is gone: the memory is leaked. The use of the PD ends, so that librdmacm can
+        // close the device.
         let passes = matches!(error.errno(), Errno::EINVAL | Errno::EBUSY) && !self.is_lost();
         !passes && self.pd.is_gone()
     }
@@ -251,7 +252,7 @@ fn make(call: Call<'_, PdUse, Pinned, Handle>) -> Outcome<Handle> {
         Call::Register { pd, buffer, access } => Outcome::Registered(reg_mr(pd, buffer, access)),
         Call::Reregister { handle, change } => Outcome::Reregistered(rereg_mr(handle, change)),
         Call::Deregister { handle } => {
-            // SAFETY: the registration is there: a region asks for this once for each, or again after a failure.
+            // SAFETY: the registration is valid: a region requests this call once for each, or again after a failure.
             Outcome::Deregistered(errno::of_ibv(unsafe { ffi::ibv_dereg_mr(handle.0.as_ptr()) }))
         }
     }
@@ -260,8 +261,8 @@ fn make(call: Call<'_, PdUse, Pinned, Handle>) -> Outcome<Handle> {
 fn reg_mr(pd: &PdUse, buffer: &Pinned, access: Access) -> Result<(Handle, Keys), Errno> {
     let (start, len) = (buffer.start().as_ptr(), memory::Buffer::len(buffer));
     let iova = start.expose_provenance() as u64;
-    // SAFETY: the PD is allocated, because it has a user. The memory is the buffer's, which is not freed before the
-    // registration is gone. Not `ibv_reg_mr`, for the reason in ffi.rs.
+    // SAFETY: the PD is allocated, because it has a user. The memory belongs to the buffer, which is not freed before
+    // the registration is gone. Not `ibv_reg_mr`, for the reason in ffi.rs.
     let raw = unsafe { ffi::ibv_reg_mr_iova2(pd.as_ptr(), start.cast(), len, iova, access.bits()) };
     let handle = Handle(NonNull::new(raw).ok_or_else(errno::last)?);
     let keys = keys(&handle);
@@ -280,8 +281,8 @@ fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
     // errno decides which registration is valid. No known provider fails without setting it. It is cleared first, so
     // that the errno of an earlier call does not count.
     errno::clear();
-    // SAFETY: the registration is there, and nobody else uses it now: its region is borrowed by `&mut`. PD and memory
-    // are as in `reg_mr`; the PD is of the same device, which the region has checked. Both old and new buffer are
+    // SAFETY: the registration is valid, and no other code uses it now: its region is borrowed by `&mut`. PD and memory
+    // are as in `reg_mr`; the PD is of the same device, which the region has checked. Both buffers, old and new, are
     // kept until it is known which one the device refers to.
     let code = unsafe { ffi::ibv_rereg_mr(handle.0.as_ptr(), flags, pd, start.cast(), len, access) };
     let errno = if code == 0 { Errno(0) } else { errno::last() };
@@ -290,7 +291,7 @@ fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
 
 /// Returns the keys. Each successful re-registration may change them.
 fn keys(handle: &Handle) -> Keys {
-    // SAFETY: the registration is there, and the library writes to it only in calls that take its region by `&mut`.
+    // SAFETY: the registration is valid, and the library writes to it only in calls that take its region by `&mut`.
     let mr = unsafe { handle.0.as_ref() };
     Keys { lkey: mr.lkey, rkey: mr.rkey }
 }

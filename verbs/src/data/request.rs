@@ -1,4 +1,4 @@
-//! A work request as ibv_post_send(3) takes it.
+//! Work requests in the form of ibv_post_send(3).
 
 use core::mem::MaybeUninit;
 
@@ -10,7 +10,7 @@ use crate::ffi::{
     atomic_t, ibv_send_flags, ibv_send_wr, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
 };
 
-/// A work request without ranges.
+/// Returns a work request without ranges.
 #[inline]
 pub(super) fn send_request(token: u64, op: SendOp<'_, Ah>, flags: SendFlags, is_inline: bool) -> ibv_send_wr {
     let inline_flag = if is_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
@@ -68,8 +68,8 @@ fn datagram(ah: &Ah, qp_num: u32, qkey: u32) -> wr_t {
     wr_t { ud: ud_t { ah: ah.as_ptr(), remote_qpn: qp_num, remote_qkey: qkey } }
 }
 
-/// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. Its extended calls
-/// do not check that.
+/// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. The extended calls
+/// of soft-RoCE do not check it.
 #[inline(always)]
 pub(super) fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), Errno> {
     if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op {

@@ -20,20 +20,21 @@ use crate::ffi::{self, PostSrqRecv, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_
 use crate::raw;
 use crate::sign::signed;
 
-/// The handle of a shared receive queue. Any thread may have it, one at a time may post: posting takes it by `&mut`.
+/// The handle of a shared receive queue. It can move between threads. One thread at a time posts: a post takes `&mut
+/// self`.
 ///
-/// The SRQ is destroyed when the handle is dropped and its last QP is destroyed. What its receives pin is described at
-/// [`SharedReceiveQueue`].
+/// The SRQ is destroyed when the handle is dropped and its last QP is destroyed. [`SharedReceiveQueue`] describes what
+/// its receives pin.
 pub struct Srq {
     inner: Arc<SrqInner>,
-    /// Names the PD: see [`Mr::target`](crate::Mr::target).
+    /// The name of the PD; see [`Mr::target`](crate::Mr::target).
     pd: usize,
     cursor: SrqCursor,
     /// Created by the first list.
     staging: Option<Box<Staging<ibv_recv_wr>>>,
 }
 
-/// One SRQ, held by the handle and by its QPs.
+/// An SRQ. Its handle and its QPs hold it.
 pub(crate) struct SrqInner {
     raw: NonNull<ibv_srq>,
     post_recv: PostSrqRecv,
@@ -52,10 +53,10 @@ pub(crate) struct SrqUse {
     cq: Arc<CqInner>,
 }
 
-// SAFETY: libibverbs is thread-safe: several threads may post to, modify and query an SRQ at a time, and it is tied to
-// none.
+// SAFETY: libibverbs is thread-safe: several threads may post to, modify and query an SRQ at a time. An SRQ is tied to
+// no thread.
 unsafe impl Send for SrqInner {}
-// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the slots, are atomics.
+// SAFETY: libibverbs is thread-safe. Of this crate's fields only the slots change, and they are atomics.
 unsafe impl Sync for SrqInner {}
 
 impl Srq {
@@ -84,10 +85,9 @@ impl Srq {
 
     /// Posts a list. If it fails, `bad` is the first receive that is not posted.
     fn post_list(&self, first: *mut ibv_recv_wr, bad: &mut *mut ibv_recv_wr) -> Result<(), Errno> {
-        // SAFETY: the SRQ is alive and the function is its provider's, which copies the list and its ranges before it
-        // returns; the caller keeps them unchanged meanwhile. The memory that they name may be written to, is of the
-        // same PD (`target`), alive during the call because it is borrowed, and pinned from here on, because it is
-        // filed (see `Mr`).
+        // SAFETY: the SRQ is alive. The function is its provider's, and copies the list and its ranges before it
+        // returns; the caller keeps them unchanged meanwhile. The memory that they name is writable and of the same PD
+        // (`target`). It is borrowed during the call, and pinned from here on, because it is filed (see `Mr`).
         errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.raw.as_ptr(), first, bad) })
     }
 }
@@ -123,7 +123,8 @@ impl SharedReceiveQueue for Srq {
     }
 
     /// # Errors
-    /// The errno of the provider: on a device that is gone, some refuse, and others accept what never completes.
+    /// The errno of the provider. After a removal of the device some providers refuse, and others accept receives that
+    /// never complete.
     fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
     where
         L: AsRef<[Sge<'a, Mr>]>,
@@ -153,7 +154,7 @@ impl SharedReceiveQueue for Srq {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let SrqCaps { max_wr, max_sge } = self.inner.requested;
-        // Lost if a request is refused: the next batch allocates again.
+        // Dropped if a request is refused: the next batch then allocates again.
         let mut staging = self.staging.take().unwrap_or_else(|| Staging::new(max_wr, max_sge));
         let mut list = staging.begin();
         for (wr_id, sges) in requests {
@@ -169,7 +170,7 @@ impl SharedReceiveQueue for Srq {
         }
         for (request, sges) in staging.receives() {
             let lkeys = sges.iter().map(|sge| pinned_key(sge, false));
-            // There is room: only this thread posts.
+            // There is room, because only this thread posts.
             request.wr_id = self.cursor.file(request.wr_id, lkeys).ok_or(Errno::ENOMEM)?;
         }
         let (first, mut bad) = (staging.end(len), ptr::null_mut());
@@ -191,7 +192,7 @@ impl SrqInner {
 }
 
 impl SrqUse {
-    /// A QP of this PD is to use an SRQ and to report to a CQ.
+    /// Records that a new QP of this PD uses the SRQ and reports to the CQ.
     ///
     /// # Errors
     /// `EINVAL` for an SRQ of another PD; `EOVERFLOW` if the CQ has no room for the completions of its receives.
@@ -207,7 +208,8 @@ impl SrqUse {
         &self.srq
     }
 
-    /// The QP could not be destroyed, and is leaked: so are its SRQ, and what that has in flight.
+    /// Called for a leaked QP, which could not be destroyed. Leaks its SRQ too, with the memory of the receives in
+    /// flight.
     pub(crate) fn leak(self) {
         self.srq.table.leak();
         core::mem::forget(self);
@@ -222,9 +224,9 @@ impl Drop for SrqUse {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        // SAFETY: made by ibv_create_srq and destroyed only here; QPs hold their SRQ, so none is left. It waits for the
-        // acknowledgement of an asynchronous event that another thread has just read, which follows at once. If the
-        // kernel refuses, it is leaked, and the memory that its receives name with it.
+        // SAFETY: made by ibv_create_srq and destroyed only here; QPs hold their SRQ, so none is left. It waits at most
+        // until another thread has acked an asynchronous event that it has just read. If the kernel refuses, it is
+        // leaked, and the memory that its receives name with it.
         if errno::of_ibv(unsafe { ffi::ibv_destroy_srq(self.raw.as_ptr()) }).is_err() {
             self.table.leak();
         }

@@ -1,4 +1,4 @@
-//! A list of work requests in our memory, as ibv_post_send(3) and ibv_post_recv(3) take it.
+//! Lists of work requests in the form of ibv_post_send(3) and ibv_post_recv(3).
 
 use core::iter::repeat_with;
 use core::mem::MaybeUninit;
@@ -8,8 +8,8 @@ use cmid_proto::Errno;
 
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
-/// The memory of the lists of one work queue, whose requests are of the type `W`: as many requests as the queue holds,
-/// linked once, and the ranges of each of them.
+/// The memory for the lists of one work queue: as many requests as the queue holds, linked once, and the ranges of
+/// each.
 pub(super) struct Staging<W> {
     requests: Box<[W]>,
     sges: Box<[ibv_sge]>,
@@ -22,7 +22,7 @@ pub(super) struct Staging<W> {
 
 // SAFETY: its pointers point into itself.
 unsafe impl<W> Send for Staging<W> {}
-// SAFETY: it is used by `&mut` only.
+// SAFETY: all its functions take `&mut self`.
 unsafe impl<W> Sync for Staging<W> {}
 
 /// A request in a list.
@@ -71,7 +71,7 @@ impl Staging<ibv_recv_wr> {
 }
 
 impl<W: Request> Staging<W> {
-    /// For a queue of so many requests of at most `max_sge` ranges.
+    /// Creates the memory for a queue of `capacity` requests of at most `max_sge` ranges each.
     pub(super) fn new(capacity: u32, max_sge: u32) -> Box<Self> {
         let (capacity, max_sge) = (capacity as usize, max_sge.max(1) as usize);
         let requests = repeat_with(|| W::ZERO).take(capacity).collect();
@@ -99,13 +99,13 @@ impl<W: Request> Staging<W> {
         List { capacity, requests: self.requests.iter_mut(), sges: self.sges.as_mut_ptr(), max_sge }
     }
 
-    /// The list has `len` requests ([`List::len`]).
+    /// Sets the length of the list ([`List::len`]).
     pub(super) fn set_len(&mut self, len: usize) {
         self.len = len;
     }
 
-    /// Ends the list after `len` requests ([`List::len`]), and returns the first one; null without requests. It is valid
-    /// until `self` is used again.
+    /// Ends the list after `len` requests ([`List::len`]), and returns the first one; null without requests. It is
+    /// valid until `self` is used again.
     pub(super) fn end(&mut self, len: usize) -> *mut W {
         self.len = len;
         let Some(last) = self.len.checked_sub(1) else { return ptr::null_mut() };
@@ -116,17 +116,17 @@ impl<W: Request> Staging<W> {
         self.requests.as_mut_ptr()
     }
 
-    /// The number of requests before `bad`, which the provider has not posted.
+    /// Returns the number of requests before `bad`, the first request that the provider has not posted.
     pub(super) fn before(&self, bad: *const W) -> usize {
         self.requests.iter().take(self.len).position(|request| ptr::eq(request, bad)).unwrap_or(0)
     }
 }
 
-/// A list that is being made: the places that are left.
+/// A list under construction: the places that are left.
 pub(super) struct List<'a, W> {
     capacity: usize,
     requests: slice::IterMut<'a, W>,
-    /// The ranges of the next request, of a borrow as long as that of the requests. By a pointer: one comparison checks
+    /// The ranges of the next request, borrowed as long as the requests. It is a pointer, so that one comparison checks
     /// the end of both.
     sges: *mut ibv_sge,
     max_sge: usize,
@@ -136,15 +136,15 @@ impl<'a, W> List<'a, W> {
     /// Adds a request with these ranges. The caller writes its other fields, and leaves the links.
     ///
     /// # Errors
-    /// `ENOMEM` if the list is as long as the queue; `EINVAL` for more ranges than the queue was made for.
+    /// `ENOMEM` if the list is as long as the queue; `EINVAL` for more ranges than `max_sge`.
     #[inline]
     pub(super) fn add(&mut self, sges: &[ibv_sge]) -> Result<&'a mut W, Errno> {
         if sges.len() > self.max_sge {
             return Err(Errno::EINVAL);
         }
         let Some(request) = self.requests.next() else { return Err(full()) };
-        // SAFETY: there are `max_sge` places for each request (`Staging::new`), borrowed by `&mut` (`Staging::begin`), and
-        // both advance together. `sges` is no part of them, because it is borrowed elsewhere.
+        // SAFETY: each request has `max_sge` places (`Staging::new`), borrowed by `&mut` (`Staging::begin`), and both
+        // advance together. `sges` does not overlap them, because it is a shared borrow.
         unsafe {
             ptr::copy_nonoverlapping(sges.as_ptr(), self.sges, sges.len());
             self.sges = self.sges.add(self.max_sge);
@@ -173,7 +173,7 @@ impl<'a, W> List<'a, W> {
     }
 }
 
-/// The errno for a full list. The compiler then loads it where it is returned.
+/// Returns the errno for a full list. Not inlined, so that the errno is loaded only there.
 #[cold]
 #[inline(never)]
 fn full() -> Errno {
@@ -188,11 +188,11 @@ mod tests {
         ibv_sge { addr, length: 1, lkey: 7 }
     }
 
-    /// The numbers of a list as a provider reads it, with the addresses of their ranges.
+    /// Reads a list as a provider does: the numbers of its requests, and the addresses of their ranges.
     fn read(mut request: *const ibv_recv_wr) -> Vec<(u64, Vec<u64>)> {
         let mut read = Vec::new();
         while !request.is_null() {
-            // SAFETY: a request of a list that is alive, as are its ranges.
+            // SAFETY: the request is in a list that is alive, with its ranges.
             let (one, sges) = unsafe {
                 let one = &*request;
                 (one, core::slice::from_raw_parts(one.sg_list, one.num_sge as usize))

@@ -1,8 +1,7 @@
-//! Copies of memory that something else may write to meanwhile: the device, or its provider while another thread polls.
+//! Copies memory that the device may write meanwhile, or its provider while another thread polls.
 //!
-//! By relaxed atomics, word by word and at the ends byte by byte. So a copy is a copy each time: the compiler neither
-//! moves it out of a loop that waits for a change, nor takes two copies for one. `tests/flag_loop.rs` includes this
-//! file.
+//! The copies use relaxed atomics: words, and bytes at the ends. So the compiler neither moves a copy out of a loop
+//! that waits for a change, nor merges two copies. `tests/flag_loop.rs` includes this file.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, fence};
@@ -12,14 +11,14 @@ const WORD: usize = size_of::<u64>();
 /// Copies bytes out.
 ///
 /// # Safety
-/// From `from` on as many bytes as `into` has are alive, initialised and may be written to, and `into` does not
-/// overlap them. While this runs this program accesses them by loads only.
+/// The bytes at `from`, as many as `into` has, are alive, initialised and writable. `into` does not overlap them.
+/// During the call this program accesses them by loads only.
 #[inline]
 pub(crate) unsafe fn load(from: *mut u8, into: &mut [u8]) {
     let (first, rest) = into.split_at_mut(from.align_offset(WORD).min(into.len()));
     let mut at = from;
-    // SAFETY: `at` goes through the bytes that the caller vouches for, one by one, then word by word where it is
-    // aligned, then one by one; it ends one past the last of them.
+    // SAFETY: `at` passes over the bytes of the caller: single bytes up to an aligned address, then words, then single
+    // bytes. It ends one past the last byte.
     unsafe {
         for byte in first {
             *byte = AtomicU8::from_ptr(at).load(Relaxed);
@@ -40,7 +39,7 @@ pub(crate) unsafe fn load(from: *mut u8, into: &mut [u8]) {
 /// Copies bytes in.
 ///
 /// # Safety
-/// As [`load`], and while this runs nothing else in this program accesses them.
+/// As [`load`], and during the call nothing else in this program accesses them.
 #[inline]
 pub(crate) unsafe fn store(to: *mut u8, from: &[u8]) {
     let (first, rest) = from.split_at(to.align_offset(WORD).min(from.len()));
@@ -66,13 +65,13 @@ pub(crate) unsafe fn store(to: *mut u8, from: &[u8]) {
     }
 }
 
-/// The number of `len` bytes, 4 or 8, that is there; what this thread loads after it is not older.
+/// Loads a number of `len` bytes, 4 or 8, with acquire ordering: later loads of this thread are not older.
 ///
 /// # Safety
-/// As [`load`], of `len` bytes; the address is a multiple of `len`.
+/// As [`load`], for `len` bytes; the address is a multiple of `len`.
 #[inline]
 pub(crate) unsafe fn load_acquire(from: *mut u8, len: usize) -> u64 {
-    // SAFETY: the caller vouches for the bytes and for their alignment.
+    // SAFETY: the caller guarantees the bytes and their alignment.
     let bits = unsafe {
         if len == size_of::<u32>() {
             u64::from(AtomicU32::from_ptr(from.cast()).load(Relaxed))
@@ -84,13 +83,13 @@ pub(crate) unsafe fn load_acquire(from: *mut u8, len: usize) -> u64 {
     bits
 }
 
-/// Stores a number of `len` bytes, 4 or 8; what this thread has stored before is there when the number is.
+/// Stores a number of `len` bytes, 4 or 8, with release ordering: earlier stores of this thread are visible with it.
 ///
 /// # Safety
-/// As [`store`], of `len` bytes; the address is a multiple of `len`.
+/// As [`store`], for `len` bytes; the address is a multiple of `len`.
 #[inline]
 pub(crate) unsafe fn store_release(to: *mut u8, len: usize, bits: u64) {
-    // SAFETY: the caller vouches for the bytes and for their alignment.
+    // SAFETY: the caller guarantees the bytes and their alignment.
     unsafe {
         if len == size_of::<u32>() {
             AtomicU32::from_ptr(to.cast()).store(bits as u32, Release);

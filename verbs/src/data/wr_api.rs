@@ -16,9 +16,9 @@ use crate::ffi::{
 /// The calls that post to the send queue of a QP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PostCalls {
-    /// Those of ibv_wr_post(3), which cost less. The others are used where the provider lacks these, and by a QP whose
-    /// requests may have several ranges ([`Caps::max_send_sge`](crate::Caps::max_send_sge)): soft-RoCE's library before version 64 miscounts their
-    /// bytes.
+    /// Those of ibv_wr_post(3), which cost less. [`PostCalls::Classic`] replaces them if the provider lacks them, and
+    /// on a QP with several ranges per request ([`Caps::max_send_sge`](crate::Caps::max_send_sge)): soft-RoCE's library
+    /// before version 64 miscounts the bytes of several ranges.
     #[default]
     Extended,
     /// ibv_post_send(3).
@@ -44,20 +44,20 @@ pub(super) const fn send_ops(datagrams: bool) -> u64 {
     if datagrams { DATAGRAM } else { CONNECTED }
 }
 
-/// The extended calls of one QP. Each function of the operations that the QP was created with is there.
+/// The extended calls of one QP. The functions of all operations that the QP was created with are set.
 #[derive(Clone, Copy)]
 pub(super) struct WrApi(NonNull<ibv_qp_ex>);
 
-// SAFETY: as the QP itself (`QpInner`).
+// SAFETY: as for `QpInner`.
 unsafe impl Send for WrApi {}
-// SAFETY: as the QP itself (`QpInner`).
+// SAFETY: as for `QpInner`.
 unsafe impl Sync for WrApi {}
 
 /// Calls a function of the QP.
 macro_rules! wr {
     ($qp:expr, $function:ident $(, $argument:expr)*) => {{
         let qp = $qp;
-        // `of` has checked that the function is there.
+        // `of` has checked that the function is set.
         match (*qp).$function {
             Some(function) => function(qp $(, $argument)*),
             None => core::hint::unreachable_unchecked(),
@@ -66,14 +66,14 @@ macro_rules! wr {
 }
 
 impl WrApi {
-    /// The extended calls of a QP; `None` if its provider has not all of those that the kind of QP needs.
+    /// Returns the extended calls of a QP; `None` if its provider lacks one that this kind of QP needs.
     ///
     /// # Safety
     /// The QP is alive.
     pub(super) unsafe fn of(qp: NonNull<ibv_qp>, datagrams: bool) -> Option<Self> {
-        // SAFETY: the QP is alive. The result is null, or its extended form, which lives as long.
+        // SAFETY: the QP is alive. The result is null or the extended form of the QP, which lives as long.
         let ex = NonNull::new(unsafe { ffi::ibv_qp_to_qp_ex(qp.as_ptr()) })?;
-        // SAFETY: as above; nothing writes to it meanwhile, because nobody else has the QP yet.
+        // SAFETY: as above; nothing writes to it meanwhile, because no other code has the QP yet.
         let calls = unsafe { ex.as_ref() };
         let common = calls.wr_start.is_some()
             && calls.wr_complete.is_some()
@@ -101,21 +101,21 @@ impl WrApi {
     /// Begins a batch (`ibv_wr_start`), which locks the send queue.
     ///
     /// # Safety
-    /// The QP is alive as long as the batch is, and nobody posts to its send queue meanwhile.
+    /// The QP lives as long as the batch, and no other code posts to its send queue meanwhile.
     #[inline(always)]
     pub(super) unsafe fn start(self) -> Batch {
-        // SAFETY: the QP is alive, and the function is there.
+        // SAFETY: the QP is alive, and the function is set.
         unsafe { wr!(self.0.as_ptr(), wr_start) };
         Batch(self.0)
     }
 }
 
-/// The local memory of a request: at most one range, because rxe's library before version 64 miscounts the bytes of
-/// several (`wr_set_sge_list`, `wr_set_inline_data_list`).
+/// The local memory of a request: at most one range, because soft-RoCE's library before version 64 miscounts the bytes
+/// of several (`wr_set_sge_list`, `wr_set_inline_data_list`).
 pub(super) enum Payload {
     Empty,
     Range(ibv_sge),
-    /// Copied while posting.
+    /// The post copies the range.
     Inline(ibv_sge),
 }
 
@@ -129,14 +129,14 @@ impl Payload {
         }
     }
 
-    /// The only range, or none: a QP for several does not use the extended calls.
+    /// Returns the payload of at most one range. A QP with several ranges per request does not use the extended calls.
     pub(super) fn of_first(sges: &[ibv_sge], is_inline: bool) -> Self {
         sges.first().map_or(Payload::Empty, |sge| Payload::of(*sge, is_inline))
     }
 }
 
-/// Requests that are posted together, by [`Batch::complete`]. Dropping it posts none of them (`ibv_wr_abort`). It stays
-/// inside this crate: one that is forgotten leaves the send queue locked.
+/// Requests that [`Batch::complete`] posts together. Dropping it posts none of them (`ibv_wr_abort`). It stays inside
+/// this crate, because a forgotten batch leaves the send queue locked.
 #[must_use]
 pub(super) struct Batch(NonNull<ibv_qp_ex>);
 
@@ -144,16 +144,17 @@ impl Batch {
     /// Adds a request.
     ///
     /// # Safety
-    /// The operation is one of this kind of QP, and an address handle is of its PD. The memory is alive until
-    /// [`Batch::complete`] has returned, and, if it is not inline, until the completion is polled; it may be written to
-    /// if the operation writes to it.
+    /// This kind of QP has the operation, and an address handle is of its PD. The memory is alive until
+    /// [`Batch::complete`] has returned, and, if it is not inline, until the completion is polled. It is writable if
+    /// the operation writes to it.
     #[inline(always)]
     pub(super) unsafe fn push(&mut self, token: u64, op: SendOp<'_, Ah>, flags: SendFlags, payload: Payload) {
-        // rxe's kernel part takes the data from the queue only if the flag is set, which has no place in
-        // ibv_wr_post(3). Other providers ignore it.
+        // The kernel part of rxe takes inline data from the queue only if this flag is set. ibv_wr_post(3) does not set
+        // it. Other providers ignore it.
         let inline_flag = if matches!(payload, Payload::Inline(_)) { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
         let qp = self.0.as_ptr();
-        // SAFETY: the QP is alive and locked by `start`, and the functions are there. The rest is the caller's.
+        // SAFETY: the QP is alive, its send queue locked by `start`, and the functions are set. The caller guarantees
+        // the rest.
         unsafe {
             self.begin(token, flags.bits() | inline_flag);
             match op {
@@ -192,7 +193,7 @@ impl Batch {
     /// Adds a signaled request that binds a window.
     ///
     /// # Safety
-    /// Of a connected QP, whose PD is that of window and registration; both are alive during the call.
+    /// The QP is connected. Window and registration are of its PD, and alive during the call.
     pub(super) unsafe fn push_bind(&mut self, token: u64, window: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) {
         // SAFETY: as in `push`; the provider reads window, registration and `info` during the call.
         unsafe {
@@ -201,10 +202,10 @@ impl Batch {
         }
     }
 
-    /// Adds a signaled request that takes back a local key.
+    /// Adds a signaled request that invalidates a local key.
     ///
     /// # Safety
-    /// Of a connected QP.
+    /// The QP is connected.
     pub(super) unsafe fn push_invalidate(&mut self, token: u64, rkey: u32) {
         // SAFETY: as in `push`.
         unsafe {
@@ -218,7 +219,7 @@ impl Batch {
     #[inline(always)]
     unsafe fn begin(&mut self, token: u64, flags: u32) {
         let qp = self.0.as_ptr();
-        // SAFETY: the QP is alive, and locked by `start`.
+        // SAFETY: the QP is alive, and its send queue locked by `start`.
         unsafe {
             (*qp).wr_id = token;
             (*qp).wr_flags = flags;
@@ -228,21 +229,21 @@ impl Batch {
     /// Posts all requests with one doorbell (`ibv_wr_complete`).
     ///
     /// # Errors
-    /// The errno of the provider: none is posted.
+    /// The errno of the provider. No request is posted then.
     #[inline(always)]
     pub(super) fn complete(self) -> Result<(), Errno> {
         let qp = self.0.as_ptr();
         mem::forget(self);
-        // SAFETY: the QP is alive (`start`), and the function is there. It unlocks the queue in any case.
+        // SAFETY: the QP is alive (`start`), and the function is set. It always unlocks the queue.
         errno::of_ibv(unsafe { wr!(qp, wr_complete) })
     }
 }
 
 impl Drop for Batch {
-    // Not inlined it would keep the batch in memory.
+    // Inlined, so that the batch stays in registers.
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the QP is alive (`start`), the function is there, and `complete` was not called.
+        // SAFETY: the QP is alive (`start`), the function is set, and `complete` was not called.
         unsafe { wr!(self.0.as_ptr(), wr_abort) }
     }
 }

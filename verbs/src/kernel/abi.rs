@@ -1,7 +1,7 @@
 //! The structures of `rdma/rdma_user_cm.h`, ABI version 4.
 //!
-//! `tests/kernel_layout.rs` includes this file and compares sizes, offsets and numbers with the installed header. No structure has
-//! padding: a structure is written to the kernel as its bytes.
+//! `tests/kernel_layout.rs` includes this file and compares sizes, offsets and numbers with the installed header. No
+//! structure has padding: a structure is written to the kernel as its bytes.
 
 /// `RDMA_USER_CM_ABI_VERSION`.
 pub(crate) const ABI_VERSION: u32 = 4;

@@ -1,4 +1,4 @@
-//! The kernel's answers, parsed from their bytes by safe functions.
+//! Parses the kernel's answers from their bytes, in safe code.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -9,17 +9,17 @@ use crate::kernel::abi::{In6, PRIVATE_DATA, Storage, offset};
 use crate::kernel::location::Location;
 use crate::sign::signed;
 
-/// `struct rdma_ucm_event_resp`, as the kernel has written it.
+/// `struct rdma_ucm_event_resp`, as written by the kernel.
 pub(crate) struct Answer<'a>(pub(crate) &'a [u8; offset::EVENT_LEN]);
 
 impl<'a> Answer<'a> {
-    /// The `uid` that create, accept or join has passed.
+    /// Returns the `uid` that create, accept or join has passed.
     #[inline]
     pub(crate) fn uid(&self) -> u64 {
         u64::from_ne_bytes(bytes(self.0, 0))
     }
 
-    /// The kernel's handle of the id, or of the membership.
+    /// Returns the kernel's handle of the id, or of the membership.
     #[inline]
     pub(crate) fn handle(&self) -> u32 {
         word(self.0, offset::EVENT_ID)
@@ -62,7 +62,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The private data of an event of a connected id.
+    /// Returns the private data of an event of a connected id.
     #[inline]
     pub(crate) fn conn_private(&self) -> &'a [u8] {
         private(self.param(), 8, offset::CONN_PRIVATE_LEN)
@@ -73,7 +73,7 @@ impl<'a> Answer<'a> {
         Datagram { qp_num: word(param, 0), qkey: word(param, 4), path: path(&param[offset::UD_AH..offset::UD_PRIVATE]) }
     }
 
-    /// The private data of an event of a datagram id.
+    /// Returns the private data of an event of a datagram id.
     pub(crate) fn ud_private(&self) -> &'a [u8] {
         private(self.param(), offset::UD_PRIVATE, offset::UD_PRIVATE_LEN)
     }
@@ -88,7 +88,7 @@ fn path(ah: &[u8]) -> AhAttr {
     AhAttr { grh: (is_global != 0).then_some(grh), dlid, sl, src_path_bits, static_rate, port_num }
 }
 
-/// The private data at `at`; the byte at `len` is its length. A byte is at most 255, which is less than the field.
+/// Returns the private data at `at`. The byte at `len` is its length, at most 255, which is less than the field.
 #[inline]
 fn private(param: &[u8], at: usize, len: usize) -> &[u8] {
     &param[at..][..usize::from(param[len]).min(PRIVATE_DATA)]
@@ -99,7 +99,7 @@ fn word(from: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes(from, at))
 }
 
-/// `N` bytes at a constant offset inside the answer.
+/// Returns `N` bytes at a constant offset inside the answer.
 #[inline]
 fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
     let mut copied = [0; N];
@@ -107,7 +107,7 @@ fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
     copied
 }
 
-/// The device that `struct rdma_ucm_query_addr_resp` names; `None` while the id has none.
+/// Returns the device in `struct rdma_ucm_query_addr_resp`; `None` while the id has none.
 #[inline]
 pub(crate) fn location(answer: &[u8]) -> Option<Location> {
     let guid = u64::from_ne_bytes(bytes(answer, 0));
@@ -115,14 +115,14 @@ pub(crate) fn location(answer: &[u8]) -> Option<Location> {
     (guid != 0).then_some(location)
 }
 
-/// An address in the kernel's form, with room for any family, and its length.
+/// Converts an address to the kernel's form with room for any family. Returns its length too.
 pub(crate) fn storage(addr: &SocketAddr) -> (Storage, u16) {
     let mut raw = [0; 128];
     raw[..28].copy_from_slice(&in6(addr).0);
     (Storage(raw), if addr.is_ipv4() { 16 } else { 28 })
 }
 
-/// An address in the kernel's form.
+/// Converts an address to the kernel's form.
 #[inline]
 pub(crate) fn in6(addr: &SocketAddr) -> In6 {
     let mut raw = [0; 28];
@@ -143,7 +143,7 @@ pub(crate) fn in6(addr: &SocketAddr) -> In6 {
     In6(raw)
 }
 
-/// The address at an offset of the answer; `None` for another family.
+/// Returns the address at an offset of the answer; `None` for another family.
 pub(crate) fn address(from: &[u8], at: usize) -> Option<SocketAddr> {
     let raw: [u8; 28] = bytes(from, at);
     let port = u16::from_be_bytes(bytes(&raw, 2));

@@ -30,7 +30,7 @@ pub(crate) struct Membership {
     pub(crate) attached: Option<Group>,
 }
 
-/// One id of the kernel's.
+/// An id of the kernel.
 pub(crate) struct Id {
     /// The kernel's number of the id.
     pub(crate) handle: u32,
@@ -41,9 +41,9 @@ pub(crate) struct Id {
     pub(crate) came_from: Option<ChannelKey>,
     pub(crate) space: PortSpace,
     pub(crate) datagrams: bool,
-    /// The connection could not be completed: its REJECTED and DISCONNECTED are not reported.
+    /// Whether the connection could not be completed. Its REJECTED and DISCONNECTED are then not reported.
     pub(crate) connect_error: bool,
-    /// A destroy of the id has failed.
+    /// Whether a destroy of the id has failed.
     pub(crate) doomed: bool,
     pub(crate) qp: Option<Arc<dyn QueuePair>>,
     pub(crate) groups: Vec<Membership>,
@@ -54,9 +54,10 @@ pub(crate) struct Id {
     /// Whether the kernel's peer address is used: after a listen, and with ADDR_RESOLVED and CONNECT_REQUEST. A lookup
     /// that fails or is refused leaves one in the kernel.
     pub(crate) has_peer: bool,
-    /// The destination of the last lookup, until its ADDR_RESOLVED is read; or what the kernel had at the bind.
+    /// The destination of the last lookup, until its ADDR_RESOLVED is read, or the peer address that the kernel had at
+    /// the bind.
     pub(crate) sought: Option<SocketAddr>,
-    /// A lookup was refused: the kernel may have a peer address before the bind.
+    /// Whether a lookup was refused. The kernel may then have a peer address before the bind.
     pub(crate) refused: bool,
     /// The limits of its device, if known.
     pub(crate) limits: Option<Depths>,
@@ -100,14 +101,14 @@ impl Id {
         channel.number(abi::CreateId { uid, response: 0, ps, qp_type, reserved: [0; 5] })
     }
 
-    /// Destroys the id, after its QP was taken off. Its groups end with it: the id owns nothing then. After a failure the id
-    /// lives on without its QP.
+    /// Detaches the QP and destroys the id. Its groups end with it, so the id owns nothing afterwards. After a failure
+    /// the id remains, without its QP.
     #[inline]
     pub(crate) fn destroy(&mut self, channel: &Channel) -> Outcome {
         let id = self.handle;
         self.doomed = true;
         if self.qp.is_some() {
-            // There is a QP, so it cannot fail.
+            // Cannot fail: there is a QP.
             let _ = self.detach();
         }
         channel.number(abi::DestroyId { response: 0, id, reserved: 0 })?;
@@ -115,7 +116,7 @@ impl Id {
         Ok(())
     }
 
-    /// The kernel reports the membership by the uid of the id and the number of the membership.
+    /// Joins a group. The kernel's events name the uid of the id and the number of the membership.
     pub(crate) fn join(&mut self, channel: &Channel, key: GroupKey, at: &SocketAddr, send_only: bool) -> Outcome {
         self.groups.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let ((addr, addr_size), uid, id) = (storage(at), self.uid.map_or(0, IdKey::to_bits), self.handle);
@@ -126,8 +127,8 @@ impl Id {
     }
 
     /// # Errors
-    /// `EADDRNOTAVAIL` if the id is not in this group by this address; `ENXIO` once the device is gone, and the id stays
-    /// in the group.
+    /// `EADDRNOTAVAIL` if the id has no membership with this key and address; `ENXIO` once the device is gone, and the
+    /// membership stays.
     pub(crate) fn leave(&mut self, channel: &Channel, key: GroupKey, addr: &SocketAddr) -> Outcome {
         let at = self
             .groups
@@ -155,7 +156,7 @@ impl Id {
         Ok(())
     }
 
-    /// Queries the device of the id once. `None` if it has none.
+    /// Queries the device of the id, once. `None` if it has none.
     #[inline]
     pub(crate) fn locate(
         &mut self,
@@ -224,7 +225,7 @@ impl Id {
     ) -> Outcome {
         let (addr, addr_size) = storage(addr);
         channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
-        // librdmacm reads both addresses now. A lookup that is refused later changes the kernel's.
+        // librdmacm reads both addresses here. A later lookup that is refused changes the kernel's.
         if self.refused {
             self.sought = self.address(channel, offset::ADDR_DST).ok();
         }
@@ -261,7 +262,7 @@ impl Id {
     /// `rdma_listen`.
     pub(crate) fn listen(&mut self, channel: &Channel, backlog: i32) -> Outcome {
         channel.send(abi::Listen { id: self.handle, backlog: unsigned(backlog) })?;
-        // librdmacm reads both addresses and the device now: a lookup that failed may have bound the id.
+        // librdmacm reads both addresses and the device here: a failed lookup may have bound the id.
         (self.has_peer, self.sought) = (true, None);
         self.bound();
         Ok(())
@@ -280,7 +281,7 @@ impl Id {
         self.needs_device()?;
         let limits = self.limits.unwrap_or(limits);
         self.check(param, limits)?;
-        // Also for a connect that the kernel refuses: an accept is limited by them, as librdmacm does it.
+        // Stored even if the kernel refuses the connect: they limit a later accept, as in librdmacm.
         self.requested = depths(param, limits);
         let message = &mut scratch.connect;
         message.body.conn_param.set(param, data, self.requested, self.qp.as_deref())?;
@@ -351,7 +352,7 @@ impl Id {
         channel.send(abi::Notify { id: self.handle, event: COMM_EST })
     }
 
-    /// Refuses depths that the device does not have, in the port space where librdmacm does it (`ucma_valid_param`).
+    /// Refuses depths above those of the device, in the port spaces where librdmacm does (`ucma_valid_param`).
     #[inline]
     fn check(&self, param: &ConnParam, limits: Depths) -> Outcome {
         let above = |depth: u8, limit: u8| depth != ConnParam::DEVICE_MAX && depth > limit;
@@ -381,12 +382,12 @@ impl Id {
     }
 }
 
-/// The id has been destroyed, or ends with its channel.
+/// Detaches the QP. The id was destroyed, or ends with its channel.
 impl Drop for Id {
     #[inline]
     fn drop(&mut self) {
         if self.qp.is_some() {
-            // There is a QP, so it cannot fail.
+            // Cannot fail: there is a QP.
             let _ = self.detach();
         }
     }
@@ -397,7 +398,7 @@ fn is_for_datagrams(space: PortSpace) -> bool {
     matches!(space, PortSpace::Udp | PortSpace::Ipoib)
 }
 
-/// The depths of the parameters; [`ConnParam::DEVICE_MAX`] becomes `most`.
+/// Returns the depths of the parameters, with `most` for [`ConnParam::DEVICE_MAX`].
 fn depths(param: &ConnParam, most: Depths) -> Depths {
     let or = |depth: u8, most: u8| if depth == ConnParam::DEVICE_MAX { most } else { depth };
     Depths {
@@ -423,7 +424,7 @@ impl abi::ConnParam {
     }
 }
 
-/// The field of a command, and the number of bytes in use.
+/// Returns the field of a command, and the number of bytes in use.
 fn private(data: &[u8]) -> Result<([u8; abi::PRIVATE_DATA], u8), Errno> {
     let len = u8::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
     let mut field = [0; abi::PRIVATE_DATA];

@@ -1,4 +1,4 @@
-//! An open file of the kernel's connection manager, and commands by write(2) on it.
+//! An event channel: an open file of the kernel's connection manager. Commands are written to it by write(2).
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -15,8 +15,8 @@ use crate::sign::unsigned;
 /// The structure of a command.
 ///
 /// # Safety
-/// It is `repr(C)` of integers without padding, aligned to at most 8, and is the structure that the kernel reads for
-/// `COMMAND`.
+/// It is `repr(C)`, consists of integers without padding, and is aligned to at most 8. It is the structure that the
+/// kernel reads for `COMMAND`.
 pub(crate) unsafe trait Body: Copy {
     const COMMAND: Command;
 }
@@ -38,7 +38,7 @@ pub(crate) unsafe trait WithResponse: Body {
 /// An answer that is read as a structure.
 ///
 /// # Safety
-/// It is `repr(C)` of integers without padding.
+/// It is `repr(C)` and consists of integers without padding.
 pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: `tests/kernel_layout.rs` compares it with the header. It has no padding.
@@ -104,7 +104,7 @@ with_response!(
     InitQpAttr { response },
 );
 
-/// A command with its header, as it is written to the kernel.
+/// A command with its header, in the form for the kernel.
 #[repr(C)]
 pub(crate) struct Message<B> {
     header: Header,
@@ -118,8 +118,8 @@ impl<B: Body> Message<B> {
     }
 }
 
-/// The large commands. They are kept, so that a call writes only the fields that differ from the last one. Private
-/// data beyond its length is that of earlier calls; the kernel does not send it.
+/// The large commands. They are reused, so that a call writes only the fields that differ from the last call. Bytes
+/// beyond the length of the private data are from earlier calls; the kernel does not send them.
 pub(crate) struct Scratch {
     pub(crate) connect: Message<abi::Connect>,
     pub(crate) accept: Message<abi::Accept>,
@@ -151,7 +151,7 @@ impl Channel {
         Ok(Channel { file: node.open()?, ids: 0 })
     }
 
-    /// Whether write(2) works, by reading an event of a channel that has no ids.
+    /// Checks that write(2) works, by reading an event of a channel without ids.
     pub(crate) fn probe(&self) -> Result<(), OpenError> {
         match self.event(&mut [0; abi::offset::EVENT_LEN]) {
             Ok(()) | Err(Errno(libc::EAGAIN)) => Ok(()),
@@ -169,7 +169,7 @@ impl Channel {
         self.write_message(&Message::new(body, 0))
     }
 
-    /// Sends a kept command without an answer.
+    /// Sends a reused command without an answer.
     #[inline]
     pub(crate) fn write_message<B: WithoutResponse>(&self, message: &Message<B>) -> Outcome {
         // SAFETY: the body contains no address.

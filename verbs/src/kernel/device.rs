@@ -24,12 +24,12 @@ use crate::kernel::transport::Transports;
 /// Connection management on the kernel's own interface, for ids without a [`Qp`](crate::Qp) of this crate.
 ///
 /// It uses neither librdmacm nor ibacm, and opens no RDMA device. One thread at a time uses it. Dropping it closes its
-/// channels, and the kernel then destroys their ids. [`Verbs`](crate::Verbs) with [`Backend::Kernel`](crate::Backend) is
-/// this device with QPs.
+/// channels, and the kernel then destroys their ids. [`Verbs`](crate::Verbs) with [`Backend::Kernel`](crate::Backend)
+/// is this device with QPs.
 ///
-/// The kernel refuses every command with `EACCES` from a thread whose credentials are not those of the thread that opened
-/// the channel (`ib_safe_file_access`): after setuid(2), in a forked child, and between threads after a setuid(2), which
-/// gives each thread credentials of its own.
+/// The kernel compares the credentials of the thread that makes a command with those of the thread that opened the
+/// channel, and refuses with `EACCES` if they are not the same (`ib_safe_file_access`). They differ after setuid(2), in
+/// a forked child, and between threads after a setuid(2), which gives each thread credentials of its own.
 pub struct KernelCm {
     // The order matters: an id releases its QP before the kernel destroys the id with its channel.
     pub(super) ids: KeyTable<IdKey, Id>,
@@ -38,13 +38,13 @@ pub struct KernelCm {
     adopted: HashMap<(IdKey, ChannelKey), IdKey>,
     node: Node,
     transports: Transports,
-    /// The limits of devices that are not known otherwise.
+    /// The limits for devices that are not queried.
     pub(super) limits: Depths,
     pub(super) answer: Box<[u8; offset::EVENT_LEN]>,
     pub(super) scratch: Box<Scratch>,
 }
 
-/// An id with the channel that only it uses, outside of any [`KernelCm`]; see [`Device::release`].
+/// An id and its own channel, outside of any [`KernelCm`]; see [`Device::release`].
 ///
 /// Dropping it closes the channel, and the kernel then destroys the id.
 pub struct KernelHandle {
@@ -78,12 +78,12 @@ impl KernelCm {
         }
     }
 
-    /// The numbers of ids and channels, including those that are set aside.
+    /// Returns the numbers of ids and channels, including those that are set aside.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.ids.len(), self.channels.len())
     }
 
-    /// The numbers of ids and channels that are set aside.
+    /// Returns the numbers of ids and channels that are set aside.
     pub(crate) fn set_aside(&self) -> (usize, usize) {
         (self.ids.aside().len(), self.channels.aside().len())
     }
@@ -95,7 +95,7 @@ impl KernelCm {
         Ok((id, channel))
     }
 
-    /// The device of an id; `None` if it has none.
+    /// Returns the device of an id; `None` if it has none.
     #[inline]
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<Location>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
@@ -103,7 +103,7 @@ impl KernelCm {
         id.locate(channel, &mut self.answer)
     }
 
-    /// The device of an id, if the kernel has been queried.
+    /// Returns the device of an id, if the kernel was queried for it.
     #[cold]
     pub(super) fn location_of(&self, key: IdKey) -> Option<Location> {
         match self.ids.get(key)?.binding {
@@ -128,7 +128,7 @@ impl KernelCm {
         }
     }
 
-    /// Whether a QP for this id is a datagram QP.
+    /// Returns the device for a QP on this id, and whether it is a datagram QP.
     ///
     /// # Errors
     /// `ENODEV` while the id has no device, `EINVAL` if it has a QP.
@@ -163,7 +163,7 @@ impl KernelCm {
         self.ids.get_mut(key).ok_or(Errno::ENOENT)?.detach()
     }
 
-    /// The id that the kernel reports on this channel under this number.
+    /// Returns the id that the kernel reports on this channel under this number.
     #[inline]
     pub(super) fn known(&self, on: ChannelKey, uid: u64) -> Option<IdKey> {
         let uid = IdKey::from_bits(uid)?;
@@ -225,7 +225,7 @@ impl KernelCm {
         Ok(())
     }
 
-    /// Counts one id less on this channel. A channel that is set aside is closed after its last id.
+    /// Subtracts one from the ids of this channel. A channel that is set aside is closed after its last id.
     #[inline]
     fn leave_channel(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
@@ -274,7 +274,7 @@ impl Tables for KernelCm {
         let (id, channel) = self.find(key)?;
         id.destroy(channel)?;
         let (uid, on) = (id.uid, id.channel);
-        // It owns nothing any more. To drop it would copy it first.
+        // The id owns nothing any more. A drop would first copy it.
         core::mem::forget(self.ids.remove(key));
         self.forget_adoption(uid, on);
         self.leave_channel(on);
@@ -382,7 +382,7 @@ impl Device for KernelCm {
         self.make_room_for_id(id)?;
         self.make_room_for_channel(channel)?;
         record.channel = channel;
-        // It is a key of the other device.
+        // The key is of the other device.
         record.came_from = None;
         if let Some(uid) = record.uid {
             if uid != id {

@@ -1,7 +1,7 @@
 //! One function for each call on an id.
 //!
-//! None is inlined into [`Device::call`](cmid_proto::Device::call), which then needs neither the stack nor the registers
-//! of the largest of them.
+//! None is inlined into [`Device::call`](cmid_proto::Device::call), so that it does not reserve the stack and the
+//! registers of the largest one.
 
 use core::net::SocketAddr;
 

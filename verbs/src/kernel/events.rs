@@ -1,4 +1,4 @@
-//! Reads events, finds their ids, and performs their actions on an id with a QP.
+//! Reads events, finds their ids, and moves the QPs of the ids to the states that the events require.
 
 use cmid_proto::{ChannelKey, CmEvent, Errno, EventSink, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam};
 
@@ -122,11 +122,12 @@ impl KernelCm {
         let (space, before) = listener.map_or((PortSpace::Tcp, None), |id| (id.space, id.came_from));
         let mut new = Id::new(event.handle(), None, on, space);
         let channel = self.channels.get(on)?;
-        // The kernel moves an unread request with its listener, but not the new id. `EINVAL`: the new id is here
-        // already.
+        // The kernel moves an unread request with its listener, but not the new id. `EINVAL`: the new id is already on
+        // this channel.
         if let Some(before) = before.and_then(|before| self.channels.get(before)) {
             if !matches!(channel.take(event.handle(), before), Ok(()) | Err(Errno::EINVAL)) {
-                // Which of the channels it is on is not known. If both destroys fail, it stays until its channel is closed.
+                // It is not known which of the channels it is on. If both destroys fail, it stays until its channel is
+                // closed.
                 let _ = new.destroy(before).or_else(|_| new.destroy(channel));
                 return None;
             }
@@ -185,7 +186,8 @@ impl KernelCm {
         }
     }
 
-    /// The id and the type of the event that was read last, which is not a request; `None` if it is not reported.
+    /// Returns the id and the type of the event that was read last, which is not a request; `None` if it is not
+    /// reported.
     #[inline(never)]
     fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
         let key = self.known(on, Answer(&self.answer).uid())?;
@@ -197,7 +199,7 @@ impl KernelCm {
             return Some(Reported { datagrams, ..Reported::of(key, kind, status) });
         }
         if kind == CmEvent::MulticastJoin {
-            // Whatever the status of the event.
+            // For each status of the event.
             let reported = match self.joined(key) {
                 Ok(()) => Reported::of(key, CmEvent::MulticastJoin, 0),
                 Err(_) => Reported::of(key, CmEvent::MulticastError, -1),

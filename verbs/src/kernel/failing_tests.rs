@@ -1,5 +1,5 @@
-//! Each command of a connection with a QP fails once, as in `tests/kernel_failures`: no QP is left behind, and none
-//! that could not be completed stays in use.
+//! Each command of a connection with a QP fails once, as in `tests/kernel_failures`. No QP is leaked, and a QP that
+//! could not be completed does not stay in use.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -103,7 +103,8 @@ fn passive(world: &mut World, qp: &Arc<FakeQp>) -> Result<(), Ended> {
     world.request("destroy_id", listener, |drive| drive.destroy_now(listener))
 }
 
-/// Lives once, and checks that the id has let its QP go. Returns how it ended, and how often the QP was stopped.
+/// Runs one connection, and checks that its id has dropped the QP. Returns the result, and how often the QP was
+/// stopped.
 fn live(life: Life, kernel: &Rc<RefCell<Scripted>>) -> (Result<(), Ended>, usize) {
     let (script, qp) = (Rc::clone(kernel), Arc::new(FakeQp::default()));
     let ended = with_kernel(
@@ -119,11 +120,11 @@ fn live(life: Life, kernel: &Rc<RefCell<Scripted>>) -> (Result<(), Ended>, usize
     (ended, qp.stopped.load(Ordering::Relaxed))
 }
 
-/// Fails each command of a life.
+/// Fails each command of one connection.
 fn fail_each(life: Life) {
     let whole = Rc::new(RefCell::new(Scripted::default()));
     let (ended, stopped) = live(life, &whole);
-    // A QP with another owner is stopped when its id lets it go.
+    // A QP with another owner is stopped when its id drops it.
     assert!(ended.is_ok() && stopped == 1, "without a failure: {ended:?}, stopped {stopped} times");
     let (commands, mut of_qp) = (whole.borrow().commands, 0);
     for nth in 1..commands {
@@ -144,7 +145,7 @@ fn judge(command: u32, errno: Errno, ended: &Result<(), Ended>, stopped: usize) 
         // The transport of the id may stay unknown.
         Ok(()) => assert!([GET_EVENT, QUERY].contains(&command) || errno == Errno::EINVAL, "{what}"),
         Err(Ended::Request(_, _, Error::Failed(failure))) => assert_eq!(failure.errno, errno, "{what}"),
-        // Stopped, and let go when its id is destroyed.
+        // Stopped, and dropped when its id is destroyed.
         Err(Ended::NotCompleted) => assert!([ACCEPT, INIT_QP_ATTR].contains(&command) && stopped == 2, "{what}"),
         Err(Ended::Event(CmEvent::ConnectRequest)) => assert_eq!(stopped, 0, "{what}"),
         Err(Ended::Request(..) | Ended::Event(_)) => panic!("{what}"),

@@ -18,7 +18,7 @@ pub(crate) struct Location {
     pub(crate) port: u8,
 }
 
-/// The state of knowledge about the device of an id.
+/// What is known about the device of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceBinding {
     /// According to the events read so far, it has no device.

@@ -54,7 +54,7 @@ impl Id {
         for group in self.groups.iter_mut().filter_map(|membership| membership.attached.take()) {
             qp.detach_group(group);
         }
-        // Only an owner can create another owner, so a count of 1 does not grow.
+        // Only an owner can create another owner, so a count of 1 stays 1.
         if Arc::strong_count(&qp) > 1 {
             qp.stop();
         }

@@ -10,14 +10,14 @@ thread_local! {
     static SCRIPT: RefCell<Option<Script>> = const { RefCell::new(None) };
 }
 
-/// Runs `run`. Each [`KernelCm`](crate::KernelCm) that this thread uses meanwhile calls `kernel` in place of the
-/// kernel: its channels are descriptors of `/dev/null`.
+/// Calls `run`. Each [`KernelCm`](crate::KernelCm) that this thread uses meanwhile sends its commands to `kernel`
+/// instead of the kernel. Its channels are descriptors of `/dev/null`.
 ///
 /// `kernel` gets the bytes of the command (`rdma/rdma_user_cm.h`) and the buffer for the answer, which is empty for
 /// commands without one. Bytes of the buffer that it does not write stay as they are. Its errno becomes that of
 /// write(2).
 pub fn with_kernel<T>(kernel: impl FnMut(&[u8], &mut [u8]) -> Outcome + 'static, run: impl FnOnce() -> T) -> T {
-    /// Ends the script, also when `run` panics.
+    /// Ends the script, even if `run` panics.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {

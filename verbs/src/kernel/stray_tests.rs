@@ -1,4 +1,4 @@
-//! Events that are not reported, in front of one that is.
+//! Events that are not reported, before one that is.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::kernel::{KernelCm, with_kernel};
 const CREATE_ID: u32 = 0;
 const GET_EVENT: u32 = 12;
 
-/// The kernel has `strays` events of an unknown id, then one of the id with this number.
+/// Returns a kernel with `strays` events of an unknown id, then one of the id with this number.
 fn kernel(strays: usize, uid: u64) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Errno> {
     let reads = Rc::new(Cell::new(0_usize));
     move |command, into| {
@@ -20,7 +20,7 @@ fn kernel(strays: usize, uid: u64) -> impl FnMut(&[u8], &mut [u8]) -> Result<(),
             CREATE_ID => into[..4].copy_from_slice(&7_u32.to_ne_bytes()),
             GET_EVENT => {
                 let read = reads.replace(reads.get() + 1);
-                // The device reads once when it is opened.
+                // The device reads an event when it is opened.
                 let Some(read) = read.checked_sub(1) else { return Err(Errno::EAGAIN) };
                 if read > strays {
                     return Err(Errno::EAGAIN);

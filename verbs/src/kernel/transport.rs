@@ -1,4 +1,4 @@
-//! The transport of a device, from sysfs: the kernel's connection manager does not report it.
+//! Reads the transport of a device from sysfs. The kernel's connection manager does not report it.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::kernel::location::Location;
 /// The class directory of RDMA devices in sysfs.
 const CLASS: &str = "/sys/class/infiniband";
 
-/// The known transports. A device keeps its transport.
+/// The transports by GUID. The transport of a device does not change.
 #[derive(Debug, Default)]
 pub(super) struct Transports(Vec<(u64, Transport)>);
 
 impl Transports {
-    /// The transport of the device at a location; `None` if sysfs has no such device.
+    /// Returns the transport of the device at a location; `None` if sysfs has no such device.
     pub(super) fn at(&mut self, location: Location) -> Option<Transport> {
         if let Some(&(_, transport)) = self.0.iter().find(|(guid, _)| *guid == location.guid) {
             return Some(transport);

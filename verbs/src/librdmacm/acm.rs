@@ -30,7 +30,7 @@ const PLACES: [&str; 4] = ["/run/ibacm.port", "/run/ibacm.sock", "/var/run/ibacm
 /// How long a call waits for an rdma_resolve_route that is about to return.
 const RETURNING: Duration = Duration::from_millis(50);
 
-/// Whether ibacm was present at the first call of this function, for the life of the process.
+/// Whether ibacm was present at the first call of this function. The result does not change in the life of the process.
 pub(crate) fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
@@ -64,15 +64,14 @@ enum Phase {
     Running,
     /// The call runs, and the core has destroyed the id.
     Abandoned,
-    /// The call runs, and the id has no owner any more. The thread destroys it.
+    /// The call runs, and the id has no owner. The thread destroys it.
     Orphaned,
     /// The call has returned, or was cancelled.
     Over,
 }
 
-// SAFETY: librdmacm ties an rdma_cm_id to no thread. The thread uses the id only while the phase is one in which its
-// owner neither destroys it nor makes a call that writes what rdma_resolve_route reads: addresses, channel and
-// device.
+// SAFETY: librdmacm ties an rdma_cm_id to no thread. The thread uses the id only in phases in which its owner does not
+// destroy it, and makes no call that writes what rdma_resolve_route reads: addresses, channel and device.
 unsafe impl Send for Query {}
 // SAFETY: through a shared reference only the phase changes, which is behind a lock.
 unsafe impl Sync for Query {}
@@ -114,7 +113,7 @@ impl Query {
         if *phase == Phase::Over { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
-    /// Records that the core has destroyed the id: the bell then rings whatever the outcome.
+    /// Records that the core has destroyed the id. The bell then rings for each outcome.
     pub(crate) fn abandon(&self) {
         let mut phase = self.phase.lock();
         if *phase == Phase::Running {
@@ -154,8 +153,8 @@ impl Query {
             Phase::Running if outcome.is_ok() => {}
             Phase::Waiting | Phase::Running | Phase::Abandoned | Phase::Over => self.bell.ring(self.key, outcome),
             Phase::Orphaned => {
-                // SAFETY: its owner left it to this thread alone, and no code reads its channel, which is still open.
-                // On failure (no known case) it is leaked.
+                // SAFETY: only this thread has the id, and no code reads its channel, which is still open. If it fails
+                // (no known case), the id is leaked.
                 let _ = unsafe { ffi::rdma_destroy_id(self.id.as_ptr()) };
             }
         }

@@ -7,7 +7,7 @@ use crate::librdmacm::Rdmacm;
 use crate::librdmacm::id::Id;
 
 impl Rdmacm {
-    /// The numbers of ids and channels that are set aside.
+    /// Returns the numbers of ids and channels that are set aside.
     pub(crate) fn set_aside(&self) -> (usize, usize) {
         (self.ids.aside().len(), self.channels.aside().len())
     }

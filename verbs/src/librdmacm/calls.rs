@@ -4,7 +4,7 @@
 //! table. One thread at a time uses it: only [`Rdmacm`](super::device::Rdmacm) owns it, and the callers borrow that
 //! mutably.
 //!
-//! None of them is inlined: the function that selects the call jumps to it, and needs no stack.
+//! None of them is inlined: the function that selects a call jumps to it, and needs no stack.
 
 use core::net::SocketAddr;
 use core::ptr;
@@ -33,7 +33,7 @@ pub(crate) fn resolve_addr(id: &Id, src: &Option<SocketAddr>, dst: &SocketAddr, 
     errno::of_rdma(unsafe { ffi::rdma_resolve_addr(id.as_ptr(), src, dst.as_mut_ptr(), timeout_ms) })
 }
 
-/// Makes the call itself, or leaves it to a thread on systems with ibacm (acm.rs).
+/// Makes the call, or passes it to a thread on systems with ibacm (acm.rs).
 #[inline]
 pub(crate) fn resolve_route(id: &mut Id, key: IdKey, channel: &Channel, timeout_ms: i32) -> Outcome {
     id.needs_device()?;
@@ -54,8 +54,8 @@ pub(crate) fn listen(id: &Id, backlog: i32) -> Outcome {
 pub(crate) fn connect(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
     id.needs_device()?;
     let mut param = conn_param(param, private_data)?;
-    // SAFETY: the id is alive, its channel open, it has a device, which librdmacm follows here, and its QP, if any,
-    // is held by it. The parameters and the private data that they point at are read during the call.
+    // SAFETY: the id is alive and its channel open. It has a device, which librdmacm follows here, and holds its QP, if
+    // any. The parameters and the private data that they point at are read during the call.
     errno::of_rdma(unsafe { ffi::rdma_connect(id.as_ptr(), &raw mut param) })
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn establish(id: &Id) -> Outcome {
 
 #[inline(never)]
 pub(crate) fn disconnect(id: &Id) -> Outcome {
-    // SAFETY: the id is alive, its channel open, and its QP, if any, held by it. An id without a device is refused.
+    // SAFETY: the id is alive, its channel open, and it holds its QP, if any. An id without a device is refused.
     errno::of_rdma(unsafe { ffi::rdma_disconnect(id.as_ptr()) })
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn set_option(id: &Id, option: CmOption) -> Outcome {
     }
 }
 
-/// The kernel accepts a value only in the length of the option: `u8` or `c_int`.
+/// Sets an option. The kernel accepts a value only in the length of the option: `u8` or `c_int`.
 fn set<T: Copy>(id: &Id, name: c_int, mut value: T) -> Outcome {
     let place = (&raw mut value).cast();
     // SAFETY: the id is alive, its channel open, and the value is read during the call.
@@ -130,7 +130,7 @@ pub(crate) fn remote_ece(id: &Id) -> Result<Ece, Errno> {
     Ok(Ece { vendor_id: ece.vendor_id, options: ece.options })
 }
 
-/// The parameters in librdmacm's form, which points at the private data.
+/// Converts the parameters to librdmacm's form, which points at the private data.
 fn conn_param(param: &ConnParam, private_data: &[u8]) -> Result<rdma_conn_param, Errno> {
     Ok(rdma_conn_param {
         private_data: private_data.as_ptr().cast(),

@@ -15,12 +15,12 @@ pub(crate) struct Channel {
     raw: Arc<RawChannel>,
     /// The number of ids that report here. `rdma_cm_id` points at its channel, so the channel must outlive them.
     pub(crate) ids: usize,
-    /// Present on systems with ibacm.
+    /// `None` on systems without ibacm.
     bell: Option<Arc<Bell>>,
 }
 
 impl Channel {
-    /// A new channel.
+    /// Opens a channel.
     pub(crate) fn open() -> Result<Self, Errno> {
         let raw = RawChannel::open()?;
         let bell = if acm::is_present() { Some(Arc::new(Bell::beside(raw.as_fd())?)) } else { None };

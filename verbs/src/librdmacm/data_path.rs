@@ -14,7 +14,7 @@ use crate::librdmacm::Rdmacm;
 use crate::raw;
 
 impl Rdmacm {
-    /// The context of the id's device, which all objects on it share, and the port of the id.
+    /// Returns the context of the id's device, which all objects on it share, and the port of the id.
     pub(crate) fn context(&mut self, id: IdKey) -> Result<(Arc<Context>, u8), Errno> {
         let record = self.id(id)?;
         let verbs = record.verbs().ok_or(Errno::ENODEV)?;

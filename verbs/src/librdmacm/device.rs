@@ -22,19 +22,19 @@ use crate::sockaddr;
 ///
 /// It holds `rdma_cm_id`s and event channels under the core's keys. Dropping it destroys all of them, ids first.
 pub(crate) struct Rdmacm {
-    // The order matters: ids are dropped before the channels that they point at.
+    // Field order: ids are dropped before the channels that they point at.
     pub(crate) ids: KeyTable<IdKey, Id>,
     pub(crate) channels: KeyTable<ChannelKey, Channel>,
-    /// Shared with its siblings.
+    /// Shared with the siblings of the device.
     pub(crate) contexts: Contexts,
-    /// Ids that ended with their device, and their channels. Their DEVICE_REMOVAL is reported from here.
+    /// Ids that ended with their device, and their channels. A fetch reports their DEVICE_REMOVAL from here.
     pub(super) lost: Vec<(ChannelKey, IdKey)>,
     pub(super) private: Box<PrivateBuffer>,
 }
 
-/// An id with the channel that only it uses, outside of any [`Rdmacm`]. Dropping it destroys the id and then the channel.
+/// An id and its own channel, outside of any [`Rdmacm`]. Dropping it destroys the id and then the channel.
 pub(crate) struct Handle {
-    // The order matters: as in `Rdmacm`.
+    // Field order: as in `Rdmacm`.
     id: Id,
     channel: Channel,
 }
@@ -58,12 +58,12 @@ impl Rdmacm {
         }
     }
 
-    /// The numbers of ids and channels, including those that are set aside.
+    /// Returns the numbers of ids and channels, including those that are set aside.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.ids.len(), self.channels.len())
     }
 
-    /// An id that accepts calls.
+    /// Returns an id that accepts calls.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `ENXIO` for one that ended with its device.
@@ -80,7 +80,7 @@ impl Rdmacm {
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
-    /// An id for which no thread makes a call (acm.rs).
+    /// Returns an id for which no thread makes a call (acm.rs).
     #[inline]
     fn idle(&mut self, key: IdKey) -> Result<&Id, Errno> {
         let id = self.id_mut(key)?;
@@ -126,8 +126,8 @@ impl Rdmacm {
         }
         id.idle()?;
         let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
-        // SAFETY: the id is alive and both of its channels, the present and the next, are open. It does not wait: every
-        // event of the id was acked when it was read.
+        // SAFETY: the id is alive, and both of its channels, the present and the next, are open. The call does not
+        // wait, because every event of the id was acked when it was read.
         errno::of_rdma(unsafe { ffi::rdma_migrate_id(id.as_ptr(), target.as_ptr()) })?;
         target.ids += 1;
         let from = core::mem::replace(&mut id.channel, to);
@@ -150,7 +150,7 @@ impl Rdmacm {
         outcome
     }
 
-    /// Counts one id less on this channel.
+    /// Subtracts one from the ids of this channel.
     #[inline]
     fn leave(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
@@ -192,7 +192,7 @@ impl Tables for Rdmacm {
 
     #[inline(never)]
     fn close_channel(&mut self, key: ChannelKey) -> Outcome {
-        // librdmacm would free the channel that the ids on it point at (rdma_destroy_event_channel(3) forbids it).
+        // librdmacm would free the channel, and its ids point at it (rdma_destroy_event_channel(3) forbids it).
         if self.channel(key)?.ids > 0 {
             self.destroy_forgotten_on(key);
         }
@@ -290,7 +290,7 @@ impl Device for Rdmacm {
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
         self.idle(id)?;
         let (record, owner) = (self.id(id)?, self.channels.get(channel).ok_or(Errno::ENOENT)?);
-        // With another id on the channel, two devices would read each other's events.
+        // With another id on the channel, two devices would read from one channel.
         if record.channel != channel || owner.ids != 1 {
             return Err(Errno::EINVAL);
         }

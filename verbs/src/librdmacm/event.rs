@@ -20,7 +20,7 @@ pub(crate) struct Unacked(NonNull<rdma_cm_event>);
 /// The result of a read.
 pub(crate) enum Read {
     Event(Unacked),
-    /// No event, also if librdmacm consumed the one that made the descriptor readable.
+    /// No event. librdmacm may have consumed the event that made the descriptor readable.
     Empty,
     /// A signal interrupted the read.
     Interrupted,
@@ -33,9 +33,9 @@ pub(crate) enum Read {
 #[inline]
 pub(crate) fn read(channel: &Channel) -> Result<Read, Errno> {
     let mut event = ptr::null_mut();
-    // SAFETY: the channel is open and `event` is a place for the result. librdmacm follows the `qp` of the event's
-    // id: `Id` holds the QP for as long as that field is set. And it follows its record of the event's group: the
-    // kernel has no event of a group whose record is freed (see `Id::leave`).
+    // SAFETY: the channel is open and `event` is a place for the result. librdmacm follows the `qp` of the event's id;
+    // `Id` holds the QP for as long as that field is set. It also follows its record of the event's group; the kernel
+    // has no event of a group with a freed record (see `Id::leave`).
     let returned = unsafe { ffi::rdma_get_cm_event(channel.as_ptr(), &raw mut event) };
     match errno::of_rdma(returned) {
         Ok(()) => Ok(Read::Event(Unacked(NonNull::new(event).ok_or(Errno::EIO)?))),
@@ -52,7 +52,7 @@ impl Unacked {
         unsafe { self.0.as_ref() }
     }
 
-    /// The id of the event; for CONNECT_REQUEST a new one without an owner.
+    /// Returns the id of the event. For CONNECT_REQUEST it is a new id without an owner.
     ///
     /// # Errors
     /// `EIO` if the event has none.
@@ -66,14 +66,14 @@ impl Unacked {
         CmEvent::from_code(self.get().event)
     }
 
-    /// For CONNECT_REQUEST, the listening id.
+    /// Returns the listening id of a CONNECT_REQUEST; `None` for other events.
     #[inline]
     pub(crate) fn listener(&self, kind: CmEvent) -> Option<NonNull<rdma_cm_id>> {
         if kind == CmEvent::ConnectRequest { NonNull::new(self.get().listen_id) } else { None }
     }
 
-    /// The event with the core's keys. Copies its private data to `private`, because the event is acked before the
-    /// core reads it.
+    /// Converts the event, with the core's keys. Copies its private data to `private`, because the event is acked
+    /// before the core reads it.
     #[inline]
     pub(crate) fn raw<'a>(
         &self,
@@ -91,22 +91,22 @@ impl Unacked {
                 set_group(&mut raw, unsafe { &event.param.ud });
             }
             Contents::Parameters if self.is_datagram() => {
-                // SAFETY: librdmacm fills `ud` for ids of this type, and starts from zeros; the private data is of an
-                // event that is not acked yet.
+                // SAFETY: librdmacm fills `ud` for ids of this type, and starts from zeros. The event is not acked yet,
+                // so its private data is valid.
                 unsafe { set_datagram(&mut raw, &event.param.ud, private) };
             }
             Contents::Parameters => {
                 // SAFETY: librdmacm fills `conn` for ids of all other types, and starts from zeros.
                 let conn = unsafe { &event.param.conn };
                 raw.param = parameters(conn);
-                // SAFETY: the private data of an event that is not acked yet.
+                // SAFETY: the event is not acked yet, so its private data is valid.
                 raw.private_data = unsafe { keep(conn.private_data, conn.private_data_len, private) };
             }
         }
         raw
     }
 
-    /// Whether its id is one for datagrams.
+    /// Whether its id is for datagrams.
     fn is_datagram(&self) -> bool {
         let id = self.get().id;
         // SAFETY: the id of an event that is not acked yet is alive, if there is one.
@@ -125,7 +125,7 @@ impl Drop for Unacked {
 /// Fills in the fields of a group's events.
 #[cold]
 fn set_group(raw: &mut RawEvent<&[u8]>, ud: &rdma_ud_param) {
-    // The context of the join is a number. It is never followed, and there is no private data.
+    // The context of the join is a number, which is never followed. There is no private data.
     raw.group = GroupKey::from_bits(ud.private_data.addr() as u64);
     raw.datagram = (raw.kind == CmEvent::MulticastJoin).then(|| datagram(ud));
 }

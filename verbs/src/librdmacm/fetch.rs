@@ -10,8 +10,8 @@ use crate::librdmacm::device::Rdmacm;
 use crate::librdmacm::event::{self, Read, Unacked};
 use crate::librdmacm::id::{self, Id};
 
-/// Maximum number of reads per [`Device::fetch`](cmid_proto::Device::fetch) that give no event for the core: interrupts by signals, and events
-/// of ids that this device does not know (no case is known).
+/// Maximum number of reads per [`Device::fetch`](cmid_proto::Device::fetch) that give no event for the core: interrupts
+/// by signals, and events of ids that this device does not know (no case is known).
 const STRAY_MAX: usize = 16;
 
 impl Rdmacm {
@@ -35,7 +35,7 @@ impl Rdmacm {
             };
             let (new, kind) = (event.id()?, event.kind());
             let (id, listener) = match event.listener(kind) {
-                // SAFETY: the event is the one that brought the new id.
+                // SAFETY: the new id is from this event.
                 Some(listener) => match unsafe { self.file_child(on, child, new, listener) } {
                     Ok(listener) => (child, Some(listener)),
                     Err(refused) => {

@@ -40,7 +40,8 @@ impl Id {
         Ok(())
     }
 
-    /// `rdma_leave_multicast`. Of several memberships with this address it leaves the latest, as librdmacm does.
+    /// `rdma_leave_multicast`. If the id has several memberships with this address, it leaves the latest, as librdmacm
+    /// does.
     ///
     /// If the device is removed meanwhile, this may [end](Id::has_ended) the id.
     ///
@@ -68,7 +69,8 @@ impl Id {
     /// Leaves all groups, so that the destroy of the id leaves no record behind.
     pub(crate) fn leave_all(&mut self) {
         while let Some(last) = self.groups.last() {
-            // If the kernel refuses, the device is gone. The id's unread events end with it, before any is read.
+            // If the kernel refuses, the device is gone. The id's unread events are discarded with the id, before any
+            // is read.
             let _ = self.leave_now(last.addr);
         }
     }
@@ -78,8 +80,8 @@ impl Id {
             self.groups.remove(at);
         }
         let mut addr = CAddr::new(addr);
-        // SAFETY: the id is alive and its channel open, its QP, if any, is held by it, and the address is read during
-        // the call. It does not wait for events of the group to be acked: every event was acked when it was read.
+        // SAFETY: the id is alive, its channel open, and it holds its QP, if any. The address is read during the call.
+        // The call does not wait for acks, because every event of the group was acked when it was read.
         errno::of_rdma(unsafe { ffi::rdma_leave_multicast(self.as_ptr(), addr.as_mut_ptr()) })
     }
 
@@ -103,8 +105,8 @@ impl Id {
 
     /// Whether the kernel has closed the id. It then refuses every command but a destroy.
     fn is_closed(&self) -> bool {
-        // The kernel looks up the id before it checks the level and the option, neither of which exists.
-        // SAFETY: the id is alive, its channel open, and no bytes are named that could be read.
+        // The kernel looks up the id before it checks the level and the option, neither of which exists. SAFETY: the id
+        // is alive, its channel open, and the option has no bytes.
         let returned = unsafe { ffi::rdma_set_option(self.as_ptr(), NO_LEVEL, 0, ptr::null_mut(), 0) };
         errno::of_rdma(returned) == Err(Errno::ENXIO)
     }

@@ -24,13 +24,14 @@ pub(crate) struct Id {
     raw: NonNull<rdma_cm_id>,
     /// The channel of its events.
     pub(crate) channel: ChannelKey,
-    /// Its QP. Held because librdmacm follows `id->qp` when it reads an event of this id (rdma_get_cm_event).
+    /// Its QP. The id holds it because librdmacm follows `id->qp` when it reads an event of this id
+    /// (rdma_get_cm_event).
     pub(crate) qp: Option<Arc<QpInner>>,
     /// The multicast groups that it is in (group.rs).
     pub(crate) groups: Vec<Membership>,
-    /// A destroy of the id has failed.
+    /// Whether a destroy of the id has failed.
     pub(crate) doomed: bool,
-    /// librdmacm has freed it.
+    /// Whether librdmacm has freed it.
     ended: bool,
     /// The last call of a thread for it.
     query: Option<Arc<Query>>,
@@ -61,7 +62,7 @@ impl Id {
     /// Wraps the new id of a CONNECT_REQUEST.
     ///
     /// # Safety
-    /// `raw` came with a CONNECT_REQUEST that was read from the channel with key `on`, and has no other owner.
+    /// `raw` is from a CONNECT_REQUEST that was read from the channel with key `on`, and has no other owner.
     pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey) -> Self {
         Id { raw, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false, query: None }
     }
@@ -77,13 +78,13 @@ impl Id {
         unsafe { (*self.raw.as_ptr()).context = as_context(key.to_bits()) };
     }
 
-    /// The device of the id; `None` until a specific address was bound or ADDR_RESOLVED was read.
+    /// Returns the device of the id; `None` until a specific address was bound or ADDR_RESOLVED was read.
     pub(crate) fn verbs(&self) -> Option<NonNull<ibv_context>> {
         // SAFETY: the id is alive; librdmacm writes the field only inside calls that take the device by `&mut`.
         NonNull::new(unsafe { (*self.raw.as_ptr()).verbs })
     }
 
-    /// The port of the id on its device; 0 without a device.
+    /// Returns the port of the id on its device; 0 without a device.
     pub(crate) fn port_num(&self) -> u8 {
         // SAFETY: as in `verbs`.
         unsafe { (*self.raw.as_ptr()).port_num }
@@ -109,11 +110,11 @@ impl Id {
         // The kernel refuses to destroy a QP that is attached to a group.
         self.detach_groups();
         let qp = self.qp.take().ok_or(Errno::EINVAL)?;
-        // SAFETY: the id is alive and no other code uses it now. This is what rdma_destroy_qp does to the id; from
-        // here on librdmacm cannot reach the QP, which may be freed at any time.
+        // SAFETY: the id is alive and no other code uses it now. rdma_destroy_qp does the same to the id. From here on
+        // librdmacm cannot reach the QP, which may be freed at any time.
         unsafe { (*self.raw.as_ptr()).qp = ptr::null_mut() };
-        // Only an owner (the handle, a memory window) can create another owner. If there is none besides this one,
-        // there will be none.
+        // Only an owner (the handle, a memory window) can create another owner. So if this is the only one, it stays
+        // the only one.
         if Arc::strong_count(&qp) > 1 {
             qp.stop();
         }
@@ -136,8 +137,8 @@ impl Id {
         Ok(())
     }
 
-    /// Whether librdmacm has destroyed it although the core still has it: its device was removed while it left a
-    /// group (group.rs). Only [`Id::destroy`] may be called then.
+    /// Whether librdmacm has already destroyed the id, while the core still has it. The device was then removed while
+    /// the id left a group (group.rs). Only [`Id::destroy`] may be called afterwards.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
@@ -182,7 +183,7 @@ impl Id {
             let _ = self.detach_qp();
             return;
         }
-        // On failure (no known case) the memory is leaked: librdmacm and the kernel still refer to it.
+        // If it fails (no known case), the memory is leaked: librdmacm and the kernel still refer to it.
         let _ = self.destroy();
     }
 
@@ -200,8 +201,8 @@ impl Id {
         self.leave_all();
         // Usually there is no QP.
         let _ = self.detach_qp();
-        // SAFETY: the id is alive, and after a success no code uses it again: `ended` records that, and its owner
-        // drops it. Its channel is open. It does not wait: every event of the id was acked when it was read.
+        // SAFETY: the id is alive and its channel open. After a success no code uses it again: `ended` records that,
+        // and its owner drops it. The call does not wait, because every event of the id was acked when it was read.
         errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })?;
         self.ended = true;
         Ok(())
@@ -218,13 +219,13 @@ impl Drop for Id {
     }
 }
 
-/// A key in the form of the application's pointer, which librdmacm keeps and never follows.
+/// Converts a key to the pointer of the application, which librdmacm stores and never follows.
 pub(crate) fn as_context(bits: u64) -> *mut c_void {
     // 64-bit targets only (ffi.rs).
     ptr::without_provenance_mut(bits as usize)
 }
 
-/// The key in an id's `context`.
+/// Returns the key in an id's `context`.
 ///
 /// # Safety
 /// `id` points at a living rdma_cm_id that no other thread writes to.

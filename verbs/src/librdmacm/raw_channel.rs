@@ -1,4 +1,4 @@
-//! `rdma_event_channel`, open as long as a reference to it exists.
+//! An `rdma_event_channel`. The drop of the last reference closes it.
 
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
@@ -31,7 +31,8 @@ impl RawChannel {
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor stays open as long as `self` is borrowed; it is not −1, or creation had failed.
+        // SAFETY: the descriptor stays open as long as `self` is borrowed. It is not −1, because the creation has
+        // succeeded.
         unsafe { BorrowedFd::borrow_raw(self.fd()) }
     }
 
@@ -44,15 +45,15 @@ impl RawChannel {
 impl Drop for RawChannel {
     fn drop(&mut self) {
         // SAFETY: made by rdma_create_event_channel and destroyed only here. `Rdmacm` and `Handle` drop their ids
-        // before their channels and close no channel that has ids. An anchor, and a call that is under way, hold
-        // their channel. So no rdma_cm_id points at it any more.
+        // before their channels, and close no channel that has ids. An anchor holds its channel, as does a call that is
+        // under way. So no rdma_cm_id points at it any more.
         unsafe { ffi::rdma_destroy_event_channel(self.0.as_ptr()) };
     }
 }
 
 /// Adds `O_NONBLOCK` to an open descriptor.
 pub(crate) fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
-    // SAFETY: fcntl with these two commands touches no memory of ours, whatever the descriptor is.
+    // SAFETY: fcntl with these two commands accesses no memory of this program, for any descriptor.
     let flags = unsafe { ffi::fcntl(fd, ffi::F_GETFL) };
     if flags < 0 {
         return Err(errno::last());

@@ -1,9 +1,9 @@
 //! Bindings to librdmacm and libibverbs that need neither libclang nor the headers of rdma-core, for x86_64.
 //!
-//! `generated.rs` is what `generate.sh` writes from the headers of rdma-core 44. This file has the structures of verbs.h
-//! and rdma_cma.h that hold unions without names, written by hand with the names of rdma-sys.
-//! `tests/layout.rs` compares both with the headers that are installed. The programs link with `libibverbs.so.1` and
-//! `librdmacm.so.1` themselves, so no development package is needed.
+//! `generate.sh` writes `generated.rs` from the headers of rdma-core 44. This file has the structures of verbs.h and
+//! rdma_cma.h with unnamed unions, written by hand with the names of rdma-sys. `tests/layout.rs` compares both with the
+//! installed headers. Programs link with `libibverbs.so.1` and `librdmacm.so.1` by these names, so no development
+//! package is needed.
 
 #![allow(
     dead_code,
@@ -21,8 +21,8 @@ use libc::*;
 
 include!("generated.rs");
 
-// The functions of `generated` are in these libraries. Their full names need no `libibverbs.so`, which only
-// development packages have.
+// The functions of `generated` are in these libraries. They are linked by their full names, because only development
+// packages have a `libibverbs.so`.
 #[link(name = "libibverbs.so.1", kind = "dylib", modifiers = "+verbatim")]
 unsafe extern "C" {}
 

@@ -1,7 +1,7 @@
 //! Each command of a connection's life fails once, with each of some errnos.
 //!
-//! No command panics. The error has the name of the request and the errno, the id keeps its state or is over, what is
-//! left can be destroyed, and then neither the kernel nor the process has anything of it.
+//! No command panics. The error names the request and the errno. The id keeps its state or is closed. All remaining
+//! objects can be destroyed; the kernel and the process then have none of them left.
 #![expect(clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[allow(dead_code, reason = "for both tests")]
@@ -22,12 +22,12 @@ use crate::world::{Ended, NEVER, World};
 
 const ERRNOS: [Errno; 6] = [Errno::ENOMEM, Errno::EINVAL, Errno::ENODEV, Errno::EACCES, Errno::EINTR, Errno::ENXIO];
 
-/// Descriptors are counted for the process.
+/// Serializes the tests, because descriptors are counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 type Life = fn(&mut World) -> Result<(), Ended>;
 
-/// Of an application's own QP.
+/// The parameters for a QP of the application.
 fn param() -> ConnParam {
     ConnParam { qp_num: 7, ..ConnParam::default() }
 }
@@ -59,7 +59,7 @@ fn active(world: &mut World) -> Result<(), Ended> {
     world.request("destroy_id", id, |drive| drive.destroy_now(id))
 }
 
-/// A listener with a request on it.
+/// Returns a listener and the id of a request on it.
 fn requested(world: &mut World) -> Result<[cmid_proto::IdKey; 2], Ended> {
     let listener = world.create(PortSpace::Tcp)?;
     world.request("bind_addr", listener, |drive| drive.bind(listener, local()))?;
@@ -96,12 +96,12 @@ fn datagrams(world: &mut World) -> Result<(), Ended> {
     world.request("destroy_id", id, |drive| drive.destroy_now(id))
 }
 
-/// The open descriptors of the process.
+/// Counts the open descriptors of the process.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("procfs").count()
 }
 
-/// Lives once. Returns how it ended, with its faults.
+/// Runs one connection. Returns its result and its faults.
 fn live(life: Life, kernel: &Rc<RefCell<Scripted>>) -> (Result<(), Ended>, Vec<Fault>) {
     let script = Rc::clone(kernel);
     with_kernel(
@@ -114,7 +114,7 @@ fn live(life: Life, kernel: &Rc<RefCell<Scripted>>) -> (Result<(), Ended>, Vec<F
     )
 }
 
-/// Fails each command of a life. Returns the numbers of the commands that failed.
+/// Fails each command of one connection. Returns the numbers of the commands that failed.
 fn fail_each(life: Life) -> BTreeSet<u32> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let whole = Rc::new(RefCell::new(Scripted::default()));
@@ -122,7 +122,7 @@ fn fail_each(life: Life) -> BTreeSet<u32> {
     assert!(ended.is_ok() && faults.is_empty(), "without a failure: {ended:?}, {faults:?}");
     let commands = whole.borrow().commands;
     let (before, mut failed) = (descriptors(), BTreeSet::new());
-    // The first command is that of the opening, whose errors `kernel-open` checks.
+    // The first command opens the device; `kernel-open` checks its errors.
     for nth in 1..commands {
         for errno in ERRNOS {
             let kernel = Rc::new(RefCell::new(Scripted::failing(nth, errno)));
@@ -136,7 +136,7 @@ fn fail_each(life: Life) -> BTreeSet<u32> {
     failed
 }
 
-/// The requests that make a command.
+/// Returns the requests that make a command.
 fn requests(command: u32) -> &'static [&'static str] {
     match command {
         CREATE_ID => &["create_id"],
@@ -158,11 +158,11 @@ fn requests(command: u32) -> &'static [&'static str] {
     }
 }
 
-/// Checks what the application sees of a failure.
+/// Checks the errors and events that the application gets after a failure.
 fn judge(command: u32, errno: Errno, ended: &Result<(), Ended>, faults: &[Fault]) {
     let what = format!("command {command} failed with {errno}: {ended:?}, {faults:?}");
     match (command, ended) {
-        // The event is read the next time.
+        // The next fetch reads the event.
         (GET_EVENT, ended) => {
             assert!(ended.is_ok(), "{what}");
             let reported = matches!(faults, [Fault::Read { errno: read, .. }] if *read == errno);

@@ -1,4 +1,4 @@
-//! The kernel, as far as these lives need it: ids on channels, and an event for each request that has one.
+//! A model of the kernel: ids on channels, and the event of each request.
 
 use std::collections::VecDeque;
 
@@ -28,13 +28,13 @@ const EVENT: usize = 336;
 
 struct Id {
     handle: u32,
-    /// What events report it under; 0 for a request that is not accepted.
+    /// The number that its events name; 0 for a request that is not accepted.
     uid: u64,
     channel: ChannelKey,
 }
 
 struct Pending {
-    /// The id whose channel it is on.
+    /// The id that was created on its channel.
     owner: u32,
     bytes: [u8; EVENT],
 }
@@ -42,15 +42,15 @@ struct Pending {
 /// The kernel. A command fails if `fail` names its number in the order of commands.
 #[derive(Default)]
 pub(crate) struct Scripted {
-    // Vectors keep their memory, so that nothing is allocated once they have grown.
+    // Vectors keep their memory, so that they stop allocating once they have grown.
     ids: Vec<Id>,
-    /// Memberships, and the ids that they are of.
+    /// Memberships, each with its id.
     groups: Vec<(u32, u32)>,
     handles: u32,
     /// The id that listens.
     listener: u32,
     pending: VecDeque<Pending>,
-    /// The channel that the next command is written to. The script does not see descriptors.
+    /// The channel of the next command. The script does not get descriptors.
     pub(crate) channel: Option<ChannelKey>,
     pub(crate) commands: usize,
     fail: Option<(usize, Errno)>,
@@ -59,7 +59,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// A kernel whose nth command fails.
+    /// Creates a kernel whose nth command fails.
     pub(crate) fn failing(nth: usize, errno: Errno) -> Self {
         Scripted { fail: Some((nth, errno)), ..Scripted::default() }
     }
@@ -95,7 +95,7 @@ impl Scripted {
             LISTEN => self.request(word(command, 8))?,
             ACCEPT => {
                 let handle = word(command, 288);
-                // An accept without parameters is the third message.
+                // An accept without parameters is the third message of the handshake.
                 if command[287] != 0 {
                     self.id_mut(handle)?.uid = long(command, 8);
                     self.event(handle, CmEvent::Established)?;
@@ -150,12 +150,12 @@ impl Scripted {
         self.ids.iter_mut().find(|id| id.handle == handle).ok_or(Errno::ENOENT)
     }
 
-    /// Another connection request to the listener.
+    /// Makes another connection request to the listener.
     pub(crate) fn request_again(&mut self) {
         self.request(self.listener).expect("a listener");
     }
 
-    /// A connection request: a new id on the listener's channel.
+    /// Makes a connection request: a new id on the listener's channel.
     fn request(&mut self, listener: u32) -> Outcome {
         self.listener = listener;
         let child = self.create(0, self.id(listener)?.channel);
@@ -175,12 +175,12 @@ impl Scripted {
         Ok(())
     }
 
-    /// The numbers of ids and memberships.
+    /// Returns the numbers of ids and memberships.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.ids.len(), self.groups.len())
     }
 
-    /// A channel was closed: its ids end. Returns their number.
+    /// Ends the ids of a closed channel. Returns their number.
     pub(crate) fn closed(&mut self, channel: ChannelKey) -> usize {
         let before = self.ids.len();
         self.ids.retain(|id| id.channel != channel);

@@ -1,4 +1,4 @@
-//! A driver on the kernel backend over the scripted kernel, and the checks of what follows a failure.
+//! A driver on the kernel backend with the scripted kernel, and the checks after a failure.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use cmid_verbs::{KernelCm, KernelHandle};
 
 use super::scripted::Scripted;
 
-/// The device. It notes the channel that a command is written to.
+/// The device. It records the channel of each command.
 pub(crate) struct PolledChannel {
     device: KernelCm,
     kernel: Rc<RefCell<Scripted>>,
@@ -54,22 +54,22 @@ impl DeviceLayer for PolledChannel {
     }
 }
 
-/// A life ends early: a request has failed, or its event does not come.
+/// The reason why a connection ended early.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The request with this name failed, and the id had this state before.
     Request(&'static str, Option<State>, Error),
-    /// This event does not come.
+    /// This event did not come.
     Event(CmEvent),
-    /// CONNECT_ERROR comes in place of ESTABLISHED.
+    /// CONNECT_ERROR came in place of ESTABLISHED.
     NotCompleted,
 }
 
-/// One life. `channels` are the application's two.
+/// One connection. `channels` are the two channels of the application.
 pub(crate) struct World {
     pub(crate) drive: Drive<PolledChannel>,
     pub(crate) channels: [ChannelKey; 2],
-    /// Whether the core checks itself, which allocates.
+    /// Whether `Core::check` runs, which allocates.
     pub(crate) checks: bool,
     faults: Vec<Fault>,
     all: Vec<ChannelKey>,
@@ -133,7 +133,7 @@ impl World {
     }
 
     fn turn(&mut self) {
-        // All channels, the private ones of listeners included. The list keeps its memory.
+        // All channels, including the private ones of listeners. The list keeps its memory.
         self.all.clear();
         self.all.extend(self.drive.core().channel_keys());
         self.all.iter().for_each(|&channel| self.drive.readable(channel));
@@ -142,9 +142,9 @@ impl World {
         self.faults.extend(std::iter::from_fn(|| self.drive.next_fault()));
     }
 
-    /// Destroys all ids and closes all channels. Nothing is left.
+    /// Destroys all ids, closes all channels, and checks that nothing is left.
     pub(crate) fn end(mut self) -> Vec<Fault> {
-        // A destroy that fails can be made again. A child may end with its listener.
+        // A failed destroy can be repeated. A child may end with its listener.
         for _ in 0..2 {
             let ids: Vec<_> = self.drive.core().id_keys().collect();
             for id in ids {
