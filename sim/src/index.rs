@@ -40,7 +40,7 @@ pub(crate) struct QpNo {
 pub(crate) struct CqNo(pub(crate) u64);
 
 impl CqNo {
-    /// The number that asynchronous events have.
+    /// Returns the number that asynchronous events contain.
     pub(crate) fn number(self) -> u32 {
         self.0 as u32
     }
@@ -51,7 +51,7 @@ impl CqNo {
 pub(crate) struct SrqNo(pub(crate) u64);
 
 impl SrqNo {
-    /// The number that asynchronous events have.
+    /// Returns the number that asynchronous events contain.
     pub(crate) fn number(self) -> u32 {
         self.0 as u32
     }

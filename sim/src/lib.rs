@@ -1,9 +1,9 @@
 //! A simulated RDMA fabric, to test programs that use RDMA connections without an RDMA device.
 //!
 //! A [`Fabric`] has hosts, a [`Host`] creates devices, and a [`SimDevice`] is a [`Device`](cmid_proto::Device). It
-//! behaves as librdmacm 44 on Linux 6.12 over RoCE (rxe) does. The same call in the same state returns the same
-//! errno. Events have the same order, status, parameters, padded private data and timing. Defects are reproduced too:
-//! a failing listen shrinks the backlog, a second accept ends the connection, and a client of a silent server waits
+//! behaves as librdmacm 44 on Linux 6.12 over RoCE (rxe) does. The same call in the same state returns the same errno.
+//! Events have the same order, status, parameters, padded private data and timing. Defects are simulated too: a failing
+//! listen reduces the backlog, a second accept ends the connection, and a client of a server that does not answer waits
 //! for a quarter of an hour.
 //!
 //! ```
@@ -19,7 +19,7 @@
 //! device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
 //! device.call(&Call::ResolveAddr { id, src: None, dst: "10.0.0.2:7".parse()?, timeout_ms: 2000 }, &[])?;
 //!
-//! // Nothing happens before its time.
+//! // Time does not advance by itself, so there is no event yet.
 //! assert_eq!(device.fetch(channel, spare)?, None);
 //! while let Some(due) = fabric.next_due() {
 //!     fabric.advance_to(due);
@@ -43,9 +43,9 @@
 //! loss. The calls and events of an id change its QP's state as in librdmacm. A datagram ([`Ah`], [`To`],
 //! [`SendWr::send_to`]) arrives after [`GRH_LEN`] bytes of header, or is lost.
 //!
-//! Memory ([`Pd`], [`Mr`], [`Mw`]) uses the state machines of [`memory`]. The simulated device keeps its own
-//! accounts, which tests can compare ([`Pd::users_at_device`]). It checks keys, domains and rights when it executes a
-//! work request. It answers a call as libibverbs, the kernel and a driver do, with the checks of each in the original
+//! Memory ([`Pd`], [`Mr`], [`Mw`]) uses the state machines of [`memory`]. The simulated device counts users
+//! independently, and tests can compare ([`Pd::users_at_device`]). It checks keys, domains and rights when it executes
+//! a work request. It answers a call as libibverbs, the kernel and a driver do, with the checks of each in the original
 //! order.
 //!
 //! ```
@@ -92,7 +92,7 @@
 //!   message of the id outstanding. Here [`Counters::stalls`] counts the case, and the message is not sent again.
 //! - An event that a migration moved does not make the target's descriptor readable until the channel is read or
 //!   another event arrives. In the kernel it does not wake a waiting thread either, but a new poll returns readable.
-//!   The simulator is stricter, to find programs that do not drain.
+//!   The simulator is stricter, to find programs that do not read a channel until it is empty.
 //! - Each call and each message is processed at once and atomically. Races between threads inside the kernel, and the
 //!   stale pointers of its migration, do not occur.
 //! - Time-outs are exact; the kernel's are up to 5 % longer.

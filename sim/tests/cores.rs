@@ -1,4 +1,4 @@
-//! Two cores in one process, connected over the fabric in virtual time, so that minutes pass at once.
+//! Two cores in one process, connected over the fabric in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::net::SocketAddr;
@@ -29,9 +29,9 @@ impl Pair {
         Pair { fabric, hosts, sides, channels }
     }
 
-    /// Runs the cores and the fabric until a core has an event. Time jumps to whatever is due next.
+    /// Runs the cores and the fabric until a core has an event. Time advances to the next timer.
     fn next(&mut self) -> (usize, Event) {
-        // The bound makes a livelock fail instead of hang.
+        // The limit makes a livelock a failure.
         for _ in 0..1000 {
             for (at, drive) in self.sides.iter_mut().enumerate() {
                 drive.set_now(self.fabric.now());

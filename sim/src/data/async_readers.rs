@@ -1,4 +1,4 @@
-//! The readers of asynchronous events, and what they have not read.
+//! The readers of asynchronous events, and their unread events.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -9,13 +9,13 @@ use cmid_proto::datapath::{AsyncEvent, AsyncEventKind, AsyncSource};
 use crate::index::DeviceNo;
 use crate::kernel::channel::{signal_eventfd, take_eventfd};
 
-/// What a reader has not read.
+/// The unread events of a reader.
 #[derive(Debug)]
 pub(crate) struct Unread {
     no: u64,
     device: DeviceNo,
     events: VecDeque<AsyncEvent>,
-    /// Shared with the handle, which exposes it.
+    /// The descriptor of the handle.
     fd: Arc<OwnedFd>,
 }
 

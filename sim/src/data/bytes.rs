@@ -47,7 +47,7 @@ impl Mr {
         Ok(SliceMut { fabric, whole, bytes: self.own_bytes()?, region: PhantomData })
     }
 
-    /// Its bytes, if only this program writes to it.
+    /// Returns its bytes, if only this program writes to it.
     fn own_bytes(&self) -> Result<Vec<u8>, Errno> {
         let quiet = {
             let machine = self.machine();

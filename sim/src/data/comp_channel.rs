@@ -9,7 +9,7 @@ use crate::data::notices::Notices;
 use crate::fabric::Fabric;
 use crate::index::{CqNo, DeviceNo};
 
-/// A completion channel for several CQs. CQs keep it after it is dropped.
+/// A completion channel for several CQs. After the handle is dropped, it exists until its last CQ is destroyed.
 #[derive(Clone, Debug)]
 pub struct CompChannel {
     pub(crate) fabric: Fabric,

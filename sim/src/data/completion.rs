@@ -17,7 +17,7 @@ pub(crate) struct Ready {
     pub(crate) completion: Completion,
     /// The number of a request of a send queue; `None` for a receive.
     pub(crate) sequence: Option<u64>,
-    /// Of a receive of a shared receive queue.
+    /// The entry of a receive of a shared receive queue; `None` for other completions.
     pub(crate) srq_entry: Option<SrqEntry>,
     /// The domain of the QP and of the regions.
     pub(crate) pd: PdNo,
@@ -28,7 +28,7 @@ pub(crate) struct Ready {
     pub(crate) scatter: Vec<Scatter>,
 }
 
-/// The completions that notify.
+/// The completions for which an armed CQ notifies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Armed {
     #[default]
@@ -44,13 +44,13 @@ pub(crate) struct CqState {
     shares: BTreeMap<QpNo, u32>,
     /// The number of entries that each shared receive queue has reserved, and its QPs.
     srq_shares: BTreeMap<SrqNo, (u32, Vec<QpNo>)>,
-    /// Destroyed QPs that keep their shares until none of their completions is left.
+    /// Destroyed QPs. Each keeps its shares until none of its completions is left.
     gone: Vec<QpNo>,
     ready: VecDeque<Ready>,
     armed: Armed,
     overrun: bool,
     no: CqNo,
-    /// Shared with the handle, which exposes it.
+    /// The notifications that the handle exposes.
     notices: Notices,
 }
 
@@ -90,8 +90,8 @@ impl CqState {
         self.srq_shares.contains_key(&srq)
     }
 
-    /// Handles the destruction of a QP. With `remove`, its completions are removed; otherwise they keep its share
-    /// until they are polled.
+    /// Handles the destruction of a QP. With `remove`, removes its completions; otherwise they keep its share until
+    /// they are polled.
     pub(crate) fn leave(&mut self, qp: QpNo, remove: bool) {
         if remove {
             self.ready.retain(|ready| ready.qp != qp);
@@ -119,7 +119,7 @@ impl CqState {
         over
     }
 
-    /// Requests a notification. One for any completion is not reduced to one for solicited completions
+    /// Requests a notification. A pending request for any completion is not replaced by one for solicited completions
     /// (`rxe_req_notify_cq`).
     pub(crate) fn arm(&mut self, armed: Armed) {
         if self.armed != Armed::Any {
@@ -132,7 +132,7 @@ impl CqState {
         self.ready.iter().any(|ready| ready.pd == pd && ready.pins.contains(&key))
     }
 
-    /// Adds a completion; false if there is no room.
+    /// Adds a completion. Returns false if there is no room.
     pub(crate) fn complete(&mut self, ready: Ready) -> bool {
         if self.ready.len() >= self.room.depth() as usize {
             self.overrun = true;

@@ -21,7 +21,7 @@ const IPV4_AT: usize = 20;
 const UDP: u8 = 17;
 
 impl World {
-    /// Delivers a datagram to its destination. Receivers that cannot take it drop it without an error.
+    /// Delivers a datagram to its destination. A receiver that cannot take it drops it without an error.
     pub(crate) fn datagram_arrives(&mut self, datagram: &Datagram) {
         let target = ip_of(datagram.route.dgid);
         let up = |qp: &QpNo| self.hosts.get(qp.host.0).is_some_and(|host| host.link_up);
@@ -67,7 +67,7 @@ impl World {
     }
 }
 
-/// The header as in RoCEv2: that of the IP packet. An IPv4 header is in the second half.
+/// Returns the header as in RoCEv2: that of the IP packet. An IPv4 header is in the second half.
 fn header_of(datagram: &Datagram) -> [u8; GRH_LEN] {
     let mut header = [0; GRH_LEN];
     let route = &datagram.route;
@@ -93,7 +93,7 @@ fn header_of(datagram: &Datagram) -> [u8; GRH_LEN] {
     header
 }
 
-/// The receiver's and the sender's address from a header (`ibv_init_ah_from_wc`); `None` if it is invalid.
+/// Returns the receiver's and the sender's address from a header (`ibv_init_ah_from_wc`); `None` if it is invalid.
 pub(crate) fn route_back(header: &[u8; GRH_LEN]) -> Option<(IpAddr, IpAddr)> {
     let bytes = |at: usize| <[u8; 16]>::try_from(header.get(at..at + 16)?).ok();
     if header[0] >> 4 == 6 {

@@ -234,7 +234,7 @@ impl World {
         self.queues.pairs.insert(qp, Box::new(pair));
         let id = self.id(no)?;
         (id.qp, id.on_srq) = (Some(qp), on_srq);
-        // From now on the options are those of the QP. A device like rxe has none (`init_ece`).
+        // From now on the options of the QP are used. A device like rxe has none (`init_ece`).
         id.local_ece = Ece::default();
         Ok(qp)
     }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::data::space::Stretch;
 
-/// Counts the registrations that exclude each page from forked children. A shared page is given back with the last
-/// one.
+/// Counts the registrations that exclude each page from forked children. The last one gives the page back.
 #[derive(Debug, Default)]
 pub(crate) struct ForkAdvice {
     pages: BTreeMap<u64, u32>,

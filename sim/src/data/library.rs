@@ -13,8 +13,7 @@ use crate::index::{MrHandle, PdNo};
 pub(super) struct IbvMr {
     pub(super) range: Stretch,
     pub(super) keys: Keys,
-    /// From its private copy of the first access rights; decides whether the memory was excluded from forked
-    /// children.
+    /// Whether the first access rights include on-demand paging. Such memory is not excluded from forked children.
     pub(super) on_demand: bool,
 }
 

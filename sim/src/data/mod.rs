@@ -1,5 +1,5 @@
-//! The data path: protection domains, memory regions and windows, completion queues, queue pairs. All safe code:
-//! memory is moved to the fabric, and accessed by copies.
+//! The data path: protection domains, memory regions and windows, completion queues, queue pairs. It has no unsafe
+//! code: memory is moved to the fabric, and accessed by copies.
 
 pub(crate) mod ah;
 pub(crate) mod async_events;

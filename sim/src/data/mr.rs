@@ -35,7 +35,7 @@ pub struct Mr {
     own: Owned,
 }
 
-/// A region, and the data for its deregistration.
+/// A region, and what its deregistration needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Owned {
     pub(crate) device: DeviceNo,
@@ -109,7 +109,7 @@ impl Mr {
         own && machine.access().is_some_and(|access| access.contains(needs))
     }
 
-    /// A part of it for a work request. `EINVAL` unless it is of this domain and has these rights.
+    /// Returns a part of it for a work request. `EINVAL` if the region is of another domain or lacks these rights.
     pub(crate) fn keyed_range(
         &self,
         fabric: &Fabric,
@@ -173,7 +173,7 @@ impl Owned {
     }
 }
 
-/// Whether work in flight uses the region. This is possible also after a removal of the device.
+/// Whether work in flight uses the region, also after a removal of the device.
 pub(crate) fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
     match machine.named().map(|(pd, keys)| (pd.no, keys.lkey)) {
         Some((pd, key)) if shared.with(|world| world.queues.pins(pd, key)) => Traffic::InFlight,
@@ -181,7 +181,7 @@ pub(crate) fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
     }
 }
 
-/// The fault of an outcome that does not match its request.
+/// Returns the fault for an outcome that does not match its request.
 fn impossible(request: RequestKind, machine: &Machine) -> Fault {
     Fault { outcome: request, target: Target::Mr(Some(machine.state())) }
 }

@@ -30,7 +30,7 @@ pub struct Mw {
     /// The QP of the last posted bind, unless an invalidation was posted since. Only the device knows whether either
     /// succeeded.
     bound_by: Option<QpNo>,
-    /// Set once it is deallocated.
+    /// Whether it is deallocated.
     over: bool,
 }
 
@@ -66,7 +66,7 @@ impl Drop for Mw {
     fn drop(&mut self) {
         self.fabric.with(|world| {
             if !self.over {
-                // Fails only if the device is removed; nothing remains then.
+                // This fails only if the device is removed. Nothing remains then.
                 let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
             }
             world.rebind(self.no, None);

@@ -9,11 +9,12 @@ use cmid_proto::Errno;
 use crate::index::CqNo;
 use crate::kernel::channel::{new_eventfd, signal_eventfd, take_eventfd};
 
-/// The notifications of a channel that are not taken.
+/// The notifications of a channel that were not taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Notices {
     pub(crate) fd: Arc<OwnedFd>,
-    /// The CQs of a shared channel, oldest notification first. A channel of one CQ counts by its descriptor.
+    /// The CQs of a shared channel, oldest notification first. The channel of a single CQ counts in its descriptor
+    /// instead.
     queue: Option<Arc<Mutex<VecDeque<CqNo>>>>,
 }
 
@@ -41,7 +42,7 @@ impl Notices {
     }
 
     pub(crate) fn notify(&self, cq: CqNo) {
-        // With the lock held, so that the descriptor is readable as long as there is one.
+        // The lock is held, so that the descriptor is readable as long as a notification is queued.
         let mut queue = self.queue();
         if let Some(queue) = &mut queue {
             queue.push_back(cq);
@@ -57,7 +58,7 @@ impl Notices {
         Ok(u32::try_from(take_eventfd(&self.fd)).unwrap_or(u32::MAX))
     }
 
-    /// Removes those of a CQ that is destroyed (`ib_uverbs_release_ucq`).
+    /// Removes the notifications of a destroyed CQ (`ib_uverbs_release_ucq`).
     pub(crate) fn forget(&self, cq: CqNo) {
         if let Some(mut queue) = self.queue() {
             queue.retain(|other| *other != cq);

@@ -25,7 +25,7 @@ pub(crate) enum Transfer {
         qp: QpNo,
         sequence: u64,
     },
-    /// The peer of a QP had no receive for too long.
+    /// The retries for a peer without a receive are used up.
     NotReady {
         qp: QpNo,
         sequence: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Packet {
 #[derive(Debug)]
 pub(crate) enum Operation {
     Send(Vec<u8>, Extra),
-    /// With `Extra` it consumes a receive.
+    /// A write. With `Extra` it consumes a receive.
     Write(KeyedRange, Vec<u8>, Option<Extra>),
     Read(KeyedRange),
     /// The expected and the new value.
@@ -55,7 +55,7 @@ pub(crate) enum Operation {
     FetchAdd(KeyedRange, u64),
 }
 
-/// What a message has besides its bytes.
+/// The fields of a message besides its bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra {
     /// Immediate data.

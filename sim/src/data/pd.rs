@@ -16,7 +16,7 @@ impl World {
     pub(crate) fn alloc_pd(&mut self, device: DeviceNo) -> Result<PdNo, Errno> {
         let mut domain = Domain::alloc();
         let allocated = self.ibv_alloc_pd(device);
-        // Cannot fail: this outcome is the expected one.
+        // Cannot fail: the outcome matches the call.
         let _: Result<(), _> = domain.handle_outcome(allocated.map(|_| ()));
         let no = allocated?;
         self.domains.live.insert(no, Held { device, domain, handles: 1 });
@@ -59,7 +59,7 @@ impl World {
         self.forget_unused_pd(no);
     }
 
-    /// Deallocates a domain without handles and users. If the device refuses, the device keeps it.
+    /// Deallocates a domain without handles and users. If the device refuses, the domain stays at the device.
     fn forget_unused_pd(&mut self, no: PdNo) {
         let unused = |held: &Held| held.handles == 0 && held.domain.users() == 0;
         if self.domains.live.get(&no).is_some_and(unused) {
@@ -104,10 +104,10 @@ impl Pd {
         Pd { fabric: fabric.clone(), device, no }
     }
 
-    /// Returns the number of users that the simulated device counts independently; `None` if the domain does not exist at
-    /// the device. For tests. It differs from [`users`](cmid_proto::datapath::ProtectionDomain::users)
-    /// after a driver fault ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable after a
-    /// failed move to another domain: `users` counts that domain too.
+    /// Returns the number of users that the simulated device counts independently; `None` if the domain does not exist
+    /// at the device. For tests. It differs from [`users`](cmid_proto::datapath::ProtectionDomain::users) after a
+    /// driver fault ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable after a failed move
+    /// to another domain: `users` counts that domain too.
     #[must_use]
     pub fn users_at_device(&self) -> Option<u32> {
         self.fabric.with(|world| world.memory.pd_users(self.no))

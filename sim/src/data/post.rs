@@ -90,8 +90,8 @@ impl QueuePair for Qp {
 
     /// If the device rejects the bind, the QP enters its error state. The status of the completion is
     /// [`MW_BIND_ERR`](cmid_proto::datapath::WcStatus::MW_BIND_ERR), or
-    /// [`WR_FLUSH_ERR`](cmid_proto::datapath::WcStatus::WR_FLUSH_ERR) as on Linux 6.12. It rejects an empty range, and a
-    /// window that is bound.
+    /// [`WR_FLUSH_ERR`](cmid_proto::datapath::WcStatus::WR_FLUSH_ERR) as on Linux 6.12. It rejects an empty range, and
+    /// a window that is bound.
     fn post_bind(
         &mut self,
         wr_id: u64,
@@ -129,7 +129,7 @@ pub(super) fn post_all<T>(
 }
 
 impl Qp {
-    /// Checks a request of the send queue, as far as that is possible without its queue.
+    /// Makes the checks of a request that do not need its send queue.
     fn work(&self, wr_id: u64, op: SendOp<'_, Ah>, sges: &[Sge<'_, Mr>], flags: SendFlags) -> Result<Work, Errno> {
         let caps = self.caps();
         let needs = if op.writes_locally() { Access::LOCAL_WRITE } else { Access::empty() };
@@ -164,7 +164,7 @@ impl Qp {
         Ok(Work { wr_id, opcode, local, signaled: flags.contains(SendFlags::SIGNALED), action })
     }
 
-    /// The action of a datagram, with the checks of its destination and length.
+    /// Returns the action of a datagram. Checks its destination and length.
     fn datagram(&self, to: Peer<'_>, extra: Extra, len: usize) -> Result<Action, Errno> {
         self.fabric.with(|world| {
             let pair = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?;
@@ -186,19 +186,19 @@ impl Qp {
     }
 }
 
-/// A receive for a queue of this domain.
+/// Creates a receive for a queue of this domain.
 pub(super) fn receive(fabric: &Fabric, pd: PdNo, max: u32, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, Errno> {
     Ok(Receive { wr_id, ranges: ranges(fabric, pd, sges, Access::LOCAL_WRITE, max)?, srq_entry: None })
 }
 
-/// The ranges of a work request that are not empty.
+/// Returns the non-empty ranges of a work request.
 fn ranges(fabric: &Fabric, pd: PdNo, sges: &[Sge<'_, Mr>], needs: Access, max: u32) -> Result<Vec<KeyedRange>, Errno> {
     let ranges = sges.iter().map(|sge| sge.mr.keyed_range(fabric, pd, sge, needs)).collect::<Result<Vec<_>, _>>()?;
     let ranges: Vec<_> = ranges.into_iter().filter(|range| range.len != 0).collect();
     if ranges.len() > max as usize { Err(Errno::EINVAL) } else { Ok(ranges) }
 }
 
-/// Bytes of an atomic operation.
+/// The length of an atomic operation, in bytes.
 const ATOMIC_LEN: usize = 8;
 
 /// The check of `validate_send_wr` of librxe.

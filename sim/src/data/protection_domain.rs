@@ -1,4 +1,4 @@
-//! The calls of a protection domain. They are apart from the type, which the objects of a domain use.
+//! The calls of a protection domain. Its type is in a file of its own, because the objects of a domain use it.
 
 use cmid_proto::datapath::{Access, Completion, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{Error, PdState};

@@ -17,12 +17,12 @@ pub struct Qp {
 }
 
 impl Qp {
-    /// Its domain. `EINVAL` if it is destroyed.
+    /// Returns its domain. `EINVAL` if the QP is destroyed.
     pub(crate) fn pd(&self) -> Result<PdNo, Errno> {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd)).ok_or(Errno::EINVAL)
     }
 
-    /// A part of a region for a work request of this QP.
+    /// Returns a part of a region for a work request of this QP.
     pub(crate) fn keyed_range(&self, sge: &Sge<'_, Mr>, needs: Access) -> Result<KeyedRange, Errno> {
         sge.mr.keyed_range(&self.fabric, self.pd()?, sge, needs)
     }

@@ -23,7 +23,7 @@ pub(crate) struct Received {
     pub(crate) srq_entry: Option<SrqEntry>,
     /// The keys of the regions that it pinned.
     pub(crate) pinned: Vec<u32>,
-    /// It notifies a CQ that is armed for solicited completions.
+    /// Whether it notifies a CQ that is armed for solicited completions.
     pub(crate) solicited: bool,
     /// The bytes that the poll copies to memory.
     pub(crate) scatter: Vec<Scatter>,
@@ -39,7 +39,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// A failure with this status.
+    /// Returns a failure with this status.
     pub(crate) fn failed(status: WcStatus) -> Self {
         Sent { status, byte_len: 0, scatter: Vec::new() }
     }
@@ -87,12 +87,12 @@ pub(crate) struct Pair {
     pub(crate) pd: PdNo,
     pub(crate) send_cq: CqNo,
     pub(crate) recv_cq: CqNo,
-    /// Where its receives are from, if they are not its own.
+    /// The shared receive queue, if it uses one.
     pub(crate) srq: Option<SrqNo>,
     pub(crate) caps: Caps,
     pub(crate) peer: Option<QpNo>,
     pub(crate) retry_count: u8,
-    /// How often it sends again what the peer has no receive for; 7 means without limit.
+    /// The number of retries for a message that finds no receive; 7 means no limit.
     pub(crate) rnr_retry_count: u8,
     pub(crate) sends: VecDeque<Pending>,
     pub(crate) receives: VecDeque<Receive>,
@@ -104,21 +104,21 @@ pub(crate) struct Pair {
     unpolled_receives: u32,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
-    /// A packet of the peer will not be sent again: those after it are out of sequence.
+    /// Whether a packet of the peer is missing and will not be sent again. Packets after it are out of sequence.
     pub(crate) gap: bool,
     /// The multicast groups that a datagram QP is attached to.
     pub(crate) groups: BTreeSet<Gid>,
     sequence: u64,
-    /// It belongs to an id; otherwise it is destroyed with its handle.
+    /// Whether it belongs to an id; otherwise it is destroyed with its handle.
     pub(crate) attached: bool,
-    /// Its handle exists.
+    /// Whether its handle exists.
     pub(crate) held: bool,
-    /// It is destroyed with the last window that is bound through it.
+    /// Whether it is destroyed with the last window that is bound through it.
     pub(crate) doomed: bool,
 }
 
 impl Pair {
-    /// A new QP of an id, without work requests. A connection's QP starts in INIT; a datagram QP is ready at once.
+    /// Creates a QP of an id, without work requests. A connected QP starts in INIT; a datagram QP is ready at once.
     pub(crate) fn new(service: Service, pd: PdNo, send_cq: CqNo, recv_cq: CqNo, caps: Caps) -> Self {
         Pair {
             service,
@@ -149,12 +149,12 @@ impl Pair {
         }
     }
 
-    /// The number of requests that the send queue has room for.
+    /// Returns the number of requests that the send queue has room for.
     pub(crate) fn send_room(&self) -> u32 {
         self.caps.max_send_wr.saturating_sub(u32::try_from(self.filed.len()).unwrap_or(u32::MAX))
     }
 
-    /// The number of receives that there is room for. `EINVAL` if they are those of a shared receive queue
+    /// Returns the number of receives that the queue has room for. `EINVAL` if the QP uses a shared receive queue
     /// (`rxe_post_recv` of librxe).
     pub(crate) fn receive_room(&self) -> Result<u32, Errno> {
         if self.srq.is_some() {
@@ -183,7 +183,7 @@ impl Pair {
         }
     }
 
-    /// Retires what a polled completion stands for: a receive, or a request of the send queue and those before it.
+    /// Retires the work request of a polled completion: a receive, or a request of the send queue and those before it.
     fn polled(&mut self, ready: &Ready) {
         let Some(sequence) = ready.sequence else {
             self.unpolled_receives = self.unpolled_receives.saturating_sub(1);
@@ -246,7 +246,7 @@ impl Queues {
         }
     }
 
-    /// Drops what waits at the peer of a QP: in its error state it sends nothing again.
+    /// Drops the packets of a QP that wait at its peer: in the error state the QP does not send them again.
     pub(crate) fn recall(&mut self, qp: QpNo, peer: Option<QpNo>) {
         if let Some(peer) = peer.and_then(|peer| self.pairs.get_mut(&peer)) {
             let arrived = peer.inbound.len();
@@ -269,8 +269,8 @@ impl Queues {
         }
     }
 
-    /// Adds a completion of a send queue; false if its queue overran. A request that is not signaled has one only if it
-    /// fails.
+    /// Adds a completion of a send queue. Returns false if the CQ overran. A request that is not signaled has one only
+    /// if it fails.
     #[must_use]
     pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
@@ -286,7 +286,7 @@ impl Queues {
         self.complete(cq, Ready { qp, completion, sequence, srq_entry, pd, pins, solicited: false, scatter })
     }
 
-    /// Adds a completion of a receive queue; false if its queue overran.
+    /// Adds a completion of a receive queue. Returns false if the CQ overran.
     #[must_use]
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
@@ -296,8 +296,8 @@ impl Queues {
         self.complete(cq, Ready { qp, completion, sequence: None, srq_entry, pd, pins, solicited, scatter })
     }
 
-    /// Adds a completion to a queue. If the queue is gone or full, the completion is lost, and its region stays
-    /// pinned until the QP is gone too.
+    /// Adds a completion to a CQ. If the CQ is gone or full, the completion is lost, and its region stays pinned until
+    /// the QP is gone too.
     fn complete(&mut self, cq: CqNo, ready: Ready) -> bool {
         self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
@@ -334,8 +334,8 @@ impl Queues {
         recv.reserve(receives).map_err(|_| Errno::EOVERFLOW)
     }
 
-    /// The numbers of entries that a new QP reserves in its CQs. A shared receive queue reserves its own once in each
-    /// CQ.
+    /// Returns the numbers of entries that a new QP reserves in its CQs. A shared receive queue reserves its own once
+    /// in each CQ.
     fn shares(&self, pair: &Pair) -> Result<[u32; 2], Errno> {
         let receives = match pair.srq {
             None => pair.caps.max_recv_wr,

@@ -15,17 +15,17 @@ pub(crate) struct SrqEntry {
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
     pub(crate) ranges: Vec<KeyedRange>,
-    /// Of a shared receive queue.
+    /// The entry in a shared receive queue, if it is of one.
     pub(crate) srq_entry: Option<SrqEntry>,
 }
 
 impl Receive {
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.ranges.iter().map(|range| range.len).sum()
     }
 
-    /// The keys that it pins.
+    /// Returns the keys that it pins.
     pub(crate) fn pins(&self) -> Vec<u32> {
         self.ranges.iter().map(|range| range.key).collect()
     }

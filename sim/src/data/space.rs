@@ -1,4 +1,4 @@
-//! The memory of the programs: buffers in the fabric, by address.
+//! The memory of the programs: the buffers in the fabric, by address.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +24,14 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Whether `other` is inside.
+    /// Whether `other` is inside this stretch.
     pub(crate) fn contains(self, other: Stretch) -> bool {
         let offset = other.addr.checked_sub(self.addr).and_then(|offset| usize::try_from(offset).ok());
         let end = offset.and_then(|offset| offset.checked_add(other.len));
         end.is_some_and(|end| end <= self.len)
     }
 
-    /// The numbers of its pages.
+    /// Returns the numbers of its pages.
     pub(crate) fn pages(self) -> std::ops::Range<u64> {
         let end = self.addr.saturating_add(self.len as u64);
         self.addr / PAGE..end.div_ceil(PAGE)
@@ -51,7 +51,7 @@ pub(crate) struct Scatter {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A token of a buffer in the fabric. It is exchanged for the bytes, once.
+/// The token of a buffer in the fabric. It is exchanged for the bytes once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Lent(Stretch);
 

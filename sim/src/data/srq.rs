@@ -57,7 +57,7 @@ impl World {
         Ok(())
     }
 
-    /// The next receive for a message to this QP.
+    /// Returns the next receive for a message to this QP.
     pub(crate) fn next_receive(&self, qp: QpNo) -> Option<&Receive> {
         let pair = self.queues.pairs.get(&qp)?;
         match pair.srq {
@@ -66,7 +66,8 @@ impl World {
         }
     }
 
-    /// Takes it. Fewer receives in a shared queue than its limit are reported once (`get_srq_wqe` of rxe).
+    /// Takes the next receive. Reports once that a shared queue has fewer receives than its limit (`get_srq_wqe` of
+    /// rxe).
     pub(crate) fn take_receive(&mut self, qp: QpNo) -> Option<Receive> {
         let pair = self.queues.pairs.get_mut(&qp)?;
         let Some(no) = pair.srq else { return pair.receives.pop_front() };
@@ -80,7 +81,7 @@ impl World {
         Some(receive)
     }
 
-    /// Its handle is dropped.
+    /// Handles the drop of a handle.
     pub(crate) fn drop_srq(&mut self, no: SrqNo) {
         if let Ok(srq) = self.queues.srqs.get_mut(no) {
             srq.held = false;
@@ -96,7 +97,7 @@ impl World {
         }
     }
 
-    /// Destroys those of a removed device. Their handles have no effect any more.
+    /// Destroys the shared receive queues of a removed device. Their handles then have no effect.
     pub(crate) fn end_srqs_of(&mut self, device: DeviceNo) {
         let of_device = self.queues.srqs.live.iter().filter(|(_, srq)| srq.device == device);
         let ended: Vec<SrqNo> = of_device.map(|(&no, _)| no).collect();

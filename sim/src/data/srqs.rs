@@ -14,24 +14,24 @@ pub(crate) struct SrqState {
     pub(crate) device: DeviceNo,
     pub(crate) pd: PdNo,
     pub(crate) caps: SrqCaps,
-    /// 0 if none is armed.
+    /// The limit of SRQ_LIMIT_REACHED; 0 if it is not armed.
     pub(crate) limit: u32,
     /// Receives that no QP has taken, oldest first.
     pub(super) receives: VecDeque<Receive>,
     /// The keys that each receive pins, until its completion is polled.
     pub(super) filed: BTreeMap<u64, Vec<u32>>,
     pub(super) sequence: u64,
-    /// Its handle exists.
+    /// Whether its handle exists.
     pub(super) held: bool,
 }
 
 impl SrqState {
-    /// The number of receives without a polled completion.
+    /// Returns the number of receives without a polled completion.
     pub(crate) fn unpolled(&self) -> u32 {
         u32::try_from(self.filed.len()).unwrap_or(u32::MAX)
     }
 
-    /// The number of receives that there is room for.
+    /// Returns the number of receives that the queue has room for.
     pub(crate) fn room(&self) -> u32 {
         self.caps.max_wr.saturating_sub(self.unpolled())
     }
@@ -62,7 +62,7 @@ impl Srqs {
         self.live.values().any(|srq| srq.pins(pd, key))
     }
 
-    /// The completion of a receive is polled.
+    /// Retires a receive whose completion is polled.
     pub(crate) fn polled(&mut self, srq_entry: SrqEntry) {
         if let Some(srq) = self.live.get_mut(&srq_entry.srq) {
             srq.filed.remove(&srq_entry.sequence);

@@ -1,4 +1,4 @@
-//! Data transfer: a packet to the peer, and an answer. Without an answer the request fails.
+//! Data transfer: a packet to the peer, and its answer. Without an answer the request fails.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ enum Handled {
 /// Interval between two retries of an unanswered packet: about the timeout that the kernel sets for a RoCE QP.
 const RETRY_INTERVAL: Duration = Duration::from_millis(512);
 
-/// The count of RNR retries that means no limit.
+/// The number of RNR retries that means no limit.
 const RNR_WITHOUT_LIMIT: u8 = 7;
 
-/// The time after which rxe sends again what the peer had no receive for: that of `min_rnr_timer` 0, which the kernel
-/// sets (`cm_init_qp_rtr_attr`, `rnrnak_usec`).
+/// The time after which rxe repeats a message that found no receive: that of `min_rnr_timer` 0, which the kernel sets
+/// (`cm_init_qp_rtr_attr`, `rnrnak_usec`).
 const RNR_TIMER: Duration = Duration::from_micros(655_360);
 
 impl World {
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Executes the arrived packets of a QP, as far as possible.
+    /// Executes the arrived packets of a QP, up to the first one that must wait.
     pub(crate) fn run_inbound(&mut self, qp: QpNo) {
         loop {
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Limits how long a packet waits for a receive (`rxe_completer`). Linux 6.1 and 6.12 set no `min_rnr_timer`.
+    /// Limits the time that a packet waits for a receive (`rxe_completer`). Linux 6.1 and 6.12 set no `min_rnr_timer`.
     fn limit_rnr(&mut self, qp: QpNo, sequence: u64) {
         let retries = self.queues.pairs.get(&qp).map_or(RNR_WITHOUT_LIMIT, |pair| pair.rnr_retry_count);
         if retries < RNR_WITHOUT_LIMIT {
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// A send consumes a receive.
+    /// Executes a send, which consumes a receive.
     fn receive_message(&mut self, qp: QpNo, pd: PdNo, receive: &Receive, bytes: Vec<u8>, extra: Extra) -> Handled {
         let (mut outcome, mut answer) = if bytes.len() > receive.len() {
             // As rxe: `copy_data` returns EINVAL for a message that does not fit, and `send_data_in` takes that for a
@@ -167,14 +167,14 @@ impl World {
         Handled::Answer(answer)
     }
 
-    /// A write with immediate data consumes a receive, and does not use its memory.
+    /// Executes a write with immediate data. It consumes a receive, and does not use the memory of the receive.
     fn receive_immediate(&mut self, qp: QpNo, outcome: Result<Put, WcStatus>, extra: Extra) {
         if let Some(receive) = self.take_receive(qp) {
             self.finish_receive(qp, receive.ended(outcome, WcOpcode::RECV_RDMA_WITH_IMM, extra));
         }
     }
 
-    /// An atomic operation on 8 aligned bytes, in the byte order of this machine, as in rxe.
+    /// Executes an atomic operation on 8 aligned bytes, in the byte order of this machine, as in rxe.
     fn atomic(&mut self, qp: QpNo, pd: PdNo, range: KeyedRange, change: impl FnOnce(u64) -> u64) -> Handled {
         let memory = self.memory.for_remote(qp, pd, range, Access::REMOTE_ATOMIC);
         let Some(memory) = memory.and_then(|memory| <&mut [u8; 8]>::try_from(memory).ok()) else {
@@ -327,7 +327,7 @@ impl World {
         Ok(taken.len())
     }
 
-    /// The CPU's copy at a poll. Counts a copy to an address that is not mapped any more.
+    /// Copies bytes at a poll. Counts a copy to an address that is no longer mapped.
     fn copy(&mut self, addr: u64, bytes: &[u8]) {
         match self.memory.space.bytes_mut(Stretch { addr, len: bytes.len() }) {
             Some(memory) => memory.copy_from_slice(bytes),
@@ -390,7 +390,7 @@ pub(crate) struct Put {
 }
 
 impl Receive {
-    /// The outcome of a receive.
+    /// Returns the outcome of a receive.
     pub(crate) fn ended(&self, outcome: Result<Put, WcStatus>, opcode: WcOpcode, extra: Extra) -> Received {
         let (status, put) = match outcome {
             Ok(put) => (WcStatus::SUCCESS, put),

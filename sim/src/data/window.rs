@@ -79,7 +79,7 @@ impl Memory {
         window.bound.take().map(|_| ())
     }
 
-    /// The memory that a window gives the peer of its QP access to (`rxe_lookup_mw`); `None` once its MR is gone or
+    /// Returns the memory that the peer of a window's QP may access (`rxe_lookup_mw`); `None` once the MR is gone or
     /// has moved.
     pub(crate) fn through_window(&self, qp: QpNo, pd: PdNo, no: MwNo, needs: Access) -> Option<Stretch> {
         let window = self.windows.get(&no).filter(|window| (window.host, window.pd) == (qp.host, pd))?;
@@ -120,7 +120,7 @@ mod tests {
             request.flags = Changes::TRANSLATION;
             memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
             assert_eq!(memory.through_window(qp, pd, window, Access::REMOTE_READ), None);
-            // A window that is bound to a replaced MR does not hold it.
+            // A window that is bound to a replaced MR does not block its deregistration.
             let expected = if new_keys_on_rereg { Ok(()) } else { Err(Errno::EINVAL) };
             assert_eq!(memory.dereg_mr(host, mr), expected);
         }

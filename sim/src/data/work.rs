@@ -27,7 +27,7 @@ pub(crate) struct Work {
     pub(crate) wr_id: u64,
     pub(crate) opcode: WcOpcode,
     pub(crate) local: Local,
-    /// It has a completion also if it succeeds.
+    /// Whether it has a completion even if it succeeds.
     pub(crate) signaled: bool,
     pub(crate) action: Action,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Local {
     Nothing,
 }
 
-/// What a work request does at the peer.
+/// The action of a work request at the peer.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Send(Extra),
@@ -60,7 +60,7 @@ pub(crate) enum Action {
         qkey: u32,
         extra: Extra,
     },
-    /// Nothing: it is a command to the local device.
+    /// None: the work request is a command to the local device.
     Nothing,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Posted {
 }
 
 impl Local {
-    /// The keys that it pins. Nothing if the device does not access memory.
+    /// Returns the keys that it pins; none if the device does not access memory.
     fn pins(&self, caps: &Caps) -> Vec<u32> {
         match self {
             Local::From(ranges) if caps_inline(caps, ranges) => Vec::new(),
@@ -113,7 +113,7 @@ impl Local {
     }
 }
 
-/// Whether a send of these ranges is copied when it is posted.
+/// Whether the post copies a send of these ranges.
 fn caps_inline(caps: &Caps, ranges: &[KeyedRange]) -> bool {
     ranges.iter().map(|range| range.len).sum::<usize>() <= caps.max_inline as usize
 }
@@ -141,7 +141,7 @@ impl World {
         Ok(())
     }
 
-    /// The bytes of a send or write; `None` if the hardware rejects the memory.
+    /// Returns the bytes of a send or write; `None` if the hardware rejects the memory.
     fn gather(&self, qp: QpNo, local: &Local) -> Option<Vec<u8>> {
         let pair = self.queues.pairs.get(&qp)?;
         let Local::From(ranges) = local else { return Some(Vec::new()) };

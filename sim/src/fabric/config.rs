@@ -5,8 +5,8 @@ use std::time::Duration;
 /// The source of the fabric's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Time advances only in [`Fabric::advance_to`](crate::Fabric::advance_to); nothing happens otherwise.
-    /// Drivers that wait need [`Clock::Real`]: they wait in real time for what only an advance does.
+    /// Time advances only in [`Fabric::advance_to`](crate::Fabric::advance_to). A driver that waits needs
+    /// [`Clock::Real`]: under this clock an event comes only with an advance.
     Virtual,
     /// The system's monotonic clock; one background thread processes due timers.
     Real,
@@ -37,8 +37,8 @@ impl Flavour {
 pub(crate) struct LifeTime(u8);
 
 impl LifeTime {
-    /// The life time from an id's ACK timeout; `None` for 0, which means not set. The field in the messages has 5
-    /// bits.
+    /// Returns the life time for an id's ACK timeout; `None` for 0, which means not set. The field in the messages has
+    /// 5 bits.
     pub(crate) fn of_ack_timeout(ack_timeout: u8) -> Option<LifeTime> {
         Some(LifeTime(ack_timeout.checked_sub(1)?.min(31)))
     }
@@ -78,8 +78,8 @@ pub enum Rereg {
     /// bnxt_re and mana do not either.
     #[default]
     None,
-    /// Changes of the PD and the access rights, as rxe's driver since Linux 6.5 supports without its provider. Checks
-    /// everything before any change.
+    /// Changes of the PD and the access rights, as rxe's driver since Linux 6.5 supports without its provider. The
+    /// driver checks all arguments before any change.
     PdAccess,
     /// All changes, as mlx5. Checks everything before any change, unless a fault is injected
     /// ([`Host::fail_next_reregistration`](crate::Host::fail_next_reregistration)).
@@ -91,7 +91,7 @@ pub enum Rereg {
 pub struct Config {
     /// Seeds every random choice: ephemeral ports and lost messages.
     pub seed: u64,
-    /// The duration of a message from one id to another, also within a host.
+    /// The time that a message takes from one id to another, also within a host.
     pub latency: Duration,
     /// The probability that a connection manager's message or a datagram is lost, 0 to 1. Data of a connection is
     /// never lost.

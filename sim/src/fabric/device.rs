@@ -14,8 +14,8 @@ use crate::kernel::fetch::Fetched;
 use crate::kernel::host::HostState;
 use crate::kernel::id::Id;
 
-/// One process's view of a host's RDMA device. Dropping it simulates the process's exit: its channels are closed, its
-/// ids are destroyed, and peers observe the same as after an exit.
+/// One process's view of a host's RDMA device. Dropping it simulates the exit of the process: its channels are closed,
+/// its ids are destroyed, and peers observe the same as after an exit.
 #[derive(Debug)]
 pub struct SimDevice {
     host: Host,

@@ -91,8 +91,8 @@ impl Fabric {
         self.with(|world| world.counters)
     }
 
-    /// Returns the number of pages that are excluded from forked children ([`Config::fork`]). A page that several regions
-    /// share counts once.
+    /// Returns the number of pages that are excluded from forked children ([`Config::fork`]). A page that several
+    /// regions share counts once.
     #[must_use]
     pub fn pages_kept_from_fork(&self) -> usize {
         self.with(|world| world.library.fork.count())

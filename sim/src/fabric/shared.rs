@@ -20,14 +20,14 @@ pub(crate) struct Shared {
     world: Mutex<World>,
     /// Outside of the world, because ending a region's use of its domain takes the world's lock.
     parked: Mutex<Vec<Box<dyn Parked>>>,
-    /// Signalled when a timer is due earlier than the background thread's wakeup, or when the thread must end.
+    /// Wakes the background thread if a timer is due earlier than its next wake-up, or if it must end.
     earlier: Condvar,
-    /// The zero of a real clock; `None` for a virtual one.
+    /// The start of a real clock; `None` for a virtual one.
     epoch: Option<Instant>,
 }
 
 impl Shared {
-    /// The state of a fabric without hosts. `epoch` is the zero of a real clock; `None` for a virtual one.
+    /// Creates the state of a fabric without hosts. `epoch` is the start of a real clock; `None` for a virtual one.
     pub(super) fn new(config: Config, epoch: Option<Instant>) -> Self {
         Shared { world: Mutex::new(World::new(config)), parked: Mutex::default(), earlier: Condvar::new(), epoch }
     }
@@ -49,7 +49,7 @@ impl Shared {
         }
     }
 
-    /// Retries the release of parked resources, as `cmid-verbs` does: their obstacles may be gone.
+    /// Retries the release of parked resources, as `cmid-verbs` does.
     pub(crate) fn sweep(&self) {
         let waiting = std::mem::take(&mut *self.parked());
         let left: Vec<_> = waiting.into_iter().filter(|ending| !ending.try_end(self)).collect();
@@ -60,7 +60,7 @@ impl Shared {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the world. Ignores poisoning: after a panic the world is as consistent as after any call.
+    /// Locks the world. Ignores poisoning, because the world is consistent after each call.
     pub(super) fn lock(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -23,7 +23,7 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
         self.0.get_mut(key)
     }
 
-    /// The value of a key; inserts a default one if there is none.
+    /// Returns the value of a key. Inserts a default one if there is none.
     pub(crate) fn or_default(&mut self, key: K) -> &mut V
     where
         V: Default,
@@ -57,7 +57,7 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
         self.0.values().any(which)
     }
 
-    /// The keys of the selected entries, in order.
+    /// Returns the keys of the selected entries, in order.
     pub(crate) fn keys_of(&self, which: impl Fn(&K, &V) -> bool) -> Vec<K> {
         let mut keys: Vec<K> = self.0.iter().filter(|(key, value)| which(key, value)).map(|(&key, _)| key).collect();
         keys.sort_unstable();

@@ -23,7 +23,7 @@ impl TimerKey {
 /// Armed timers, each with a payload of type `T`.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
-    /// Boxed, since entries are moved about when others come and go.
+    /// Payloads are boxed, because the map moves its entries.
     queue: BTreeMap<TimerKey, Box<T>>,
     sequence: u64,
 }
@@ -42,7 +42,7 @@ impl<T> Timers<T> {
         key
     }
 
-    /// Arms a timer that fires just before another one, even if that is cancelled.
+    /// Arms a timer that fires immediately before another one, even if the other one is cancelled.
     pub(crate) fn arm_before(&mut self, next: TimerKey, what: T) -> TimerKey {
         let key = TimerKey { sequence: next.sequence - 1, ..next };
         self.queue.insert(key, Box::new(what));

@@ -43,14 +43,14 @@ pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) library: Library,
     pub(crate) domains: Domains,
-    /// Set when parked regions should be retried.
+    /// Whether to retry parked regions.
     pub(crate) sweep: bool,
     pub(crate) queues: Queues,
     pub(crate) async_readers: AsyncReaders,
     next_file: u64,
     next_id: u64,
     next_comm: u32,
-    /// Set when the last handle is dropped; ends the thread of a real clock.
+    /// Whether the last handle is dropped. The thread of a real clock then ends.
     pub(crate) stopped: bool,
 }
 
@@ -107,7 +107,7 @@ impl World {
         Ok(no)
     }
 
-    /// The current device of a host, or its next one.
+    /// Returns the current device of a host, or its next one.
     pub(crate) fn device_of(&self, host: HostNo) -> DeviceNo {
         DeviceNo { host, incarnation: self.hosts.get(host.0).map_or(0, |host| host.incarnation) }
     }

@@ -21,8 +21,8 @@ impl World {
     }
 
     /// The kernel's part (`rdma_bind_addr_dst`), for a bind or for a lookup of a destination. The kernel keeps the
-    /// destination if no port is available. A destination of another family gets the family of the address, and is
-    /// then misread.
+    /// destination if no port is available. A destination of another family gets the family of the address, and its
+    /// bytes are then interpreted in that family.
     pub(crate) fn bind_kernel(&mut self, no: IdNo, addr: SocketAddr, to: Option<SocketAddr>) -> Result<(), Errno> {
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
         if id.state != CmState::Idle || lacks_scope(addr) {
@@ -78,7 +78,7 @@ impl World {
         let id = self.id(no)?;
         id.state = CmState::Listen;
         id.query_addresses();
-        // The library may learn the device only here: a failed lookup may have bound the id.
+        // The library may read the device only here, because a failed lookup may have bound the id.
         id.verbs |= id.device;
         Ok(())
     }
@@ -107,8 +107,8 @@ impl World {
     }
 }
 
-/// The place of an IPv6 address after the kernel has copied an address there, in the length of another one: the length
-/// of IPv4 is that of half an IPv6 address.
+/// Returns the bytes in the place of an IPv6 address after the kernel has copied `addr` there with the length of
+/// `like`. The length of an IPv4 address covers half of an IPv6 address.
 fn copied(like: SocketAddr, addr: SocketAddr, before: Ipv6Addr) -> Ipv6Addr {
     let bits = match addr {
         SocketAddr::V4(_) => 0,
@@ -118,8 +118,8 @@ fn copied(like: SocketAddr, addr: SocketAddr, before: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_bits(if like.is_ipv4() { bits & !half | before.to_bits() & half } else { bits })
 }
 
-/// Reinterprets an address in the family of another one: the kernel overwrites the family only. An IPv4 address
-/// becomes the flow information of IPv6, and the reverse.
+/// Interprets the bytes of an address in the family of another one, because the kernel overwrites only the family. An
+/// IPv4 address becomes the flow information of IPv6, and the reverse.
 fn read_as(like: SocketAddr, addr: SocketAddr, ip6: Ipv6Addr) -> SocketAddr {
     match (like, addr) {
         (SocketAddr::V4(_), SocketAddr::V6(v6)) => {

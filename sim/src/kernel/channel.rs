@@ -171,7 +171,7 @@ impl File {
         }
     }
 
-    /// Takes the next event. Signals the descriptor if events remain, including silently moved ones.
+    /// Takes the next event. Signals the descriptor if events remain, including those that were moved without a signal.
     pub(crate) fn pop(&mut self) -> Option<Unread> {
         let event = self.queue.pop_front();
         if let Some(event) = &event {

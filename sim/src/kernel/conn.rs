@@ -94,7 +94,7 @@ pub(crate) struct Conn {
     pub(crate) local_qp_num: u32,
     pub(crate) remote_qp_num: u32,
     pub(crate) retry_count: u8,
-    /// As the peer has sent it (`cm_req_handler`, `cm_rep_handler`).
+    /// The RNR retry count of the peer's message (`cm_req_handler`, `cm_rep_handler`).
     pub(crate) rnr_retry_count: u8,
     /// The life time of the path; the time waits of both sides derive from it.
     pub(crate) life_time: LifeTime,

@@ -69,7 +69,7 @@ impl World {
         match self.ib_state(no) {
             Some(IbState::ReqSent) => self.set_ib_state(no, IbState::MraReqRcvd),
             Some(IbState::RepSent) => self.set_ib_state(no, IbState::MraRepRcvd),
-            // Only one counts.
+            // Only the first MRA has an effect.
             Some(
                 IbState::Idle
                 | IbState::MraReqRcvd
@@ -159,7 +159,7 @@ impl World {
 
     fn receive_dreq(&mut self, at: HostNo, known: Option<IdNo>, head: &Head, qp_num: u32) {
         let Some(no) = known else {
-            // The connection does not exist any more: answer, so that the peer can end it.
+            // The connection no longer exists. An answer lets the peer end its own.
             return self.transmit(Message { head: head.answer(at), body: Body::Drep });
         };
         if self.conn(no).is_none_or(|conn| conn.local_qp_num != qp_num) {
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// The last transmission of a message of this id was not answered (`cm_process_send_error`).
+    /// Handles a last transmission without an answer (`cm_process_send_error`).
     pub(crate) fn gave_up(&mut self, no: IdNo) {
         match self.ib_state(no) {
             Some(IbState::ReqSent | IbState::MraReqRcvd | IbState::RepSent | IbState::MraRepRcvd) => {
@@ -232,7 +232,8 @@ impl World {
 
     /// `rdma_notify` with `IB_EVENT_COMM_EST`: data arrived before the RTU (`cm_establish`).
     pub(crate) fn notify(&mut self, no: IdNo) -> Result<(), Errno> {
-        // `rdma_notify`: every id with an `iw_cm_id`, also a listener on a device. One on a wildcard has none of its own.
+        // `rdma_notify` succeeds for each id with an `iw_cm_id`, including a listener on a device. A wildcard listener
+        // has none.
         let on_iwarp = self.is_on_iwarp(no)?;
         let id = self.id(no)?;
         let has_iw = id.iw.is_some() || (on_iwarp && id.state == CmState::Listen && id.device);

@@ -77,11 +77,11 @@ pub(crate) struct Id {
     pub(crate) file: FileNo,
     pub(crate) port_space: PortSpace,
 
-    // The RDMA CM's (`rdma_id_private`).
+    // Fields of the RDMA CM (`rdma_id_private`).
     pub(crate) state: CmState,
     pub(crate) src: Option<SocketAddr>,
     pub(crate) dst: Option<SocketAddr>,
-    /// What the kernel's structure of `dst` has at the place of an IPv6 address.
+    /// The bytes in the kernel's structure of `dst` at the place of an IPv6 address.
     pub(crate) dst_ip6: Ipv6Addr,
     pub(crate) port: Option<u16>,
     /// Whether it has an RDMA device.
@@ -98,22 +98,22 @@ pub(crate) struct Id {
     pub(crate) traffic_class: u8,
     pub(crate) options: Options,
 
-    // The user context's (`ucma_context`).
+    // Fields of the user context (`ucma_context`).
     /// Whether events are delivered; false for a connection that is not accepted.
     pub(crate) uid: bool,
     pub(crate) backlog: u32,
-    /// Its device is removed (`ctx->closing`): only destroy is possible.
+    /// Whether its device is removed (`ctx->closing`). Only destroy is then possible.
     pub(crate) removed: bool,
-    /// In order of their joins.
+    /// The memberships, in the order of their joins.
     pub(crate) groups: Vec<Membership>,
 
-    // The library's (`cma_id_private`).
+    // Fields of the library (`cma_id_private`).
     /// Whether the library knows the id's device.
     pub(crate) verbs: bool,
     pub(crate) known_src: Option<SocketAddr>,
     pub(crate) known_dst: Option<SocketAddr>,
     pub(crate) depths: Depths,
-    /// A CONNECT_ERROR was reported; REJECTED and DISCONNECTED are then not reported any more.
+    /// Whether a CONNECT_ERROR was reported. REJECTED and DISCONNECTED are then no longer reported.
     pub(crate) connect_error: bool,
     pub(crate) qp: Option<QpNo>,
     /// Whether the QP uses a shared receive queue.
@@ -124,12 +124,12 @@ pub(crate) struct Id {
 
     /// The IB CM's part (`cm_id_private`), once a connection is requested.
     pub(crate) conn: Option<Conn>,
-    /// The same of an iWARP device (`iw_cm_id`).
+    /// The iWARP connection manager's part (`iw_cm_id`), on such a device.
     pub(crate) iw: Option<IwConn>,
 }
 
 impl Id {
-    /// The ECE in an accept: the peer's vendor, and local options (`ucma_copy_ece_param_to_kern_rep`).
+    /// Returns the ECE in an accept: the peer's vendor, and local options (`ucma_copy_ece_param_to_kern_rep`).
     pub(crate) fn answered_ece(&self) -> Ece {
         Ece { vendor_id: self.remote_ece.vendor_id, options: self.local_ece.options }
     }

@@ -2,8 +2,8 @@
 //! (iwcm.c, siw_cm.c, `cma_iw_handler`).
 //!
 //! TCP keeps the messages of a connection in order and loses none, so there is no retransmission here and
-//! [`Config::loss`](crate::Config::loss) does not apply. The kernel makes the TCP connection inside rdma_connect(3), and
-//! blocks there; here it takes no time.
+//! [`Config::loss`](crate::Config::loss) does not apply. The kernel makes the TCP connection inside rdma_connect(3),
+//! and blocks there; here it takes no time.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::kernel::ib_cm::{TIMED_OUT, mirrored};
 use crate::kernel::id::{CmState, Id};
 use crate::kernel::iw_conn::{IwConn, IwMessage, IwState};
 
-/// How long the active side waits for the answer to its request (`MPAREQ_TIMEOUT`).
+/// The time that the active side waits for the answer to its request (`MPAREQ_TIMEOUT`).
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum private data of an answer in siw: an MPA message has 512 bytes, and the kernel's field for the length has
-/// 8 bits.
+/// The maximum private data of an answer in siw: an MPA message has 512 bytes, and the kernel's field for the length
+/// has 8 bits.
 const DATA_MAX: usize = 255;
 
 /// `-ECONNRESET`, `-EINVAL`.
@@ -70,8 +70,8 @@ impl World {
         if self.queues.pairs.get(&qp).is_some() { Ok(qp) } else { Err(Errno::EINVAL) }
     }
 
-    /// `cma_connect_iw`. It fails without a QP, and if there is no listener: TCP reports that at once. In both
-    /// cases a later connect is possible.
+    /// `cma_connect_iw`. It fails without a QP, and without a listener, which TCP reports at once. In both cases a
+    /// later connect is possible.
     pub(crate) fn iw_connect(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
         let (src, dst, _) = self.way(no)?;
         let qp = self.iw_qp(no, param)?;
@@ -176,8 +176,8 @@ impl World {
         Ok(())
     }
 
-    /// The kernel's part of the end of an id (`iw_destroy_cm_id`). In the kernel it waits for the answer to a request of
-    /// this id; here the request is abandoned.
+    /// The kernel's part of the end of an id (`iw_destroy_cm_id`). In the kernel it waits for the answer to a request
+    /// of this id; here the request is abandoned.
     pub(crate) fn iw_destroy(&mut self, no: IdNo) {
         let state = self.iw_state(no);
         self.counters.waits_for_answer += u64::from(state == Some(IwState::ConnSent));
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Ends the own end of TCP: the QP is flushed, and the peer sees the end.
+    /// Closes this end of TCP: flushes the QP, and reports the close to the peer.
     fn iw_close(&mut self, no: IdNo) {
         let Some(conn) = self.iw(no) else { return };
         let (qp, peer) = (conn.qp.take(), conn.peer.take());
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// The answer to a request has not come in time (`SIW_CM_WORK_MPATIMEOUT`).
+    /// Handles a request that was not answered in time (`SIW_CM_WORK_MPATIMEOUT`).
     pub(crate) fn iw_unanswered(&mut self, no: IdNo) {
         if self.iw_state(no) == Some(IwState::ConnSent) {
             self.iw_close(no);
@@ -264,8 +264,8 @@ impl World {
         }
     }
 
-    /// `cm_conn_req_handler`, `iw_conn_req_handler`. A listener without room in its backlog rejects the peer. So does one on
-    /// `::`: its socket takes connections to IPv4 addresses, too, and the kernel finds no listener for those
+    /// `cm_conn_req_handler`, `iw_conn_req_handler`. A listener without room in its backlog rejects the peer. So does
+    /// one on `::`: its socket takes connections to IPv4 addresses, too, and the kernel finds no listener for those
     /// (`siw_listen_address`, `iw_conn_req_handler`).
     fn iw_requested(&mut self, from: IdNo, at: HostNo, private_data: Vec<u8>) {
         let Some(client) = self.ids.get(&from) else { return };
@@ -337,7 +337,7 @@ impl World {
         }
     }
 
-    /// TCP was closed by the peer (`SIW_CM_WORK_PEER_CLOSE`).
+    /// Handles the close of TCP by the peer (`SIW_CM_WORK_PEER_CLOSE`).
     fn iw_closed_by_peer(&mut self, no: IdNo) {
         let Some(conn) = self.iw(no) else { return };
         match conn.state {
@@ -367,7 +367,8 @@ impl World {
     }
 }
 
-/// The depths in an ESTABLISHED: not mirrored, as the kernel takes IRD for the initiator's depth (`cma_iw_handler`).
+/// Returns the depths in an ESTABLISHED. They are not mirrored, because the kernel uses IRD as the initiator depth
+/// (`cma_iw_handler`).
 fn depths_of(own: &ConnParam) -> ReceivedParam {
     ReceivedParam(ConnParam {
         responder_resources: own.initiator_depth,

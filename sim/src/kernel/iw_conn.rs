@@ -8,7 +8,7 @@ use crate::index::{HostNo, IdNo, QpNo};
 /// The state of an `iw_cm_id` (`enum iw_cm_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IwState {
-    /// It has ended.
+    /// The connection has ended.
     Idle,
     ConnRecv,
     ConnSent,
@@ -26,14 +26,14 @@ pub(crate) struct IwConn {
     pub(crate) gone: bool,
     pub(crate) qp: Option<QpNo>,
     pub(crate) param: ConnParam,
-    /// Ends the wait for the answer.
+    /// The timer of the answer.
     pub(crate) timer: Option<TimerKey>,
 }
 
 /// A message of one end of a connection to the other, or of the device to its own end.
 #[derive(Clone, Debug)]
 pub(crate) enum IwMessage {
-    /// To the host of the listener.
+    /// A request to the host of the listener.
     Request {
         at: HostNo,
         private_data: Vec<u8>,
@@ -46,8 +46,8 @@ pub(crate) enum IwMessage {
     },
     /// The end of TCP.
     Close,
-    /// The accepting end may send.
+    /// The accepting end may send now.
     Ready,
-    /// The own end of TCP has closed.
+    /// This end of TCP has closed.
     Closed,
 }

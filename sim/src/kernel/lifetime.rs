@@ -97,7 +97,7 @@ mod tests {
             && host.ports.owners(PortSpace::Tcp, 7).next().is_none()
     }
 
-    /// Destroys everything at each step of a connection; nothing may remain.
+    /// Destroys all objects at each step of a connection, and asserts that nothing remains.
     #[test]
     fn nothing_is_left_of_what_is_destroyed() {
         for moments in 0..9 {

@@ -44,7 +44,7 @@ impl World {
             Ok(listener) => listener,
             Err(reason) => return self.refuse(at, head, reason),
         };
-        // No place: do not answer. A retry of the peer may succeed.
+        // The backlog is full: no answer. A retry of the peer may succeed.
         let Some(file) = self.take_backlog(listener) else { return };
         let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, life_time: req.life_time };
         let child = self.child_of(at, head, IbState::MraReqSent, newcomer);

@@ -52,7 +52,7 @@ impl World {
         let Some(file) = self.take_backlog(listener) else {
             return self.refuse_sidr(at, head, sidr::REJECT);
         };
-        // Timers of a lookup do not depend on it.
+        // The timers of a lookup do not use it.
         let life_time = self.config.flavour.life_time();
         let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, life_time };
         let child = self.child_of(at, head, IbState::SidrReqRcvd, newcomer);
@@ -116,7 +116,7 @@ impl World {
         self.report(event);
     }
 
-    /// The last retry was not answered.
+    /// Handles a last retry without an answer.
     pub(crate) fn lookup_failed(&mut self, no: IdNo) {
         self.set_ib_state(no, IbState::Idle);
         self.report(Unread::new(no, Kind::Unreachable, TIMED_OUT));

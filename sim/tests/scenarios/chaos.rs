@@ -1,4 +1,4 @@
-//! Random calls in random order: nothing panics, and the fabric comes to rest when everything is gone.
+//! Random calls in random order. Nothing panics, and the fabric has no timers left when all objects are destroyed.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, Remote, To};
 
 use crate::common::{Env, Side, ip};
 
-/// A pseudo-random generator, good enough for random calls.
+/// A pseudo-random generator.
 struct Dice(u64);
 
 impl Dice {

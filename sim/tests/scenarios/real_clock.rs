@@ -10,7 +10,7 @@ use rustix::time::Timespec;
 
 use crate::common::{Seen, Side, ip};
 
-/// More than a hundred times what a test takes.
+/// The limit of a wait, more than a hundred times the duration of a test.
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 fn wait(side: &mut Side, on: ChannelKey) -> Seen {

@@ -18,7 +18,7 @@ struct MemoryFixture {
 }
 
 impl MemoryFixture {
-    /// One page is registered; the new range has two.
+    /// Registers one page; the new range has two.
     fn new(config: Config) -> MemoryFixture {
         let mut world = World::new(config);
         world.hosts.push(HostState::new(&["10.0.0.1".parse().unwrap()]));
@@ -42,7 +42,8 @@ impl MemoryFixture {
         self.world.hosts[0].faults.reregister.push_back(fault);
     }
 
-    /// Asserts which of both ranges are excluded from forked children, and which one the library and the device have.
+    /// Asserts which of the two ranges are excluded from forked children, and which one the library and the device
+    /// have.
     #[track_caller]
     fn has(&self, range: Stretch, kept: [bool; 2]) {
         assert_eq!([self.old, self.new].map(|range| self.world.library.fork.keeps(range)), kept);

@@ -16,7 +16,7 @@ fn all(fixture: &MemoryFixture) -> Change {
     Change::default().to_buffer(vec![2; 50]).to_pd(fixture.two.clone()).to_access(Access::LOCAL_WRITE)
 }
 
-/// Re-registers everything with this fault; returns the buffer that came back.
+/// Changes memory, PD and rights with this fault; returns the buffer that came back.
 #[track_caller]
 fn struck(
     fixture: &MemoryFixture,
