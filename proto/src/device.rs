@@ -38,8 +38,8 @@ pub trait Device {
     /// The errno of the read, never `EAGAIN` or `EINTR`; `EBADF` for an unknown channel.
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno>;
 
-    /// As [`fetch`](Device::fetch), but passes the event to `sink`. Returns whether there was one. A device that overrides
-    /// it need not store the event, which saves instructions.
+    /// As [`fetch`](Device::fetch), but passes the event to `sink`. Returns whether there was one. A device that
+    /// overrides it need not store the event, which saves instructions.
     ///
     /// # Errors
     /// As [`fetch`](Device::fetch).
@@ -79,8 +79,8 @@ pub trait Device {
     #[doc(alias = "rdma_get_remote_ece")]
     fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno>;
 
-    /// Returns the transport of an id's device (`ibv_transport_type`); `None` while it has no device, and if the transport
-    /// is not known. A device whose ids are all on InfiniBand's transport need not implement it.
+    /// Returns the transport of an id's device (`ibv_transport_type`); `None` while it has no device, and if the
+    /// transport is not known. A device whose ids are all on InfiniBand's transport need not implement it.
     #[doc(alias = "ibv_transport_type")]
     fn transport(&mut self, _id: IdKey) -> Option<Transport> {
         None

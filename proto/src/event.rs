@@ -15,9 +15,11 @@ use crate::request_kind::RequestKind;
 #[doc(alias = "rdma_conn_param")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnParam {
-    /// The number of RDMA reads and atomics that this side serves at once; [`ConnParam::DEVICE_MAX`]: the device's maximum.
+    /// The number of RDMA reads and atomics that this side serves at once; [`ConnParam::DEVICE_MAX`]: the device's
+    /// maximum.
     pub responder_resources: u8,
-    /// The number of RDMA reads and atomics that this side starts at once; [`ConnParam::DEVICE_MAX`]: the device's maximum.
+    /// The number of RDMA reads and atomics that this side starts at once; [`ConnParam::DEVICE_MAX`]: the device's
+    /// maximum.
     pub initiator_depth: u8,
     /// Whether hardware flow control is on.
     pub flow_control: bool,
@@ -253,9 +255,9 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns the result of a request of this kind that this event ends, as in librdmacm's synchronous mode. Two events are
-    /// failures although their status is 0: DISCONNECTED, unless the request is a disconnect (`ECONNRESET`), and
-    /// DEVICE_REMOVAL (`ENODEV`).
+    /// Returns the result of a request of this kind that this event ends, as in librdmacm's synchronous mode. Two
+    /// events are failures although their status is 0: DISCONNECTED, unless the request is a disconnect (`ECONNRESET`),
+    /// and DEVICE_REMOVAL (`ENODEV`).
     ///
     /// # Errors
     /// The request has failed.

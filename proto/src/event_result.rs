@@ -110,8 +110,8 @@ impl Event {
     }
 }
 
-/// The id, the type, the listener or group, and the status: `id2: CONNECT_REQUEST on id0`, `id1: REJECTED (reason 28, rejected by the
-/// application)`.
+/// The id, the type, the listener or group, and the status: `id2: CONNECT_REQUEST on id0`, `id1: REJECTED (reason 28,
+/// rejected by the application)`.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(f, self.id, self.kind, self.listener, self.group, self.meaning())

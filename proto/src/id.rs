@@ -267,8 +267,8 @@ impl Id {
         }
     }
 
-    /// Changes the state; the short paths of plain ids do so themselves. A deadline ends with the operation that it belongs
-    /// to. Returns whether the heap of deadlines or the memberships of the id have to follow.
+    /// Changes the state; the short paths of plain ids do so themselves. A deadline ends with the operation that it
+    /// belongs to. Returns whether the heap of deadlines or the memberships of the id have to follow.
     #[inline]
     pub(crate) fn enter(&mut self, next: State) -> bool {
         let before = core::mem::replace(&mut self.state, next);

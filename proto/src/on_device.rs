@@ -2,8 +2,8 @@
 
 use crate::transport::Transport;
 
-/// Whether an id has a device, the transport of that device as far as it is known, and whether it awaits an answer: in one byte, because there may be
-/// many ids.
+/// Whether an id has a device, the transport of that device as far as it is known, and whether it awaits an answer: in
+/// one byte, because there may be many ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OnDevice(u8);
 
@@ -25,8 +25,8 @@ impl OnDevice {
         self.0 |= OnDevice::IWARP;
     }
 
-    /// Records that a connect has begun. On an iWARP device the kernel then waits for the answer in a disconnect and in a
-    /// destroy (`iw_cm_disconnect`, `iw_destroy_cm_id`).
+    /// Records that a connect has begun. On an iWARP device the kernel then waits for the answer in a disconnect and in
+    /// a destroy (`iw_cm_disconnect`, `iw_destroy_cm_id`).
     pub(crate) fn note_connect(&mut self) {
         if self.transport() == Transport::Iwarp {
             self.0 |= OnDevice::AWAITS_ANSWER;

@@ -207,7 +207,8 @@ pub enum Request<'a> {
         to: Option<ChannelKey>,
     },
     /// Free the id (rdma_destroy_id(3)). Discards the id's undelivered events, as the kernel does. Waits for the acks
-    /// of the id's events; on an iWARP device also for the end of a connect, for which the kernel would block within the call.
+    /// of the id's events; on an iWARP device also for the end of a connect, for which the kernel would block within
+    /// the call.
     Destroy,
     /// Free the id without the acks that are owed for it, for example if its ack tokens are lost. It does not wait for
     /// the end of a connect on an iWARP device, so its call may block for 10 seconds. Otherwise as

@@ -165,8 +165,8 @@ mod request_rules {
     pub(super) const brk: RequestRule = RequestRule::Refuse(RefuseReason::Breaks);
 }
 
-/// What each request does in each state: a row per [`State`], a column per [`RequestKind`] (headings: short names), both in
-/// the order of `ALL`. If the device refuses the call, [`after_failure`] is the new state.
+/// What each request does in each state: a row per [`State`], a column per [`RequestKind`] (headings: short names),
+/// both in the order of `ALL`. If the device refuses the call, [`after_failure`] is the new state.
 ///
 /// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and,
 /// once connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of

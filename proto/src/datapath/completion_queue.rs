@@ -57,7 +57,8 @@ pub trait CompletionQueue: Send {
     /// `count` completions, or `period_us` microseconds after the first one. 0 and 0 end this. The device may round.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the device or its library does not support it, such as soft-RoCE; otherwise the errno of the device.
+    /// `EOPNOTSUPP` if the device or its library does not support it, such as soft-RoCE; otherwise the errno of the
+    /// device.
     #[doc(alias = "ibv_modify_cq")]
     fn moderate(&self, count: u16, period_us: u16) -> Result<(), Errno>;
 

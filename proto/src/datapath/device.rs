@@ -65,12 +65,12 @@ pub trait DataPath: Pollable + Send {
     #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
     fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno>;
 
-    /// As [`DataPath::create_cq_at`], in counting mode: the work requests of its queues are counted and not stored, which
-    /// costs less. Their memory is pinned longer:
+    /// As [`DataPath::create_cq_at`], in counting mode: the work requests of its queues are counted and not stored,
+    /// which costs less. Their memory is pinned longer:
     ///
     /// - A deregistration waits for all work requests that were posted before to QPs of the PD with such a CQ, whatever
-    ///   memory they name. After it is refused with `InFlight`, nothing can be posted with the MR (`EINVAL`) until it is
-    ///   deregistered or re-registered. Work requests that are posted later do not count.
+    ///   memory they name. After it is refused with `InFlight`, nothing can be posted with the MR (`EINVAL`) until it
+    ///   is deregistered or re-registered. Work requests that are posted later do not count.
     /// - [`MemoryRegion::reregister`] and [`MemoryRegion::slice`] need these queues to be empty.
     /// - Requests must be signaled and `wr_id`s below 2^62; else `EINVAL`. A QP with such a CQ has no SRQ (`EINVAL`).
     /// - A post to a new QP may be refused with `ENOMEM` until the CQ is polled empty, if the QP has the number of a

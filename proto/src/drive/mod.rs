@@ -69,8 +69,8 @@ impl<D: Device> MakeCall for ByDevice<'_, D> {
 pub enum Progress {
     /// The request is done.
     Done,
-    /// Acks are owed, or a destruction on an iWARP device waits for the answer to a connect; an event reports the end of the
-    /// request.
+    /// Acks are owed, or a destruction on an iWARP device waits for the answer to a connect; an event reports the end
+    /// of the request.
     WhenAcked,
 }
 

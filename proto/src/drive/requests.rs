@@ -216,8 +216,8 @@ impl<D: Device> Drive<D> {
     /// (rdma_join_multicast_ex(3)). With `send_only` the QP is not attached.
     ///
     /// # Errors
-    /// Refused in a wrong state, for connected services, on iWARP, without a device, or if the id is a member of this address
-    /// already; failed with the device's errno.
+    /// Refused in a wrong state, for connected services, on iWARP, without a device, or if the id is a member of this
+    /// address already; failed with the device's errno.
     #[doc(alias("rdma_join_multicast", "rdma_join_multicast_ex"))]
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
         self.learn_transport(id);

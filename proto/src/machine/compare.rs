@@ -132,8 +132,8 @@ impl Core {
         true
     }
 
-    /// Returns whether there is a short path for a turn that reads this channel and gets `fetched` from the device: after
-    /// the channel was reported as readable, or together with the report. Does not change this core. For tests.
+    /// Returns whether there is a short path for a turn that reads this channel and gets `fetched` from the device:
+    /// after the channel was reported as readable, or together with the report. Does not change this core. For tests.
     ///
     /// # Panics
     /// As [`compare_request`](Core::compare_request).

@@ -1,6 +1,6 @@
-//! Destruction: at once, or after the application's last ack. On an iWARP device it also waits for the answer to a connect of
-//! the id, because the kernel would wait for that within the call. A destruction waits for nothing else, and for nothing at all
-//! with [`Request::DestroyNow`](crate::Request::DestroyNow).
+//! Destruction: at once, or after the application's last ack. On an iWARP device it also waits for the answer to a
+//! connect of the id, because the kernel would wait for that within the call. A destruction waits for nothing else, and
+//! for nothing at all with [`Request::DestroyNow`](crate::Request::DestroyNow).
 
 use super::{Core, Ended};
 use crate::call::{Call, Outcome};
@@ -63,8 +63,8 @@ impl Core {
         self.begin_destroy(key, deadline, DestroyWaiter::Caller);
     }
 
-    /// Continues a destruction after the last ack, after the return of the call that was under way, or after the answer to a
-    /// connect.
+    /// Continues a destruction after the last ack, after the return of the call that was under way, or after the answer
+    /// to a connect.
     pub(super) fn continue_destroy(&mut self, key: IdKey) {
         if self.ids.get(key).is_some_and(|id| id.state == State::Destroying && id.is_free()) {
             self.set_deadline(key, Time::NEVER);

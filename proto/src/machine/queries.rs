@@ -50,8 +50,9 @@ impl Core {
         self.ids.get(id).map(|id| id.device_channel)
     }
 
-    /// Whether a request on an id waits for the application's acks and will end by event: a migration, a destruction
-    /// or a leave. A destruction on an iWARP device may wait for the answer to a connect instead. If there are several leaves, whether any of them waits.
+    /// Whether a request on an id waits for the application's acks and will end by event: a migration, a destruction or
+    /// a leave. A destruction on an iWARP device may wait for the answer to a connect instead. If there are several
+    /// leaves, whether any of them waits.
     #[must_use]
     pub fn waits_for_acks(&self, id: IdKey, request: RequestKind) -> bool {
         self.ids.get(id).is_some_and(|it| {

@@ -180,8 +180,8 @@ impl Core {
         true
     }
 
-    /// The short path of a turn. Reads the only channel to be read, if there is no other work and the channel is not
-    /// a listener's. It looks the channel up once; the long path does so several times. `reported` is a channel that the
+    /// The short path of a turn. Reads the only channel to be read, if there is no other work and the channel is not a
+    /// listener's. It looks the channel up once; the long path does so several times. `reported` is a channel that the
     /// poller has just reported as readable: with it, the short path is that of
     /// [`handle_readable`](Core::handle_readable) and the turn. `None` if there is no short path; then nothing has
     /// changed. `read` is [`Read::Done`] at first; it gets the result in place, because a returned one would be copied.

@@ -116,9 +116,9 @@ impl Core {
         }
     }
 
-    /// Records that an id is on an iWARP device: the [rules of events](crate::Transport::event_rule) that differ there apply to
-    /// it from now on. Until then InfiniBand's apply. [`Drive`](crate::Drive) calls it before the requests that depend on
-    /// the transport: when a QP is attached, and before a listen, a join or a teardown.
+    /// Records that an id is on an iWARP device: the [rules of events](crate::Transport::event_rule) that differ there
+    /// apply to it from now on. Until then InfiniBand's apply. [`Drive`](crate::Drive) calls it before the requests
+    /// that depend on the transport: when a QP is attached, and before a listen, a join or a teardown.
     ///
     /// If the DISCONNECTED of the id has come, its connection is over.
     pub fn note_iwarp(&mut self, key: IdKey) {

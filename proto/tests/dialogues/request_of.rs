@@ -4,8 +4,8 @@ use cmid_proto::{ChannelKey, CmOption, Ece, GroupKey, Request, RequestKind};
 
 use crate::fixture::{BIND, LISTEN, REJECT, RESOLVE, accept, addr, connect, to};
 
-/// A request of this kind, with a channel to migrate to and a group to leave; without a group, one that never was. `None`
-/// for a release, which `submit` does not take.
+/// A request of this kind, with a channel to migrate to and a group to leave; without a group, one that never was.
+/// `None` for a release, which `submit` does not take.
 pub(crate) fn request_of(
     request_kind: RequestKind,
     there: ChannelKey,
