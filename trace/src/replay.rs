@@ -70,8 +70,8 @@ impl<'a> Replay<'a> {
         &self.core
     }
 
-    /// The number of requests that were also performed at once ([`Core::perform`], [`Core::perform_create`]), and led to
-    /// the same core.
+    /// The number of requests that were also performed at once ([`Core::perform`], [`Core::perform_create`]), and led
+    /// to the same core.
     #[must_use]
     pub fn performed(&self) -> usize {
         self.performed

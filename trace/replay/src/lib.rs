@@ -38,7 +38,8 @@ fn chart(path: &str) -> Result<(PathBuf, ChartFormat), String> {
 /// Replays the recordings: prints each step and a summary of each file to standard output, and writes the chart.
 ///
 /// # Errors
-/// A file cannot be read or written, is no recording, or differs from its replay. The error names the file and the line.
+/// A file cannot be read or written, is no recording, or differs from its replay. The error names the file and the
+/// line.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.chart.is_some() && arguments.files.len() > 1 {
         bail!("a chart shows one driver: name one file");
