@@ -53,7 +53,8 @@ impl<D: Pollable> Mio<D> {
         Ok(Mio { drive, is_to_deliver: false })
     }
 
-    /// Returns the requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the clock.
+    /// Returns the requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the
+    /// clock.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Tokens>> {
         &mut self.drive
     }
