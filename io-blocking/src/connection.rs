@@ -215,9 +215,9 @@ impl<D: Pollable> Connection<D> {
     /// does. Takes the time wait of the path: half a second to two on RoCE, more if the peer does not reply.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if `timeout` passes first. No later event then reports the end: iWARP devices never report the
-    /// end of the time wait, and others not always. The caller must destroy the QP. [`Error::Core`]
-    /// if there was no connection, [`Error::Ended`] if the device is removed, [`Error::Cancelled`], [`Error::Wait`].
+    /// [`Error::TimedOut`] if `timeout` passes first. No later event then reports the end: iWARP devices never report
+    /// the end of the time wait, and others not always. The caller must destroy the QP. [`Error::Core`] if there was no
+    /// connection, [`Error::Ended`] if the device is removed, [`Error::Cancelled`], [`Error::Wait`].
     pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         if self.driver.finish_cancelled(self.id, deadline)? == Some(RequestKind::Teardown) {

@@ -70,7 +70,8 @@ impl<D: Pollable> Blocking<D> {
         self.canceller = canceller;
     }
 
-    /// Returns the requests, the events and the core. Its time is that of the last wait; [`Drive::within`] reads the clock.
+    /// Returns the requests, the events and the core. Its time is that of the last wait; [`Drive::within`] reads the
+    /// clock.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Channels>> {
         &mut self.drive
     }

@@ -22,8 +22,8 @@ const WAITING: u32 = 1024;
 pub struct ListenOptions<'a> {
     /// Options of the id, such as the reuse of its address. They are set in order, before the bind.
     pub settings: &'a [CmOption],
-    /// The maximum number of requests that the kernel holds; it rejects further peers. 0 and values above the kernel's maximum mean the
-    /// maximum.
+    /// The maximum number of requests that the kernel holds; it rejects further peers. 0 and values above the kernel's
+    /// maximum mean the maximum.
     pub backlog: i32,
     /// The canceller whose [`cancel`](Canceller::cancel) ends every wait of the listener; `None` creates a new one.
     pub canceller: Option<Canceller>,
