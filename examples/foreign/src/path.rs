@@ -141,8 +141,8 @@ impl Path {
         (request.wr_id, request.sg_list, request.num_sge) = (SEND, &raw mut sge, 1);
         (request.opcode, request.send_flags) = (ibv_wr_opcode::IBV_WR_SEND, ibv_send_flags::IBV_SEND_SIGNALED.0);
         let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive; the request is read during the call. The memory stays registered, and unchanged until
-        // the completion.
+        // SAFETY: the QP is alive; the request is read during the call. The memory stays registered, and unchanged
+        // until the completion.
         check(unsafe { ibv_post_send(self.qp.as_ptr(), &raw mut request, &raw mut bad) })?;
         while !mem::take(&mut self.sent) {
             self.wait()?;

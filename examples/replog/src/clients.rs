@@ -71,8 +71,8 @@ impl Clients {
         }
     }
 
-    /// Reads requests, and passes them to the machine. A leader with too many uncommitted records reads no more: the clients then wait in
-    /// their sends.
+    /// Reads requests, and passes them to the machine. A leader with too many uncommitted records reads no more: the
+    /// clients then wait in their sends.
     pub fn turn(&mut self, machine: &mut Machine) {
         let Clients { clients, waiting, registry, .. } = self;
         clients.retain(|&token, client| {

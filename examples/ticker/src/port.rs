@@ -1,7 +1,7 @@
 //! A QP with its CQ and its memory, for messages of [`LEN`] bytes.
 //!
-//! Sends are inline: the message is copied into the work request, so one send buffer is enough. One send in `SIGNALED` is
-//! signaled; its completion frees the queue. Nothing is allocated after [`Port::open`].
+//! Sends are inline: the message is copied into the work request, so one send buffer is enough. One send in `SIGNALED`
+//! is signaled; its completion frees the queue. Nothing is allocated after [`Port::open`].
 
 use std::os::fd::BorrowedFd;
 
@@ -185,8 +185,8 @@ impl<D: DataPath> Port<D> {
         self.qp.post_recv(slot, self.receives.sge(start..start + self.header + LEN))
     }
 
-    /// Makes [`fd`](Port::fd) readable at the next completion, for a program that sleeps. Call [`next_message`](Port::next_message)
-    /// once more before it sleeps.
+    /// Makes [`fd`](Port::fd) readable at the next completion, for a program that sleeps. Call
+    /// [`next_message`](Port::next_message) once more before it sleeps.
     ///
     /// # Errors
     /// The errno of the device.

@@ -8,7 +8,8 @@ use super::message::Message;
 use super::progress::Progress;
 
 impl Machine {
-    /// Becomes a follower of a later term, without a known leader. The leader of the earlier term cannot write any more.
+    /// Becomes a follower of a later term, without a known leader. The leader of the earlier term cannot write any
+    /// more.
     pub(super) fn follow_term(&mut self, now: Duration, term: Term, vote: Option<ReplicaId>) {
         self.actions.push_back(Action::Fence);
         self.store_ballot(Ballot { term, vote });

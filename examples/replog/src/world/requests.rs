@@ -1,4 +1,5 @@
-//! Requests of clients: each appends its records one after the other, and sends a record again until it is acknowledged.
+//! Requests of clients: each appends its records one after the other, and sends a record again until it is
+//! acknowledged.
 
 use std::collections::HashMap;
 use std::time::Duration;
