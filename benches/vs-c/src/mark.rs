@@ -3,8 +3,8 @@
 /// The variable with the number of parts of a job.
 pub(crate) const PARTS: &str = "VERSUS_PARTS";
 
-/// The number of equal parts of a job: that of [`PARTS`], or 4. The first is for warming up. The C program reads the same
-/// variable.
+/// The number of equal parts of a job: that of [`PARTS`], or 4. The first is for warming up. The C program reads the
+/// same variable.
 pub(crate) fn parts() -> u32 {
     std::env::var(PARTS).ok().and_then(|given| given.parse().ok()).unwrap_or(4)
 }
