@@ -47,7 +47,8 @@ pub fn program(seed: u64) -> Program {
     Program { seed, level: Level::Device, network: Network::Roce, steps }
 }
 
-/// Connects the first id of side a to a child of side b; the sides of `shared` have an SRQ. Without retries a message finds a receive or fails at once.
+/// Connects the first id of side a to a child of side b; the sides of `shared` have an SRQ. Without retries a message
+/// finds a receive or fails at once.
 fn connection(shared: [bool; 2]) -> Vec<(SideName, Action)> {
     use SideName::{A, B};
     let offer = |qp| Offer { qp, serves: 4, starts: 4, rnr: 0, data: 0 };

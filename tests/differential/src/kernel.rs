@@ -2,8 +2,8 @@
 //!
 //! Many programs run at once, one group of steps each, in turn. After each turn follows a request of the probe, on
 //! soft-RoCE the lookup of a port without a listener. It uses the same queues as everything before it: addresses,
-//! routes, the connection manager's messages and their answers. When it is complete, all effects of the steps are complete too. A program that lets
-//! time pass, or has ended, does not delay the others.
+//! routes, the connection manager's messages and their answers. When it is complete, all effects of the steps are
+//! complete too. A program that lets time pass, or has ended, does not delay the others.
 
 use std::rc::Rc;
 use std::thread::sleep;
@@ -33,8 +33,8 @@ const END_QP_NUM: u32 = 0xf0_0000;
 /// Longer than work requests take, which the lookup does not wait for.
 const WORK: Duration = Duration::from_millis(10);
 
-/// The maximum number of QPs of concurrent programs on soft-iWARP, besides that of the probe. Each QP and its CQ map three queues, and
-/// libsiw takes the key of the 145th of a process for an invalid one (`SIW_INVAL_UOBJ_KEY`).
+/// The maximum number of QPs of concurrent programs on soft-iWARP, besides that of the probe. Each QP and its CQ map
+/// three queues, and libsiw takes the key of the 145th of a process for an invalid one (`SIW_INVAL_UOBJ_KEY`).
 const QPS_ON_IWARP: usize = 40;
 
 /// The kernel.

@@ -24,8 +24,8 @@ const SPARES: u32 = 4;
 
 /// A request that uses the same queues as the programs.
 ///
-/// On soft-RoCE it looks up a port without a listener. On soft-iWARP, which has no lookups, it connects to a listener of its
-/// own, which rejects it: the messages pass through the work queues of siw and of iwcm.c in both directions.
+/// On soft-RoCE it looks up a port without a listener. On soft-iWARP, which has no lookups, it connects to a listener
+/// of its own, which rejects it: the messages pass through the work queues of siw and of iwcm.c in both directions.
 #[derive(Debug)]
 pub(crate) struct Probe {
     device: Verbs,

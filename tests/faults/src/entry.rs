@@ -57,8 +57,8 @@ fn on_kernel_backend(environment: &str) -> bool {
 }
 
 impl Expected {
-    /// The allowed lines in an environment: the kernel's release and the backend, as in a report. Empty if the line does
-    /// not occur there.
+    /// The allowed lines in an environment: the kernel's release and the backend, as in a report. Empty if the line
+    /// does not occur there.
     #[must_use]
     pub fn on(&self, environment: &str) -> Vec<&'static str> {
         match self {

@@ -1,6 +1,6 @@
 //! The peer of rdma-core's ucmatose, on cmid-blocking: one connection, on which the server sends ten messages and the
-//! client then answers with as many. On iWARP, where the connecting side is meant to send first (RFC 5044), that order is
-//! the point.
+//! client then answers with as many. On iWARP, where the connecting side is meant to send first (RFC 5044), that order
+//! is the point.
 //!
 //! `kernel-cmatose serve|connect ADDRESS:PORT`; CMID_BACKEND selects the backend of cmid-verbs.
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]

@@ -1,9 +1,9 @@
 //! Memory regions and protection domains on a device that may return any answer, and does what it reports or less.
 //!
-//! No memory and no PD is released while the device refers to it, or while a poll may write to it without a key
-//! check. Requests without a completion pin until a later one is polled. A window that is bound holds the registration:
-//! the device does not end it. Peers invalidate windows at any time. A registration that is reported as valid exists at the device. Memory is returned once. After any failures
-//! everything is deregistered and deallocated at the end.
+//! No memory and no PD is released while the device refers to it, or while a poll may write to it without a key check.
+//! Requests without a completion pin until a later one is polled. A window that is bound holds the registration: the
+//! device does not end it. Peers invalidate windows at any time. A registration that is reported as valid exists at the
+//! device. Memory is returned once. After any failures everything is deregistered and deallocated at the end.
 
 mod things;
 

@@ -98,8 +98,9 @@ pub(super) fn behaviour_54_a_listener_takes_its_unread_requests_along<L: Env>(b:
     b.quiet(Side::Server)
 }
 
-/// Past the core, which does not know that the id listens. The event moves but the new connection does not. The
-/// kernel backend moves it. librdmacm discards the event, and the client waits until the old channel is closed (`ucma_migrate_id`).
+/// Past the core, which does not know that the id listens. The event moves but the new connection does not. The kernel
+/// backend moves it. librdmacm discards the event, and the client waits until the old channel is closed
+/// (`ucma_migrate_id`).
 pub(super) fn behaviour_54_what_the_kernel_does_to_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (address, old) = (b.address, b.server.channel);
     let drive = b.server.drive();

@@ -2,7 +2,8 @@
 
 use cmid_verbs::{Backend, OpenError, PostCalls, Verbs};
 
-/// The variable that names it: `kernel`, which is the default, or `librdmacm`. Processes that a suite starts inherit it.
+/// The variable that names it: `kernel`, which is the default, or `librdmacm`. Processes that a suite starts inherit
+/// it.
 pub const BACKEND: &str = "CMID_BACKEND";
 
 /// Returns the backend that [`BACKEND`] names.

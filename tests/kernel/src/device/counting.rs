@@ -38,8 +38,8 @@ fn pinned(mr: Mr) -> Mr {
     mr
 }
 
-/// Messages arrive with their numbers. A deregistration waits for what was posted before, whatever it names, and not for
-/// what is posted later.
+/// Messages arrive with their numbers. A deregistration waits for what was posted before, whatever it names, and not
+/// for what is posted later.
 pub(crate) fn messages() {
     let (_client, mut server, mut c, mut s) = connected();
     let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));

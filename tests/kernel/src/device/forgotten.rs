@@ -1,7 +1,7 @@
 //! Ids that could not be destroyed and that the core has removed.
 //!
-//! No such failure of librdmacm or the kernel is known. This program replaces librdmacm's function, and write(2) for the
-//! kernel backend, by functions that can fail.
+//! No such failure of librdmacm or the kernel is known. This program replaces librdmacm's function, and write(2) for
+//! the kernel backend, by functions that can fail.
 
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -26,8 +26,8 @@ fn within(cq: &mut Cq, at_most: Duration) -> Option<Completion> {
 }
 
 /// The library posts receives without a system call, and soft-RoCE looks at its receive queue only when something else
-/// gives it a reason: on Linux 6.12 a request of the send queue, on Linux 6.1 not even that. So a late receive may never
-/// complete. It pins its memory until the QP is destroyed and its CQ is polled empty.
+/// gives it a reason: on Linux 6.12 a request of the send queue, on Linux 6.1 not even that. So a late receive may
+/// never complete. It pins its memory until the QP is destroyed and its CQ is polled empty.
 pub(crate) fn not_flushed() {
     const QUIET: Duration = Duration::from_millis(300);
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("the kernel's release");
