@@ -79,8 +79,8 @@ enum Task {
     Cmtime(cmtime::Arguments),
     /// Compare cmid with C in the VM: instructions, latency, and the cost of an idle driver
     Versus(versus::Arguments),
-    /// Cut the power and the links of three machines that run replog, in VMs; `cargo build --release -p replog --features
-    /// replog/verbs` comes first
+    /// Cut the power and the links of three machines that run replog, in VMs; `cargo build --release -p replog
+    /// --features replog/verbs` comes first
     Cuts(power::Arguments),
     /// List the lines of cmid-proto that no test runs
     Coverage,

@@ -37,7 +37,8 @@ const ELECTION: &str = "2000";
 /// What begins a line of `replog torture` that is a command.
 const COMMAND: &str = "operator: ";
 
-/// Cuts the power or the link of one machine at a time while clients append, as often as replog says, and checks the log.
+/// Cuts the power or the link of one machine at a time while clients append, as often as replog says, and checks the
+/// log.
 pub(crate) fn cuts(context: &Context, arguments: &Arguments) -> Result<()> {
     let options = Options { kernel: Kernel::V6_12, timeout: Duration::from_secs(3600), ..Options::default() };
     let mut machines = Machines::start(&options, REPLICAS, CLIENTS, &replica(context))?;

@@ -52,8 +52,8 @@ pub(crate) enum Lane {
 
 impl Lane {
     /// The number of concurrent steps on a machine with so many CPUs. A build has phases with one compiler, and tests
-    /// have phases that wait. A VM has one CPU, which is emulated by one thread, and mostly waits for the kernel's timers:
-    /// conformance takes 250 seconds, in which it computes for 36.
+    /// have phases that wait. A VM has one CPU, which is emulated by one thread, and mostly waits for the kernel's
+    /// timers: conformance takes 250 seconds, in which it computes for 36.
     pub(crate) fn at_once(self, cpus: usize) -> usize {
         match self {
             Lane::Host => cpus.min(2),

@@ -1,5 +1,5 @@
-//! Limits on the size of files, functions, xtask and README.md. `cargo test -p xtask --test size -- --nocapture` prints the sizes
-//! that docs/verification.md states.
+//! Limits on the size of files, functions, xtask and README.md. `cargo test -p xtask --test size -- --nocapture` prints
+//! the sizes that docs/verification.md states.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test; its output is for documents")]
 

@@ -1,5 +1,5 @@
-//! Checks that no type, trait or public function has a name that was replaced by a term of RDMA, Rust or networking, and
-//! no member of certain types.
+//! Checks that no type, trait or public function has a name that was replaced by a term of RDMA, Rust or networking,
+//! and no member of certain types.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
 

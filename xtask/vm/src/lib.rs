@@ -25,8 +25,8 @@
 //!
 //! With [`Transport::Siw`] the devices are called `siw0` to `siw3` and have iWARP's transport.
 //!
-//! `CMID_SOFTROCE` is 1, `CMID_TRANSPORT` is `rxe` or `siw`, and `CMID_KERNEL` is the kernel's release. The user is root, the limit of locked memory is
-//! lifted, standard input is empty.
+//! `CMID_SOFTROCE` is 1, `CMID_TRANSPORT` is `rxe` or `siw`, and `CMID_KERNEL` is the kernel's release. The user is
+//! root, the limit of locked memory is lifted, standard input is empty.
 //!
 //! # Exit statuses
 //!

@@ -21,8 +21,8 @@ const DISK: u64 = 64 << 20;
 
 /// Machines on one wire that run a command, each with a disk at `/disk`. Their power and their links can be cut.
 ///
-/// A machine has what [`crate::run_machines`] describes. A power cut ends QEMU: what the guest has not written to its disk is lost.
-/// The disks are removed when this is dropped.
+/// A machine has what [`crate::run_machines`] describes. A power cut ends QEMU: what the guest has not written to its
+/// disk is lost. The disks are removed when this is dropped.
 pub struct Machines {
     options: Options,
     command: Vec<OsString>,
@@ -39,8 +39,8 @@ impl std::fmt::Debug for Machines {
 }
 
 impl Machines {
-    /// Boots `count` machines, one after the other, that run the command in all of them. A port of the host leads to the TCP port
-    /// `served` of each: see [`Machines::addrs`].
+    /// Boots `count` machines, one after the other, that run the command in all of them. A port of the host leads to
+    /// the TCP port `served` of each: see [`Machines::addrs`].
     ///
     /// # Errors
     ///

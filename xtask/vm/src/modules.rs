@@ -15,9 +15,9 @@ use std::{
 /// The modules for the connection to the host and the file system.
 const FIRST: &[&str] = &["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
 
-/// The modules for connections and networks. They come after those of the transport, among them ib_uverbs: when a device
-/// goes, the kernel's parts follow in the reverse order of their loading, and ib_uverbs waits for the programs that
-/// have opened the device, which wait for DEVICE_REMOVAL of rdma_ucm.
+/// The modules for connections and networks. They come after those of the transport, among them ib_uverbs: when a
+/// device goes, the kernel's parts follow in the reverse order of their loading, and ib_uverbs waits for the programs
+/// that have opened the device, which wait for DEVICE_REMOVAL of rdma_ucm.
 const LAST: &[&str] = &["rdma_ucm", "dummy", "veth"];
 
 /// The modules for a disk.

@@ -19,7 +19,8 @@ use std::{
 ///
 /// A machine with the number N has a device `rxe3` on `eth0`, with the addresses 10.97.0.N and fd97::N.
 ///
-/// A machine stops when its command has ended. Returns when all have: the first status, in the order of the machines, that is not 0.
+/// A machine stops when its command has ended. Returns when all have: the first status, in the order of the machines,
+/// that is not 0.
 ///
 /// # Errors
 ///
