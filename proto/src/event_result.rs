@@ -48,7 +48,7 @@ impl Status {
 }
 
 /// An event that reports a failure, as an error.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct EventError {
     /// The errno that librdmacm's synchronous mode gives.
     pub errno: Errno,
@@ -63,6 +63,14 @@ impl fmt::Display for EventError {
             Status::Errno(errno) if errno == self.errno => Ok(()),
             Status::Success | Status::Errno(_) | Status::Reject(_) | Status::Other(_) => write!(f, ": {}", self.errno),
         }
+    }
+}
+
+/// The errno and the event in words: a program that ends with this error prints its [`Debug`](fmt::Debug) form.
+impl fmt::Debug for EventError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let event = format_args!("{}", self.event);
+        f.debug_struct("EventError").field("errno", &self.errno).field("event", &event).finish()
     }
 }
 
