@@ -2,7 +2,7 @@
 
 use crate::context::{Context, output};
 use crate::step::OutOfReach;
-use crate::tools::{DENY, HACK, TYPOS, succeeds};
+use crate::tools::{DENY, HACK, SEMVER, TYPOS, succeeds};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::{collections::BTreeSet, ffi::OsStr, fs, process::Command};
 
@@ -84,6 +84,17 @@ pub(crate) fn features(context: &mut Context) -> Result<()> {
     let packages = PRODUCT.iter().flat_map(|package| ["--package", package]);
     let arguments = ["hack", "clippy", "--quiet", "--each-feature", "--lib"].into_iter().chain(packages);
     HACK.run(context, &arguments.chain(["--", "--deny", "warnings"]).collect::<Vec<_>>())
+}
+
+/// Compares the interface of each product crate with that of the last release before this commit: the latest tag `v*`.
+pub(crate) fn interface(context: &mut Context) -> Result<()> {
+    let mut git = Command::new("git");
+    git.args(["tag", "--list", "v*", "--merged", "HEAD", "--sort", "-version:refname"]).current_dir(&context.root);
+    let tags = output(&mut git)?;
+    let Some(release) = tags.lines().next() else { bail!(OutOfReach("a release to compare with")) };
+    let packages = PRODUCT.iter().flat_map(|package| ["--package", package]);
+    let arguments = ["semver-checks", "--baseline-rev", release].into_iter().chain(packages);
+    SEMVER.run(context, &arguments.collect::<Vec<_>>())
 }
 
 /// The names of all packages that a package is linked with, itself included.

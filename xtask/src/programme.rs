@@ -147,6 +147,7 @@ const SLOW: &[Step] = &[
     step("under AddressSanitizer, on the kernel backend", BuildAndRun(V6_12, OWN, sanitize::one_driver)),
     step("the demonstrations", Host(demo::run)),
     step("the product crates as packages", Host(scripts::product_crates)),
+    step("the interface of the last release", Host(checks::interface)),
     step("the programs as a Debian package", Host(scripts::debian_package)),
     step("the book of docs/", Host(scripts::book)),
     step("tests with the minimum Rust version", Host(checks::tests_with_minimum_rust)),

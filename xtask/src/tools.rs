@@ -20,6 +20,7 @@ pub(crate) const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 pub(crate) const HACK: Tool = Tool { name: "cargo-hack", version: "0.6.45" };
 pub(crate) const LLVM_COV: Tool = Tool { name: "cargo-llvm-cov", version: "0.9.1" };
 pub(crate) const TYPOS: Tool = Tool { name: "typos-cli", version: "1.52.0" };
+pub(crate) const SEMVER: Tool = Tool { name: "cargo-semver-checks", version: "0.51.0" };
 pub(crate) const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
 
 /// The requirements file for pip: binaries and their hashes.
