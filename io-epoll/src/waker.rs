@@ -24,7 +24,7 @@ impl Waker {
     /// Ends the current wait, or the next one if there is none. For a driver that is nested in another loop: makes its
     /// descriptor readable until the next [turn](crate::Epoll::turn). Several calls may end one wait.
     pub fn wake(&self) {
-        // Each write makes an edge-triggered descriptor readable again, so nobody reads it. A write fails only once
+        // Each write makes an edge-triggered descriptor readable again, so it is never read. A write fails only once
         // the counter is full, after 2^64 calls.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }

@@ -209,7 +209,7 @@ mod tests {
         assert!(plain > 400, "{plain} cells");
     }
 
-    /// Each cell is where `event` and `request` look for it.
+    /// Each cell has the index that `event` and `request` use.
     #[test]
     fn the_cells_are_at_their_indices() {
         for state in State::ALL {

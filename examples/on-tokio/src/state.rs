@@ -55,7 +55,7 @@ impl<D: Pollable> State<D> {
         }
     }
 
-    /// Drops an event that nobody waits for. The id of a connection request is destroyed, which rejects the peer.
+    /// Drops an event that no future waits for. The id of a connection request is destroyed, which rejects the peer.
     fn discard(&mut self, event: Event) {
         if let Ok(incoming) = Incoming::new(self.driver.drive(), event) {
             // It fails only if the device does.

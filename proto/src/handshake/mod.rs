@@ -1,4 +1,4 @@
-//! Connecting and accepting as values that are fed with the events of their id.
+//! Connects and accepts as values. The application passes each of them the events of its id.
 //!
 //! [`Dial`] is the active side: it resolves the address and the route, attaches, connects. [`Incoming`] is a
 //! connection request; [`Incoming::accept`] makes a [`Serve`] of it, the passive side. Each has one result, and one

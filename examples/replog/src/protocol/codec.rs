@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         let request = RequestId { client: self.u64()?, number: self.u64()? };
         let len = self.u32()? as usize;
         let data = self.bytes(len)?.to_vec();
-        // Client 0 is nobody.
+        // No client has the number 0.
         Ok(Record { term, request: (request.client != 0).then_some(request), data })
     }
 }

@@ -33,7 +33,7 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// What a replica must not forget besides its log.
+/// The state of a replica that must survive a restart, besides its log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ballot {
     /// The term.

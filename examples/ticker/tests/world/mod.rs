@@ -45,7 +45,7 @@ pub(crate) struct World {
     pub(crate) exchange: On<ExchangeRole>,
     pub(crate) orders: Rc<RefCell<Vec<Order>>>,
     pub(crate) window: usize,
-    /// Where traders look for replays.
+    /// The address from which traders request replays.
     pub(crate) replays: SocketAddr,
     rounds: u32,
 }
