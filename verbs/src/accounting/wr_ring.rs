@@ -32,8 +32,8 @@ pub(crate) struct WrRing {
     pub(super) is_counting: bool,
     /// The `wr_id` of the user in each slot. The number of slots is a power of two.
     wr_ids: Box<[AtomicU64]>,
-    /// The keys of each slot. The lower half is the key of the first range, [`NO_KEY`] if the request has no range that
-    /// the device reads later. The upper half is the number of keys in `more_keys`.
+    /// The keys of each slot. The lower half is the key of the first range; [`NO_KEY`] if it is empty or inline, or if
+    /// there is none. The upper half is the number of keys in `more_keys`.
     keys: Box<[AtomicU64]>,
     /// The number of slots minus 1.
     mask: u64,

@@ -56,7 +56,7 @@ pub(super) fn ranges(
     if list.len() > max as usize { Err(Errno::EINVAL) } else { Ok(list) }
 }
 
-/// Returns the key that a range pins; [`NO_KEY`] if the device reads nothing from it.
+/// Returns the key that a range pins; [`NO_KEY`] for an empty or inline range.
 #[inline]
 pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
     if sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
