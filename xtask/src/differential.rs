@@ -80,7 +80,6 @@ pub(crate) fn on_siw(context: &Context, kernel: Kernel, backend: Backend, limit:
         transport: Transport::Siw,
         program: None,
         data: false,
-        windows: false,
         failures: 3,
         timeout: limit,
     };
