@@ -19,7 +19,7 @@ const RESULTS: &str = "benches/results/versus-c.json";
 /// Those of other crates.
 const PEERS: &str = "benches/results/versus-peers.json";
 /// The time limit in seconds for all figures.
-const LONG: u64 = 2400;
+const LONG: u64 = 3600;
 /// The time limit in seconds for the figures of the tests.
 pub(crate) const LIMIT: u64 = 900;
 
