@@ -1,14 +1,13 @@
 //! The data that the core stores for one id.
 
 use core::hash::{Hash, Hasher};
-use core::net::SocketAddr;
 use core::num::NonZeroU64;
 
 use crate::arena::Tenant;
 use crate::deadlines::Armed;
 use crate::error::RefuseReason;
 use crate::event::ConnParam;
-use crate::key::{ChannelKey, GroupKey, IdKey};
+use crate::key::{ChannelKey, GroupKey};
 use crate::on_device::OnDevice;
 use crate::pending_events::EventList;
 use crate::request::{PortSpace, Service};
@@ -103,7 +102,6 @@ impl Tenant for Id {
         self.plain = Plain(false);
     }
 }
-impl Tenant for Group {}
 
 /// How the end of a destroy is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -179,31 +177,6 @@ pub(crate) enum PendingCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PendingMigrate {
     pub(crate) to: Option<ChannelKey>,
-}
-
-/// A membership in a multicast group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Group {
-    pub(crate) id: IdKey,
-    pub(crate) addr: SocketAddr,
-    pub(crate) phase: GroupPhase,
-    /// A leave waits for the application's acks.
-    pub(crate) leaving: bool,
-    /// The number of events delivered and not acked.
-    pub(crate) owed: u32,
-    /// The deadline of the join.
-    pub(crate) deadline: Time,
-    /// The next membership of the id.
-    pub(crate) next: Option<GroupKey>,
-}
-
-/// The phase of a membership.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum GroupPhase {
-    Joining,
-    Joined,
-    /// The join failed or timed out, or the group was lost: it can only be left.
-    Failed,
 }
 
 /// Synchronous mode: the open request, and the end of the last one.

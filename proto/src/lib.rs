@@ -126,6 +126,7 @@ mod errno;
 mod error;
 mod event;
 mod event_result;
+mod group;
 mod guard;
 pub mod handshake;
 mod id;

@@ -3,7 +3,8 @@
 use super::Core;
 use crate::channel::{Channel, Phase};
 use crate::cm_event::CmEvent;
-use crate::id::{Group, GroupPhase, Id, PendingCall, SyncState};
+use crate::group::{Group, GroupPhase};
+use crate::id::{Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request_kind::RequestKind;
 use crate::state::State;

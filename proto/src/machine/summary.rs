@@ -3,7 +3,8 @@
 use core::fmt;
 
 use super::{Core, Counters};
-use crate::id::{GroupPhase, Id};
+use crate::group::GroupPhase;
+use crate::id::Id;
 use crate::key::IdKey;
 use crate::request_kind::RequestKind;
 use crate::state::State;
