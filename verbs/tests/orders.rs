@@ -12,7 +12,7 @@ use loom::thread;
 use crate::srq_slots::{SrqCursor, SrqRetired, SrqSlots};
 use crate::sync::Arc;
 use crate::wr_count::Snapshot;
-use crate::wr_ring::{Retired, SendCursor, WrRing};
+use crate::wr_ring::{RecvCursor, Retired, SendCursor, WrRing};
 
 #[path = "../src/accounting/srq_slots.rs"]
 mod srq_slots;
@@ -161,7 +161,7 @@ fn receives_of_an_srq_end_on_two_threads_while_it_is_posted_to() {
 fn a_count_that_was_reached_comes_after_the_polls() {
     loom::model(|| {
         let wr_ring = Arc::new(WrRing::counting(2));
-        let mut cursor = SendCursor::new(&wr_ring);
+        let mut cursor = RecvCursor::new(&wr_ring);
         assert!(cursor.file(10, &[5], true).is_some());
         cursor.advance();
         // The requests with this memory were posted before its owner deregisters it.

@@ -257,7 +257,10 @@ impl Drop for Qp {
             send.leak(&self.pd.0);
             recv.leak(&self.pd.0);
             // With the SRQ, which its CQ keeps.
-            srq.inspect(|(table, _)| table.leak()).map(core::mem::forget);
+            if let Some((table, cq)) = srq {
+                table.leak();
+                core::mem::forget((table, cq));
+            }
         } else {
             WorkQueue::close_both(send, recv, &self.pd.0);
             srq.into_iter().for_each(|(table, cq)| cq.cq_slots.leave_srq(table));

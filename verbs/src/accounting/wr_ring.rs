@@ -264,6 +264,7 @@ pub(crate) struct Cursor<const TAG: u64> {
     limit: u64,
     /// The same for a queue that counts; 0 for one that does not. One comparison each decides on the room and the mode.
     counting_limit: u64,
+    is_counting: bool,
 }
 
 pub(crate) type SendCursor = Cursor<SEND>;
@@ -271,13 +272,21 @@ pub(crate) type RecvCursor = Cursor<RECEIVE>;
 
 impl<const TAG: u64> Cursor<TAG> {
     pub(crate) fn new(wr_ring: &Arc<WrRing>) -> Self {
+        let is_counting = wr_ring.is_counting;
+        let mut cursor = Cursor { wr_ring: Arc::clone(wr_ring), limit: 0, counting_limit: 0, is_counting };
         // The first post looks.
-        Cursor { wr_ring: Arc::clone(wr_ring), limit: 0, counting_limit: 0 }
+        cursor.set_limit(wr_ring.posted.number.load(Ordering::Relaxed));
+        cursor
+    }
+
+    #[inline]
+    fn set_limit(&mut self, limit: u64) {
+        (self.limit, self.counting_limit) = if self.is_counting { (0, limit) } else { (limit, 0) };
     }
 
     /// Whether the queue refuses this request even if it has room.
     pub(crate) fn refuses(&self, wr_id: u64, is_signaled: bool) -> bool {
-        self.is_counting() && tagged(wr_id, TAG, is_signaled).is_none()
+        self.is_counting && tagged(wr_id, TAG, is_signaled).is_none()
     }
 
     /// Stores the next work request. `lkeys` are the keys of its ranges, at most `max_sge`. Returns the token to post
@@ -316,14 +325,14 @@ impl<const TAG: u64> Cursor<TAG> {
     pub(crate) fn advance_by(&mut self, count: u32) {
         let posted = &self.wr_ring.posted.number;
         let before = posted.load(Ordering::Relaxed);
-        let after = if self.wr_ring.is_counting {
+        let after = if self.is_counting {
             before + u64::from(count)
         } else {
             self.wr_ring.token((before as u32).wrapping_add(count))
         };
         // The next post looks: the room that was known may lie behind the largest number.
-        (self.limit, self.counting_limit) = (0, 0);
         posted.store(after, Ordering::Release);
+        self.set_limit(after);
     }
 
     /// Whether the queue has no ring yet.
@@ -335,7 +344,7 @@ impl<const TAG: u64> Cursor<TAG> {
     /// Whether the queue counts; see wr_count.rs.
     #[inline]
     pub(crate) fn is_counting(&self) -> bool {
-        self.wr_ring.is_counting
+        self.is_counting
     }
 
     /// Files a batch. [`Cursor::advance_by`] follows after the post. `is_counting` is that of the queue; with a
@@ -344,8 +353,7 @@ impl<const TAG: u64> Cursor<TAG> {
     pub(crate) fn batch(&self, is_counting: bool) -> Filing<'_, TAG> {
         let next = self.wr_ring.posted.number.load(Ordering::Relaxed);
         let limit = if is_counting { self.counting_limit } else { self.limit };
-        // Without known room the first request looks.
-        Filing { wr_ring: &self.wr_ring, next, limit: limit.max(next), is_counting }
+        Filing { wr_ring: &self.wr_ring, next, limit, is_counting }
     }
 
     /// The rest of [`Cursor::file_one`] where the queue is not known to have room: reads the position of the poller.
@@ -353,14 +361,14 @@ impl<const TAG: u64> Cursor<TAG> {
     #[inline(never)]
     fn file_after_look(&mut self, next: u64, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
         let (token, limit) = self.wr_ring.room(next);
-        (self.limit, self.counting_limit) = if self.is_counting() { (0, limit) } else { (limit, 0) };
+        self.set_limit(limit);
         if token != next {
             self.wr_ring.posted.number.store(token, Ordering::Release);
         }
         if token == limit {
             return None;
         }
-        if self.is_counting() {
+        if self.is_counting {
             return tagged(wr_id, TAG, is_signaled);
         }
         self.wr_ring.store(token, wr_id, lkey);
