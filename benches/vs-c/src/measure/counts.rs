@@ -91,7 +91,7 @@ const COUNTS: &[Count] = &[
         c: Some("write-extended:3"),
         what: "an RDMA write posted and polled, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.06, 1.27, 1.27),
+        librdmacm: bounds(1.06, 1.22, 1.22),
         kernel: None,
     },
     Count {
@@ -107,7 +107,7 @@ const COUNTS: &[Count] = &[
         c: Some("send-extended:3"),
         what: "a receive and a send posted and both polled, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.11, 1.30, 1.30),
+        librdmacm: bounds(1.11, 1.22, 1.22),
         kernel: None,
     },
     Count {
@@ -115,7 +115,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "a receive posted to an SRQ and a send, and both polled",
         before: None,
-        librdmacm: bounds(1.1, 1.14, 1.14),
+        librdmacm: bounds(1.1, 1.17, 1.17),
         kernel: None,
     },
     Count {
@@ -123,7 +123,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "32 RDMA writes posted in one call and polled in one, for each",
         before: None,
-        librdmacm: bounds(0.91, 0.93, 0.93),
+        librdmacm: bounds(0.91, 0.91, 0.91),
         kernel: None,
     },
     Count {
@@ -139,7 +139,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "32 receives and 32 sends posted and polled in one call each, for each pair",
         before: None,
-        librdmacm: bounds(1.04, 1.12, 1.12),
+        librdmacm: bounds(1.04, 1.10, 1.10),
         kernel: None,
     },
     Count {
