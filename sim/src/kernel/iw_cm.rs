@@ -55,7 +55,11 @@ impl World {
     fn iw_send(&mut self, from: IdNo, to: IdNo, message: IwMessage) {
         let delay = match message {
             IwMessage::Ready | IwMessage::Closed => LOCAL_WORK,
-            IwMessage::Request { .. } | IwMessage::Reply { .. } | IwMessage::Reject { .. } | IwMessage::Close => {
+            IwMessage::Request { .. }
+            | IwMessage::Reply { .. }
+            | IwMessage::Reject { .. }
+            | IwMessage::OwnRequest { .. }
+            | IwMessage::Close => {
                 self.counters.sent += 1;
                 self.config.latency
             }
@@ -94,13 +98,21 @@ impl World {
         }
         let at = self.rdma_host_of(dst.ip()).filter(|&at| link_up(at) && link_up(from) && self.is_iwarp(at));
         let at = at.ok_or(Errno::ETIMEDOUT)?;
-        self.listener(at, (port_space, dst.port()), dst.ip()).map_err(|_| REFUSED)?;
+        let to_itself = src == dst;
+        if !to_itself {
+            self.listener(at, (port_space, dst.port()), dst.ip()).map_err(|_| REFUSED)?;
+        }
         let timer = self.timers.arm(self.now.after(ANSWER_TIMEOUT), Due::Unanswered { id: no });
         let id = self.id(no)?;
         id.state = CmState::Connect;
         let state = IwState::ConnSent;
         id.iw = Some(IwConn { state, peer: None, gone: false, qp: Some(qp), param, timer: Some(timer) });
-        self.iw_send(no, no, IwMessage::Request { at, private_data: data.to_vec() });
+        let private_data = data.to_vec();
+        self.iw_send(
+            no,
+            no,
+            if to_itself { IwMessage::OwnRequest { private_data } } else { IwMessage::Request { at, private_data } },
+        );
         Ok(())
     }
 
@@ -254,6 +266,8 @@ impl World {
                     self.iw_ended(to, Unread { private_data, ..Unread::new(to, Kind::Rejected, RESET) });
                 }
             }
+            // TCP connects a socket to itself, and the request is no valid answer (`siw_proc_mpareply`).
+            IwMessage::OwnRequest { private_data } => self.iw_failed(to, private_data),
             IwMessage::Close => self.iw_closed_by_peer(to),
             IwMessage::Ready => self.iw_ready(to),
             IwMessage::Closed => {
@@ -310,8 +324,7 @@ impl World {
         let in_error = qp.is_some_and(|qp| self.is_in_error(qp));
         let Some(conn) = self.iw(no).filter(|conn| conn.state == IwState::ConnSent) else { return };
         if in_error {
-            self.iw_close(no);
-            return self.iw_ended(no, Unread { private_data, ..Unread::new(no, Kind::ConnectError, INVALID) });
+            return self.iw_failed(no, private_data);
         }
         conn.state = IwState::Established;
         conn.param.responder_resources = answer.initiator_depth;
@@ -324,6 +337,14 @@ impl World {
             self.iw_ready_qp(qp, from);
         }
         self.report(Unread { param, private_data, ..Unread::new(no, Kind::Established, 0) });
+    }
+
+    /// The active end cannot use the answer.
+    fn iw_failed(&mut self, no: IdNo, private_data: Vec<u8>) {
+        if self.iw_state(no) == Some(IwState::ConnSent) {
+            self.iw_close(no);
+            self.iw_ended(no, Unread { private_data, ..Unread::new(no, Kind::ConnectError, INVALID) });
+        }
     }
 
     /// `cm_conn_est_handler`.

@@ -44,6 +44,10 @@ pub(crate) enum IwMessage {
     Reject {
         private_data: Vec<u8>,
     },
+    /// The own request, from a TCP connection that ends at its own address and port.
+    OwnRequest {
+        private_data: Vec<u8>,
+    },
     /// The end of TCP.
     Close,
     /// The accepting end may send now.

@@ -154,6 +154,22 @@ fn an_accept_before_the_connect_leaves_the_qp_usable() {
     env.client.next(env.cc).is(client, CmEvent::Established, 0);
 }
 
+#[test]
+fn a_connect_to_the_own_address_and_port_is_a_connect_error_with_its_own_data() {
+    let mut env = env();
+    let id = env.client.id(env.cc);
+    env.client.bind(id, "10.0.0.1:9").unwrap();
+    env.client.resolve_addr(id, None, "10.0.0.1:9", 100).unwrap();
+    env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
+    let _qp = env.client.qp(id);
+    env.client.resolve_route(id).unwrap();
+    env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+    let param = env.cp();
+    env.client.connect(id, param, b"own").unwrap();
+    env.client.next(env.cc).is(id, CmEvent::ConnectError, -22).carries(3, b"own");
+    env.client.quiet(env.cc, SECOND);
+}
+
 /// TCP takes the wildcard for the own address.
 #[test]
 fn a_bound_id_connects_to_the_wildcard_and_reaches_its_own_address() {
