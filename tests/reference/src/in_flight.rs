@@ -129,7 +129,9 @@ impl World {
         // The earlier one may still have QPs.
         if self.srqs[at].is_none() && !self.qps.iter().flatten().any(|member| member.srq == Some(at)) {
             let caps = SrqCaps { max_wr: CAPACITY, max_sge: SGES as u32 };
-            self.srqs[at] = Some((Srq::create(&self.pds[pd], caps).expect("a number"), pd));
+            // Leaked SRQs keep their numbers as long as the process runs, which a fuzzer's does.
+            let Ok(srq) = Srq::create(&self.pds[pd], caps) else { return };
+            self.srqs[at] = Some((srq, pd));
             say(|| format!("SRQ {at} on PD {pd}"));
         }
     }
