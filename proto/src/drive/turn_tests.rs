@@ -252,3 +252,13 @@ fn the_read_of_a_reported_channel_is_observed() {
     // That the channel is readable, that its event is wanted, the event, and the end of the turn.
     assert!(drive.device.observed >= before + 4, "{} steps", drive.device.observed - before);
 }
+
+#[test]
+fn the_request_of_a_synchronous_id_is_observed() {
+    let mut drive = Drive::new(Script::<true>::default(), Limits::LARGE);
+    let id = drive.create_id(None, PortSpace::Tcp).unwrap();
+    let before = drive.device.observed;
+    drive.bind(id, SocketAddr::from(([10, 0, 0, 2], 7))).unwrap();
+    // The request, its call, and the outcome.
+    assert!(drive.device.observed >= before + 3, "{} steps", drive.device.observed - before);
+}
