@@ -80,7 +80,7 @@ pub trait Device {
     fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno>;
 
     /// Returns the transport of an id's device (`ibv_transport_type`); `None` while it has no device, and if the
-    /// transport is not known. A device whose ids are all on InfiniBand's transport need not implement it.
+    /// transport is not known. The default is for a device with ids of InfiniBand's transport only.
     #[doc(alias = "ibv_transport_type")]
     fn transport(&mut self, _id: IdKey) -> Option<Transport> {
         None

@@ -64,7 +64,7 @@ pub(crate) trait Tables {
         self.channels_mut().reserve(key)
     }
 
-    /// Destroys the ids on a channel whose earlier destroy failed.
+    /// Repeats the failed destroys of the ids on a channel.
     #[cold]
     fn destroy_forgotten_on(&mut self, channel: ChannelKey) {
         let doomed = self.ids().iter().filter(|(_, id)| Self::is_doomed_on(id, channel));

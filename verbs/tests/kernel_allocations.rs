@@ -26,7 +26,7 @@ use crate::world::{Ended, NEVER, World};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The number of connections whose allocations are counted, and of connections before that.
+/// The number of connections made before the allocations are counted. The same number is made while they are counted.
 const CONNECTIONS: usize = 1000;
 
 /// The parameters for a QP of the application.

@@ -28,8 +28,8 @@ enum Last {
 
 const LAST: [Last; 3] = [Last::Nothing, Last::Event, Last::Deadline];
 
-/// Returns a core with a synchronous id whose last request has ended like this, in this state, and with another id that
-/// has the single event.
+/// Returns a core with two ids, and the key of the first. The first is synchronous and in this state; its last request
+/// has ended as `last` says. The second has the single event.
 fn synchronous(state: State, port_space: PortSpace, last: Last) -> (Core, IdKey) {
     let mut core = Core::new(Limits::LARGE);
     let channel = core.open_channel(Acks::Explicit).unwrap();

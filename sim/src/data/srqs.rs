@@ -62,7 +62,7 @@ impl Srqs {
         self.live.values().any(|srq| srq.pins(pd, key))
     }
 
-    /// Retires a receive whose completion is polled.
+    /// Retires a receive when its completion is polled.
     pub(crate) fn polled(&mut self, srq_entry: SrqEntry) {
         if let Some(srq) = self.live.get_mut(&srq_entry.srq) {
             srq.filed.remove(&srq_entry.sequence);

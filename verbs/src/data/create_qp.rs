@@ -68,8 +68,8 @@ impl QpInner {
     pub(crate) fn create_alone(place: QpPlace, init: QpInit<'_>) -> Result<Arc<Self>, Errno> {
         Self::create(place, init, |verbs, attr, calls| {
             errno::clear();
-            // SAFETY: PD, CQs and SRQ are alive, belong to one device, whose context is open, and outlive the QP, which
-            // holds them. The attributes begin with the fields of `ibv_qp_init_attr`.
+            // SAFETY: PD, CQs and SRQ are alive and belong to one device. The context of the device is open. The QP
+            // holds them, so they outlive it. The attributes begin with the fields of `ibv_qp_init_attr`.
             let qp = unsafe {
                 match calls {
                     PostCalls::Extended => ffi::ibv_create_qp_ex(verbs, attr)?,

@@ -237,8 +237,8 @@ impl Mr {
         self.registration.as_ref()?.as_ptr()
     }
 
-    /// Returns the scatter element for a range of the MR, whose registration is valid. With an empty range the work
-    /// request has no data. `None` if the range is not inside the MR.
+    /// Returns the scatter/gather element for a range of the MR. The registration of the MR must be valid. The element
+    /// of an empty range has the length 0. `None` if the range is not inside the MR.
     #[inline(always)]
     pub(crate) fn ibv_sge(&self, sge: &Sge<'_, Mr>) -> Option<ibv_sge> {
         let len = sge.len?;

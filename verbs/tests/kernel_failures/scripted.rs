@@ -59,7 +59,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Creates a kernel whose nth command fails.
+    /// Creates a kernel that fails the `nth` command with `errno`.
     pub(crate) fn failing(nth: usize, errno: Errno) -> Self {
         Scripted { fail: Some((nth, errno)), ..Scripted::default() }
     }
