@@ -23,7 +23,8 @@ pub struct ConnParam {
     pub initiator_depth: u8,
     /// Whether hardware flow control is on.
     pub flow_control: bool,
-    /// The number of retransmissions before a send fails, 0 to 7.
+    /// The number of retransmissions before a send fails, 0 to 7. On soft-RoCE 7 means no limit: if the peer loses its
+    /// power, sends never complete (`rxe_completer`).
     pub retry_count: u8,
     /// The number of retransmissions after "receiver not ready", 0 to 7; 7 means no limit.
     pub rnr_retry_count: u8,

@@ -23,7 +23,8 @@ pub(crate) const PARAM: ConnParam = ConnParam {
     responder_resources: 1,
     initiator_depth: 1,
     flow_control: false,
-    retry_count: 7,
+    // Not 7: soft-RoCE would never give up (hazard P48).
+    retry_count: 6,
     rnr_retry_count: 7,
     srq: false,
     qp_num: 0,

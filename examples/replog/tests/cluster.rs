@@ -81,3 +81,24 @@ fn survive_a_leader_and_a_device(reactors: usize) {
     }
     cluster.end().expect("no replica fails");
 }
+
+/// Replica 0 connects to the others. A peer that loses its power says nothing, so only the retries of the QP end the old
+/// connection.
+#[test]
+fn records_survive_losses_of_power() {
+    let (mut cluster, _changes) = Cluster::start(3, Duration::from_millis(300), 1).expect("start");
+    let mut client = Client::new(&cluster.clients);
+    for victim in [2, 1] {
+        client.append(b"before", PATIENCE).expect("append");
+        cluster.host(victim).set_link(false);
+        cluster.kill(victim).expect("kill");
+        client.append(b"during", PATIENCE).expect("append");
+        cluster.start_replica(victim).expect("start");
+        cluster.host(victim).set_link(true);
+        let index = client.append(b"after", PATIENCE).expect("append");
+        for id in 0..3 {
+            assert_eq!(read(&cluster, id, index), b"after");
+        }
+    }
+    cluster.end().expect("no replica fails");
+}

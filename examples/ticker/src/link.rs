@@ -29,7 +29,8 @@ pub(crate) const PARAM: ConnParam = ConnParam {
     responder_resources: 0,
     initiator_depth: 0,
     flow_control: false,
-    retry_count: 7,
+    // Not 7: soft-RoCE would never give up (hazard P48).
+    retry_count: 6,
     rnr_retry_count: 7,
     srq: false,
     qp_num: 0,

@@ -31,6 +31,7 @@ pub(crate) mod qp;
 pub(crate) mod queues;
 pub(crate) mod receive;
 pub(crate) mod rereg;
+mod retry;
 pub(crate) mod shared_receive_queue;
 pub(crate) mod space;
 pub(crate) mod srq;

@@ -104,6 +104,8 @@ pub(crate) struct Pair {
     unpolled_receives: u32,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
+    /// Packets to the peer that have not arrived.
+    pub(crate) unanswered: Vec<Packet>,
     /// Whether a packet of the peer is missing and will not be sent again. Packets after it are out of sequence.
     pub(crate) gap: bool,
     /// The multicast groups that a datagram QP is attached to.
@@ -140,6 +142,7 @@ impl Pair {
             filed: VecDeque::new(),
             unpolled_receives: 0,
             inbound: VecDeque::new(),
+            unanswered: Vec::new(),
             gap: false,
             groups: BTreeSet::new(),
             sequence: 0,

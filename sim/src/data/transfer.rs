@@ -21,9 +21,6 @@ enum Handled {
     NotReady(Operation),
 }
 
-/// Interval between two retries of an unanswered packet: about the timeout that the kernel sets for a RoCE QP.
-const RETRY_INTERVAL: Duration = Duration::from_millis(512);
-
 /// The number of RNR retries that means no limit.
 const RNR_WITHOUT_LIMIT: u8 = 7;
 
@@ -37,7 +34,7 @@ impl World {
             Transfer::Packet(packet) => self.packet_arrives(packet),
             Transfer::Answer { to, sequence, result } => self.answer_arrives(to, sequence, result),
             Transfer::Datagram(datagram) => self.datagram_arrives(&datagram),
-            Transfer::GiveUp { qp, sequence } => self.answer_arrives(qp, sequence, Err(WcStatus::RETRY_EXC_ERR)),
+            Transfer::GiveUp { qp, sequence } => self.give_up(qp, sequence),
             Transfer::NotReady { qp, sequence } => self.peer_is_not_ready(qp, sequence),
         }
     }
@@ -52,7 +49,7 @@ impl World {
                 pair.inbound.push_back(packet);
                 self.run_inbound(to);
             }
-            Some(_) | None => self.give_up_later(&packet),
+            Some(_) | None => self.lose(packet),
         }
     }
 
@@ -185,7 +182,7 @@ impl World {
         Handled::Answer(Ok(old.to_ne_bytes().to_vec()))
     }
 
-    fn answer_arrives(&mut self, qp: QpNo, sequence: u64, result: Result<Vec<u8>, WcStatus>) {
+    pub(crate) fn answer_arrives(&mut self, qp: QpNo, sequence: u64, result: Result<Vec<u8>, WcStatus>) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         // The work request may be flushed already.
         let Some(at) = pair.sends.iter().position(|pending| pending.sequence == sequence) else { return };
@@ -261,6 +258,7 @@ impl World {
         let sends = std::mem::take(&mut pair.sends);
         let receives = std::mem::take(&mut pair.receives);
         let inbound = std::mem::take(&mut pair.inbound);
+        pair.unanswered.clear();
         let peer = pair.peer;
         self.queues.recall(qp, peer);
         for pending in &sends {
@@ -269,8 +267,8 @@ impl World {
         for receive in &receives {
             self.flush_receive(qp, receive);
         }
-        for packet in &inbound {
-            self.give_up_later(packet);
+        for packet in inbound {
+            self.lose(packet);
         }
     }
 
@@ -303,8 +301,8 @@ impl World {
         }
         self.memory.discount_user(pair.pd);
         self.release_pd(pair.pd);
-        for packet in &pair.inbound {
-            self.give_up_later(packet);
+        for packet in pair.inbound {
+            self.lose(packet);
         }
     }
 
@@ -361,12 +359,6 @@ impl World {
     pub(crate) fn flush_receive(&mut self, qp: QpNo, receive: &Receive) {
         let extra = Extra { solicited: true, ..Extra::default() };
         self.finish_receive(qp, receive.ended(Err(WcStatus::WR_FLUSH_ERR), WcOpcode::RECV, extra));
-    }
-
-    fn give_up_later(&mut self, packet: &Packet) {
-        let retries = self.queues.pairs.get(&packet.from).map_or(0, |pair| pair.retry_count);
-        let due = self.now.after(RETRY_INTERVAL.saturating_mul(u32::from(retries) + 1));
-        self.timers.arm(due, Due::Data(Transfer::GiveUp { qp: packet.from, sequence: packet.sequence }));
     }
 }
 

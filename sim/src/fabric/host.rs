@@ -61,7 +61,8 @@ impl Host {
     }
 
     /// Sets the host's link down or up. While it is down, no message arrives at the host or leaves it; a peer cannot
-    /// distinguish this from a crashed host.
+    /// distinguish this from a crashed host. Connected QPs repeat their packets when it is up again, if they have not
+    /// given up: with a `retry_count` of 7 they never do, as with soft-RoCE.
     pub fn set_link(&self, up: bool) {
         self.fabric.with(|world| {
             let Some(host) = world.hosts.get_mut(self.no.0) else { return };
@@ -69,6 +70,9 @@ impl Host {
                 let kind = if up { AsyncEventKind::PORT_ACTIVE } else { AsyncEventKind::PORT_ERR };
                 let device = world.device_of(self.no);
                 world.async_readers.raise(device, kind, AsyncSource::Port(PORT));
+                if up {
+                    world.retry(self.no);
+                }
             }
         });
     }

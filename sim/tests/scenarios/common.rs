@@ -272,6 +272,8 @@ pub(crate) struct Env {
     pub(crate) cs: ChannelKey,
     pub(crate) cc: ChannelKey,
     qp_num: u32,
+    /// Of the connections that follow.
+    pub(crate) retry_count: u8,
 }
 
 pub(crate) fn ip(text: &str) -> IpAddr {
@@ -292,7 +294,7 @@ impl Env {
         let mut server = Side::new(&host);
         let mut client = Side::new(&host);
         let (cs, cc) = (server.channel(), client.channel());
-        Env { fabric, host, server, client, cs, cc, qp_num: 100 }
+        Env { fabric, host, server, client, cs, cc, qp_num: 100, retry_count: 5 }
     }
 
     /// "CP" of the scenarios.
@@ -301,7 +303,7 @@ impl Env {
         ConnParam {
             responder_resources: 1,
             initiator_depth: 1,
-            retry_count: 5,
+            retry_count: self.retry_count,
             rnr_retry_count: 6,
             qp_num: self.qp_num,
             ..ConnParam::default()

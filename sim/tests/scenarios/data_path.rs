@@ -16,7 +16,7 @@ fn drain(cq: &mut Cq) -> Vec<Completion> {
 }
 
 #[track_caller]
-fn ended(cq: &mut Cq, expected: &[(u64, WcStatus, WcOpcode, u32)]) {
+pub(crate) fn ended(cq: &mut Cq, expected: &[(u64, WcStatus, WcOpcode, u32)]) {
     let seen: Vec<_> = drain(cq).iter().map(|c| (c.wr_id, c.status, c.opcode, c.byte_len)).collect();
     assert_eq!(seen, expected);
 }

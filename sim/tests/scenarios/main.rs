@@ -23,6 +23,7 @@ mod options;
 mod real_clock;
 mod refusals;
 mod removal;
+mod retries;
 mod srq;
 mod ud_data;
 mod vanishing;

@@ -18,7 +18,8 @@ const PARAM: ConnParam = ConnParam {
     responder_resources: 1,
     initiator_depth: 1,
     flow_control: false,
-    retry_count: 7,
+    // With 7 soft-RoCE never gives up (hazard P48): a connection with a peer without power would never end.
+    retry_count: 6,
     // Without limit: a peer that is busy posts its receives later.
     rnr_retry_count: 7,
     srq: false,

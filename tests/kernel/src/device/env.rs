@@ -164,12 +164,16 @@ impl Side {
 
     pub(crate) fn resolved_in(&mut self, port_space: PortSpace, dst: SocketAddr) -> IdKey {
         let id = self.id_in(port_space);
+        self.resolve(id, dst);
+        id
+    }
+
+    pub(crate) fn resolve(&mut self, id: IdKey, dst: SocketAddr) {
         let src = Some(SocketAddr::from((CLIENT, 0)));
         self.ok(&Call::ResolveAddr { id, src, dst, timeout_ms: 2_000 });
         assert_eq!(self.expect(CmEvent::AddrResolved).id, id);
         self.ok(&Call::ResolveRoute { id, timeout_ms: 2_000 });
         assert_eq!(self.expect(CmEvent::RouteResolved).id, id);
-        id
     }
 
     pub(crate) fn end(&mut self, id: IdKey) -> End {
@@ -212,11 +216,19 @@ impl Pair {
 /// Makes another connection between two sides.
 pub(crate) fn connect(client: &mut Side, server: &mut Side, addr: SocketAddr) -> (End, End) {
     let id = client.resolved(addr);
+    answered(client, server, id, param())
+}
+
+/// Connects an id with a resolved route.
+pub(crate) fn answered(client: &mut Side, server: &mut Side, id: IdKey, param: ConnParam) -> (End, End) {
     let c = client.end(id);
-    client.ok(&Call::Connect { id, param: param() });
+    client.ok(&Call::Connect { id, param });
     let request = server.expect(CmEvent::ConnectRequest);
     let s = server.end(request.id);
-    server.ok(&Call::Accept { id: s.id, param: param() });
+    server.ok(&Call::Accept {
+        id: s.id,
+        param: ConnParam { qp_num: NEXT_QP_NUM.fetch_add(1, Ordering::Relaxed), ..param },
+    });
     client.expect(CmEvent::Established);
     server.expect(CmEvent::Established);
     (c, s)

@@ -35,13 +35,14 @@ mod pins;
 mod registration;
 mod removal;
 mod rereg;
+mod retries;
 mod srq;
 mod threads;
 mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 77] = [
+const CHECKS: [(&str, fn()); 78] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -114,6 +115,7 @@ const CHECKS: [(&str, fn()); 77] = [
     ("a CQ goes while another thread reads its completion channel", comp_channels::threads),
     ("CQs keep a shared completion channel", comp_channels::lifetimes),
     ("a receive that is posted to a QP in its error state", late_receives::not_flushed),
+    ("seven retries have no limit on soft-RoCE", retries::without_limit),
     ("asynchronous events: an address comes and goes", async_events::address_changes),
     ("a CQ uses a completion vector that the device has", calls::completion_vectors),
     ("the devices", inventory::devices),

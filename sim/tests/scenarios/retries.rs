@@ -1,0 +1,98 @@
+//! Sends while the peer cannot be reached.
+
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_sim::{Access, Mr, QpState, WcStatus};
+
+use crate::common::{Env, Pair, SECOND};
+use crate::data_path::ended;
+
+const SENT: (WcStatus, WcOpcode, u32) = (WcStatus::SUCCESS, WcOpcode::SEND, 0);
+
+/// A connection with two receives of the server, and two sends of the client after the server's link has gone.
+fn sends_into_nothing(retry_count: u8) -> (Env, Pair, Mr, Mr) {
+    let mut env = Env::new();
+    env.retry_count = retry_count;
+    let mut pair = env.established_with_qps();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register((0..16).collect::<Vec<_>>(), Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 16], Access::LOCAL_WRITE).unwrap();
+    for number in 0..2 {
+        s.qp.post_recv(number, there.sge(number as usize * 8..number as usize * 8 + 8)).unwrap();
+    }
+    env.host.set_link(false);
+    for number in 0..2 {
+        c.qp.post_send(SendWr::send(number, here.sge(number as usize * 8..number as usize * 8 + 8))).unwrap();
+    }
+    (env, pair, here, there)
+}
+
+/// The link is up again: both messages arrive in order.
+#[track_caller]
+fn arrives(env: &mut Env, pair: &mut Pair, there: &Mr) {
+    env.host.set_link(true);
+    env.fabric.advance_by(SECOND);
+    let sent = |number| (number, SENT.0, SENT.1, SENT.2);
+    ended(&mut pair.client_qp.send_cq, &[sent(0), sent(1)]);
+    let received = |number| (number, WcStatus::SUCCESS, WcOpcode::RECV, 8);
+    ended(&mut pair.server_qp.recv_cq, &[received(0), received(1)]);
+    let mut bytes = [0; 16];
+    there.read(0, &mut bytes).unwrap();
+    assert!(bytes.into_iter().eq(0..16), "{bytes:?}");
+}
+
+#[test]
+fn a_short_interruption_is_bridged() {
+    let (mut env, mut pair, _here, there) = sends_into_nothing(5);
+    env.fabric.advance_by(SECOND * 2);
+    ended(&mut pair.client_qp.send_cq, &[]);
+    arrives(&mut env, &mut pair, &there);
+    // What ended the retries of the first attempt does not end a later request.
+    env.fabric.advance_by(SECOND * 100);
+    assert_eq!(pair.client_qp.qp.state(), Ok(QpState::RTS));
+}
+
+#[test]
+fn a_long_one_ends_the_connection() {
+    let (env, mut pair, _here, there) = sends_into_nothing(5);
+    env.fabric.advance_by(SECOND * 4);
+    ended(
+        &mut pair.client_qp.send_cq,
+        &[(0, WcStatus::RETRY_EXC_ERR, WcOpcode::SEND, 0), (1, WcStatus::WR_FLUSH_ERR, WcOpcode::SEND, 0)],
+    );
+    env.host.set_link(true);
+    env.fabric.advance_by(SECOND);
+    ended(&mut pair.server_qp.recv_cq, &[]);
+    let mut bytes = [1; 16];
+    there.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 16]);
+}
+
+/// Hazard P48.
+#[test]
+fn seven_retries_have_no_limit_on_soft_roce() {
+    let (mut env, mut pair, _here, there) = sends_into_nothing(7);
+    env.fabric.advance_by(SECOND * 10_000);
+    ended(&mut pair.client_qp.send_cq, &[]);
+    assert_eq!(pair.client_qp.qp.state(), Ok(QpState::RTS));
+    arrives(&mut env, &mut pair, &there);
+}
+
+#[test]
+fn a_peer_that_is_gone_is_found_only_with_a_limit() {
+    for (retry_count, ends) in [(6, true), (7, false)] {
+        let mut env = Env::new();
+        env.retry_count = retry_count;
+        let mut pair = env.established_with_qps();
+        let c = &mut pair.client_qp;
+        let here = c.pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap();
+        // No DREQ leaves a host without a link.
+        env.host.set_link(false);
+        env.server.destroy(pair.new).unwrap();
+        drop(pair.server_qp);
+        env.host.set_link(true);
+        c.qp.post_send(SendWr::send(1, here.sge(0..8))).unwrap();
+        env.fabric.advance_by(SECOND * 100);
+        let failed = [(1, WcStatus::RETRY_EXC_ERR, WcOpcode::SEND, 0)];
+        ended(&mut c.send_cq, if ends { &failed } else { &[] });
+    }
+}
