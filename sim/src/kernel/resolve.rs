@@ -123,9 +123,12 @@ impl World {
                 false => Err(Errno::ENETUNREACH),
                 true if local.is_none() && ip.is_ipv4() => Err(Errno::EINVAL),
                 true => {
+                    // RoCE looks for the source in the device's table of GIDs, iWARP for the interface of the destination
+                    // (`cma_acquire_dev_by_src_ip`).
+                    let found = self.is_on_iwarp(no)? && local.is_some_and(|local| local.rdma);
                     let chosen = &mut self.id(no)?.interface;
                     *chosen = chosen.or(local);
-                    Ok((Err(NO_DEVICE), LOCAL_WORK))
+                    Ok((if found { Ok(bound.ip()) } else { Err(NO_DEVICE) }, LOCAL_WORK))
                 }
             };
         }

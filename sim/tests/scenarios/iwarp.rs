@@ -354,6 +354,24 @@ fn the_loopback_address_cannot_be_resolved() {
     assert_eq!(env.client.resolve_addr(id, None, "[::1]:7", 100), EINVAL);
 }
 
+/// `cma_acquire_dev_by_src_ip` compares the interface of the destination, and RoCE the source.
+#[test]
+fn an_id_bound_to_the_loopback_address_resolves_an_address_of_its_host() {
+    let resolve = |env: &mut Env| {
+        let id = env.client.id(env.cc);
+        env.client.bind(id, "127.0.0.1:4").unwrap();
+        env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
+        (id, env.client.next(env.cc))
+    };
+    let mut env = env();
+    let (id, event) = resolve(&mut env);
+    event.is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(env.client.device.local_addr(id), Ok("127.0.0.1:4".parse().unwrap()));
+    let mut roce = Env::new();
+    let (id, event) = resolve(&mut roce);
+    event.is(id, CmEvent::AddrError, -19);
+}
+
 #[test]
 fn a_moved_neighbour_is_not_reported() {
     let mut env = env();
