@@ -1,4 +1,4 @@
-//! `cmid-check` between two machines: the report of the client becomes a column of docs/devices.md.
+//! `cmid-check` in one machine and between two: each report becomes a column of docs/devices.md.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use cmid_softroce::{Kernel, Options, Transport};
 
 use crate::backend::Backend;
 use crate::context::Context;
-use crate::scripts;
+use crate::{guest, scripts};
 
 /// The time limit in seconds.
 const LIMIT: u64 = 300;
@@ -24,12 +24,51 @@ pub(crate) fn on_iwarp(context: &mut Context) -> Result<()> {
     between_machines(context, Transport::Siw)
 }
 
-fn between_machines(context: &Context, transport: Transport) -> Result<()> {
-    let directory = reports(context)?;
-    let report = directory.join(format!("{transport}-6.12-two-machines.json"));
+/// In one machine, on both transports and kernels.
+pub(crate) fn on_one_machine(context: &mut Context) -> Result<()> {
+    for (kernel, transport) in
+        [(Kernel::V6_1, Transport::Rxe), (Kernel::V6_12, Transport::Rxe), (Kernel::V6_12, Transport::Siw)]
+    {
+        let report = new_report(context, &format!("{transport}-{kernel}.json"))?;
+        let words = [
+            "cmid-check",
+            "--address",
+            "10.99.0.1",
+            "--backend",
+            Backend::Kernel.name(),
+            "--connections",
+            "50",
+            "--verbose",
+            "--json",
+        ];
+        let mut command = scripts::program(context, Backend::Kernel, &words);
+        command.push(report.clone().into());
+        let options = Options {
+            kernel,
+            transport,
+            timeout: Duration::from_secs(LIMIT),
+            counted_clock: true,
+            writable: vec![reports(context)?],
+            ..Options::default()
+        };
+        guest::run_with(&options, &command).with_context(|| format!("{transport}, Linux {kernel}"))?;
+        ensure!(report.exists(), "the run left no report at {}", report.display());
+    }
+    Ok(())
+}
+
+/// The path of a report, without that of an earlier run.
+fn new_report(context: &Context, name: &str) -> Result<PathBuf> {
+    let report = reports(context)?.join(name);
     if report.exists() {
         fs::remove_file(&report).with_context(|| report.display().to_string())?;
     }
+    Ok(report)
+}
+
+fn between_machines(context: &Context, transport: Transport) -> Result<()> {
+    let report = new_report(context, &format!("{transport}-6.12-two-machines.json"))?;
+    let directory = reports(context)?;
     let variables = [("ours", context.release("cmid-check").into()), ("report", report.clone().into())];
     let command = scripts::script(scripts::CHECK, Backend::Kernel, &variables);
     let machine = |kernel| Options {

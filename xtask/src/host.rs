@@ -11,6 +11,7 @@ const PACKAGES: &[&str] = &[
     "ibverbs-providers",
     "rdmacm-utils",
     "ibverbs-utils",
+    "perftest",
     "pkg-config",
     "clang",
     "libclang-dev",

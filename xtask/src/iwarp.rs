@@ -27,11 +27,12 @@ pub(crate) fn scenarios(context: &Context, kernel: Kernel, backend: Backend, lim
     conformance::conclude(context, &environment, Speed::Fast, result)
 }
 
-/// Runs cmid's rping, cmtime and peer of ucmatose against rdma-core's.
+/// Runs cmid's rping, cmtime and peer of ucmatose against rdma-core's, and its peer of `ib_send_lat -R` against perftest's.
 pub(crate) fn peers(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
     run(kernel, limit, &scripts::rping(context, kernel, backend), Vec::new())?;
     run(kernel, limit, &cmtime::command(context, kernel, backend), Vec::new())?;
-    run(kernel, limit, &scripts::ucmatose(context, kernel, backend), Vec::new())
+    run(kernel, limit, &scripts::ucmatose(context, kernel, backend), Vec::new())?;
+    run(kernel, limit, &scripts::perftest(context, kernel, backend), Vec::new())
 }
 
 /// Measures how long calls wait for a peer that does not answer.

@@ -181,13 +181,16 @@ const SLOW: &[Step] = &[
         "500 random programs: the simulator and the older kernel agree",
         GuestCommand(V6_1, Librdmacm, differential::LONG_LIMIT, differential::at_length),
     ),
+    step("cmid-check in one machine, on soft-RoCE and soft-iWARP", Guests("6.1 and 6.12", check::on_one_machine)),
     step("cmid-check between two machines, on soft-RoCE", Guests("6.12", check::on_roce)),
     step("cmid-check between two machines, on soft-iWARP", Guests("6.12", check::on_iwarp)),
+    step("ib_send_lat -R of perftest", GuestCommand(V6_12, OWN, 200, scripts::perftest)),
+    step("ib_send_lat -R of perftest, over librdmacm", GuestCommand(V6_12, Librdmacm, 200, scripts::perftest)),
     step("conformance on soft-iWARP", Report(V6_12, Librdmacm, 900, iwarp::scenarios)),
     step("conformance of the kernel backend on soft-iWARP", Report(V6_12, OWN, 900, iwarp::scenarios)),
-    step("rping, cmtime and ucmatose against rdma-core's, on soft-iWARP", Report(V6_12, OWN, 600, iwarp::peers)),
+    step("rping, cmtime, ucmatose and perftest as peers on soft-iWARP", Report(V6_12, OWN, 600, iwarp::peers)),
     step(
-        "rping, cmtime and ucmatose against rdma-core's, over librdmacm on soft-iWARP",
+        "rping, cmtime, ucmatose and perftest as peers over librdmacm on soft-iWARP",
         Report(V6_12, Librdmacm, 600, iwarp::peers),
     ),
     step(

@@ -87,6 +87,11 @@ pub(crate) fn ucmatose(context: &Context, _: Kernel, backend: Backend) -> Vec<Os
     script(text!(pairs, "ucmatose.sh"), backend, &[("ours", context.release("kernel-cmatose").into())])
 }
 
+/// cmid's peer of perftest against `ib_send_lat -R`.
+pub(crate) fn perftest(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
+    script(text!(pairs, "perftest.sh"), backend, &[("ours", context.release("kernel-perftest").into())])
+}
+
 /// cmid's rping and rdma-core's on two machines with unlike kernels, each of which is the server in turn.
 pub(crate) fn between_machines(context: &mut Context) -> Result<()> {
     let command = script(text!("machines.sh"), Backend::Kernel, &[("ours", context.release("rping").into())]);
