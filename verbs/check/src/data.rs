@@ -87,10 +87,11 @@ fn write_and_read<D: DataPath>(client: &Client<'_, D>) -> Result<()> {
 /// Checks that a write was refused.
 fn refused<D: DataPath>(connected: &mut Connected<D>, completion: Completion) -> Result<()> {
     let status = completion.status;
-    if completion.is_success() {
-        // On iWARP a write completes before the peer has checked it. The refusal ends the connection.
+    if completion.is_success() || status == WcStatus::LOC_QP_OP_ERR {
+        // On iWARP a write completes before the peer has checked it, or fails here if the refusal comes while it is sent
+        // (`siw_qp_sq_process`). The refusal ends the connection.
         let closed = connected.connection.wait_closed(SPAN);
-        return closed.context("the write succeeded, and the connection has not ended");
+        return closed.with_context(|| format!("the write ended with \"{status}\", and the connection has not ended"));
     }
     let known = [WcStatus::REM_ACCESS_ERR, WcStatus::REM_OP_ERR, WcStatus::WR_FLUSH_ERR, WcStatus::FATAL_ERR];
     ensure!(known.contains(&status), "the write ended with \"{status}\"");

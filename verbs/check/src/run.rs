@@ -18,7 +18,8 @@ use crate::client::{Client, Open};
 use crate::measure::{Amount, measure};
 use crate::outcome::Outcome;
 use crate::report::{DeviceReport, Report};
-use crate::{cm, data, host, server, side::SPAN};
+use crate::side::{EMPTY_WRITES, SPAN};
+use crate::{cm, data, host, server};
 
 /// The exit status if a behaviour failed.
 const FAILED: u8 = 1;
@@ -48,6 +49,13 @@ fn run(args: &Args) -> Result<bool> {
     let mut report = Report { cmid: env!("CARGO_PKG_VERSION").to_owned(), host, devices, hints: Vec::new() };
     if lacks_memory(&report) {
         report.hints.extend(host::memlock_hint(&report.host));
+    }
+    match EMPTY_WRITES.load(Ordering::Relaxed) {
+        0 => {}
+        count => report.hints.push(format!(
+            "{count} requests had no reply until an empty RDMA write was posted: soft-iWARP may leave the first message of a \
+             connection unread until more bytes come (docs/hazards.md, P48)."
+        )),
     }
     write!(io::stdout(), "{report}").context("writing the report")?;
     if let Some(path) = &args.json {

@@ -1,13 +1,14 @@
 //! One side of a connection: its QP, its CQ, and messages over both.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use cmid_blocking::Connection;
-use cmid_proto::datapath::{Access, Caps, Completion, DataPath, QueuePair as _, SendWr, SrqCaps, prelude::*};
-use cmid_proto::{Attaching, Errno};
+use cmid_proto::datapath::{Access, Caps, Completion, DataPath, QueuePair as _, Remote, SendWr, SrqCaps, prelude::*};
+use cmid_proto::{Attaching, Errno, Transport};
 
 use crate::outcome::classified;
 use crate::wire::{Kind, Message};
@@ -22,6 +23,12 @@ const SEND_AT: usize = RECEIVES * Message::LEN;
 pub(crate) const DEPTH: u32 = 64;
 /// The number of the work request that sends a message. The receives have the numbers of their places.
 const SENT: u64 = 1 << 32;
+/// The number of an empty RDMA write: see [`Side::reply`].
+const EMPTY: u64 = SENT + 1;
+/// The time without a reply after which one is posted.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How many were posted, by all connections.
+pub(crate) static EMPTY_WRITES: AtomicU32 = AtomicU32::new(0);
 /// The number of the first work request that a behaviour posts.
 pub(crate) const OWN: u64 = 1 << 33;
 /// Empty polls between two looks at the connection.
@@ -45,6 +52,7 @@ pub(crate) struct Side<D: DataPath> {
     pub(crate) pd: D::Pd,
     messages: D::Mr,
     srq: Option<D::Srq>,
+    is_iwarp: bool,
     received: VecDeque<Message>,
     sent: bool,
     own: VecDeque<Completion>,
@@ -65,7 +73,9 @@ impl<D: DataPath> Side<D> {
             Some(srq) => device.create_qp_with_srq(to, &pd, &cq, &cq, srq, caps)?,
             None => device.create_qp(to, &pd, &cq, &cq, caps)?,
         };
-        let mut side = Side { qp, cq, pd, messages, srq, received: VecDeque::new(), sent: false, own: VecDeque::new() };
+        let is_iwarp = device.transport(id) == Some(Transport::Iwarp);
+        let (received, own) = (VecDeque::new(), VecDeque::new());
+        let mut side = Side { qp, cq, pd, messages, srq, is_iwarp, received, sent: false, own };
         (0..RECEIVES).try_for_each(|place| side.post_receive(place))?;
         Ok(side)
     }
@@ -97,30 +107,45 @@ impl<D: DataPath> Side<D> {
             return Ok(true);
         }
         ensure!(completion.is_success(), "a message ended with \"{}\"", completion.status);
-        if completion.wr_id == SENT {
-            self.sent = true;
-            return Ok(true);
+        match completion.wr_id {
+            SENT => self.sent = true,
+            EMPTY => {}
+            place => self.take_message(place)?,
         }
-        let place = usize::try_from(completion.wr_id)?;
+        Ok(true)
+    }
+
+    fn take_message(&mut self, place: u64) -> Result<()> {
+        let place = usize::try_from(place)?;
         let mut bytes = [0; Message::LEN];
         self.messages.read(place * Message::LEN, &mut bytes).context("reading a message")?;
         self.received.push_back(Message::from_bytes(&bytes)?);
-        self.post_receive(place).context("ibv_post_recv")?;
-        Ok(true)
+        self.post_receive(place).context("ibv_post_recv")
     }
 
     /// Polls until `done` returns a value, for at most [`SPAN`]. Calls `look` now and then.
     fn poll_until<T>(
         &mut self,
         what: &str,
+        look: impl FnMut() -> Result<()>,
+        done: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Result<T> {
+        let result = self.poll_for(SPAN, look, done)?;
+        result.with_context(|| format!("{what} did not complete in {} s", SPAN.as_secs()))
+    }
+
+    /// As [`Side::poll_until`], for at most `span`. `None` after that.
+    fn poll_for<T>(
+        &mut self,
+        span: Duration,
         mut look: impl FnMut() -> Result<()>,
         mut done: impl FnMut(&mut Self) -> Option<T>,
-    ) -> Result<T> {
-        let end = Instant::now() + SPAN;
+    ) -> Result<Option<T>> {
+        let end = Instant::now() + span;
         let mut empty = 0_u32;
         loop {
             if let Some(value) = done(self) {
-                return Ok(value);
+                return Ok(Some(value));
             }
             if !self.poll()? {
                 empty += 1;
@@ -128,7 +153,7 @@ impl<D: DataPath> Side<D> {
                     look()?;
                 }
                 if Instant::now() >= end {
-                    bail!("{what} did not complete in {} s", SPAN.as_secs());
+                    return Ok(None);
                 }
                 thread::yield_now();
             }
@@ -156,7 +181,23 @@ impl<D: DataPath> Side<D> {
     /// Sends a request and returns the results of the reply.
     pub(crate) fn request(&mut self, kind: Kind, numbers: [u64; 3]) -> Result<[u64; 3]> {
         self.send(Message::new(kind, numbers))?;
-        self.receive()?.done()
+        self.reply()?.done()
+    }
+
+    /// Waits for the reply to a request. On iWARP it posts an empty RDMA write after [`PATIENCE`]: soft-iWARP may leave
+    /// the first message of a connection unread until more bytes come (hazard P48).
+    fn reply(&mut self) -> Result<Message> {
+        if self.is_iwarp {
+            if let Some(message) = self.poll_for(PATIENCE, || Ok(()), |side| side.received.pop_front())? {
+                return Ok(message);
+            }
+            EMPTY_WRITES.fetch_add(1, Ordering::Relaxed);
+            let nowhere = Remote { addr: 0, rkey: 0 };
+            self.qp
+                .post_send(SendWr::write(EMPTY, self.messages.sge(0..0), nowhere))
+                .context("posting an empty write")?;
+        }
+        self.receive()
     }
 
     /// Waits for the completion of a work request that the caller has posted.
