@@ -69,8 +69,10 @@ impl fmt::Display for EventError {
 /// The errno and the event in words: a program that ends with this error prints its [`Debug`](fmt::Debug) form.
 impl fmt::Debug for EventError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let event = format_args!("{}", self.event);
-        f.debug_struct("EventError").field("errno", &self.errno).field("event", &event).finish()
+        f.debug_struct("EventError")
+            .field("errno", &self.errno)
+            .field("event", &format_args!("{}", self.event))
+            .finish()
     }
 }
 
