@@ -120,23 +120,18 @@ impl QpInner {
         attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         attr.send_ops_flags = send_ops(datagrams);
         let asked = attr.cap;
-        let raw = match post_calls {
-            PostCalls::Classic => make(verbs.as_ptr(), &raw mut attr, PostCalls::Classic)?,
-            // A provider that lacks the calls or one of the operations refuses, with an errno of its own choice. The
-            // second call repeats the errno of any other error.
-            PostCalls::Extended => make(verbs.as_ptr(), &raw mut attr, PostCalls::Extended).or_else(|_| {
-                attr.cap = asked;
-                make(verbs.as_ptr(), &raw mut attr, PostCalls::Classic)
-            })?,
-        };
-        // SAFETY: the QP was just created and is alive.
-        let wr_api = unsafe { WrApi::of(raw, datagrams) };
+        let (raw, made_by) = attempt(post_calls, |calls| {
+            attr.cap = asked;
+            make(verbs.as_ptr(), &raw mut attr, calls)
+        })?;
+        // SAFETY: the QP was just created, by the extended call, and is alive.
+        let wr_api = (made_by == PostCalls::Extended).then(|| unsafe { WrApi::of(raw, datagrams) }).flatten();
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
         let [send, recv] = reservation.into_queues();
         let qp = QpInner {
             raw,
-            wr_api: wr_api.filter(|_| post_calls == PostCalls::Extended),
+            wr_api,
             post_send,
             post_recv,
             is_datagram: datagrams,
@@ -148,5 +143,37 @@ impl QpInner {
             pd,
         };
         Ok(Arc::new(qp))
+    }
+}
+
+/// Makes a QP, by the classic call if the extended one fails: a provider that lacks the extended calls or one of the
+/// operations refuses, with an errno of its own choice, and the second call repeats the errno of any other error. Returns
+/// which call made the QP: only that of the extended call has the fields behind `ibv_qp`.
+fn attempt<T>(
+    post_calls: PostCalls,
+    mut make: impl FnMut(PostCalls) -> Result<T, Errno>,
+) -> Result<(T, PostCalls), Errno> {
+    if post_calls == PostCalls::Extended {
+        if let Ok(qp) = make(PostCalls::Extended) {
+            return Ok((qp, PostCalls::Extended));
+        }
+    }
+    Ok((make(PostCalls::Classic)?, PostCalls::Classic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_qp_that_the_extended_call_did_not_make_is_no_extended_one() {
+        let refuses = |calls| match calls {
+            PostCalls::Extended => Err(Errno::EOPNOTSUPP),
+            PostCalls::Classic => Ok(()),
+        };
+        assert_eq!(attempt(PostCalls::Extended, refuses), Ok(((), PostCalls::Classic)));
+        assert_eq!(attempt(PostCalls::Classic, refuses), Ok(((), PostCalls::Classic)));
+        assert_eq!(attempt(PostCalls::Extended, |_| Ok(())), Ok(((), PostCalls::Extended)));
+        assert_eq!(attempt(PostCalls::Extended, |_| Err::<(), _>(Errno::ENOMEM)), Err(Errno::ENOMEM));
     }
 }

@@ -69,9 +69,10 @@ impl WrApi {
     /// Returns the extended calls of a QP; `None` if its provider lacks one that this kind of QP needs.
     ///
     /// # Safety
-    /// The QP is alive.
+    /// The QP is alive, and `ibv_create_qp_ex` has made it: the others may have no memory for the fields that
+    /// `ibv_qp_to_qp_ex` reads (libsiw's `siw_qp`).
     pub(super) unsafe fn of(qp: NonNull<ibv_qp>, datagrams: bool) -> Option<Self> {
-        // SAFETY: the QP is alive. The result is null or the extended form of the QP, which lives as long.
+        // SAFETY: the QP is alive and has the fields. The result is null or its extended form, which lives as long.
         let ex = NonNull::new(unsafe { ffi::ibv_qp_to_qp_ex(qp.as_ptr()) })?;
         // SAFETY: as above; nothing writes to it meanwhile, because no other code has the QP yet.
         let calls = unsafe { ex.as_ref() };
