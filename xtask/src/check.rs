@@ -30,31 +30,29 @@ pub(crate) fn on_one_machine(context: &mut Context) -> Result<()> {
         [(Kernel::V6_1, Transport::Rxe), (Kernel::V6_12, Transport::Rxe), (Kernel::V6_12, Transport::Siw)]
     {
         let report = new_report(context, &format!("{transport}-{kernel}.json"))?;
-        let words = [
-            "cmid-check",
-            "--address",
-            "10.99.0.1",
-            "--backend",
-            Backend::Kernel.name(),
-            "--connections",
-            "50",
-            "--verbose",
-            "--json",
-        ];
-        let mut command = scripts::program(context, Backend::Kernel, &words);
+        let words = "cmid-check --backend kernel --address 10.99.0.1 --connections 50 --verbose --json";
+        let mut command = scripts::program(context, Backend::Kernel, &words.split(' ').collect::<Vec<_>>());
         command.push(report.clone().into());
-        let options = Options {
-            kernel,
-            transport,
-            timeout: Duration::from_secs(LIMIT),
-            counted_clock: true,
-            writable: vec![reports(context)?],
-            ..Options::default()
-        };
-        guest::run_with(&options, &command).with_context(|| format!("{transport}, Linux {kernel}"))?;
-        ensure!(report.exists(), "the run left no report at {}", report.display());
+        let options = Options { counted_clock: true, ..machine(context, kernel, transport)? };
+        guest::run_with(&options, &command).with_context(|| report.display().to_string())?;
     }
     Ok(())
+}
+
+fn between_machines(context: &Context, transport: Transport) -> Result<()> {
+    let report = new_report(context, &format!("{transport}-6.12-two-machines.json"))?;
+    let variables = [("ours", context.release("cmid-check").into()), ("report", report.clone().into())];
+    let command = scripts::script(scripts::CHECK, Backend::Kernel, &variables);
+    let machine = machine(context, Kernel::V6_12, transport)?;
+    let status = cmid_softroce::run_machines(&[machine.clone(), machine], &command)?;
+    ensure!(status == 0, "in one of the VMs: exit status {status}");
+    ensure!(report.exists(), "the run left no report at {}", report.display());
+    Ok(())
+}
+
+fn machine(context: &Context, kernel: Kernel, transport: Transport) -> Result<Options> {
+    let (timeout, writable) = (Duration::from_secs(LIMIT), vec![reports(context)?]);
+    Ok(Options { kernel, transport, timeout, writable, ..Options::default() })
 }
 
 /// The path of a report, without that of an earlier run.
@@ -64,24 +62,6 @@ fn new_report(context: &Context, name: &str) -> Result<PathBuf> {
         fs::remove_file(&report).with_context(|| report.display().to_string())?;
     }
     Ok(report)
-}
-
-fn between_machines(context: &Context, transport: Transport) -> Result<()> {
-    let report = new_report(context, &format!("{transport}-6.12-two-machines.json"))?;
-    let directory = reports(context)?;
-    let variables = [("ours", context.release("cmid-check").into()), ("report", report.clone().into())];
-    let command = scripts::script(scripts::CHECK, Backend::Kernel, &variables);
-    let machine = |kernel| Options {
-        kernel,
-        transport,
-        timeout: Duration::from_secs(LIMIT),
-        writable: vec![directory.clone()],
-        ..Options::default()
-    };
-    let status = cmid_softroce::run_machines(&[Kernel::V6_12; 2].map(machine), &command)?;
-    ensure!(status == 0, "in one of the VMs: exit status {status}");
-    ensure!(report.exists(), "the run left no report at {}", report.display());
-    Ok(())
 }
 
 fn reports(context: &Context) -> Result<PathBuf> {

@@ -185,7 +185,6 @@ const SLOW: &[Step] = &[
     step("cmid-check between two machines, on soft-RoCE", Guests("6.12", check::on_roce)),
     step("cmid-check between two machines, on soft-iWARP", Guests("6.12", check::on_iwarp)),
     step("ib_send_lat -R of perftest", GuestCommand(V6_12, OWN, 200, scripts::perftest)),
-    step("ib_send_lat -R of perftest, over librdmacm", GuestCommand(V6_12, Librdmacm, 200, scripts::perftest)),
     step("conformance on soft-iWARP", Report(V6_12, Librdmacm, 900, iwarp::scenarios)),
     step("conformance of the kernel backend on soft-iWARP", Report(V6_12, OWN, 900, iwarp::scenarios)),
     step("rping, cmtime, ucmatose and perftest as peers on soft-iWARP", Report(V6_12, OWN, 600, iwarp::peers)),
