@@ -54,7 +54,7 @@ fn run(args: &Args) -> Result<bool> {
         0 => {}
         count => report.hints.push(format!(
             "{count} requests had no reply until an empty RDMA write was posted: soft-iWARP may leave the first message of a \
-             connection unread until more bytes come (docs/hazards.md, P48)."
+             connection unread until more bytes come (docs/hazards.md, P49)."
         )),
     }
     write!(io::stdout(), "{report}").context("writing the report")?;

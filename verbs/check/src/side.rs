@@ -185,7 +185,7 @@ impl<D: DataPath> Side<D> {
     }
 
     /// Waits for the reply to a request. On iWARP it posts an empty RDMA write after [`PATIENCE`]: soft-iWARP may leave
-    /// the first message of a connection unread until more bytes come (hazard P48).
+    /// the first message of a connection unread until more bytes come (hazard P49).
     fn reply(&mut self) -> Result<Message> {
         if self.is_iwarp {
             if let Some(message) = self.poll_for(PATIENCE, || Ok(()), |side| side.received.pop_front())? {
