@@ -5,7 +5,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cmid_proto::datapath::QpState;
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, EventSink, IdKey, Outcome, Pollable, RawEvent, Transport};
+use cmid_proto::{
+    Call, ChannelKey, ConnParam, Device, Ece, Errno, EventSink, IdKey, Outcome, Pollable, RawEvent, Transport,
+};
 
 use crate::data::{Context, Devices, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
@@ -68,24 +70,16 @@ impl KernelVerbs {
         self.cm.detach(id)
     }
 
-    /// Sets the limits of an id's device before a call with depths.
-    ///
-    /// # Errors
-    /// The limits could not be queried, and the call needs them.
     #[inline(never)]
-    fn prepare_depths(&mut self, id: IdKey, needed: bool) -> Outcome {
-        let learned = self.learn_limits(id);
-        if needed { learned } else { Ok(()) }
+    fn connect(&mut self, id: IdKey, param: &ConnParam, private_data: &[u8]) -> Outcome {
+        let KernelVerbs { cm, devices } = self;
+        cm.connect_within(id, param, private_data, |location| devices.limits(location))
     }
 
-    /// Sets the limits of an id's device. The kernel refuses the call on an id without a device.
-    #[inline]
-    fn learn_limits(&mut self, id: IdKey) -> Outcome {
-        if let Some(location) = self.cm.locate(id)? {
-            let limits = self.devices.limits(location)?;
-            self.cm.set_limits(id, limits);
-        }
-        Ok(())
+    #[inline(never)]
+    fn accept(&mut self, id: IdKey, param: &ConnParam, private_data: &[u8]) -> Outcome {
+        let KernelVerbs { cm, devices } = self;
+        cm.accept_within(id, param, private_data, |location| devices.limits(location))
     }
 }
 
@@ -105,10 +99,11 @@ impl Device for KernelVerbs {
 
     #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        if let Some((id, needed)) = self.cm.needs_limits(call) {
-            self.prepare_depths(id, needed)?;
+        match *call {
+            Call::Connect { id, ref param } => self.connect(id, param, private_data),
+            Call::Accept { id, ref param } => self.accept(id, param, private_data),
+            ref other => self.cm.call(other, private_data),
         }
-        self.cm.call(call, private_data)
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {

@@ -3,14 +3,13 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RejectReason};
+use cmid_proto::{ChannelKey, ConnParam, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RejectReason};
 
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer::{self, in6, location, storage};
-use crate::kernel::channel::{Channel, Scratch};
+use crate::kernel::channel::{ChannelFd, Scratch};
 use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::queue_pair::{Group, QueuePair};
-use crate::macros;
 use crate::sign::unsigned;
 
 /// `IBV_QPT_RC` and `IBV_QPT_UD`.
@@ -37,6 +36,8 @@ pub(crate) struct Id {
     /// The key that the kernel reports it under; `None` for a request that is not accepted.
     pub(crate) uid: Option<IdKey>,
     pub(crate) channel: ChannelKey,
+    /// The descriptor of `channel`.
+    pub(crate) fd: ChannelFd,
     /// The channel before the last migration. The ids of requests that were unread at the migration are still on it.
     pub(crate) came_from: Option<ChannelKey>,
     pub(crate) space: PortSpace,
@@ -69,11 +70,17 @@ pub(crate) struct Id {
 
 impl Id {
     #[inline]
-    pub(crate) fn new(handle: u32, uid: Option<IdKey>, channel: ChannelKey, space: PortSpace) -> Self {
+    pub(crate) fn new(
+        handle: u32,
+        uid: Option<IdKey>,
+        (channel, fd): (ChannelKey, ChannelFd),
+        space: PortSpace,
+    ) -> Self {
         Id {
             handle,
             uid,
             channel,
+            fd,
             came_from: None,
             space,
             datagrams: is_for_datagrams(space),
@@ -95,33 +102,33 @@ impl Id {
 
     /// `rdma_create_id`. Returns the kernel's number of the id.
     #[inline]
-    pub(crate) fn create(key: IdKey, channel: &Channel, space: PortSpace) -> Result<u32, Errno> {
+    pub(crate) fn create(key: IdKey, fd: ChannelFd, space: PortSpace) -> Result<u32, Errno> {
         let qp_type = if is_for_datagrams(space) { UD } else { RC };
         let (uid, ps) = (key.to_bits(), space.code() as u16);
-        channel.number(abi::CreateId { uid, response: 0, ps, qp_type, reserved: [0; 5] })
+        fd.number(abi::CreateId { uid, response: 0, ps, qp_type, reserved: [0; 5] })
     }
 
     /// Detaches the QP and destroys the id. Its groups end with it, so the id owns nothing afterwards. After a failure
     /// the id remains, without its QP.
     #[inline]
-    pub(crate) fn destroy(&mut self, channel: &Channel) -> Outcome {
+    pub(crate) fn destroy(&mut self) -> Outcome {
         let id = self.handle;
         self.doomed = true;
         if self.qp.is_some() {
             // Cannot fail: there is a QP.
             let _ = self.detach();
         }
-        channel.number(abi::DestroyId { response: 0, id, reserved: 0 })?;
+        self.fd.destroy(id)?;
         self.groups = Vec::new();
         Ok(())
     }
 
     /// Joins a group. The kernel's events name the uid of the id and the number of the membership.
-    pub(crate) fn join(&mut self, channel: &Channel, key: GroupKey, at: &SocketAddr, send_only: bool) -> Outcome {
+    pub(crate) fn join(&mut self, key: GroupKey, at: &SocketAddr, send_only: bool) -> Outcome {
         self.groups.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let ((addr, addr_size), uid, id) = (storage(at), self.uid.map_or(0, IdKey::to_bits), self.handle);
         let join_flags = u16::from(send_only);
-        let handle = channel.number(abi::JoinMcast { response: 0, uid, id, addr_size, join_flags, addr })?;
+        let handle = self.fd.number(abi::JoinMcast { response: 0, uid, id, addr_size, join_flags, addr })?;
         self.groups.push(Membership { key, addr: *at, handle, send_only, attached: None });
         Ok(())
     }
@@ -129,7 +136,7 @@ impl Id {
     /// # Errors
     /// `EADDRNOTAVAIL` if the id has no membership with this key and address; `ENXIO` once the device is gone, and the
     /// membership stays.
-    pub(crate) fn leave(&mut self, channel: &Channel, key: GroupKey, addr: &SocketAddr) -> Outcome {
+    pub(crate) fn leave(&mut self, key: GroupKey, addr: &SocketAddr) -> Outcome {
         let at = self
             .groups
             .iter()
@@ -139,7 +146,7 @@ impl Id {
             qp.detach_group(group);
         }
         let id = self.groups[at].handle;
-        channel.number(abi::LeaveMcast { destroy: abi::DestroyId { response: 0, id, reserved: 0 } })?;
+        self.fd.number(abi::LeaveMcast { destroy: abi::DestroyId { response: 0, id, reserved: 0 } })?;
         self.groups.remove(at);
         Ok(())
     }
@@ -158,24 +165,20 @@ impl Id {
 
     /// Queries the device of the id, once. `None` if it has none.
     #[inline]
-    pub(crate) fn locate(
-        &mut self,
-        channel: &Channel,
-        answer: &mut [u8; offset::EVENT_LEN],
-    ) -> Result<Option<Location>, Errno> {
+    pub(crate) fn locate(&mut self, answer: &mut [u8; offset::EVENT_LEN]) -> Result<Option<Location>, Errno> {
         match self.binding {
             DeviceBinding::At(location) => Ok(Some(location)),
             DeviceBinding::Unbound => Ok(None),
-            DeviceBinding::Unqueried => self.query(channel, answer),
+            DeviceBinding::Unqueried => self.query(answer),
         }
     }
 
     #[inline(never)]
-    fn query(&mut self, channel: &Channel, answer: &mut [u8; offset::EVENT_LEN]) -> Result<Option<Location>, Errno> {
+    fn query(&mut self, answer: &mut [u8; offset::EVENT_LEN]) -> Result<Option<Location>, Errno> {
         let answer = &mut answer[..offset::ADDR_LEN];
         // Some kernels do not write the last field.
         answer[offset::ADDR_INDEX..].fill(0xff);
-        channel.query(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
+        self.fd.query(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
         let found = location(answer);
         self.binding = found.map_or(DeviceBinding::Unbound, DeviceBinding::At);
         Ok(found)
@@ -208,43 +211,32 @@ impl Id {
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` if there is none.
-    pub(crate) fn address(&self, channel: &Channel, at: usize) -> Result<SocketAddr, Errno> {
+    pub(crate) fn address(&self, at: usize) -> Result<SocketAddr, Errno> {
         let mut answer = [0; offset::ADDR_LEN];
-        channel.query(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, &mut answer)?;
+        self.fd.query(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, &mut answer)?;
         let none = |addr: &SocketAddr| addr.ip().is_unspecified() && addr.port() == 0;
         answer::address(&answer, at).filter(|addr| !none(addr)).ok_or(Errno(libc::EADDRNOTAVAIL))
     }
 
     /// `rdma_bind_addr`. An id that is bound to a specific address has a device.
     #[inline]
-    pub(crate) fn bind(
-        &mut self,
-        channel: &Channel,
-        addr: &SocketAddr,
-        answer: &mut [u8; offset::EVENT_LEN],
-    ) -> Outcome {
+    pub(crate) fn bind(&mut self, addr: &SocketAddr, answer: &mut [u8; offset::EVENT_LEN]) -> Outcome {
         let (addr, addr_size) = storage(addr);
-        channel.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
+        self.fd.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
         // librdmacm reads both addresses here. A later lookup that is refused changes the kernel's.
         if self.refused {
-            self.sought = self.address(channel, offset::ADDR_DST).ok();
+            self.sought = self.address(offset::ADDR_DST).ok();
         }
         self.bound();
-        self.locate(channel, answer).map(drop)
+        self.locate(answer).map(drop)
     }
 
     /// `rdma_resolve_addr`.
     #[inline]
-    pub(crate) fn resolve_addr(
-        &mut self,
-        channel: &Channel,
-        src: &Option<SocketAddr>,
-        dst: &SocketAddr,
-        timeout_ms: i32,
-    ) -> Outcome {
+    pub(crate) fn resolve_addr(&mut self, src: &Option<SocketAddr>, dst: &SocketAddr, timeout_ms: i32) -> Outcome {
         let src_addr = src.as_ref().map_or(abi::In6([0; 28]), in6);
         let timeout_ms = unsigned(timeout_ms);
-        let outcome = channel.send(abi::ResolveIp { src_addr, dst_addr: in6(dst), id: self.handle, timeout_ms });
+        let outcome = self.fd.send(abi::ResolveIp { src_addr, dst_addr: in6(dst), id: self.handle, timeout_ms });
         match outcome {
             Ok(()) => self.sought = Some(*dst),
             Err(_) => self.refused = true,
@@ -254,14 +246,14 @@ impl Id {
 
     /// `rdma_resolve_route`.
     #[inline]
-    pub(crate) fn resolve_route(&self, channel: &Channel, timeout_ms: i32) -> Outcome {
+    pub(crate) fn resolve_route(&self, timeout_ms: i32) -> Outcome {
         self.needs_device()?;
-        channel.send(abi::ResolveRoute { id: self.handle, timeout_ms: unsigned(timeout_ms) })
+        self.fd.send(abi::ResolveRoute { id: self.handle, timeout_ms: unsigned(timeout_ms) })
     }
 
     /// `rdma_listen`.
-    pub(crate) fn listen(&mut self, channel: &Channel, backlog: i32) -> Outcome {
-        channel.send(abi::Listen { id: self.handle, backlog: unsigned(backlog) })?;
+    pub(crate) fn listen(&mut self, backlog: i32) -> Outcome {
+        self.fd.send(abi::Listen { id: self.handle, backlog: unsigned(backlog) })?;
         // librdmacm reads both addresses and the device here: a failed lookup may have bound the id.
         (self.has_peer, self.sought) = (true, None);
         self.bound();
@@ -270,14 +262,7 @@ impl Id {
 
     /// `rdma_connect`. `limits` are used if those of the device are not known.
     #[inline]
-    pub(crate) fn connect(
-        &mut self,
-        channel: &Channel,
-        scratch: &mut Scratch,
-        param: &ConnParam,
-        data: &[u8],
-        limits: Depths,
-    ) -> Outcome {
+    pub(crate) fn connect(&mut self, scratch: &mut Scratch, param: &ConnParam, data: &[u8], limits: Depths) -> Outcome {
         self.needs_device()?;
         let limits = self.limits.unwrap_or(limits);
         self.check(param, limits)?;
@@ -287,7 +272,7 @@ impl Id {
         message.body.conn_param.set(param, data, self.requested, self.qp.as_deref())?;
         message.body.id = self.handle;
         message.body.ece = abi::Ece { vendor_id: self.local_ece.vendor_id, attr_mod: self.local_ece.options };
-        channel.write_message(message)
+        self.fd.write_message(message)
     }
 
     /// `rdma_accept`. The kernel reports the id under `key` from then on.
@@ -295,7 +280,6 @@ impl Id {
     pub(crate) fn accept(
         &mut self,
         key: IdKey,
-        channel: &Channel,
         scratch: &mut Scratch,
         param: &ConnParam,
         data: &[u8],
@@ -316,9 +300,9 @@ impl Id {
         // The answer has the vendor of the request.
         body.ece = abi::Ece { vendor_id: self.remote_ece.vendor_id, attr_mod: self.local_ece.options };
         if !self.datagrams {
-            self.prepare(channel, depths.responder_resources, depths.initiator_depth)?;
+            self.prepare(depths.responder_resources, depths.initiator_depth)?;
         }
-        let accepted = channel.write_message(&scratch.accept);
+        let accepted = self.fd.write_message(&scratch.accept);
         match (&accepted, &self.qp) {
             (Ok(()), _) => self.uid = Some(key),
             (Err(_), Some(qp)) => qp.stop(),
@@ -329,27 +313,54 @@ impl Id {
 
     /// The third message of the handshake: an accept without parameters.
     #[inline]
-    pub(crate) fn establish(&self, channel: &Channel, scratch: &mut Scratch) -> Outcome {
+    pub(crate) fn establish(&self, scratch: &mut Scratch) -> Outcome {
         let body = &mut scratch.accept.body;
         body.conn_param.valid = 0;
         body.id = self.handle;
         body.ece = abi::Ece { vendor_id: 0, attr_mod: 0 };
-        channel.write_message(&scratch.accept)
+        self.fd.write_message(&scratch.accept)
     }
 
     /// `rdma_disconnect`.
     #[inline]
-    pub(crate) fn disconnect(&self, channel: &Channel) -> Outcome {
+    pub(crate) fn disconnect(&self) -> Outcome {
         self.needs_device()?;
         if let Some(qp) = &self.qp {
             qp.shut_down()?;
         }
-        channel.send(abi::Disconnect { id: self.handle })
+        self.fd.send(abi::Disconnect { id: self.handle })
     }
 
     /// `rdma_notify` of `IBV_EVENT_COMM_EST`.
-    pub(crate) fn notify(&self, channel: &Channel) -> Outcome {
-        channel.send(abi::Notify { id: self.handle, event: COMM_EST })
+    pub(crate) fn notify(&self) -> Outcome {
+        self.fd.send(abi::Notify { id: self.handle, event: COMM_EST })
+    }
+
+    /// Learns the limits of its device for a call with these parameters; `limits_of` returns them. A call that does not
+    /// need them is made without a check if they cannot be queried, for lack of descriptors for example.
+    #[inline]
+    pub(crate) fn learn_limits(
+        &mut self,
+        param: &ConnParam,
+        answer: &mut [u8; offset::EVENT_LEN],
+        limits_of: impl FnOnce(Location) -> Result<Depths, Errno>,
+    ) -> Outcome {
+        if self.limits.is_some() {
+            return Ok(());
+        }
+        // The kernel refuses the call on an id without a device.
+        let learned = match self.locate(answer) {
+            Ok(location) => location.map(limits_of).transpose(),
+            Err(errno) => Err(errno),
+        };
+        match learned {
+            Ok(limits) => self.limits = limits,
+            Err(errno) if [param.responder_resources, param.initiator_depth].contains(&ConnParam::DEVICE_MAX) => {
+                return Err(errno);
+            }
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     /// Refuses depths above those of the device, in the port spaces where librdmacm does (`ucma_valid_param`).
@@ -371,14 +382,14 @@ impl Id {
     }
 
     /// `rdma_reject` and `rdma_reject_ece`.
-    pub(crate) fn reject(&self, channel: &Channel, reason: RejectReason, data: &[u8]) -> Outcome {
+    pub(crate) fn reject(&self, reason: RejectReason, data: &[u8]) -> Outcome {
         let (private_data, private_data_len) = private(data)?;
         let reason = match reason {
             RejectReason::Consumer => 28,
             RejectReason::Ece => 35,
         };
         let body = abi::Reject { id: self.handle, private_data_len, reason, reserved: [0; 2], private_data };
-        channel.send(body)
+        self.fd.send(body)
     }
 }
 
@@ -430,15 +441,4 @@ fn private(data: &[u8]) -> Result<([u8; abi::PRIVATE_DATA], u8), Errno> {
     let mut field = [0; abi::PRIVATE_DATA];
     field[..data.len()].copy_from_slice(data);
     Ok((field, len))
-}
-
-pub(crate) fn set_option(channel: &Channel, id: u32, option: CmOption) -> Outcome {
-    match option {
-        CmOption::Tos(tos) => channel.set_option(id, macros::RDMA_OPTION_ID_TOS, &[tos]),
-        CmOption::ReuseAddr(on) => {
-            channel.set_option(id, macros::RDMA_OPTION_ID_REUSEADDR, &i32::from(on).to_ne_bytes())
-        }
-        CmOption::AfOnly(on) => channel.set_option(id, macros::RDMA_OPTION_ID_AFONLY, &i32::from(on).to_ne_bytes()),
-        CmOption::AckTimeout(power) => channel.set_option(id, macros::RDMA_OPTION_ID_ACK_TIMEOUT, &[power]),
-    }
 }

@@ -1,15 +1,16 @@
 //! An event channel: an open file of the kernel's connection manager. Commands are written to it by write(2).
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use cmid_proto::{Errno, Outcome};
+use cmid_proto::{CmOption, Errno, Outcome};
 
 use crate::errno;
 use crate::kernel::abi::{self, Command, Header};
 use crate::kernel::node::{Node, OpenError};
 #[cfg(feature = "scripted-kernel")]
 use crate::kernel::script;
+use crate::macros;
 use crate::sign::unsigned;
 
 /// The structure of a command.
@@ -153,32 +154,48 @@ impl Channel {
 
     /// Checks that write(2) works, by reading an event of a channel without ids.
     pub(crate) fn probe(&self) -> Result<(), OpenError> {
-        match self.event(&mut [0; abi::offset::EVENT_LEN]) {
+        match self.fd().event(&mut [0; abi::offset::EVENT_LEN]) {
             Ok(()) | Err(Errno(libc::EAGAIN)) => Ok(()),
             Err(errno) => Err(OpenError::WriteRefused(errno)),
         }
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
+    /// Returns the descriptor for the commands of the channel and of its ids.
+    #[inline]
+    pub(crate) fn fd(&self) -> ChannelFd {
+        ChannelFd(self.file.as_raw_fd())
+    }
+}
+
+/// The descriptor of an event channel, which it does not own. It makes the commands.
+///
+/// Each id keeps that of its channel, so that its commands look up no channel. The file is open as long as an id keeps
+/// its descriptor: [`Channel::ids`] counts the ids on a channel, and a channel is closed at 0, or together with its ids
+/// ([`KernelCm`](super::KernelCm), [`KernelHandle`](super::KernelHandle)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChannelFd(RawFd);
+
+impl ChannelFd {
     /// Sends a command without an answer.
     #[inline]
-    pub(crate) fn send(&self, body: impl WithoutResponse) -> Outcome {
+    pub(crate) fn send(self, body: impl WithoutResponse) -> Outcome {
         self.write_message(&Message::new(body, 0))
     }
 
     /// Sends a reused command without an answer.
     #[inline]
-    pub(crate) fn write_message<B: WithoutResponse>(&self, message: &Message<B>) -> Outcome {
+    pub(crate) fn write_message<B: WithoutResponse>(self, message: &Message<B>) -> Outcome {
         // SAFETY: the body contains no address.
         unsafe { self.write(message, &mut []) }
     }
 
     /// Reads the next event (`RDMA_USER_CM_CMD_GET_EVENT`).
     #[inline(always)]
-    pub(crate) fn event(&self, into: &mut [u8; abi::offset::EVENT_LEN]) -> Outcome {
+    pub(crate) fn event(self, into: &mut [u8; abi::offset::EVENT_LEN]) -> Outcome {
         let response = into.as_mut_ptr().expose_provenance() as u64;
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most its length there, and only
         // during the call, in which `into` is borrowed.
@@ -187,7 +204,7 @@ impl Channel {
 
     /// Sends a command with an answer of at most the length of `into`.
     #[inline]
-    pub(crate) fn query(&self, mut body: impl WithResponse, into: &mut [u8]) -> Outcome {
+    pub(crate) fn query(self, mut body: impl WithResponse, into: &mut [u8]) -> Outcome {
         let out = u16::try_from(into.len()).map_err(|_| Errno::EINVAL)?;
         *body.response() = into.as_mut_ptr().expose_provenance() as u64;
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most `out` bytes there, and only
@@ -197,7 +214,7 @@ impl Channel {
 
     /// Sends a command and reads its answer into a structure.
     #[inline]
-    pub(crate) fn read<T: Plain>(&self, body: impl WithResponse, answer: &mut T) -> Outcome {
+    pub(crate) fn read<T: Plain>(self, body: impl WithResponse, answer: &mut T) -> Outcome {
         // SAFETY: the bytes are those of the structure, which has no padding, and every pattern is a value of it.
         let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *answer).cast::<u8>(), size_of::<T>()) };
         self.query(body, bytes)
@@ -205,16 +222,34 @@ impl Channel {
 
     /// Sends a command with a one-number answer: a handle, or the number of reported events.
     #[inline]
-    pub(crate) fn number(&self, body: impl WithResponse) -> Result<u32, Errno> {
+    pub(crate) fn number(self, body: impl WithResponse) -> Result<u32, Errno> {
         let mut answer = [0; 4];
         self.query(body, &mut answer)?;
         Ok(u32::from_ne_bytes(answer))
     }
 
+    /// Destroys an id (`RDMA_USER_CM_CMD_DESTROY_ID`).
+    #[inline]
+    pub(crate) fn destroy(self, id: u32) -> Outcome {
+        self.number(abi::DestroyId { response: 0, id, reserved: 0 }).map(drop)
+    }
+
+    /// `rdma_set_option`.
+    pub(crate) fn set(self, id: u32, option: CmOption) -> Outcome {
+        match option {
+            CmOption::Tos(tos) => self.set_option(id, macros::RDMA_OPTION_ID_TOS, &[tos]),
+            CmOption::ReuseAddr(on) => {
+                self.set_option(id, macros::RDMA_OPTION_ID_REUSEADDR, &i32::from(on).to_ne_bytes())
+            }
+            CmOption::AfOnly(on) => self.set_option(id, macros::RDMA_OPTION_ID_AFONLY, &i32::from(on).to_ne_bytes()),
+            CmOption::AckTimeout(power) => self.set_option(id, macros::RDMA_OPTION_ID_ACK_TIMEOUT, &[power]),
+        }
+    }
+
     /// `RDMA_USER_CM_CMD_SET_OPTION` of level `RDMA_OPTION_ID`.
-    pub(crate) fn set_option(&self, id: u32, name: i32, value: &[u8]) -> Outcome {
+    fn set_option(self, id: u32, name: i32, value: &[u8]) -> Outcome {
         let (optval, optlen) = (value.as_ptr().expose_provenance() as u64, value.len() as u32);
-        let level = crate::macros::RDMA_OPTION_ID as u32;
+        let level = macros::RDMA_OPTION_ID as u32;
         // SAFETY: the kernel reads `optlen` bytes of the value during the call.
         unsafe {
             self.write(&Message::new(abi::SetOption { optval, id, level, optname: name as u32, optlen }, 0), &mut [])
@@ -222,8 +257,8 @@ impl Channel {
     }
 
     /// Moves an id from another channel to this one (`RDMA_USER_CM_CMD_MIGRATE_ID`).
-    pub(crate) fn take(&self, id: u32, from: &Channel) -> Outcome {
-        let fd = unsigned(from.file.as_raw_fd());
+    pub(crate) fn take(self, id: u32, from: ChannelFd) -> Outcome {
+        let fd = unsigned(from.0);
         self.number(abi::MigrateId { response: 0, id, fd }).map(drop)
     }
 
@@ -232,7 +267,7 @@ impl Channel {
     /// # Safety
     /// Each address in the body is valid for the bytes that the command reads, or that the header allows it to write.
     #[inline(always)]
-    unsafe fn write<B: Body>(&self, message: &Message<B>, _into: &mut [u8]) -> Outcome {
+    unsafe fn write<B: Body>(self, message: &Message<B>, _into: &mut [u8]) -> Outcome {
         let len = size_of::<Message<B>>();
         #[cfg(feature = "scripted-kernel")]
         {
@@ -244,7 +279,7 @@ impl Channel {
         }
         // SAFETY: the message is initialized throughout: neither the header nor a body has padding, and the header's
         // size is a multiple of every alignment. The caller promises that the addresses in it are valid.
-        let written = unsafe { libc::write(self.file.as_raw_fd(), (&raw const *message).cast(), len) };
+        let written = unsafe { libc::write(self.0, (&raw const *message).cast(), len) };
         match usize::try_from(written) {
             Ok(count) if count == len => Ok(()),
             Ok(_) => Err(Errno(libc::ENODATA)),

@@ -7,8 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cmid_proto::{
-    Call, ChannelKey, ConnParam, Device, Ece, Errno, EventSink, IdKey, KeyTable, Outcome, Pollable, PortSpace,
-    RawEvent, Transport,
+    Call, ChannelKey, Device, Ece, Errno, EventSink, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
 };
 
 use crate::forgotten::Tables;
@@ -89,18 +88,17 @@ impl KernelCm {
     }
 
     #[inline]
-    pub(super) fn find(&mut self, key: IdKey) -> Result<(&mut Id, &Channel), Errno> {
+    pub(super) fn find(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
-        Ok((id, channel))
+        debug_assert_eq!(self.channels.get(id.channel).map(Channel::fd), Some(id.fd));
+        Ok(id)
     }
 
     /// Returns the device of an id; `None` if it has none.
     #[inline]
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<Location>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
-        id.locate(channel, &mut self.answer)
+        id.locate(&mut self.answer)
     }
 
     /// Returns the device of an id, if the kernel was queried for it.
@@ -112,46 +110,28 @@ impl KernelCm {
         }
     }
 
-    /// Returns the id of a call that uses the limits of its device, and whether the call needs them. A call that does
-    /// not need them is made without a check if they cannot be queried, for lack of descriptors for example.
-    #[inline(always)]
-    pub(crate) fn needs_limits(&self, call: &Call) -> Option<(IdKey, bool)> {
-        let (Call::Connect { id, ref param } | Call::Accept { id, ref param }) = *call else { return None };
-        let needed = [param.responder_resources, param.initiator_depth].contains(&ConnParam::DEVICE_MAX);
-        self.ids.get(id).is_some_and(|id| id.limits.is_none()).then_some((id, needed))
-    }
-
-    #[inline]
-    pub(crate) fn set_limits(&mut self, key: IdKey, limits: Depths) {
-        if let Some(id) = self.ids.get_mut(key) {
-            id.limits = Some(limits);
-        }
-    }
-
     /// Returns the device for a QP on this id, and whether it is a datagram QP.
     ///
     /// # Errors
     /// `ENODEV` while the id has no device, `EINVAL` if it has a QP.
     pub(crate) fn place_of_qp(&mut self, key: IdKey) -> Result<(Location, bool), Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
-        let location = id.locate(channel, &mut self.answer)?.ok_or(Errno::ENODEV)?;
+        let location = id.locate(&mut self.answer)?.ok_or(Errno::ENODEV)?;
         if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok((location, id.datagrams)) }
     }
 
     /// Returns the attributes of a QP for a state.
     pub(crate) fn init_qp_attr(&self, key: IdKey, state: u32) -> Result<QpAttr, Errno> {
         let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
-        let channel = self.channels.get(id.channel).ok_or(Errno::ENOENT)?;
         let mut attr = QpAttr::default();
-        id.qp_attr(channel, state, &mut attr)?;
+        id.qp_attr(state, &mut attr)?;
         Ok(attr)
     }
 
     /// Attaches a QP to an id. `limits` are those of its device.
     pub(crate) fn attach(&mut self, key: IdKey, qp: Arc<dyn QueuePair>, limits: Option<Depths>) -> Outcome {
-        let (id, channel) = self.find(key)?;
-        id.attach(channel, qp)?;
+        let id = self.find(key)?;
+        id.attach(qp)?;
         if limits.is_some() {
             id.limits = limits;
         }
@@ -191,9 +171,10 @@ impl KernelCm {
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
         self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
-        let handle = Id::create(key, channel, space)?;
+        let fd = channel.fd();
+        let handle = Id::create(key, fd, space)?;
         channel.ids += 1;
-        self.ids.insert(key, Id::new(handle, Some(key), on, space)).map_err(|_| Errno::EINVAL)
+        self.ids.insert(key, Id::new(handle, Some(key), (on, fd), space)).map_err(|_| Errno::EINVAL)
     }
 
     #[inline]
@@ -209,17 +190,15 @@ impl KernelCm {
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let (uid, from) = (id.uid, id.channel);
-        let source = self.channels.get(from).ok_or(Errno::EBADF)?;
-        self.channels.get(to).ok_or(Errno::EBADF)?.take(id.handle, source)?;
-        id.channel = to;
+        let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
+        target.fd().take(id.handle, id.fd)?;
+        target.ids += 1;
+        (id.channel, id.fd) = (to, target.fd());
         id.came_from = Some(from);
         if let Some(uid) = uid {
             if !self.adopted.is_empty() && self.adopted.remove(&(uid, from)).is_some() {
                 self.adopted.insert((uid, to), key);
             }
-        }
-        if let Some(channel) = self.channels.get_mut(to) {
-            channel.ids += 1;
         }
         self.leave_channel(from);
         Ok(())
@@ -244,8 +223,7 @@ impl KernelCm {
 
     fn address(&self, key: IdKey, at: usize) -> Result<SocketAddr, Errno> {
         let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
-        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
-        id.address(channel, at)
+        id.address(at)
     }
 }
 
@@ -271,8 +249,8 @@ impl Tables for KernelCm {
 
     #[inline(never)]
     fn destroy(&mut self, key: IdKey) -> Outcome {
-        let (id, channel) = self.find(key)?;
-        id.destroy(channel)?;
+        let id = self.find(key)?;
+        id.destroy()?;
         let (uid, on) = (id.uid, id.channel);
         // The id owns nothing any more. A drop would first copy it.
         core::mem::forget(self.ids.remove(key));
@@ -397,7 +375,7 @@ impl Device for KernelCm {
 
 impl Pollable for KernelCm {
     fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.channels.get(on).map(Channel::fd)
+        self.channels.get(on).map(Channel::as_fd)
     }
 
     fn sibling(&self) -> Self {

@@ -100,12 +100,12 @@ impl Id {
     /// Handles a CONNECT_RESPONSE: on an id with a QP, completes the connection. Returns the type and the status that
     /// librdmacm reports.
     #[inline(never)]
-    fn answered(&mut self, channel: &Channel, scratch: &mut Scratch, event: &Answer<'_>) -> (CmEvent, i32) {
+    fn answered(&mut self, scratch: &mut Scratch, event: &Answer<'_>) -> (CmEvent, i32) {
         if self.qp.is_none() {
             self.remote_ece = event.ece();
             return (CmEvent::ConnectResponse, event.status());
         }
-        match self.complete(channel, scratch, event.ece()) {
+        match self.complete(scratch, event.ece()) {
             Ok(()) => (CmEvent::Established, 0),
             Err(_) => (CmEvent::ConnectError, -1),
         }
@@ -120,24 +120,24 @@ impl KernelCm {
         let found = self.known(on, event.uid());
         let listener = found.and_then(|key| self.ids.get(key));
         let (space, before) = listener.map_or((PortSpace::Tcp, None), |id| (id.space, id.came_from));
-        let mut new = Id::new(event.handle(), None, on, space);
-        let channel = self.channels.get(on)?;
+        let handle = event.handle();
+        let fd = self.channels.get(on)?.fd();
         // The kernel moves an unread request with its listener, but not the new id. `EINVAL`: the new id is already on
         // this channel.
-        if let Some(before) = before.and_then(|before| self.channels.get(before)) {
-            if !matches!(channel.take(event.handle(), before), Ok(()) | Err(Errno::EINVAL)) {
+        if let Some(before) = before.and_then(|before| self.channels.get(before)).map(Channel::fd) {
+            if !matches!(fd.take(handle, before), Ok(()) | Err(Errno::EINVAL)) {
                 // It is not known which of the channels it is on. If both destroys fail, it stays until its channel is
                 // closed.
-                let _ = new.destroy(before).or_else(|_| new.destroy(channel));
+                let _ = before.destroy(handle).or_else(|_| fd.destroy(handle));
                 return None;
             }
         }
-        let channel = self.channels.get_mut(on)?;
         let Some(listener) = found else {
             // The request cannot be answered. If the destroy fails, the id stays until its channel is closed.
-            let _ = new.destroy(channel);
+            let _ = fd.destroy(handle);
             return None;
         };
+        let mut new = Id::new(handle, None, (on, fd), space);
         let datagrams = new.datagrams;
         if !datagrams {
             let param = event.conn();
@@ -147,7 +147,7 @@ impl KernelCm {
         new.remote_ece = event.ece();
         new.resolved();
         self.ids.insert(child, new).ok()?;
-        channel.ids += 1;
+        self.channels.get_mut(on)?.ids += 1;
         let (kind, status) = (CmEvent::ConnectRequest, event.status());
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
     }
@@ -159,7 +159,7 @@ impl KernelCm {
         if !is_plain(kind) {
             return None;
         }
-        let KernelCm { ids, channels, answer, scratch, .. } = self;
+        let KernelCm { ids, answer, scratch, .. } = self;
         let event = Answer(answer);
         let key = IdKey::from_bits(event.uid())?;
         let id = ids.get_filed_mut(key)?;
@@ -167,7 +167,7 @@ impl KernelCm {
             return None;
         }
         if kind == CmEvent::ConnectResponse {
-            let (kind, status) = id.answered(channels.get(on)?, scratch, &event);
+            let (kind, status) = id.answered(scratch, &event);
             return Some((key, kind, status));
         }
         Some((key, kind, id.happened(key, kind, event.status())?.status))
@@ -191,11 +191,11 @@ impl KernelCm {
     #[inline(never)]
     fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
         let key = self.known(on, Answer(&self.answer).uid())?;
-        let KernelCm { ids, channels, answer, scratch, .. } = self;
+        let KernelCm { ids, answer, scratch, .. } = self;
         let (id, event) = (ids.get_mut(key)?, Answer(answer));
         let datagrams = id.datagrams;
         if kind == CmEvent::ConnectResponse {
-            let (kind, status) = id.answered(channels.get(on)?, scratch, &event);
+            let (kind, status) = id.answered(scratch, &event);
             return Some(Reported { datagrams, ..Reported::of(key, kind, status) });
         }
         if kind == CmEvent::MulticastJoin {
@@ -293,7 +293,7 @@ impl KernelCm {
     fn read(&mut self, on: ChannelKey) -> Result<CmEvent, Errno> {
         // An older kernel writes less; the rest stays zero.
         self.answer[offset::EVENT_LEN_OLD..].fill(0);
-        self.channels.get(on).ok_or(Errno::EBADF)?.event(&mut self.answer)?;
+        self.channels.get(on).ok_or(Errno::EBADF)?.fd().event(&mut self.answer)?;
         Ok(Answer(&self.answer).kind())
     }
 

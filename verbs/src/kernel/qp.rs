@@ -6,7 +6,7 @@ use cmid_proto::{Ece, Errno, Outcome};
 
 use crate::kernel::abi::{self, QpAttr};
 use crate::kernel::calls::Id;
-use crate::kernel::channel::{Channel, Scratch};
+use crate::kernel::channel::Scratch;
 use crate::kernel::queue_pair::QueuePair;
 
 /// `enum ib_qp_state`.
@@ -24,7 +24,7 @@ impl Id {
     /// # Errors
     /// `EINVAL` if the id has a QP; otherwise the errno of the kernel or the provider, and the QP is not attached.
     #[inline]
-    pub(crate) fn attach(&mut self, channel: &Channel, qp: Arc<dyn QueuePair>) -> Outcome {
+    pub(crate) fn attach(&mut self, qp: Arc<dyn QueuePair>) -> Outcome {
         if self.qp.is_some() {
             return Err(Errno::EINVAL);
         }
@@ -35,7 +35,7 @@ impl Id {
             qp.set_ece(Ece { vendor_id: offered.vendor_id, options })?;
         }
         let mut attr = QpAttr::default();
-        self.qp_attr(channel, INIT, &mut attr)?;
+        self.qp_attr(INIT, &mut attr)?;
         qp.modify(&attr)?;
         if self.datagrams {
             qp.modify(&QpAttr { qp_attr_mask: MASK_STATE, qp_state: RTR, ..QpAttr::default() })?;
@@ -63,20 +63,20 @@ impl Id {
 
     /// Queries the attributes for a state (`rdma_init_qp_attr`).
     #[inline]
-    pub(super) fn qp_attr(&self, channel: &Channel, state: u32, attr: &mut QpAttr) -> Outcome {
-        channel.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state }, attr)?;
+    pub(super) fn qp_attr(&self, state: u32, attr: &mut QpAttr) -> Outcome {
+        self.fd.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state }, attr)?;
         attr.qp_state = state;
         Ok(())
     }
 
     /// Moves the QP from INIT to RTR to RTS on the passive side, with these numbers of RDMA reads and atomics.
-    pub(crate) fn prepare(&self, channel: &Channel, resources: u8, depth: u8) -> Outcome {
+    pub(crate) fn prepare(&self, resources: u8, depth: u8) -> Outcome {
         let Some(qp) = &self.qp else { return Ok(()) };
         let mut attr = QpAttr::default();
-        self.qp_attr(channel, RTR, &mut attr)?;
+        self.qp_attr(RTR, &mut attr)?;
         attr.max_dest_rd_atomic = resources;
         qp.modify(&attr)?;
-        self.qp_attr(channel, RTS, &mut attr)?;
+        self.qp_attr(RTS, &mut attr)?;
         attr.max_rd_atomic = depth;
         qp.modify(&attr)
     }
@@ -86,9 +86,9 @@ impl Id {
     ///
     /// # Errors
     /// The errors of the kernel and the provider. The QP is then in the error state.
-    pub(crate) fn complete(&mut self, channel: &Channel, scratch: &mut Scratch, answered: Ece) -> Outcome {
+    pub(crate) fn complete(&mut self, scratch: &mut Scratch, answered: Ece) -> Outcome {
         let Some(qp) = self.qp.clone() else { return Err(Errno::EINVAL) };
-        let completed = self.complete_with(channel, scratch, &*qp, answered);
+        let completed = self.complete_with(scratch, &*qp, answered);
         if completed.is_err() {
             qp.stop();
             self.connect_error = true;
@@ -97,13 +97,7 @@ impl Id {
     }
 
     #[inline]
-    fn complete_with(
-        &mut self,
-        channel: &Channel,
-        scratch: &mut Scratch,
-        qp: &dyn QueuePair,
-        answered: Ece,
-    ) -> Outcome {
+    fn complete_with(&mut self, scratch: &mut Scratch, qp: &dyn QueuePair, answered: Ece) -> Outcome {
         if answered.vendor_id != 0 && answered.vendor_id != self.local_ece.vendor_id {
             return Err(Errno::EINVAL);
         }
@@ -117,15 +111,15 @@ impl Id {
         // The peer's access rights follow from the answer. The kernel returns them for INIT; the next change of state
         // sets them.
         let mut attr = QpAttr::default();
-        self.qp_attr(channel, INIT, &mut attr)?;
+        self.qp_attr(INIT, &mut attr)?;
         let access = attr.qp_access_flags;
-        self.qp_attr(channel, RTR, &mut attr)?;
+        self.qp_attr(RTR, &mut attr)?;
         attr.qp_access_flags = access;
         attr.qp_attr_mask |= MASK_ACCESS_FLAGS;
         qp.modify(&attr)?;
-        self.qp_attr(channel, RTS, &mut attr)?;
+        self.qp_attr(RTS, &mut attr)?;
         qp.modify(&attr)?;
-        self.establish(channel, scratch)?;
+        self.establish(scratch)?;
         if has_options {
             self.local_ece.options = qp.ece()?.options;
         }
