@@ -144,6 +144,7 @@ mod plain;
 #[cfg(feature = "std")]
 mod polled_device;
 mod private_data;
+mod private_data_slab;
 mod reject_code;
 mod request;
 mod request_kind;

@@ -8,7 +8,7 @@ use core::hash::{Hash, Hasher};
 use slab::Slab;
 
 use crate::event::{Datagram, Event};
-use crate::private_data::PrivateData;
+use crate::private_data_slab::{PrivateDataSlab, StoredPrivateData};
 use crate::slab_index::EventRef;
 use crate::slab_index::PrivateDataRef;
 use crate::slab_index::SlabIndex;
@@ -60,22 +60,6 @@ impl Queue {
     }
 }
 
-/// Private data and datagram address, stored apart from events and calls: few have any, and they are larger than the
-/// rest.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StoredPrivateData {
-    pub(crate) private_data: PrivateData,
-    pub(crate) datagram: Option<Datagram>,
-}
-
-impl StoredPrivateData {
-    /// Copies them into an event.
-    fn copy_to(&self, event: &mut Event) {
-        event.private_data = self.private_data.clone();
-        event.datagram = self.datagram;
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Node {
     stored: Stored,
@@ -97,7 +81,7 @@ struct Run {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingEvents {
     nodes: Slab<Node>,
-    private_data: Slab<StoredPrivateData>,
+    private_data: PrivateDataSlab,
     of_device: u32,
 }
 
@@ -132,38 +116,38 @@ impl PendingEvents {
     /// Stores private data and a datagram address; `None` if there is neither.
     #[inline]
     pub(crate) fn keep(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Option<PrivateDataRef> {
-        if private_data.is_empty() && datagram.is_none() { None } else { Some(self.file(private_data, datagram)) }
+        if private_data.is_empty() && datagram.is_none() {
+            None
+        } else {
+            Some(self.insert_private_data(private_data, datagram))
+        }
     }
 
     #[inline(never)]
-    fn file(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> PrivateDataRef {
-        let at = self.private_data.insert(StoredPrivateData { private_data: PrivateData::empty(), datagram });
-        // Built in place: it is large.
-        if let Some(private_data_of) = self.private_data.get_mut(at) {
-            private_data_of.private_data.set(private_data);
-        }
-        PrivateDataRef(SlabIndex::new(at))
+    fn insert_private_data(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> PrivateDataRef {
+        self.private_data.insert(private_data, datagram)
     }
 
     /// Returns the private data; empty if there is none.
     #[inline]
     pub(crate) fn private_data_of(&self, private_data_ref: Option<PrivateDataRef>) -> Option<&StoredPrivateData> {
-        self.private_data.get(private_data_ref?.0.index())
+        self.private_data.get(private_data_ref?)
     }
 
     /// Completes an event with its private data.
     #[inline]
     pub(crate) fn fill_private_data(&self, private_data_ref: Option<PrivateDataRef>, event: &mut Event) {
         if let Some(private_data_of) = self.private_data_of(private_data_ref) {
-            private_data_of.copy_to(event);
+            event.private_data = private_data_of.private_data.clone();
+            event.datagram = private_data_of.datagram;
         }
     }
 
     /// Frees the private data.
     #[inline]
     pub(crate) fn discard(&mut self, private_data_ref: Option<PrivateDataRef>) {
-        if let Some(PrivateDataRef(at)) = private_data_ref {
-            self.private_data.try_remove(at.index());
+        if let Some(at) = private_data_ref {
+            self.private_data.remove(at);
         }
     }
 
@@ -358,7 +342,7 @@ impl PendingEvents {
 impl PartialEq for PendingEvents {
     fn eq(&self, other: &Self) -> bool {
         self.nodes.iter().eq(other.nodes.iter())
-            && self.private_data.iter().eq(other.private_data.iter())
+            && self.private_data == other.private_data
             && self.nodes.vacant_key() == other.nodes.vacant_key()
     }
 }
@@ -369,8 +353,6 @@ impl Hash for PendingEvents {
         for entry in &self.nodes {
             entry.hash(state);
         }
-        for entry in &self.private_data {
-            entry.hash(state);
-        }
+        self.private_data.hash(state);
     }
 }

@@ -15,7 +15,11 @@ pub struct PrivateData(Content);
 #[allow(clippy::large_enum_variant, reason = "the core does not allocate")]
 enum Content {
     Nothing,
-    Bytes { len: u8, bytes: [u8; PRIVATE_DATA_MAX] },
+    /// Bytes beyond the length are not part of it.
+    Bytes {
+        len: u8,
+        bytes: [u8; PRIVATE_DATA_MAX],
+    },
 }
 
 static_assertions::const_assert!(PRIVATE_DATA_MAX <= u8::MAX as usize);
@@ -38,16 +42,20 @@ impl PrivateData {
         copy
     }
 
-    /// Replaces the content by a copy of `data`, as [`copy_of`](Self::copy_of) does: one copy.
+    /// Replaces the content by a copy of `data`, as [`copy_of`](Self::copy_of) does: one copy. Bytes beyond the length
+    /// are those of earlier contents.
     #[inline]
     pub(crate) fn set(&mut self, data: &[u8]) {
         if data.is_empty() {
             self.0 = Content::Nothing;
             return;
         }
-        let data = &data[..data.len().min(PRIVATE_DATA_MAX)];
-        self.0 = Content::Bytes { len: data.len() as u8, bytes: [0; PRIVATE_DATA_MAX] };
-        if let Content::Bytes { bytes, .. } = &mut self.0 {
+        if let Content::Nothing = self.0 {
+            self.0 = Content::Bytes { len: 0, bytes: [0; PRIVATE_DATA_MAX] };
+        }
+        if let Content::Bytes { len, bytes } = &mut self.0 {
+            let data = &data[..data.len().min(PRIVATE_DATA_MAX)];
+            *len = data.len() as u8;
             bytes[..data.len()].copy_from_slice(data);
         }
     }

@@ -10,7 +10,7 @@ use crate::deadlines::Armed;
 use crate::error::{RefuseReason, Refused};
 use crate::id::{Id, SyncState};
 use crate::key::{ChannelKey, IdKey};
-use crate::pending_events::StoredPrivateData;
+use crate::private_data_slab::StoredPrivateData;
 use crate::request::Acks;
 use crate::request_kind::RequestKind;
 use crate::slab_index::EventRef;
