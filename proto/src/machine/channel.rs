@@ -206,9 +206,11 @@ impl Core {
         let (readable, parked) = gone.unwrap_or_default();
         if readable {
             self.readable.retain(|&sync_state| sync_state != key);
+            self.queued -= 1;
         }
         if parked {
             self.parked.retain(|&sync_state| sync_state != key);
+            self.queued -= 1;
         }
     }
 
@@ -235,5 +237,6 @@ impl Core {
             channel.call = Some(token.number);
         }
         self.calls.push_back((token, call));
+        self.queued += 1;
     }
 }

@@ -270,6 +270,8 @@ impl Core {
         assert_eq!(self.deadlines.first(), nearest, "the nearest deadline");
         assert!(!self.deadlines.needs_compaction(), "more deadlines left behind than there may be");
         assert!(self.ids.len() <= self.limits.ids as usize + 1, "more ids than the limit");
+        let queued = self.calls.len() + self.readable.len() + self.parked.len() + self.children.len();
+        assert_eq!(self.queued, queued, "calls, channels and children that wait");
         assert!(self.readable.iter().all(|&key| self.channels.contains(key)), "a channel that is gone is to be read");
         assert!(self.parked.iter().all(|&key| self.channels.contains(key)), "a channel that is gone waits for room");
         let calls = self.ids.iter().filter(|(_, id)| id.call_data.is_some()).count();

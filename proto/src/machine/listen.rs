@@ -187,6 +187,7 @@ impl Core {
         if let Some(id) = self.ids.get_mut(child).filter(is_free) {
             id.pending_call = PendingCall::Queued;
             self.children.push_back(child);
+            self.queued += 1;
         }
     }
 
@@ -202,6 +203,7 @@ impl Core {
     #[inline(never)]
     fn next_child(&mut self) -> Option<IdKey> {
         let child = self.children.pop_front()?;
+        self.queued -= 1;
         if let Some(id) = self.ids.get_mut(child) {
             id.pending_call = PendingCall::Nothing;
         }

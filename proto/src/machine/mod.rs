@@ -76,6 +76,8 @@ pub struct Core {
     parked: Vec<ChannelKey>,
     /// Ids of undelivered requests that are to be destroyed, see `poll_child`.
     children: Queue<IdKey>,
+    /// The number of entries of `calls`, `readable`, `parked` and `children`. At 0 none of them is looked at.
+    queued: usize,
     deadlines: Deadlines,
     /// The number of the last call.
     last_call: u64,
@@ -158,6 +160,7 @@ impl Core {
             readable: Queue::new(),
             parked: Vec::new(),
             children: Queue::new(),
+            queued: 0,
             deadlines: Deadlines::new(),
             last_call: 0,
             counters: Counters::default(),
@@ -168,7 +171,11 @@ impl Core {
     /// Returns the next call to make, and the token to report its outcome with. `None` if there is none.
     #[inline]
     pub fn poll_call(&mut self) -> Option<(Token, Call)> {
-        if self.calls.is_empty() { None } else { self.calls.pop_front() }
+        if self.calls.is_empty() {
+            return None;
+        }
+        self.queued -= 1;
+        self.calls.pop_front()
     }
 
     /// Whether there is a call to make.
@@ -200,6 +207,7 @@ impl Core {
         if let Some(channel) = self.channels.get_mut(key) {
             if !core::mem::replace(&mut channel.readable, true) {
                 self.readable.push_back(key);
+                self.queued += 1;
             }
         }
     }
@@ -219,6 +227,7 @@ impl Core {
             self.unpark();
         }
         while let Some(key) = self.readable.pop_front() {
+            self.queued -= 1;
             let Some(channel) = self.channels.get_mut(key) else { continue };
             if core::mem::take(&mut channel.readable) {
                 return Some(key);
@@ -237,6 +246,7 @@ impl Core {
                 continue;
             }
             self.parked.swap_remove(at);
+            self.queued -= 1;
             if let Some(channel) = self.channels.get_mut(key) {
                 channel.parked = false;
             }
@@ -248,11 +258,7 @@ impl Core {
     /// before.
     #[inline]
     pub(crate) fn is_next(&self, key: ChannelKey) -> bool {
-        self.calls.is_empty()
-            && self.readable.is_empty()
-            && self.parked.is_empty()
-            && self.children.is_empty()
-            && self.channels.contains(key)
+        self.queued == 0 && self.channels.contains(key)
     }
 
     /// Returns the number of channels that are marked as readable.
@@ -276,6 +282,7 @@ impl Core {
         };
         if self.wants_event(key).is_none() && self.channels.get_mut(key).is_some_and(park) {
             self.parked.push(key);
+            self.queued += 1;
         }
     }
 
@@ -326,6 +333,7 @@ impl Core {
             id.call_data = call_data;
         }
         self.calls.push_back((token, call));
+        self.queued += 1;
     }
 
     fn failure(&self, key: IdKey, request_kind: RequestKind, errno: Errno) -> Failure {

@@ -259,6 +259,7 @@ impl Core {
             target.ids += 1;
             if !is_request && !core::mem::replace(&mut target.readable, true) {
                 self.readable.push_back(to);
+                self.queued += 1;
             }
         }
         if was_last {
@@ -287,6 +288,7 @@ impl Core {
         id.call_data = self.pending.keep(private_data, None);
         id.state = next.state;
         self.calls.push_back((Token { number, target: Target::Id(key) }, call));
+        self.queued += 1;
         if next.sets_deadline() {
             self.set_deadline_short(key, if next.waits() { deadline } else { Time::NEVER });
         }

@@ -103,10 +103,7 @@ impl Core {
     #[must_use]
     #[inline(always)]
     pub fn has_work(&self) -> bool {
-        !self.calls.is_empty()
-            || !self.readable.is_empty()
-            || !self.children.is_empty()
-            || (!self.parked.is_empty() && self.has_room_for_parked())
+        self.queued > self.parked.len() || (self.queued > 0 && self.has_room_for_parked())
     }
 
     #[inline(never)]

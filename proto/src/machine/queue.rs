@@ -31,12 +31,6 @@ impl<T> Queue<T> {
         self.first.as_ref()
     }
 
-    /// Returns the entry of a queue with one entry.
-    #[inline]
-    pub(super) fn only(&self) -> Option<&T> {
-        if self.others.is_empty() { self.first.as_ref() } else { None }
-    }
-
     /// Empties a queue with one entry.
     #[inline]
     pub(super) fn take_only(&mut self) {
@@ -110,8 +104,7 @@ mod tests {
                 plain.retain(|entry| entry % 3 > 0);
             }
             assert_eq!((queue.is_empty(), queue.front()), (plain.is_empty(), plain.front()));
-            assert_eq!(queue.only(), plain.front().filter(|_| plain.len() == 1));
-            if step % 31 == 0 && queue.only().is_some() {
+            if step % 31 == 0 && queue.len() == 1 {
                 queue.take_only();
                 plain.clear();
             }

@@ -194,11 +194,11 @@ impl Core {
         read: &mut Read,
     ) -> Option<()> {
         let on = match reported {
-            Some(channel) if self.readable.is_empty() => channel,
+            Some(channel) if self.queued == 0 => channel,
             Some(_) => return None,
-            None => *self.readable.only()?,
+            None => self.only_readable()?,
         };
-        if self.has_more_than_reads(now) {
+        if self.is_due(now) {
             return None;
         }
         let channel = self.channels.get_mut(on)?;
@@ -212,6 +212,7 @@ impl Core {
         let child = self.ids.next_key()?;
         if reported.is_none() {
             self.readable.take_only();
+            self.queued -= 1;
             channel.readable = false;
         }
         if let Err(errno) = from.fetch(on, child, &mut ReadSink { core: self, on, is_empty, read }) {
@@ -220,11 +221,16 @@ impl Core {
         Some(())
     }
 
-    /// Whether a turn has other work than to read channels.
+    /// Returns the channel that is to be read, if a turn has no other work but deadlines.
     #[inline(always)]
-    fn has_more_than_reads(&self, now: Time) -> bool {
-        let is_due = self.deadlines.first().is_some_and(|(due, _)| due <= now);
-        is_due || !self.calls.is_empty() || !self.children.is_empty() || !self.parked.is_empty()
+    fn only_readable(&self) -> Option<ChannelKey> {
+        if self.queued == 1 { self.readable.front().copied() } else { None }
+    }
+
+    /// Whether a deadline has come.
+    #[inline(always)]
+    fn is_due(&self, now: Time) -> bool {
+        self.deadlines.first().is_some_and(|(due, _)| due <= now)
     }
 
     /// The event is passed by value: a reference would force the caller to store it in memory on the short path, too.
@@ -237,8 +243,8 @@ impl Core {
     /// one longer for all other channels.
     #[inline(always)]
     pub(crate) fn read_requests_short(&mut self, now: Time, from: &mut impl Fetch) -> Option<Read> {
-        let &on = self.readable.only()?;
-        if self.has_more_than_reads(now) {
+        let on = self.only_readable()?;
+        if self.is_due(now) {
             return None;
         }
         if self.channels.get(on).is_none_or(|channel| channel.listener.is_none()) {
@@ -246,6 +252,7 @@ impl Core {
         }
         let child = self.wants_event(on)?;
         self.readable.take_only();
+        self.queued -= 1;
         if let Some(channel) = self.channels.get_mut(on) {
             channel.readable = false;
         }
