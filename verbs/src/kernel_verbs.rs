@@ -55,15 +55,14 @@ impl KernelVerbs {
     }
 
     pub(crate) fn create_qp(&mut self, id: IdKey, init: QpInit<'_>) -> Result<Arc<QpInner>, Errno> {
-        let (location, datagrams) = self.cm.place_of_qp(id)?;
-        let context = init.pd.context();
-        if !context.is_at(location) {
-            return Err(Errno::EINVAL);
-        }
-        let qp = QpInner::create_alone(QpPlace { verbs: context.verbs(), datagrams }, init)?;
-        let on_id: Arc<QpInner> = Arc::clone(&qp);
-        self.cm.attach(id, on_id, context.limits())?;
-        Ok(qp)
+        self.cm.create_qp(id, |location, datagrams| {
+            let context = init.pd.context();
+            if !context.is_at(location) {
+                return Err(Errno::EINVAL);
+            }
+            let qp = QpInner::create_alone(QpPlace { verbs: context.verbs(), datagrams }, init)?;
+            Ok((qp, context.limits()))
+        })
     }
 
     pub(crate) fn destroy_qp(&mut self, id: IdKey) -> Outcome {

@@ -23,6 +23,8 @@ pub(crate) struct Context {
     verbs: NonNull<ibv_context>,
     /// Whether a DEVICE_REMOVAL was read.
     gone: AtomicBool,
+    /// Whether the provider has answered that it has no options for enhanced connection establishment.
+    lacks_ece: AtomicBool,
     /// The location, for a context that was opened for ids of the kernel's connection manager.
     location: Option<Location>,
     /// The limits of the device, for such a context.
@@ -108,6 +110,7 @@ impl Context {
             Ok(anchor) => Ok(Context {
                 verbs,
                 gone: AtomicBool::new(false),
+                lacks_ece: AtomicBool::new(false),
                 location: None,
                 limits: None,
                 _count: Count::Id(anchor),
@@ -140,6 +143,7 @@ impl Context {
             all.push(Context {
                 verbs,
                 gone: AtomicBool::new(false),
+                lacks_ece: AtomicBool::new(false),
                 location: None,
                 limits: None,
                 _count: Count::Listed(Listed(verbs)),
@@ -167,6 +171,7 @@ impl Context {
         Ok(Context {
             verbs,
             gone: AtomicBool::new(false),
+            lacks_ece: AtomicBool::new(false),
             location: Some(location),
             limits: None,
             _count: Count::Opened(Opened(verbs)),
@@ -205,6 +210,15 @@ impl Context {
     /// Whether an id has reported that the device is gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
+    }
+
+    /// Whether the provider has no options for enhanced connection establishment; false as long as it is not known.
+    pub(crate) fn lacks_ece(&self) -> bool {
+        self.lacks_ece.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_lacks_ece(&self) {
+        self.lacks_ece.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn verbs(&self) -> NonNull<ibv_context> {

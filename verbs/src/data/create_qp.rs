@@ -9,6 +9,7 @@ use cmid_proto::datapath::Caps;
 
 use crate::accounting::poll::Provider as _;
 use crate::accounting::work_queue::Reservation;
+use crate::data::qp::QP_MEMORY;
 use crate::data::srq::SrqUse;
 use crate::data::wr_api::{PostCalls, WrApi, send_ops};
 use crate::data::{Cq, Pd, QpInner, Srq};
@@ -129,7 +130,7 @@ impl QpInner {
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
         let [send, recv] = reservation.into_queues();
-        let qp = QpInner {
+        Ok(QP_MEMORY.take().write(QpInner {
             raw,
             wr_api,
             post_send,
@@ -141,8 +142,7 @@ impl QpInner {
             recv,
             srq,
             pd,
-        };
-        Ok(Arc::new(qp))
+        }))
     }
 }
 

@@ -32,6 +32,7 @@ mod ranges;
 mod registration;
 mod request;
 mod rereg;
+mod reused_memory;
 mod srq;
 mod staging;
 mod words;

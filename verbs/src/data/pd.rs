@@ -74,6 +74,10 @@ impl Pd {
 }
 
 impl PdInner {
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
     pub(crate) fn port_num(&self) -> u8 {
         self.port_num
     }

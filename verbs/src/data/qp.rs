@@ -13,6 +13,7 @@ use crate::accounting::work_queue::WorkQueue;
 use crate::accounting::wr_ring::{RecvCursor, SendCursor};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
+use crate::data::reused_memory::ReusedMemory;
 use crate::data::srq::SrqUse;
 use crate::data::staging::Staging;
 use crate::data::wr_api::{PostCalls, WrApi};
@@ -53,6 +54,9 @@ pub struct Qp {
 
 // The handle is moved when it is created and returned.
 const _: () = assert!(size_of::<Qp>() <= 128);
+
+/// The memory of destroyed QPs.
+pub(super) static QP_MEMORY: ReusedMemory<QpInner> = ReusedMemory::new();
 
 /// A QP. Its id and its handle hold it.
 pub(crate) struct QpInner {

@@ -1,10 +1,12 @@
 //! A QP on an id of the kernel's connection manager.
 
 use core::mem::MaybeUninit;
+use std::sync::Arc;
 
 use cmid_proto::{Ece, Errno, Outcome};
 
 use crate::data::QpInner;
+use crate::data::qp::QP_MEMORY;
 use crate::errno;
 use crate::ffi::{
     self, ibv_ah_attr, ibv_ece, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_state,
@@ -35,6 +37,10 @@ impl QueuePair for QpInner {
         let _ = self.set_state(ibv_qp_state::IBV_QPS_ERR);
     }
 
+    fn destroy(self: Arc<Self>) {
+        QP_MEMORY.reclaim(self);
+    }
+
     fn shut_down(&self) -> Outcome {
         // SAFETY: the QP is alive, its context is open, and the device of a context and its transport do not change.
         let transport = unsafe { (*(*(*self.as_ptr()).context).device).transport_type };
@@ -55,11 +61,18 @@ impl QueuePair for QpInner {
     }
 
     fn ece(&self) -> Result<Ece, Errno> {
+        let context = self.pd.inner().context();
+        if context.lacks_ece() {
+            return Ok(Ece::default());
+        }
         let mut ece = ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 };
         // SAFETY: the QP is alive, and the result has a place.
         match errno::of_ibv(unsafe { ffi::ibv_query_ece(self.as_ptr(), &raw mut ece) }) {
             Ok(()) => Ok(Ece { vendor_id: ece.vendor_id, options: ece.options }),
-            Err(Errno(libc::EOPNOTSUPP)) => Ok(Ece::default()),
+            Err(Errno(libc::EOPNOTSUPP)) => {
+                context.set_lacks_ece();
+                Ok(Ece::default())
+            }
             Err(errno) => Err(errno),
         }
     }

@@ -110,16 +110,6 @@ impl KernelCm {
         }
     }
 
-    /// Returns the device for a QP on this id, and whether it is a datagram QP.
-    ///
-    /// # Errors
-    /// `ENODEV` while the id has no device, `EINVAL` if it has a QP.
-    pub(crate) fn place_of_qp(&mut self, key: IdKey) -> Result<(Location, bool), Errno> {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        let location = id.locate(&mut self.answer)?.ok_or(Errno::ENODEV)?;
-        if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok((location, id.datagrams)) }
-    }
-
     /// Returns the attributes of a QP for a state.
     pub(crate) fn init_qp_attr(&self, key: IdKey, state: u32) -> Result<QpAttr, Errno> {
         let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
@@ -128,14 +118,30 @@ impl KernelCm {
         Ok(attr)
     }
 
-    /// Attaches a QP to an id. `limits` are those of its device.
-    pub(crate) fn attach(&mut self, key: IdKey, qp: Arc<dyn QueuePair>, limits: Option<Depths>) -> Outcome {
-        let id = self.find(key)?;
-        id.attach(qp)?;
+    /// Creates a QP on an id. `create` gets the device of the id, and whether the QP is for datagrams. It returns the QP
+    /// and the limits of the device, if known.
+    ///
+    /// # Errors
+    /// `ENODEV` while the id has no device, `EINVAL` if it has a QP; otherwise the errno of `create`, the kernel or the
+    /// provider.
+    #[inline(always)]
+    pub(crate) fn create_qp<Q: QueuePair + 'static>(
+        &mut self,
+        key: IdKey,
+        create: impl FnOnce(Location, bool) -> Result<(Arc<Q>, Option<Depths>), Errno>,
+    ) -> Result<Arc<Q>, Errno> {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let location = id.locate(&mut self.answer)?.ok_or(Errno::ENODEV)?;
+        if id.qp.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let (qp, limits) = create(location, id.datagrams)?;
+        let of_id: Arc<Q> = Arc::clone(&qp);
+        id.attach(of_id)?;
         if limits.is_some() {
             id.limits = limits;
         }
-        Ok(())
+        Ok(qp)
     }
 
     /// Detaches the QP of an id.

@@ -46,6 +46,8 @@ impl QueuePair for FakeQp {
         self.stopped.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn destroy(self: Arc<Self>) {}
+
     fn shut_down(&self) -> Outcome {
         Ok(())
     }
@@ -69,9 +71,11 @@ type Life = fn(&mut World, &Arc<FakeQp>) -> Result<(), Ended>;
 
 fn attach(world: &mut World, id: IdKey, qp: &Arc<FakeQp>) -> Result<(), Ended> {
     let qp = Arc::clone(qp);
-    world.request("create_qp", id, |drive| {
-        drive.attach_qp(id, |device, attaching| device.inner_mut().attach(attaching.id(), qp, None))
-    })
+    world
+        .request("create_qp", id, |drive| {
+            drive.attach_qp(id, |device, attaching| device.inner_mut().create_qp(attaching.id(), |_, _| Ok((qp, None))))
+        })
+        .map(drop)
 }
 
 fn active(world: &mut World, qp: &Arc<FakeQp>) -> Result<(), Ended> {

@@ -22,12 +22,9 @@ impl Id {
     /// Attaches a new QP to the id (`rdma_create_qp`). A datagram QP goes to RTS, another one to INIT.
     ///
     /// # Errors
-    /// `EINVAL` if the id has a QP; otherwise the errno of the kernel or the provider, and the QP is not attached.
+    /// The errno of the kernel or the provider; the QP is not attached.
     #[inline]
-    pub(crate) fn attach(&mut self, qp: Arc<dyn QueuePair>) -> Outcome {
-        if self.qp.is_some() {
-            return Err(Errno::EINVAL);
-        }
+    pub(super) fn attach(&mut self, qp: Arc<dyn QueuePair>) -> Outcome {
         let offered = qp.ece()?;
         if self.remote_ece.vendor_id != 0 {
             let same_vendor = self.remote_ece.vendor_id == offered.vendor_id;
@@ -57,6 +54,8 @@ impl Id {
         // Only an owner can create another owner, so a count of 1 stays 1.
         if Arc::strong_count(&qp) > 1 {
             qp.stop();
+        } else {
+            qp.destroy();
         }
         Ok(())
     }

@@ -117,6 +117,8 @@ impl Id {
         // the only one.
         if Arc::strong_count(&qp) > 1 {
             qp.stop();
+        } else {
+            qp.destroy();
         }
         Ok(())
     }
