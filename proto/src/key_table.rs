@@ -201,6 +201,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Whether the entry of a key is set aside.
     #[must_use]
+    #[inline]
     pub fn is_aside(&self, key: K) -> bool {
         self.aside.iter().any(|(link_owner, _)| *link_owner == key)
     }

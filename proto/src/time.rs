@@ -35,8 +35,8 @@ impl Time {
     /// `rdma_resolve_addr`'s `timeout_ms`, for which 0 means "fail at once".
     #[must_use]
     pub fn millis_from(self, now: Time) -> i32 {
-        let ms = self.0.saturating_sub(now.0).div_ceil(1_000_000);
-        i32::try_from(ms).unwrap_or(i32::MAX).max(1)
+        let ms = self.0.saturating_sub(now.0).saturating_add(999_999) / 1_000_000;
+        ms.clamp(1, i32::MAX as u64) as i32
     }
 }
 

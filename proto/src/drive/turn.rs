@@ -81,7 +81,7 @@ impl<D: Device> Drive<D> {
     fn take_request_turn(&mut self, budget: usize, to_look: bool) -> bool {
         if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
             let Drive { core, device, now, .. } = self;
-            match core.read_requests_short(now.get(), &mut FromDevice(device)) {
+            match core.read_requests_short(now.get(), None, &mut FromDevice(device)) {
                 Some(Read::Done) => return false,
                 Some(read) => return self.go_on(read, budget - 1, to_look),
                 None => {}
@@ -177,6 +177,19 @@ impl<D: Device> Drive<D> {
                     return self.rest(false);
                 }
                 let may_be_left = self.go_on(read, budget - 1, true);
+                return self.rest(may_be_left);
+            }
+        }
+        self.run_reported_listener(channel, budget)
+    }
+
+    /// The same for the channel of a listener.
+    #[inline(never)]
+    fn run_reported_listener(&mut self, channel: ChannelKey, budget: usize) -> Next {
+        if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 && self.activity_seen == self.core.activity() {
+            let Drive { core, device, now, .. } = &mut *self;
+            if let Some(read) = core.read_requests_short(now.get(), Some(channel), &mut FromDevice(device)) {
+                let may_be_left = !matches!(read, Read::Done) && self.go_on(read, budget - 1, true);
                 return self.rest(may_be_left);
             }
         }

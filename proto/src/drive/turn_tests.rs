@@ -168,6 +168,24 @@ const REQUESTS: [fn(IdKey, IdKey) -> [Fetched; 2]; 4] = [
     |_, _| [Err(Errno::EIO), Ok(None)],
 ];
 
+/// Returns a drive with a listener, and the channel of its requests.
+fn prepared_listener(
+    limits: Limits,
+    before: Before,
+    fetched: impl Fn(IdKey, IdKey) -> [Fetched; 2],
+) -> (Drive<Script>, ChannelKey) {
+    let mut drive = Drive::new(Script::<false>::default(), limits);
+    let [on, other] = [(); 2].map(|()| drive.open_channel(Acks::Explicit).unwrap());
+    let [listener, id] = [(); 2].map(|()| drive.create_id(Some(on), PortSpace::Tcp).unwrap());
+    drive.listen(listener, 2).unwrap();
+    let _left = drive.take_any_turn(9, false);
+    let device_channel = drive.core.device_channel(listener).unwrap();
+    before(&mut drive, device_channel, other, id);
+    let child = drive.core.wants_event(device_channel).unwrap_or(id);
+    drive.device.next.extend(fetched(listener, child));
+    (drive, device_channel)
+}
+
 #[test]
 fn a_turn_that_reads_a_listener_is_the_same_on_both_paths() {
     let mut read = 0;
@@ -176,18 +194,7 @@ fn a_turn_that_reads_a_listener_is_the_same_on_both_paths() {
     for (at, (limits, before)) in cases.enumerate() {
         for (from, fetched) in REQUESTS.into_iter().enumerate() {
             for (budget, to_look) in [0, 1, 2, 9].into_iter().flat_map(|budget| [(budget, false), (budget, true)]) {
-                let [mut short, mut long] = [(); 2].map(|()| {
-                    let mut drive = Drive::new(Script::<false>::default(), limits);
-                    let [on, other] = [(); 2].map(|()| drive.open_channel(Acks::Explicit).unwrap());
-                    let [listener, id] = [(); 2].map(|()| drive.create_id(Some(on), PortSpace::Tcp).unwrap());
-                    drive.listen(listener, 2).unwrap();
-                    let _left = drive.take_any_turn(9, false);
-                    let device_channel = drive.core.device_channel(listener).unwrap();
-                    before(&mut drive, device_channel, other, id);
-                    let child = drive.core.wants_event(device_channel).unwrap_or(id);
-                    drive.device.next.extend(fetched(listener, child));
-                    drive
-                });
+                let [mut short, mut long] = [(); 2].map(|()| prepared_listener(limits, before, fetched).0);
                 for turn in 0..3 {
                     let name = alloc::format!("before {at}, read {from}, budget {budget}, {to_look}, turn {turn}");
                     let left = short.take_turn(budget, to_look) && short.core().has_work();
@@ -213,31 +220,46 @@ fn a_turn_that_reads_a_listener_is_the_same_on_both_paths() {
     assert!(read > 100, "{read} reads");
 }
 
+/// Runs two equal drives three times: one with the report of a channel, the other after it was marked as readable.
+/// Returns the number of reads.
+fn compare_reported(name: &str, budget: usize, prepare: impl Fn() -> (Drive<Script>, ChannelKey)) -> usize {
+    let [(mut reported, on), (mut readable, _)] = [(); 2].map(|()| prepare());
+    for turn in 0..3 {
+        let name = alloc::format!("{name}, budget {budget}, turn {turn}");
+        let next = reported.run_reported(on, budget);
+        readable.readable(on);
+        assert_eq!(next, readable.run(budget), "{name}");
+        assert_eq!(reported.core, readable.core, "{name}");
+        assert_eq!(reported.activity_seen, readable.activity_seen, "{name}");
+        assert_eq!(reported.faults, readable.faults, "{name}");
+        assert_eq!(reported.device.next.len(), readable.device.next.len(), "{name}");
+        assert_eq!(reported.device.read, readable.device.read, "{name}");
+        reported.core.check();
+    }
+    reported.device.read
+}
+
 #[test]
 fn a_reported_channel_is_read_as_one_that_is_readable() {
-    let mut read = 0;
+    let (mut read, mut requests) = (0, 0);
     for (at, before) in BEFORE.into_iter().enumerate() {
-        for (from, fetched) in READS.into_iter().enumerate() {
-            for budget in [0, 1, 2, 9] {
-                let [mut reported, mut readable] = [(); 2].map(|()| prepared(before, fetched));
-                let on = reported.core.channel_at(0).unwrap();
-                for turn in 0..3 {
-                    let name = alloc::format!("before {at}, read {from}, budget {budget}, turn {turn}");
-                    let next = reported.run_reported(on, budget);
-                    readable.readable(on);
-                    assert_eq!(next, readable.run(budget), "{name}");
-                    assert_eq!(reported.core, readable.core, "{name}");
-                    assert_eq!(reported.activity_seen, readable.activity_seen, "{name}");
-                    assert_eq!(reported.faults, readable.faults, "{name}");
-                    assert_eq!(reported.device.next.len(), readable.device.next.len(), "{name}");
-                    assert_eq!(reported.device.read, readable.device.read, "{name}");
-                    reported.core.check();
+        for budget in [0, 1, 2, 9] {
+            for (from, fetched) in READS.into_iter().enumerate() {
+                read += compare_reported(&alloc::format!("before {at}, read {from}"), budget, || {
+                    let drive = prepared(before, fetched);
+                    let on = drive.core.channel_at(0).unwrap();
+                    (drive, on)
+                });
+            }
+            for (from, fetched) in REQUESTS.into_iter().enumerate() {
+                for limits in [Limits::LARGE, Limits { channel_events: 1, ..Limits::LARGE }] {
+                    let name = alloc::format!("before {at}, request {from}, limits {}", limits.channel_events);
+                    requests += compare_reported(&name, budget, || prepared_listener(limits, before, fetched));
                 }
-                read += reported.device.read;
             }
         }
     }
-    assert!(read > 100, "{read} reads");
+    assert!(read > 100 && requests > 100, "{read} and {requests} reads");
 }
 
 #[test]

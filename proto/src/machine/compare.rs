@@ -156,7 +156,7 @@ impl Core {
         let mut done = Read::Done;
         let mut read = short.read_short(Time::ZERO, reported, &mut given, &mut done).map(|()| done);
         if read.is_none() && reported.is_none() {
-            read = short.read_requests_short(Time::ZERO, &mut given);
+            read = short.read_requests_short(Time::ZERO, None, &mut given);
         }
         let wanted = given.wanted;
         let Some(read) = read else {

@@ -193,11 +193,7 @@ impl Core {
         from: &mut impl Fetch,
         read: &mut Read,
     ) -> Option<()> {
-        let on = match reported {
-            Some(channel) if self.queued == 0 => channel,
-            Some(_) => return None,
-            None => self.only_readable()?,
-        };
+        let on = self.to_read(reported)?;
         if self.is_due(now) {
             return None;
         }
@@ -221,10 +217,15 @@ impl Core {
         Some(())
     }
 
-    /// Returns the channel that is to be read, if a turn has no other work but deadlines.
+    /// Returns the channel that is to be read, the reported one if there is one. `None` if a turn has other work,
+    /// deadlines apart.
     #[inline(always)]
-    fn only_readable(&self) -> Option<ChannelKey> {
-        if self.queued == 1 { self.readable.front().copied() } else { None }
+    fn to_read(&self, reported: Option<ChannelKey>) -> Option<ChannelKey> {
+        match reported {
+            Some(_) if self.queued == 0 => reported,
+            None if self.queued == 1 => self.readable.front().copied(),
+            Some(_) | None => None,
+        }
     }
 
     /// Whether a deadline has come.
@@ -242,8 +243,13 @@ impl Core {
     /// The same for the channel of a listener. Apart from [`read_short`](Core::read_short), because it would make that
     /// one longer for all other channels.
     #[inline(always)]
-    pub(crate) fn read_requests_short(&mut self, now: Time, from: &mut impl Fetch) -> Option<Read> {
-        let on = self.only_readable()?;
+    pub(crate) fn read_requests_short(
+        &mut self,
+        now: Time,
+        reported: Option<ChannelKey>,
+        from: &mut impl Fetch,
+    ) -> Option<Read> {
+        let on = self.to_read(reported)?;
         if self.is_due(now) {
             return None;
         }
@@ -251,10 +257,12 @@ impl Core {
             return None;
         }
         let child = self.wants_event(on)?;
-        self.readable.take_only();
-        self.queued -= 1;
-        if let Some(channel) = self.channels.get_mut(on) {
-            channel.readable = false;
+        if reported.is_none() {
+            self.readable.take_only();
+            self.queued -= 1;
+            if let Some(channel) = self.channels.get_mut(on) {
+                channel.readable = false;
+            }
         }
         let mut sink = RequestSink { core: self, on, child, read: Read::Done };
         Some(match from.fetch(on, child, &mut sink) {
