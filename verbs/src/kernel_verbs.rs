@@ -98,11 +98,13 @@ impl Device for KernelVerbs {
 
     #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        match *call {
-            Call::Connect { id, ref param } => self.connect(id, param, private_data),
-            Call::Accept { id, ref param } => self.accept(id, param, private_data),
-            ref other => self.cm.call(other, private_data),
+        if let Call::Connect { id, ref param } = *call {
+            return self.connect(id, param, private_data);
         }
+        if let Call::Accept { id, ref param } = *call {
+            return self.accept(id, param, private_data);
+        }
+        self.cm.call(call, private_data)
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {

@@ -24,7 +24,7 @@ impl<'a, C: Provider> Reservation<'a, C> {
     ///
     /// # Errors
     /// `EOVERFLOW` if a CQ has no room for the completions, `ENOMEM` if it has the maximum number of queues.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn make(cqs: [&'a Arc<C>; 2], caps: Caps) -> Result<Self, Errno> {
         let ([send_cq, recv_cq], Caps { max_send_wr: sends, max_recv_wr: recvs, .. }) = (cqs, caps);
         if Arc::ptr_eq(send_cq, recv_cq) {

@@ -149,16 +149,20 @@ impl QpInner {
 /// Makes a QP, by the classic call if the extended one fails: a provider that lacks the extended calls or one of the
 /// operations refuses, with an errno of its own choice, and the second call repeats the errno of any other error. Returns
 /// which call made the QP: only that of the extended call has the fields behind `ibv_qp`.
+#[inline(always)]
 fn attempt<T>(
     post_calls: PostCalls,
     mut make: impl FnMut(PostCalls) -> Result<T, Errno>,
 ) -> Result<(T, PostCalls), Errno> {
-    if post_calls == PostCalls::Extended {
-        if let Ok(qp) = make(PostCalls::Extended) {
-            return Ok((qp, PostCalls::Extended));
+    let mut calls = post_calls;
+    loop {
+        // One place calls it, so it is inlined.
+        match (make(calls), calls) {
+            (Ok(qp), _) => return Ok((qp, calls)),
+            (Err(_), PostCalls::Extended) => calls = PostCalls::Classic,
+            (Err(errno), PostCalls::Classic) => return Err(errno),
         }
     }
-    Ok((make(PostCalls::Classic)?, PostCalls::Classic))
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Pd {
     ///
     /// # Errors
     /// Refused if the PD is being deallocated or is gone, or if its device is gone.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&self) -> Result<PdUse, Refused> {
         self.0.domain().acquire()?;
         Ok(PdUse(Arc::clone(&self.0)))

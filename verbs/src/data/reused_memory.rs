@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 const KEPT_MAX: usize = 64;
 
 /// The kept memory of destroyed objects.
-pub(super) struct ReusedMemory<T>(Mutex<Vec<Place<T>>>);
+pub(super) struct ReusedMemory<T>(Mutex<Vec<Memory<T>>>);
 
 /// Memory for one object. It has one owner.
-pub(super) struct Place<T>(Arc<MaybeUninit<T>>);
+pub(super) struct Memory<T>(Arc<MaybeUninit<T>>);
 
 impl<T> ReusedMemory<T> {
     pub(super) const fn new() -> Self {
@@ -22,10 +22,10 @@ impl<T> ReusedMemory<T> {
     }
 
     /// Returns the memory of a destroyed object, or new memory.
-    #[inline]
-    pub(super) fn take(&self) -> Place<T> {
+    #[inline(always)]
+    pub(super) fn take(&self) -> Memory<T> {
         let kept = self.0.lock().pop();
-        kept.unwrap_or_else(|| Place(Arc::new_uninit()))
+        kept.unwrap_or_else(|| Memory(Arc::new_uninit()))
     }
 
     /// Drops an owner of an object. The last owner destroys the object and keeps its memory. If two owners are dropped
@@ -40,7 +40,7 @@ impl<T> ReusedMemory<T> {
         // dropped once: from here on its memory is that of a `MaybeUninit`, which has the same layout and drops nothing.
         let place = unsafe {
             ptr::drop_in_place(raw.cast_mut());
-            Place(Arc::from_raw(raw.cast::<MaybeUninit<T>>()))
+            Memory(Arc::from_raw(raw.cast::<MaybeUninit<T>>()))
         };
         let mut kept = self.0.lock();
         if kept.len() < KEPT_MAX {
@@ -49,7 +49,7 @@ impl<T> ReusedMemory<T> {
     }
 }
 
-impl<T> Place<T> {
+impl<T> Memory<T> {
     /// Writes an object into it. A large one is built in place.
     #[inline(always)]
     pub(super) fn write(self, object: T) -> Arc<T> {

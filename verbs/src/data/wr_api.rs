@@ -71,6 +71,7 @@ impl WrApi {
     /// # Safety
     /// The QP is alive, and `ibv_create_qp_ex` has made it: the others may have no memory for the fields that
     /// `ibv_qp_to_qp_ex` reads (libsiw's `siw_qp`).
+    #[inline(always)]
     pub(super) unsafe fn of(qp: NonNull<ibv_qp>, datagrams: bool) -> Option<Self> {
         // SAFETY: the QP is alive and has the fields. The result is null or its extended form, which lives as long.
         let ex = NonNull::new(unsafe { ffi::ibv_qp_to_qp_ex(qp.as_ptr()) })?;

@@ -220,7 +220,7 @@ impl KernelCm {
         }
     }
 
-    #[cold]
+    #[inline]
     fn close_channel_aside(&mut self, key: ChannelKey) {
         if self.channels.is_aside(key) {
             self.channels.remove(key);

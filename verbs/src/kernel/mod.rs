@@ -4,6 +4,8 @@ mod abi;
 mod answer;
 mod calls;
 mod channel;
+#[cfg(all(test, feature = "scripted-kernel"))]
+mod descriptor_tests;
 mod device;
 mod dispatch;
 mod events;

@@ -46,10 +46,11 @@ impl Id {
 
     /// Detaches the QP from the id. The QP is destroyed if no handle of it is left. Otherwise it goes to the error
     /// state.
+    #[inline]
     pub(crate) fn detach(&mut self) -> Outcome {
         let qp = self.qp.take().ok_or(Errno::EINVAL)?;
-        for group in self.groups.iter_mut().filter_map(|membership| membership.attached.take()) {
-            qp.detach_group(group);
+        if !self.groups.is_empty() {
+            self.detach_groups(&*qp);
         }
         // Only an owner can create another owner, so a count of 1 stays 1.
         if Arc::strong_count(&qp) > 1 {
@@ -58,6 +59,14 @@ impl Id {
             qp.destroy();
         }
         Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn detach_groups(&mut self, qp: &dyn QueuePair) {
+        for group in self.groups.iter_mut().filter_map(|membership| membership.attached.take()) {
+            qp.detach_group(group);
+        }
     }
 
     /// Queries the attributes for a state (`rdma_init_qp_attr`).
@@ -86,12 +95,14 @@ impl Id {
     /// # Errors
     /// The errors of the kernel and the provider. The QP is then in the error state.
     pub(crate) fn complete(&mut self, scratch: &mut Scratch, answered: Ece) -> Outcome {
-        let Some(qp) = self.qp.clone() else { return Err(Errno::EINVAL) };
+        // A loan: a clone would count an owner more and then less.
+        let Some(qp) = self.qp.take() else { return Err(Errno::EINVAL) };
         let completed = self.complete_with(scratch, &*qp, answered);
         if completed.is_err() {
             qp.stop();
             self.connect_error = true;
         }
+        self.qp = Some(qp);
         completed
     }
 

@@ -1,0 +1,97 @@
+//! An id has the descriptor of its channel, on whatever channel it is.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use cmid_proto::{Call, ChannelKey, CmEvent, Device as _, Errno, IdKey, Pollable as _, PortSpace};
+
+use crate::kernel::abi::offset;
+use crate::kernel::channel::Channel;
+use crate::kernel::{KernelCm, with_kernel};
+
+const GET_EVENT: u32 = 12;
+const MIGRATE_ID: u32 = 18;
+
+fn id(slot: u32) -> IdKey {
+    let Some(id) = IdKey::from_parts(0, slot, 1) else { unreachable!("{slot} is a slot") };
+    id
+}
+
+fn channel(slot: u32) -> ChannelKey {
+    let Some(channel) = ChannelKey::from_parts(0, slot, 1) else { unreachable!("{slot} is a slot") };
+    channel
+}
+
+/// What the kernel does next.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Normal,
+    Request,
+    RefuseMigrate,
+}
+
+/// Returns a kernel that answers every command. Its one event is a request to `id(0)`.
+fn kernel(mode: Rc<Cell<Mode>>) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Errno> {
+    move |command, into| {
+        into.fill(0);
+        match u32::from_ne_bytes(command[..4].try_into().map_err(|_| Errno::EINVAL)?) {
+            GET_EVENT if mode.replace(Mode::Normal) == Mode::Request => {
+                into[..8].copy_from_slice(&id(0).to_bits().to_ne_bytes());
+                into[offset::EVENT_KIND..][..4].copy_from_slice(&CmEvent::ConnectRequest.code().to_ne_bytes());
+                Ok(())
+            }
+            GET_EVENT => Err(Errno::EAGAIN),
+            MIGRATE_ID if mode.get() == Mode::RefuseMigrate => Err(Errno::ENOMEM),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks the ids, of which there are `count`.
+fn check(device: &KernelCm, count: usize) {
+    for (key, id) in device.ids.iter() {
+        assert_eq!(device.channels.get(id.channel).map(Channel::fd), Some(id.fd), "{key} on {}", id.channel);
+    }
+    assert_eq!(device.ids.len(), count);
+}
+
+#[test]
+fn an_id_has_the_descriptor_of_its_channel() {
+    let mode = Rc::new(Cell::new(Mode::Normal));
+    with_kernel(kernel(Rc::clone(&mode)), || {
+        let mut device = KernelCm::open(1).unwrap();
+        for slot in 0..3 {
+            device.call(&Call::OpenChannel { channel: channel(slot) }, &[]).unwrap();
+        }
+        device.call(&Call::CreateId { id: id(0), channel: channel(0), port_space: PortSpace::Tcp }, &[]).unwrap();
+        check(&device, 1);
+
+        let migrate = |slot, from, to| Call::Migrate { id: id(slot), from: channel(from), to: channel(to) };
+        mode.set(Mode::RefuseMigrate);
+        assert_eq!(device.call(&migrate(0, 0, 1), &[]), Err(Errno::ENOMEM));
+        check(&device, 1);
+        mode.set(Mode::Normal);
+        device.call(&migrate(0, 0, 1), &[]).unwrap();
+        check(&device, 1);
+
+        mode.set(Mode::Request);
+        assert_eq!(device.fetch(channel(1), id(1)).unwrap().map(|raw| raw.id), Some(id(1)));
+        check(&device, 2);
+        device.call(&migrate(1, 1, 2), &[]).unwrap();
+        check(&device, 2);
+
+        // Its file stays open as long as an id is on it.
+        assert_eq!(device.call(&Call::CloseChannel { channel: channel(1) }, &[]), Err(Errno(libc::EBUSY)));
+        assert_eq!(device.call(&Call::CloseChannel { channel: channel(0) }, &[]), Ok(()));
+        check(&device, 2);
+
+        let mut sibling = device.sibling();
+        let handle = device.release(id(1), channel(2)).unwrap();
+        sibling.adopt(id(4), channel(5), handle).unwrap();
+        check(&device, 1);
+        check(&sibling, 1);
+        sibling.call(&Call::Destroy { id: id(4) }, &[]).unwrap();
+        sibling.call(&Call::CloseChannel { channel: channel(5) }, &[]).unwrap();
+        check(&sibling, 0);
+    });
+}
