@@ -41,7 +41,7 @@ fn a_refusal_says_why() {
     let error = Connection::connect(host.device(), server(), &patient(), qp).unwrap_err();
     assert_eq!(error.errno(), Errno::ECONNREFUSED);
     let text = error.to_string();
-    let ends = text.ends_with(": REJECTED (reason 8, nobody listens on this port))");
+    let ends = text.ends_with(": REJECTED (reason 8, no listener on this port))");
     assert!(text.starts_with("connect: ECONNREFUSED (") && ends, "{text}");
     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::ConnectionRefused);
 

@@ -30,7 +30,7 @@ struct Slot<K, T> {
 
 /// The values of an arena.
 pub(crate) trait Tenant {
-    /// Called before the value may change: discards what was derived from it.
+    /// Called before the value may change: discards data derived from the value.
     #[inline]
     fn touch(&mut self) {}
 }
@@ -71,7 +71,7 @@ impl<K: Key, T> Arena<K, T> {
         };
     }
 
-    /// `None` at the limit; the value is dropped then.
+    /// Inserts a value and returns its key. At the limit, returns `None` and drops the value.
     pub(crate) fn insert(&mut self, value: T) -> Option<K> {
         let key = self.next?;
         self.vacant.pop();
@@ -95,8 +95,8 @@ impl<K: Key, T> Arena<K, T> {
         self.slots.get(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &slot.tenant)
     }
 
-    /// As `get_mut`, for changes that leave valid what was derived from the value; the caller is responsible for
-    /// this.
+    /// As `get_mut`, without [`Tenant::touch`]. The caller makes only changes after which data derived from the value
+    /// is still valid.
     #[inline]
     pub(crate) fn get_untouched(&mut self, key: K) -> Option<&mut T> {
         self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &mut slot.tenant)
@@ -128,7 +128,7 @@ impl<K: Key, T> Arena<K, T> {
         self.slots.get(slot)?.key
     }
 
-    /// In the order of the slots.
+    /// Returns the slots in order, with `None` for a vacant one.
     fn tenants(&self) -> impl Iterator<Item = Option<(K, &T)>> {
         self.slots.iter().map(|slot| Some((slot.key?, &slot.tenant)))
     }
@@ -189,17 +189,17 @@ mod tests {
         assert_eq!(arena, Arena::new(2, 0));
         assert_ne!(arena, Arena::new(1, 0));
         let first = arena.insert(1).unwrap();
-        // Equal in their limits alone.
+        // The limits are equal; the values and next keys are not.
         assert_ne!(arena, Arena::new(2, 0));
         let mut full = arena.clone();
         full.insert(2).unwrap();
         let mut other = full.clone();
         *other.get_mut(first).unwrap() = 3;
-        // Equal in all but a value.
+        // They differ in one value.
         assert_ne!(full, other);
     }
 
-    /// The state after all generations of a slot but one.
+    /// Returns an arena with a slot that has one generation left.
     fn worn(slot: u32, limit: u32) -> Arena<IdKey, u8> {
         let mut arena = Arena::new(limit, 3);
         (0..=slot).for_each(|_| assert!(arena.insert(0).is_some()));
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!((arena.get(last), arena.len()), (Some(&7), 1));
         assert_eq!(arena.remove(last), Some(&7));
         assert_eq!((arena.get(last), arena.len()), (None, 0));
-        // The limit is on values: a slot that is used up does not count.
+        // A slot without generations does not count against the limit, which is on values.
         let others = [arena.insert(8), arena.insert(9)].map(Option::unwrap);
         assert_eq!(others.map(IdKey::slot), [1, 2]);
         assert_eq!(others.map(IdKey::generation), [1, 1]);

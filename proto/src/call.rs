@@ -8,7 +8,8 @@ use crate::event::{ConnParam, Ece};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request::{CmOption, PortSpace, RejectReason};
 
-/// One device call. A call may block on locks only.
+/// One device call. A call blocks only on locks, with one exception: a destroy without the acks that are owed may block
+/// for 10 seconds on an iWARP device ([`Request::DestroyNow`](crate::Request::DestroyNow)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Open a non-blocking event channel (`rdma_create_event_channel`).
@@ -41,7 +42,7 @@ pub enum Call {
     ResolveAddr {
         /// The id.
         id: IdKey,
-        /// The local address, unless bound already.
+        /// The local address; `None` if the id is bound, or to let the kernel select one.
         src: Option<SocketAddr>,
         /// The peer.
         dst: SocketAddr,
@@ -115,7 +116,7 @@ pub enum Call {
         id: IdKey,
         /// The membership.
         group: GroupKey,
-        /// Its address, by which librdmacm finds it.
+        /// The address of the group, by which librdmacm finds the membership.
         addr: SocketAddr,
     },
     /// `rdma_set_option`, level `RDMA_OPTION_ID`.
@@ -132,8 +133,8 @@ pub enum Call {
         /// The options to send.
         ece: Ece,
     },
-    /// `rdma_migrate_id`. The driver reads `to` afterwards: the kernel moves events there without waking its poller
-    /// (`ucma_migrate_id`). The id of a request that is not accepted has no events to read.
+    /// `rdma_migrate_id`. The driver reads `to` afterwards, because the kernel moves events to it without waking its
+    /// poller (`ucma_migrate_id`). The id of a request that is not accepted has no such events.
     Migrate {
         /// The id.
         id: IdKey,
@@ -175,7 +176,7 @@ impl Call {
         }
     }
 
-    /// Returns the name of its librdmacm function, without the prefix.
+    /// Returns the name of its librdmacm function, without the prefix `rdma_`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

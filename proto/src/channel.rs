@@ -26,9 +26,9 @@ pub(crate) struct Channel {
     pub(crate) paused: bool,
     /// Reads that failed since the last event.
     pub(crate) failures: u8,
-    /// Whether it is in the queue of channels to read.
+    /// Whether the channel is in the queue of channels to read.
     pub(crate) readable: bool,
-    /// Whether it is among the channels to read once there is room.
+    /// Whether the channel is on the list of channels to read once there is room.
     pub(crate) parked: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Phase {
     Opening,
     Open,
     Closing,
-    /// It could not be opened after ids were put on it: removed with the last of them.
+    /// The device could not open it, and ids are on it. It is removed with its last id.
     Broken,
 }
 
@@ -61,12 +61,12 @@ impl Channel {
         }
     }
 
-    /// Whether it has failed: too many consecutive reads failed.
+    /// Whether the channel has failed: too many consecutive reads failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failures >= READ_FAILURES_MAX
     }
 
-    /// Whether its events are to be read if there is room for them.
+    /// Whether events of the channel are to be read if there is room for them.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
         self.phase == Phase::Open && !self.paused && !self.has_failed()

@@ -9,7 +9,7 @@ macro_rules! cm_events {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum CmEvent {
             $( $(#[$doc])* $name, )+
-            /// A code that this version has no name for. It is delivered unchanged.
+            /// A code without a name in this version. The event is delivered unchanged.
             Unknown(u32),
         }
 
@@ -106,7 +106,7 @@ cm_events! {
     /// Written by `rdma_write_cm_event` (librdmacm 60 and newer).
     #[doc(alias = "RDMA_CM_EVENT_USER")]
     User = 18, "USER";
-    /// librdmacm's own (60 and newer); it should never be delivered.
+    /// Internal to librdmacm (60 and newer); never delivered to an application.
     #[doc(alias = "RDMA_CM_EVENT_INTERNAL")]
     Internal = 19, "INTERNAL";
 }

@@ -1,4 +1,4 @@
-//! The one macro of the crate: an enum with a list of its variants, so that the compiler checks tables over it.
+//! Defines enums with a list of their variants, so that the compiler checks the size of tables over them.
 
 /// Declares a field-less enum with `COUNT`, `ALL`, `name()` and `index()`.
 ///

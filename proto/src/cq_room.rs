@@ -1,16 +1,16 @@
-//! The room of a CQ for completions.
+//! The room for completions in a CQ.
 
-/// The depth of a completion queue (CQ) and the number of work requests of the work queues that report to it. Each
-/// work request can produce a completion. A completion without room overruns the CQ and is lost (`IBV_EVENT_CQ_ERR`).
+/// The depth of a completion queue (CQ), and the number of work requests of the work queues that use it. Each work
+/// request can produce a completion. A completion without room overruns the CQ and is lost (`IBV_EVENT_CQ_ERR`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CqRoom {
     depth: u32,
     reserved: u32,
 }
 
-/// A CQ is too small for the work queues that report to it.
+/// A CQ is too small for the work queues that would use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{wanted} more work requests would overrun the CQ of depth {depth}, to which {reserved} report already")]
+#[error("{wanted} more work requests would overrun the CQ of depth {depth}, which has {reserved} already")]
 pub struct Overrun {
     /// The depth of the CQ, in completions.
     pub depth: u32,
@@ -21,7 +21,7 @@ pub struct Overrun {
 }
 
 impl CqRoom {
-    /// Creates the room of a CQ with this depth. No queue reports to it.
+    /// Creates the room of a CQ with this depth and no work queues.
     #[must_use]
     pub const fn new(depth: u32) -> Self {
         CqRoom { depth, reserved: 0 }
@@ -39,10 +39,10 @@ impl CqRoom {
         self.reserved
     }
 
-    /// Checks whether a queue of this many work requests can report to it as well.
+    /// Checks whether another queue of this many work requests fits.
     ///
     /// # Errors
-    /// [`Overrun`] if not.
+    /// [`Overrun`] if its completions do not fit.
     pub const fn check(self, wanted: u32) -> Result<(), Overrun> {
         let CqRoom { depth, reserved } = self;
         if wanted > depth.saturating_sub(reserved) { Err(Overrun { depth, reserved, wanted }) } else { Ok(()) }
@@ -62,7 +62,7 @@ impl CqRoom {
         }
     }
 
-    /// Removes a queue of this many work requests, after its last completion was polled.
+    /// Removes a queue of this many work requests. Call it after the queue's last completion was polled.
     pub const fn release(&mut self, reserved: u32) {
         self.reserved = self.reserved.saturating_sub(reserved);
     }

@@ -1,9 +1,10 @@
-//! Deadlines. The nearest is stored by itself, the others in a sorted list or, if they are neither after nor before all
-//! entries of the list, in a heap. When an operation ends, its entry stays and is removed by a later sweep.
+//! Deadlines. The nearest entry is stored apart. Of the others, an entry after or before all of a sorted list is in
+//! that list, and the rest are in a heap. When an operation ends, its entry becomes stale; a later compaction removes
+//! it.
 //!
-//! Most operations end long before their deadline, and most deadlines are later than those before them. To arm a
-//! deadline is then to append to the list, and to drop one is to do nothing or to take the first entry of the list. The
-//! nearest deadline is exact all the same: an entry without a deadline is never kept as the nearest.
+//! Most operations end long before their deadline, and most new deadlines are later than all others. In this case
+//! arming a deadline appends to the list, and dropping it does nothing or takes the first entry of the list. The
+//! nearest entry is never stale.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -24,7 +25,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The order, by deadline and then by key, as one number: a heap only compares.
+    /// The order by deadline, then by key, as one number, so that a comparison is one instruction or two.
     #[inline]
     fn rank(&self) -> u128 {
         u128::from(self.due.0) << 64 | u128::from(self.id.to_bits())
@@ -61,17 +62,18 @@ impl PartialOrd for Entry {
 pub(crate) struct Deadlines {
     /// The nearest entry: not after any other. If it is `None`, there is no other.
     nearest: Option<Entry>,
-    /// In ascending order.
+    /// Other entries, in ascending order.
     sorted: VecDeque<Entry>,
     heap: BinaryHeap<Reverse<Entry>>,
-    /// The maximum number of other entries before a sweep: twice the number that the last sweep left, plus a constant.
+    /// The number of other entries above which a compaction is due: twice the number that the last compaction left,
+    /// plus [`SLACK`].
     most: usize,
     /// Whether there may be equal entries.
     twice: bool,
 }
 
-/// The time of the earliest entry of an id: not after its deadline. If it is before the deadline, the deadline has
-/// been moved or dropped since.
+/// The time of the earliest entry of an id; not after the id's deadline. It is before the deadline if the deadline was
+/// moved or dropped since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Armed(Time);
 
@@ -94,7 +96,7 @@ impl Deadlines {
         self.nearest.map(|Entry { due, id }| (due, id))
     }
 
-    /// Whether the earliest entry of an id is the nearest of all, but is not its deadline any more.
+    /// Whether the nearest entry is the earliest of this id, and is not the id's deadline any more.
     #[inline]
     pub(crate) fn is_stale(&self, armed: Armed, due: Time, id: IdKey) -> bool {
         armed.0 != due && self.nearest == Some(Entry { due: armed.0, id })
@@ -143,7 +145,7 @@ impl Deadlines {
         self.sorted.len() + self.heap.len()
     }
 
-    /// Whether there are too many entries.
+    /// Whether there are enough entries for a compaction.
     #[inline]
     pub(crate) fn needs_compaction(&self) -> bool {
         self.others() > self.most
@@ -166,7 +168,8 @@ impl Deadlines {
         self.most = 2 * self.others() + SLACK;
     }
 
-    /// Removes the nearest entry if it is the only one: that of an id which has no deadline any more.
+    /// Removes the nearest entry, of an id that has no deadline any more, if no other entry exists. Returns whether it
+    /// did.
     #[inline]
     pub(crate) fn drop_only(&mut self, armed: &mut Armed) -> bool {
         let is_only = self.sorted.is_empty() && self.heap.is_empty();
@@ -189,21 +192,22 @@ impl Deadlines {
         is_only
     }
 
-    /// Removes the first entry. `id`: its id, if that still exists. A deadline that has been moved is armed anew.
+    /// Removes the nearest entry. `id` contains the data of its id, if the id still exists. A deadline that was moved
+    /// is armed anew.
     pub(crate) fn drop_first(&mut self, id: Option<(&mut Armed, Time)>) {
         let next = self.pop();
         let first = core::mem::replace(&mut self.nearest, next);
         let Some(Entry { due: time, id: key }) = first else { return };
         if let Some((armed, due)) = id.filter(|(armed, _)| armed.0 == time) {
             *armed = Armed::NOT;
-            // The id may have had a nearer deadline in the meantime, and already have an entry for this one, or for
-            // its next.
+            // If the id had a nearer deadline in the meantime, an entry for this deadline or for its next one may exist
+            // already.
             self.twice = true;
             self.arm(armed, due, key);
         }
     }
 
-    /// Whether an entry exists: for checks.
+    /// Whether an entry exists; for checks.
     pub(crate) fn has(&self, time: Time, id: IdKey) -> bool {
         let wanted = Entry { due: time, id };
         self.nearest == Some(wanted)
@@ -212,7 +216,7 @@ impl Deadlines {
     }
 }
 
-// An entry only helps to find the deadlines of the ids: cores in the same state are equal whatever entries they have.
+// Entries are an index of the ids' deadlines: cores in the same state are equal, whatever entries they have.
 impl PartialEq for Armed {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -237,7 +241,7 @@ mod tests {
         for nearer in 1..100_000 {
             deadlines.arm(&mut armed, Time(nearer), id);
             assert_eq!(deadlines.first(), Some((Time(nearer), id)));
-            // Its operation has ended: the other deadline applies again.
+            // The operation with the nearer deadline has ended: the other deadline applies again.
             deadlines.drop_first(Some((&mut armed, far)));
             assert_eq!(deadlines.first(), Some((far, id)));
             if deadlines.needs_compaction() {
@@ -247,7 +251,8 @@ mod tests {
         }
     }
 
-    /// The heap compares by `lt`, `le` and `ge`, which are written out because they are faster than those by `cmp`.
+    /// The heap compares by `lt`, `le` and `ge`. They are implemented by hand, because they are faster than the
+    /// defaults by `cmp`.
     #[test]
     fn all_comparisons_of_entries_agree() {
         let entries: Vec<Entry> =

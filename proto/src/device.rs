@@ -16,21 +16,23 @@ pub trait EventSink {
     fn take(&mut self, raw: RawEvent<&[u8]>);
 }
 
-/// A device: librdmacm, the simulator, or a layer over one of them. No method blocks.
+/// A device: the kernel's interface, librdmacm, the simulator, or a layer over one of them. No method blocks, with the
+/// exception that [`Call`] documents.
 ///
-/// A device knows ids and channels by the keys of the core. It makes each call as given and returns the kernel's
-/// result as the outcome; it decides nothing itself. It must not crash: where librdmacm would follow a null pointer
-/// (an id without a device) the outcome is `EINVAL`. For an unknown id it is `ENOENT`, for an unknown channel
-/// `EBADF`.
+/// A device names ids and channels by the keys of the core. It makes each call as given and returns the kernel's result
+/// as the outcome. It must not crash: where librdmacm would follow a null pointer (an id without a device), the outcome
+/// is `EINVAL`. For an unknown id the outcome is `ENOENT`, for an unknown channel `EBADF`.
 ///
 /// The [slot](IdKey::slot) of a key is dense: slots are numbered from 0, so a key can be an index into a table.
-/// Compare the whole key then: a slot is used again by later ids, and keys of other cores are unknown here.
+/// Compare the whole key after a look-up, because later ids use the slot again, and because keys of other cores have
+/// the same slots.
 pub trait Device {
-    /// An id with a channel of its own, outside of any device; see [`Device::release`]. Dropping a handle destroys
-    /// the id and the channel.
+    /// A released id with its channel, outside of any device; see [`Device::release`]. Dropping a handle destroys the
+    /// id and the channel.
     type Handle: Send;
 
-    /// Reads the next event of a channel and acks it to librdmacm at once. `None` if there is none.
+    /// Reads the next event of a channel and acks it at once (rdma_get_cm_event(3), rdma_ack_cm_event(3)). `None` if
+    /// there is none. Does not wait.
     ///
     /// `child` is the key for the new id if the event is a CONNECT_REQUEST.
     ///
@@ -38,8 +40,8 @@ pub trait Device {
     /// The errno of the read, never `EAGAIN` or `EINTR`; `EBADF` for an unknown channel.
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno>;
 
-    /// As [`fetch`](Device::fetch), but passes the event to `sink`. Returns whether there was one. A device that
-    /// overrides it need not store the event, which saves instructions.
+    /// As [`fetch`](Device::fetch), but passes the event to `sink`. Returns whether there was an event. A device that
+    /// overrides this method need not store the event, which saves instructions.
     ///
     /// # Errors
     /// As [`fetch`](Device::fetch).
@@ -59,7 +61,7 @@ pub trait Device {
     /// Returns the local address of an id (`rdma_get_local_addr`).
     ///
     /// # Errors
-    /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while it has none.
+    /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while the id has no such address.
     #[doc(alias("rdma_get_local_addr", "rdma_get_src_port"))]
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
 
@@ -67,7 +69,7 @@ pub trait Device {
     /// scope, and neither has its local address: use the scope of the listener's address.
     ///
     /// # Errors
-    /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while it has none.
+    /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while the id has no such address.
     #[doc(alias("rdma_get_peer_addr", "rdma_get_dst_port"))]
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
 
@@ -80,29 +82,29 @@ pub trait Device {
     fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno>;
 
     /// Returns the transport of an id's device (`ibv_transport_type`); `None` while it has no device, and if the
-    /// transport is not known. The default is for a device with ids of InfiniBand's transport only.
+    /// transport is not known. The default is for a device without iWARP.
     #[doc(alias = "ibv_transport_type")]
     fn transport(&mut self, _id: IdKey) -> Option<Transport> {
         None
     }
 
-    /// Takes an id, and the channel that only this id uses, out of this device. Another device of the same kind can
+    /// Removes an id, and the channel that only this id uses, from this device. Another device of the same kind can
     /// adopt them.
     ///
     /// # Errors
     /// `ENOENT` if either is unknown, `EINVAL` if other ids are on that channel.
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno>;
 
-    /// Takes in a released id and its channel under new keys.
+    /// Adopts a released id and its channel under new keys.
     ///
     /// # Errors
     /// The id and its channel are destroyed: `EINVAL` if the handle is of a device of another kind or host, or if a
-    /// key is in use; the poller's errno if the channel cannot be waited for.
+    /// key is in use; the poller's errno if the channel cannot be registered.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno>;
 
     /// Whether a channel with more events is reported as readable again, as by a level-triggered poller (poll(2),
-    /// epoll(7) without `EPOLLET`). [`Drive`](crate::Drive) then reads one event per report. If not, it reads until a
-    /// read finds nothing.
+    /// epoll(7) without `EPOLLET`). [`Drive`](crate::Drive) then reads one event per report. Otherwise it reads until a
+    /// read returns no event.
     const LEVEL_TRIGGERED: bool = false;
 
     /// Returns the present time, for [`Drive::within`](crate::Drive::within); `None` if the device has no clock.
@@ -114,11 +116,11 @@ pub trait Device {
     /// channel need not be reported as readable until the next [`fetch`](Device::fetch) on it.
     fn leave_unread(&mut self, _channel: ChannelKey) {}
 
-    /// Whether the device [observes](Device::observe) the steps of its [`Drive`](crate::Drive). If not, observing
-    /// costs nothing.
+    /// Whether the device [observes](Device::observe) the steps of its [`Drive`](crate::Drive). If false, the drive
+    /// compiles without observation.
     const OBSERVES: bool = false;
 
-    /// Called after each step of its drive: for a layer that records them.
+    /// Called after each step of the drive, for a layer that records or counts steps.
     fn observe(&mut self, _record: &StepRecord<'_>) {}
 }
 
@@ -128,7 +130,7 @@ pub trait Pollable: Device {
     /// Returns the channel's descriptor: readable while the channel has an event. `None` for an unknown channel.
     fn fd(&self, on: ChannelKey) -> Option<std::os::fd::BorrowedFd<'_>>;
 
-    /// Creates another device on the same hardware, without ids: for a second core.
+    /// Creates another device on the same hardware, without ids, for a second core.
     #[must_use]
     fn sibling(&self) -> Self
     where

@@ -48,7 +48,7 @@ use crate::transport::Transport;
 pub trait DeviceLayer {
     /// The inner device.
     type Inner: Device;
-    /// The type of a released id: usually that of the inner device.
+    /// The type of the handle of a released id; usually that of the inner device.
     type Handle: Send;
 
     /// Returns the inner device.

@@ -1,4 +1,4 @@
-//! The system's error numbers, unchanged as the device returned them.
+//! The system's error numbers, as the device returned them.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ macro_rules! errnos {
         impl Errno {
             $( pub const $name: Errno = Errno($value); )+
 
-            /// Returns the symbol of errno(3); `None` for a number that this crate has no symbol for.
+            /// Returns the symbol of errno(3); `None` for a number without a constant here.
             #[must_use]
             pub const fn symbol(self) -> Option<&'static str> {
                 match self.0 {

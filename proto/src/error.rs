@@ -43,7 +43,7 @@ pub enum Refused {
         /// The key of the request.
         channel: ChannelKey,
     },
-    /// The channel cannot be read ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
+    /// Reads of the channel have failed too often ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
     #[error("channel {channel} has failed")]
     ChannelFailed {
         /// The key.
@@ -61,19 +61,19 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefuseReason {
-    /// The kernel would answer EINVAL.
+    /// The kernel would return EINVAL.
     #[error("not in this state")]
     WrongState,
-    /// The id's device was removed: the kernel would answer ENXIO.
+    /// The id's device was removed: the kernel would return ENXIO.
     #[error("its device is gone")]
     DeviceGone,
     /// librdmacm would follow a null pointer.
     #[error("the id is not bound to a device")]
     NoDevice,
-    /// rdma_disconnect would return 0 and do nothing; with a QP it would break the QP.
+    /// `rdma_disconnect` would return 0 and send nothing; it would move a QP of the id to its error state.
     #[error("there is no connection to end")]
     NotConnected,
-    /// The kernel would make a later destroy wait for about 70 seconds.
+    /// A later destroy would block in the kernel for about 70 seconds (`cm_send_rej_locked`).
     #[error("it would delay a later destroy by more than a minute; destroy the id instead")]
     Stalls,
     /// The kernel would refuse it and reject the peer.
@@ -82,10 +82,10 @@ pub enum RefuseReason {
     /// The peer has confirmed already.
     #[error("the connection is already established")]
     IsConnected,
-    /// Its parameter is part of a message that has been sent.
+    /// The value of the request is part of a message that was sent already.
     #[error("the message that would carry it has been sent")]
     AlreadySent,
-    /// The connection has ended: a teardown has nothing to wait for.
+    /// The connection has ended: a teardown has no event to wait for.
     #[error("the connection has ended; its memory may be reused")]
     IsOver,
     /// Multicast groups are only for datagrams.
@@ -115,10 +115,10 @@ pub enum RefuseReason {
     /// The id has no QP, and the request no QP number.
     #[error("the id has no QP and no QP number was given")]
     NoQp,
-    /// The id has a QP: librdmacm then does this by itself.
+    /// The id has a QP: librdmacm then makes this request itself.
     #[error("the id has a QP")]
     HasQp,
-    /// The message with the QP number has been sent: the peer would not use this QP.
+    /// The message with the QP number was sent already, so the peer would not use this QP.
     #[error("the peer has been sent a QP number already")]
     NumberSent,
     /// More private data than the message holds.
@@ -141,7 +141,7 @@ pub enum RefuseReason {
     /// The request is for ids in synchronous mode.
     #[error("the id is not in synchronous mode")]
     NotSync,
-    /// Its private channel has other ids on it. For a release: ids of requests that are neither accepted nor
+    /// Other ids are on the id's private channel. For a release: ids of requests that are neither accepted nor
     /// migrated. For a listen: accepted ids.
     #[error("other ids are on its channel")]
     SharesChannel,
@@ -160,8 +160,8 @@ pub enum RefuseReason {
     /// The number of channels is at its [`Limits`](crate::Limits).
     #[error("the limit on channels is reached, and the id needs its own")]
     NoChannelLeft,
-    /// The channel cannot be read ([`Core::handle_unreadable`](crate::Core::handle_unreadable)): the event that the
-    /// request waits for would not come.
+    /// Reads of the channel have failed too often ([`Core::handle_unreadable`](crate::Core::handle_unreadable)), so the
+    /// event that the request waits for would not come.
     #[error("channel {0} has failed")]
     ChannelFailed(ChannelKey),
     /// The id's events are delivered on the channel of a listener in synchronous mode. That channel is not read while
@@ -251,9 +251,9 @@ impl RefuseReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{call} on {target} while {state}: {errno}")]
 pub struct Failure {
-    /// The name of the request's [`RequestKind`], or of the device call that it began with.
+    /// The name of the request's [`RequestKind`], or of the first device call of the request.
     pub call: &'static str,
-    /// The id or channel of the request. The key of one that could not be created is not valid.
+    /// The id or channel of the request. If it could not be created, its key is not valid.
     pub target: Target,
     /// The id's state after the failure; [`State::Idle`] for a channel.
     pub state: State,
@@ -293,7 +293,7 @@ pub enum Fault {
         /// The token.
         token: Token,
     },
-    /// The device failed to close something, which may have leaked.
+    /// The device failed to close or destroy an object, which may have leaked.
     #[error("{call} on {target} failed: {errno}")]
     Leak {
         /// The function that failed.

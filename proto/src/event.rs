@@ -1,4 +1,4 @@
-//! Events as the device reports them (`RawEvent`) and as the application gets them (`Event`).
+//! Events as the device reports them (`RawEvent`) and as the core delivers them to the application (`Event`).
 
 use core::fmt;
 use core::ops::Deref;
@@ -15,10 +15,10 @@ use crate::request_kind::RequestKind;
 #[doc(alias = "rdma_conn_param")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnParam {
-    /// The number of RDMA reads and atomics that this side serves at once; [`ConnParam::DEVICE_MAX`]: the device's
+    /// The maximum number of outstanding RDMA reads and atomics of the peer; [`ConnParam::DEVICE_MAX`] is the device's
     /// maximum.
     pub responder_resources: u8,
-    /// The number of RDMA reads and atomics that this side starts at once; [`ConnParam::DEVICE_MAX`]: the device's
+    /// The maximum number of outstanding RDMA reads and atomics of this side; [`ConnParam::DEVICE_MAX`] is the device's
     /// maximum.
     pub initiator_depth: u8,
     /// Whether hardware flow control is on.
@@ -28,11 +28,11 @@ pub struct ConnParam {
     pub retry_count: u8,
     /// The number of retransmissions after "receiver not ready", 0 to 7; 7 means no limit.
     pub rnr_retry_count: u8,
-    /// The QP uses a shared receive queue. Ignored if the id has a QP: librdmacm then uses the QP's property.
+    /// Whether the QP uses a shared receive queue. Ignored if the id has a QP: librdmacm then uses the QP's property.
     pub srq: bool,
-    /// The QP number, for ids without a QP; otherwise librdmacm uses the QP's number. It must differ from that of
-    /// every live connection of the host. If not, the kernel treats the new connection as stale and drops the old one
-    /// (reason 10).
+    /// The QP number, for ids without a QP; otherwise librdmacm uses the QP's number. It must differ from that of every
+    /// live connection of the host. Otherwise the peer's kernel rejects the new connection as stale (reason 10) and
+    /// ends the old one.
     pub qp_num: u32,
 }
 
@@ -43,7 +43,7 @@ impl ConnParam {
 }
 
 impl Default for ConnParam {
-    /// What `rdma_connect(id, NULL)` sends: depths of the device, all retries, no flow control.
+    /// Returns the parameters of `rdma_connect(id, NULL)`: depths of the device, all retries, no flow control.
     fn default() -> Self {
         ConnParam {
             responder_resources: ConnParam::DEVICE_MAX,
@@ -57,7 +57,8 @@ impl Default for ConnParam {
     }
 }
 
-/// The options of one side for enhanced connection establishment (`struct ibv_ece`); they are specific to a vendor.
+/// The options of one side for enhanced connection establishment (ECE, `struct ibv_ece`). The vendor defines their
+/// meaning.
 #[doc(alias = "ibv_ece")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ece {
@@ -67,7 +68,7 @@ pub struct Ece {
     pub options: u32,
 }
 
-/// How datagrams reach a QP or a multicast group (`struct rdma_ud_param`).
+/// The destination of datagrams: a QP or a multicast group (`struct rdma_ud_param`).
 #[doc(alias = "rdma_ud_param")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Datagram {
@@ -115,8 +116,8 @@ pub struct GlobalRoute {
 
 /// One event as the device reports it.
 ///
-/// The device has already acknowledged it to librdmacm, so its private data is a copy: borrowed from the device
-/// (`B` is `&[u8]`) or owned by the event (`B` is a `Vec<u8>`, for example).
+/// The device has acknowledged the event already, so its private data is a copy: borrowed from the device (`B` is
+/// `&[u8]`) or owned by the event (`B` is a `Vec<u8>`, for example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawEvent<B> {
     /// The id of the event. For CONNECT_REQUEST it is the new id, under the key that the driver passed to
@@ -130,7 +131,7 @@ pub struct RawEvent<B> {
     pub status: i32,
     /// Connection parameters; all zero where the event has none.
     pub param: ReceivedParam,
-    /// For ESTABLISHED of a lookup and for MULTICAST_JOIN: where datagrams go.
+    /// For ESTABLISHED of a lookup and for MULTICAST_JOIN: the destination of datagrams.
     pub datagram: Option<Datagram>,
     /// For MULTICAST_JOIN and MULTICAST_ERROR: the membership, under the key of its [`Call::Join`](crate::Call::Join).
     pub group: Option<GroupKey>,
@@ -244,7 +245,7 @@ pub struct Event {
     pub status: i32,
     /// Connection parameters; all zero where the event has none.
     pub param: ReceivedParam,
-    /// For ESTABLISHED of a lookup and for MULTICAST_JOIN: where datagrams go.
+    /// For ESTABLISHED of a lookup and for MULTICAST_JOIN: the destination of datagrams.
     pub datagram: Option<Datagram>,
     /// For events of a multicast membership: the membership.
     pub group: Option<GroupKey>,
@@ -256,12 +257,12 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns the result of a request of this kind that this event ends, as in librdmacm's synchronous mode. Two
-    /// events are failures although their status is 0: DISCONNECTED, unless the request is a disconnect (`ECONNRESET`),
-    /// and DEVICE_REMOVAL (`ENODEV`).
+    /// Returns the result of the request of kind `request` that this event has ended, as in librdmacm's synchronous
+    /// mode. Two events are failures although their status is 0: DISCONNECTED, unless the request is a disconnect
+    /// (`ECONNRESET`), and DEVICE_REMOVAL (`ENODEV`).
     ///
     /// # Errors
-    /// The request has failed.
+    /// The errno of the failed request.
     pub const fn result_of(&self, request: RequestKind) -> Result<(), Errno> {
         let foreign = match self.cm() {
             Some(kind) => foreign_end(request, kind),
@@ -305,9 +306,9 @@ impl Event {
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "an unacked event blocks the migration and the destruction of its id, or the leave of its group"]
 pub struct AckToken {
-    /// The id whose ack count it belongs to: for CONNECT_REQUEST the listener, as in the kernel.
+    /// The id for which the ack is counted: for CONNECT_REQUEST the listener, as in the kernel.
     pub(crate) owner: IdKey,
-    /// For events of a multicast membership: the membership, whose ack count it belongs to as well.
+    /// For events of a multicast membership: the membership, for which the ack is counted as well.
     pub(crate) group: Option<GroupKey>,
 }
 
@@ -325,7 +326,7 @@ impl AckToken {
     }
 }
 
-/// The errno of an event that ends a request although the event is not the request's own and has status 0.
+/// Returns the errno of an event with status 0 that ends a request of another kind as failed.
 const fn foreign_end(request_kind: RequestKind, event: CmEvent) -> Option<Errno> {
     match event {
         CmEvent::Disconnected if !matches!(request_kind, RequestKind::Disconnect | RequestKind::Teardown) => {

@@ -50,7 +50,7 @@ impl Status {
 /// An event that reports a failure, as an error.
 #[derive(PartialEq, Eq)]
 pub struct EventError {
-    /// The errno that librdmacm's synchronous mode gives.
+    /// The errno that librdmacm's synchronous mode returns.
     pub errno: Errno,
     /// The event. If it has an [ack token](Event::ack_token), the ack is still owed.
     pub event: Event,
@@ -66,7 +66,8 @@ impl fmt::Display for EventError {
     }
 }
 
-/// The errno and the event in words: a program that ends with this error prints its [`Debug`](fmt::Debug) form.
+/// Writes the errno and the event in words, because a `main` that returns this error prints its [`Debug`](fmt::Debug)
+/// form.
 impl fmt::Debug for EventError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventError")
@@ -95,7 +96,7 @@ impl Event {
         }
     }
 
-    /// Returns the event if it reports no failure, as [`result`](Event::result) decides.
+    /// Returns the event if its [`result`](Event::result) is a success.
     ///
     /// # Errors
     /// The event, and its errno.
@@ -107,7 +108,7 @@ impl Event {
         }
     }
 
-    /// Returns the event if it ends a request of this kind with success, as [`result_of`](Event::result_of) decides.
+    /// Returns the event if its [`result_of`](Event::result_of) the request is a success.
     ///
     /// # Errors
     /// The event, and its errno.

@@ -12,7 +12,7 @@ pub(crate) struct Group {
     pub(crate) id: IdKey,
     pub(crate) addr: SocketAddr,
     pub(crate) phase: GroupPhase,
-    /// A leave waits for the application's acks.
+    /// Whether a leave waits for the application's acks.
     pub(crate) leaving: bool,
     /// The number of events delivered and not acked.
     pub(crate) owed: u32,

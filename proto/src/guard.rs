@@ -47,7 +47,7 @@ pub const fn private_data_max(request_kind: RequestKind, service: Service) -> us
     }
 }
 
-/// Checks the conditions that the table leaves open.
+/// Checks the conditions of a request that the table does not contain.
 #[inline(always)]
 pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -> Result<(), RefuseReason> {
     let service = id.port_space.service();
@@ -62,8 +62,8 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         Request::AttachQp if !id.on_device.is_some() => Err(RefuseReason::NoDevice),
         Request::DetachQp if !id.has_qp => Err(RefuseReason::NoQp),
         Request::Establish if id.has_qp => Err(RefuseReason::HasQp),
-        // 0 is no QP number of a connection: the kernel would treat every second connection of a host as stale.
-        // A lookup has no QP number.
+        // 0 is not a valid QP number of a connection: the peer's kernel would reject the second connection with it as
+        // stale. A lookup sends no QP number.
         Request::Connect { param, .. } if !id.has_qp && param.qp_num == 0 && service == Service::Connected => {
             Err(RefuseReason::NoQp)
         }

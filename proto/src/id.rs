@@ -28,13 +28,13 @@ pub(crate) struct Id {
     /// The channel on which the device reports its events. It differs from `channel` for a listener, and for the id
     /// of a request that is not accepted; see `machine/listen.rs`.
     pub(crate) device_channel: ChannelKey,
-    /// In synchronous mode: `channel` is private to it.
+    /// Whether the id is in synchronous mode: `channel` is private to it.
     pub(crate) sync: bool,
     pub(crate) on_device: OnDevice,
     pub(crate) has_qp: bool,
-    /// A lookup was accepted: the peer has a QP number. For connections the state contains this.
+    /// Whether a lookup was accepted: a QP number was sent to the peer. For connections the state contains this.
     pub(crate) number_sent: bool,
-    /// The device takes requests for it, or has done so.
+    /// Whether the device accepts connection requests for the id, or has done so.
     pub(crate) listens: bool,
     /// The operation of the device on this id.
     pub(crate) pending_call: PendingCall,
@@ -44,16 +44,16 @@ pub(crate) struct Id {
     pub(crate) call: Option<NonZeroU64>,
     /// The private data of that call, or of the accept that follows it.
     pub(crate) call_data: Option<PrivateDataRef>,
-    /// A destroy has ended the request of the call under way: the result of that call is not reported.
+    /// Whether a destroy has ended the request of the call under way: the result of that call is not reported.
     pub(crate) orphaned: bool,
     /// The number of events delivered and not acked; for a listener its requests are included.
     pub(crate) owed: u32,
-    /// The id was to be destroyed without the acks that were owed. If that failed, its later events have no ack
-    /// tokens, so that an old token is never taken for a new one.
+    /// Whether a `DestroyNow` was submitted. If it fails, later events of the id have no ack tokens, so that an old
+    /// token never counts as the ack of a later event.
     pub(crate) waived: bool,
     /// Its undelivered events, in order.
     pub(crate) pending: EventList,
-    /// For a listener: the number of requests among these, and the maximum.
+    /// For a listener: the number of requests among the undelivered events, and its maximum.
     pub(crate) requests: u16,
     pub(crate) backlog: u16,
     /// The deadline of the operation that `state` waits for.
@@ -62,9 +62,9 @@ pub(crate) struct Id {
     pub(crate) move_deadline: Time,
     /// The nearest deadline of its joins.
     pub(crate) join_deadline: Time,
-    /// The first of its memberships, which are a list.
+    /// The first entry of the list of its memberships.
     pub(crate) groups: Option<GroupKey>,
-    /// A teardown owes the peer a second disconnect, see `Core::continue_teardown`.
+    /// Whether a teardown still has to make its second disconnect, see `Core::continue_teardown`.
     pub(crate) answer_due: bool,
     /// Its entry in the heap of deadlines.
     pub(crate) armed: Armed,
@@ -85,7 +85,7 @@ impl Plain {
     pub(crate) const YES: Plain = Plain(true);
 }
 
-// It is derived from the other fields.
+// `Plain` is derived from the other fields, so equality and hash ignore it.
 impl PartialEq for Plain {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -108,14 +108,14 @@ impl Tenant for Id {
 pub(crate) enum DestroyWaiter {
     /// As the outcome of its call.
     Caller,
-    /// As an event: it was requested while a call was under way, or waited for acks.
+    /// As an event: the destroy was requested while a call was under way, or waited for acks.
     Channel,
-    /// Not at all: the id of a request that the application never got.
+    /// Not at all: the id is that of an undelivered connection request.
     Nobody,
 }
 
-/// The operation of the device on an id: one call, or several in sequence. At most one at a time; other requests are
-/// refused as busy.
+/// The operation of the device on an id: one call, or several in sequence. An id has at most one at a time; other
+/// requests are refused as busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PendingCall {
     Nothing,
@@ -134,7 +134,8 @@ pub(crate) enum PendingCall {
         to: ChannelKey,
         by_event: bool,
     },
-    /// The device migrates it. `arrived`: an event on the new channel has shown the success before the outcome.
+    /// The device migrates the id. `arrived`: an event on the new channel came before the outcome and shows the
+    /// success.
     Migrate {
         to: ChannelKey,
         by_event: bool,
@@ -146,24 +147,24 @@ pub(crate) enum PendingCall {
         backlog: i32,
         before: State,
     },
-    /// The device migrates the id there; then it listens.
+    /// The device migrates the id to its own channel; a listen follows.
     MigrateToListen {
         device_channel: ChannelKey,
         backlog: i32,
         before: State,
     },
-    /// An accept migrates the id of a request off its listener's channel; then it is accepted with `param`. Its
-    /// private data is stored as that of the call.
+    /// An accept migrates the id of a request off its listener's channel; the accept call with `param` follows. The
+    /// private data of the accept is stored as `call_data`.
     MigrateToAccept {
         param: ConnParam,
     },
-    /// No operation yet: a child that a later turn destroys (`Core::poll_child`).
+    /// No operation yet: `Core::poll_child` destroys this id of an undelivered request in a later turn.
     Queued,
-    /// The device joins a group for it.
+    /// The device joins a group for the id.
     Join {
         group: GroupKey,
     },
-    /// The device leaves a group for it.
+    /// The device leaves a group for the id.
     Leave {
         group: GroupKey,
         by_event: bool,
@@ -184,14 +185,14 @@ pub(crate) struct PendingMigrate {
 pub(crate) enum SyncState {
     /// No request has been made since the id became synchronous.
     Never,
-    /// The request is open.
+    /// This request is open.
     For(RequestKind),
-    /// It ended with this event, readable until the next request.
+    /// This request ended with this event, readable until the next request.
     Ended(RequestKind, EventRef),
-    /// It ended with this event while the id migrates. The event is an undelivered event if the id leaves synchronous
-    /// mode, else as `Ended`.
+    /// This request ended with this event while the id migrates. If the id leaves synchronous mode, the event is
+    /// delivered on the new channel; otherwise as `Ended`.
     Posted(RequestKind, EventRef),
-    /// It ended without an event: at once, or at its deadline.
+    /// The request ended without an event: at once, or at its deadline.
     Without { timed_out: bool },
 }
 
@@ -229,7 +230,7 @@ impl Id {
         }
     }
 
-    /// Creates the id of a request that is not answered yet.
+    /// Creates the id of a request that is neither accepted nor rejected yet.
     pub(crate) fn child(port_space: PortSpace, channel: ChannelKey, device_channel: ChannelKey) -> Self {
         Id {
             state: unanswered(port_space.service()),
@@ -240,8 +241,8 @@ impl Id {
         }
     }
 
-    /// Changes the state; the short paths of plain ids do so themselves. A deadline ends with the operation that it
-    /// belongs to. Returns whether the heap of deadlines or the memberships of the id have to follow.
+    /// Changes the state, except on the short paths of plain ids. A deadline ends with its operation. Returns whether
+    /// the heap of deadlines or the memberships of the id must be updated.
     #[inline]
     pub(crate) fn enter(&mut self, next: State) -> bool {
         let before = core::mem::replace(&mut self.state, next);
@@ -256,9 +257,8 @@ impl Id {
         due != self.deadline || (self.groups.is_some() && matches!(next, State::Removed | State::Destroying))
     }
 
-    /// Whether nothing is under way or stored for it besides the operation that its state waits for. The short paths
-    /// take only such ids, see `machine/short`. The result is stored until something other than a short path changes
-    /// the id.
+    /// Whether nothing is under way or stored for the id besides the operation that its state waits for. The short
+    /// paths handle only such ids, see `machine/short`. The result is stored until a long path changes the id.
     #[inline]
     pub(crate) fn is_plain(&mut self) -> bool {
         self.plain.0 || self.is_found_plain()
@@ -270,19 +270,19 @@ impl Id {
         self.plain.0
     }
 
-    /// Whether it will be plain when the call under way has returned.
+    /// Whether the id will be plain when the call under way has returned.
     #[inline]
     pub(crate) fn is_plain_but_for_a_call(&self) -> bool {
         self.device_channel == self.channel && self.is_plain_but_for_its_device_channel()
     }
 
-    /// The same for an id on its listener's channel.
+    /// Whether the id is on its listener's channel and would be plain otherwise.
     #[inline]
     pub(crate) fn is_plain_but_for_its_device_channel(&self) -> bool {
         self.sync_state == SyncState::Never && !self.sync && self.has_nothing_under_way()
     }
 
-    /// Whether it is synchronous, has no open request, and would be plain otherwise.
+    /// Whether the id is synchronous, has no open request, and would be plain otherwise.
     #[inline]
     pub(crate) fn is_plain_but_for_sync(&self) -> bool {
         self.sync
@@ -302,7 +302,8 @@ impl Id {
             && !(self.listens || self.waived || self.orphaned || self.answer_due)
     }
 
-    /// Whether it listens and nothing is under way for it. The short paths of requests take only such listeners.
+    /// Whether the id listens and nothing is under way for it. The short paths of connection requests handle only such
+    /// listeners.
     #[inline]
     pub(crate) fn only_listens(&self) -> bool {
         self.state == State::Listening
@@ -312,17 +313,18 @@ impl Id {
             && !(self.sync || self.waived || self.orphaned)
     }
 
-    /// Whether the stored result of `is_plain` is right: for checks.
+    /// Whether the stored result of `is_plain` is correct; for checks.
     pub(crate) fn is_known_rightly(&self) -> bool {
         !self.plain.0 || (self.pending_call == PendingCall::Nothing && self.is_plain_but_for_a_call())
     }
 
-    /// Whether nothing holds up its destruction: no call is under way, no ack is owed, and no answer is awaited.
+    /// Whether the id can be destroyed now: no call is under way, no ack is owed, and no answer to a connect is
+    /// awaited.
     pub(crate) fn is_free(&self) -> bool {
         self.pending_call == PendingCall::Nothing && self.owed == 0 && !self.on_device.awaits_answer()
     }
 
-    /// Whether the device is about to migrate it. Its events wait meanwhile: an event taken now would owe an ack when
+    /// Whether a migration of the id is under way. Its events are not delivered meanwhile: an ack would be owed when
     /// the id migrates.
     pub(crate) fn is_moving(&self) -> bool {
         match self.pending_call {
@@ -343,7 +345,8 @@ impl Id {
         }
     }
 
-    /// Whether an event on this channel shows that a migration has succeeded whose outcome is not reported yet.
+    /// Whether a migration to this channel is under way, so that an event on the channel shows its success before the
+    /// outcome.
     pub(crate) fn arrives_on(&self, on: ChannelKey) -> bool {
         matches!(self.pending_call, PendingCall::Migrate { to, .. } if to == on && self.device_channel != on)
     }
@@ -353,14 +356,14 @@ impl Id {
         self.pending_migrate.is_some() || self.state == State::Destroying
     }
 
-    /// Whether it is the id of a request that is not accepted. The kernel reports no events of such an id
-    /// (`ucma_event_handler`), so none wait on a channel that it is migrated to.
+    /// Whether the id is that of a request that is not accepted. The kernel reports no events of such an id
+    /// (`ucma_event_handler`), so after its migration the new channel has none of them.
     #[inline]
     pub(crate) fn is_request(&self) -> bool {
         matches!(self.state, State::Requested | State::SidrReqReceived)
     }
 
-    /// The id's state at the device. An accept that first migrates the id has not been made yet.
+    /// The id's state at the device. During the migration that precedes an accept, it is the state before the accept.
     pub(crate) fn state_at_device(&self) -> State {
         let is_to_accept = matches!(self.pending_call, PendingCall::MigrateToAccept { .. });
         if is_to_accept && matches!(self.state, State::Accepting | State::SidrResolved) {
@@ -370,15 +373,15 @@ impl Id {
         }
     }
 
-    /// Whether its events may wait on the channel of a listener that takes no requests: it has none before it is
-    /// accepted, and none that matter after its end.
+    /// Whether the id may share the channel of a listener, which is not read at the listener's backlog. Such an id has
+    /// no events yet, or has ended, or is about to be migrated off the channel.
     pub(crate) fn may_share(&self) -> bool {
         self.is_request()
             || matches!(self.state, State::Failed | State::Removed | State::Destroying)
             || matches!(self.pending_call, PendingCall::MigrateToAccept { .. })
     }
 
-    /// The operation under way, as the reason to refuse other requests.
+    /// Returns the reason to refuse other requests while an operation is under way.
     pub(crate) fn busy(&self) -> Option<RefuseReason> {
         let request_kind = match self.pending_call {
             PendingCall::Nothing => return self.pending_migrate.map(|_| RefuseReason::Busy(RequestKind::Migrate)),
@@ -415,7 +418,7 @@ impl Id {
     }
 }
 
-/// The state of the id of a request that is not answered.
+/// Returns the state of the id of a request that is neither accepted nor rejected.
 pub(crate) const fn unanswered(service: Service) -> State {
     match service {
         Service::Connected => State::Requested,

@@ -30,7 +30,8 @@ impl<T> IdMap<T> {
         IdMap { slots: Vec::new(), len: 0 }
     }
 
-    /// Stores the value of an id. Returns the value that was in its slot: the id's own, or that of an id that is gone.
+    /// Stores the value of an id. Returns the previous value of the slot and its id: the same id, or an earlier one
+    /// that is gone.
     pub fn insert(&mut self, id: IdKey, value: T) -> Option<(IdKey, T)> {
         let slot = id.slot();
         if slot >= self.slots.len() {

@@ -1,4 +1,4 @@
-//! Conversions to `std::io::Error`. Its kind is that of the errno, and its source is the error itself.
+//! Conversions to `std::io::Error`. The kind is that of the errno, and the inner error is the original one.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::event_result::EventError;
 use crate::handshake::HandshakeError;
 use crate::memory;
 
-/// Returns an error of the kind of `errno` with `error` as its source.
+/// Returns an `io::Error` of the kind of `errno` with `error` as its inner error.
 pub(crate) fn io_error(errno: Errno, error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::Error::from(errno).kind(), error)
 }

@@ -1,10 +1,11 @@
-//! Keys: 8 bytes, typed, with the number of their core and a generation, so that a stale or foreign key is an error
-//! and never finds another object.
+//! Keys: 8 bytes with a type for each kind of object. A key contains the number of its core and a generation, so a
+//! stale or foreign key is an error and never finds another object.
 
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// From the upper end: the slot, the number of the core, the generation, which is never 0.
+/// A key is, from the most significant bit: the slot, the number of the core, the generation. The generation is never
+/// 0.
 const SLOT_BITS: u32 = 24;
 const CORE_BITS: u32 = 12;
 const GENERATION_BITS: u32 = 28;
@@ -23,21 +24,21 @@ macro_rules! key {
     ($(#[$doc:meta])* $name:ident, $event_ref:literal) => {
         $(#[$doc])*
         ///
-        /// It is printed with the number of its core, its slot, and its generation from the second on: `s3/
+        /// Printed as the number of its core, its slot, and its generation from the second on: `s3/
         #[doc = concat!($event_ref, "5.2`. The number 0 and the first generation are not printed: `", $event_ref, "5`.")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(NonZeroU64);
 
         impl $name {
-            /// Returns the key as one integer, for example for `rdma_cm_id.context` or an epoll datum. From the upper
-            /// end: 24 bits of slot, 12 of the core's number, 28 of generation.
+            /// Returns the key as one integer, for example for `rdma_cm_id.context` or `epoll_data`. From the most
+            /// significant bit: 24 bits of slot, 12 of the core's number, 28 of generation.
             #[must_use]
             #[inline]
             pub const fn to_bits(self) -> u64 {
                 self.0.get()
             }
 
-            /// Returns the key with this integer of `to_bits`; `None` if no key has it.
+            /// Returns the key with this value of `to_bits`; `None` if no key has this value.
             #[must_use]
             #[inline]
             pub const fn from_bits(bits: u64) -> Option<Self> {
@@ -89,7 +90,7 @@ macro_rules! key {
             }
             #[inline]
             fn next(self) -> Option<Self> {
-                // The generation is the lower end; after its maximum the sum has generation 0.
+                // The generation is in the least significant bits; after its maximum the sum has generation 0.
                 self.0.checked_add(1).and_then(|bits| Self::from_bits(bits.get()))
             }
         }
@@ -119,7 +120,7 @@ macro_rules! key {
 
 /// The functions of a key that the arena uses.
 pub(crate) trait Key: Copy + Eq {
-    /// The first key of a slot; `None` for a slot beyond those of keys.
+    /// The first key of a slot; `None` from slot 2^24 on.
     fn first(core: u16, slot: usize) -> Option<Self>;
     fn slot(self) -> usize;
     /// The next key of the same slot; `None` once the generations are used up.
@@ -136,8 +137,9 @@ pub const WR_ID_TAG_MAX: u16 = CORE_MAX;
 
 impl IdKey {
     /// Packs the id and a tag of the application into the `wr_id` of a work request, so that its completion names the
-    /// id without a lookup by QP number. From the upper end: 24 bits of slot, 12 of the tag, 28 of generation. The
-    /// core's number is left out: a completion queue is polled by one core. `None` above [`WR_ID_TAG_MAX`].
+    /// id without a lookup by QP number. From the most significant bit: 24 bits of slot, 12 of the tag, 28 of
+    /// generation. The core's number is left out, because the ids of a completion queue belong to one core. `None` for
+    /// a tag above [`WR_ID_TAG_MAX`].
     ///
     /// ```
     /// use cmid_proto::IdKey;
@@ -156,8 +158,8 @@ impl IdKey {
         Some(self.to_bits() & !CORE_BITS_MASK | (tag as u64) << GENERATION_BITS)
     }
 
-    /// Returns the id of the core with this number, and the tag, from a `wr_id` of [`IdKey::to_wr_id`]. `None` if no id
-    /// has it. The id may be gone: look it up in an [`IdMap`](crate::IdMap).
+    /// Returns the id, with this core number, and the tag of a `wr_id` of [`IdKey::to_wr_id`]. `None` if no id has this
+    /// `wr_id`. The id may be gone: look it up in an [`IdMap`](crate::IdMap).
     #[must_use]
     #[inline]
     pub const fn from_wr_id(wr_id: u64, core: u16) -> Option<(Self, u16)> {
@@ -237,8 +239,8 @@ mod tests {
         assert_eq!(IdKey::from_parts(CORE_MAX + 1, 0, 1), None);
         assert_eq!(IdKey::from_parts(0, SLOTS, 1), None);
         assert_eq!(IdKey::from_parts(0, 0, GENERATION_MAX as u32 + 1), None);
-        assert_eq!(IdKey::from_parts(1, 1, 0), None, "no tenant is number 0");
-        assert_eq!(IdKey::from_bits(u64::MAX << GENERATION_BITS), None, "no tenant is number 0");
+        assert_eq!(IdKey::from_parts(1, 1, 0), None, "generation 0 is not valid");
+        assert_eq!(IdKey::from_bits(u64::MAX << GENERATION_BITS), None, "generation 0 is not valid");
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub trait TableKey: Copy + Eq + private::Sealed {
     /// The slot in the core's table.
     #[doc(hidden)]
     fn table_slot(self) -> usize;
-    /// Whether it is a later key of the same slot and core.
+    /// Whether `self` is a later key of the same slot and core than `other`.
     #[doc(hidden)]
     fn succeeds(self, other: Self) -> bool;
 }
@@ -39,10 +39,9 @@ table_key!(IdKey, ChannelKey);
 
 /// Entries by key, found in constant time. A key of another generation or of another core finds nothing.
 ///
-/// A core forgets some ids and channels although the device could not destroy them
-/// ([`Fault::Leak`](crate::Fault::Leak)), and uses their slots again. The old entry is then set aside:
-/// [`KeyTable::reserve`] moves it out of its slot, and its own key still finds it. At most [`KeyTable::ASIDE_MAX`]
-/// entries are set aside.
+/// A core removes some ids and channels that the device could not destroy ([`Fault::Leak`](crate::Fault::Leak)), and
+/// uses their slots again. [`KeyTable::reserve`] then sets the old entry aside: it moves the entry out of its slot, and
+/// the old key still finds it. At most [`KeyTable::ASIDE_MAX`] entries are set aside.
 ///
 /// The memory is proportional to the highest slot in use. A core numbers its slots densely from 0, and keys have 2^24
 /// slots.
@@ -62,8 +61,8 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// The maximum number of entries that are set aside.
     pub const ASIDE_MAX: usize = 64;
 
-    /// Makes room for an entry: [`KeyTable::insert`] with this key then succeeds. An entry with an earlier key of the
-    /// slot is set aside.
+    /// Prepares the slot of a key: the next [`KeyTable::insert`] with this key succeeds. An entry with an earlier key
+    /// of the slot is set aside.
     ///
     /// # Errors
     /// `EINVAL` if the slot is taken by this key, a later one, or one of another core; `EBUSY` if
@@ -104,7 +103,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
         }
     }
 
-    /// Whether the slot of a key exists and is vacant: then [`KeyTable::reserve`] has nothing to do.
+    /// Whether the slot of a key exists and is vacant, so that [`KeyTable::reserve`] has no effect.
     #[must_use]
     #[inline(always)]
     pub fn has_room(&self, key: K) -> bool {
@@ -179,7 +178,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// Sets the entry of a key aside although its slot is not needed yet.
     ///
     /// # Errors
-    /// `ENOENT` if there is none in its slot; `EBUSY` and `ENOMEM` as of [`KeyTable::reserve`].
+    /// `ENOENT` if there is none in its slot; `EBUSY` and `ENOMEM` as for [`KeyTable::reserve`].
     pub fn shelve(&mut self, key: K) -> Result<(), Errno> {
         let slot = self.slots.get_mut(key.table_slot()).ok_or(Errno::ENOENT)?;
         if slot.as_ref().is_none_or(|(link_owner, _)| *link_owner != key) {
@@ -206,7 +205,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
         self.aside.iter().any(|(link_owner, _)| *link_owner == key)
     }
 
-    /// Returns all entries, those that are set aside last.
+    /// Returns all entries; those that are set aside come last.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         self.slots.iter().flatten().chain(&self.aside).map(|(key, value)| (*key, value))
     }

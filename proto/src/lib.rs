@@ -19,21 +19,23 @@
 //!
 //! The loop of a driver, for a [`Device`]:
 //!
-//! 1. **Set the time.** Pass `now` to the functions that take it; it never runs backwards.
+//! 1. **Set the time.** Pass `now` to the functions that take it. `now` never decreases.
 //! 2. **Take requests** from the application: [`Core::open_channel`], [`Core::create_id`], [`Core::submit`],
-//!    [`Core::ack`]. A refused one has changed nothing.
+//!    [`Core::ack`]. A refused request has changed nothing.
 //! 3. **Make the calls.** Poll [`Core::poll_call`] until it is `None`; make each call, in that order, with the private
-//!    data of [`Core::call_data`]; report what it returned to [`Core::handle_outcome`] before anything else.
+//!    data of [`Core::call_data`]; report its result to [`Core::handle_outcome`] before the next step.
 //! 4. **Read the channels** that are readable, and those that [`Core::poll_readable`] returns: after a migration the
 //!    kernel does not wake the new channel. Call [`Core::wants_event`] before each read. On `None` leave the event in
 //!    the kernel and call [`Core::wait_for_room`]. With an edge-triggered poller, which reports a channel once, read
 //!    until the channel is empty.
 //! 5. **Feed each event** to [`Core::handle_event`]. The device has acked it already. Go to step 3.
-//! 6. **Deliver.** Poll [`Core::poll_event`] per channel. On a channel with explicit acks give each ack token back.
+//! 6. **Deliver.** Poll [`Core::poll_event`] per channel. On a channel with explicit acks, pass each ack token to
+//!    [`Core::ack`].
 //! 7. **Let time pass.** When [`Core::poll_timeout`] is due, call [`Core::handle_timeout`]. Then wait for a channel, a
 //!    request, or the next deadline, whichever is first.
 //!
-//! No step may be left half way: no `?` inside the loop. [`Drive`] is this loop; all drivers share it.
+//! Complete each step: a `?` inside the loop would skip the rest of a step. [`Drive`] is this loop; all drivers share
+//! it.
 //!
 //! ```
 //! use cmid_proto::{Acks, Call, ChannelKey, Core, Device, Errno, IdKey, Limits, Outcome, PortSpace, RawEvent, Request, Time};
@@ -95,12 +97,12 @@
 //!
 //! # Guarantees
 //!
-//! - It makes no call while the application owes an ack that the call would invalidate: of an id for a migration or a
-//!   destruction, of a membership for a leave. The exception is [`Request::DestroyNow`], for ack tokens that are
-//!   lost.
+//! - It makes no call that would invalidate an owed ack: no migration or destruction of an id while an ack of the id is
+//!   owed, no leave while an ack of the membership is owed. The exception is [`Request::DestroyNow`], for ack tokens
+//!   that are lost.
 //! - It makes at most one call per id at a time.
-//! - It drops no event for lack of room: at the limit it reads none. Undelivered events of an id that is destroyed,
-//!   or of a group that is left, are discarded, as the kernel does.
+//! - It drops no event at a limit: it leaves the event in the kernel. Undelivered events of an id that is destroyed, or
+//!   of a group that is left, are discarded, as the kernel does.
 //! - It does not allocate once its tables have grown to the program's needs, except in [`Core::release`].
 //! - It does not panic on any input. (Only [`Core::check`] panics, for tests.)
 #![no_std]

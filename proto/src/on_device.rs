@@ -1,9 +1,9 @@
-//! What the core knows of the device of an id.
+//! The data that the core stores about the device of an id.
 
 use crate::transport::Transport;
 
-/// Whether an id has a device, the transport of that device as far as it is known, and whether it awaits an answer: in
-/// one byte, because there may be many ids.
+/// Whether an id has a device, the transport of the device, and whether the id awaits the answer to a connect. One
+/// byte, because there may be many ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OnDevice(u8);
 
@@ -25,8 +25,8 @@ impl OnDevice {
         self.0 |= OnDevice::IWARP;
     }
 
-    /// Records that a connect has begun. On an iWARP device the kernel then waits for the answer in a disconnect and in
-    /// a destroy (`iw_cm_disconnect`, `iw_destroy_cm_id`).
+    /// Records that a connect has begun. On an iWARP device, a disconnect and a destroy then block in the kernel until
+    /// the answer (`iw_cm_disconnect`, `iw_destroy_cm_id`).
     pub(crate) fn note_connect(&mut self) {
         if self.transport() == Transport::Iwarp {
             self.0 |= OnDevice::AWAITS_ANSWER;
@@ -49,7 +49,7 @@ impl OnDevice {
         self.0 & OnDevice::YES.0 != 0
     }
 
-    /// The transport; InfiniBand's until it is known to be another one.
+    /// The transport; InfiniBand until `note_iwarp`.
     #[inline(always)]
     pub(crate) const fn transport(self) -> Transport {
         if self.0 & OnDevice::IWARP == 0 { Transport::InfiniBand } else { Transport::Iwarp }

@@ -63,7 +63,7 @@ impl Queue {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Node {
     stored: Stored,
-    /// The neighbours in the channel's list.
+    /// The previous and the next event in the channel's list.
     before: Option<EventRef>,
     after: Option<EventRef>,
     /// The next in the owner's list.
@@ -73,7 +73,7 @@ struct Node {
 /// A range of events that are adjacent on both of their lists.
 struct Run {
     last: EventRef,
-    /// The number of those that count against the limit of their channel.
+    /// The number of events in the range that count against the limit of their channel.
     counted: u32,
 }
 
@@ -233,7 +233,7 @@ impl PendingEvents {
         }
     }
 
-    /// Unlinks an owner's events, from this one on, from their channel's list, and makes them a list of their own.
+    /// Unlinks an owner's events, from this one on, from their channel's list. Returns them as a list.
     pub(crate) fn extract(&mut self, channel: &mut Queue, first: Option<EventRef>) -> Queue {
         let mut list = Queue::EMPTY;
         let mut at = first;

@@ -6,7 +6,7 @@ use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::table::{self, EVENTS, EventColumn, EventRule};
 
-/// Rows and columns of both tables: a power of two, so that an index needs no check.
+/// The number of rows and of columns of both tables: a power of two, so that an index needs no bounds check.
 const SIDE: usize = 32;
 static_assertions::const_assert!(State::COUNT <= SIDE && EventColumn::COUNT <= SIDE && RequestKind::COUNT <= SIDE);
 
@@ -14,7 +14,7 @@ static_assertions::const_assert!(State::COUNT <= SIDE && EventColumn::COUNT <= S
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlainCell {
     pub(crate) state: State,
-    /// In one byte, so that one comparison checks several.
+    /// The bits `ENDS`, `WAITS` and `NEEDS_CHANNEL` in one byte, so that one comparison checks several.
     effects: u8,
 }
 
@@ -52,7 +52,7 @@ impl PlainCell {
         self.effects & PlainCell::ENDS != 0
     }
 
-    /// Whether it is a request that ends with an event or at its deadline.
+    /// Whether the request ends with an event or at its deadline.
     #[inline(always)]
     pub(crate) const fn waits(self) -> bool {
         self.effects & PlainCell::WAITS != 0
@@ -64,7 +64,7 @@ impl PlainCell {
         self.effects & (PlainCell::ENDS | PlainCell::WAITS) != 0
     }
 
-    /// Whether it is a request that depends on the channel of its id: one that waits, or an accept.
+    /// Whether the request depends on the channel of its id: a request that waits for an event, or an accept.
     #[inline(always)]
     pub(crate) const fn needs_channel(self) -> bool {
         self.effects & PlainCell::NEEDS_CHANNEL != 0
@@ -78,7 +78,7 @@ static PLAIN_EVENTS: [[Option<PlainCell>; SIDE]; SIDE] = {
         let mut column = 0;
         while column < EventColumn::COUNT {
             if let EventRule::Go(next) = EVENTS[row][column] {
-                // A teardown may follow the latter with another call.
+                // A teardown may make another call after an event that leads to `Closing`.
                 if concerns_the_id_alone(EventColumn::ALL[column]) && !matches!(next, State::Closing) {
                     plain[row][column] = Some(PlainCell::of_event(State::ALL[row], next));
                 }
@@ -97,7 +97,7 @@ const fn concerns_the_id_alone(column: EventColumn) -> bool {
     )
 }
 
-/// By state, request kind, and port space.
+/// Plain requests by state, request kind and port space.
 static PLAIN_REQUESTS: [[[Option<PlainCell>; PortSpace::COUNT]; SIDE]; SIDE] = {
     let mut plain = [[[None; PortSpace::COUNT]; SIDE]; SIDE];
     let mut row = 0;
@@ -124,7 +124,7 @@ const fn plain_request(state: State, request_kind: RequestKind, port_space: Port
     }
 }
 
-/// Whether a request of this kind has no effect outside the core but one device call.
+/// Whether the only effect of a request of this kind outside the core is one device call.
 const fn is_one_call(request_kind: RequestKind) -> bool {
     match request_kind {
         RequestKind::Bind

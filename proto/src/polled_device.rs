@@ -12,7 +12,7 @@ use crate::event::RawEvent;
 use crate::key::{ChannelKey, IdKey};
 use crate::time::Time;
 
-/// Waits for the descriptors of channels.
+/// A poller for the descriptors of channels.
 pub trait Poller {
     /// Adds the descriptor of a channel to those that the poller waits for. Called once per channel.
     ///
@@ -26,11 +26,11 @@ pub trait Poller {
     /// As [`Device::LEVEL_TRIGGERED`](crate::Device::LEVEL_TRIGGERED).
     const LEVEL_TRIGGERED: bool = false;
 
-    /// Reports a channel again. Called after [`disarm`](Poller::disarm), and after a migration to the channel, because
-    /// `ucma_migrate_id` moves events without waking a poller. For level-triggered pollers.
+    /// Resumes reports of a channel. Called after [`disarm`](Poller::disarm), and after a migration to the channel,
+    /// because `ucma_migrate_id` moves events without waking a poller. For level-triggered pollers.
     fn arm(&mut self, _channel: ChannelKey, _fd: BorrowedFd<'_>) {}
 
-    /// Stops reporting a channel until it is armed again: it is readable, but is not read now. For level-triggered
+    /// Stops reports of a channel that is readable and is not read now, until it is armed again. For level-triggered
     /// pollers.
     fn disarm(&mut self, _channel: ChannelKey, _fd: BorrowedFd<'_>) {}
 
@@ -47,8 +47,9 @@ pub struct PolledDevice<D, P> {
     poller: P,
     /// Channels that are disarmed until they are read.
     disarmed: Vec<ChannelKey>,
-    /// The id that was migrated last, and its new channel, which may have events without a wake-up. Cleared when that
-    /// channel is read, or when the id is accepted, which shows that there were none.
+    /// The id that was migrated last, and its new channel, which may have events without a wake-up. Cleared when the
+    /// channel is read. Also cleared when the id is accepted, because the id of a request has no events before its
+    /// accept.
     moved: Option<(IdKey, ChannelKey)>,
 }
 
@@ -63,7 +64,7 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
         &self.poller
     }
 
-    /// Returns the poller, for what a driver registers besides channels.
+    /// Returns the poller, so that a driver can register other descriptors.
     pub fn poller_mut(&mut self) -> &mut P {
         &mut self.poller
     }
@@ -77,7 +78,7 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
     fn open(&mut self, channel: ChannelKey, private_data: &[u8]) -> Outcome {
         self.device.call(&Call::OpenChannel { channel }, private_data)?;
         if let Err(errno) = self.add(channel) {
-            // A channel that is not registered is never read. It was just opened and is empty.
+            // A channel that is not registered would never be read. It was just opened and has no events.
             self.device.call(&Call::CloseChannel { channel }, &[])?;
             return Err(errno);
         }
@@ -99,8 +100,8 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
         Ok(())
     }
 
-    /// The id of a request has no events before it is accepted (`ucma_event_handler`), so no events have moved with
-    /// it.
+    /// Makes an accept. The id of a request has no events before it is accepted (`ucma_event_handler`), so its
+    /// migration has moved none.
     #[inline(never)]
     fn accept(&mut self, call: &Call, id: IdKey, private_data: &[u8]) -> Outcome {
         if self.moved.is_some_and(|(moved, _)| moved == id) {
@@ -135,7 +136,7 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
         }
     }
 
-    /// Called when a channel is read that events may have moved to: arms it, so that further events there are
+    /// Arms a channel that events may have moved to. Called when the channel is read, so that later events are
     /// reported.
     #[cold]
     fn arm_moved(&mut self, channel: ChannelKey) {
@@ -241,7 +242,7 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)?;
         self.add(channel).inspect_err(|_| {
-            // The id must not stay in the device. There is no further remedy if the destroy fails.
+            // The id must not stay in the device. If the destroy fails too, nothing more can be done.
             let _ = self.device.call(&Call::Destroy { id }, &[]);
             let _ = self.device.call(&Call::CloseChannel { channel }, &[]);
         })

@@ -10,7 +10,7 @@ pub const PRIVATE_DATA_MAX: usize = 216;
 #[derive(Clone)]
 pub struct PrivateData(Content);
 
-/// Most events have none, and cost no initialisation.
+/// A variant without data, because most events have none and zeroing an array costs instructions.
 #[derive(Clone)]
 #[allow(clippy::large_enum_variant, reason = "the core does not allocate")]
 enum Content {
@@ -34,7 +34,7 @@ impl PrivateData {
         PrivateData(Content::Nothing)
     }
 
-    /// Copies `data`, cut at [`PRIVATE_DATA_MAX`], which no transport exceeds.
+    /// Copies at most [`PRIVATE_DATA_MAX`] bytes of `data`. No transport has more.
     #[must_use]
     pub fn copy_of(data: &[u8]) -> Self {
         let mut copy = Self::empty();
@@ -86,7 +86,7 @@ impl core::hash::Hash for PrivateData {
 
 impl fmt::Debug for PrivateData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Most of it is zero padding; the head and the length are enough.
+        // Most private data is zero padding, so only the part before the padding and the length are written.
         let used = self.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         write!(f, "{:02x?} of {}", &self[..used], self.len())
     }

@@ -1,4 +1,4 @@
-//! The reasons of rejections, as the connection manager's messages carry them.
+//! The reason codes in the reject messages of the connection manager.
 
 use core::fmt;
 
@@ -36,9 +36,9 @@ reject_codes! {
     UNSUPPORTED = 5, "unsupported request";
     INVALID_COMM_ID = 6, "invalid communication id";
     INVALID_COMM_INSTANCE = 7, "invalid communication instance";
-    INVALID_SERVICE_ID = 8, "nobody listens on this port";
+    INVALID_SERVICE_ID = 8, "no listener on this port";
     INVALID_TRANSPORT_TYPE = 9, "invalid transport service type";
-    STALE_CONN = 10, "stale connection: the peer has one with this QP number";
+    STALE_CONN = 10, "stale connection: the peer has a connection with this QP number";
     RDC_NOT_EXIST = 11, "no such RD channel";
     INVALID_GID = 12, "invalid primary GID";
     INVALID_LID = 13, "invalid primary LID";

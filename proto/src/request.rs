@@ -8,10 +8,10 @@ use crate::key::{ChannelKey, GroupKey};
 use crate::request_kind::RequestKind;
 
 columns! {
-    /// Which services an id may use (`enum rdma_port_space`, rdma_create_id(3)).
+    /// The services that an id can use (`enum rdma_port_space`, rdma_create_id(3)).
     #[doc(alias = "rdma_port_space")]
     pub enum PortSpace {
-        /// `RDMA_PS_TCP`: reliable, connected, messages.
+        /// `RDMA_PS_TCP`: reliable connections.
         #[doc(alias = "RDMA_PS_TCP")]
         Tcp = "TCP",
         /// `RDMA_PS_IB`: any InfiniBand service; here its reliable connected one.
@@ -26,7 +26,7 @@ columns! {
     }
 }
 
-/// The kind of communication of a port space. It decides what connect and accept do.
+/// The kind of communication of a port space. It determines the effect of connect and accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
     /// A connection of two reliable QPs (REQ, REP, RTU).
@@ -64,15 +64,15 @@ pub enum CmOption {
     /// The type of service of the packets; in any state.
     #[doc(alias = "RDMA_OPTION_ID_TOS")]
     Tos(u8),
-    /// Several ids may bind to the address, one may listen. Can be switched on unless the id listens, off only while
-    /// it is idle.
+    /// Several ids may bind to the address, and one of them may listen. On: in any state but listening; off: only while
+    /// idle.
     #[doc(alias = "RDMA_OPTION_ID_REUSEADDR")]
     ReuseAddr(bool),
-    /// An IPv6 wildcard address does not accept IPv4; while idle or bound.
+    /// A listener on an IPv6 wildcard address does not accept IPv4; while idle or bound.
     #[doc(alias = "RDMA_OPTION_ID_AFONLY")]
     AfOnly(bool),
-    /// The time after which an unacknowledged packet is sent again: 4.096 µs times two to this power. Connected
-    /// services only; in any state. On RoCE it changes the timers of the connection manager too.
+    /// The time after which an unacknowledged packet is sent again: 4.096 µs times two to the power of this value.
+    /// Connected services only; in any state. On RoCE it changes the timers of the connection manager too.
     #[doc(alias = "RDMA_OPTION_ID_ACK_TIMEOUT")]
     AckTimeout(u8),
 }
@@ -103,13 +103,14 @@ pub enum RejectReason {
 /// How events are acknowledged (rdma_ack_cm_event(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acks {
-    /// Each event carries an [`AckToken`](crate::AckToken). Migrate and destroy wait for the ack tokens of their id.
+    /// Each event carries an [`AckToken`](crate::AckToken). A migrate and a destroy wait until every token of their id
+    /// is acked.
     Explicit,
     /// An event counts as acked when the application takes it.
     OnDelivery,
 }
 
-/// A request on an id that exists. Refused requests change nothing.
+/// A request on an id that exists. A refused request changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Bind to a local address; port 0 selects a free one (rdma_bind_addr(3)).
@@ -119,23 +120,23 @@ pub enum Request<'a> {
     },
     /// Find the device and the link address for a destination (rdma_resolve_addr(3)).
     ResolveAddr {
-        /// The local address, unless bound already.
+        /// The local address; `None` if the id is bound, or to let the kernel select one.
         src: Option<SocketAddr>,
         /// The peer.
         dst: SocketAddr,
     },
-    /// Find the path (rdma_resolve_route(3)).
+    /// Find the path to the destination (rdma_resolve_route(3)).
     ResolveRoute,
-    /// Accept connection requests (rdma_listen(3)). Requests that arrive before a listen fails remain available. A
-    /// later listen is refused while there are more of them than its backlog.
+    /// Accept connection requests (rdma_listen(3)). Connection requests that arrive before a listen fails can still be
+    /// taken. A later listen is refused while they are more than its backlog.
     Listen {
         /// The maximum number of unread requests in the kernel; 0, or more than the kernel's maximum, selects that
         /// maximum.
         backlog: i32,
     },
-    /// Note that the application has created a QP for the id. Makes no device call: the data path creates the QP.
+    /// Record that the application has created a QP for the id. Makes no device call: the data path creates the QP.
     AttachQp,
-    /// Note that the id has no QP any more.
+    /// Record that the id has no QP any more. Makes no device call: the data path destroys the QP.
     DetachQp,
     /// Send a connection request to the peer (rdma_connect(3)).
     Connect {
@@ -145,7 +146,7 @@ pub enum Request<'a> {
         private_data: &'a [u8],
     },
     /// Accept a request (rdma_accept(3)). An id on its listener's channel is first migrated to its own `channel`
-    /// (rdma_migrate_id(3)). If that fails, the request is still open.
+    /// (rdma_migrate_id(3)). If the migration fails, the accept can be repeated.
     Accept {
         /// Parameters; the default lowers the peer's parameters to the limits of the device.
         param: ConnParam,
@@ -161,19 +162,18 @@ pub enum Request<'a> {
     },
     /// Confirm a CONNECT_RESPONSE (rdma_establish(3)).
     Establish,
-    /// End the connection, or answer its end (rdma_disconnect(3)).
+    /// End the connection, or confirm its end by the peer (rdma_disconnect(3)).
     Disconnect,
     /// End the connection, and wait until no packet of it can arrive any more: until TIMEWAIT_EXIT, or the deadline.
     /// Then the memory of the connection may be reused.
     Teardown,
     /// Report that a message has arrived on the QP before the peer's confirmation (rdma_notify(3) with
-    /// `IBV_EVENT_COMM_EST`). Other event codes are not offered: one breaks the connection, the rest are errors.
+    /// `IBV_EVENT_COMM_EST`). Other event codes are not supported: one breaks the connection, and the kernel refuses
+    /// the rest.
     Notify,
-    /// Wait for the next request (rdma_get_request(3)); for a listener in synchronous mode. From the end of this
-    /// request on, the new id belongs to the application, as if its event had been taken off a channel. It outlives
-    /// the listener.
-    /// When the listener leaves synchronous mode, the wait ends without an event: requests are delivered as events
-    /// then.
+    /// Wait for the next request (rdma_get_request(3)); for a listener in synchronous mode. When this request ends, its
+    /// event counts as delivered: the new id belongs to the application and outlives the listener. If the listener
+    /// leaves synchronous mode, the wait ends without an event, and connection requests are delivered as events.
     GetRequest,
     /// Join a multicast group (rdma_join_multicast_ex(3)); MULTICAST_JOIN or MULTICAST_ERROR follows.
     Join {
@@ -200,21 +200,21 @@ pub enum Request<'a> {
         ece: Ece,
     },
     /// Report events on another channel from now on; `None` puts the id into synchronous mode (rdma_migrate_id(3)).
-    /// Waits for the acks of the id's events. If it has to wait, the end of the previous migration must have been
-    /// taken. Migrating a listener makes no device call.
+    /// Waits for the acks of the id's events. If it has to wait, the `Migrated` event of the previous migration must
+    /// have been taken. Migrating a listener makes no device call.
     Migrate {
         /// The new channel.
         to: Option<ChannelKey>,
     },
     /// Free the id (rdma_destroy_id(3)). Discards the id's undelivered events, as the kernel does. Waits for the acks
-    /// of the id's events; on an iWARP device also for the end of a connect, for which the kernel would block within
-    /// the call.
+    /// of the id's events. On an iWARP device it also waits for the end of a connect, because the kernel's call would
+    /// block until then.
     Destroy,
     /// Free the id without the acks that are owed for it, for example if its ack tokens are lost. It does not wait for
     /// the end of a connect on an iWARP device, so its call may block for 10 seconds. Otherwise as
-    /// [`Destroy`](Request::Destroy). It also ends a destroy that waits for acks, which then has no event of its own.
-    /// Later acks with the id's tokens are [refused](crate::AckError). If the device fails to destroy the id, its
-    /// later events have no ack tokens.
+    /// [`Destroy`](Request::Destroy). It also ends a destroy that waits for acks; that destroy then has no event. Later
+    /// acks with the id's tokens are [refused](crate::AckError). If the device fails to destroy the id, its later
+    /// events have no ack tokens.
     DestroyNow,
 }
 

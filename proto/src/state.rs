@@ -3,8 +3,8 @@
 use crate::columns::columns;
 
 columns! {
-    /// The state of an id. The kernel distinguishes fewer states (all of *connecting* to *failed* are its `CONNECT`),
-    /// and librdmacm none. These states decide which request is possible.
+    /// The state of an id. The kernel has fewer states (its `RDMA_CM_CONNECT` covers *connecting* to *failed*), and
+    /// librdmacm has none. The state determines which requests are possible.
     pub enum State {
         /// Created; bound to nothing.
         Idle = "idle",
@@ -18,13 +18,13 @@ columns! {
         RouteResolving = "resolving route",
         /// Ready to connect.
         RouteResolved = "route resolved",
-        /// Active: the request is sent, no answer yet.
+        /// Active: the request is sent; the peer has not answered yet.
         Connecting = "connecting",
-        /// Active, without a QP on the id: the answer is here and waits for `rdma_establish`.
+        /// Active, without a QP on the id: the peer has accepted; `rdma_establish` is due.
         Responded = "responded",
         /// Passive: the application has not answered the request yet.
         Requested = "requested",
-        /// Passive: accepted, the peer has not confirmed yet.
+        /// Passive: accepted; the peer has not confirmed yet.
         Accepting = "accepting",
         /// Both sides may send.
         Connected = "connected",
@@ -38,17 +38,17 @@ columns! {
         TimeWait = "time wait",
         /// Disconnected and past its time wait: memory may be used again.
         Closed = "closed",
-        /// Datagrams, active: the lookup is sent, no answer yet.
+        /// Datagrams, active: the lookup is sent; the peer has not answered yet.
         SidrReqSent = "SIDR request sent",
         /// Datagrams, passive: the application has not answered the lookup yet.
         SidrReqReceived = "SIDR request received",
         /// Datagrams, either side: the lookup is answered. Nothing more happens on this id.
         SidrResolved = "SIDR resolved",
-        /// Rejected by either side, unreachable, in error, or given up at a deadline. Only a destroy helps.
+        /// Rejected by either side, unreachable, in error, or past a deadline. The id cannot connect again: destroy it.
         Failed = "failed",
         /// Accepts connection requests.
         Listening = "listening",
-        /// Its device is gone. Only a destroy helps.
+        /// Its device is removed. The id cannot connect again: destroy it.
         Removed = "device removed",
         /// A destroy waits for the application's acks or for the device.
         Destroying = "destroying",

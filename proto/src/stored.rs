@@ -91,7 +91,7 @@ impl Stored {
         }
     }
 
-    /// Whether the device reported it: then it needs an ack, and counts against the limit.
+    /// Whether the device reported the event. Such an event needs an ack and counts against the limit.
     pub(crate) fn of_device(&self) -> bool {
         match self.kind {
             EventKind::Cm(_) => true,
@@ -99,12 +99,12 @@ impl Stored {
         }
     }
 
-    /// Whether it is a request, which the backlog of its listener limits.
+    /// Whether the event is a connection request. The backlog of the listener limits their number.
     pub(crate) fn is_request(&self) -> bool {
         self.listener().is_some()
     }
 
-    /// Whether it counts against the limit of one channel.
+    /// Whether the event counts against the limit of one channel.
     pub(crate) fn of_channel(&self) -> bool {
         self.of_device() && !self.is_request()
     }

@@ -1,7 +1,7 @@
 //! The states of an id as data: the effect of every request and event in every state.
 //!
-//! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]: a new variant of one of them
-//! does not compile until each row has a cell for it. A new event type takes a column ([`EventColumn::of`]).
+//! Each array has one row per [`State`] and one column per [`RequestKind`] or [`EventColumn`]: a new variant does not
+//! compile until the arrays have its cells. [`EventColumn::of`] assigns a column to each event type.
 
 use crate::cm_event::CmEvent;
 use crate::columns::columns;
@@ -14,8 +14,8 @@ use crate::state::State;
 /// The effect of a request in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestRule {
-    /// It is carried out. The id is in this state at once, and in that of [`after_failure`] if the device refuses the
-    /// call.
+    /// It is carried out. The id enters this state at once. If the device refuses the call, the id enters the state of
+    /// [`after_failure`].
     Go(State),
     /// It is carried out. The new state depends on the [`Service`] of the id's port space.
     By {
@@ -31,11 +31,11 @@ pub enum RequestRule {
 /// The effect of an event in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventRule {
-    /// It is delivered, and the id is in this state.
+    /// It is delivered, and the id enters this state.
     Go(State),
-    /// It comes after the operation it belongs to: counted, not delivered.
+    /// Its operation has ended: it is counted, and not delivered.
     Late,
-    /// It is impossible in this state: reported as a [`Fault`](crate::Fault), not delivered.
+    /// It is impossible in this state: it is reported as a [`Fault`](crate::Fault), and not delivered.
     Fault,
 }
 
@@ -56,7 +56,7 @@ columns! {
         ConnectResponse = "CONNECT_RESPONSE",
         /// CONNECT_ERROR.
         ConnectError = "CONNECT_ERROR",
-        /// UNREACHABLE: no answer, or at any time a change of the peer's link address.
+        /// UNREACHABLE: no answer has come; or, in any state, the peer's link address has changed.
         Unreachable = "UNREACHABLE",
         /// REJECTED.
         Rejected = "REJECTED",
@@ -74,7 +74,7 @@ columns! {
         AddrChange = "ADDR_CHANGE",
         /// TIMEWAIT_EXIT.
         TimewaitExit = "TIMEWAIT_EXIT",
-        /// Events that do not move an id.
+        /// Events that do not change the state of an id.
         Other = "other",
         /// The deadline of the operation that is under way.
         Deadline = "deadline",
@@ -112,7 +112,7 @@ impl EventColumn {
     }
 }
 
-/// Short names for the cells, so that a row is a line.
+/// Short names for the cells, so that a row fits on one line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod request_rules {
     use super::{RefuseReason, RequestRule, State};
@@ -141,27 +141,27 @@ mod request_rules {
     pub(super) const END: RequestRule = RequestRule::Go(State::Destroying);
     /// rdma_connect: a connection or a lookup.
     pub(super) const CnS: RequestRule = RequestRule::By { connected: State::Connecting, datagram: State::SidrReqSent };
-    /// EINVAL of the kernel.
+    /// The kernel returns EINVAL.
     pub(super) const ___: RequestRule = RequestRule::Refuse(RefuseReason::WrongState);
-    /// A null pointer in librdmacm.
+    /// librdmacm follows a null pointer.
     pub(super) const dev: RequestRule = RequestRule::Refuse(RefuseReason::NoDevice);
-    /// Returns 0 and sends nothing, but breaks an attached QP.
+    /// The call returns 0 and sends nothing, but moves an attached QP to its error state.
     pub(super) const nil: RequestRule = RequestRule::Refuse(RefuseReason::NotConnected);
     /// A destroy would take 70 seconds (`cm_send_rej` with an own request outstanding).
     pub(super) const sta: RequestRule = RequestRule::Refuse(RefuseReason::Stalls);
     /// librdmacm stores it, and it is never sent.
     pub(super) const snt: RequestRule = RequestRule::Refuse(RefuseReason::AlreadySent);
-    /// ENXIO of the kernel.
+    /// The kernel returns ENXIO.
     pub(super) const gon: RequestRule = RequestRule::Refuse(RefuseReason::DeviceGone);
-    /// The peer has a QP number already.
+    /// A QP number was sent to the peer already.
     pub(super) const num: RequestRule = RequestRule::Refuse(RefuseReason::NumberSent);
-    /// Only connections have it.
+    /// The option is only for connections.
     pub(super) const nfd: RequestRule = RequestRule::Refuse(RefuseReason::NotForDatagrams);
-    /// EISCONN of the kernel.
+    /// The kernel returns EISCONN.
     pub(super) const isc: RequestRule = RequestRule::Refuse(RefuseReason::IsConnected);
-    /// Nothing to wait for.
+    /// The connection has ended, and a teardown has no event to wait for.
     pub(super) const ovr: RequestRule = RequestRule::Refuse(RefuseReason::IsOver);
-    /// EINVAL of the kernel, and the peer is rejected.
+    /// The kernel returns EINVAL and rejects the peer.
     pub(super) const brk: RequestRule = RequestRule::Refuse(RefuseReason::Breaks);
 }
 
@@ -169,8 +169,8 @@ mod request_rules {
 /// both in the order of `ALL`. If the device refuses the call, [`after_failure`] is the new state.
 ///
 /// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and,
-/// once connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of
-/// cm.c). Observed: docs/semantics.md, 2.2 and 2.3.
+/// from *connecting* on, those of the IB CM (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`,
+/// `cm_send_dreq_locked` of cm.c). Observed: docs/semantics.md, 2.2 and 2.3.
 #[rustfmt::skip]
 pub static REQUESTS: [[RequestRule; RequestKind::COUNT]; State::COUNT] = {
     use request_rules::*;
@@ -203,7 +203,7 @@ pub static REQUESTS: [[RequestRule; RequestKind::COUNT]; State::COUNT] = {
     ]
 };
 
-/// Short names for the cells, so that a row is a line.
+/// Short names for the cells, so that a row fits on one line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod event_rules {
     use super::{EventRule, State};
@@ -296,7 +296,7 @@ pub const fn event_rule(state: State, column: EventColumn) -> EventRule {
     EVENTS[state.index()][column.index()]
 }
 
-/// Returns the request that waits in a state; its deadline counts while the id is in that state.
+/// Returns the request that a state waits for; the request's deadline applies while the id is in that state.
 #[must_use]
 #[inline]
 pub const fn operation(state: State) -> Option<RequestKind> {
@@ -342,8 +342,8 @@ const fn awaited(state: State) -> Option<RequestKind> {
 
 /// Returns the state after the device refused a call: the state before the request, with two exceptions of the kernel.
 ///
-/// `rdma_resolve_addr` on an idle id binds it first and leaves it bound when only the destination was wrong
-/// (`resolve_prepare_src`); `rdma_accept` that fails has rejected the peer (`rdma_accept` of cma.c).
+/// `rdma_resolve_addr` binds an idle id first, and the id stays bound if only the destination was wrong
+/// (`resolve_prepare_src`). A failed `rdma_accept` has rejected the peer (`rdma_accept` of cma.c).
 #[must_use]
 pub const fn after_failure(before: State, request_kind: RequestKind, errno: Errno) -> State {
     if matches!(request_kind, RequestKind::Accept) {

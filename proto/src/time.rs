@@ -10,7 +10,7 @@ pub struct Time(pub u64);
 impl Time {
     /// The epoch.
     pub const ZERO: Time = Time(0);
-    /// A deadline that never passes: for requests without a limit of their own.
+    /// A deadline that never passes, for requests without a time limit.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// Returns this time plus `span`; saturates at [`Time::NEVER`].
@@ -31,8 +31,8 @@ impl Time {
         self <= now && self != Time::NEVER
     }
 
-    /// Returns the milliseconds from `now` until this time, rounded up, at least 1 and at most `i32::MAX`: the form of
-    /// `rdma_resolve_addr`'s `timeout_ms`, for which 0 means "fail at once".
+    /// Returns the milliseconds from `now` until this time, rounded up, at least 1 and at most `i32::MAX`. This is the
+    /// form of the `timeout_ms` of `rdma_resolve_addr`, which fails at once with 0.
     #[must_use]
     pub fn millis_from(self, now: Time) -> i32 {
         let ms = self.0.saturating_sub(now.0).saturating_add(999_999) / 1_000_000;

@@ -5,8 +5,8 @@ use core::fmt;
 use crate::state::State;
 use crate::table::{self, EventColumn, EventRule};
 
-/// The transport of an RDMA device (`ibv_transport_type` of ibv_get_device_list(3)). It determines which messages make
-/// and end a connection, and determines the types of events.
+/// The transport of an RDMA device (`ibv_transport_type` of ibv_get_device_list(3)). It determines the messages that
+/// make and end a connection, and the types of events.
 #[doc(alias("ibv_transport_type", "IBV_TRANSPORT_IB", "IBV_TRANSPORT_IWARP"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transport {
@@ -27,15 +27,15 @@ impl fmt::Display for Transport {
 }
 
 impl Transport {
-    /// Returns the effect of an event on an id whose device has this transport. For InfiniBand it is the cell of
+    /// Returns the effect of an event on an id with a device of this transport. For InfiniBand it is the cell of
     /// [`EVENTS`](table::EVENTS). On iWARP some cells differ:
     ///
     /// - CONNECT_RESPONSE, ROUTE_ERROR, TIMEWAIT_EXIT, MULTICAST_JOIN and MULTICAST_ERROR are faults: no function of
     ///   the kernel reports them (`cma_iw_handler`, `cma_resolve_iw_route`).
     /// - UNREACHABLE is late on an id that does not connect: the kernel watches the link addresses of RoCE only
     ///   (`cma_netevent_callback`).
-    /// - DISCONNECTED ends the connection at once: TCP has ended on both sides, so there is nothing to answer and no
-    ///   packet left to wait for. A teardown ends with it.
+    /// - DISCONNECTED ends the connection at once: the TCP connection has ended on both sides, so no answer is due and
+    ///   no packet can arrive any more. A teardown ends with this event.
     #[must_use]
     pub const fn event_rule(self, state: State, column: EventColumn) -> EventRule {
         let rule = table::event_rule(state, column);
@@ -80,7 +80,7 @@ mod tests {
                 };
                 assert_ne!(next, State::Responded, "{state}: {column}");
                 assert_ne!(next, State::PeerClosed, "{state}: {column}");
-                // The deadline of a disconnect is the only way into a time wait.
+                // On iWARP only the deadline of a disconnect leads to a time wait.
                 assert!(next != State::TimeWait || column == EventColumn::Deadline, "{state}: {column}");
             }
         }

@@ -25,7 +25,7 @@ pub enum AsyncSource {
     Srq(u32),
     /// The port with this number, from 1 on.
     Port(u8),
-    /// The device, or an object that this crate does not have.
+    /// The device, or an object of a kind that this crate does not support.
     Device,
 }
 
@@ -46,7 +46,7 @@ impl AsyncEventKind {
     /// A QP has received data before ESTABLISHED; [`Request::Notify`](crate::Request::Notify) reports it to the RDMA
     /// CM.
     pub const COMM_EST: AsyncEventKind = AsyncEventKind(4);
-    /// A QP has executed what was posted before it began to drain.
+    /// A QP has executed the requests that were posted before it began to drain.
     pub const SQ_DRAINED: AsyncEventKind = AsyncEventKind(5);
     /// A connection uses its alternate path.
     pub const PATH_MIG: AsyncEventKind = AsyncEventKind(6);

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-/// A completion (`struct ibv_wc`). It has the layout of the C structure, so a device's library fills it in place.
+/// A completion (`struct ibv_wc`). It has the layout of the C structure, so libibverbs can fill it in place.
 ///
-/// If [`status`](Completion::status) is not a success, only `wr_id`, `status`, `qp_num` and `vendor_err` are valid
-/// (ibv_poll_cq(3)).
+/// If [`status`](Completion::status) is not [`WcStatus::SUCCESS`], only `wr_id`, `status`, `qp_num` and `vendor_err`
+/// are valid (ibv_poll_cq(3)).
 #[doc(alias = "ibv_wc")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
@@ -63,8 +63,8 @@ impl Completion {
         self.flags.contains(WcFlags::WITH_INV).then_some(self.imm_data)
     }
 
-    /// Whether the [`GRH_LEN`](super::GRH_LEN) bytes before a datagram are a header. Always on RoCE. For a message of a
-    /// connection it has no meaning; soft-RoCE sets it there too.
+    /// Whether the [`GRH_LEN`](super::GRH_LEN) bytes before a datagram are a header. Always true on RoCE. Without
+    /// meaning for a message of a connection, where soft-RoCE sets the flag too.
     #[must_use]
     #[inline]
     pub fn has_grh(&self) -> bool {
@@ -81,7 +81,7 @@ bitflags::bitflags! {
         const GRH = 1;
         /// There is immediate data.
         const WITH_IMM = 1 << 1;
-        /// The hardware has found the IP checksum right. Soft-RoCE sets it for a key that the sender has invalidated.
+        /// The hardware has verified the IP checksum. Soft-RoCE sets this flag instead of [`WcFlags::WITH_INV`].
         const IP_CSUM_OK = 1 << 2;
         /// The sender has invalidated a key.
         const WITH_INV = 1 << 3;
@@ -116,7 +116,7 @@ impl WcOpcode {
     /// A receive that a write with immediate data has consumed. The data is in the memory that the write named.
     pub const RECV_RDMA_WITH_IMM: WcOpcode = WcOpcode(129);
 
-    /// Whether it is the completion of a receive (`IBV_WC_RECV` is a bit).
+    /// Whether this is an opcode of a receive: `IBV_WC_RECV` is a bit that all of them have.
     #[must_use]
     #[inline]
     pub const fn is_recv(self) -> bool {
@@ -158,7 +158,7 @@ impl WcStatus {
     pub const LOC_EEC_OP_ERR: WcStatus = WcStatus(3);
     /// The local memory is not registered, is of another PD, or lacks a right.
     pub const LOC_PROT_ERR: WcStatus = WcStatus(4);
-    /// The QP was in its error state, or entered it, before the request was done.
+    /// The QP was in its error state, or entered it before the request was complete.
     pub const WR_FLUSH_ERR: WcStatus = WcStatus(5);
     /// The memory window cannot be bound with these parameters.
     pub const MW_BIND_ERR: WcStatus = WcStatus(6);
@@ -174,7 +174,7 @@ impl WcStatus {
     pub const REM_OP_ERR: WcStatus = WcStatus(11);
     /// The peer does not respond.
     pub const RETRY_EXC_ERR: WcStatus = WcStatus(12);
-    /// The peer had no receive for too long.
+    /// The peer had no receive posted in any of the RNR retries.
     pub const RNR_RETRY_EXC_ERR: WcStatus = WcStatus(13);
     /// The peer aborted the operation.
     pub const REM_ABORT_ERR: WcStatus = WcStatus(16);

@@ -1,4 +1,4 @@
-//! The traits of what an application waits for: completions and asynchronous events.
+//! The traits of completion queues, completion channels and asynchronous events.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,7 +12,7 @@ pub trait CompletionQueue: Send {
     /// Takes completions, oldest first, as many as are available and fit, and returns their number (ibv_poll_cq(3)).
     /// Their work requests do not pin memory any more.
     ///
-    /// Completions of a destroyed QP may be dropped.
+    /// Completions of a destroyed QP may be lost.
     ///
     /// # Errors
     /// The errno of the device. Earlier completions are not lost.
@@ -38,8 +38,8 @@ pub trait CompletionQueue: Send {
     /// Returns its depth, and the number of work requests of the QPs that use it.
     fn room(&self) -> CqRoom;
 
-    /// Requests one notification, at the next completion (ibv_req_notify_cq(3)). Poll once more after it: earlier
-    /// completions do not notify.
+    /// Requests one notification, at the next completion (ibv_req_notify_cq(3)). Poll once more after this call,
+    /// because earlier completions cause no notification.
     ///
     /// # Errors
     /// The errno of the device.
@@ -53,8 +53,9 @@ pub trait CompletionQueue: Send {
     #[doc(alias = "ibv_req_notify_cq")]
     fn arm_solicited(&self) -> Result<(), Errno>;
 
-    /// Requests fewer notifications (ibv_modify_cq(3) with `IBV_CQ_ATTR_MODERATE`): one that is armed comes after
-    /// `count` completions, or `period_us` microseconds after the first one. 0 and 0 end this. The device may round.
+    /// Requests fewer notifications (ibv_modify_cq(3) with `IBV_CQ_ATTR_MODERATE`): an armed notification comes after
+    /// `count` completions, or `period_us` microseconds after the first one. 0 and 0 end the moderation. The device may
+    /// round the values.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the device or its library does not support it, such as soft-RoCE; otherwise the errno of the
@@ -66,8 +67,8 @@ pub trait CompletionQueue: Send {
     /// It is non-blocking.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Takes notifications and acks them, at least one if there is any, and returns their number (ibv_get_cq_event(3)).
-    /// Never waits. The next call takes what is left.
+    /// Takes notifications, acks them, and returns their number (ibv_get_cq_event(3)): 0 only if there is none. Never
+    /// waits. May leave some for the next call.
     ///
     /// # Errors
     /// `EINVAL` for a CQ on a shared channel: [`CompletionChannel::next_notification`] takes its notifications. Else
@@ -76,14 +77,15 @@ pub trait CompletionQueue: Send {
     fn take_notifications(&self) -> Result<u32, Errno>;
 }
 
-/// A completion channel that several CQs share. Any thread may take notifications from it. A CQ keeps its channel.
+/// A completion channel that several CQs share. Any thread may take notifications from it. Each CQ keeps its channel
+/// open.
 #[doc(alias("ibv_comp_channel", "ibv_destroy_comp_channel"))]
 pub trait CompletionChannel: Send + Sync {
     /// Returns the descriptor: readable while there are notifications. It is non-blocking.
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Takes the oldest notification, acks it, and returns the number of its CQ ([`CompletionQueue::num`]); `None` if
-    /// there is none (ibv_get_cq_event(3)). Never waits. A CQ that is dropped takes its notifications with it.
+    /// there is none (ibv_get_cq_event(3)). Never waits. The notifications of a dropped CQ are discarded.
     ///
     /// # Errors
     /// The errno of the device, never `EAGAIN`.
@@ -91,9 +93,9 @@ pub trait CompletionChannel: Send + Sync {
     fn next_notification(&self) -> Result<Option<u32>, Errno>;
 }
 
-/// The asynchronous events of a device (`ibv_context.async_fd`), which no work request and no event channel reports.
+/// The asynchronous events of a device (`ibv_context.async_fd`). No completion and no event channel reports them.
 ///
-/// An event is acknowledged when it is read, so it never delays the destruction of its object.
+/// An event is acknowledged when it is read, so an event never delays the destruction of its object.
 pub trait AsyncEventQueue: Send {
     /// Returns the descriptor: readable while there are events. It is non-blocking.
     fn fd(&self) -> BorrowedFd<'_>;

@@ -29,7 +29,7 @@ pub trait DataPath: Pollable + Send {
     type Ah: Send + Sync;
     /// Shared receive queues.
     type Srq: SharedReceiveQueue<Mr = Self::Mr>;
-    /// Handles of RDMA devices. Two are equal if they are of the same device.
+    /// Handles of RDMA devices. Handles of the same device are equal.
     type Nic: Clone + PartialEq + Send + Sync + fmt::Debug;
 
     /// Asynchronous events of a device.
@@ -56,8 +56,8 @@ pub trait DataPath: Pollable + Send {
     fn comp_vectors(&self, nic: &Self::Nic) -> u32;
 
     /// Creates a completion queue for at least `depth` completions, with its own non-blocking completion channel
-    /// (ibv_create_cq(3)). Its notifications use the completion vector `vector`, from 0 on: an interrupt of most
-    /// devices, which the system assigns to a CPU.
+    /// (ibv_create_cq(3)). Its notifications use the completion vector `vector`, from 0 on. On most devices a vector is
+    /// an interrupt, which the system assigns to a CPU.
     ///
     /// # Errors
     /// As [`DataPath::alloc_pd_on`]. `EINVAL` for a depth of 0 or above the device's maximum, and for a vector that is
@@ -65,19 +65,19 @@ pub trait DataPath: Pollable + Send {
     #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
     fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno>;
 
-    /// As [`DataPath::create_cq_at`], in counting mode: the work requests of its queues are counted and not stored,
-    /// which costs less. Their memory is pinned longer:
+    /// As [`DataPath::create_cq_at`], in counting mode: the work requests of its queues are counted and not stored.
+    /// This costs fewer instructions and pins memory longer:
     ///
-    /// - A deregistration waits for all work requests that were posted before to QPs of the PD with such a CQ, whatever
-    ///   memory they name. After it is refused with `InFlight`, nothing can be posted with the MR (`EINVAL`) until it
-    ///   is deregistered or re-registered. Work requests that are posted later do not count.
+    /// - A deregistration waits for all work requests that were posted earlier to QPs of the PD with such a CQ,
+    ///   whatever memory they name. After it is refused with `InFlight`, nothing can be posted with the MR (`EINVAL`)
+    ///   until it is deregistered or re-registered. Work requests that are posted later do not count.
     /// - [`MemoryRegion::reregister`] and [`MemoryRegion::slice`] need these queues to be empty.
     /// - Requests must be signaled and `wr_id`s below 2^62; else `EINVAL`. A QP with such a CQ has no SRQ (`EINVAL`).
-    /// - A post to a new QP may be refused with `ENOMEM` until the CQ is polled empty, if the QP has the number of a
-    ///   destroyed one.
+    /// - If a new QP has the number of a destroyed one, a post to it may be refused with `ENOMEM` until the CQ is
+    ///   polled empty.
     /// - A completion that a device reports twice, or out of order, is not recognized.
     ///
-    /// A device may ignore the mode.
+    /// A device may ignore counting mode.
     ///
     /// # Errors
     /// As [`DataPath::create_cq_at`].
@@ -106,8 +106,8 @@ pub trait DataPath: Pollable + Send {
         vector: u32,
     ) -> Result<Self::Cq, Errno>;
 
-    /// Returns the asynchronous events of a device, for one reader. Without a reader they are left in the kernel, which
-    /// has no limit for them.
+    /// Returns the asynchronous events of a device, for one reader. Unread events stay in the kernel, which does not
+    /// limit their number.
     ///
     /// # Errors
     /// `ENODEV` after the device is removed; the errno of making its descriptor non-blocking.
@@ -143,11 +143,10 @@ pub trait DataPath: Pollable + Send {
     }
 
     /// Creates a QP on an id (rdma_create_qp(3)), in the closure of [`Drive::attach_qp`](crate::Drive::attach_qp). The
-    /// port space of the id decides whether it is a reliable connected QP or one for datagrams. The first changes its
-    /// state with the connection. The second can send at once, and is attached to the multicast groups that the id
-    /// joins.
+    /// port space of the id determines the type of the QP. The state of a reliable connected QP follows that of the
+    /// connection. A datagram QP can send at once, and is attached to the multicast groups that the id joins.
     ///
-    /// The id keeps the QP; the handle posts to it, on any thread.
+    /// The id owns the QP. The handle posts to it, on any thread.
     ///
     /// # Errors
     /// As [`DataPath::device_of`]. `EINVAL` if the id has a QP, if the PD or a CQ is of another device, if the device
@@ -182,8 +181,8 @@ pub trait DataPath: Pollable + Send {
     /// Detaches the QP from an id (rdma_destroy_qp(3)). If the handle of the QP exists, the QP enters its error state
     /// and is destroyed with the handle. Otherwise it is destroyed now.
     ///
-    /// Poll its CQs first: its remaining completions are lost with the QP. Until the CQs are polled empty after that,
-    /// its work requests pin their memory.
+    /// Poll its CQs empty first, because remaining completions may be lost with the QP. After the destruction, its work
+    /// requests pin their memory until the CQs are polled empty.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.

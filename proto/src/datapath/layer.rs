@@ -1,4 +1,4 @@
-//! The data path of a layer is that of the device below it.
+//! The data path of a device layer: forwards to the inner device.
 
 use super::{Caps, DataPath};
 use crate::device::Pollable;

@@ -12,10 +12,10 @@ use crate::memory::{self, Change, MrState, Policy, Returned, Way};
 ///
 /// # Work requests pin it
 ///
-/// From the time a work request that names it is posted until the completion is *polled*, or until the QP is destroyed
-/// and its CQs are polled empty or dropped, [`MemoryRegion::reregister`] and [`MemoryRegion::deregister`] are refused
-/// with [`memory::RefuseReason::InFlight`]. This holds also after a removal of the device. Inline data and empty
-/// ranges do not pin it. A pinned MR that is dropped is deregistered later.
+/// A work request pins the memory that it names from the post until its completion is *polled*, or until the QP is
+/// destroyed and its CQs are polled empty or dropped. Meanwhile [`MemoryRegion::reregister`] and
+/// [`MemoryRegion::deregister`] are refused with [`memory::RefuseReason::InFlight`]. This holds also after a removal of
+/// the device. Inline data and empty ranges do not pin memory. A pinned MR that is dropped is deregistered later.
 ///
 /// Peers and the device may write to it at any time, so its bytes are accessed by copies and atomics.
 /// [`MemoryRegion::slice`] borrows it while nothing else can write.
@@ -26,11 +26,11 @@ pub trait MemoryRegion: Sized + Send + Sync {
     type Pd;
     /// Memory that can be registered.
     type Buffer: From<Vec<u8>>;
-    /// What [`MemoryRegion::slice`] returns.
+    /// The type that [`MemoryRegion::slice`] returns.
     type Slice<'a>: Deref<Target = [u8]>
     where
         Self: 'a;
-    /// What [`MemoryRegion::slice_mut`] returns.
+    /// The type that [`MemoryRegion::slice_mut`] returns.
     type SliceMut<'a>: DerefMut<Target = [u8]>
     where
         Self: 'a;
@@ -47,7 +47,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// Returns the key for peers; 0 if no registration is valid. A re-registration may change it.
     fn rkey(&self) -> u32;
 
-    /// Returns its state. A removal of the device shows after the next request.
+    /// Returns its state. A removal of the device changes the state at the next request.
     fn state(&self) -> MrState;
 
     /// Returns its access rights; `None` if no registration is valid.
@@ -59,7 +59,8 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// Returns its PD; `None` if no registration is valid.
     fn pd(&self) -> Option<Self::Pd>;
 
-    /// Copies bytes out of it, from `offset` on. Concurrent writes of the device give a mix of old and new bytes.
+    /// Copies bytes out of it, from `offset` on. The result of concurrent writes of the device is a mix of old and new
+    /// bytes.
     ///
     /// # Errors
     /// `EINVAL` beyond the end.
@@ -77,23 +78,25 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// `EINVAL` beyond the end, or if its address is not a multiple of its length.
     fn load_relaxed<F: Flag>(&self, offset: usize) -> Result<F, Errno>;
 
-    /// Loads a number that a peer writes, as an atomic. What the peer wrote before it is visible after it.
+    /// Loads a number that a peer writes, as an acquire atomic: data that the peer wrote before the number is visible
+    /// afterwards.
     ///
     /// # Errors
     /// As [`MemoryRegion::load_relaxed`].
     fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno>;
 
-    /// Stores a number that a peer reads, as an atomic, after everything that this thread wrote before.
+    /// Stores a number that a peer reads, as a release atomic: earlier writes of this thread are visible before the
+    /// number.
     ///
     /// # Errors
     /// As [`MemoryRegion::load_relaxed`]; `EACCES` for read-only memory.
     fn store_release<F: Flag>(&mut self, offset: usize, number: F) -> Result<(), Errno>;
 
-    /// Borrows the memory for reading, if only this program can write to it. The MR cannot be posted meanwhile.
+    /// Borrows the memory for reading, if only this program can write to it. During the borrow the MR cannot be posted.
     ///
     /// # Errors
     /// `EBUSY` while a work request in flight names it. `EACCES` if peers may write to it, directly or through a
-    /// window ([`Access::lets_peers_write`]), also after a failed re-registration that would have permitted it; use
+    /// window ([`Access::lets_peers_write`]), also after a failed re-registration with such a right; use
     /// [`MemoryRegion::view`] then. `EINVAL` if no registration is valid.
     fn slice(&mut self) -> Result<Self::Slice<'_>, Errno>;
 
@@ -103,24 +106,24 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// As [`MemoryRegion::slice`]; `EACCES` also for read-only memory.
     fn slice_mut(&mut self) -> Result<Self::SliceMut<'_>, Errno>;
 
-    /// Re-registers it (ibv_rereg_mr(3)): changes the memory, the PD, the rights, or several of them.
+    /// Re-registers it (ibv_rereg_mr(3)): changes the memory, the PD or the rights, or several of these.
     ///
     /// After a success the address, the length and the keys may differ: send them to the peers. mlx4, mlx5, hns and
-    /// irdma support it; [`memory::Fallback::Anew`] is for other devices. It is not atomic: a concurrent operation of a
-    /// peer may fail.
+    /// irdma support it; [`memory::Fallback::Anew`] is for other devices. A re-registration is not atomic: a concurrent
+    /// operation of a peer may fail.
     ///
     /// # Errors
-    /// In [`Reregistered::result`], with the buffer that the device does not use. Refused with
-    /// [`memory::RefuseReason`] without a change, or [`memory::Error::Failed`] with the step that failed and the
-    /// registration that is valid now. If none is, the MR can only be deregistered.
+    /// In [`Reregistered::result`], with the buffer that the device does not use: [`memory::Error::Refused`], after
+    /// which nothing has changed, or [`memory::Error::Failed`] with the step that failed and the registration that is
+    /// valid now. If none is valid, the MR can only be deregistered.
     #[doc(alias = "ibv_rereg_mr")]
     fn reregister(&mut self, change: Change<Self::Pd, Self::Buffer>, policy: Policy) -> Reregistered<Self::Buffer>;
 
-    /// Deregisters it and returns the buffer (ibv_dereg_mr(3)). It returns two buffers if a re-registration failed
-    /// after which the device may use either.
+    /// Deregisters it and returns the buffer (ibv_dereg_mr(3)). It returns two buffers if the device may use either
+    /// after a failed re-registration.
     ///
     /// # Errors
-    /// Returns the MR with the error; retry is possible. [`memory::RefuseReason::InFlight`], or
+    /// Returns the MR with the error; the call can be repeated. [`memory::RefuseReason::InFlight`], or
     /// [`memory::Error::Failed`] with the errno of the device: `EINVAL` while a memory window is bound to it, `EIO`
     /// after a removal of the device.
     #[doc(alias("ibv_dereg_mr", "rdma_dereg_mr"))]
@@ -132,7 +135,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
         Sge::new(self, range)
     }
 
-    /// Returns what a peer needs to access the byte at `offset`.
+    /// Returns the address and the remote key of the byte at `offset`, for a peer.
     #[inline]
     fn remote(&self, offset: usize) -> Remote {
         Remote { addr: self.addr().wrapping_add(offset as u64), rkey: self.rkey() }
@@ -149,11 +152,12 @@ pub trait MemoryRegion: Sized + Send + Sync {
 #[derive(Debug)]
 #[must_use]
 pub struct Reregistered<B> {
-    /// The way it was done, or the error. After an error [`memory::Failure::valid`] is the registration that is valid.
+    /// The way of the re-registration, or its error. After [`memory::Error::Failed`], [`memory::Failure::valid`] is the
+    /// registration that is valid.
     pub result: Result<Way, memory::Error>,
     /// The buffer that the device does not use: the old one if the new registration is valid; the new one after a
-    /// refusal, or if the old registration is valid and the device has no record of the new one. `None` if the memory
-    /// was not to change, and if the device may use either; the MR then keeps both until it is deregistered.
+    /// refusal, or if the old registration is valid and the device has no record of the new one. `None` if the change
+    /// has no buffer. Also `None` if the device may use either buffer; the MR then keeps both until it is deregistered.
     pub buffer: Option<B>,
 }
 
@@ -205,8 +209,8 @@ impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
 /// [`post_bind`](super::QueuePair::post_bind) binds it, [`post_invalidate`](super::QueuePair::post_invalidate) unbinds
 /// it. Dropping it deallocates it, which also unbinds it.
 ///
-/// An MR with a bound window cannot be deregistered (`EINVAL`). The window keeps the QPs that it was bound through:
-/// such a QP is in the error state after its end, and is destroyed after the window.
+/// An MR with a bound window cannot be deregistered (`EINVAL`). The window keeps alive the QPs through which it was
+/// bound: a QP that is detached and dropped enters its error state, and is destroyed after the window.
 #[doc(alias = "ibv_mw")]
 pub trait MemoryWindow: Sized + Send {
     /// Returns the key for peers. Every bind changes it.

@@ -1,7 +1,7 @@
 //! The data path: the types and traits of protection domains, memory regions, completion queues and queue pairs.
 //!
-//! A device implements the traits: the simulator, `cmid-verbs`, and every layer around them. A program that is generic
-//! over [`DataPath`] runs on each of them. The names are those of libibverbs; [`prelude`] has all traits.
+//! The simulator, `cmid-verbs`, and every layer over them implement the traits. A program that is generic over
+//! [`DataPath`] runs on each of them. The names are those of libibverbs; [`prelude`] has all traits.
 //!
 //! | trait | here | libibverbs |
 //! | --- | --- | --- |
@@ -29,11 +29,9 @@
 //!     Ok((pd, mr))
 //! }
 //!
-//! /// Sends it, and then writes it to the memory of the peer. Only the write has a completion.
-//! fn twice<Q: QueuePair>(qp: &mut Q, mr: &Q::Mr, remote: Remote) -> Result<(), Errno> {
-//!     qp.post_send(SendWr::send(1, mr.sge(0..5)).unsignaled())?;
-//!     qp.post_send(SendWr::write(2, mr.sge(0..64), remote))
-//! }
+//! /// Sends a message, and then writes the region to the memory of the peer. Only the write has a completion. fn
+//! twice<Q: QueuePair>(qp: &mut Q, mr: &Q::Mr, remote: Remote) -> Result<(), Errno> { qp.post_send(SendWr::send(1,
+//! mr.sge(0..5)).unsignaled())?; qp.post_send(SendWr::write(2, mr.sge(0..64), remote)) }
 //! ```
 
 mod async_event;
@@ -60,7 +58,7 @@ pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
 pub use values::{Caps, GRH_LEN, PostError, QpState, Remote, To};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
-/// The traits, to call their methods.
+/// All traits of the data path, to bring their methods into scope.
 pub mod prelude {
     pub use super::{
         AsyncEventQueue, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain,

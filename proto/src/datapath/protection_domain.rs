@@ -17,16 +17,16 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// Shared receive queues.
     type Srq: SharedReceiveQueue<Mr = Self::Mr>;
 
-    /// Registers a buffer (ibv_reg_mr(3)). The MR owns the buffer until [`MemoryRegion::deregister`]. The call takes as
-    /// long as pinning the pages takes. Any thread can make it.
+    /// Registers a buffer (ibv_reg_mr(3)). The MR owns the buffer until [`MemoryRegion::deregister`]. The call blocks
+    /// while the kernel pins the pages. Any thread can make it.
     ///
     /// # Errors
     /// Returns the buffer with the error. Refused without a device call: [`memory::RefuseReason::Empty`],
     /// [`memory::RefuseReason::RemoteWithoutLocalWrite`], [`memory::RefuseReason::Gone`] after
     /// [`ProtectionDomain::dealloc`], [`memory::RefuseReason::DeviceGone`] after DEVICE_REMOVAL.
     /// [`memory::Error::Register`] with the errno of the device: `ENOMEM` above the lock limit, `EFAULT` for memory
-    /// that is not mapped, `EOPNOTSUPP` for a right that the device does not support, `EINVAL` for one that the kernel
-    /// does not know.
+    /// that is not mapped, `EOPNOTSUPP` for a right that the device does not support, `EINVAL` for a right that the
+    /// kernel does not define.
     #[doc(alias("ibv_reg_mr", "rdma_reg_msgs", "rdma_reg_read", "rdma_reg_write"))]
     fn register(
         &self,
@@ -42,20 +42,20 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     #[doc(alias = "ibv_alloc_mw")]
     fn alloc_mw(&self) -> Result<Self::Mw, Errno>;
 
-    /// Creates an address handle for a path (ibv_create_ah(3)): that of an event
-    /// ([`Datagram::path`](crate::Datagram::path)), or one of the application.
+    /// Creates an address handle for a path (ibv_create_ah(3)), such as that of an event
+    /// ([`Datagram::path`](crate::Datagram::path)).
     ///
     /// # Errors
-    /// `EINVAL` for a path that the device does not accept: a wrong port, a GID index that does not exist, on RoCE no
-    /// global route; also after [`ProtectionDomain::dealloc`]. `ENOMEM`. `EIO` or `ENODEV` after a removal of the
-    /// device.
+    /// `EINVAL` for a path that the device does not accept (a wrong port, a GID index that does not exist, on RoCE a
+    /// path without a global route), and after [`ProtectionDomain::dealloc`]. `ENOMEM`. `EIO` or `ENODEV` after a
+    /// removal of the device.
     #[doc(alias = "ibv_create_ah")]
     fn create_ah(&self, path: &AhAttr) -> Result<Self::Ah, Errno>;
 
     /// Creates an address handle for the sender of a datagram (ibv_create_ah_from_wc(3)). `completion` is that of the
     /// receive; the datagram is in `mr` at `offset`, in bytes, and begins with its GRH.
     ///
-    /// On hardware it takes some system calls. Keep the handle for the next answer.
+    /// On hardware this takes some system calls, so keep the handle for later answers.
     ///
     /// # Errors
     /// As [`ProtectionDomain::create_ah`]. `EINVAL` if the GRH is not inside the MR, if no GID of the port is its

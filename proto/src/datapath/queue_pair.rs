@@ -7,9 +7,9 @@ use crate::errno::Errno;
 
 /// The handle of a QP. One thread at a time posts to it.
 ///
-/// The QP is destroyed when it is off its id and the handle is dropped. Each post checks its ranges: they are inside
-/// their MRs, which are of the PD of the QP and have the right to be written to where the device or its library writes.
-/// The device checks the rest.
+/// The QP is destroyed when it is detached from its id and the handle is dropped. Each post checks its ranges: each is
+/// inside its MR, the MR is of the PD of the QP, and an MR that the device or its library writes to has
+/// [`Access::LOCAL_WRITE`]. The device checks the rest.
 #[doc(alias = "ibv_qp")]
 pub trait QueuePair: Send {
     /// Memory regions.
@@ -29,8 +29,8 @@ pub trait QueuePair: Send {
     #[doc(alias = "ibv_query_qp")]
     fn state(&self) -> Result<QpState, Errno>;
 
-    /// Returns its capacities as the provider has rounded them. Its queues accept no more work requests than were
-    /// requested.
+    /// Returns its capacities, which the provider may have rounded up. The queues accept only as many work requests as
+    /// were requested.
     fn caps(&self) -> Caps;
 
     /// Posts a request to the send queue (ibv_post_send(3)).
@@ -41,7 +41,8 @@ pub trait QueuePair: Send {
     /// The request is not posted. `EINVAL` for a range beyond the end, an MR or an address handle of another PD, an MR
     /// without a valid registration, a target without [`Access::LOCAL_WRITE`], more ranges than the QP permits, a
     /// datagram on a connected QP or the reverse, and in a state of the QP that does not permit it. `ENOMEM` if the
-    /// queue is full: of requests that are not complete, whose completions are not polled, or that are unsignaled.
+    /// queue is full. A request occupies the queue until its completion is polled; an unsignaled one, until the
+    /// completion of a later request is polled.
     #[doc(alias("ibv_post_send", "rdma_post_send", "rdma_post_write", "rdma_post_read", "rdma_post_ud_send"))]
     #[doc(alias("rdma_post_sendv", "rdma_post_writev", "rdma_post_readv"))]
     fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Self::Ah>) -> Result<(), Errno>
@@ -52,11 +53,11 @@ pub trait QueuePair: Send {
     /// Posts requests to the send queue in order, with one doorbell, and returns their number. If the iterator or a
     /// check fails, none is posted.
     ///
-    /// The iterator runs while the provider holds the lock of the QP: it should only compute.
+    /// The iterator runs while the provider holds the lock of the QP, so it should neither block nor make system calls.
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`], with the number of requests that are posted all the same; `EINVAL` for an empty
-    /// batch.
+    /// As [`QueuePair::post_send`]; `EINVAL` for an empty batch. [`PostError::posted`] is the number of requests that
+    /// are posted nevertheless.
     #[doc(alias("ibv_post_send", "ibv_wr_start", "ibv_wr_complete"))]
     fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
     where
@@ -108,8 +109,8 @@ pub trait QueuePair: Send {
     /// instead: the kernel's soft-RoCE fails on the second invalidation (`rxe_do_invalidate_mw`).
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`]; `EINVAL` also unless the last bind of the window was posted to this QP and no
-    /// invalidation since.
+    /// As [`QueuePair::post_send`]; `EINVAL` also if the last bind of the window was posted to another QP, or if an
+    /// invalidation was posted since.
     #[doc(alias = "IBV_WR_LOCAL_INV")]
     fn post_invalidate(&mut self, wr_id: u64, window: &mut Self::Mw) -> Result<(), Errno>;
 }

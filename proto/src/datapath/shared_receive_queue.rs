@@ -18,22 +18,22 @@ pub struct SrqCaps {
 /// posts to it.
 ///
 /// A QP uses it if it was created by [`DataPath::create_qp_with_srq`](super::DataPath::create_qp_with_srq). The
-/// completion of a receive is in the receive CQ of the QP that took it, which
-/// [`Completion::qp_num`](super::Completion::qp_num) names. Completions come in any order. If the SRQ is empty, a
-/// sender waits as for a receive of a QP.
+/// completion of a receive comes in the receive CQ of the QP that took it;
+/// [`Completion::qp_num`](super::Completion::qp_num) is the number of that QP. Completions come in any order. If the
+/// SRQ is empty, the sender retries as if the receive queue of a QP were empty (RNR).
 ///
 /// # Which memory is pinned
 ///
 /// A posted receive pins its memory and occupies its place until its completion is polled. An error of a QP does not
-/// flush the receives of its SRQ. Some receives never complete: one that a QP has taken for a message that its error
-/// or its destruction cut off, and, on devices that remove the completions of a destroyed QP, those of completions that
-/// were not polled. They pin their memory and occupy their places until the SRQ is destroyed and the CQs of its QPs are
-/// polled empty or dropped. [`SharedReceiveQueue::unpolled`] counts them too.
+/// flush the receives of its SRQ. Two kinds of receives never complete. A QP has taken the first kind for a message
+/// that was cut off by an error or by the destruction of the QP. The second kind has completed, and the device has
+/// removed its completion with the destroyed QP. Both pin their memory and occupy their places until the SRQ is
+/// destroyed and the CQs of its QPs are polled empty or dropped. [`SharedReceiveQueue::unpolled`] counts them too.
 ///
 /// To lose as few as possible, disconnect, wait for the event
 /// [`QP_LAST_WQE_REACHED`](super::AsyncEventKind::QP_LAST_WQE_REACHED) of the QP, poll its CQ empty, then destroy the
-/// QP (ibv_create_srq(3), IBV_EVENT_QP_LAST_WQE_REACHED of ibv_get_async_event(3)). Limit the time of the wait: not
-/// every device has the event, among them soft-RoCE of Linux 6.1.
+/// QP (ibv_create_srq(3), IBV_EVENT_QP_LAST_WQE_REACHED of ibv_get_async_event(3)). Limit the time of the wait: some
+/// devices do not have the event, such as soft-RoCE of Linux 6.1.
 ///
 /// Dropping the handle destroys the SRQ after the last of its QPs.
 #[doc(alias("ibv_srq", "ibv_destroy_srq", "rdma_destroy_srq"))]
@@ -44,7 +44,8 @@ pub trait SharedReceiveQueue: Send {
     /// Returns its number, by which an [`AsyncEvent`](super::AsyncEvent) names it.
     fn num(&self) -> u32;
 
-    /// Returns its capacities as the provider has rounded them. It accepts no more receives than were requested.
+    /// Returns its capacities, which the provider may have rounded up. The SRQ accepts only as many receives as were
+    /// requested.
     fn caps(&self) -> SrqCaps;
 
     /// Returns the number of posted receives without a polled completion.
@@ -52,15 +53,15 @@ pub trait SharedReceiveQueue: Send {
 
     /// Requests one event [`SRQ_LIMIT_REACHED`](super::AsyncEventKind::SRQ_LIMIT_REACHED), when fewer than `limit`
     /// receives are left that no QP has taken (ibv_modify_srq(3) with `IBV_SRQ_LIMIT`); 0 requests none. The event
-    /// comes when a QP takes a receive, not at this call.
+    /// comes when a QP takes a receive. This call itself causes no event.
     ///
     /// # Errors
     /// The errno of the device: `EINVAL` for a limit above the length of its queue, which may be longer than
-    /// [`SharedReceiveQueue::caps`] says.
+    /// [`SharedReceiveQueue::caps`] returns.
     #[doc(alias = "ibv_modify_srq")]
     fn arm_limit(&self, limit: u32) -> Result<(), Errno>;
 
-    /// Returns the limit that is armed, 0 if none is (ibv_query_srq(3)). A system call on hardware.
+    /// Returns the armed limit; 0 if none is armed (ibv_query_srq(3)). A system call on hardware.
     ///
     /// # Errors
     /// The errno of the device.
@@ -83,8 +84,8 @@ pub trait SharedReceiveQueue: Send {
     /// posted.
     ///
     /// # Errors
-    /// As [`SharedReceiveQueue::post_recv`], with the number of receives that are posted all the same; `EINVAL` for an
-    /// empty batch.
+    /// As [`SharedReceiveQueue::post_recv`]; `EINVAL` for an empty batch. [`PostError::posted`] is the number of
+    /// receives that are posted nevertheless.
     #[doc(alias = "ibv_post_srq_recv")]
     fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
     where

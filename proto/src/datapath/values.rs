@@ -5,8 +5,8 @@ use core::fmt;
 use crate::errno::Errno;
 
 /// The length of the global route header (GRH) before each datagram in the receive buffer, in bytes
-/// (`struct ibv_grh`). It counts in [`Completion::byte_len`](super::Completion::byte_len). If
-/// [`WcFlags::GRH`](super::WcFlags::GRH) is not set, the bytes are there and have no meaning.
+/// (`struct ibv_grh`). [`Completion::byte_len`](super::Completion::byte_len) includes it. If
+/// [`WcFlags::GRH`](super::WcFlags::GRH) is not set, these bytes have no meaning.
 #[doc(alias = "ibv_grh")]
 pub const GRH_LEN: usize = 40;
 
@@ -17,7 +17,7 @@ pub struct Caps {
     /// The maximum number of work requests of the send queue whose completions have not been polled. The CQ needs room
     /// for all of them.
     pub max_send_wr: u32,
-    /// The same for the receive queue.
+    /// The maximum number of receives whose completions have not been polled. The CQ needs room for all of them.
     pub max_recv_wr: u32,
     /// The maximum number of [`Sge`](super::Sge)s of a request of the send queue.
     pub max_send_sge: u32,
@@ -101,7 +101,7 @@ impl<A> Clone for To<'_, A> {
 
 impl<A> Copy for To<'_, A> {}
 
-/// A batch of work requests was not posted, or not all of it.
+/// A batch of work requests was not posted, or only in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{posted} work requests are posted, the next one is not: {errno}")]
 pub struct PostError {

@@ -14,7 +14,7 @@ pub struct Sge<'a, M> {
     pub mr: &'a M,
     /// The first byte, as an offset into the MR.
     pub offset: usize,
-    /// The length in bytes; `None` if the range was reversed, which posting refuses.
+    /// The length in bytes; `None` for a reversed range, which a post refuses with `EINVAL`.
     pub len: Option<usize>,
 }
 
@@ -99,14 +99,14 @@ impl<A> Clone for SendOp<'_, A> {
 impl<A> Copy for SendOp<'_, A> {}
 
 impl<A> SendOp<'_, A> {
-    /// Whether the device, or its library, writes to the local memory.
+    /// Whether the operation writes to the local memory.
     #[must_use]
     #[inline]
     pub const fn writes_locally(&self) -> bool {
         matches!(self, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
     }
 
-    /// Whether it is for datagram QPs.
+    /// Whether the operation is for datagram QPs.
     #[must_use]
     #[inline]
     pub const fn is_datagram(&self) -> bool {
@@ -119,10 +119,10 @@ bitflags::bitflags! {
     #[doc(alias = "ibv_send_flags")]
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct SendFlags: u32 {
-        /// It waits for the reads and atomic operations before it.
+        /// The request waits for earlier reads and atomic operations.
         #[doc(alias = "IBV_SEND_FENCE")]
         const FENCE = 1;
-        /// It has a completion also when it succeeds. Set by default.
+        /// The request has a completion also if it succeeds. Set by default.
         #[doc(alias = "IBV_SEND_SIGNALED")]
         const SIGNALED = 1 << 1;
         /// The completion of the peer's receive notifies a CQ that is armed for solicited completions.
@@ -133,8 +133,8 @@ bitflags::bitflags! {
 
 /// A request of the send queue (`struct ibv_send_wr`). `L` is a list of [`Sge`]s: one, an array, a slice or a vector.
 ///
-/// The completion has its `wr_id`. A request is signaled unless [`SendWr::unsignaled`] is called. An unsignaled one has
-/// a completion only if it fails, and occupies its queue and pins its memory until the completion of a later request
+/// The completion has its `wr_id`. A request is signaled unless [`SendWr::unsignaled`] is called. An unsignaled request
+/// has a completion only if it fails. It occupies its queue and pins its memory until the completion of a later request
 /// of the same queue is polled. A queue that is full of unsignaled requests stays full.
 #[doc(alias = "ibv_send_wr")]
 #[derive(Debug)]
@@ -142,11 +142,12 @@ bitflags::bitflags! {
 pub struct SendWr<'a, L, A> {
     /// The number that the completion returns.
     pub wr_id: u64,
-    /// What it does.
+    /// The operation.
     pub op: SendOp<'a, A>,
-    /// The local memory: source of a send or write, target of a read or of the old value of an atomic operation.
+    /// The local memory: the source of a send or write, the target of a read or of the old value of an atomic
+    /// operation.
     pub sges: L,
-    /// How it does it.
+    /// The flags.
     pub flags: SendFlags,
 }
 
@@ -227,14 +228,14 @@ impl<'a, L, A> SendWr<'a, L, A> {
         Self::new(wr_id, SendOp::FetchAdd { remote, add }, sges)
     }
 
-    /// Makes it unsignaled: no completion if it succeeds.
+    /// Makes the request unsignaled: no completion if it succeeds.
     #[inline]
     pub fn unsignaled(mut self) -> Self {
         self.flags = self.flags.difference(SendFlags::SIGNALED);
         self
     }
 
-    /// Makes it wait for the reads and atomic operations before it ([`SendFlags::FENCE`]).
+    /// Makes the request wait for earlier reads and atomic operations ([`SendFlags::FENCE`]).
     #[inline]
     pub fn fenced(mut self) -> Self {
         self.flags = self.flags.union(SendFlags::FENCE);
@@ -257,7 +258,7 @@ mod tests {
     fn a_reversed_range_has_no_length() {
         let mr = ();
         let range = |range| Sge::new(&mr, range).len;
-        #[expect(clippy::reversed_empty_ranges, reason = "it is the case")]
+        #[expect(clippy::reversed_empty_ranges, reason = "the test is about a reversed range")]
         let reversed = range(2..1);
         assert_eq!((range(1..4), range(3..3), reversed), (Some(3), Some(0), None));
     }

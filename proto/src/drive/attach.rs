@@ -1,5 +1,4 @@
-//! Attaches and detaches a QP of an id. The device's data path, which the core does not know, creates and destroys
-//! the QP.
+//! Attaches and detaches the QP of an id. The device's data path creates and destroys the QP; the core only records it.
 
 use core::marker::PhantomData;
 
@@ -11,8 +10,8 @@ use crate::key::IdKey;
 use crate::request::Request;
 use crate::time::Time;
 
-/// The permission to create one QP for an id. A data path requires it, so the core knows of every QP on an id. Only
-/// [`Drive::attach_qp`] creates one, valid while its closure runs:
+/// The permission to create one QP for an id. A data path requires it, so the core has a record of every QP on an id.
+/// Only [`Drive::attach_qp`] creates one. It is valid while the closure runs:
 ///
 /// ```compile_fail
 /// # use cmid_proto::{Device, Drive, Error, IdKey};
@@ -41,8 +40,7 @@ impl Attaching<'_> {
         Attaching { id, during: PhantomData }
     }
 
-    /// Creates one for programs that use a device without a [`Drive`], such as its tests. A core, if there is one,
-    /// does not know of the QP.
+    /// Creates a permission without a [`Drive`], for tests of a device. No core records the QP.
     #[cfg(feature = "bare-device")]
     #[must_use]
     pub fn bare(id: IdKey) -> Self {
@@ -59,13 +57,13 @@ impl Attaching<'_> {
 impl<D: Device> Drive<D> {
     /// Attaches a QP to an id. `create` creates it with the device's data path.
     ///
-    /// In a driver, `D` is a [`PolledDevice`](crate::PolledDevice), which derefs to the device of the application. For
-    /// a function `attach<D: DataPath>(device: &mut D, to: Attaching<'_>)` with the application's device as `D`, pass
-    /// `|device, to| attach::<D>(device, to)`: the closure derefs, the bare function does not.
+    /// In a driver, `D` is a [`PolledDevice`](crate::PolledDevice), which derefs to the device of the application. To
+    /// call a function `attach<D: DataPath>(device: &mut D, to: Attaching<'_>)` with the application's device, pass the
+    /// closure `|device, to| attach::<D>(device, to)`: a closure derefs its argument, a function does not.
     ///
     /// # Errors
     /// Refused in a wrong state, without a device, if the id has a QP already, and with
-    /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once the peer knows a QP number of this id;
+    /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once a QP number of this id was sent to the peer;
     /// failed with the errno of `create`.
     #[doc(alias("rdma_create_qp", "rdma_create_qp_ex", "ibv_create_qp"))]
     pub fn attach_qp<Q>(
@@ -76,7 +74,7 @@ impl<D: Device> Drive<D> {
         self.learn_transport(id);
         self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER)?;
         let made = create(&mut self.device, Attaching::to(id));
-        // Before the result is taken apart, which would copy a QP once more.
+        // The request is made before the match on the result, which would copy the QP once more.
         if made.is_ok() {
             self.note_qp(id, true)?;
         }
@@ -86,7 +84,7 @@ impl<D: Device> Drive<D> {
     /// Detaches the QP of an id. `destroy` destroys it with the device's data path.
     ///
     /// Drain the QP's CQs first. Some providers remove the completions of a destroyed QP (`__mlx5_cq_clean`). Others
-    /// leave them in the CQ, where they pin memory and take room until the CQ is polled empty.
+    /// leave them in the CQ, where they pin memory and occupy room until the CQ is polled empty.
     ///
     /// # Errors
     /// Refused if the id has no QP; failed with the errno of `destroy`.
@@ -101,7 +99,7 @@ impl<D: Device> Drive<D> {
         self.note_qp(id, false)
     }
 
-    /// Makes the request, which was checked before. An observing device gets it as a step.
+    /// Makes the request, which was checked before, and records it as a step.
     fn note_qp(&mut self, id: IdKey, has_qp: bool) -> Result<(), Error> {
         if !D::OBSERVES {
             self.core.note_qp(id, has_qp);

@@ -34,8 +34,8 @@ const FAULTS_KEPT: usize = 64;
 
 /// A core and its device.
 ///
-/// No method blocks. Methods that make a request also make its device call. What the device reports later is
-/// delivered as an event.
+/// No method blocks. Methods that make a request also make its device call. A later report of the device is delivered
+/// as an event.
 #[derive(Debug)]
 pub struct Drive<D: Device> {
     core: Core,
@@ -43,7 +43,7 @@ pub struct Drive<D: Device> {
     now: Cell<Time>,
     /// Whether the driver has waited since the time was set: see [`Drive::note_wait`].
     is_late: Cell<bool>,
-    /// The value of [`Core::activity`] that the application has seen.
+    /// The value of [`Core::activity`] when the application last ran.
     activity_seen: u64,
     faults: VecDeque<Fault>,
 }
@@ -111,13 +111,13 @@ impl<D: Device> Drive<D> {
         drive
     }
 
-    /// Returns the core: states, counters, results of synchronous mode.
+    /// Returns the core, for its states, counters and results of synchronous mode.
     #[must_use]
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Returns the device: its data path, addresses, descriptors.
+    /// Returns the device, for its data path, addresses and descriptors.
     #[must_use]
     pub fn device(&self) -> &D {
         &self.device
@@ -133,8 +133,8 @@ impl<D: Device> Drive<D> {
         self.advance(now);
     }
 
-    /// Records that the driver has waited and has not read the clock: for a driver that reads it only where a time is
-    /// needed. [`now`](Drive::now) then reads the clock of the device, if it has one.
+    /// Records that the driver has waited without reading the clock. [`now`](Drive::now) then reads the clock of the
+    /// device, if it has one. For drivers that read the clock only where a time is needed.
     #[inline(always)]
     pub fn note_wait(&mut self) {
         self.is_late.set(true);
@@ -204,12 +204,12 @@ impl<D: Device> Drive<D> {
         Ok(())
     }
 
-    /// Returns the oldest fault of the device that is not returned yet. The program can go on after a fault.
+    /// Returns the oldest fault of the device that was not returned yet. The drive remains usable after a fault.
     pub fn next_fault(&mut self) -> Option<Fault> {
         self.faults.pop_front()
     }
 
-    /// Reports that a channel may have something to read. It stays readable until a read finds nothing.
+    /// Reports that a channel may have an event to read. It stays readable until a read returns no event.
     pub fn readable(&mut self, channel: ChannelKey) {
         self.core.handle_readable(channel);
         self.record(Step::Readable { channel });
@@ -246,7 +246,7 @@ impl<D: Device> Drive<D> {
         Ok(result?)
     }
 
-    /// Passes the transport of an id to the core, if it differs from what the core assumes.
+    /// Records in the core whether an id is on an iWARP device. Until then the core assumes InfiniBand.
     fn learn_transport(&mut self, id: IdKey) {
         if self.device.transport(id) == Some(Transport::Iwarp) && self.core.transport(id) == Some(Transport::InfiniBand)
         {
@@ -261,7 +261,7 @@ impl<D: Device> Drive<D> {
             let Drive { core, device, now, .. } = self;
             let performed = core.perform_by(now.get(), id, &request, deadline, &mut ByDevice(device));
             if let Some(result) = performed {
-                // Of the other requests nothing is left to be called.
+                // The other requests make no further call.
                 if result.is_err() || Core::leaves_calls(&request) {
                     self.make_calls();
                 }

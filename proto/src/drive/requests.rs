@@ -17,7 +17,7 @@ impl<D: Device> Drive<D> {
     /// Opens an event channel.
     ///
     /// # Errors
-    /// Refused at the limit; failed with the device's errno (`ENODEV` without any RDMA device, `EMFILE`, ...).
+    /// Refused at the limit; failed with the device's errno, such as `ENODEV` without any RDMA device, or `EMFILE`.
     #[doc(alias = "rdma_create_event_channel")]
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
         let result = self.core.open_channel(acks);
@@ -69,18 +69,18 @@ impl<D: Device> Drive<D> {
     /// Binds an id to a local address (rdma_bind_addr(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state; failed with `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    /// Refused in a wrong state; failed with the device's errno, such as `EADDRINUSE`, `EADDRNOTAVAIL` or `ENODEV`.
     #[doc(alias = "rdma_bind_addr")]
     pub fn bind(&mut self, id: IdKey, addr: SocketAddr) -> Result<(), Error> {
         self.request(id, Request::Bind { addr }, Time::NEVER).map(drop)
     }
 
     /// Starts to resolve an address; ADDR_RESOLVED or ADDR_ERROR follows (rdma_resolve_addr(3)). The kernel's timeout
-    /// is seven eighths of the time until the deadline: after its ADDR_ERROR the request can be repeated, after the
-    /// core's own deadline it cannot.
+    /// is seven eighths of the time until the deadline. After the kernel's ADDR_ERROR the request can be repeated;
+    /// after the deadline it cannot.
     ///
     /// # Errors
-    /// Refused in a wrong state; failed with `ENETUNREACH`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    /// Refused in a wrong state; failed with the device's errno, such as `ENETUNREACH`, `EADDRNOTAVAIL` or `ENODEV`.
     #[doc(alias = "rdma_resolve_addr")]
     pub fn resolve_addr(
         &mut self,
@@ -95,7 +95,7 @@ impl<D: Device> Drive<D> {
     /// Starts to resolve a route; ROUTE_RESOLVED or ROUTE_ERROR follows (rdma_resolve_route(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state; failed with `ENODEV`, ...
+    /// Refused in a wrong state; failed with the device's errno, such as `ENODEV`.
     #[doc(alias = "rdma_resolve_route")]
     pub fn resolve_route(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
         self.request(id, Request::ResolveRoute, deadline).map(drop)
@@ -105,8 +105,8 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state. An id without a channel of its own is also refused at the limit on channels, and
-    /// while its events are not acked. Failed with `EADDRINUSE`, ...; with `EMFILE`, ..., if the id's own channel
-    /// cannot be opened or the id cannot be migrated to it.
+    /// while its events are not acked. Failed with the device's errno: of the listen, such as `EADDRINUSE`, or of
+    /// opening the id's own channel or migrating the id to it, such as `EMFILE`.
     #[doc(alias = "rdma_listen")]
     pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
         if self.core.port_space(id).is_some_and(|space| space.service() == Service::Datagram) {
@@ -131,13 +131,13 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL`
-    /// if the peer no longer waits. If the migration failed, the accept can be repeated.
+    /// if the peer no longer waits. The accept can be repeated if this migration fails.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
     }
 
-    /// Rejects a connection request, or the reply to one (rdma_reject(3)). The id must then be destroyed.
+    /// Rejects a connection request, or the reply to one (rdma_reject(3)). Destroy the id afterwards.
     ///
     /// # Errors
     /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with `EINVAL`
@@ -176,16 +176,16 @@ impl<D: Device> Drive<D> {
     }
 
     /// Ends a connection so that no packet of it can arrive any more: DISCONNECTED, then TIMEWAIT_EXIT and
-    /// [`State::Closed`](crate::State::Closed); or an event at the deadline. The memory of the connection may then be
-    /// reused, whatever the peer does.
+    /// [`State::Closed`](crate::State::Closed); or [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed). The
+    /// memory of the connection may then be reused, whatever the peer does.
     ///
     /// If both sides disconnect at the same moment, the kernel reports no TIMEWAIT_EXIT unless one of them
     /// disconnects once more (`cm_dreq_handler`). A teardown does so.
     ///
-    /// On iWARP it ends with DISCONNECTED: the TCP connection has ended, and there is no TIMEWAIT_EXIT.
+    /// On iWARP a teardown ends with DISCONNECTED: the TCP connection has ended, and there is no TIMEWAIT_EXIT.
     ///
     /// # Errors
-    /// Refused if there is no connection to end; refused with `IsOver` if it has ended already.
+    /// Refused if there is no connection to end, and with [`RefuseReason::IsOver`] if the connection has ended already.
     pub fn teardown(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
         self.learn_transport(id);
         self.request(id, Request::Teardown, deadline).map(drop)
@@ -201,9 +201,9 @@ impl<D: Device> Drive<D> {
     }
 
     /// Synchronous mode: waits for the next request of a listener (rdma_get_request(3));
-    /// [`Core::sync_event`](crate::Core::sync_event) then returns the request. The events of the new id come on the
-    /// listener's channel until it is migrated; with `None` it becomes synchronous itself, as in librdmacm. Until
-    /// then its events are not read while the core is at the limit on ids.
+    /// [`Core::sync_event`](crate::Core::sync_event) then returns the request. Until the new id is migrated, its events
+    /// come on the listener's channel, which is not read while the core is at the limit on ids. A migration to `None`
+    /// makes the new id synchronous, as in librdmacm.
     ///
     /// # Errors
     /// Refused in a wrong state or if the listener is not in synchronous mode.
@@ -323,13 +323,13 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::DestroyNow, Time::NEVER).map(drop)
     }
 
-    /// Takes an id in synchronous mode out of this driver; another driver, also on another thread, can adopt it. A
-    /// listener's channel goes along. Ids of requests that are [on that channel](crate::Core::ids_awaiting_migrate)
-    /// are first migrated to the channels that deliver their events.
+    /// Removes an id in synchronous mode from this driver, for another driver to adopt, also on another thread. The
+    /// channel of the id is released with it. Ids of requests that are [on that
+    /// channel](crate::Core::ids_awaiting_migrate) are first migrated to the channels that deliver their events.
     ///
     /// # Errors
-    /// Refused if the id is not in synchronous mode, is busy, or shares its channel. For a listener, also with the
-    /// errors of these migrations.
+    /// Refused if the id is not in synchronous mode, is busy, or shares its channel. For a listener, also the errors of
+    /// these migrations.
     pub fn release(&mut self, id: IdKey) -> Result<ReleasedId<D::Handle>, Error> {
         if let Err(Refused::Request { reason: RefuseReason::SharesChannel, .. }) = self.core.would_release(id) {
             self.migrate_off_channel_of(id)?;
@@ -361,12 +361,12 @@ impl<D: Device> Drive<D> {
         Ok(())
     }
 
-    /// Takes in an id that another driver released: in synchronous mode, under a new key. Both drivers must count
-    /// time from the same epoch.
+    /// Adopts an id that another driver released. The id is in synchronous mode and has a new key. Both drivers must
+    /// count time from the same epoch.
     ///
     /// # Errors
-    /// Refused at the limits; the error contains the id. Failed if the driver cannot wait for the id's channel; the
-    /// id is destroyed.
+    /// Refused at the limits; the error contains the id. Failed if the driver cannot register the id's channel with its
+    /// poller; the id is then destroyed.
     pub fn adopt(&mut self, released_id: ReleasedId<D::Handle>) -> Result<IdKey, AdoptError<D::Handle>> {
         let ReleasedId { released, handle } = released_id;
         let (id, channel) = match self.core.adopt(released) {

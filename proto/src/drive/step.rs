@@ -126,8 +126,8 @@ pub enum Step<'a> {
         event: RawEvent<&'a [u8]>,
         /// The result.
         result: Result<Admission, Fault>,
-        /// Whether [`Core::handle_readable`] for the same channel follows, which has no step of its own. False if
-        /// unread events make the channel [readable again](crate::Device::LEVEL_TRIGGERED).
+        /// Whether a [`Core::handle_readable`] for the same channel follows without a step of its own. False with a
+        /// [level-triggered](crate::Device::LEVEL_TRIGGERED) poller.
         reads_on: bool,
     },
     /// [`Core::poll_child`].
@@ -179,11 +179,11 @@ pub enum Step<'a> {
     Release {
         /// The id.
         id: IdKey,
-        /// `Ok` if the id is out of this drive. After [`Error::Fault`] it is out too, and lost.
+        /// `Ok` if the id is released. After [`Error::Fault`] the id is no longer of this drive, and cannot be adopted.
         result: Result<(), Error>,
     },
-    /// [`Core::adopt`], and the outcome of the device. If the device failed, [`Core::release`] of the id follows, which
-    /// has no step of its own. An adoption that the core refuses is not reported.
+    /// [`Core::adopt`], and the outcome of the device. If the device failed, a [`Core::release`] of the id follows
+    /// without a step of its own. An adoption that the core refuses is not reported.
     Adopt {
         /// The id's new key.
         id: IdKey,

@@ -56,7 +56,7 @@ impl Display for Step<'_> {
                     Err(fault) => write!(f, ", fault: {fault}"),
                 }
             }
-            Step::Child { id } => write!(f, "destroy {id}, whose request was not delivered"),
+            Step::Child { id } => write!(f, "destroy {id}: its request was not delivered"),
             Step::Iwarp { id } => write!(f, "{id} is on an iWARP device"),
             Step::PauseChannel { channel, result } => done(f, format_args!("pause {channel}"), result),
             Step::ResumeChannel { channel, result } => done(f, format_args!("resume {channel}"), result),

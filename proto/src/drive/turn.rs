@@ -23,9 +23,8 @@ pub enum Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Next {
-    /// There is news for the application: a deliverable event, the end of a synchronous request, or a failed read
-    /// ([`Drive::next_fault`]). Do not block before the application has run. Untaken events alone are not reported
-    /// again.
+    /// Run the application before blocking: an event is deliverable, a synchronous request has ended, or a read has
+    /// failed ([`Drive::next_fault`]). Events that the application does not take are not reported again.
     Deliver,
     /// The budget is used up, or a read is to be repeated: let other tasks run, then call [`Drive::run`] again.
     Again,
@@ -90,7 +89,7 @@ impl<D: Device> Drive<D> {
         self.take_any_turn(budget, to_look)
     }
 
-    /// Does the rest of a long turn after a read.
+    /// Continues a long turn after a read.
     #[inline(never)]
     fn go_on(&mut self, read: Read, left: usize, to_look: bool) -> bool {
         let unreadable = match read {
@@ -119,7 +118,7 @@ impl<D: Device> Drive<D> {
         self.serve(budget, to_look, unread, None)
     }
 
-    /// Does the reads and the child destructions of a turn.
+    /// Makes the reads and the child destructions of a turn.
     #[inline(never)]
     fn serve(&mut self, mut left: usize, to_look: bool, mut unread: usize, mut unreadable: Option<ChannelKey>) -> bool {
         while left > 0 {
@@ -154,8 +153,8 @@ impl<D: Device> Drive<D> {
     }
 
     /// Makes one turn and returns the next action: the part of every driver's loop that does not wait. Unlike
-    /// [`turn`](Drive::turn), it ends as soon as there is news for the application and each readable channel was read
-    /// once: events are delivered before a channel is read again.
+    /// [`turn`](Drive::turn), it ends as soon as each readable channel was read once and the result is
+    /// [`Next::Deliver`]: events are delivered before a channel is read again.
     #[inline]
     pub fn run(&mut self, budget: usize) -> Next {
         let has_work = self.has_work();
@@ -210,7 +209,7 @@ impl<D: Device> Drive<D> {
         rest
     }
 
-    /// Returns the next action after a turn. The application has seen the activity then.
+    /// Returns the next action after a turn, and records the activity as reported.
     #[inline(always)]
     fn rest(&mut self, may_be_left: bool) -> Next {
         let activity = self.core.activity();
@@ -234,10 +233,10 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// Reads one event of a channel. If the rest would not make the channel readable again, the channel is read on:
-    /// at once if no other channel is to be read, no call is to be made, and the turn does not end because of
-    /// `to_look`; later otherwise. Returns true if a read failed and the channel is to be read again in the next
-    /// turn.
+    /// Reads a channel. With a level-triggered poller it reads one event: more events make the channel readable again.
+    /// Otherwise the next event is read at once if no other channel is to be read, no call is to be made, and the turn
+    /// does not end; if not, the channel is queued behind the others. Returns true if a read failed and the channel is
+    /// to be read again in the next turn.
     #[inline]
     fn read(&mut self, channel: ChannelKey, left: &mut usize, to_look: bool) -> bool {
         loop {
@@ -281,7 +280,7 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// Handles a channel that takes no event. A closed channel is ignored: it does not wait for the application.
+    /// Handles a channel that takes no event. A channel that is closed is ignored.
     #[inline(never)]
     fn is_not_wanted(&mut self, channel: ChannelKey) {
         if self.core.has_channel(channel) {

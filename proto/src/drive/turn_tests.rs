@@ -162,7 +162,7 @@ const REQUESTS: [fn(IdKey, IdKey) -> [Fetched; 2]; 4] = [
         let request = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
         [Ok(Some(RawEvent { private_data: &[7; 56], ..request })), Ok(None)]
     },
-    // Impossible: it names no listener.
+    // Impossible: the event has no listener.
     |_, child| [Ok(Some(RawEvent::new(child, CmEvent::ConnectRequest))), Err(Errno::EIO)],
     |listener, _| [Ok(Some(RawEvent::new(listener, CmEvent::DeviceRemoval))), Ok(None)],
     |_, _| [Err(Errno::EIO), Ok(None)],
@@ -271,7 +271,7 @@ fn the_read_of_a_reported_channel_is_observed() {
     let before = drive.device.observed;
     drive.device.next = VecDeque::from([Ok(Some(RawEvent::new(id, CmEvent::AddrChange)))]);
     assert_eq!(drive.run_reported(on, 9), Next::Deliver);
-    // That the channel is readable, that its event is wanted, the event, and the end of the turn.
+    // The steps: `Readable`, `WantsEvent`, `Event` and `Yield`.
     assert!(drive.device.observed >= before + 4, "{} steps", drive.device.observed - before);
 }
 
@@ -281,6 +281,6 @@ fn the_request_of_a_synchronous_id_is_observed() {
     let id = drive.create_id(None, PortSpace::Tcp).unwrap();
     let before = drive.device.observed;
     drive.bind(id, SocketAddr::from(([10, 0, 0, 2], 7))).unwrap();
-    // The request, its call, and the outcome.
+    // The steps: `Submit`, `Call` and `Outcome`.
     assert!(drive.device.observed >= before + 3, "{} steps", drive.device.observed - before);
 }

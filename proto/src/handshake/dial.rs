@@ -14,7 +14,7 @@ use crate::request::{PortSpace, Service};
 use crate::state::State;
 use crate::time::Time;
 
-/// Where and how to connect.
+/// The destination and the parameters of a connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialTo {
     /// The port space of the id.
@@ -25,7 +25,7 @@ pub struct DialTo {
     pub peer: SocketAddr,
     /// Connection parameters. An id without a QP needs a QP number.
     pub param: ConnParam,
-    /// Private data to send: at most 56 bytes, 180 for datagrams.
+    /// The private data to send: at most 56 bytes, 180 for datagrams.
     pub private_data: PrivateData,
 }
 
@@ -44,8 +44,8 @@ impl DialTo {
     }
 }
 
-/// The active side of a handshake: resolves the address and the route, attaches, connects. `Q` is what the closure
-/// `attach` returns, such as a QP.
+/// The active side of a handshake: resolves the address and the route, attaches a QP, connects. `Q` is the type that
+/// the closure `attach` returns, such as a QP.
 #[doc(alias = "rdma_create_ep")]
 #[derive(Debug)]
 #[must_use = "its id lives until the handshake has ended or is cancelled"]
@@ -58,7 +58,7 @@ pub struct Dial<Q> {
 
 impl<Q> Dial<Q> {
     /// Creates an id on a channel, or in synchronous mode (`None`), and starts to resolve the peer's address.
-    /// `deadline` is that of the whole handshake.
+    /// `deadline` limits the whole handshake.
     ///
     /// # Errors
     /// As [`Drive::create_id`] and [`Drive::resolve_addr`]; there is then no id.
@@ -72,8 +72,8 @@ impl<Q> Dial<Q> {
         Self::start_on(drive, id, to, deadline)
     }
 
-    /// As [`start`](Dial::start), on an id that the application has created, to set its options for example. Ignores
-    /// the port space of `to`.
+    /// As [`start`](Dial::start), on an id that the application has created, for example to set its options first.
+    /// Ignores the port space of `to`.
     ///
     /// # Errors
     /// As [`Drive::resolve_addr`]; the id is then destroyed.
@@ -94,7 +94,7 @@ impl<Q> Dial<Q> {
         self.wait.id
     }
 
-    /// Whether it has returned its result, or was cancelled.
+    /// Whether the handshake has returned its result or was cancelled.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.wait.begun.is_none()
@@ -103,8 +103,8 @@ impl<Q> Dial<Q> {
     /// Takes an event of the id and acks it. Returns the connection once it is established. The handshake is then over:
     /// later events of the id belong to the application. Ignores events of other ids.
     ///
-    /// `attach` is called once, when the id has a device and a route. It attaches a QP with [`Drive::attach_qp`], and
-    /// returns a value that is kept with it, such as the QP. Without a QP it can return `Ok(())`.
+    /// `attach` is called once, when the id has a device and a route. It attaches a QP with [`Drive::attach_qp`] and
+    /// returns a value for [`Connected::attached`], such as the QP. Without a QP it can return `Ok(())`.
     ///
     /// # Errors
     /// [`HandshakeError`]. The id is destroyed, at the latest after the last ack that the application owes for it.
@@ -122,8 +122,8 @@ impl<Q> Dial<Q> {
         Ok(self.wait.connected(event.param, event.private_data, event.datagram))
     }
 
-    /// Synchronous mode: as [`handle`](Dial::handle), for the request that has ended, if one has. Call it after each
-    /// wait.
+    /// Synchronous mode: as [`handle`](Dial::handle), with the event of a request that has ended. Call it after each
+    /// wait. Returns `None` while the request is open.
     ///
     /// # Errors
     /// As [`handle`](Dial::handle).
@@ -138,8 +138,8 @@ impl<Q> Dial<Q> {
         }
     }
 
-    /// Makes the request that follows in a state. Returns the state that waits for its end; `None` if the handshake
-    /// is complete.
+    /// Makes the next request of the handshake. Returns the state of the id while the request is open; `None` if the
+    /// handshake is complete.
     fn proceed<D: Device>(
         &mut self,
         drive: &mut Drive<D>,
@@ -166,7 +166,7 @@ impl<Q> Dial<Q> {
         Ok(None)
     }
 
-    /// Ends the handshake: destroys the id, and drops what is attached. Does nothing once the handshake is over.
+    /// Ends the handshake: destroys the id and drops the attached value. Does nothing once the handshake is over.
     ///
     /// # Errors
     /// As [`Drive::destroy`].

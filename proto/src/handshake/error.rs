@@ -31,7 +31,7 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// Returns the errno that describes the error best.
+    /// Returns the errno of the error: of the request or event, or `ETIMEDOUT`.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {

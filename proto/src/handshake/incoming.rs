@@ -17,8 +17,8 @@ use crate::time::Time;
 
 /// A connection request: the id that the kernel has created for it, and the peer's parameters and private data.
 ///
-/// The application decides by the [addresses](Incoming::peer_addr) and the [private data](Incoming::private_data),
-/// and calls [`accept`](Incoming::accept), [`reject`](Incoming::reject) or [`release`](Incoming::release).
+/// The application reads the [addresses](Incoming::peer_addr) and the [private data](Incoming::private_data), and calls
+/// [`accept`](Incoming::accept), [`reject`](Incoming::reject) or [`release`](Incoming::release).
 #[derive(Debug)]
 #[must_use = "its id lives until it is accepted, rejected or released"]
 pub struct Incoming {
@@ -26,7 +26,7 @@ pub struct Incoming {
     request: Request,
 }
 
-/// What the peer has sent.
+/// The parameters and private data of the peer.
 #[derive(Clone, Debug)]
 struct Request {
     param: ReceivedParam,
@@ -38,13 +38,13 @@ impl Incoming {
     /// [`Core::sync_event`](crate::Core::sync_event) of a listener after [`Drive::get_request`]. Acks it.
     ///
     /// # Errors
-    /// The event, if it is of another kind.
+    /// The event, if it is not a CONNECT_REQUEST.
     pub fn new<D: Device>(drive: &mut Drive<D>, mut event: Event) -> Result<Self, Event> {
         if event.cm() != Some(CmEvent::ConnectRequest) {
             return Err(event);
         }
         if let Some(ack_token) = event.ack_token.take() {
-            // Refused only if the listener is gone: then no ack is owed.
+            // The ack is refused only if the listener is gone; then no ack is owed.
             let _ = drive.ack(ack_token);
         }
         Ok(Incoming { id: event.id, request: Request { param: event.param, private_data: event.private_data } })
@@ -85,7 +85,7 @@ impl Incoming {
     }
 
     /// Calls `attach`, which creates the QP with [`Drive::attach_qp`], and accepts the request. `private_data` is at
-    /// most 196 bytes, 136 for datagrams. The id of a listener in synchronous mode enters that mode first.
+    /// most 196 bytes, 136 for datagrams. If the listener is in synchronous mode, the id enters that mode first.
     ///
     /// # Errors
     /// The error of `attach` or of [`Drive::accept`], with `EINVAL` if the peer no longer waits. The id is destroyed.
@@ -111,8 +111,8 @@ impl Incoming {
     /// Rejects the request with at most 148 bytes of private data, 136 for datagrams, and destroys the id.
     ///
     /// # Errors
-    /// The error of [`Drive::reject`], or of [`Drive::destroy`]. Also after an error of the reject the id is
-    /// destroyed, which rejects the peer without private data.
+    /// The error of [`Drive::reject`], or of [`Drive::destroy`]. The id is destroyed also after an error of the reject,
+    /// which rejects the peer without private data.
     pub fn reject<D: Device>(self, drive: &mut Drive<D>, private_data: &[u8]) -> Result<(), Error> {
         let rejected = drive.reject(self.id, private_data);
         let destroyed = drive.destroy(self.id, Time::NEVER);
@@ -120,8 +120,7 @@ impl Incoming {
         destroyed.map(drop)
     }
 
-    /// Takes the request out of this driver, for a driver on another thread: migrates the id into synchronous mode
-    /// and releases it.
+    /// Releases the request for a driver on another thread: migrates the id into synchronous mode and releases it.
     ///
     /// # Errors
     /// The error of [`Drive::migrate`] or [`Drive::release`]. The id is destroyed, which rejects the peer.
@@ -130,7 +129,7 @@ impl Incoming {
         match to_sync(drive, id).and_then(|()| drive.release(id)) {
             Ok(released_id) => Ok(ReleasedIncoming { released_id, request }),
             Err(error) => {
-                // The error of the release is the one to report.
+                // Reports the error of the release and not that of the destroy.
                 let _ = drive.destroy(id, Time::NEVER);
                 Err(error)
             }
@@ -158,8 +157,8 @@ impl<H> ReleasedIncoming<H> {
         &self.request.private_data
     }
 
-    /// Takes the request into a driver, on a channel or in synchronous mode (`None`). Both drivers must count time
-    /// from the same epoch.
+    /// Adopts the request in a driver, on a channel or in synchronous mode (`None`). Both drivers must count time from
+    /// the same epoch.
     ///
     /// # Errors
     /// The error of [`Drive::adopt`] or [`Drive::migrate`]. The id is destroyed, which rejects the peer.
@@ -171,7 +170,7 @@ impl<H> ReleasedIncoming<H> {
         let id = drive.adopt(self.released_id).map_err(|not| not.error)?;
         if channel.is_some() {
             drive.migrate(id, channel, Time::NEVER).inspect_err(|_| {
-                // The error of the migration is the one to report.
+                // Reports the error of the migration and not that of the destroy.
                 let _ = drive.destroy(id, Time::NEVER);
             })?;
         }

@@ -1,9 +1,10 @@
-//! Connects and accepts as values. The application passes each of them the events of its id.
+//! Connects and accepts as values: the application passes the events of an id to the value of its handshake.
 //!
-//! [`Dial`] is the active side: it resolves the address and the route, attaches, connects. [`Incoming`] is a
-//! connection request; [`Incoming::accept`] makes a [`Serve`] of it, the passive side. Each has one result, and one
-//! deadline for all of its requests. On an error its id is destroyed; [`Dial::cancel`] and [`Serve::cancel`] destroy
-//! it before. They use only the public requests of [`Drive`](crate::Drive), with any driver.
+//! [`Dial`] is the active side: it resolves the address and the route, attaches a QP, connects. [`Incoming`] is a
+//! connection request; [`Incoming::accept`] turns it into a [`Serve`], the passive side. Each handshake has one result,
+//! and one deadline for all of its requests. An error destroys the id; [`Dial::cancel`] and [`Serve::cancel`] destroy
+//! it before the end. The module uses only the public requests of [`Drive`](crate::Drive), so it works with every
+//! driver.
 //!
 //! - **On a channel**: pass each event of the id to [`Dial::handle`] or [`Serve::handle`].
 //! - **In synchronous mode**: call [`Dial::poll`] or [`Serve::poll`] after each wait.
@@ -34,11 +35,11 @@
 //!
 //! # Handing a request to another reactor
 //!
-//! One reactor accepts for several: its [`Incoming::release`] returns a [`ReleasedIncoming`], which is `Send` if the
-//! device's handle is. The other reactor calls [`ReleasedIncoming::adopt`] on its thread, and then
-//! [`Incoming::accept`]: the QP is created on the device of the reactor that uses it. Both drivers must count time
-//! from the same epoch, as the project's drivers do (`CLOCK_MONOTONIC`), and need room for one more channel while
-//! they hand over. A waker of the driver wakes the other reactor.
+//! One reactor can accept for several. On that reactor [`Incoming::release`] returns a [`ReleasedIncoming`], which is
+//! `Send`. The other reactor calls [`ReleasedIncoming::adopt`] on its thread, and then [`Incoming::accept`]: the QP is
+//! created on the device of the reactor that uses it. Both drivers must count time from the same epoch, as the
+//! project's drivers do (`CLOCK_MONOTONIC`), and each needs room for one more channel during the handover. A waker of
+//! the driver wakes the other reactor.
 //!
 //! An established connection is handed over by [`Drive::migrate`](crate::Drive::migrate) to `None`,
 //! [`Drive::release`](crate::Drive::release), [`Drive::adopt`](crate::Drive::adopt) and a migration to a channel of
@@ -68,12 +69,12 @@ use crate::private_data::PrivateData;
 pub struct Connected<Q> {
     /// The id, which now belongs to the application.
     pub id: IdKey,
-    /// What the closure `attach` has returned.
+    /// The value that the closure `attach` has returned.
     pub attached: Q,
     /// The peer's parameters, from its reply or its request.
     pub param: ReceivedParam,
     /// The peer's private data, from its reply or its request, padded with zeros by the transport.
     pub private_data: PrivateData,
-    /// Where datagrams go, for an active id of a datagram service.
+    /// For an active id of a datagram service: the destination of datagrams.
     pub datagram: Option<Datagram>,
 }

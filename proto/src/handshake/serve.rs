@@ -17,7 +17,7 @@ use crate::state::State;
 #[must_use = "its id lives until the handshake has ended or is cancelled"]
 pub struct Serve<Q> {
     pub(super) wait: Wait<Q>,
-    /// Of the peer's request.
+    /// The parameters of the peer's request.
     pub(super) param: ReceivedParam,
     pub(super) private_data: PrivateData,
 }
@@ -29,7 +29,7 @@ impl<Q> Serve<Q> {
         self.wait.id
     }
 
-    /// Whether it has returned its result, or was cancelled.
+    /// Whether the handshake has returned its result or was cancelled.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.wait.begun.is_none()
@@ -48,8 +48,8 @@ impl<Q> Serve<Q> {
         Ok(self.wait.take(drive, event)?.and_then(|_established| self.connected()))
     }
 
-    /// Returns the connection if it is established without an event for [`handle`](Serve::handle): in synchronous
-    /// mode, and for datagrams, where the accept ends with its call. Call it after the accept and after each wait.
+    /// Returns the connection once it is established, if no event for [`handle`](Serve::handle) follows: in synchronous
+    /// mode, and for datagrams, whose accept ends with its call. Call it after the accept and after each wait.
     ///
     /// # Errors
     /// As [`handle`](Serve::handle).
@@ -67,7 +67,7 @@ impl<Q> Serve<Q> {
         self.wait.connected(self.param, core::mem::replace(&mut self.private_data, PrivateData::EMPTY), None)
     }
 
-    /// Ends the handshake: destroys the id, and drops what is attached. Does nothing once the handshake is over.
+    /// Ends the handshake: destroys the id and drops the attached value. Does nothing once the handshake is over.
     ///
     /// # Errors
     /// As [`Drive::destroy`].

@@ -1,4 +1,4 @@
-//! The part that both sides share: an id, and the state that waits for an event.
+//! The code that both sides share: an id, and the state that waits for an event.
 
 use super::{Connected, HandshakeError};
 use crate::device::Device;
@@ -13,11 +13,11 @@ use crate::state::State;
 use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
-/// The states that a handshake goes on from, or ends in.
+/// The states after a successful step of a handshake.
 const GOES_ON: [State; 5] =
     [State::AddrResolved, State::RouteResolved, State::Responded, State::Connected, State::SidrResolved];
 
-/// A handshake that waits in a state of its id.
+/// A handshake that waits for the event that ends a state of its id.
 #[derive(Debug)]
 pub(super) struct Wait<Q> {
     pub(super) id: IdKey,
@@ -31,7 +31,7 @@ impl<Q> Wait<Q> {
         Wait { id, begun: Some(begun), attached: None }
     }
 
-    /// Acks an event. Returns it and the state that it leads to, if it ends the wait with success.
+    /// Acks an event. If the event ends the wait with success, returns the new state and the event.
     pub(super) fn take<D: Device>(
         &mut self,
         drive: &mut Drive<D>,
@@ -85,9 +85,10 @@ impl<Q> Wait<Q> {
         Some(Connected { id: self.id, attached, param, private_data, datagram })
     }
 
-    /// Ends the handshake by an error: destroys the id, and drops what is attached.
+    /// Ends the handshake by an error: destroys the id and drops the attached value.
     pub(super) fn fail<D: Device>(&mut self, drive: &mut Drive<D>, error: impl Into<HandshakeError>) -> HandshakeError {
-        // The error of the handshake is the one to report. An id that cannot be destroyed is failed.
+        // Reports the error of the handshake and not that of the destroy. An id that cannot be destroyed is in state
+        // `Failed`.
         let _ = self.cancel(drive);
         error.into()
     }

@@ -1,5 +1,5 @@
 //! Accepts. At the device, the id of a request is on its listener's channel until it is accepted, see `listen`. An
-//! accept first migrates the id to the channel that delivers its events: one request, two calls.
+//! accept makes two calls: the first migrates the id to the channel that delivers its events.
 
 use super::submit::one_call;
 use super::{Core, MakeCall, count_call};
@@ -62,8 +62,8 @@ impl Core {
         Some(Ok(()))
     }
 
-    /// Returns the cell of the accept, and the channels that the migration is from and to. `None` if there is no
-    /// short path.
+    /// Returns the cell of the accept, and the old and the new channel of the migration. `None` if there is no short
+    /// path.
     #[inline(always)]
     fn short_accept(
         &self,

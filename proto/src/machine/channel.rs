@@ -23,8 +23,8 @@ impl Core {
         Ok(channel)
     }
 
-    /// Closes an event channel (rdma_destroy_event_channel(3)). The real function destroys the ids on the channel in
-    /// the kernel and leaves the library's halves dangling. Here all ids must leave the channel first.
+    /// Closes an event channel (rdma_destroy_event_channel(3)). The function of librdmacm would destroy the ids on the
+    /// channel in the kernel, and leave dangling structures in the library. Here all ids must leave the channel first.
     ///
     /// # Errors
     /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while the channel is being opened, has ids or untaken
@@ -42,9 +42,9 @@ impl Core {
 
     /// Stops reading a channel: its events stay in the kernel until [`resume_channel`](Core::resume_channel). Events
     /// that were read before are still delivered, and calls are still made. A request that waits for an event on the
-    /// channel waits until then, or until its deadline. Any open channel can be paused, including those of listeners
-    /// and of ids in synchronous mode ([`Core::device_channel`]). A second pause has no effect. The pause ends with
-    /// the channel: after [`release`](Core::release) the next core reads it.
+    /// channel waits until the resume or its deadline. Any open channel can be paused, including those of listeners and
+    /// of ids in synchronous mode ([`Core::device_channel`]). A second pause has no effect. The pause ends with the
+    /// channel: after [`release`](Core::release) the next core reads it.
     ///
     /// # Errors
     /// [`Refused::NoSuchChannel`].
@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// Ends a [pause](Core::pause_channel), or the failure of a channel that has [failed](Core::handle_unreadable).
-    /// The channel is read at once: for an edge-triggered poller, earlier events make no new edge.
+    /// The channel is read at once, because an edge-triggered poller does not report earlier events again.
     ///
     /// # Errors
     /// [`Refused::NoSuchChannel`].
@@ -121,7 +121,7 @@ impl Core {
         }
     }
 
-    /// Whether the reading of a channel is [stopped](Core::pause_channel).
+    /// Whether a channel is [paused](Core::pause_channel).
     #[must_use]
     pub fn is_paused(&self, key: ChannelKey) -> bool {
         self.channels.get(key).is_some_and(|channel| channel.paused)
@@ -132,7 +132,7 @@ impl Core {
         self.channels.get_mut(key).filter(is_there).ok_or(Refused::NoSuchChannel { channel: key })
     }
 
-    /// Returns the key if ids may be put on that channel.
+    /// Checks whether ids may be put on a channel. Returns its key.
     pub(super) fn usable_channel(&self, key: ChannelKey) -> Result<ChannelKey, Refused> {
         match self.channels.get(key) {
             Some(channel) if channel.private => Err(Refused::ChannelInUse { channel: key }),
@@ -169,7 +169,7 @@ impl Core {
         }
         match (channel.phase, channel.private) {
             (Phase::Open, true) => self.close(key),
-            // It was never open at the device.
+            // The channel was never open at the device.
             (Phase::Opening, true) | (Phase::Broken, _) => self.remove_channel(key),
             (Phase::Open | Phase::Opening, false) | (Phase::Closing, _) => {}
         }
@@ -180,7 +180,7 @@ impl Core {
         let Some(id) = self.ids.get_mut(key) else { return };
         let (old_channel, old_device_channel) =
             (core::mem::replace(&mut id.channel, channel), core::mem::replace(&mut id.device_channel, device_channel));
-        // Join the new channels first, or a channel that is old and new would close in between.
+        // The id joins the new channels first. Otherwise a channel that is both old and new would close in between.
         self.join_both(channel, device_channel);
         self.leave_both(old_channel, old_device_channel);
     }
@@ -214,8 +214,8 @@ impl Core {
         }
     }
 
-    /// Closes a channel and discards its events, which cannot be taken any more. Only a private channel can have
-    /// some.
+    /// Closes a channel and discards its events, which cannot be taken any more. Only a private channel can have events
+    /// then.
     fn close(&mut self, key: ChannelKey) {
         self.discard_left(key);
         if let Some(channel) = self.channels.get_mut(key) {

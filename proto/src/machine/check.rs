@@ -19,18 +19,24 @@ impl Core {
     pub fn check(&self) {
         if let Some(single) = &self.single {
             let owner = self.listener_of(single).unwrap_or(single.id);
-            let Some(id) = self.ids.get(owner) else { panic!("an event of {owner} and on no list") };
-            // The lists of such an id are read and changed only by requests, which link the event first.
+            let Some(id) = self.ids.get(owner) else {
+                panic!("the event outside the lists is of {owner}, which is gone")
+            };
+            // Only requests read and change the lists of such an id, and a request links the event first.
             let is_free =
                 if single.kind == CmEvent::ConnectRequest { id.only_listens() } else { id.is_plain_but_for_a_call() };
-            assert!(id.channel == single.on && is_free, "{owner}: an event on no list");
+            assert!(id.channel == single.on && is_free, "{owner}: it must not have an event outside the lists");
             assert!(
                 matches!(id.pending_call, PendingCall::Nothing | PendingCall::Request { .. }),
-                "{}: an event on no list",
+                "{}: it must not have an event outside the lists",
                 single.id
             );
             let channel = self.channels.get(single.on);
-            assert!(channel.is_some_and(|channel| channel.pending.head().is_none()), "{}: two are first", single.on);
+            assert!(
+                channel.is_some_and(|channel| channel.pending.head().is_none()),
+                "{}: it has an earlier event on the lists",
+                single.on
+            );
         }
         match self.linked() {
             Some(linked) => linked.check_linked(),
@@ -190,7 +196,7 @@ impl Core {
             let is_there =
                 channel.is_some_and(|channel| self.pending.events_of_channel(&channel).any(|at| at == event_ref));
             assert!(is_there, "{key}: an undelivered event is not where it is to be delivered");
-            assert_eq!(self.pending.get(event_ref).owner(), key, "an event on a foreign list");
+            assert_eq!(self.pending.get(event_ref).owner(), key, "an event on the list of another id");
         }
         assert_eq!(
             self.pending.events_of_owner(&id.pending).last(),

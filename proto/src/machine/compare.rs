@@ -16,7 +16,7 @@ use crate::time::Time;
 const OUTCOMES: [[Outcome; 2]; 4] =
     [[Ok(()), Ok(())], [Err(Errno::EINVAL), Ok(())], [Err(Errno::ENETUNREACH), Ok(())], [Ok(()), Err(Errno::EINVAL)]];
 
-/// Gives the same result to each read, and records what is read.
+/// A device that returns the same result to each read, and records the reads.
 struct Given<'a> {
     fetched: Result<Option<RawEvent<&'a [u8]>>, Errno>,
     wanted: Option<(ChannelKey, IdKey)>,
@@ -32,12 +32,12 @@ impl Fetch for Given<'_> {
 }
 
 impl Core {
-    /// Returns whether there is a short path for a request: to submit it, or to [perform](Core::perform) it. Does not
-    /// change this core. For tests.
+    /// Returns whether a request has a short path, as a submission or by [`perform`](Core::perform). Does not change
+    /// this core. For tests.
     ///
     /// # Panics
-    /// If a short path leads to another core than the long one, or if there is no short path and something has
-    /// changed.
+    /// If the short path and the long path lead to different cores, or if a request without a short path has changed
+    /// the core.
     pub fn compare_request(&self, now: Time, id: IdKey, request: &Request<'_>, deadline: Time) -> bool {
         let in_steps = self.compare_submit(now, id, request, deadline);
         let at_once = OUTCOMES.map(|outcomes| self.compare_perform(now, id, request, deadline, outcomes));
@@ -102,8 +102,7 @@ impl Core {
         true
     }
 
-    /// Returns whether there is a short path for an event: to take it in, and to deliver it. Does not change this
-    /// core. For tests.
+    /// Returns whether an event has a short path of admission and delivery. Does not change this core. For tests.
     ///
     /// # Panics
     /// As [`compare_request`](Core::compare_request).
@@ -132,8 +131,8 @@ impl Core {
         true
     }
 
-    /// Returns whether there is a short path for a turn that reads this channel and gets `fetched` from the device:
-    /// after the channel was reported as readable, or together with the report. Does not change this core. For tests.
+    /// Returns whether a turn that reads this channel and gets `fetched` from the device has a short path, both after
+    /// the report that the channel is readable and together with it. Does not change this core. For tests.
     ///
     /// # Panics
     /// As [`compare_request`](Core::compare_request).
@@ -164,7 +163,7 @@ impl Core {
             before.assert_same(&short, "not read");
             return false;
         };
-        // Without such a channel, the turn reads another one that was readable before.
+        // If the turn does not read this channel, it reads another one that was readable before.
         let on = wanted.map_or(on, |(channel, _)| channel);
         if reported.is_some() {
             long.handle_readable(on);
@@ -183,7 +182,7 @@ impl Core {
             (Read::Taken(result), Ok(Some(raw))) => {
                 assert_eq!(result, long.take_any_event(on, &raw), "{raw:?} on {on}");
             }
-            (Read::Done, Ok(None)) => assert!(!short.has_work(), "there is more than {on}"),
+            (Read::Done, Ok(None)) => assert!(!short.has_work(), "there is more work than to read {on}"),
             (read, fetched) => assert!(
                 matches!((&read, fetched), (&Read::Failed(channel, errno), Err(why)) if (channel, errno) == (on, why)),
                 "{read:?} of {fetched:?}"

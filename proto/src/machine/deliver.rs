@@ -29,7 +29,7 @@ impl Core {
         let (key, group, is_request) = (first.owner(), first.group(), first.is_request());
         let is_owed = channel.acks == Acks::Explicit && first.of_device();
         let mut ack_token = None;
-        // Neither its list nor its owed acks affect whether an id is plain.
+        // Whether an id is plain depends neither on its list nor on its owed acks.
         match self.ids.get_untouched(key) {
             Some(owner) if owner.is_moving() => return None,
             Some(owner) => {
@@ -54,7 +54,7 @@ impl Core {
         event
     }
 
-    /// Takes an event from the store, with its private data.
+    /// Removes an event from the slabs and returns it with its private data.
     #[inline(never)]
     fn open(&mut self, event_ref: EventRef, ack_token: Option<AckToken>) -> Event {
         let stored = self.pending.take(event_ref);
@@ -108,13 +108,13 @@ impl Core {
     }
 
     pub(super) fn link(&mut self, stored: Stored, on: ChannelKey) -> EventRef {
-        // Its list does not affect whether an id is plain.
+        // Whether an id is plain does not depend on its list.
         let owner = self.ids.get_untouched(stored.owner()).map(|id| &mut id.pending);
         let channel = self.channels.get_mut(on).map(|channel| &mut channel.pending);
         self.pending.push(stored, channel, owner)
     }
 
-    /// Takes an event off both of its lists, at any position.
+    /// Unlinks an event from both of its lists, at any position.
     pub(super) fn detach(&mut self, event_ref: EventRef, from: ChannelKey) {
         let (owner, is_request) = (self.pending.get(event_ref).owner(), self.pending.get(event_ref).is_request());
         if let Some(channel) = self.channels.get_mut(from) {

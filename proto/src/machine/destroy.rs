@@ -1,6 +1,6 @@
-//! Destruction: at once, or after the application's last ack. On an iWARP device it also waits for the answer to a
-//! connect of the id, because the kernel would wait for that within the call. A destruction waits for nothing else, and
-//! for nothing at all with [`Request::DestroyNow`](crate::Request::DestroyNow).
+//! Destruction: at once, or after the application's last ack. On an iWARP device a destruction also waits for the
+//! answer to a connect of the id, because the kernel's call would block until that answer. A destruction waits for
+//! nothing else. [`Request::DestroyNow`](crate::Request::DestroyNow) does not wait.
 
 use super::{Core, Ended};
 use crate::call::{Call, Outcome};
@@ -16,7 +16,7 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// Begins a destruction. It ends all other requests of the id, and their ends are not reported, even if this
+    /// Begins a destruction. It ends all other requests of the id. Their ends are not reported, even if this
     /// destruction ends at its deadline.
     pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, destroy_waiter: DestroyWaiter) {
         self.end_all(key, destroy_waiter);
@@ -44,8 +44,8 @@ impl Core {
         }
     }
 
-    /// As `begin_destroy`, and gives up the acks that are owed. A destruction that waits for them ends by this one;
-    /// its end is not reported.
+    /// As `begin_destroy`, and gives up the acks that are owed. This also ends an earlier destruction that waits for
+    /// these acks, without a report.
     pub(super) fn begin_destroy_now(&mut self, key: IdKey, deadline: Time) {
         let Some(id) = self.ids.get_mut(key) else { return };
         (id.owed, id.waived) = (0, true);
@@ -84,7 +84,7 @@ impl Core {
                 self.forget(key);
                 Ok(self.report_gone(key, channel, destroy_waiter))
             }
-            // The application has no key for another attempt.
+            // The application has no key to repeat the destruction.
             Err(errno) if destroy_waiter == DestroyWaiter::Nobody => {
                 self.forget(key);
                 Err(Fault::Leak { call: RequestKind::Destroy.name(), target: Target::Id(key), errno })
@@ -104,7 +104,7 @@ impl Core {
         }
     }
 
-    /// Reports the end of a destruction to where the request came from: by event, or as the end of a call.
+    /// Reports the end of a destruction as its waiter requires: by event, or as the end of a call.
     pub(super) fn report_gone(
         &mut self,
         key: IdKey,
@@ -113,7 +113,8 @@ impl Core {
     ) -> Option<Ended> {
         match destroy_waiter {
             DestroyWaiter::Nobody => None,
-            // The private channel of an id that is gone is not read, and neither is one that is not open.
+            // The application takes no events from the private channel of an id that is gone, or from a channel that is
+            // not open.
             DestroyWaiter::Channel
                 if self
                     .channels

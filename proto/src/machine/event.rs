@@ -15,22 +15,22 @@ use crate::stored::Stored;
 use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
-/// The result of taking in a raw event.
+/// The result of the admission of a raw event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Admission {
     /// The event will be delivered, or has completed a request of synchronous mode.
     Known,
     /// The event is a connection request. The events of the new id are delivered under this key.
     Child(IdKey),
-    /// The operation of the event is over. Counted in [`Counters`](crate::Counters).
+    /// The operation of the event has ended. Counted in [`Counters`](crate::Counters).
     Late,
-    /// The id of the event is not of this core. Counted in [`Counters`](crate::Counters).
+    /// The id of the event does not belong to this core. Counted in [`Counters`](crate::Counters).
     Stray,
 }
 
 impl Core {
-    /// Returns whether the core takes another event of this channel now, and the key for a child. `None`: the event
-    /// must be left in the kernel, which keeps it. The result is `None`
+    /// Returns the key for a child if the core takes another event of this channel now. If it does not, the result is
+    /// `None`, and the event must stay in the kernel. The result is `None`
     ///
     /// - for the channel of a listener, as the next event may be a request: while the number of its untaken requests
     ///   is at its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)), or while no more ids or events are free than the
@@ -40,12 +40,13 @@ impl Core {
     /// - for a channel that is [paused](Core::pause_channel), that has [failed](Core::handle_unreadable), or that is
     ///   not open.
     ///
-    /// The key is valid for the very next [`handle_event`](Core::handle_event); any request in between may use it.
+    /// The key is valid only for the next [`handle_event`](Core::handle_event), without a request in between, because a
+    /// request may use the key.
     #[must_use]
     #[inline]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
-        // A listener that is not moved to this channel yet gets no requests on it.
+        // A listener that is not on this channel yet gets no requests on it.
         let has_room = match self.listener_on(channel).filter(|listener| listener.device_channel == on) {
             Some(listener) => self.has_room_for_request(listener),
             None => self.has_room_for_event(on, channel),
@@ -56,7 +57,7 @@ impl Core {
     /// Returns the id that this channel is private to, if that id listens.
     #[inline]
     pub(super) fn listener_on(&self, channel: &Channel) -> Option<&Id> {
-        // Most channels are not a listener's.
+        // Most channels have no listener.
         let listener = channel.listener?;
         self.ids.get(listener).filter(|id| id.state == State::Listening)
     }
@@ -73,11 +74,11 @@ impl Core {
         has_room(on, channel, self.single.as_ref(), self.pending.of_device(), &self.limits)
     }
 
-    /// Takes in one event that the device reported on a channel.
+    /// Admits one event that the device reported on a channel.
     ///
     /// # Errors
-    /// [`Fault`]: the event is not possible now. It is counted, and nothing else has changed. One exception: the new
-    /// id of a request without a listener is taken in and destroyed.
+    /// [`Fault`]: the event is not possible now. It is counted, and nothing else changes, with one exception: the new
+    /// id of a connection request without a listener is destroyed.
     #[inline]
     pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Result<Admission, Fault> {
         self.take_event(on, &raw)
@@ -131,7 +132,7 @@ impl Core {
             return Err(Fault::Event { id: raw.id, state, event: raw.kind });
         }
         let answers = ends_connect(raw.kind) && id.on_device.awaits_answer();
-        // A late event, too, shows that the id is on its new channel.
+        // Even a late event shows that the id is on its new channel.
         if id.arrives_on(on) {
             self.arrive_by_event(raw.id, on);
         }
@@ -149,9 +150,9 @@ impl Core {
         // No event makes an id less plain.
         let Some(id) = self.ids.get_untouched(raw.id) else { return Ok(Admission::Stray) };
         id.on_device.note(raw.kind == CmEvent::AddrResolved);
-        // If the event changes no state, an accept that has not made its call yet goes on.
+        // An event that does not change the state keeps the state of an accept that has not made its call yet.
         let more = id.enter(if next == state { id.state } else { next });
-        // A synchronous join waits for the newest membership: until the join ends there is no newer one.
+        // A synchronous join waits for the newest membership, which is the first on the list.
         let answers_join = of_group && group == id.groups;
         let ended = id.waits_for().filter(|&request_kind| ends(request_kind, state, next, answers_join));
         let channel = id.channel;
@@ -225,8 +226,7 @@ impl Core {
                 }
                 Ok(Admission::Child(child))
             }
-            // It will never be accepted or rejected by the application. The device rejects the peer when the id is
-            // destroyed.
+            // The application will never get this request. The device rejects the peer when the id is destroyed.
             EventRule::Late | EventRule::Fault => {
                 self.begin_destroy(child, Time::NEVER, DestroyWaiter::Nobody);
                 match self.state(listener) {
@@ -264,7 +264,7 @@ pub(super) fn has_room(
     on_channel == 0 || (on_channel < limits.channel_events && linked + u32::from(single.is_some()) < limits.events)
 }
 
-/// Whether the device has ended a connect when it reports this event.
+/// Whether the device reports this event at the end of a connect.
 fn ends_connect(kind: CmEvent) -> bool {
     matches!(
         kind,
@@ -277,7 +277,8 @@ fn ends_connect(kind: CmEvent) -> bool {
     )
 }
 
-/// Whether an event ends a request of synchronous mode: it ends the state of the request, or answers a join.
+/// Whether an event ends a request of synchronous mode: by a change of the state that the request waits in, or as the
+/// answer to a join.
 fn ends(request_kind: RequestKind, before: State, next: State, answers_join: bool) -> bool {
     if request_kind == RequestKind::Join {
         answers_join || next == State::Removed

@@ -18,8 +18,8 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// Submits a [`Request::Join`] and returns the key of the membership. The deadline ends a join that the device
-    /// does not answer. The application must leave such a membership too.
+    /// Submits a [`Request::Join`] and returns the key of the membership. The deadline ends a join without an answer of
+    /// the device. The application must leave such a membership too.
     ///
     /// # Errors
     /// [`Refused`]: nothing has changed.
@@ -124,7 +124,7 @@ impl Core {
     }
 
     pub(super) fn begin_leave(&mut self, key: IdKey, group: GroupKey) {
-        // Like every request, it gives up the event that completed the previous request.
+        // As every request, a join discards the event that completed the previous request.
         self.clear_waiting(key, SyncState::Never);
         let Some(record) = self.groups.get_mut(group) else { return };
         record.leaving = true;
@@ -148,8 +148,8 @@ impl Core {
         }
     }
 
-    /// Ends the leaves that wait for acks, because of a destruction. If it ends at its deadline or fails, these
-    /// memberships can be left again.
+    /// Ends the leaves that wait for acks, because of a destruction. If the destruction ends at its deadline or fails,
+    /// the application can leave these memberships again.
     pub(super) fn end_leaves(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
         let (pending_call, mut at) = (id.pending_call, id.groups);
@@ -214,7 +214,7 @@ impl Core {
         self.set_join_alarm(key);
     }
 
-    /// Ends the open joins of an id that is removed or to be destroyed: no event will answer them any more.
+    /// Ends the open joins of an id that is removed or to be destroyed, because no event will answer them.
     #[inline(never)]
     pub(super) fn end_joins(&mut self, key: IdKey) {
         let mut at = self.ids.get(key).and_then(|id| id.groups);

@@ -1,19 +1,19 @@
-//! Listening. At the device, a listener has an event channel of its own. Only the ids of its requests share it, until
-//! they are accepted or migrated.
+//! Listening. At the device, a listener has its own event channel. Only the ids of its requests share the channel,
+//! until they are accepted or migrated.
 //!
-//! The kernel cannot migrate a listener without losing requests: unread requests keep the old channel although their
-//! events move (`ucma_migrate_id`), and more requests may come at any moment. Therefore the core never migrates a
-//! listener at the device. It migrates an id to a channel of its own before the listen, when no event can be pending;
-//! an id that is on a private channel already listens at once (docs/semantics.md, 5.6, rules 6 and 8).
-//! From then on only the core knows the channel that delivers the listener's events, and a migration changes nothing
-//! at the device. A release to another thread moves the whole channel, including unread requests ([`Core::release`]).
+//! The kernel cannot migrate a listener without losing requests. The ids of unread requests stay on the old channel
+//! although their events move (`ucma_migrate_id`), and more requests may come at any moment. Therefore the core never
+//! migrates a listener at the device. It migrates an id to a channel of its own before the listen, when no event can be
+//! pending; an id that is on a private channel already listens at once (docs/semantics.md, 5.6, rules 6 and 8). From
+//! then on only the core knows the channel that delivers the listener's events, and a migration changes nothing at the
+//! device. A release to another thread moves the whole channel, including unread requests ([`Core::release`]).
 //!
 //! The id of a request starts on the listener's channel. At the device it stays there until it is accepted, migrated
 //! or destroyed. Before the accept the kernel reports nothing about it (`ucma_event_handler`), and many requests are
 //! never accepted. An accept first migrates the id to the channel that delivers its events (`accept`), because the
 //! listener's channel is not read while the number of its untaken requests is at the backlog. In synchronous mode
-//! requests are delivered on the listener's channel itself: the application migrates the id before it accepts it. A
-//! migrated listener takes the ids of its undelivered requests along without a call.
+//! requests are delivered on the listener's channel itself: the application migrates the id before it accepts it. When
+//! a listener is migrated, the ids of its undelivered requests follow without a call.
 
 use super::Core;
 use crate::call::{Call, Outcome};
@@ -42,7 +42,7 @@ impl Core {
         if let Some(id) = self.ids.get_mut(key) {
             id.backlog = requests_of(backlog);
         }
-        // Like every request, it gives up the event that completed the previous request.
+        // As every request, a listen discards the event that completed the previous request.
         self.clear_waiting(key, SyncState::Never);
         let Some(id) = self.ids.get(key) else { return };
         if !self.needs_own_channel(id) {
@@ -74,8 +74,8 @@ impl Core {
         }
     }
 
-    /// Clears the listener of its channel after a failed listen: reading the channel no longer depends on untaken
-    /// requests.
+    /// Clears the listener of the channel after a failed listen. The number of untaken requests then no longer limits
+    /// reads of the channel.
     pub(super) fn listen_failed(&mut self, key: IdKey) {
         self.device_channel(key).into_iter().for_each(|device_channel| self.set_listener(device_channel, None));
     }
@@ -147,8 +147,8 @@ impl Core {
         Failure { call, ..self.failure(key, RequestKind::Listen, errno) }
     }
 
-    /// Whether a migration of an id makes no device call. This is so for a listener, and for one that still listens
-    /// after a failed destruction.
+    /// Whether a migration of an id makes no device call: for a listener, also one that still listens after a failed
+    /// destruction.
     pub(super) fn moves_without_device(&self, id: &Id) -> bool {
         id.listens && id.state != State::Removed
     }
@@ -167,7 +167,7 @@ impl Core {
         while let Some(event_ref) = at {
             at = self.pending.next_of_owner(event_ref);
             let (is_request, child) = (self.pending.get(event_ref).is_request(), self.pending.get(event_ref).id);
-            // An id that was migrated before its request was taken stays on its channel.
+            // An id that was migrated before its request was delivered stays on its channel.
             let follows =
                 |child: &Id| child.channel == from && child.device_channel == device_channel && !child.is_moving();
             if is_request && self.ids.get(child).is_some_and(follows) {
@@ -193,8 +193,8 @@ impl Core {
 
     /// Begins the destruction of the next queued id and returns its key; the call follows from
     /// [`poll_call`](Core::poll_call). The queued ids are those of undelivered requests to a listener that is
-    /// destroyed. Their number is limited by its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)). A driver takes some
-    /// in each turn, along with its other work.
+    /// destroyed. Their number is limited by its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)). A driver destroys some
+    /// of them in each turn.
     #[inline]
     pub fn poll_child(&mut self) -> Option<IdKey> {
         if self.children.is_empty() { None } else { self.next_child() }

@@ -1,5 +1,5 @@
-//! Migration. Its phases: settled, quiescing (the application owes acks), moving (the device call is under way),
-//! settled.
+//! Migration. An id first waits for the acks that the application owes. Then the device call is under way. After its
+//! outcome the id is on the new channel.
 
 use super::Core;
 use crate::call::{Call, Outcome};
@@ -15,9 +15,9 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// Whether the end of a migration is undelivered. Until it is delivered, a migration that would wait for acks is
-    /// refused. Otherwise migrations that end at their deadlines would fill the core with events that no limit
-    /// counts.
+    /// Whether a `Migrated` event of the id is undelivered. Until its delivery, a migration that would wait for acks is
+    /// refused. Otherwise migrations that end at their deadlines would add any number of events, because no limit
+    /// counts these events.
     pub(super) fn has_undelivered_end(&self, id: &Id) -> bool {
         self.has_undelivered(id, EventKind::Migrated)
     }
@@ -27,7 +27,7 @@ impl Core {
         let (owed, sync_state) = (id.owed, id.sync_state);
         if owed == 0 {
             self.call_migrate(key, to, false)?;
-            // Like every request, it gives up the event that completed the previous request.
+            // As every request, a migration discards the event that completed the previous request.
             if !matches!(sync_state, SyncState::For(_)) {
                 self.clear_waiting(key, SyncState::Never);
             }
@@ -156,7 +156,7 @@ impl Core {
         }
     }
 
-    /// Keeps an id in synchronous mode after a failed migration: a request that ended meanwhile keeps its event.
+    /// Handles a failed migration of an id in synchronous mode: a request that ended meanwhile keeps its event.
     fn stay(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
         if let (SyncState::Posted(request_kind, event_ref), channel) = (id.sync_state, id.channel) {
@@ -185,10 +185,10 @@ impl Core {
         self.apply_migrate(key, to, to, by_event);
         if let Some(id) = self.ids.get_mut(key) {
             id.sync = private;
-            // No device call migrates a listener. An id with a removed device does not listen any more.
+            // A device call migrates a listener only if its device is removed, and then it does not listen any more.
             id.listens = false;
         }
-        // The channel also counted the id as on its way.
+        // The channel has also counted the id as the target of the migration.
         self.leave_channel(to);
         if !is_request {
             self.handle_readable(to);
@@ -204,7 +204,7 @@ impl Core {
         device_channel: ChannelKey,
         by_event: bool,
     ) {
-        // An open request of synchronous mode will end by an ordinary event.
+        // The end of an open request of synchronous mode will be delivered as an event.
         self.clear_waiting(key, SyncState::Never);
         self.link_single();
         let Some(id) = self.ids.get_mut(key) else { return };

@@ -58,7 +58,7 @@ pub use summary::{Summary, WaitsFor};
 use queue::Queue;
 use single::Single;
 
-/// The state of every id and channel of one event loop. See the [crate's first page](crate) for how it is driven.
+/// The state of every id and channel of one event loop. The [crate's first page](crate) describes how to drive it.
 #[derive(Clone, Debug)]
 pub struct Core {
     limits: Limits,
@@ -99,7 +99,7 @@ impl Core {
     }
 }
 
-// Two cores are equal if they differ only in whether the newest event is on the lists.
+// Equality ignores whether the newest event is in `single` or on the lists.
 impl PartialEq for Core {
     fn eq(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.linked(), other.linked());
@@ -122,9 +122,9 @@ static_assertions::assert_impl_all!(Core: Clone, Eq, core::hash::Hash, Send, Syn
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Events of operations that were over.
+    /// Events of operations that had ended.
     pub late: u64,
-    /// Events of ids that are not of this core.
+    /// Events of ids that do not belong to this core.
     pub stray: u64,
     /// Impossible events and outcomes.
     pub faults: u64,
@@ -137,7 +137,7 @@ pub struct Counters {
 pub struct Ended {
     /// The id or channel of the request.
     pub target: Target,
-    /// The result. A request that an event or a deadline completes has only begun when this is `Ok`, or is completed
+    /// The result. If an event completes the request, `Ok` means that the request has begun; it may be complete
     /// already.
     pub result: Result<(), Failure>,
 }
@@ -200,7 +200,7 @@ impl Core {
         self.pending.private_data_of(private_data_ref).map_or(&[], |private_data_of| &private_data_of.private_data)
     }
 
-    /// Reports that a channel may have something to read. [`poll_readable`](Core::poll_readable) returns it once;
+    /// Reports that a channel may have an event to read. [`poll_readable`](Core::poll_readable) returns it once;
     /// further reports before that have no effect.
     #[inline]
     pub fn handle_readable(&mut self, key: ChannelKey) {
@@ -213,7 +213,7 @@ impl Core {
     }
 
     /// Returns the next channel to read: one that was reported by [`handle_readable`](Core::handle_readable), or the
-    /// new channel of a migrated id. The kernel moves pending events to that channel and makes no wakeup
+    /// new channel of a migrated id. The kernel moves pending events to that channel without waking its poller
     /// (`ucma_migrate_id`). The id of a request that is not accepted has no pending events (`ucma_event_handler`), so
     /// its new channel is not read.
     #[inline]
@@ -236,7 +236,7 @@ impl Core {
         None
     }
 
-    /// Marks channels as readable that waited for room and have it now.
+    /// Marks channels as readable that have waited for room, if there is room now.
     #[inline(never)]
     fn unpark(&mut self) {
         let mut at = 0;
@@ -254,8 +254,8 @@ impl Core {
         }
     }
 
-    /// Whether this channel would be the next one to read if it were reported as readable, with no call to make
-    /// before.
+    /// Whether a report that this channel is readable would make it the next channel to read, with no call to make
+    /// first.
     #[inline]
     pub(crate) fn is_next(&self, key: ChannelKey) -> bool {
         self.queued == 0 && self.channels.contains(key)
@@ -272,10 +272,10 @@ impl Core {
         self.readable.front() == Some(&key)
     }
 
-    /// Reports that a channel may have something to read and that there is no room for it:
-    /// [`wants_event`](Core::wants_event) returned `None`. The channel is to be read again as soon as there is room,
-    /// that is after an event is taken or an id is gone. A channel that is paused or has failed waits for its
-    /// [`resume_channel`](Core::resume_channel) instead.
+    /// Reports that a channel may have an event to read, for which there is no room: [`wants_event`](Core::wants_event)
+    /// returned `None`. The channel is to be read again as soon as there is room, that is after an event is taken or an
+    /// id is gone. A channel that is paused or has failed waits for its [`resume_channel`](Core::resume_channel)
+    /// instead.
     pub fn wait_for_room(&mut self, key: ChannelKey) {
         let park = |channel: &mut Channel| {
             !channel.paused && !channel.has_failed() && !core::mem::replace(&mut channel.parked, true)
@@ -350,7 +350,8 @@ impl Core {
     }
 }
 
-/// Returns the number of the next call. Only a caller that uses the number pays for the check that it is not 0.
+/// Returns the number of the next call. Inlined, so that the check against 0 is compiled only for callers that use the
+/// number.
 #[inline(always)]
 fn count_call(last: &mut u64) -> NonZeroU64 {
     // With one call per nanosecond a number repeats after 584 years; no call takes that long.

@@ -16,13 +16,13 @@ use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// Reports the outcome of a call. It must be reported before any event that came after the call was made. An event
-    /// or a deadline that the core got before the outcome has precedence over it. An event that is late because the
-    /// call was made stays late even if the call turns out to have failed. Returns `Some` if the outcome has ended a
-    /// request; a request that had to wait for acks ends by event instead.
+    /// Reports the outcome of a call. Report it before any event that came after the call was made. An event or a
+    /// deadline that was reported before the outcome has precedence over it. An event that counted as late because of
+    /// the call stays late even if the call has failed. Returns `Some` if the outcome has ended a request; a request
+    /// that had to wait for acks ends by event instead.
     ///
     /// # Errors
-    /// [`Fault`] if no such call is under way, or if the device could not close something.
+    /// [`Fault`] if no such call is under way, or if the device could not close a channel or destroy an id.
     #[inline]
     pub fn handle_outcome(&mut self, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
         if outcome.is_ok() && self.end_short(token) {
@@ -100,7 +100,7 @@ impl Core {
             PendingCall::MigrateToAccept { param } => self.moved_to_accept(key, param, outcome),
             PendingCall::Join { group } => Some(self.join_begun(key, group, outcome)),
             PendingCall::Leave { group, by_event } => self.left(key, group, by_event, outcome),
-            // The teardown goes on to its deadline, whatever the outcome.
+            // The teardown continues until its deadline, whatever the outcome.
             PendingCall::Answer => None,
             PendingCall::Destroy => return self.destroyed(key, outcome),
         };
@@ -120,7 +120,7 @@ impl Core {
         (!gave_up || self.has_undelivered(id, EventKind::Destroyed)).then_some((id.channel, destroy_waiter))
     }
 
-    /// Handles the return of a call after a destruction has ended its request. The destruction goes on, unless it has
+    /// Handles the return of a call after a destruction has ended its request. The destruction continues, unless it has
     /// ended at its deadline meanwhile.
     fn orphan_ended(&mut self, key: IdKey, destroy: Option<(ChannelKey, DestroyWaiter)>) -> Option<Ended> {
         let Some(id) = self.ids.get_mut(key) else {
@@ -204,7 +204,7 @@ impl Core {
                 // ended a request that ends by event.
                 if self.state(key) == Some(begun) {
                     self.set_state(key, table::after_failure(before, request_kind, errno));
-                    // An operation that was under way before the request goes on.
+                    // An operation that was under way before the request continues.
                     if self.state(key) == Some(before) && table::operation(before).is_some() {
                         self.set_deadline(key, until);
                         self.device_channel(key)
@@ -248,7 +248,7 @@ impl Core {
     }
 }
 
-/// The failure to create an id, or the channel that it needs.
+/// Returns the failure to create an id or its private channel.
 pub(super) fn creation_failure(id: IdKey, call: &'static str, errno: Errno) -> Failure {
     Failure { call, target: Target::Id(id), state: State::Idle, errno }
 }

@@ -1,7 +1,7 @@
 //! Short paths of requests: a request of a [plain](crate::id::Id::is_plain) id, its call and the call's outcome. A
 //! short path has exactly the effect of the long path, which consists of `submit_any`, `poll_call` and
-//! `take_outcome`. It omits the work that a plain id does not need. `short_tests` compares both on every cell.
-//! Synchronous ids have their own, in `perform_sync`.
+//! `take_outcome`. It omits the work that a plain id does not need. `short_tests` compares both on every cell. The
+//! short paths of synchronous ids are in `perform_sync`.
 //!
 //! [`Core::perform`] makes the call between the decision and the change. Nothing else can happen in between, so no
 //! state is stored for the call. For devices that observe each step, `submit_short` and `end_short` do the same in
@@ -23,8 +23,8 @@ use crate::request::{PortSpace, Request};
 use crate::request_kind::RequestKind;
 use crate::time::Time;
 
-/// Makes a device's calls. A trait, because a closure cannot be `inline(always)`: inlined, a call is not stored, and its
-/// type, which the request determines, is not looked at.
+/// Makes a device's calls. A trait, because a closure cannot be `inline(always)`. In an inlined call the compiler knows
+/// the type of the call, so it neither stores the call nor matches on it.
 pub(crate) trait MakeCall {
     /// As [`Device::call`](crate::Device::call).
     fn make(&mut self, call: &Call, private_data: &[u8]) -> Outcome;
@@ -133,7 +133,7 @@ impl Core {
         deadline: Time,
         outcomes: &[Outcome],
     ) -> Result<(), Failure> {
-        // The short path has found the request legal, and the long path makes the same calls.
+        // The short path has checked that the request is legal, and the long path makes the same calls.
         let mut ended = None;
         if self.submit_any(now, key, request, deadline).is_ok() {
             for &outcome in outcomes {
@@ -175,7 +175,7 @@ impl Core {
         }
     }
 
-    /// Uses up the key of an id that could not be created, as the long path does.
+    /// Uses the key of an id that could not be created, as the long path does.
     #[cold]
     #[inline(never)]
     fn create_failed(&mut self, channel: ChannelKey, port_space: PortSpace) {
@@ -251,7 +251,7 @@ impl Core {
                 list = self.pending.extract(&mut source.pending, first);
             }
             was_last = source.ids == 1;
-            // The channel may close with its last id; `leave_channel` below counts that one.
+            // The channel may close with its last id; `leave_channel` below then counts it.
             source.ids -= u32::from(!was_last);
         }
         if let Some(target) = self.channels.get_mut(to) {

@@ -1,5 +1,5 @@
-//! Short paths of requests on synchronous ids, as those of `perform`. `short_sync_tests` compares them with the long path
-//! on every cell.
+//! Short paths of requests on synchronous ids, like those of `perform`. `short_sync_tests` compares them with the long
+//! path on every cell.
 
 use super::perform::allowed_by_cell;
 use super::submit::{binds, one_call};
@@ -43,8 +43,8 @@ impl Core {
         }
     }
 
-    /// Makes the call of a plain request. The request drops the result of the previous one, and is open until its event
-    /// if it waits for one.
+    /// Makes the call of a plain request and discards the result of the previous request. If the request waits for an
+    /// event, it is open until then.
     fn call_sync(
         &mut self,
         now: Time,

@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::transport::Transport;
 
 impl Core {
-    /// Returns the number that this core's keys carry.
+    /// Returns the number of this core, which its keys contain.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.limits.core.unwrap_or(0)
@@ -23,8 +23,7 @@ impl Core {
         self.ids.get(id).map(|id| id.state)
     }
 
-    /// Returns the transport of an id's device. It is InfiniBand's until the core knows better
-    /// ([`Core::note_iwarp`]).
+    /// Returns the transport of an id's device. InfiniBand until [`Core::note_iwarp`].
     #[must_use]
     pub fn transport(&self, id: IdKey) -> Option<Transport> {
         self.ids.get(id).map(|id| id.on_device.transport())
@@ -51,8 +50,8 @@ impl Core {
     }
 
     /// Whether a request on an id waits for the application's acks and will end by event: a migration, a destruction or
-    /// a leave. A destruction on an iWARP device may wait for the answer to a connect instead. If there are several
-    /// leaves, whether any of them waits.
+    /// a leave. A destruction on an iWARP device may wait for the answer to a connect instead. For a leave: whether any
+    /// leave of the id waits.
     #[must_use]
     pub fn waits_for_acks(&self, id: IdKey, request: RequestKind) -> bool {
         self.ids.get(id).is_some_and(|it| {
@@ -75,7 +74,7 @@ impl Core {
         self.ids.get(id).is_some_and(|id| id.has_qp)
     }
 
-    /// Whether a channel is private to an id: one in synchronous mode, or a listener.
+    /// Whether a channel is private to an id in synchronous mode or to a listener.
     #[must_use]
     pub fn is_private(&self, channel: ChannelKey) -> bool {
         self.channels.get(channel).is_some_and(|channel| channel.private)
@@ -111,7 +110,7 @@ impl Core {
         self.parked.iter().any(|&key| self.wants_event(key).is_some())
     }
 
-    /// Returns all ids, including those of undelivered requests. For programs that end.
+    /// Returns all ids, including those of undelivered requests, for example to destroy them at the end of a program.
     pub fn id_keys(&self) -> impl Iterator<Item = IdKey> + '_ {
         self.ids.iter().map(|(key, _)| key)
     }
@@ -149,8 +148,8 @@ impl Core {
         self.channels.len()
     }
 
-    /// Counts deliverable events and completed synchronous requests. A driver that sees a change lets the application
-    /// run before it blocks.
+    /// Counts deliverable events and completed synchronous requests. After a change a driver runs the application
+    /// before it blocks.
     #[must_use]
     pub fn activity(&self) -> u64 {
         self.activity
@@ -163,9 +162,9 @@ impl Core {
     }
 
     /// Synchronous mode: returns the result of the last request on the id that waits for an event; `None` while it is
-    /// open, or if there was none. The errno is the one that librdmacm would set (`ucma_complete`). One difference: a
-    /// request ends only by an event of its own. DISCONNECTED during a connect is `ECONNRESET`, a device removal is
-    /// `ENODEV`, and a join ends only by an event of its own group.
+    /// open, or if there was none. The errno is the one that librdmacm would set (`ucma_complete`). In contrast to
+    /// librdmacm, an event of another operation does not complete the request with success: DISCONNECTED during a
+    /// connect is `ECONNRESET`, a device removal is `ENODEV`, and a join ends only by an event of its own group.
     #[must_use]
     pub fn sync_result(&self, id: IdKey) -> Option<Result<(), Errno>> {
         match self.ids.get(id)?.sync_state {

@@ -1,4 +1,4 @@
-//! A queue that usually holds one entry. The first entry is stored outside the ring, so adding and taking it costs a
+//! A queue that usually holds one entry. The first entry is stored outside the ring, so that adding and taking it costs
 //! few instructions.
 
 use alloc::collections::VecDeque;
@@ -92,7 +92,7 @@ mod tests {
         let mut queue = Queue::new();
         let mut plain = VecDeque::new();
         for step in 0..2000_u32 {
-            // Mostly short, sometimes up to ten.
+            // The queue is mostly short and sometimes has up to ten entries.
             if step * 7 % 11 < 5 + step / 100 % 3 {
                 queue.push_back(step);
                 plain.push_back(step);

@@ -19,10 +19,10 @@ use crate::stored::Stored;
 use crate::table;
 use crate::time::Time;
 
-/// An id between two cores, with its undelivered events. It must be [adopted](Core::adopt), together with the
-/// device's half.
+/// An id between two cores, with its undelivered events. It must be [adopted](Core::adopt), together with the handle of
+/// [`Device::release`](crate::Device::release).
 #[derive(Debug)]
-#[must_use = "the id lives on in the device"]
+#[must_use = "the device still has the id"]
 pub struct Released(Box<Parts>);
 
 #[derive(Debug)]
@@ -42,10 +42,10 @@ impl Released {
 }
 
 impl Core {
-    /// Takes an id in synchronous mode out of this core, with its undelivered events. Its key is stale from now on.
-    /// Also returns the key of the private channel, for [`Device::release`](crate::Device::release).
+    /// Removes an id in synchronous mode from this core, with its undelivered events. Its key is stale afterwards. Also
+    /// returns the key of the private channel, for [`Device::release`](crate::Device::release).
     ///
-    /// An open request goes along, with its deadline: both cores must count time from the same epoch.
+    /// An open request stays open in the next core, with its deadline: both cores must count time from the same epoch.
     ///
     /// # Errors
     /// [`Refused`] if the id is not in synchronous mode; if it shares its channel (a listener and the [ids of its
@@ -62,7 +62,7 @@ impl Core {
         let ended = match sync_state {
             SyncState::Ended(request_kind, event_ref) => {
                 let (stored, private_data_of) = self.take_whole(event_ref);
-                // An event about an id that stays in this core is useless in another one.
+                // A connection request names an id that stays in this core, so another core cannot use the event.
                 (request_kind != RequestKind::GetRequest || stored.listener().is_none()).then_some((
                     request_kind,
                     stored,
@@ -72,7 +72,7 @@ impl Core {
             SyncState::Never | SyncState::For(_) | SyncState::Posted(..) | SyncState::Without { .. } => None,
         };
         let sync_state = if matches!(sync_state, SyncState::Ended(..)) { SyncState::Never } else { sync_state };
-        // The deadline goes along with the id; only its entry in this core's heap is removed.
+        // The id keeps its deadline; only the entry in this core's heap is removed.
         let deadline = self.ids.get(key).map_or(Time::NEVER, |id| id.deadline);
         self.set_deadline(key, Time::NEVER);
         self.remove_channel(channel);
@@ -92,9 +92,8 @@ impl Core {
         reason.map_or(Ok(id), |reason| Err(self.refusal(key, RequestKind::Release, reason)))
     }
 
-    /// Takes in an id that another core released: in synchronous mode, in the state it was in, on a new private
-    /// channel. The device's half must be adopted under the two returned keys before anything else is done with the
-    /// id.
+    /// Adopts an id that another core released. The id keeps its state, and is in synchronous mode on a new private
+    /// channel. Pass the two returned keys to [`Device::adopt`](crate::Device::adopt) before any request on the id.
     ///
     /// The deadline of an open request is not converted: this core must count [`Time`] from the same epoch as the
     /// core that released the id.

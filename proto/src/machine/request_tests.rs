@@ -1,4 +1,4 @@
-//! Compares the short path of a connection request with its long path, and what follows before its delivery.
+//! Compares the short path of a connection request with its long path, also after each request before its delivery.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -17,7 +17,8 @@ const NOW: Time = Time(1000);
 const DUE: Time = Time(5000);
 const BACKLOG: i32 = 3;
 
-/// A listener with its events on `on`; its device reports them on `device_channel`. Another id is on `on` too.
+/// A listener. Its events are delivered on `on`; the device reports them on `device_channel`. Another id is on `on`
+/// too.
 struct Listening {
     core: Core,
     on: ChannelKey,
@@ -164,7 +165,7 @@ fn a_listener_for_which_something_is_under_way_has_no_short_path() {
     assert!(!listening.compare(&listening.request()), "paused");
 }
 
-/// What can be done while the request is undelivered.
+/// Requests that are possible while the connection request is undelivered.
 fn requests(to: ChannelKey) -> Vec<Request<'static>> {
     let param = ConnParam { qp_num: 17, ..ConnParam::default() };
     alloc::vec![

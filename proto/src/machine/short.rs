@@ -1,11 +1,11 @@
-//! Short paths of events: taken in, delivered, and acked. A short path has exactly the effect of the long path of the
-//! same name. It handles by far the most frequent case: an id for which nothing else is under way
+//! Short paths of the admission, delivery and ack of events. A short path has exactly the effect of the long path of
+//! the same name. It handles by far the most frequent case: an id for which nothing else is under way
 //! ([`Id::is_plain`](crate::id::Id)), and a plain cell of the event table (`plain`). It omits the work that this case
 //! does not need. `short_tests` compares both on every cell.
 //!
 //! The only undelivered event of a channel can be stored outside the lists of `pending`, in `Core::single`. It is
-//! linked into the lists before any other event is, and before a request begins on the long path. No other code reads
-//! the list of a plain id, or makes an id less plain.
+//! linked into the lists before another event is stored, and before a request begins on the long path. No other code
+//! reads the list of a plain id, or makes a plain id not plain.
 
 use super::Core;
 use super::event::{Admission, has_room};
@@ -67,7 +67,7 @@ fn admit_to(
     Some((Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None }, ends))
 }
 
-/// Takes the event of a read on the short path, or on the long one.
+/// Admits the event of a read, on the short path or on the long one.
 struct ReadSink<'a> {
     core: &'a mut Core,
     on: ChannelKey,
@@ -85,7 +85,7 @@ impl EventSink for ReadSink<'_> {
     }
 }
 
-/// The same for a read of a listener's channel, with the key for a child.
+/// Admits the event of a read of a listener's channel.
 struct RequestSink<'a> {
     core: &'a mut Core,
     on: ChannelKey,
@@ -116,7 +116,7 @@ impl Core {
         true
     }
 
-    /// The same for a channel without an undelivered event, while there is no single event.
+    /// As `admit_short`, for a channel without an undelivered event, while there is no single event.
     #[inline(always)]
     fn admit_single(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> bool {
         let Some(channel) = self.channels.get_mut(on) else { return false };
@@ -157,7 +157,8 @@ impl Core {
         }
         let Some(listener) = self.ids.get_untouched(key) else { return false };
         let (to, port_space) = (listener.channel, listener.port_space);
-        // A linked request does not count for its channel. As the single event it counts, and that must not matter.
+        // A linked request does not count against the limit of its channel, but a single event does. These limits are
+        // high enough that the difference has no effect.
         let has_room = self.limits.channel_events > 1 && self.pending.of_device() + 1 < self.limits.events;
         if self.single.is_some() || !has_room || to == on || listener.device_channel != on || !listener.only_listens() {
             return false;
@@ -181,10 +182,10 @@ impl Core {
     }
 
     /// The short path of a turn. Reads the only channel to be read, if there is no other work and the channel is not a
-    /// listener's. It looks the channel up once; the long path does so several times. `reported` is a channel that the
-    /// poller has just reported as readable: with it, the short path is that of
-    /// [`handle_readable`](Core::handle_readable) and the turn. `None` if there is no short path; then nothing has
-    /// changed. `read` is [`Read::Done`] at first; it gets the result in place, because a returned one would be copied.
+    /// listener's. It looks up the channel once; the long path does so several times. If `reported` is a channel, the
+    /// short path includes [`handle_readable`](Core::handle_readable) for it. Returns `None` if there is no short path;
+    /// then nothing has changed. Pass [`Read::Done`] as `read`; the result is written to it, because returning it would
+    /// copy it.
     #[inline(always)]
     pub(crate) fn read_short(
         &mut self,
@@ -234,14 +235,15 @@ impl Core {
         self.deadlines.first().is_some_and(|(due, _)| due <= now)
     }
 
-    /// The event is passed by value: a reference would force the caller to store it in memory on the short path, too.
+    /// Admits an event on the long path. The event is passed by value, because a reference would force the caller to
+    /// store it in memory on the short path too.
     #[inline(never)]
     fn take_read_event(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Read {
         Read::Taken(self.take_any_event(on, &raw))
     }
 
-    /// The same for the channel of a listener. Apart from [`read_short`](Core::read_short), because it would make that
-    /// one longer for all other channels.
+    /// As [`read_short`](Core::read_short), for the channel of a listener. A separate function, because the code would
+    /// slow down [`read_short`](Core::read_short) for all other channels.
     #[inline(always)]
     pub(crate) fn read_requests_short(
         &mut self,
@@ -299,7 +301,8 @@ impl Core {
         self.fill_single(single, ack_token, None)
     }
 
-    /// The listener owns a connection request, and not the new id, to which the ack was counted.
+    /// Delivers a connection request. Its ack was counted for the new id; it belongs to the listener, which owns the
+    /// event.
     #[inline(never)]
     fn open_request(&mut self, single: &Single, mut ack_token: Option<AckToken>) -> Option<Event> {
         let listener = self.listener_of(single);
@@ -319,7 +322,7 @@ impl Core {
     #[inline(always)]
     fn fill_single(&mut self, single: &Single, ack_token: Option<AckToken>, listener: Option<IdKey>) -> Option<Event> {
         self.single = None;
-        // Filled in where it is returned, to avoid a copy.
+        // Built in the return value, to avoid a copy.
         let mut opened = Some(single.bare(ack_token));
         if let Some(event) = &mut opened {
             event.listener = listener;
@@ -329,7 +332,8 @@ impl Core {
         opened
     }
 
-    /// The listener of a single event that is a connection request. The new id is still on the listener's channel.
+    /// Returns the listener of a single event that is a connection request. The new id is still on the listener's
+    /// channel.
     pub(super) fn listener_of(&self, single: &Single) -> Option<IdKey> {
         if single.kind != CmEvent::ConnectRequest {
             return None;

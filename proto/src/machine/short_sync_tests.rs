@@ -15,10 +15,10 @@ use crate::state::State;
 use crate::table;
 use crate::time::Time;
 
-/// How the last request of an id has ended.
+/// The end of the last request of an id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Last {
-    /// There was none.
+    /// There was no request.
     Nothing,
     /// With an event that has private data.
     Event,
@@ -92,7 +92,7 @@ fn a_synchronous_request_its_call_and_its_outcome() {
     assert!(short > 500, "{short} of them");
 }
 
-/// A disconnect that waits for no event ends with the peer's DISCONNECTED, if that is undelivered.
+/// A disconnect that waits for no event ends with the peer's DISCONNECTED, if that event is undelivered.
 #[test]
 fn a_synchronous_disconnect_after_the_peers() {
     for has_event in [true, false] {
@@ -137,7 +137,7 @@ fn there_is_no_short_path_for_a_synchronous_id_with_something_under_way() {
         ("a call", |id, _| id.pending_call = PendingCall::Answer),
         ("an open request", |id, _| id.sync_state = SyncState::For(RequestKind::Join)),
         ("a migration that waits", |id, to| id.pending_migrate = Some(PendingMigrate { to: Some(to) })),
-        ("another line", |id, to| id.device_channel = to),
+        ("another device channel", |id, to| id.device_channel = to),
         ("waived acks", |id, _| id.waived = true),
         ("an overtaken call", |id, _| id.orphaned = true),
         ("an answer that is due", |id, _| id.answer_due = true),

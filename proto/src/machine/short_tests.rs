@@ -21,7 +21,7 @@ pub(super) const NOW: Time = Time(1000);
 pub(super) const DUE: Time = Time(5000);
 pub(super) const LATER: Time = Time(9000);
 
-/// Two channels; on the first one an id in a chosen state. Another id has a deadline after `DUE`.
+/// A core with two channels. On the first one is an id in a chosen state. Another id has a deadline after `DUE`.
 struct ShortFixture {
     core: Core,
     on: ChannelKey,
@@ -223,7 +223,7 @@ const UNUSUAL: [Unusual; 10] = [
     ("waiting for an event", |id, _| id.sync_state = SyncState::For(RequestKind::Join)),
     ("an ended request", |id, _| id.sync_state = SyncState::Without { timed_out: false }),
     ("a migration that waits", |id, to| id.pending_migrate = Some(PendingMigrate { to: Some(to) })),
-    ("another line", |id, to| id.device_channel = to),
+    ("another device channel", |id, to| id.device_channel = to),
     ("waived acks", |id, _| id.waived = true),
     ("an overtaken call", |id, _| id.orphaned = true),
     ("an answer that is due", |id, _| id.answer_due = true),
@@ -244,7 +244,7 @@ fn there_is_no_short_path_for_an_id_that_is_not_plain() {
             let migrate = Request::Migrate { to: Some(fixture.to) };
             for request in requests().iter().chain([&migrate]) {
                 let is_short = fixture.core.compare_request(NOW, fixture.id, request, DUE);
-                // `short_sync_tests` has the synchronous ids.
+                // `short_sync_tests` covers synchronous ids.
                 assert!(!is_short || name == "synchronous", "{name}: {request:?} while {state}");
             }
         }
@@ -257,7 +257,7 @@ fn a_migration_or_a_destruction_with_events() {
         let mut fixture = ShortFixture::in_state(State::Connected, PortSpace::Tcp, Acks::Explicit);
         fixture.core.ids.get_mut(fixture.id).unwrap().owed = 0;
         let other = fixture.core.id_keys().find(|&id| id != fixture.id).unwrap();
-        // Events of the id alone, adjacent ones, and ones with events of another id between them.
+        // The events: of the id alone; adjacent; with events of another id between them.
         for at in 0..events {
             for target in [fixture.id, other].into_iter().take(1 + at % 2) {
                 fixture.core.handle_event(fixture.on, RawEvent::new(target, CmEvent::AddrChange)).unwrap();

@@ -9,7 +9,7 @@ use crate::slab_index::PrivateDataRef;
 use crate::stored::Stored;
 
 /// An undelivered event that is on no list: the only one of its channel. It came from the device and belongs to no
-/// group. Its id was plain when it came; for a connection request, nothing was under way for its listener.
+/// group. When the event came, its id was plain, or, for a connection request, nothing was under way for the listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Single {
     pub(super) on: ChannelKey,
@@ -19,7 +19,7 @@ pub(super) struct Single {
     pub(super) kind: CmEvent,
     pub(super) status: i32,
     pub(super) param: ReceivedParam,
-    /// A connection request always has it.
+    /// A connection request always has private data.
     pub(super) private_data_ref: Option<PrivateDataRef>,
 }
 

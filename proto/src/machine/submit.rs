@@ -1,4 +1,4 @@
-//! Submission of requests: first the table decides, then the guards. Nothing changes before both allow the request.
+//! Submission of requests. The table is checked first, then the guards. Nothing changes before both allow the request.
 
 use super::Core;
 use crate::call::Call;
@@ -44,15 +44,15 @@ impl Core {
         Some(id)
     }
 
-    /// Submits a request on an id. `deadline` applies to requests that a later event completes. If it passes first,
-    /// the request ends with [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed), in synchronous mode
-    /// with `ETIMEDOUT`. It also applies to a migration and a destruction while they wait for acks. It has no effect
-    /// on other requests. A deadline that has passed already is refused, except for a destruction.
+    /// Submits a request on an id. `deadline` applies to requests that a later event completes. If the deadline passes
+    /// first, the request ends with [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed), in synchronous
+    /// mode with `ETIMEDOUT`. The deadline also applies to a migration and a destruction while they wait for acks, and
+    /// has no effect on other requests. A request with a deadline in the past is refused, unless it is a destruction.
     ///
     /// A request that makes a call has one [`Ended`](crate::Ended), from [`handle_outcome`](Core::handle_outcome).
     /// There are three exceptions:
     /// - `AttachQp`, `DetachQp`, `GetRequest`, and the migration of a listener, make no call: on return they are
-    ///   done, or a `GetRequest` is begun.
+    ///   complete, except that a `GetRequest` waits.
     /// - A request that [waits for acks](Core::waits_for_acks) ends by event instead.
     /// - A destroy ends all other requests of its id. Their ends are not reported, even if the destroy itself ends at
     ///   its deadline. If the id's creation is under way and fails, the id is gone. A leave that waited for acks is
@@ -120,7 +120,7 @@ impl Core {
     /// apply to it from now on. Until then InfiniBand's apply. [`Drive`](crate::Drive) calls it before the requests
     /// that depend on the transport: when a QP is attached, and before a listen, a join or a teardown.
     ///
-    /// If the DISCONNECTED of the id has come, its connection is over.
+    /// If the DISCONNECTED of the id has come, the call also ends the connection.
     pub fn note_iwarp(&mut self, key: IdKey) {
         self.link_single();
         let Some(id) = self.ids.get_mut(key) else { return };
@@ -156,7 +156,7 @@ impl Core {
         let refused = |reason| self.refusal(key, request_kind, reason);
         let next = table::request_rule(id.state, request_kind, id.port_space.service()).map_err(refused)?;
         if matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
-            // A destruction that waits for no ack and no answer cannot be sped up.
+            // A second destruction is possible only while the first one waits for acks or for an answer.
             let is_late = id.state == State::Destroying && id.owed == 0 && !id.on_device.awaits_answer();
             return if is_late { Err(refused(RefuseReason::Busy(RequestKind::Destroy))) } else { Ok(next) };
         }
@@ -189,8 +189,8 @@ impl Core {
         Ok(next)
     }
 
-    /// Returns a reason if the result of a request would not be reported, or only after a listener's requests are
-    /// taken.
+    /// Returns a reason to refuse a request if its end would not be reported: on a failed channel, or on the channel of
+    /// a listener, which is not read until the listener's requests are taken.
     #[inline]
     fn lacks_events(&self, id: &Id, request_kind: RequestKind, next: State) -> Option<RefuseReason> {
         let waits = table::operation(next) == Some(request_kind)
@@ -220,20 +220,20 @@ impl Core {
         } else if let Request::Migrate { to: None } = request {
             (!self.moves_without_device(id) && full()).then_some(RefuseReason::NoChannelLeft)
         } else if matches!(*request, Request::Listen { backlog } if id.requests > requests_of(backlog)) {
-            // Untaken requests that came although the previous listen failed.
+            // Connection requests of an earlier listen that failed are untaken.
             Some(RefuseReason::Busy(RequestKind::Listen))
         } else if self.needs_own_channel(id) {
             if full() { Some(RefuseReason::NoChannelLeft) } else { (id.owed > 0).then_some(RefuseReason::OwesAcks) }
         } else {
-            // The channel may have ids of requests that came although the previous listen failed.
+            // The channel may have ids of connection requests of an earlier listen that failed.
             let is_shared = self.channels.get(id.device_channel).is_some_and(|device_channel| device_channel.ids > 1)
                 && self.must_leave(id);
             is_shared.then_some(RefuseReason::SharesChannel)
         }
     }
 
-    /// Whether the channel of this id has, or is about to get, other ids with events that must not wait behind the
-    /// requests to a listener.
+    /// Whether other ids are on the channel of this id, or are migrating to it. Their events must not wait until a
+    /// listener's requests are taken.
     fn must_leave(&self, id: &Id) -> bool {
         let is_coming = |other: &Id| {
             matches!(other.pending_call, PendingCall::MigrateToAccept { .. }) && other.channel == id.device_channel
@@ -310,7 +310,7 @@ impl Core {
         }
     }
 
-    /// Synchronous mode: drops the result of the last request. `open`: this request ends by event.
+    /// Synchronous mode: discards the result of the last request. `open`: this request ends by event.
     #[inline]
     pub(super) fn clear_for(&mut self, key: IdKey, request_kind: RequestKind, open: bool) {
         // A notify belongs to the open accept.
@@ -319,7 +319,7 @@ impl Core {
         }
     }
 
-    /// Synchronous mode: drops the result of the last request and sets the next state.
+    /// Synchronous mode: discards the result of the last request and sets the next state.
     #[inline]
     pub(super) fn clear_waiting(&mut self, key: IdKey, next: SyncState) {
         let is_clear = |id: &Id| id.sync_state == SyncState::Never && next == SyncState::Never;
@@ -340,7 +340,7 @@ impl Core {
                     let stored = self.pending.take(event_ref);
                     self.pending.discard(stored.private_data_ref);
                 }
-                // The deadline does not belong to the listener's state, so it is ended here.
+                // The deadline does not end with a state of the listener, so it ends here.
                 SyncState::For(RequestKind::GetRequest) => self.set_deadline(key, Time::NEVER),
                 // A posted event is still on the lists.
                 SyncState::Posted(..) | SyncState::Never | SyncState::For(_) | SyncState::Without { .. } => {}

@@ -1,4 +1,4 @@
-//! What a core holds, in a few numbers: for logs and metrics.
+//! A summary of a core in numbers, for logs and metrics.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::table;
 use crate::time::Time;
 
-/// What an id waits for. If it waits for several things, the first of them, in this order.
+/// The reason why an id waits. If there are several reasons, the first in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitsFor {
@@ -19,7 +19,7 @@ pub enum WaitsFor {
     Call,
     /// Acks of the application. The call of this request follows: a destroy, migrate or leave.
     Acks(RequestKind),
-    /// The event that ends this request. A destroy of an id on an iWARP device waits for that of a connect.
+    /// The event that ends this request. On an iWARP device a destroy waits for the event that ends a connect.
     Event(RequestKind),
 }
 
@@ -105,7 +105,7 @@ impl Core {
         summary
     }
 
-    /// Returns the ids that wait for the device or for acks, and what they wait for. O(ids).
+    /// Returns the ids that wait for the device or for acks, each with its reason. O(ids).
     pub fn waiting(&self) -> impl Iterator<Item = (IdKey, WaitsFor)> + '_ {
         self.ids.iter().filter_map(|(key, id)| Some((key, self.waiting_for(key, id)?)))
     }

@@ -8,8 +8,8 @@ use crate::key::IdKey;
 use crate::state::State;
 
 impl Core {
-    /// Called when a DISCONNECTED or REJECTED has reached an id. If both sides disconnect at the same moment, each
-    /// takes the other's request for the reply, and the kernel begins no time wait unless one of them also replies
+    /// Called after a DISCONNECTED or REJECTED of an id. If both sides disconnect at the same moment, each kernel
+    /// treats the other's request as the reply, and begins no time wait unless one of the sides also replies
     /// (`cm_dreq_handler`, `cm_send_drep_locked`). In all other cases the second disconnect has no effect.
     pub(super) fn note_teardown(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_mut(key).filter(|id| id.state == State::Closing) {
@@ -19,7 +19,7 @@ impl Core {
     }
 
     /// Whether the connection has ended while the first disconnect of a teardown was under way. Then the teardown
-    /// goes on, whatever that disconnect returns.
+    /// continues, whatever that disconnect returns.
     pub(super) fn is_past_recall(&self, key: IdKey) -> bool {
         self.ids.get(key).is_some_and(|id| id.state == State::Closing && id.answer_due)
     }

@@ -13,8 +13,8 @@ use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
 impl Core {
-    /// Ends every request with a deadline that is not after `now`. Later events of the device for these requests are
-    /// late.
+    /// Ends every request with a deadline that is not after `now`. Later events of the device for these requests count
+    /// as late.
     #[inline]
     pub fn handle_timeout(&mut self, now: Time) {
         if self.deadlines.first().is_some_and(|(due, _)| due <= now) {
@@ -64,7 +64,7 @@ impl Core {
             self.deadlines.arm(&mut id.armed, due, key);
             self.sweep_if_littered();
         } else if self.deadlines.is_stale(id.armed, due, key) {
-            // The nearest entry is that of this id: it is dropped without a look-up.
+            // The nearest entry is that of this id and is removed without a look-up.
             if due != Time::NEVER || !self.deadlines.drop_nearest(&mut id.armed) {
                 self.drop_stale();
             }
@@ -84,7 +84,7 @@ impl Core {
         self.deadlines.compact(|time, key| ids.get(key).is_some_and(|id| id.armed.at() == time));
     }
 
-    /// Finds the nearest deadline after the nearest entry, which is of this id, has become stale.
+    /// Replaces the nearest entry, which is of this id and has become stale.
     #[inline]
     fn find_nearest(&mut self, key: IdKey) {
         let deadlines = &mut self.deadlines;

@@ -6,8 +6,8 @@ bitflags::bitflags! {
     /// Access rights of registered memory, besides local reads (ibv_reg_mr(3), `enum ibv_access_flags`). The empty
     /// set is legal.
     ///
-    /// `IBV_ACCESS_ZERO_BASED` is not offered, because a region names its memory by address. Unknown bits are passed
-    /// on; the kernel refuses those that it does not know.
+    /// `IBV_ACCESS_ZERO_BASED` is not supported, because a region names its memory by address. Unknown bits are passed
+    /// to the kernel, which refuses those that it does not define.
     #[doc(alias = "ibv_access_flags")]
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
@@ -34,9 +34,9 @@ bitflags::bitflags! {
         const HUGETLB = 1 << 7;
         /// Peers may flush writes until they are visible. Few devices support it.
         const FLUSH_GLOBAL = 1 << 8;
-        /// Peers may flush writes until they would survive a loss of power. Few devices support it.
+        /// Peers may flush writes until they are persistent. Few devices support it.
         const FLUSH_PERSISTENT = 1 << 9;
-        /// The device may write in any order. Ignored by kernels and devices that do not know the flag.
+        /// The device may write in any order. Kernels and devices without support ignore this flag.
         #[doc(alias = "IBV_ACCESS_RELAXED_ORDERING")]
         const RELAXED_ORDERING = 1 << 20;
     }
@@ -51,7 +51,7 @@ impl Access {
         if written { Access::MW_BIND.union(Access::LOCAL_WRITE) } else { Access::MW_BIND }
     }
 
-    /// Whether peers may write to memory with these rights, themselves or through a window.
+    /// Whether peers may write to memory with these rights, directly or through a window.
     #[must_use]
     pub const fn lets_peers_write(self) -> bool {
         self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC))

@@ -15,7 +15,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What a re-registration changes. A field that is `None` stays as it is. The flags of the call are derived from the
+/// The changes of a re-registration. `None` keeps the property unchanged. The flags of the call are derived from the
 /// fields, so a flag and its argument are always set together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change<P, B> {
@@ -57,9 +57,8 @@ impl<P, B> Change<P, B> {
     ///
     /// # Errors
     /// Each error returns all arguments. [`RefuseReason::UnknownFlags`]; [`RefuseReason::NoBuffer`] and
-    /// [`RefuseReason::NoPd`] for a flag without its argument; [`RefuseReason::AccessWithoutFlag`]. The library
-    /// answers all of them with `IBV_REREG_MR_ERR_INPUT`, except for the missing PD: there a provider follows the
-    /// null pointer.
+    /// [`RefuseReason::NoPd`] for a flag without its argument; [`RefuseReason::AccessWithoutFlag`]. The library returns
+    /// `IBV_REREG_MR_ERR_INPUT` for all of them except the missing PD, for which a provider follows the null pointer.
     pub fn from_arguments(
         flags: Changes,
         buffer: Option<B>,
@@ -87,10 +86,10 @@ impl<P, B> Change<P, B> {
         })
     }
 
-    /// Converts the PD to another type. Example: a handle becomes a use of the PD.
+    /// Converts the PD to another type, for example from a handle to a use of the PD.
     ///
     /// # Errors
-    /// The error of `convert`, and the unchanged change.
+    /// The error of `convert`. The change is returned as it was.
     pub fn try_map_pd<Q, E>(self, convert: impl FnOnce(&P) -> Result<Q, E>) -> Result<Change<Q, B>, (Self, E)> {
         match self.pd.as_ref().map(convert).transpose() {
             Ok(pd) => Ok(Change { buffer: self.buffer, pd, access: self.access }),
@@ -110,7 +109,7 @@ impl<P, B> Change<P, B> {
 }
 
 impl<P: Pd, B: Buffer> Change<P, B> {
-    /// Checks what can be checked without a device call.
+    /// Makes the checks that need no device call.
     pub(crate) fn check(&self, old: &P) -> Result<(), RefuseReason> {
         if self.flags().is_empty() {
             return Err(RefuseReason::NothingToChange);

@@ -27,7 +27,7 @@ pub enum Call<'a, P, B, H> {
     Reregister {
         /// The registration.
         handle: &'a H,
-        /// What changes.
+        /// The changes.
         change: &'a Change<P, B>,
     },
     /// `ibv_dereg_mr`.

@@ -6,7 +6,7 @@ use crate::memory::{Fault, PdState, RefuseReason, Refused, RequestKind, Target};
 
 /// The state of a PD, and the number of objects that belong to it: MRs, QPs, address handles, memory windows.
 ///
-/// Its two calls are `ibv_alloc_pd`, which is under way from the start, and `ibv_dealloc_pd`, after
+/// It has two calls: `ibv_alloc_pd`, which is under way from the start, and `ibv_dealloc_pd`, after
 /// [`Domain::dealloc`].
 ///
 /// ```
@@ -60,13 +60,13 @@ impl Domain {
         Ok(())
     }
 
-    /// Counts one more use by an object that uses the PD already: for the clone of a use. It is legal in every state.
-    /// Example: a fallback that is under way when the device is removed still has its second registration.
+    /// Counts one more use by an object that uses the PD already, for the clone of a use. Legal in every state: a
+    /// fallback that is under way when the device is removed still makes its second registration.
     pub const fn share(&mut self) {
         self.users = self.users.saturating_add(1);
     }
 
-    /// Ends the count of an object that is gone.
+    /// Ends one use, of an object that is gone.
     pub const fn release(&mut self) {
         self.users = self.users.saturating_sub(1);
     }
@@ -84,11 +84,11 @@ impl Domain {
         Ok(())
     }
 
-    /// Reports what the call returned. If `ibv_dealloc_pd` failed, the PD stays allocated, and the deallocation can
-    /// be tried again.
+    /// Reports the outcome of the call. If `ibv_dealloc_pd` failed, the PD stays allocated, and the deallocation can be
+    /// repeated.
     ///
     /// # Errors
-    /// If no call is under way.
+    /// [`Fault`] if no call is under way.
     pub fn handle_outcome(&mut self, outcome: Result<(), Errno>) -> Result<(), Fault> {
         let input = if outcome.is_ok() { PdInput::Done } else { PdInput::Failed };
         match table::PD[self.state.index()][input.index()] {
@@ -123,7 +123,7 @@ impl Domain {
         Refused { request, target: Target::Pd(self.state), reason }
     }
 
-    /// The only place where its state changes.
+    /// Sets the state. No other function does.
     fn set_state(&mut self, state: PdState) {
         self.state = if self.removed && state == PdState::Live { PdState::Stranded } else { state };
     }

@@ -15,7 +15,7 @@ pub enum Ended<B> {
     Reregistered(Settled<B>),
     /// The MR is deregistered, and the device no longer refers to its buffers.
     Deregistered(Returned<B>),
-    /// The deregistration failed. It can be tried again.
+    /// The deregistration failed. It can be repeated.
     NotDeregistered(Failure),
 }
 
@@ -23,13 +23,13 @@ pub enum Ended<B> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Settled<B> {
-    /// How the re-registration was done, or why it failed. [`Failure::valid`] is the registration that can be used;
-    /// after `ERR_DO_FORK_OLD` that is the new one.
+    /// The way of the re-registration, or its failure. [`Failure::valid`] is the registration that can be used; after
+    /// `IBV_REREG_MR_ERR_DO_FORK_OLD` it is the new one.
     pub result: Result<Way, Failure>,
     /// The buffer that the device does not refer to: the old one if the new registration is valid; the new one if the
-    /// old registration is valid and the device does not know the new buffer. `None` if there was only one buffer, if
-    /// neither registration is valid, and if the provider failed at new memory with an errno other than EOPNOTSUPP.
-    /// In the last two cases the region keeps both buffers until it is deregistered.
+    /// old registration is valid and the device has no record of the new buffer. `None` if there was only one buffer,
+    /// if neither registration is valid, and if the provider failed to change the memory with an errno other than
+    /// EOPNOTSUPP. In the last two cases the region keeps both buffers until it is deregistered.
     pub buffer: Option<B>,
 }
 
@@ -38,6 +38,6 @@ pub struct Settled<B> {
 pub struct Returned<B> {
     /// The region's buffer.
     pub buffer: B,
-    /// The new buffer of a failed re-registration, if the device may have known it.
+    /// The new buffer of a failed re-registration, if the device may have had a record of it.
     pub other: Option<B>,
 }

@@ -37,7 +37,8 @@ impl fmt::Display for Target {
 }
 
 impl Refused {
-    /// Returns the errno that the real library returns, or would return if it did not crash or report a wrong result.
+    /// Returns the errno that libibverbs returns for this error. Where libibverbs would crash or report a wrong result,
+    /// returns the errno that fits.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self.reason {
@@ -67,8 +68,8 @@ pub struct Failure {
     pub step: Step,
     /// The errno that the call set or returned.
     pub errno: Errno,
-    /// Which registration is valid at the device. After the removal of the device this one too can only be
-    /// deregistered; see the region's state.
+    /// The registration that is valid at the device. After the removal of the device it can only be deregistered; see
+    /// the region's state.
     pub valid: Valid,
 }
 
@@ -108,16 +109,16 @@ pub enum Error {
     /// A re-registration or deregistration failed.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// `ibv_dealloc_pd` failed; the PD stays allocated. EBUSY: something that this library does not know of uses it.
+    /// `ibv_dealloc_pd` failed; the PD stays allocated. EBUSY: an object that this library did not create uses it.
     #[error("ibv_dealloc_pd: {0}")]
     Dealloc(Errno),
-    /// The driver reported something impossible.
+    /// The driver reported an outcome of a call that is not under way.
     #[error("fault: {0}")]
     Fault(#[from] Fault),
 }
 
 impl Error {
-    /// Returns the errno that the real library returns in this case.
+    /// Returns the errno that libibverbs returns for this error.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {

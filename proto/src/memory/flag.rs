@@ -1,4 +1,4 @@
-//! Numbers that two peers exchange through memory as signals.
+//! Numbers that two peers exchange through registered memory, for example as flags or counters.
 
 mod sealed {
     pub trait Sealed {}
@@ -12,10 +12,10 @@ pub trait Flag: Copy + sealed::Sealed {
     /// The length in bytes. The address is a multiple of it.
     const LEN: usize;
 
-    /// Converts the lower bits.
+    /// Returns the number with the lower [`Flag::LEN`] bytes of `bits`.
     fn from_bits(bits: u64) -> Self;
 
-    /// Returns the bits; the upper ones are zero.
+    /// Returns the number in the lower bits; the upper bits are zero.
     fn bits(self) -> u64;
 
     /// Reads the number from a slice; `None` if the slice does not have [`Flag::LEN`] bytes.

@@ -1,12 +1,12 @@
 //! Memory regions (MR) and protection domains (PD) as pure state machines.
 //!
 //! A [`Region`] is one MR: registered, re-registered (`ibv_rereg_mr`), deregistered. A [`Domain`] is one PD and
-//! counts the objects that use it. Both are separate from the [`Core`](crate::Core) and from each other, because
-//! memory is not tied to an event loop: any thread may register it, and its `Region` goes along.
+//! counts the objects that use it. Both are separate from the [`Core`](crate::Core) and from each other, because memory
+//! belongs to no event loop: any thread may register memory and own the `Region`.
 //!
-//! The concepts are the core's: a request, its [`Call`]s, their [`Outcome`]s. A region owns what the device may refer
-//! to: the buffer, and the use of a PD. After each outcome the region knows which registration is valid. It returns
-//! the buffers that the device no longer refers to, and keeps those that the device may refer to.
+//! The concepts are those of the core: a request, its [`Call`]s, their [`Outcome`]s. A region owns the objects that the
+//! device may refer to: the buffer, and the use of a PD. After each outcome the region knows which registration is
+//! valid. It returns the buffers that the device no longer refers to, and keeps those that the device may refer to.
 //!
 //! | concept | here |
 //! | --- | --- |
@@ -15,8 +15,8 @@
 //! | outcome | [`Region::handle_outcome`], which returns the result of the request when it has ended |
 //! | device removal | [`Region::handle_removal`], [`Domain::handle_removal`] |
 //!
-//! [`table`] defines what each input does in each state. [`valid_after`] alone defines what a return code and errno
-//! of `ibv_rereg_mr` leave behind.
+//! [`table`] defines the effect of each input in each state. [`valid_after`] defines which registration is valid after
+//! each return value and errno of `ibv_rereg_mr`.
 //!
 //! ```
 //! use cmid_proto::memory::{Access, Call, Change, Ended, Fallback, Keys, Outcome, Pd, Policy, Region, Reply, Traffic};
@@ -31,7 +31,7 @@
 //! let keys = Keys { lkey: 7, rkey: 7 };
 //! assert_eq!(region.handle_outcome(Outcome::Registered(Ok((42, keys))))?, Some(Ended::Registered(keys)));
 //!
-//! // Move it to another PD. This device cannot: the old registration is as good as before.
+//! // Move it to another PD. This device does not support that: the old registration stays valid.
 //! let change = Change::default().to_pd(Use(2));
 //! region.reregister(change, Policy::default(), Traffic::Quiet).map_err(|(_, refused)| refused)?;
 //! assert!(matches!(region.call(), Some(Call::Reregister { .. })));
@@ -40,7 +40,7 @@
 //! assert_eq!(settled.result.unwrap_err().to_string(), "ibv_rereg_mr: ERR_CMD, EOPNOTSUPP; the old registration is valid");
 //! assert_eq!(region.pd(), Some(&Use(1)));
 //!
-//! // With a fallback it registers anew, then deregisters the old one.
+//! // The fallback makes a new registration, then deregisters the old one.
 //! let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
 //! region.reregister(Change::default().to_pd(Use(2)), policy, Traffic::Quiet).map_err(|(_, refused)| refused)?;
 //! region.handle_outcome(Outcome::Reregistered(reply))?;

@@ -1,11 +1,11 @@
-//! What calls return, and which registration is valid afterwards.
+//! The results of device calls, and the registration that is valid after each.
 
 use core::fmt;
 
 use crate::errno::Errno;
 use crate::memory::Keys;
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome<H> {
     /// `ibv_reg_mr`: the device's handle of the registration, and its keys.
@@ -21,9 +21,9 @@ pub enum Outcome<H> {
 pub struct Reply {
     /// The return value (`enum ibv_rereg_mr_err_code`).
     pub code: i32,
-    /// errno, read right after the call; without meaning if the code is 0.
+    /// The value of errno right after the call; without meaning if the code is 0.
     pub errno: Errno,
-    /// The keys that the MR has now.
+    /// The keys of the MR after the call.
     pub keys: Keys,
 }
 
@@ -34,14 +34,13 @@ pub enum Code {
     Done,
     /// `IBV_REREG_MR_ERR_INPUT`: the library rejected the arguments.
     Input,
-    /// `IBV_REREG_MR_ERR_DONT_FORK_NEW`: the new memory could not be kept from children of a fork.
+    /// `IBV_REREG_MR_ERR_DONT_FORK_NEW`: `madvise(MADV_DONTFORK)` of the new memory failed.
     DontForkNew,
-    /// `IBV_REREG_MR_ERR_DO_FORK_OLD`: the change was made, but the old memory could not be given back to children of
-    /// a fork.
+    /// `IBV_REREG_MR_ERR_DO_FORK_OLD`: the change was made, but `madvise(MADV_DOFORK)` of the old memory failed.
     DoForkOld,
     /// `IBV_REREG_MR_ERR_CMD`: the provider, the kernel or the device failed.
     Cmd,
-    /// `IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW`: as `Cmd`, and the new memory stays kept from children of a fork.
+    /// `IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW`: as `Cmd`, and `madvise(MADV_DOFORK)` of the new memory failed.
     CmdAndDoForkNew,
     /// A value that is not documented.
     Unknown(i32),
@@ -95,23 +94,23 @@ impl fmt::Display for Code {
     }
 }
 
-/// What is known of the provider and the kernel's driver.
+/// The order of checks and changes in the provider and the kernel's driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Provider {
-    /// Nothing is known. The drivers of mlx4, hns and irdma first take the MR out of the hardware; if they fail after
-    /// that, the MR is lost.
+    /// Unknown. The drivers of mlx4, hns and irdma first remove the MR from the hardware; a later failure leaves no
+    /// valid registration.
     #[default]
     Unknown,
-    /// It checks everything before it changes anything: a failure leaves the old registration valid. Example: rxe.
+    /// All checks precede all changes, as in rxe: a failure leaves the old registration valid.
     ChecksFirst,
 }
 
-/// Which registration can be used.
+/// The registration that is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Valid {
-    /// The one from before the call.
+    /// The registration from before the call.
     Old,
-    /// The requested one.
+    /// The requested registration.
     New,
     /// Neither: the MR can only be deregistered. The device may refer to either.
     Neither,
@@ -130,9 +129,9 @@ impl fmt::Display for Valid {
 /// Returns which registration is valid after `ibv_rereg_mr`, from its return value and its errno (ibv_rereg_mr(3),
 /// RETURN VALUE; `ib_uverbs_rereg_mr`).
 ///
-/// By the manual the MR is unusable after every ERR_CMD. But that code covers all errors of the provider and the
-/// kernel, including refusals before any change: by a provider without the operation (EOPNOTSUPP), or by the kernel
-/// (EINVAL). After ERR_CMD_AND_DO_FORK_NEW errno may be that of the failed `madvise`, so it is not used.
+/// According to the manual page the MR is unusable after every ERR_CMD. But ERR_CMD covers all errors of the provider
+/// and the kernel, including refusals before any change: by a provider without the operation (EOPNOTSUPP), or by the
+/// kernel (EINVAL). After ERR_CMD_AND_DO_FORK_NEW errno may be that of the failed `madvise`, so it is not used.
 #[must_use]
 pub const fn valid_after(code: Code, errno: Errno, provider: Provider) -> Valid {
     match (code, provider) {
@@ -143,10 +142,10 @@ pub const fn valid_after(code: Code, errno: Errno, provider: Provider) -> Valid 
     }
 }
 
-/// Whether the device may know the new memory although the old registration is taken to be valid. It may if the call
-/// reached a provider that has the operation. mlx4 returns EINVAL when the hardware has the new pages and rejects the
-/// rest (`mlx4_SYNC_TPT`). [`Provider`] does not count here: memory that a device may write to must not be freed
-/// because of an application's claim.
+/// Whether the device may have a record of the new memory although the old registration counts as valid. It may if the
+/// call reached a provider that has the operation. Example: mlx4 returns EINVAL if the hardware has the new pages and
+/// rejects the rest (`mlx4_SYNC_TPT`). [`Provider`] has no effect here: a wrong value of the application must not free
+/// memory that a device may write to.
 pub(crate) const fn may_know_new(code: Code, errno: Errno) -> bool {
     match code {
         Code::Input | Code::DontForkNew => false,

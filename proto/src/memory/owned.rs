@@ -3,7 +3,7 @@
 /// The use of a PD by one registration. A clone counts one more use
 /// ([`Domain::share`](crate::memory::Domain::share)); a drop ends one.
 pub trait Pd: Clone {
-    /// Whether both PDs are of the same device.
+    /// Whether both PDs belong to the same device.
     fn same_device(&self, other: &Self) -> bool;
 }
 

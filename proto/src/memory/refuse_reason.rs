@@ -1,6 +1,6 @@
 //! The reasons for refusals.
 
-/// Why a request is refused: the rule that it breaks.
+/// The rule that a refused request breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefuseReason {
@@ -20,8 +20,8 @@ pub enum RefuseReason {
     /// some devices write to the memory when the completion is polled.
     #[error("work requests that name it are in flight")]
     InFlight,
-    /// A re-registration with new memory has failed, and the device may know that memory. It is kept until the MR is
-    /// deregistered, and there is room for one.
+    /// A re-registration with new memory has failed, and the device may have a record of that memory. The MR keeps it
+    /// until it is deregistered, and can keep only one such buffer.
     #[error("memory of a re-registration that failed is kept until it is deregistered")]
     InDoubt,
     /// Memory regions, QPs or other objects belong to the PD: the kernel would return EBUSY.
@@ -36,13 +36,14 @@ pub enum RefuseReason {
     /// The library returns `IBV_REREG_MR_ERR_INPUT`.
     #[error("IBV_REREG_MR_CHANGE_TRANSLATION needs memory")]
     NoBuffer,
-    /// The length is 0: `ibv_rereg_mr` returns `IBV_REREG_MR_ERR_INPUT`, the driver of a registration EINVAL.
+    /// The length is 0: `ibv_rereg_mr` returns `IBV_REREG_MR_ERR_INPUT`, and the kernel's driver returns EINVAL to
+    /// `ibv_reg_mr`.
     #[error("memory of length 0 cannot be registered")]
     Empty,
     /// A provider would follow the null pointer.
     #[error("IBV_REREG_MR_CHANGE_PD needs a PD")]
     NoPd,
-    /// The library does not check this, and the kernel takes the number of the PD for one of the MR's device.
+    /// The library does not check this, and the kernel looks up the number of the PD on the device of the MR.
     #[error("the PD is of another device")]
     OtherDevice,
     /// The library returns `IBV_REREG_MR_ERR_INPUT`.

@@ -19,11 +19,12 @@ struct Registration<P, H> {
     access: Access,
 }
 
-/// The state of an MR, and what it keeps alive: the use `P` of a PD, the buffer `B`, and the device's handle `H`.
+/// The state of an MR, and the objects that it keeps alive: the use `P` of a PD, the buffer `B`, and the device's
+/// handle `H`.
 ///
 /// At most one request is under way. [`Region::call`] returns the call to make. The region owns everything that the
-/// device may refer to. If a region is dropped before it is gone, its buffer must not be freed: a buffer type should
-/// leak its memory when it is dropped inside a region. See [the module](crate::memory) for an example.
+/// device may refer to. If a region is dropped while it is registered, its buffer must not be freed: a buffer type
+/// should leak its memory when it is dropped inside a region. See [the module](crate::memory) for an example.
 #[doc(alias = "ibv_mr")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Region<P, B, H> {
@@ -38,10 +39,10 @@ pub struct Region<P, B, H> {
     change: Change<P, B>,
     /// The registration that the fallback made, while the old one exists too.
     new: Option<Registration<P, H>>,
-    /// The memory of a failed re-registration. The device does not use it, but may know it. It is kept until nothing
-    /// is registered any more.
+    /// The memory of a failed re-registration, of which the device may have a record. It is kept until no registration
+    /// is left.
     in_doubt: Option<B>,
-    /// The errno that made a fallback fail, while the fallback is undone.
+    /// While a failed fallback is undone: the errno of its failure.
     undone_for: Option<Errno>,
 }
 
@@ -75,8 +76,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// # Errors
     /// [`RefuseReason::NothingToChange`], [`RefuseReason::Empty`], [`RefuseReason::OtherDevice`],
     /// [`RefuseReason::RemoteWithoutLocalWrite`]; [`RefuseReason::InDoubt`] for new memory;
-    /// [`RefuseReason::InFlight`] if there is traffic; and the refusals of the [table](table::MR). The change is
-    /// returned.
+    /// [`RefuseReason::InFlight`] while work requests are in flight; and the refusals of the [table](table::MR). The
+    /// change is returned.
     pub fn reregister(
         &mut self,
         change: Change<P, B>,
@@ -102,8 +103,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// Starts a deregistration; [`Region::call`] returns the call to make.
     ///
     /// # Errors
-    /// [`RefuseReason::InFlight`] if there is traffic, even if the device is gone; and the refusals of the
-    /// [table](table::MR).
+    /// [`RefuseReason::InFlight`] while work requests are in flight, even if the device is gone; and the refusals of
+    /// the [table](table::MR).
     pub fn deregister(&mut self, traffic: Traffic) -> Result<(), Refused> {
         let next = self.request_rule(Input::Deregister).and_then(|next| Self::quiet(traffic).map(|()| next));
         let next = next.map_err(|reason| self.refused(RequestKind::Deregister, reason))?;
@@ -111,7 +112,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Ok(())
     }
 
-    /// Returns the call to make now. It stays the same until its outcome is reported.
+    /// Returns the call to make now; the same call until its outcome is reported.
     #[must_use]
     pub fn call(&self) -> Option<Call<'_, P, B, H>> {
         match self.state {
@@ -133,7 +134,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// make.
     ///
     /// # Errors
-    /// As [`Region::handle_outcome`]. After an error, nothing has changed since the last call.
+    /// As [`Region::handle_outcome`]. The refused outcome has changed nothing.
     pub fn run(&mut self, mut device: impl FnMut(Call<'_, P, B, H>) -> Outcome<H>) -> Result<Option<Ended<B>>, Fault> {
         while let Some(call) = self.call() {
             let outcome = device(call);
@@ -144,11 +145,11 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Ok(None)
     }
 
-    /// Reports what the call returned. Returns the result of the request if it has ended; otherwise another call
+    /// Reports the outcome of the call. Returns the result of the request if it has ended; otherwise another call
     /// follows.
     ///
     /// # Errors
-    /// If no such call is under way.
+    /// [`Fault`] if no such call is under way.
     pub fn handle_outcome(&mut self, outcome: Outcome<H>) -> Result<Option<Ended<B>>, Fault> {
         match outcome {
             Outcome::Registered(Ok((handle, keys))) => {
@@ -175,7 +176,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     }
 
     /// Reports the removal of the device: only a deregistration is legal from now on. A call that is under way still
-    /// has an outcome. A fallback that has begun is completed or undone; no fallback begins any more.
+    /// has an outcome. A fallback that is under way is completed or undone; no new fallback begins.
     pub fn handle_removal(&mut self) {
         self.removed = true;
         if let Cell::Go(state) = table::MR[self.state.index()][Input::Removal.index()] {
@@ -229,15 +230,15 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.buffer.as_ref()
     }
 
-    /// Returns the memory of a failed re-registration that the device may still know. It is kept until the region is
-    /// deregistered. Until then a re-registration cannot change the memory.
+    /// Returns the memory of a failed re-registration of which the device may have a record. It is kept until the
+    /// region is deregistered. Until then a re-registration cannot change the memory.
     #[must_use]
     pub const fn in_doubt(&self) -> Option<&B> {
         self.in_doubt.as_ref()
     }
 
-    /// `None` while a request is under way: a work request that is posted with these keys meanwhile would not be
-    /// counted as traffic of that request.
+    /// Returns the valid registration. `None` also while a request is under way, because work requests that are posted
+    /// meanwhile would not count as traffic of that request.
     fn valid(&self) -> Option<&Registration<P, H>> {
         self.old.as_ref().filter(|_| self.state == MrState::Registered)
     }
@@ -247,8 +248,9 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.change.access.or(old).unwrap_or(Access::empty())
     }
 
-    /// Refuses while traffic names the MR, even after the removal of its device: some providers copy received data to
-    /// the memory when the completion is polled, and check no key (`mlx5_copy_to_recv_wqe`).
+    /// Refuses a request while work requests in flight name the MR, even after the removal of its device: some
+    /// providers copy received data to the memory when the completion is polled, and check no key
+    /// (`mlx5_copy_to_recv_wqe`).
     const fn quiet(traffic: Traffic) -> Result<(), RefuseReason> {
         match traffic {
             Traffic::InFlight => Err(RefuseReason::InFlight),
@@ -256,7 +258,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Refuses new memory while a buffer is in doubt: there is room for one.
+    /// Refuses new memory while a buffer is in doubt, because a region can keep only one such buffer.
     const fn sure(&self, change: &Change<P, B>) -> Result<(), RefuseReason> {
         if change.buffer.is_some() && self.in_doubt.is_some() { Err(RefuseReason::InDoubt) } else { Ok(()) }
     }
@@ -270,8 +272,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Changes the state as the table defines. Returns the previous state and the state of the table's cell, which a
-    /// removal does not change.
+    /// Changes the state as the table defines. Returns the previous state and the state of the table's cell, which does
+    /// not depend on a removal.
     fn outcome_rule(&mut self, input: Input, outcome: RequestKind) -> Result<(MrState, MrState), Fault> {
         let from = self.state;
         match table::MR[from.index()][input.index()] {
@@ -287,7 +289,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Refused { request, target: Target::Mr(Some(self.state)), reason }
     }
 
-    /// The only place where a region's state changes.
+    /// Sets the state. No other function does.
     fn set_state(&mut self, state: MrState) {
         self.state = if self.removed && state == MrState::Registered { MrState::Unusable } else { state };
     }

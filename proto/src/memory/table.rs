@@ -113,7 +113,7 @@ columns! {
     }
 }
 
-/// What an input does in a state of type `S`.
+/// The effect of an input in a state of type `S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cell<S> {
     /// The next state.

@@ -1,4 +1,4 @@
-//! What all cells of the tables have in common.
+//! Properties of all cells of the tables.
 
 use super::*;
 use alloc::vec;
@@ -87,7 +87,7 @@ fn the_operation_that_a_state_awaits_is_a_request_that_leads_to_it() {
 
 #[test]
 fn there_is_no_way_back_from_connecting() {
-    // The kernel: from CONNECT and DISCONNECT no call makes the id connectable again.
+    // In the kernel no call leads from CONNECT or DISCONNECT back to a state that can connect.
     for start in [
         State::Connecting,
         State::Requested,

@@ -38,7 +38,7 @@ fn the_meaning_of_a_status() {
         (
             cm(CmEvent::Rejected, 8),
             Status::Reject(RejectCode::INVALID_SERVICE_ID),
-            "id1: REJECTED (reason 8, nobody listens on this port)",
+            "id1: REJECTED (reason 8, no listener on this port)",
         ),
         (cm(CmEvent::Rejected, 34), Status::Reject(RejectCode(34)), "id1: REJECTED (reason 34)"),
         // iWARP.

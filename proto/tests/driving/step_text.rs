@@ -151,7 +151,7 @@ fn reads_and_deliveries() {
             step(request, Err(Fault::WrongChild { id })),
             "event id1: CONNECT_REQUEST on id0, fault: a connection request under the wrong key id1",
         ),
-        (Step::Child { id }, "destroy id1, whose request was not delivered"),
+        (Step::Child { id }, "destroy id1: its request was not delivered"),
         (Step::Unreadable { channel, errno: Errno::EIO }, "reading ch0 failed: EIO"),
         (Step::WaitForRoom { channel }, "ch0 waits for room"),
         (Step::Deliver { channel, event: &event }, "deliver on ch0: id1: ESTABLISHED"),

@@ -1,4 +1,4 @@
-//! What an outcome changes in a region besides its state.
+//! The effects of outcomes on a region besides its state.
 
 use crate::errno::Errno;
 use crate::memory::outcome::may_know_new;
@@ -60,7 +60,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
                 self.way = Way::InPlace;
                 self.apply(reply.keys)
             }
-            // It is unknown which of the two PDs and buffers the device refers to: both are kept.
+            // The device may refer to either PD and either buffer: both are kept.
             Valid::Neither => None,
         };
         let result = match code {
@@ -124,7 +124,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Applies the change to the old registration, as stage 7 of `ibv_rereg_mr` does. Returns the old buffer.
+    /// Applies the change to the old registration, as a successful `ibv_rereg_mr` does. Returns the old buffer.
     fn apply(&mut self, keys: Keys) -> Option<B> {
         if let Some(old) = &mut self.old {
             old.keys = keys;
@@ -138,7 +138,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.take_over()
     }
 
-    /// Makes the new buffer the region's. Returns the previous buffer, if there was a new one.
+    /// Replaces the region's buffer by the new one, if there is one. Returns the previous buffer.
     fn take_over(&mut self) -> Option<B> {
         let wanted = self.drop_change()?;
         self.buffer.replace(wanted)

@@ -49,7 +49,7 @@ fn a_cq_that_would_overrun_is_refused() {
     assert_eq!(CqRoom::default().depth(), 0);
 }
 
-const OVERRUN: &str = "9 more work requests would overrun the CQ of depth 14, to which 6 report already";
+const OVERRUN: &str = "9 more work requests would overrun the CQ of depth 14, which has 6 already";
 
 #[test]
 fn the_share_of_a_destroyed_qp_lasts_as_long_as_its_completions() {
