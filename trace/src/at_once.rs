@@ -1,5 +1,6 @@
 //! Replays a request, its calls and their outcomes a second time, as one step on a copy of the core
-//! ([`Core::perform`], [`Core::perform_sync`], [`Core::perform_create`]). A driver that is not observed makes its requests so.
+//! ([`Core::perform`], [`Core::perform_sync`], [`Core::perform_create`]). A driver that is not observed uses these
+//! short paths.
 
 use cmid_proto::{Call, ChannelKey, Core, Errno, IdKey, Outcome, PortSpace, Request, Time};
 
@@ -10,18 +11,18 @@ use crate::values::{As, Bytes};
 #[derive(Debug)]
 pub(crate) struct AtOnce {
     core: Core,
-    /// The number of lines that it is ahead.
+    /// The number of lines that this core is ahead of the replay.
     lines: usize,
 }
 
-/// The calls and outcomes that are recorded behind a request.
+/// The calls and outcomes that are recorded after a request.
 struct Calls<'a> {
     lines: &'a [Line],
     /// The number of lines read.
     done: usize,
     /// The first difference from the recorded calls.
     wrong: Option<String>,
-    /// The recording ends, or an outcome is missing.
+    /// Whether the recording ends, or an outcome is missing.
     cut: bool,
     failed: Option<Errno>,
 }
@@ -64,8 +65,8 @@ impl<'a> Calls<'a> {
 }
 
 impl AtOnce {
-    /// Performs a request with the calls and outcomes of `lines`, which follow it. `None` if the core has no short path
-    /// for it, or the recording ends before the last outcome.
+    /// Performs a request with the calls and outcomes of `lines`, the lines after it. `None` if the request has no
+    /// short path, or if the recording ends before the last outcome.
     ///
     /// # Errors
     /// A call or the result is not that of the recording.
@@ -88,7 +89,7 @@ impl AtOnce {
         }
     }
 
-    /// The same for a new id.
+    /// As [`request`](AtOnce::request), for the creation of an id.
     ///
     /// # Errors
     /// A call or the result is not that of the recording.
@@ -108,7 +109,7 @@ impl AtOnce {
     /// Counts a line that the other core has replayed. Returns whether this was the last one.
     ///
     /// # Errors
-    /// It was the last one, and the cores differ.
+    /// The line was the last one, and the cores differ.
     pub(crate) fn follow(&mut self, core: &Core) -> Result<bool, String> {
         if self.lines > 0 {
             self.lines -= 1;

@@ -14,7 +14,7 @@ use crate::parts::{Parts, Problem};
 /// The number of known types of events, and one for all others.
 const EVENTS: usize = CmEvent::ALL.len() + 1;
 
-/// Counters of one or several drives. They only grow. Any thread reads them.
+/// Counters of one or several drives. They only grow. Any thread can read them.
 ///
 /// ```
 /// use cmid_proto::{Drive, Limits, Request, RequestKind, Time};
@@ -71,14 +71,14 @@ impl Counts {
         read(&self.requests[kind.index()])
     }
 
-    /// Returns the number of requests of a kind that ended at their deadline. A request on a channel counts when its
-    /// event is delivered, one of synchronous mode when it ends.
+    /// Returns the number of requests of a kind that ended at their deadline. A request counts when its event is
+    /// delivered; in synchronous mode, when it ends.
     #[must_use]
     pub fn deadlines(&self, kind: RequestKind) -> u64 {
         read(&self.deadlines[kind.index()])
     }
 
-    /// Returns the refusals: of each request and reason the first one, and their number.
+    /// Returns the refusals: the first one of each kind of request and reason, and their number.
     #[must_use]
     pub fn refusals(&self) -> Vec<(Refused, u64)> {
         lock(&self.refusals).clone()
@@ -136,7 +136,7 @@ fn text(refused: &Refused) -> String {
 #[derive(Debug)]
 pub struct Counting {
     counts: Arc<Counts>,
-    /// Requests of synchronous mode that may be open. Their deadlines pass without an event.
+    /// Requests of synchronous mode that may be open. They end at a deadline without an event.
     open: HashMap<IdKey, RequestKind>,
 }
 
@@ -147,7 +147,7 @@ impl Counting {
         Counting { counts, open: HashMap::new() }
     }
 
-    /// Notes an open request of synchronous mode.
+    /// Records an open request of synchronous mode.
     fn note_open(&mut self, core: &Core, id: IdKey) {
         if let Some(request) = core.sync_open(id) {
             self.open.insert(id, request);
@@ -198,7 +198,7 @@ impl Observer for Counting {
         } else if matches!(record.step, Step::Timeout) {
             self.count_expired(core);
         }
-        // A deadline ends a request of synchronous mode in a step that has no id.
+        // The step in which a deadline ends a request of synchronous mode has no id.
         if let Some(id) = id {
             self.note_open(core, id);
         }
@@ -209,7 +209,7 @@ impl Observer for Counting {
     }
 }
 
-/// Whether two refusals are of the same request for the same reason, whatever their keys.
+/// Whether two refusals have the same kind of request and the same reason, whatever their keys.
 fn is_alike(one: &Refused, other: &Refused) -> bool {
     match (one, other) {
         (

@@ -1,20 +1,20 @@
-//! Records the inputs of a core, and replays them; counts and logs what a driver does.
+//! Records and replays the inputs of a core; counts and logs the steps of a driver.
 //!
-//! Device middleware observes the driver that uses the device. A driver on another device pays nothing.
+//! Device middleware observes the driver that uses the device. A driver on a device without it has no code for this.
 //!
 //! | layer | what it does |
 //! | --- | --- |
 //! | [`Trace`] | records each step to a file, for [`replay`] |
 //! | [`Observed`] with [`Counting`] | counts events, requests, refusals, failures and deadlines |
-//! | [`Observed`] with `Tracing` (feature `tracing`) | emits each step as an event of the crate `tracing` |
+//! | [`Observed`] with `Tracing` (feature `tracing`) | emits an event of the crate `tracing` for each step |
 //! | [`Observed`] with an [`Observer`] of your own | passes each step to it |
 //!
 //! # Traces
 //!
-//! The core is pure: the same steps produce the same answers and the same state. [`Trace`] wraps a device and records
-//! the driver that uses it. Each request, ack, outcome, event with its private data, readable channel, passing of
-//! time and delivery is one line of a file, together with the core's answer. [`replay`] feeds the lines to a new core
-//! and compares the answers. `docs/trace.md` documents the format.
+//! The core is pure: the same steps produce the same results and the same state. [`Trace`] wraps a device and records
+//! the driver that uses it. Each request, ack, outcome, event with its private data, readable channel, passing of time
+//! and delivery is one line of a file, together with the core's result. [`replay`] passes the lines to a new core and
+//! compares the results. `docs/trace.md` documents the format.
 //!
 //! ```
 //! use cmid_proto::{Acks, Device, Drive, Limits, PortSpace, State};

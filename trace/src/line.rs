@@ -12,7 +12,7 @@ use crate::values::{As, Bytes};
 /// The name in the first line, and the version of the format.
 pub(crate) const FORMAT: (&str, u32) = ("cmid-trace", 2);
 
-/// One line: the input of the core, and its answer. Answers that are only compared are stored as text.
+/// One line: the input of the core, and its result. Results that are only compared are stored as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Line {
@@ -89,7 +89,7 @@ pub(crate) enum Line {
         state: Option<String>,
     },
     Readable(As<ChannelKey>),
-    /// The core names a channel to read, and the key for a child. `None`: the core takes no event now.
+    /// The core returns a channel to read, and the key for a child. `None`: the core takes no event now.
     Look {
         on: As<ChannelKey>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ pub(crate) enum Line {
         is: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
-        /// The channel is read once; a remaining event makes it readable again.
+        /// Whether the channel is read only once: a remaining event makes it readable again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         once: bool,
     },
@@ -110,7 +110,7 @@ pub(crate) enum Line {
         errno: As<Errno>,
     },
     WaitForRoom(As<ChannelKey>),
-    /// Processes the next id that follows its listener.
+    /// Destroys the next id of an undelivered request after its listener.
     Child(As<IdKey>),
     /// The device of the id has iWARP's transport.
     Iwarp(As<IdKey>),

@@ -10,15 +10,15 @@ pub trait Observer {
     /// Called right after each step.
     fn step(&mut self, record: &StepRecord<'_>);
 
-    /// Returns the observer of a [sibling](Pollable::sibling) device, which another drive uses.
+    /// Returns the observer for a [sibling](Pollable::sibling) device, which another drive uses.
     #[must_use]
     fn sibling(&self) -> Self;
 }
 
 /// Device middleware that passes each step of its drive to an observer. Forwards all calls to the inner device.
 ///
-/// A drive on an observed device takes no short paths: it makes each request and each event in steps. A drive on
-/// another device pays nothing.
+/// A drive on an observed device uses no short paths, so each request and each event is a sequence of steps. A drive on
+/// another device has no code for observation.
 #[derive(Debug)]
 pub struct Observed<D, O> {
     device: D,
@@ -26,7 +26,7 @@ pub struct Observed<D, O> {
 }
 
 impl<D, O> Observed<D, O> {
-    /// Creates the layer. Make a driver on the result.
+    /// Creates the layer over a device. Create a driver on the result.
     #[must_use]
     pub fn new(device: D, observer: O) -> Self {
         Observed { device, observer }

@@ -1,14 +1,14 @@
-//! The parts of steps.
+//! The id, request, event and failure of a step.
 
 use std::fmt;
 
 use cmid_proto::{ChannelKey, Errno, Error, EventKind, Fault, IdKey, Refused, RequestKind, Status, Step};
 
-/// The parts of a step, as far as it has them.
+/// The parts of a step; `None` for a part that the step does not have.
 #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "for `Tracing`"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Parts {
-    /// The id. For an ack, the one that the ack is owed for.
+    /// The id. For an ack, the id that the ack is owed for.
     pub(crate) id: Option<IdKey>,
     pub(crate) channel: Option<ChannelKey>,
     /// The request on an id that the step makes.

@@ -44,7 +44,7 @@ impl Recording {
         for number in 1.. {
             let Some(line) = next_line(&mut from, number)? else { break };
             match (line, limits, lines.last()) {
-                (_, _, Some(Line::End(_))) => return Err(Wrong::at(number, "the trace ended before")),
+                (_, _, Some(Line::End(_))) => return Err(Wrong::at(number, "a line after the end of the trace")),
                 (Line::Begin { format, version, limits: bounds }, None, _) => {
                     if (format.as_str(), version) != FORMAT {
                         let (format, version) = (format.escape_debug(), version);
@@ -62,7 +62,7 @@ impl Recording {
         Ok(Recording { limits, lines })
     }
 
-    /// Whether the trace ends with the end of its drive. It does not if the program ended earlier.
+    /// Whether the trace ends with the end of its drive. False if the program ended before its drive was dropped.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         matches!(self.lines.last(), Some(Line::End(_)))
@@ -78,15 +78,15 @@ impl Recording {
 fn next_line(from: &mut impl BufRead, number: usize) -> Result<Option<Line>, Wrong> {
     let mut bytes = Vec::new();
     let read = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut bytes);
-    read.map_err(|error| Wrong::at(number, format!("it cannot be read: {error}")))?;
+    read.map_err(|error| Wrong::at(number, format!("the line cannot be read: {error}")))?;
     if bytes.is_empty() {
         return Ok(None);
     }
     if bytes.pop() != Some(b'\n') {
-        let what = if bytes.len() as u64 + 1 == LINE_MAX { "it is too long" } else { "it is cut off" };
+        let what = if bytes.len() as u64 + 1 == LINE_MAX { "the line is too long" } else { "the line is cut off" };
         return Err(Wrong::at(number, what));
     }
-    // The line that serde_json counts is always its first.
+    // serde_json parses one line at a time, so its own line number is always 1.
     let wrong = |error: serde_json::Error| {
         let text = error.to_string();
         let text = text.split(" at line ").next().unwrap_or_default().to_owned();

@@ -30,7 +30,7 @@ pub struct Trace<D> {
     writer: Option<Box<dyn Write + Send>>,
     error: Option<io::Error>,
     now: Time,
-    /// A line was written since the last rest.
+    /// Whether a line was written since the last `Yield`.
     stirred: bool,
     /// The ticket of the id that is being released or adopted.
     ticket: Option<String>,
@@ -157,7 +157,7 @@ impl<D: Pollable> Pollable for Trace<D> {
         self.device.fd(on)
     }
 
-    /// Another device, recorded in the next stream of the sink.
+    /// Creates another device, which is recorded in the next stream of the sink.
     fn sibling(&self) -> Self {
         let (device, sink) = (self.device.sibling(), Arc::clone(&self.sink));
         match self.sink.next() {
@@ -230,13 +230,13 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
                 Ok(()) => (None, None),
                 Err(Error::Fault(Fault::Leak { errno, .. })) => (None, Some(As(errno))),
                 Err(Error::Refused(refused)) => (Some(refused.to_string()), None),
-                // A release makes no call of the core's, which are all that fails.
+                // `Failed` cannot occur, because a release makes no call of the core.
                 Err(error @ (Error::Failed(_) | Error::Fault(_))) => (Some(error.to_string()), None),
             };
             Line::Release { id: As(id), ticket, refused, errno }
         }
         Step::Adopt { id, channel, outcome } => Line::Adopt {
-            // Set by the preceding call of the device's `adopt`.
+            // The preceding call of `adopt` has set the ticket.
             ticket: ticket.unwrap_or_default(),
             id: As(id),
             channel: As(channel),

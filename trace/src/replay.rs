@@ -12,7 +12,7 @@ use crate::snapshot::{Snapshot, Sum, admission, event, state};
 use crate::transition::{Transition, describe};
 use crate::values::As;
 
-/// Released ids that are not adopted yet, by ticket. The replays of several drivers share it.
+/// Released ids that are not adopted yet, by ticket. Shared by the replays of several drivers.
 #[derive(Debug, Default)]
 pub struct Between(HashMap<String, Released>);
 
@@ -30,7 +30,7 @@ pub struct Replay<'a> {
     reads: Option<ChannelKey>,
     /// Ack tokens of delivered events that are not acked yet.
     ack_tokens: Vec<AckToken>,
-    /// The core to reach with the outcome of the request that is under way.
+    /// The core that has performed the request under way at once, to compare at its last outcome.
     at_once: Option<AtOnce>,
     performed: usize,
 }
@@ -70,8 +70,8 @@ impl<'a> Replay<'a> {
         &self.core
     }
 
-    /// The number of requests that were also performed at once ([`Core::perform`], [`Core::perform_create`]), and led
-    /// to the same core.
+    /// The number of requests that were also performed at once ([`Core::perform`], [`Core::perform_create`]) with the
+    /// same resulting core.
     #[must_use]
     pub fn performed(&self) -> usize {
         self.performed
@@ -86,7 +86,7 @@ impl<'a> Replay<'a> {
     /// Replays the next line.
     ///
     /// # Errors
-    /// If the core behaves differently from the line.
+    /// The core's result differs from that of the line.
     pub fn step(&mut self, between: &mut Between) -> Result<Played, Wrong> {
         let recording = self.recording;
         let Some(line) = recording.lines.get(self.done) else { return Ok(Played::Over) };
@@ -106,7 +106,7 @@ impl<'a> Replay<'a> {
         Ok(Played::Step(Transition { line: number, at: self.now, id, before, after, arrow, text }))
     }
 
-    /// The id that a line is about.
+    /// Returns the id that a line concerns.
     fn target(&self, line: &Line) -> Option<IdKey> {
         match line {
             Line::CreateId { is, .. } => is.map(|As(id)| id),
@@ -137,7 +137,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Performs the request of a line at once, if it is one.
+    /// Performs the request of a line at once, if the line is a request.
     fn perform(&mut self, line: &Line) -> Result<(), String> {
         let lines = &self.recording.lines[self.done + 1..];
         if let Line::Submit { id, request, deadline, .. } = line {
@@ -162,7 +162,7 @@ impl<'a> Replay<'a> {
     fn play(&mut self, line: &Line, between: &mut Between) -> Result<(), String> {
         // A driver makes each call and reports its outcome before any other step.
         if self.call.is_some() && !matches!(line, Line::Outcome { .. } | Line::End(_)) {
-            return Err("a call is under way, and its outcome was to be next".into());
+            return Err("a call is under way, and this line is not its outcome".into());
         }
         // A read completes in the next line: with an event, or with none.
         let reads = self.reads.take();
@@ -220,14 +220,14 @@ impl<'a> Replay<'a> {
                 if !once {
                     self.core.handle_readable(on.0);
                 }
-                same("what becomes of it", &admission(&answer), is)?;
+                same("the result of the event", &admission(&answer), is)?;
                 self.is_in(Some(raw.id.0), state)
             }
             Line::Unreadable { on, .. } => {
                 self.core.handle_unreadable(on.0);
                 Ok(())
             }
-            Line::Child(id) => same("the id that has its turn", &self.core.poll_child().map(As), &Some(*id)),
+            Line::Child(id) => same("the next id to destroy", &self.core.poll_child().map(As), &Some(*id)),
             Line::Iwarp(id) => {
                 self.core.note_iwarp(id.0);
                 Ok(())
@@ -247,10 +247,11 @@ impl<'a> Replay<'a> {
                 self.release(id.0, ticket.as_deref(), refused, errno.is_some(), between)
             }
             Line::Adopt { ticket, id, channel, errno } => {
-                let adopted = between.0.remove(ticket).ok_or_else(|| format!("nothing is called {ticket:?}"))?;
+                let adopted =
+                    between.0.remove(ticket).ok_or_else(|| format!("no released id has the ticket {ticket:?}"))?;
                 self.adopt(adopted, (id.0, channel.0), errno.map(|As(errno)| errno))
             }
-            Line::Yield(sum) => same("the sum", &Sum::of(&self.core), sum),
+            Line::Yield(sum) => same("the summary", &Sum::of(&self.core), sum),
             Line::End(snapshot) => same("the state", &Snapshot::of(&self.core), snapshot),
         }
     }
@@ -275,7 +276,7 @@ impl<'a> Replay<'a> {
         // Ack tokens with the same owner and group are interchangeable.
         match self.ack_tokens.iter().position(|ack_token| ack_token.owner() == owner && ack_token.group() == group) {
             Some(at) => done(self.core.ack(self.ack_tokens.swap_remove(at)).map_err(Refused::from), refused),
-            // The token belongs to another drive, and the core refused it: no change.
+            // The token belongs to another drive, and the core refused it, so nothing has changed.
             None if refused.is_some() => Ok(()),
             None => Err("no such event was delivered".into()),
         }
@@ -293,7 +294,7 @@ impl<'a> Replay<'a> {
             (Ok((released, _)), None) => match ticket {
                 Some(ticket) => match between.0.insert(ticket.to_owned(), released) {
                     None => Ok(()),
-                    Some(_) => Err(format!("{ticket:?} is taken")),
+                    Some(_) => Err(format!("the ticket {ticket:?} is in use")),
                 },
                 None if lost => Ok(()),
                 None => Err("a release without a ticket".into()),
@@ -311,15 +312,15 @@ impl<'a> Replay<'a> {
         let keys = self.core.adopt(released).map_err(|(refused, _)| format!("refused: {refused}"))?;
         same("the keys", &keys, &expected)?;
         if failed.is_some() {
-            // The id does not exist at the device; the driver drops it.
+            // The id does not exist at the device, so the driver releases it from the core and drops it.
             drop(self.core.release(keys.0));
         }
         Ok(())
     }
 }
 
-/// Replays recordings together: one may adopt ids that another releases. Calls `see` with the index of the recording
-/// and each step.
+/// Replays recordings together, because one may adopt ids that another releases. Calls `see` with the index of the
+/// recording and each step.
 ///
 /// # Errors
 /// The index of the recording, from 0, and the error.
@@ -347,7 +348,7 @@ pub fn replay<'a>(
         match waiting {
             None => return Ok(replays),
             Some((which, line)) if !stirred => {
-                let what = "it adopts an id that no trace here has released: give the other driver's trace too";
+                let what = "no given trace releases the id that this line adopts: give the other driver's trace too";
                 return Err((which, Wrong::at(line, what)));
             }
             Some(_) => {}

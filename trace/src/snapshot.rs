@@ -1,4 +1,5 @@
-//! The observable state of a core, as text that does not depend on its implementation. Built from public methods.
+//! The observable state of a core as text. It is built from public methods, so it does not depend on the implementation
+//! of the core.
 
 use std::collections::BTreeMap;
 

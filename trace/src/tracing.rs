@@ -64,7 +64,7 @@ enum Target {
     Drive,
 }
 
-/// How much a step matters.
+/// The level of an event.
 #[derive(Clone, Copy)]
 enum Level {
     Trace,
@@ -94,7 +94,7 @@ impl Observer for Tracing {
     }
 }
 
-/// Emits the event. `tracing` needs a place in the program for each target and level.
+/// Emits the event. `tracing` needs a separate macro call for each target and level.
 fn emit(target: Target, level: Level, parts: Parts, record: &StepRecord<'_>) {
     let StepRecord { now, core, step } = record;
     let Parts { id, channel, request, event, problem } = parts;
@@ -133,7 +133,7 @@ fn emit(target: Target, level: Level, parts: Parts, record: &StepRecord<'_>) {
     }
 }
 
-/// The target of a step, and its level if nothing went wrong.
+/// Returns the target of a step, and its level if nothing failed.
 fn class(step: &Step<'_>) -> (Target, Level) {
     match step {
         Step::OpenChannel { .. }

@@ -37,7 +37,7 @@ pub struct Transition {
     pub before: Option<State>,
     /// The id's state after; `None` if it does not exist any more.
     pub after: Option<State>,
-    /// The direction; `None` if the step is between the driver and the core.
+    /// The direction of its arrow; `None` for a step between the driver and the core.
     pub arrow: Option<Arrow>,
     /// The description of the step.
     pub text: String,
@@ -105,7 +105,7 @@ pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
         }
         Line::Readable(channel) => (None, format!("{} is readable", channel.0)),
         Line::Look { on, child } => {
-            let child = if child.is_some() { "" } else { ", which wants no event" };
+            let child = if child.is_some() { "" } else { ", which takes no event" };
             (None, format!("read {}{child}", on.0))
         }
         Line::Event { on, raw, is, .. } => {
@@ -114,7 +114,7 @@ pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
             (Some(Arrow::DeviceToCore), format!("{} of {}{status} on {}{is}", raw.kind.0, raw.id.0, on.0))
         }
         Line::Unreadable { on, errno } => (Some(Arrow::DeviceToCore), format!("{} cannot be read: {}", on.0, errno.0)),
-        Line::Child(id) => (None, format!("{} follows its listener", id.0)),
+        Line::Child(id) => (None, format!("destroy {}: its request was not delivered", id.0)),
         Line::Iwarp(id) => (None, format!("{} is on an iWARP device", id.0)),
         Line::PauseChannel { channel, refused } => {
             (Some(Arrow::AppToCore), format!("pause {}{}", channel.0, no(refused)))

@@ -1,4 +1,4 @@
-//! The text forms of values: keys as in messages, errnos and enums by name, bytes in hex.
+//! The text forms of values: keys in their printed form, errnos and enums by name, bytes in hex.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, GroupKey, IdKey, PortSpace, R
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
-/// Maximum number of bytes of a value. No message has as many; longer values are truncated.
+/// Maximum number of bytes of a value. Longer values are truncated; no message is as long.
 const BYTES_MAX: usize = 1 << 16;
 
 /// A value with its own text form in the file.

@@ -44,7 +44,8 @@ fn requests_refusals_failures_events_and_deadlines_of_a_driver() {
     epoll.drive().resolve_addr(one, None, there, Time::NEVER).unwrap();
     let soon = epoll.drive().within(Duration::from_micros(1));
     epoll.drive().resolve_addr(two, None, "10.0.0.9:1".parse().unwrap(), soon).unwrap();
-    // The first wait finds the deadline passed. An event that comes in a wait precedes a deadline that passes there.
+    // The deadline passes before the first wait, because an event that comes in a wait precedes a deadline that passes
+    // in it.
     thread::sleep(Duration::from_micros(10));
     let mut events = 0;
     while events < 2 {
@@ -96,7 +97,7 @@ fn siblings_count_together() {
 #[test]
 fn deadlines_of_synchronous_mode_count() {
     let (host, there) = host();
-    // It answers no request.
+    // A listener that answers no request.
     let _listener = Listener::bind(host.device(), there).unwrap();
     let (device, counts) = counted(&host);
     let options = Options { timeout: Duration::from_secs(1), ..Options::default() };

@@ -29,13 +29,13 @@ fn after_begin(lines: &str) -> String {
 fn what_is_wrong_is_said_with_its_line() {
     assert_eq!(wrong(b""), "line 1: the trace is empty");
     assert_eq!(wrong(b"\"timeout\"\n"), "line 1: a trace begins with \"begin\"");
-    assert_eq!(wrong(&BEGIN.as_bytes()[..40]), "line 1: it is cut off");
+    assert_eq!(wrong(&BEGIN.as_bytes()[..40]), "line 1: the line is cut off");
     let of_later = BEGIN.replace("\"version\":2", "\"version\":3") + "\n";
     assert_eq!(wrong(of_later.as_bytes()), "line 1: cmid-trace of version 3 is not cmid-trace of version 2");
     let of_others = BEGIN.replace("cmid-trace", "\\u001b[m") + "\n";
     assert!(wrong(of_others.as_bytes()).starts_with("line 1: \\u{1b}[m of version 2 is not"));
     assert_eq!(after_begin(&format!("{BEGIN}\n")), "line 2: the trace begins twice");
-    assert_eq!(after_begin("{\"time\":1}\n{\"ti"), "line 3: it is cut off");
+    assert_eq!(after_begin("{\"time\":1}\n{\"ti"), "line 3: the line is cut off");
     assert_eq!(after_begin("{\"time\":1}\n\n"), "line 3: column 0: EOF while parsing a value");
     assert_eq!(after_begin("{\"time\":1,\"x\":2}\n"), "line 2: column 9: expected value");
     assert!(after_begin("{\"readable\":\"id0\"}\n").contains("\"id0\" is no key of a channel"));
@@ -89,7 +89,7 @@ fn no_line_can_be_left_out() {
     assert!(tried > 100);
 }
 
-/// Every recorded answer of the core is compared.
+/// Every recorded result of the core is compared.
 #[test]
 fn no_answer_can_be_another() {
     let mut tried = 0;
@@ -109,7 +109,7 @@ fn no_answer_can_be_another() {
                 let end = at + answer.len();
                 let digit = if answer.ends_with("ids\":") { "9" } else { "x" };
                 other.insert_str(end, digit);
-                // The limits are not an answer.
+                // The limits are an input and not a result.
                 if at > BEGIN.len() {
                     assert!(play(other.as_bytes()).is_err(), "byte {at}: {}", &text[at..end + 20]);
                     tried += 1;

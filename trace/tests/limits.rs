@@ -47,7 +47,7 @@ impl Device for Full {
     }
 }
 
-/// Records what `steps` does, replays it, and returns the trace.
+/// Records the drive while `steps` runs, replays the trace, and returns it.
 fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Trace<Full>>)) -> String {
     let memory = Memory::default();
     let device = Trace::new(Full::default(), Arc::new(memory.clone())).unwrap();

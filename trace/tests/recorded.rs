@@ -34,7 +34,7 @@ fn comes_to_its_end(name: &str) {
     }
     let performed: usize = replays.iter().map(Replay::performed).sum();
     assert!(performed >= 16, "{name}: {performed} requests at once");
-    // The recording contains the steps that it is for.
+    // The recording contains the steps that it was made for.
     for part in [
         "MIGRATED on id0",
         "migrate_id id0 to ch1",

@@ -128,7 +128,7 @@ fn an_event_that_reports_a_failure_is_a_warning() {
         let channel = epoll.drive().open_channel(Acks::OnDelivery).unwrap();
         let id = epoll.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
         let deadline = epoll.drive().within(Duration::from_nanos(1));
-        // Nobody has this address, and the deadline passes at once.
+        // No host has this address, and the deadline passes at once.
         epoll.drive().resolve_addr(id, None, "10.0.0.9:7471".parse().unwrap(), deadline).unwrap();
         while epoll.drive().next_event(channel).is_none() {
             epoll.wait(Some(Duration::from_secs(20))).unwrap();

@@ -1,5 +1,5 @@
-//! The program `cmid-replay`: replays recordings of cmid drivers in the pure core. The library is its command line, for
-//! programs that have it as a command of their own.
+//! The program `cmid-replay`: replays recordings of cmid drivers in the pure core. The library is the command line of
+//! the program, for other programs that offer it as a command.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -38,7 +38,7 @@ fn chart(path: &str) -> Result<(PathBuf, ChartFormat), String> {
 /// Replays the recordings: prints each step and a summary of each file to standard output, and writes the chart.
 ///
 /// # Errors
-/// A file cannot be read or written, is no recording, or differs from its replay. The error names the file and the
+/// A file cannot be read or written, is not a recording, or differs from its replay. The error names the file and the
 /// line.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.chart.is_some() && arguments.files.len() > 1 {
@@ -54,14 +54,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             pages.line(format_args!("{file}{:>5}  {transition}", transition.line));
         }
     });
-    // Also drawn for a failing replay: the chart ends at the failure.
+    // The chart of a replay that fails is drawn too; it ends at the failure.
     if let Some((path, format)) = &arguments.chart {
         fs::write(path, drawn.draw(*format)).with_context(|| path.display().to_string())?;
     }
     let replays = match replayed {
         Ok(replays) => replays,
         Err((which, wrong)) => {
-            // The error of the replay is more important than an error of the output.
+            // Reports the error of the replay and not that of the output.
             let _worse = pages.end();
             match arguments.files.get(which) {
                 Some(path) => bail!("{}, {wrong}", path.display()),
@@ -72,9 +72,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for ((path, recording), replay) in arguments.files.iter().zip(&recordings).zip(&replays) {
         let (ids, channels) = (replay.core().ids(), replay.core().channels());
         let how = if recording.is_whole() {
-            "and came to the recorded end"
+            "and reached the recorded end"
         } else {
-            "and the recording has no end: its program did not come to one, or still runs"
+            "and the recording has no end: its program ended early, or still runs"
         };
         let (path, lines) = (path.display(), recording.lines());
         pages.line(format_args!("{path}: {lines} lines replayed, {how}; {ids} ids, {channels} channels"));
@@ -82,7 +82,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     pages.end().context("standard output")
 }
 
-/// Writes lines to a pager, which the reader may close before the end. That is no error; any other is.
+/// Writes lines to standard output, which may be a pager. `BrokenPipe`, because the reader has closed the pager, is not
+/// an error.
 struct Pages<W: Write> {
     out: BufWriter<W>,
     /// After the first error, nothing is written.
@@ -128,7 +129,7 @@ mod tests {
         }
     }
 
-    /// One line stays in the buffer until the end; 10,000 do not.
+    /// One line stays in the buffer until the end; 10,000 lines do not.
     #[test]
     fn a_reader_may_go_and_a_disk_may_not_be_full() {
         for lines in [1, 10_000] {

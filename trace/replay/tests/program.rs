@@ -18,7 +18,7 @@ fn a_recording_of_several_drivers_is_replayed() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("[id0: - -> idle]"), "{text}");
-    assert_eq!(text.lines().filter(|line| line.contains("and came to the recorded end")).count(), 3, "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains("and reached the recorded end")).count(), 3, "{text}");
 }
 
 /// A changed recording differs from its replay in that line.
