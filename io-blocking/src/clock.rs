@@ -1,4 +1,4 @@
-//! The clock that the core's times are taken from.
+//! The clock of the driver.
 
 use cmid_proto::Time;
 use rustix::time::{ClockId, clock_gettime};

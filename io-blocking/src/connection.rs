@@ -28,7 +28,7 @@ pub struct Options<'a> {
     /// Options of enhanced connection establishment (ECE) for the peer. Where the provider can query the ECE of a QP
     /// (`ibv_query_ece`), a connect sends the QP's options instead, as `rdma_connect` does.
     pub ece: Option<Ece>,
-    /// The time limit of the whole operation.
+    /// The time limit of the whole connect or accept.
     pub timeout: Duration,
     /// The canceller whose [`cancel`](Canceller::cancel) ends every wait of the connection; `None` creates a new one.
     pub canceller: Option<Canceller>,
@@ -58,7 +58,7 @@ pub struct Connection<D: Pollable> {
     id: IdKey,
     param: ReceivedParam,
     private_data: PrivateData,
-    /// A teardown has ended by its deadline.
+    /// Whether a teardown has ended at its deadline.
     unsure: bool,
 }
 
@@ -67,9 +67,9 @@ impl<D: Pollable> Connection<D> {
     /// to the id.
     ///
     /// # Errors
-    /// [`Error::Core`] if the device could not start the request (`ENODEV`, `ENETUNREACH`, ...) or `attach` failed,
-    /// [`Error::Ended`] if the peer rejected it or is unreachable, [`Error::TimedOut`], [`Error::Cancelled`]. After
-    /// an error all of its resources are released.
+    /// [`Error::Core`] if the device could not start the request (such as `ENODEV`, `ENETUNREACH`) or `attach` failed,
+    /// [`Error::Ended`] if the peer rejected the request or is unreachable, [`Error::TimedOut`], [`Error::Cancelled`].
+    /// An error releases all resources of the connection.
     pub fn connect<Q>(
         device: D,
         peer: SocketAddr,
@@ -138,8 +138,9 @@ impl<D: Pollable> Connection<D> {
         cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
     }
 
-    /// Returns the id and its driver, for requests that this type does not have. Take events with
-    /// [`next_event`](Connection::next_event) only: it may hold events that the driver has already delivered.
+    /// Returns the id and its driver, for requests that this type does not have. Take events only with
+    /// [`next_event`](Connection::next_event), because the connection may have stored events that the driver has
+    /// delivered.
     pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
         (self.id, &mut self.driver)
     }
@@ -179,9 +180,9 @@ impl<D: Pollable> Connection<D> {
         self.driver.ready(self.id, fd, end, "wait_for")
     }
 
-    /// Waits until the peer has disconnected or the device was removed ([`State::Removed`]). After a disconnect of
-    /// the peer, call [`disconnect`](Connection::disconnect) or [`teardown`](Connection::teardown). Drops the events
-    /// before that one. Returns at once if the connection has ended already.
+    /// Waits until the peer has disconnected or the device was removed ([`State::Removed`]). Drops the events before
+    /// that. Returns at once if the connection has ended already. After a disconnect of the peer, call
+    /// [`disconnect`](Connection::disconnect) or [`teardown`](Connection::teardown).
     ///
     /// # Errors
     /// [`Error::TimedOut`] if `timeout` passes first; otherwise as [`next_event`](Connection::next_event).
@@ -212,12 +213,13 @@ impl<D: Pollable> Connection<D> {
 
     /// Disconnects, or replies to the peer's disconnect, and waits until no packet of the connection can arrive any
     /// more. Memory that the peer could write to, and the QP's number, may then be used again, whatever the peer
-    /// does. Takes the time wait of the path: half a second to two on RoCE, more if the peer does not reply.
+    /// does. This takes the time wait of the path: half a second to two seconds on RoCE, longer if the peer does not
+    /// reply.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if `timeout` passes first. No later event then reports the end: iWARP devices never report
-    /// the end of the time wait, and others not always. The caller must destroy the QP. [`Error::Core`] if there was no
-    /// connection, [`Error::Ended`] if the device is removed, [`Error::Cancelled`], [`Error::Wait`].
+    /// [`Error::TimedOut`] if `timeout` passes first. Later events do not report the end of the time wait reliably, so
+    /// the caller must then destroy the QP. [`Error::Core`] if there was no connection, [`Error::Ended`] if the device
+    /// is removed, [`Error::Cancelled`], [`Error::Wait`].
     pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         if self.driver.finish_cancelled(self.id, deadline)? == Some(RequestKind::Teardown) {
@@ -240,7 +242,7 @@ impl<D: Pollable> Connection<D> {
         }
     }
 
-    /// Records whether the last teardown ended only by its deadline.
+    /// Records whether the last teardown ended at its deadline.
     fn note_teardown(&mut self) {
         self.unsure |= self.driver.view().core().sync_result(self.id) == Some(Err(Errno::ETIMEDOUT));
     }

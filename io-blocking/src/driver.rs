@@ -28,11 +28,11 @@ const FAULTS_KEPT: usize = 64;
 pub struct Blocking<D: Pollable> {
     drive: Drive<PolledDevice<D, Channels>>,
     canceller: Canceller,
-    /// Events taken while a call waited for another one. They are older than all events in the core.
+    /// Events that were taken while a call waited for another event. They are older than all events in the core.
     aside: VecDeque<Event>,
     /// The request in synchronous mode whose wait was cancelled.
     open: Option<RequestKind>,
-    /// Faults of the device that ended no wait.
+    /// Faults of the device that no wait has returned as its error.
     faults: VecDeque<Fault>,
 }
 
@@ -108,8 +108,8 @@ impl<D: Pollable> Blocking<D> {
             let due = match self.drive.run(BUDGET) {
                 Next::Deliver => return Ok(false),
                 Next::Again => Time::ZERO,
-                // A readable channel had no event. A channel that cannot be read stays readable and wakes each wait
-                // at once. The return lets the application look at the faults.
+                // A readable channel had no event. A channel that cannot be read stays readable and ends each sleep at
+                // once. The return lets the application handle the faults.
                 Next::Wait(_) if woken == Woken::Channels => return Ok(false),
                 Next::Wait(due) => due.unwrap_or(Time::NEVER).min(end),
             };
@@ -126,7 +126,7 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    /// Returns the oldest fault of the device that has ended no wait.
+    /// Returns the oldest fault of the device that no wait has returned as its error.
     pub fn next_fault(&mut self) -> Option<Fault> {
         self.faults.pop_front().or_else(|| self.drive.next_fault())
     }
@@ -134,7 +134,7 @@ impl<D: Pollable> Blocking<D> {
     /// Returns the next event on the channel of an id, if there is one: of the id, of a connection request to it, or
     /// of another id on the same channel.
     ///
-    /// Includes the events that [`finish`](Blocking::finish) took while it waited for another one, in their order.
+    /// Includes the events that [`finish`](Blocking::finish) took while it waited for another event, in order.
     pub fn next_event(&mut self, id: IdKey) -> Option<Event> {
         let is_its = |event: &Event| event.id == id || event.listener == Some(id);
         match self.aside.iter().position(is_its) {
@@ -162,8 +162,8 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    /// Waits once. `last` is set when the time is up, so that one more wait without sleep takes the events that came
-    /// at the end.
+    /// Waits once. `last` is set when the time has passed, so that one more wait without a sleep takes the events that
+    /// came at the end.
     pub(crate) fn wait_until(
         &mut self,
         also: Option<BorrowedFd<'_>>,
@@ -195,8 +195,8 @@ impl<D: Pollable> Blocking<D> {
         Ok(ready)
     }
 
-    /// Synchronous mode: waits until the last request on an id, of kind `request_kind`, has ended. The deadline is
-    /// that of the request. Returns at once if the request ends with its call.
+    /// Synchronous mode: waits until the last request on an id, of kind `request_kind`, has ended. The wait has no time
+    /// limit besides the deadline of the request. Returns at once if the request ends with its call.
     ///
     /// Also waits for a resolve, connect, accept, disconnect or teardown that was under way when the id entered
     /// synchronous mode. Its end is an ordinary event; if it succeeded, [`next_event`](Blocking::next_event) still
@@ -267,7 +267,7 @@ impl<D: Pollable> Blocking<D> {
         if table::operation(begun) != Some(request_kind) {
             return Err(Error::NotSynchronous { during });
         }
-        // The events that are here already are older than the end of the request.
+        // The undelivered events are older than the end of the request.
         self.take_aside_of(id);
         let older = self.aside.len();
         let mut last = false;
@@ -293,7 +293,7 @@ impl<D: Pollable> Blocking<D> {
     fn await_end(&mut self, id: IdKey, end: Time, during: &'static str) -> Result<(), Error> {
         let mut last = false;
         while self.drive().core().sync_open(id).is_some() {
-            // The sleep does not wake for an event that the core has no room for.
+            // A sleep does not end for an event that the core has no room for.
             if self.is_full(id) {
                 self.take_aside();
             }
@@ -317,7 +317,7 @@ impl<D: Pollable> Blocking<D> {
         let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) => {}
-            // The application gets a turn, so that it can handle the signal.
+            // The wait returns, so that the application can handle the signal.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             Err(error) => return Err(Errno(error.raw_os_error())),
         }

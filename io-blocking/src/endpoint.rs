@@ -19,17 +19,16 @@ pub struct Endpoint<'a> {
     pub dst: Option<SocketAddr>,
     /// Options of the id, set in order before its first address.
     pub settings: &'a [CmOption],
-    /// The time limit of the whole operation. rdma_create_ep(3) has two seconds for the address and two for the
-    /// route.
+    /// The time limit of both resolves. rdma_create_ep(3) has two seconds for the address and two for the route.
     pub timeout: Duration,
 }
 
 impl<D: Pollable> Blocking<D> {
-    /// Creates an id in synchronous mode. With a destination its route is resolved; a QP and a connect must follow.
-    /// With only a source it is bound; a listen must follow.
+    /// Creates an id in synchronous mode. With a destination, resolves the route; attach a QP and connect next. With
+    /// only a source, binds the id; listen next.
     ///
     /// # Errors
-    /// [`Error::Core`] if the device could not start (`EADDRNOTAVAIL`, `ENODEV`, `ENETUNREACH`, ...),
+    /// [`Error::Core`] if the device could not start a request (such as `EADDRNOTAVAIL`, `ENODEV`, `ENETUNREACH`),
     /// [`Error::Ended`] if there is no route, [`Error::TimedOut`], [`Error::Cancelled`]. After an error the id is
     /// destroyed.
     #[doc(alias = "rdma_create_ep")]
@@ -37,7 +36,7 @@ impl<D: Pollable> Blocking<D> {
         let deadline = self.drive().within(endpoint.timeout);
         let id = self.drive().create_id(None, endpoint.port_space)?;
         self.lead(id, endpoint, deadline).inspect_err(|_| {
-            // The application does not know this id, so an error of the destroy is not reported.
+            // Reports the error of the endpoint and not that of the destroy.
             let _ = self.drive().destroy(id, Time::NEVER);
         })?;
         Ok(id)
@@ -58,7 +57,7 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    /// Destroys an endpoint. First calls `detach`, which detaches its QP if it has one (rdma_destroy_ep(3)).
+    /// Calls `detach`, which detaches the QP if there is one, then destroys the endpoint (rdma_destroy_ep(3)).
     ///
     /// # Errors
     /// [`Error::Core`] with the error of `detach` or of the destroy.

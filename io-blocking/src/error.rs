@@ -11,12 +11,13 @@ pub enum Error {
     /// The request was refused, the device could not start it, or its events cannot be read.
     #[error(transparent)]
     Core(cmid_proto::Error),
-    /// The request ended with this event: rejected (the private data may contain details), unreachable, ...
+    /// The request ended with this event, such as REJECTED or UNREACHABLE. The private data of a REJECTED may contain
+    /// details.
     #[error("{during}: {errno} ({event})")]
     Ended {
         /// The request.
         during: &'static str,
-        /// The errno that librdmacm's synchronous mode gives.
+        /// The errno that librdmacm's synchronous mode returns.
         errno: Errno,
         /// The event that ended it.
         event: Box<Event>,
@@ -61,7 +62,7 @@ impl From<Refused> for Error {
     }
 }
 
-/// Of the kind of the errno, with the error as its source.
+/// The kind is that of the errno, and the inner error is the original one.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         io::Error::new(io::Error::from(error.errno()).kind(), error)
@@ -69,7 +70,7 @@ impl From<Error> for io::Error {
 }
 
 impl Error {
-    /// Returns the errno that describes the error best.
+    /// Returns the errno of the error; `ETIMEDOUT` for a timeout.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {

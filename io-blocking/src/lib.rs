@@ -1,7 +1,7 @@
 //! cmid with an interface like `std::net`.
 //!
-//! [`Listener::bind`], [`Listener::accept`], [`Connection::connect`]: each call waits in poll(2), with a deadline,
-//! and blocks nowhere else. A [`Canceller`] ends the wait from another thread. Each connection has its own driver
+//! [`Listener::bind`], [`Listener::accept`], [`Connection::connect`]: each call waits in poll(2), with a deadline, and
+//! makes no other blocking call. A [`Canceller`] ends the wait from another thread. Each connection has its own driver
 //! and device; one thread at a time uses it.
 //!
 //! ```
@@ -32,9 +32,9 @@
 //! # In place of rdma_create_ep
 //!
 //! rdma_create_ep(3) creates an endpoint from the result of rdma_getaddrinfo(3). With the feature `verbs`,
-//! `verbs::addr_info` makes the lookup. [`Blocking::create_endpoint`] creates the endpoint from its result. As an
-//! alternative, create a [`Listener`] on the address `src` of a passive result, or a [`Connection`] to `dst` of an
-//! active one, with `connect` in front of the private data:
+//! `verbs::addr_info` makes the lookup. [`Blocking::create_endpoint`] creates the endpoint from its result.
+//! Alternatively, create a [`Listener`] on the address `src` of a passive result, or a [`Connection`] to the address
+//! `dst` of an active one. Send the `connect` data of the result in front of the private data:
 //!
 #![cfg_attr(feature = "verbs", doc = "```no_run")]
 #![cfg_attr(not(feature = "verbs"), doc = "```ignore")]

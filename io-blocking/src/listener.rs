@@ -22,8 +22,8 @@ const WAITING: u32 = 1024;
 pub struct ListenOptions<'a> {
     /// Options of the id, such as the reuse of its address. They are set in order, before the bind.
     pub settings: &'a [CmOption],
-    /// The maximum number of requests that the kernel holds; it rejects further peers. 0 and values above the kernel's
-    /// maximum mean the maximum.
+    /// The maximum number of unread requests in the kernel. 0, or more than the kernel's maximum, selects that maximum.
+    /// The kernel drops further requests, and the peers repeat them (`ucma_event_handler`); on iWARP it rejects them.
     pub backlog: i32,
     /// The canceller whose [`cancel`](Canceller::cancel) ends every wait of the listener; `None` creates a new one.
     pub canceller: Option<Canceller>,
@@ -40,7 +40,7 @@ impl<D: Pollable> Listener<D> {
     /// Binds to an address and listens. Port 0 selects a free port, see [`local_addr`](Listener::local_addr).
     ///
     /// # Errors
-    /// [`Error::Core`] with `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    /// [`Error::Core`] with the device's errno, such as `EADDRINUSE`, `EADDRNOTAVAIL` or `ENODEV`.
     pub fn bind(device: D, addr: SocketAddr) -> Result<Self, Error> {
         Self::bind_with(device, addr, &ListenOptions::default())
     }
@@ -50,7 +50,7 @@ impl<D: Pollable> Listener<D> {
     /// # Errors
     /// As for [`bind`](Listener::bind).
     pub fn bind_with(device: D, addr: SocketAddr, options: &ListenOptions<'_>) -> Result<Self, Error> {
-        // One channel for the listener, and one for a request that moves to a driver of its own.
+        // One channel for the listener, and one for a request that moves to its own driver.
         let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0, ..Limits::SINGLE };
         let mut driver = Blocking::new(device, limits, canceller(options.canceller.as_ref())?);
         let id = driver.create_endpoint(&Endpoint {
@@ -119,7 +119,7 @@ impl<D: Pollable> Listener<D> {
 
     fn take_in(&mut self, request: Event) -> Result<Incoming<D>, Error> {
         let (driver, id) = self.hand_over(request.id).inspect_err(|_| {
-            // The application never gets this id. The peer is rejected here, unless it has gone already.
+            // The application never gets this id. The destroy rejects the peer. It fails if the peer has gone.
             let _ = self.driver.drive().destroy(request.id, Time::NEVER);
         })?;
         Ok(Incoming { driver, id, param: request.param, private_data: request.private_data })
@@ -182,11 +182,11 @@ impl<D: Pollable> Incoming<D> {
     }
 
     /// Accepts the request and waits for the peer's confirmation. `attach` creates the QP and attaches it to the id.
-    /// Ignores `source` of the options.
+    /// Ignores [`Options::source`].
     ///
     /// # Errors
     /// [`Error::Core`] with `EINVAL` if the peer no longer waits, or if `attach` failed, [`Error::Ended`],
-    /// [`Error::TimedOut`], [`Error::Cancelled`]. After an error all of its resources are released.
+    /// [`Error::TimedOut`], [`Error::Cancelled`]. An error releases all resources of the connection.
     pub fn accept<Q>(
         mut self,
         options: &Options<'_>,
@@ -206,7 +206,7 @@ impl<D: Pollable> Incoming<D> {
         Ok((Connection::established(self.driver, self.id), qp))
     }
 
-    /// Rejects the request, with a reason of at most 148 bytes.
+    /// Rejects the request with `reason` as private data, at most 148 bytes.
     ///
     /// # Errors
     /// [`Error::Core`]: refused if the reason is too long, or `EINVAL` if the peer no longer waits.

@@ -1,4 +1,4 @@
-//! The channels that poll(2) waits for. They are few, so a list holds them.
+//! The channels that poll(2) waits for: a list, because they are few.
 
 use std::os::fd::BorrowedFd;
 

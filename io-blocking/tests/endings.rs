@@ -22,7 +22,7 @@ fn timed_out<T>(result: Result<T, Error>, expected: &str) {
             assert_eq!((during, error.errno()), (expected, Errno::ETIMEDOUT));
         }
         Err(error) => panic!("{error}"),
-        Ok(_) => panic!("{expected} ended well"),
+        Ok(_) => panic!("{expected} succeeded"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The clock that the core's times are taken from.
+//! The clock of the driver.
 
 use cmid_proto::Time;
 use rustix::time::{ClockId, clock_gettime};
@@ -8,6 +8,6 @@ use rustix::time::{ClockId, clock_gettime};
 #[inline]
 pub(crate) fn now() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
-    // It starts with the machine, and overflows after 584 years.
+    // The clock starts at 0 when the machine boots, so the nanoseconds overflow after 584 years.
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }

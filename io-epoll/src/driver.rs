@@ -25,7 +25,7 @@ const REPORTS: usize = 64;
 pub struct Config {
     /// Limits of the core.
     pub limits: Limits,
-    /// The time that [`Epoll::wait`] polls for events before it sleeps. Zero: it sleeps at once.
+    /// The time that [`Epoll::wait`] polls for events before it sleeps. Zero: no polling.
     pub busy_poll: Duration,
 }
 
@@ -43,9 +43,9 @@ pub struct Epoll<D: Pollable> {
 /// The result of one `epoll_wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
-    /// One channel is readable. The drive does not know it yet.
+    /// One channel is readable. It is not reported to the drive yet.
     Channel(ChannelKey),
-    /// The drive knows the readable channels.
+    /// The readable channels are reported to the drive.
     Reports,
     Nothing,
     /// A signal or the waker: the wait ends.
@@ -67,8 +67,8 @@ impl<D: Pollable> Epoll<D> {
         Ok(Epoll { drive, timer_fd, busy_poll, read_on: ReadOn::default(), waker: None })
     }
 
-    /// Returns the requests, the events and the core. [`Drive::within`] reads the clock; so does [`Drive::now`], the
-    /// first time after a wait that has not.
+    /// Returns the requests, the events and the core. [`Drive::within`] reads the clock. [`Drive::now`] reads it once
+    /// after a wait that has not read it.
     pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
         &mut self.drive
     }
@@ -94,7 +94,7 @@ impl<D: Pollable> Epoll<D> {
     /// # Errors
     /// The errno of `epoll_wait` or `timerfd_settime`.
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
-        // A timer that a turn has set would end each sleep after its expiry.
+        // If a turn has set the timer, each sleep after its expiry would end at once.
         self.timer_fd.set(Time::NEVER)?;
         if let Some(channel) = self.read_on.next() {
             if self.reads_on(channel) {
@@ -115,8 +115,8 @@ impl<D: Pollable> Epoll<D> {
             };
             let woken = self.collect(sleep)?;
             if let Woken::Channel(channel) = woken {
-                // Events come before deadlines that pass meanwhile. The next `run` has those, and reads the clock if
-                // there is one.
+                // Events precede deadlines that pass meanwhile. The next `run` handles these deadlines, and reads the
+                // clock if there is a deadline.
                 self.drive.note_wait();
                 if self.drive.run_reported(channel, BUDGET) == Next::Deliver {
                     return Ok(());
@@ -134,7 +134,7 @@ impl<D: Pollable> Epoll<D> {
         }
     }
 
-    /// Reads a channel again that had an event in the last wait. Returns true if an event is deliverable.
+    /// Reads again the channel that had an event in the last wait. Returns true if an event is deliverable.
     #[inline(never)]
     fn reads_on(&mut self, channel: ChannelKey) -> bool {
         self.drive.note_wait();
@@ -143,7 +143,8 @@ impl<D: Pollable> Epoll<D> {
         has_found
     }
 
-    /// Returns the length of the next sleep; `None` for no limit. In an endless wait the clock was not read before.
+    /// Returns the length of the next sleep; `None` for no limit. Reads the clock first in an endless wait, which has
+    /// not read it before.
     #[inline]
     fn span_until(&mut self, wake: Time, spin_end: Time, is_endless: bool) -> Option<Duration> {
         if is_endless {
@@ -172,8 +173,8 @@ impl<D: Pollable> Epoll<D> {
     }
 
     /// Runs the core without waiting, for an outer loop that polls the driver's [descriptor](AsFd). Call it when the
-    /// descriptor is readable. After requests or acks, call it again before the outer loop sleeps: it arms the
-    /// descriptor for their deadlines and events. [`Next::Deliver`]: take all events.
+    /// descriptor is readable. After requests or acks, call it again before the outer loop sleeps, because the call
+    /// arms the descriptor for their deadlines and events. [`Next::Deliver`]: take all events.
     ///
     /// An edge-triggered outer loop repeats the call until the result is [`Next::Wait`]; a level-triggered one need
     /// not.
@@ -188,7 +189,7 @@ impl<D: Pollable> Epoll<D> {
         }
         let mut rest = self.drive.run(BUDGET);
         if woken != Woken::Nothing && matches!(rest, Next::Wait(_)) {
-            // Unread events of these channels, and of others, cause no new edge in an outer loop.
+            // Unread events of these and other channels cause no new edge in an edge-triggered outer loop.
             rest = Next::Again;
         }
         let due = match rest {
@@ -210,7 +211,7 @@ impl<D: Pollable> Epoll<D> {
         let mut reports = [MaybeUninit::uninit(); REPORTS];
         let reported = match epoll::wait(self.drive.device().poller().as_fd(), &mut reports, timeout.as_ref()) {
             Ok((reported, _)) => reported,
-            // The application gets a turn, so that it can handle the signal.
+            // The wait returns, so that the application can handle the signal.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
             Err(error) => return Err(errno(error)),
         };
@@ -226,8 +227,7 @@ impl<D: Pollable> Epoll<D> {
     /// Handles any number of reports.
     #[inline(never)]
     fn collect_any(&mut self, reported: &[epoll::Event]) -> Woken {
-        // A report without a key is that of the timer. It needs no action; it repeats for as long as the timer is
-        // expired.
+        // A report without a key is that of the timer. It needs no action, and repeats while the timer is expired.
         let (mut woken, mut only, mut is_called) = (Woken::Nothing, None, false);
         for report in reported {
             let Some(channel) = ChannelKey::from_bits(report.data.u64()) else {
@@ -243,8 +243,8 @@ impl<D: Pollable> Epoll<D> {
     }
 }
 
-/// Readable when a [turn](Epoll::turn) has work: a channel is readable, a deadline has come, or the last turn left
-/// work. A [wait](Epoll::wait) disarms the timer; the next turn arms it again.
+/// The descriptor is readable when a [turn](Epoll::turn) has work: a channel is readable, a deadline has passed, or the
+/// last turn left work. A [wait](Epoll::wait) disarms the timer; the next turn arms it again.
 impl<D: Pollable> AsFd for Epoll<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.drive.device().poller().as_fd()

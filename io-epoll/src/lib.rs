@@ -1,7 +1,7 @@
 //! cmid on epoll.
 //!
-//! [`Epoll`] has its own epoll instance. Deadlines are exact to the nanosecond; busy polling is optional.
-//! Its one descriptor nests in any other loop: it is readable when a [turn](Epoll::turn) has work. Only
+//! [`Epoll`] has its own epoll instance. Deadlines have a resolution of one nanosecond; busy polling is optional. It
+//! has one descriptor, which any other loop can poll: readable when a [turn](Epoll::turn) has work. Only
 //! [`Epoll::wait`] blocks, and only in `epoll_wait`.
 //!
 //! ```

@@ -7,7 +7,8 @@ use rustix::event::epoll;
 
 use crate::clock::now;
 
-/// The event data of the waker. It is no key: a key has a generation in its lower bits.
+/// The event data of the waker. It differs from every key, because the lower bits of a key are its generation, which is
+/// not 0.
 pub(crate) const WAKER: u64 = 1 << 63;
 
 /// Registers each channel, level-triggered. One event is read per report, or a few during bursts (`ReadOn`);

@@ -2,15 +2,15 @@
 
 use cmid_proto::ChannelKey;
 
-/// Reads in a row, before other channels are read.
+/// The maximum number of consecutive reads of one channel before other channels are read.
 const IN_A_ROW: u8 = 16;
 
-/// Reports without a further read, after a read that found no event.
+/// The number of reports without a further read after a read that found no event.
 const PAUSE: core::ops::RangeInclusive<u8> = 7..=63;
 
-/// Decides from the results of earlier reads. A further read at once saves an `epoll_wait` if events come in bursts.
-/// If they come one by one, the read finds no event and costs more than the `epoll_wait`. A read that finds no event
-/// doubles the pause before the next attempt. A read that finds an event shortens the pause by one report.
+/// The results of earlier reads decide. If events come in bursts, a further read at once saves an `epoll_wait`. If they
+/// come one by one, it finds no event and costs more than it saves. A read that finds no event doubles the pause before
+/// the next attempt. A read that finds an event shortens the pause by one report.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadOn {
     /// The channel of the last report, if it was reported alone.
@@ -33,7 +33,7 @@ impl ReadOn {
         (self.channel, self.left) = (channel, IN_A_ROW);
     }
 
-    /// The channel to read now, if any.
+    /// Returns the channel to read again now, if any.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<ChannelKey> {
         if self.pause > 0 || self.left == 0 {
@@ -94,7 +94,7 @@ mod tests {
         let mut read_on = ReadOn::default();
         assert_eq!(read(&mut read_on, 64, 1), (0, 4));
         assert_eq!(read(&mut read_on, 630, 1), (0, 10));
-        // A burst is noticed after the pause.
+        // A burst is detected after the pause.
         let (found, in_vain) = read(&mut read_on, 63 + 16, 1000);
         assert!(found >= 15 * u32::from(IN_A_ROW) && in_vain == 0, "{found} found, {in_vain} in vain");
     }

@@ -23,7 +23,8 @@ impl TimerFd {
         Ok(TimerFd { timer, set: Time::NEVER })
     }
 
-    /// Makes it readable from `due` on; never for [`Time::NEVER`]. A later `due` makes it unreadable until then.
+    /// Makes the descriptor readable from `due` on; never for [`Time::NEVER`]. Before `due` it is not readable, also if
+    /// it was before the call.
     #[inline]
     pub(crate) fn set(&mut self, due: Time) -> Result<(), Errno> {
         if due == self.set { Ok(()) } else { self.change(due) }
@@ -32,7 +33,7 @@ impl TimerFd {
     #[inline(never)]
     fn change(&mut self, due: Time) -> Result<(), Errno> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // A value of zero would disarm it, so a time in the past becomes the first nanosecond.
+        // A value of zero would disarm the timer, so the time 0 becomes the first nanosecond.
         let value = match due {
             Time::NEVER => zero,
             Time(ns) => {
@@ -99,7 +100,7 @@ mod tests {
         assert!(rings(&timer_fd) && now() >= near);
     }
 
-    /// A time in the past makes it readable at once, until it is set again.
+    /// A time in the past makes the descriptor readable at once, until the timer is set again.
     #[test]
     fn a_deadline_in_the_past() {
         let (mut timer_fd, begin) = (TimerFd::new().unwrap(), now());

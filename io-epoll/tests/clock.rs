@@ -46,7 +46,7 @@ fn the_present_time_is_known_after_a_wait() {
 fn a_deadline_passes_while_events_keep_coming() {
     let mut driver = driver();
     let [of_server, channel] = [0; 2].map(|_| driver.drive().open_channel(Acks::OnDelivery).unwrap());
-    // It does not answer.
+    // The listener does not answer.
     let listener = driver.drive().create_id(Some(of_server), PortSpace::Tcp).unwrap();
     driver.drive().bind(listener, server()).unwrap();
     driver.drive().listen(listener, 8).unwrap();

@@ -143,7 +143,7 @@ fn an_edge_triggered_outer_loop_hears_of_every_channel() {
     for &(_, id) in &ids {
         driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
     }
-    // After this pause most of them are readable.
+    // After this pause most of the events are readable.
     std::thread::sleep(Duration::from_millis(100));
     let mut record = 0;
     while record < CHANNELS {
@@ -182,7 +182,7 @@ fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
     let param = cmid_proto::ConnParam { qp_num: 9, ..Default::default() };
     client.drive().connect(id, param, &[], Time::NEVER).unwrap();
 
-    // The channel is readable and stays so. The driver disarms it once the core has refused to read it.
+    // The channel stays readable. The driver disarms it when the core takes no event of it.
     assert!(readable(&server, SOON));
     while server.turn().unwrap() != Next::Wait(None) {}
     assert!(!readable(&server, Duration::from_millis(100)));

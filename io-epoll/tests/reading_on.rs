@@ -113,7 +113,7 @@ fn each_event_is_delivered_before_the_next_is_read_and_no_channel_is_kept_waitin
         driver.wait(Some(SOON)).unwrap();
         left -= taken(&mut driver, busy);
     }
-    assert!(in_vain.get() <= 5, "{} reads found nothing, though there was an event each time", in_vain.get());
+    assert!(in_vain.get() <= 5, "{} reads found no event, though there was one each time", in_vain.get());
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn a_nested_driver_is_readable_until_its_turn() {
     assert!(!readable(&driver, A_WHILE));
     waker.wake();
     assert!(readable(&driver, SOON));
-    // An edge-triggered outer loop repeats the turn until it is to wait.
+    // An edge-triggered outer loop repeats the turn until the result is `Wait`.
     while driver.turn().unwrap() == Next::Again {}
     assert!(!readable(&driver, A_WHILE));
     waker.wake();

@@ -20,9 +20,9 @@ const BUDGET: usize = 256;
 pub struct Config {
     /// Limits of the core.
     pub limits: Limits,
-    /// The tokens of the driver, one per channel at a time; the user's own sources use others. Each listener and each
-    /// id in synchronous mode has its own channel. The number of tokens limits the number of channels, in
-    /// addition to `limits`. Two drivers in one poll have disjoint ranges; the timeout of the poll is
+    /// The tokens of the driver, one per open channel; the user's own sources use others. Each listener and each id in
+    /// synchronous mode has its own channel. The number of tokens limits the number of channels, in addition to
+    /// `limits`. Give two drivers in one poll disjoint ranges; the timeout of the poll is then
     /// `server.before_poll(client.before_poll(None))`.
     pub tokens: Range<usize>,
 }
@@ -30,11 +30,12 @@ pub struct Config {
 /// cmid in a `mio::Poll` that the user owns, beside the user's own sources.
 ///
 /// The user's loop calls [`before_poll`](Mio::before_poll) before the poll, [`handle`](Mio::handle) for each event of
-/// the poll, and then [`turn`](Mio::turn). Then it takes all events of the channels: the driver reports each once.
+/// the poll, and then [`turn`](Mio::turn). Then the loop takes all events of the channels, because the driver reports
+/// each event once.
 #[derive(Debug)]
 pub struct Mio<D: Pollable> {
     drive: Drive<PolledDevice<D, Tokens>>,
-    /// Whether `before_poll` has read an event that the next turn is to report.
+    /// Whether `before_poll` has read an event that the next turn has to report.
     is_to_deliver: bool,
 }
 
@@ -43,7 +44,7 @@ impl<D: Pollable> Mio<D> {
     /// limits have one.
     ///
     /// # Errors
-    /// The error of duplicating the registry.
+    /// The error of `Registry::try_clone`.
     pub fn new(device: D, registry: &Registry, config: Config) -> io::Result<Self> {
         let Config { mut limits, tokens } = config;
         limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
@@ -59,8 +60,8 @@ impl<D: Pollable> Mio<D> {
         &mut self.drive
     }
 
-    /// Returns the waker of this driver, which ends the polls from other threads. It takes one of the driver's tokens;
-    /// [`handle`](Mio::handle) returns true for its events.
+    /// Returns the waker of this driver, which ends polls from other threads. The waker uses one of the driver's
+    /// tokens; [`handle`](Mio::handle) returns true for its events.
     ///
     /// # Errors
     /// The error of eventfd(2) or epoll_ctl(2); `OutOfMemory` if no token is left.
@@ -68,8 +69,8 @@ impl<D: Pollable> Mio<D> {
         self.drive.device_mut().poller_mut().waker()
     }
 
-    /// Takes an event of the poll. Returns false if the token is not the driver's: the event is of a source of the
-    /// user.
+    /// Handles an event of the poll. Returns false if the token is not of the driver: the event is that of a source of
+    /// the user.
     pub fn handle(&mut self, event: &Event) -> bool {
         let tokens = self.drive.device().poller();
         let is_ours = tokens.has(event.token());
@@ -91,7 +92,8 @@ impl<D: Pollable> Mio<D> {
     /// Completes the requests made since the last turn and returns the timeout of the next poll: at most `at_most`;
     /// `None` means no timeout.
     ///
-    /// Rounded up to milliseconds, the resolution of mio: a poll that wakes just before a deadline would spin.
+    /// The timeout is rounded up to milliseconds, the resolution of mio. Rounded down, polls would return repeatedly
+    /// just before a deadline.
     pub fn before_poll(&mut self, at_most: Option<Duration>) -> Option<Duration> {
         let due = match self.drive.run(BUDGET) {
             Next::Deliver => {

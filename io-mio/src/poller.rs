@@ -19,7 +19,7 @@ pub struct Tokens {
     range: Range<usize>,
     /// The channel of each token, from the first one to the last one used so far.
     channels: Vec<Option<ChannelKey>>,
-    /// The free tokens among them.
+    /// The tokens in `channels` that are free.
     free: Vec<Token>,
     tokens: BTreeMap<ChannelKey, Token>,
     /// The waker, after the first call of `waker`.

@@ -1,4 +1,4 @@
-//! The driver in the application's poll: what wakes it, what does not, and the use of tokens.
+//! The driver in the application's poll: the events that end the poll, and the use of tokens.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn what_was_left_in_the_kernel_is_read_without_another_edge() {
     for &id in &ids {
         program.resolve(id);
     }
-    // All of them are there at the first edge. There is no second edge.
+    // All events are readable at the first edge. There is no second edge.
     std::thread::sleep(Duration::from_millis(100));
     let mut record: Vec<_> = ids.iter().map(|_| program.awaits(channel).id).collect();
     record.sort_unstable();
@@ -146,7 +146,7 @@ fn a_sleep_never_ends_just_before_the_deadline() {
     assert!(timeout >= deadline.since(program.driver.drive().now()));
     assert!(timeout < Duration::from_micros(701_300));
     assert!(program.driver.before_poll(Some(Duration::ZERO)) == Some(Duration::ZERO));
-    // The kernel's timeout, a little earlier; or the deadline, if this machine is slow.
+    // The kernel's timeout, which is a little earlier than the deadline; or the deadline, if this machine is slow.
     let event = program.awaits(channel);
     assert!(matches!(
         event.kind,

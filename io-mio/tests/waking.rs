@@ -49,7 +49,7 @@ fn each_wake_ends_one_poll() {
     assert_eq!(polls(&mut poll, &mut driver, SOON), 1);
 }
 
-/// It takes one token, and leaves the poll with the driver.
+/// A waker uses one token, and is deregistered with the driver.
 #[test]
 fn a_waker_has_a_token() {
     let mut poll = Poll::new().unwrap();

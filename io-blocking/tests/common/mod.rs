@@ -44,7 +44,7 @@ pub(crate) fn patient() -> Options<'static> {
     Options { timeout: SOON, ..Options::default() }
 }
 
-/// The next number of a QP that does not exist. Two connections of a host may not have the same number.
+/// The next number of a QP that does not exist. Two connections of a host must not have the same number.
 static QP_NUM: AtomicU32 = AtomicU32::new(9);
 
 /// A client that has requested a connection and does not confirm it. It has no QP, so librdmacm does not confirm it
