@@ -1,4 +1,4 @@
-//! A candidate for leadership: it connects to the replica and writes entries into its lane.
+//! A candidate for leadership: connects to the replica and writes entries into its lane.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,7 +21,7 @@ pub(crate) const ENTRY: usize = 64;
 const RECV: u64 = 1;
 const WRITE: u64 = 2;
 
-/// The thread of a candidate. The director sends it entries through a channel; a real candidate acts by itself.
+/// The thread of a candidate. `scene` sends it entries through a channel; a real candidate acts by itself.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     name: char,
@@ -78,7 +78,7 @@ fn serve<D: DataPath>(
     let completion = port.completion(&mut connection, PATIENCE)?;
     ensure!(
         (completion.wr_id, completion.status) == (RECV, WcStatus::SUCCESS),
-        "the message about the lane has not arrived: {completion:?}"
+        "the message with the address of the lane has not arrived: {completion:?}"
     );
     let mut bytes = [0; LaneAddr::LEN];
     port.read(&mut bytes)?;
@@ -90,7 +90,7 @@ fn serve<D: DataPath>(
         let done = port.completion(&mut connection, PATIENCE)?;
         free.addr += entry.len() as u64;
         free.len -= entry.len() as u32;
-        // The director may have stopped receiving.
+        // The receiver of the status may be gone.
         let _ = ends.send(done.status);
     }
     connection.disconnect(PATIENCE)?;

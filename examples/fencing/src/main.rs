@@ -1,9 +1,9 @@
 //! Fencing, as in consensus systems over RDMA: a replica revokes the write access of a deposed leader.
 //!
 //! A replica has a region of memory, a *lane* of its log, for each candidate for leadership. The leader replicates by
-//! RDMA write, without the replica's processor. A deposed leader may not know that it is deposed. The replica
-//! therefore re-registers the leader's lane without remote write. From then on the device refuses the writes of that
-//! candidate, and of no other. If the device or the library fails to re-register, the candidate is *not fenced*.
+//! RDMA write, without the replica's processor. A deposed leader may continue to write until it receives a message. The
+//! replica therefore re-registers the leader's lane without remote write. Afterwards the device refuses the writes of
+//! that candidate only. If the device or the library fails to re-register, the candidate is *not fenced*.
 //!
 //! The replica and both candidates are threads of this program. On a real device their writes pass through the
 //! device.
@@ -29,12 +29,12 @@ struct Args {
     /// The device. On the simulator, `--way` also selects its capabilities.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     device: DeviceName,
-    /// What manages the connections with `--device verbs`: the kernel's own interface (kernel), which costs less and
-    /// never waits, or librdmacm.
+    /// The backend of connection management with `--device verbs`: the kernel's own interface (kernel), which costs
+    /// less and never blocks, or librdmacm.
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t)]
     backend: cmid_verbs::Backend,
-    /// How the replica must re-register. If it happens in the other way, the program fails.
+    /// How the replica must re-register. If it re-registers in the other way, the program fails.
     #[arg(long, value_enum, default_value_t = Way::InPlace)]
     way: Way,
     /// The address of the replica; the default is one of the simulator, or of the VM's soft-RoCE device.
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs it on one simulated host. The VM is also one host.
+/// Runs the program on one simulated host. The VM is also one host.
 fn on_sim(args: &Args) -> Result<()> {
     use cmid_sim::{Clock, Config, Fabric, Rereg};
     let rereg = match args.way {

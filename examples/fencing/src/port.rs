@@ -17,7 +17,7 @@ pub(crate) struct Done {
     pub(crate) status: WcStatus,
 }
 
-/// A QP, with a PD of its own, a CQ, and memory for messages.
+/// A QP with its own PD, a CQ, and memory for messages.
 pub(crate) struct Port<D: DataPath> {
     // Dropped in this order: the QP first, the PD last.
     qp: D::Qp,

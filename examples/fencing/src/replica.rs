@@ -43,7 +43,7 @@ impl<D: DataPath> Replica<D> {
         let incoming = self.listener.accept(PATIENCE)?;
         let name = incoming.private_data().first().map_or('?', |&byte| byte.into());
         let (mut connection, (mut port, lane)) = incoming.accept(&Options::default(), |device, id| {
-            // The port has a PD of its own, so this candidate cannot use the key of another lane.
+            // The port has its own PD, so this candidate cannot use the key of another lane.
             let port = Port::open(device, id, ENTRY)?;
             let lane = port.open_lane(LANE)?;
             Ok((port, lane))
@@ -54,7 +54,7 @@ impl<D: DataPath> Replica<D> {
         let completion = port.completion(&mut connection, PATIENCE)?;
         ensure!(
             (completion.wr_id, completion.status) == (SEND, WcStatus::SUCCESS),
-            "candidate {name} was not completion: {completion:?}"
+            "the message to candidate {name} was not sent: {completion:?}"
         );
         println!("replica      gives {name} a lane: rkey {:#x}, {}", lane_addr.rkey, rights(&lane));
         self.members.push(Member { name, _port: port, lane, connection });
@@ -66,33 +66,40 @@ impl<D: DataPath> Replica<D> {
     /// # Errors
     /// The candidate is **not fenced**: after any failure its old key may still allow writes. It certainly does if
     /// the fallback fails at its last step, `ibv_dereg_mr` of the old registration
-    /// ([`Step::DeregisterOld`](cmid_proto::memory::Step::DeregisterOld)): the old registration is then unchanged. In
-    /// that case a replica must end the candidate's connection and destroy its QP before it follows another leader.
+    /// ([`Step::DeregisterOld`](cmid_proto::memory::Step::DeregisterOld)): the old registration is then unchanged.
+    /// After a failure, a replica must end the candidate's connection and destroy its QP before it follows another
+    /// leader.
     ///
-    /// Also an error if the access was revoked, but not in the `expected` way.
+    /// Also fails if the access was revoked in another way than `expected`.
     pub(crate) fn depose(&mut self, name: char, expected: Way) -> Result<()> {
         let Member { lane, .. } = self.member(name)?;
         let (before, access) = (LaneAddr::of(lane), lane.access().context("the lane is not registered")?);
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
-        let way =
-            lane.reregister(Change::default().to_access(access - Access::REMOTE_WRITE), policy).result.with_context(
-                || format!("{name} is NOT fenced, its key {:#x} may still be good for writing", before.rkey),
-            )?;
+        let way = lane
+            .reregister(Change::default().to_access(access - Access::REMOTE_WRITE), policy)
+            .result
+            .with_context(|| format!("{name} is NOT fenced, its key {:#x} may still permit writes", before.rkey))?;
         let (after, access) = (LaneAddr::of(lane), lane.access());
         match way {
             Way::InPlace => println!("replica      deposes {name}: re-registered in place, {}", rights(lane)),
             Way::Anew => {
                 println!(
-                    "replica      deposes {name}: registered anew, {}; the key {:#x} is dead",
+                    "replica      deposes {name}: registered anew, {}; the key {:#x} is invalid",
                     rights(lane),
                     before.rkey
                 );
             }
         }
-        ensure!(way == expected, "it went {way:?}, not {expected:?}");
+        ensure!(way == expected, "re-registered {way:?}, not {expected:?}");
         ensure!(way == Way::InPlace || after.rkey != before.rkey, "a new registration with the old key");
-        ensure!(access.is_some_and(|access| !access.contains(Access::REMOTE_WRITE)), "it can still be written to");
-        ensure!((after.addr, after.len) == (before.addr, before.len), "the lane has moved");
+        ensure!(
+            access.is_some_and(|access| !access.contains(Access::REMOTE_WRITE)),
+            "the lane still permits remote writes"
+        );
+        ensure!(
+            (after.addr, after.len) == (before.addr, before.len),
+            "the address or the length of the lane has changed"
+        );
         Ok(())
     }
 
@@ -103,7 +110,7 @@ impl<D: DataPath> Replica<D> {
         let expected = entries.concat();
         let (written, rest) = bytes.split_at(expected.len());
         ensure!(written == expected.as_bytes(), "the lane of {name} holds {:?}", String::from_utf8_lossy(written));
-        ensure!(rest.iter().all(|&byte| byte == 0), "something follows in the lane of {name}");
+        ensure!(rest.iter().all(|&byte| byte == 0), "the lane of {name} has data after the entries");
         println!("replica      the lane of {name} holds {entries:?} and nothing else");
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A connection with a QP that cmid does not know. The calls are those of rdma_connect(3) and rdma_accept(3) for ids
+//! A connection with a QP that cmid does not manage. The calls are those of rdma_connect(3) and rdma_accept(3) for ids
 //! without a QP.
 
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to `address`. `open` creates the QP on the device of the route.
+    /// Connects to `address`. `open` creates the QP on the device to which the route leads.
     pub(crate) fn connect<Q: ForeignQp>(
         device: Verbs,
         address: SocketAddr,
@@ -61,8 +61,8 @@ impl Connection {
         Ok((connection, qp))
     }
 
-    /// Accepts one connection on `address`. `open` creates the QP on the device of the request. Reports on `ready`
-    /// that it listens.
+    /// Accepts one connection on `address`. `open` creates the QP on the device of the request. Sends to `ready` once
+    /// it listens.
     pub(crate) fn accept<Q: ForeignQp>(
         device: Verbs,
         address: SocketAddr,
@@ -73,7 +73,7 @@ impl Connection {
         let listener = epoll.drive().create_id(Some(channel), PortSpace::Tcp)?;
         epoll.drive().bind(listener, address)?;
         epoll.drive().listen(listener, 1)?;
-        // It is no error if the receiver is gone.
+        // The receiver may be gone, which is not an error.
         let _ = ready.send(());
         let request = next(&mut epoll, channel)?;
         ensure!(request.cm() == Some(CmEvent::ConnectRequest), "a request is expected: {request:?}");

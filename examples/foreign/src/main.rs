@@ -1,8 +1,8 @@
 //! A data path of the application's own, on connections that cmid manages.
 //!
-//! `path` has the data path: a PD, a CQ, an MR and a QP, created and used by calls of libibverbs. `connection` has the
+//! `path` is the data path: a PD, a CQ, an MR and a QP, created and used by calls of libibverbs. `connection` is the
 //! connection: cmid resolves, connects and accepts, and returns the attributes that move the QP to each state. The
-//! two meet in the trait `ForeignQp`. The server and the client are threads of this program.
+//! trait `ForeignQp` is the interface between the two. The server and the client are threads of this program.
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod connection;
@@ -19,7 +19,7 @@ use cmid_verbs::{Backend, Verbs};
 use crate::connection::{Connection, LIMIT};
 use crate::path::Path;
 
-/// Sends messages there and back on a data path of its own.
+/// Sends messages and receives their echoes, on its own data path.
 #[derive(Clone, Debug, Parser)]
 struct Args {
     /// The address of the server
@@ -28,7 +28,7 @@ struct Args {
     /// The number of messages
     #[arg(short = 'C', long, default_value_t = 1000)]
     count: u32,
-    /// What manages the connections: the kernel's own interface (kernel), or librdmacm
+    /// The backend of connection management: the kernel's own interface (kernel), or librdmacm
     #[arg(long, default_value_t)]
     backend: Backend,
 }
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     let (ready, is_ready) = mpsc::channel();
     let of_server = args.clone();
     let server = thread::spawn(move || serve(&of_server, &ready));
-    // Without a listener, the server has failed: its error is the one to report.
+    // Without a listener, the server has failed, and the program reports the server's error.
     if is_ready.recv_timeout(LIMIT).is_ok() {
         request(&args).context("the client")?;
     }

@@ -1,5 +1,5 @@
-//! The data path: objects of libibverbs that cmid does not know. It replaces the one of cmid, with its checks: here
-//! the application keeps the memory registered while work requests use it.
+//! The data path: objects of libibverbs that cmid does not manage. It replaces cmid's data path and its checks: here
+//! the application itself must keep the memory registered while work requests use it.
 #![expect(unsafe_code, reason = "it calls C")]
 
 use std::ffi::c_int;
@@ -33,7 +33,7 @@ struct Object<T> {
 }
 
 impl<T> Object<T> {
-    /// Takes over what a function of libibverbs has returned.
+    /// Takes ownership of the object that a function of libibverbs has returned.
     ///
     /// # Safety
     /// `object` is null, with an errno, or an object that `destroy` destroys and that nothing else destroys. Everything
@@ -50,13 +50,13 @@ impl<T> Object<T> {
 
 impl<T> Drop for Object<T> {
     fn drop(&mut self) {
-        // SAFETY: as the caller of `new` promises. Nothing can be done about an error.
+        // SAFETY: as the caller of `new` promises. An error is ignored, because a drop cannot handle it.
         let _ = unsafe { (self.destroy)(self.as_ptr()) };
     }
 }
 
-/// A QP with one buffer to receive and one to send. Fields are dropped in order: the QP before what it refers to, and
-/// the device last.
+/// A QP with one buffer to receive and one to send. Fields are dropped in order: the QP before the objects that it
+/// refers to, and the device last.
 pub(crate) struct Path {
     qp: Object<ibv_qp>,
     mr: Object<ibv_mr>,
@@ -66,7 +66,7 @@ pub(crate) struct Path {
     memory: Memory,
     /// Keeps the context open.
     _nic: Nic,
-    /// Whether each work request has completed, and its completion was not taken.
+    /// Whether the receive has completed and its completion was not taken; then the same for the send.
     received: bool,
     sent: bool,
 }
@@ -82,14 +82,14 @@ impl Memory {
     /// The address of one of the two messages.
     fn message(&self, number: usize) -> *mut u32 {
         assert!(number < 2);
-        // SAFETY: it is inside of the array.
+        // SAFETY: the result is inside of the array.
         unsafe { self.0.as_ptr().cast::<u32>().add(number) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: it was a box, and the MR and the QP are gone.
+        // SAFETY: the pointer comes from a box, and the MR and the QP are destroyed.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -97,8 +97,8 @@ impl Drop for Memory {
 impl Path {
     /// Creates all objects on a device.
     pub(crate) fn open(nic: Nic) -> anyhow::Result<Self> {
-        // SAFETY: it is used here and by the objects below, which `nic` outlives as a later field of the same value. On
-        // an error they are dropped before `nic`, because they are later variables.
+        // SAFETY: the context is used here and by the objects below. `nic` outlives these objects, because it is a
+        // later field of the same value. On an error they are dropped before `nic`, because they are later variables.
         let context: *mut ibv_context = unsafe { nic.raw_context() }.as_ptr().cast();
         let memory = Memory::new();
         // SAFETY: the context is open.
@@ -111,7 +111,7 @@ impl Path {
             let access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0 as c_int;
             Object::new(ibv_reg_mr(pd.as_ptr(), memory.message(0).cast(), 2 * LEN, access), ibv_dereg_mr)
         }?;
-        // SAFETY: zeros are a value of the attributes.
+        // SAFETY: all zeros are a valid value of the attributes.
         let mut init: ibv_qp_init_attr = unsafe { mem::zeroed() };
         (init.send_cq, init.recv_cq, init.qp_type) = (cq.as_ptr(), cq.as_ptr(), ibv_qp_type::IBV_QPT_RC);
         (init.cap.max_send_wr, init.cap.max_recv_wr, init.cap.max_send_sge, init.cap.max_recv_sge) = (1, 1, 1, 1);
@@ -120,12 +120,12 @@ impl Path {
         Ok(Path { qp, mr, cq, _pd: pd, memory, _nic: nic, received: false, sent: false })
     }
 
-    /// Returns the next message of the peer, and posts the receive of the one after it.
+    /// Returns the next message of the peer, and posts the receive for the message after it.
     pub(crate) fn receive(&mut self) -> anyhow::Result<u32> {
         while !mem::take(&mut self.received) {
             self.wait()?;
         }
-        // SAFETY: the memory lives, and no receive is posted that the device could write it for.
+        // SAFETY: the memory lives, and no posted receive lets the device write to it.
         let message = unsafe { self.memory.message(0).read() };
         self.post_recv()?;
         Ok(message)
@@ -133,7 +133,7 @@ impl Path {
 
     /// Sends a message, and waits until the send has completed.
     pub(crate) fn send(&mut self, message: u32) -> anyhow::Result<()> {
-        // SAFETY: the memory lives, and no send is posted that the device could read it for.
+        // SAFETY: the memory lives, and no posted send lets the device read it.
         unsafe { self.memory.message(1).write(message) };
         let mut sge = self.sge(1);
         // SAFETY: zeros are a value of the request.
@@ -169,7 +169,7 @@ impl Path {
     fn wait(&mut self) -> anyhow::Result<()> {
         let start = Instant::now();
         loop {
-            // SAFETY: zeros are a value of a completion.
+            // SAFETY: all zeros are a valid value of a completion.
             let mut done: ibv_wc = unsafe { mem::zeroed() };
             // SAFETY: the CQ is alive, and there is room for one completion.
             match unsafe { ibv_poll_cq(self.cq.as_ptr(), 1, &raw mut done) } {

@@ -1,7 +1,7 @@
 //! Connections on the kernel's own interface, without librdmacm and libibverbs.
 //!
-//! `handshake serve` accepts connections; `handshake connect` makes them, one after the other. Each side sends
-//! private data and the number of a QP. This program has no QPs; a program with QPs of its own passes their numbers.
+//! `handshake serve` accepts connections; `handshake connect` makes them, one after the other. Each side sends private
+//! data and the number of a QP. This program has no QPs; a program with its own QPs passes their numbers.
 //!
 //! It can be linked statically: `cargo build -p handshake --target x86_64-unknown-linux-musl`.
 #![forbid(unsafe_code)]
@@ -19,7 +19,7 @@ use cmid_verbs::KernelCm;
 /// The limit of each step.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The number of RDMA reads and atomics that soft-RoCE serves and starts at once.
+/// The maximum number of outstanding RDMA reads and atomics of soft-RoCE, in each direction.
 const DEPTH: u8 = 128;
 
 const HELLO: &[u8] = b"hello";
@@ -42,7 +42,7 @@ struct Flow {
     /// The number of connections
     #[arg(short = 'C', long, default_value_t = 10)]
     count: u32,
-    /// The QP's number of the first connection; each connection adds one. The default depends on the process id
+    /// The QP number of the first connection; each further connection adds one. The default depends on the process id
     #[arg(long, default_value_t = std::process::id() << 10)]
     qp_num: u32,
 }
@@ -114,8 +114,8 @@ fn one_connection(epoll: &mut Epoll<KernelCm>, channel: ChannelKey, id: IdKey, f
     Ok(())
 }
 
-/// The connection parameters. If two connections have the same QP number, the kernel treats the first as stale and
-/// rejects the second. Processes on one device therefore use different numbers.
+/// The connection parameters. If two connections of a host have the same QP number, the peer's kernel rejects the
+/// second as stale and ends the first. Processes on one device therefore use different numbers.
 fn param(flow: Flow, number: u32) -> ConnParam {
     // A QP number has 24 bits.
     ConnParam { qp_num: flow.qp_num.wrapping_add(number) & 0xff_ffff, ..ConnParam::default() }
@@ -127,7 +127,7 @@ fn expect(epoll: &mut Epoll<KernelCm>, channel: ChannelKey, kind: CmEvent) -> Re
     Ok(event)
 }
 
-/// The next event of the channel. Fails after [`LIMIT`].
+/// Returns the next event of the channel. Fails after [`LIMIT`].
 fn next(epoll: &mut Epoll<KernelCm>, channel: ChannelKey) -> Result<Event> {
     let start = Instant::now();
     while start.elapsed() < LIMIT {

@@ -2,7 +2,7 @@
 //!
 //! The loops run the same [`Program`]: a server and a client on one driver. The client connects and sends a message;
 //! the server receives it and disconnects. A loop waits for two descriptors: that of the driver, and that of the CQ
-//! once there is one.
+//! once the server is connected.
 
 pub mod on_acceptor;
 pub mod on_async_io;

@@ -1,4 +1,5 @@
-//! Several reactors with one acceptor: it takes the requests in, and the reactors take turns to accept them.
+//! Several reactors with one acceptor. The acceptor receives the connection requests and passes them to the reactors in
+//! turn.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use crate::reactor::react;
 const REACTORS: usize = 2;
 
 /// # Errors
-/// Those of the drivers and of the clients.
+/// The errors of the drivers and of the clients.
 pub fn run<D: DataPath + 'static>(device: D, address: SocketAddr) -> io::Result<()> {
     let siblings: [D; REACTORS + 1] = std::array::from_fn(|_| device.sibling());
     let mut acceptor = Epoll::new(device, Config::default())?;

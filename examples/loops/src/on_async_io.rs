@@ -1,4 +1,4 @@
-//! Tasks that wait with async-io, which is built on polling.
+//! A task that waits with async-io, which is built on the crate `polling`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,16 +12,16 @@ use cmid_epoll::{Config, Epoll};
 use crate::Program;
 
 /// # Errors
-/// Those of the program, and of the wait.
+/// The errors of the program and of the wait.
 pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     async_io::block_on(async {
         let mut driver = Epoll::new(device, Config::default())?;
         let mut program = Program::start(driver.drive(), address)?;
-        // The descriptor is never read, so it stays as the driver has made it.
+        // The descriptor is never read, so it need not be made non-blocking.
         let readable = Async::new_nonblocking(driver.as_fd().try_clone_to_owned()?)?;
         let mut cq: Option<Async<OwnedFd>> = None;
         loop {
-            // The reactor reports a level once, and again after it was waited for.
+            // async-io reports readiness once per wait, so the turns are repeated until one has no work.
             while let Next::Deliver | Next::Again = driver.turn()? {
                 program.take_events(driver.drive())?;
             }

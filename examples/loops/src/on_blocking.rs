@@ -1,4 +1,4 @@
-//! Without a loop: a thread per side, with the interface of `std::net`.
+//! No loop: a thread per side, with the interface like `std::net`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A core that never sleeps: it polls a market data socket and the CQ in each round, and the event channels in some.
+//! A thread that never sleeps: it polls a market data socket and the CQ in each round, and the event channels in some.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,11 +12,11 @@ use cmid_epoll::{Config, Epoll};
 
 use crate::Program;
 
-/// The event channels are read once in so many rounds: a read is a system call per channel.
+/// The event channels are read once in this number of rounds, because a read is a system call per channel.
 const ROUNDS: u32 = 64;
 
 /// # Errors
-/// Those of the program, and of the socket.
+/// The errors of the program and of the socket.
 pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let market = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     market.set_nonblocking(true)?;

@@ -11,7 +11,7 @@ use cmid_epoll::{Config, Epoll};
 
 use crate::Program;
 
-/// What the callbacks share.
+/// The data that the callbacks share.
 struct State<D: DataPath> {
     driver: Epoll<D>,
     program: Program<D>,
@@ -28,7 +28,7 @@ impl<D: DataPath> State<D> {
 }
 
 /// # Errors
-/// Those of the program, and of the loop.
+/// The errors of the program and of the loop.
 pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let mut driver = Epoll::new(device, Config::default())?;
     let program = Program::start(driver.drive(), address)?;
@@ -46,7 +46,7 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     while !state.program.is_done() {
         if let Some(fd) = state.program.cq_fd().filter(|_| !has_cq) {
             let inserted = events.handle().insert_source(source(fd.try_clone_to_owned()?), |_, _, state| {
-                // The turn makes the driver's descriptor readable for the event that follows.
+                // The turn arms the driver's descriptor for the event that follows.
                 state.result = state.program.take_completions(state.driver.drive()).and_then(|()| state.turn());
                 Ok(PostAction::Continue)
             });

@@ -15,7 +15,7 @@ const DRIVER: u64 = 0;
 const CQ: u64 = 1;
 
 /// # Errors
-/// Those of the program, and of epoll.
+/// The errors of the program and of epoll.
 pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let mut driver = Epoll::new(device, Config::default())?;
     let mut program = Program::start(driver.drive(), address)?;
@@ -24,7 +24,7 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let mut has_cq = false;
     let mut reports = Vec::with_capacity(8);
     loop {
-        // After requests too: a turn makes the descriptor readable for their events and deadlines.
+        // Also needed after requests: a turn arms the descriptor for their events and deadlines.
         while let Next::Deliver | Next::Again = driver.turn()? {
             program.take_events(driver.drive())?;
         }

@@ -19,12 +19,12 @@ const CQ: u64 = 1;
 #[allow(unsafe_code, reason = "io-uring has no safe submission")]
 fn poll(ring: &mut IoUring, fd: RawFd, user_data: u64) -> io::Result<()> {
     let entry = opcode::PollAdd::new(types::Fd(fd), 1 /* POLLIN */).multi(true).build().user_data(user_data);
-    // SAFETY: the entry of a poll has no pointers: only a number of a descriptor, which the kernel checks.
+    // SAFETY: the entry of a poll contains no pointers, only the number of a descriptor, which the kernel checks.
     unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)
 }
 
 /// # Errors
-/// Those of the program, and of the ring.
+/// The errors of the program and of the ring.
 pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let mut driver = Epoll::new(device, Config::default())?;
     let mut program = Program::start(driver.drive(), address)?;
@@ -32,7 +32,7 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     poll(&mut ring, driver.as_raw_fd(), DRIVER)?;
     let mut has_cq = false;
     loop {
-        // A completion is an edge, so the turns go on until one has nothing to do.
+        // A completion reports an edge, so the turns are repeated until one has no work.
         while let Next::Deliver | Next::Again = driver.turn()? {
             program.take_events(driver.drive())?;
         }

@@ -12,11 +12,11 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::Program;
 
-/// The token of the CQ. The driver has the tokens from 1000 on.
+/// The token of the CQ. The driver uses tokens from 1000 on.
 const CQ: Token = Token(0);
 
 /// # Errors
-/// Those of the program, and of the poll.
+/// The errors of the program and of the poll.
 pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let (mut poll, mut events) = (Poll::new()?, Events::with_capacity(64));
     let mut driver = Mio::new(device, poll.registry(), Config { limits: Limits::default(), tokens: 1000..1064 })?;

@@ -12,7 +12,7 @@ use cmid_epoll::proto::{
     Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, Event, IdKey, PolledDevice, Poller, PortSpace, Time,
 };
 
-/// What the client sends.
+/// The message of the client.
 pub const MESSAGE: &[u8] = b"hello";
 
 /// The limit of each step.
@@ -23,7 +23,7 @@ pub(crate) const PARAM: ConnParam = ConnParam {
     responder_resources: 1,
     initiator_depth: 1,
     flow_control: false,
-    // Not 7: soft-RoCE would never give up (hazard P48).
+    // With 7, soft-RoCE would retry forever (hazard P48).
     retry_count: 6,
     rnr_retry_count: 7,
     srq: false,
@@ -82,7 +82,7 @@ impl<D: DataPath> Program<D> {
         Ok(Program { channel, listener, dial, serve: None, client: None, server: None, received: false, ended: 0 })
     }
 
-    /// Whether the message has come and both sides have disconnected.
+    /// Whether the message has arrived and both sides have disconnected.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.ended == 2
@@ -97,7 +97,7 @@ impl<D: DataPath> Program<D> {
     /// Handles all deliverable events.
     ///
     /// # Errors
-    /// A handshake failed, or the message did not come.
+    /// A handshake failed, or the connection ended without the message.
     pub fn take_events<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> io::Result<()> {
         while let Some(event) = drive.next_event(self.channel) {
             match Incoming::new(drive, event) {
@@ -129,7 +129,7 @@ impl<D: DataPath> Program<D> {
         if let Some(serve) = self.serve.as_mut().filter(|serve| serve.id() == id && !serve.is_over()) {
             if let Some(connected) = serve.handle(drive, event)? {
                 self.server = Some((id, connected.attached));
-                // The message may have come before the event.
+                // The message may have arrived before the event.
                 self.take_completions(drive)?;
             }
             return Ok(());
@@ -152,7 +152,7 @@ impl<D: DataPath> Program<D> {
     /// Handles the completions of the server: checks the message, and disconnects.
     ///
     /// # Errors
-    /// The receive failed, or the message is another one.
+    /// The receive failed, or the message has other bytes.
     pub fn take_completions<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> io::Result<()> {
         let Some((id, (_, cq, mr))) = &mut self.server else { return Ok(()) };
         cq.take_notifications()?;

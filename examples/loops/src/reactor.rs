@@ -1,4 +1,5 @@
-//! A reactor that accepts the requests of its queue. The acceptor takes them in ([`on_acceptor`](crate::on_acceptor)).
+//! A reactor that accepts the requests of its queue, into which the acceptor puts them
+//! ([`on_acceptor`](crate::on_acceptor)).
 
 use std::collections::HashMap;
 use std::io;

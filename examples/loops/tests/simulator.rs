@@ -27,7 +27,7 @@ fn another_name_is_an_error_with_the_names() {
     assert!(!success && said.contains("only mio, epoll"), "{said}");
 }
 
-/// A user copies one file, and reads it on one screen.
+/// A user copies one file, which must fit on a screen.
 #[test]
 fn each_loop_has_at_most_60_lines() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");

@@ -14,11 +14,11 @@ pub struct Completions<C> {
 }
 
 impl<C: CompletionQueue> Completions<C> {
-    /// Registers the CQ in the present runtime. Connections that are attached within the runtime can call it in their
-    /// closure.
+    /// Registers the CQ in the current runtime. The closure `attach` of a connection can call it, because it runs
+    /// within the runtime.
     ///
     /// # Errors
-    /// That of the registration.
+    /// The error of the registration.
     pub fn new(cq: C) -> io::Result<Self> {
         #[allow(deprecated, reason = "an `OwnedFd` keeps its descriptor; the replacement is unsafe")]
         let readable = AsyncFd::new(cq.fd().try_clone_to_owned()?)?;
@@ -30,19 +30,20 @@ impl<C: CompletionQueue> Completions<C> {
         &mut self.cq
     }
 
-    /// Waits for the next completion, of success or of a failure. A future that is dropped has taken none.
+    /// Waits for the next completion, successful or not. A future that is dropped has taken no completion.
     ///
     /// # Errors
-    /// The errno of the device, or the runtime cannot wait any more.
+    /// The errno of the device, or the error of the runtime's wait.
     pub async fn next(&mut self) -> io::Result<Completion> {
         loop {
             if let Some(completion) = self.cq.poll_one()? {
                 return Ok(completion);
             }
-            // A notification that is not taken would leave the descriptor readable, without an edge for the next one.
+            // A notification that is not taken would leave the descriptor readable, without an edge for the next
+            // notification.
             self.cq.take_notifications()?;
             self.cq.arm()?;
-            // What has come before does not notify.
+            // Earlier completions cause no notification.
             if let Some(completion) = self.cq.poll_one()? {
                 return Ok(completion);
             }

@@ -8,7 +8,7 @@ use cmid_epoll::proto::{CmEvent, Errno, Event, EventKind, Pollable, State};
 
 use crate::state::{Locked, Owned};
 
-/// A connection. Dropping it destroys its id, which disconnects the peer, and what is attached.
+/// A connection. Dropping it destroys its id, which disconnects the peer, and drops the attached value.
 #[derive(Debug)]
 pub struct Connection<D: Pollable, Q> {
     owned: Owned<D>,
@@ -20,12 +20,12 @@ impl<D: Pollable, Q> Connection<D, Q> {
         Connection { owned, connected }
     }
 
-    /// What the peer has sent, and what is attached.
+    /// Returns the peer's parameters and private data, and the attached value.
     pub fn connected(&self) -> &Connected<Q> {
         &self.connected
     }
 
-    /// What is attached, for its changes.
+    /// Returns the attached value.
     pub fn attached(&mut self) -> &mut Q {
         &mut self.connected.attached
     }
@@ -33,16 +33,16 @@ impl<D: Pollable, Q> Connection<D, Q> {
     /// Returns the next event of the connection.
     ///
     /// # Errors
-    /// The driver cannot wait any more.
+    /// The driver's wait has failed.
     pub async fn next_event(&self) -> io::Result<Event> {
         self.owned.next_event().await
     }
 
-    /// Waits until the peer has disconnected. Then drop the connection, or disconnect it: either confirms the end to
+    /// Waits until the peer has disconnected. Afterwards drop the connection or disconnect it; both confirm the end to
     /// the peer.
     ///
     /// # Errors
-    /// `ENODEV` if the device was removed, or the driver cannot wait any more.
+    /// `ENODEV` if the device was removed, or the error of the driver's wait.
     pub async fn closed(&self) -> io::Result<()> {
         loop {
             let event = self.next_event().await?;
@@ -54,19 +54,19 @@ impl<D: Pollable, Q> Connection<D, Q> {
         }
     }
 
-    /// Disconnects and waits for the peer's confirmation: its own disconnect, or the drop of its [`Connection`]. A
-    /// program that has both sides runs them concurrently. If the peer has disconnected first, this confirms it
-    /// and does not wait; nor does it after the end of the connection.
+    /// Disconnects and waits for the peer's confirmation: the peer's disconnect, or the drop of its [`Connection`]. A
+    /// program with both sides must run them concurrently. If the peer has disconnected first, confirms that without
+    /// waiting. After the end of the connection it does not wait either.
     ///
     /// # Errors
-    /// `ENODEV` if the device was removed, `TimedOut` if the peer does not confirm within `limit`, or the driver
-    /// cannot wait any more.
+    /// `ENODEV` if the device was removed, `TimedOut` if the peer does not confirm within `limit`, or the error of the
+    /// driver's wait.
     pub async fn disconnect(&self, limit: Duration) -> io::Result<()> {
         {
             let mut state: Locked<'_, D> = self.owned.shared.lock();
             let deadline = state.driver.drive().within(limit);
             state.driver.drive().disconnect(self.owned.id(), deadline)?;
-            // After the peer's disconnect no event follows.
+            // No event follows if the peer has disconnected first.
             if state.driver.drive().core().state(self.owned.id()) != Some(State::Disconnecting) {
                 return Ok(());
             }

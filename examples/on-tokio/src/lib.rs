@@ -1,8 +1,8 @@
 //! cmid on tokio: connects, accepts and completions as futures. Copy this crate, and change it.
 //!
-//! A [`Reactor`] has one driver and one task that waits for its descriptor. A future locks the driver for its
-//! requests, and never while it waits. Each future is cancel-safe: dropping it destroys its id, or leaves its events
-//! to the next one. Dropping a [`Connection`], an [`Inbound`] or a [`Listener`] destroys its id too.
+//! A [`Reactor`] has one driver and one task that waits for its descriptor. A future locks the driver for its requests,
+//! and holds no lock while it waits. Each future is cancel-safe: dropping it destroys its id, or leaves the events to
+//! the next future. Dropping a [`Connection`], an [`Inbound`] or a [`Listener`] destroys its id too.
 //!
 //! ```
 //! use cmid_epoll::proto::{ConnParam, handshake::DialTo};
@@ -57,7 +57,7 @@ use tokio::task::AbortHandle;
 
 use crate::state::{Owned, Shared};
 
-/// A driver and its task. Futures and connections make progress for as long as it exists.
+/// A driver and its task. Futures and connections make progress while the reactor exists.
 #[derive(Debug)]
 pub struct Reactor<D: Pollable> {
     shared: Arc<Shared<D>>,
@@ -74,10 +74,10 @@ impl<D: Pollable + Send + 'static> Reactor<D>
 where
     Epoll<D>: Send,
 {
-    /// Creates a driver on a device, and its task in the present runtime.
+    /// Creates a driver on a device, and its task in the current runtime.
     ///
     /// # Errors
-    /// Those of [`Epoll::new`] and of the registration of its descriptor.
+    /// The errors of [`Epoll::new`] and of the registration of its descriptor.
     pub fn new(device: D, config: Config) -> io::Result<Self> {
         let driver = Epoll::new(device, config)?;
         #[allow(deprecated, reason = "an `OwnedFd` keeps its descriptor; the replacement is unsafe")]
@@ -86,7 +86,7 @@ where
         let runs = Arc::clone(&shared);
         let task = tokio::spawn(async move {
             while let Ok(mut guard) = readable.readable().await {
-                // The turns of a run go on until one has nothing to do: tokio reports edges.
+                // tokio reports edges, so `run` repeats the turns until one has no work.
                 guard.clear_ready();
                 drop(runs.lock());
             }
@@ -95,17 +95,17 @@ where
     }
 
     /// Connects within `limit`. `attach` is called once the id has a device and a route; it attaches a QP with
-    /// `Drive::attach_qp` and returns what belongs to it.
+    /// `Drive::attach_qp` and returns a value to keep with the connection.
     ///
     /// # Errors
-    /// Those of a handshake ([`HandshakeError`](cmid_epoll::proto::handshake::HandshakeError)), as their source.
+    /// The errors of a handshake ([`HandshakeError`](cmid_epoll::proto::handshake::HandshakeError)), as inner errors.
     pub async fn connect<Q>(
         &self,
         to: &DialTo,
         limit: Duration,
         mut attach: impl FnMut(&mut DriveOf<D>, IdKey) -> Result<Q, Error>,
     ) -> io::Result<Connection<D, Q>> {
-        // From here on the id is destroyed if the future is dropped.
+        // `owned` destroys the id if the future is dropped.
         let (mut dial, owned) = {
             let mut state = self.shared.lock();
             let (channel, deadline) = (state.channel, state.driver.drive().within(limit));
@@ -125,7 +125,7 @@ where
     /// Listens at an address.
     ///
     /// # Errors
-    /// `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    /// The errno of the device, such as `EADDRINUSE`, `EADDRNOTAVAIL` or `ENODEV`.
     pub fn listen(&self, address: SocketAddr, backlog: i32) -> io::Result<Listener<D>> {
         let mut state = self.shared.lock();
         let channel = state.channel;
@@ -133,7 +133,7 @@ where
         let bound = state.driver.drive().bind(id, address);
         let listening = bound.and_then(|()| state.driver.drive().listen(id, backlog));
         let owned = Owned::new(&self.shared, &mut state, id);
-        // The id is destroyed without the lock.
+        // Unlocks the driver, because the drop of `owned` locks it to destroy the id.
         drop(state);
         listening?;
         Ok(Listener::new(owned))

@@ -21,10 +21,10 @@ impl<D: Pollable> Listener<D> {
         Listener { owned }
     }
 
-    /// Waits for the next connection request. A future that is dropped has taken none.
+    /// Waits for the next connection request. A future that is dropped has taken no request.
     ///
     /// # Errors
-    /// An event of the listener reports a failure, or the driver cannot wait any more.
+    /// An event of the listener reports a failure, or the driver's wait has failed.
     pub async fn accept(&mut self) -> io::Result<Inbound<D>> {
         loop {
             let event = self.owned.next_event().await?;
@@ -48,7 +48,7 @@ pub struct Inbound<D: Pollable> {
 }
 
 impl<D: Pollable> Inbound<D> {
-    /// The request: the peer's parameters and private data.
+    /// Returns the request, with the peer's parameters and private data.
     pub fn incoming(&self) -> &Incoming {
         &self.incoming
     }
@@ -56,7 +56,7 @@ impl<D: Pollable> Inbound<D> {
     /// Accepts the request, and waits until the connection is established. Dropping the future ends the connection.
     ///
     /// # Errors
-    /// Those of a handshake ([`HandshakeError`](cmid_epoll::proto::handshake::HandshakeError)), as their source.
+    /// The errors of a handshake ([`HandshakeError`](cmid_epoll::proto::handshake::HandshakeError)), as inner errors.
     pub async fn accept<Q>(
         self,
         param: ConnParam,

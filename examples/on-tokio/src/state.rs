@@ -11,7 +11,7 @@ use cmid_epoll::proto::handshake::Incoming;
 use cmid_epoll::proto::{Acks, ChannelKey, Drive, Errno, Event, IdKey, Next, Pollable, PolledDevice, Time};
 use cmid_epoll::{Epoll, Interest};
 
-/// The drive of a reactor, as closures get it.
+/// The type of a reactor's drive, which closures get.
 pub type DriveOf<D> = Drive<PolledDevice<D, Interest>>;
 
 /// The events of an id that no future has taken yet, and the task that waits for the next one.
@@ -27,12 +27,12 @@ pub(crate) struct State<D: Pollable> {
     pub(crate) driver: Epoll<D>,
     pub(crate) channel: ChannelKey,
     inboxes: HashMap<IdKey, Inbox>,
-    /// The driver cannot wait any more.
+    /// The errno of the driver's wait, once it has failed.
     failed: Option<Errno>,
 }
 
 impl<D: Pollable> State<D> {
-    /// Takes turns until nothing is left to do, and passes the events on.
+    /// Makes turns until no work is left, and puts the events into the inboxes.
     fn run(&mut self) {
         loop {
             match self.driver.turn() {
@@ -68,7 +68,7 @@ impl<D: Pollable> State<D> {
 #[derive(Debug)]
 pub(crate) struct Shared<D: Pollable>(Mutex<State<D>>);
 
-/// The locked state. Unlocking it runs the driver: after requests a turn has to arm its descriptor.
+/// The locked state. Unlocking it runs the driver, because after requests a turn has to arm the driver's descriptor.
 #[derive(Debug)]
 pub(crate) struct Locked<'a, D: Pollable>(MutexGuard<'a, State<D>>);
 
@@ -120,7 +120,7 @@ impl<D: Pollable> Owned<D> {
         self.id
     }
 
-    /// Returns the next event. An event is taken only by a future that returns it.
+    /// Returns the next event. A future that is dropped has taken no event.
     pub(crate) async fn next_event(&self) -> io::Result<Event> {
         poll_fn(|context| {
             let mut state = self.shared.lock();

@@ -16,7 +16,7 @@ const MESSAGES: u8 = 200;
 /// A QP with its CQ and a slot of memory for each message.
 struct Port {
     qp: Qp,
-    /// Taken by the task that waits for them.
+    /// `None` once a task waits for completions.
     completions: Option<Completions<Cq>>,
     mr: Mr,
 }
@@ -48,7 +48,7 @@ async fn connected() -> ([Reactor<SimDevice>; 2], [Connection<SimDevice, Port>; 
     (reactors, [client, server])
 }
 
-/// The next completion. Before that, futures that wait for a moment only.
+/// Returns the next completion. Before that, drops some futures that wait for it.
 async fn next(completions: &mut Completions<Cq>) -> Completion {
     let begun = Instant::now();
     loop {
@@ -86,7 +86,7 @@ async fn futures_that_are_dropped_take_no_completion() {
     assert_eq!(received.cq().poll_one().unwrap(), None);
 }
 
-/// A disconnect completes the posted receives: a future that waits ends.
+/// A disconnect completes the posted receives, so a future that waits for one ends.
 #[tokio::test]
 async fn the_end_of_a_connection_ends_a_future_that_waits() {
     let (_reactors, [client, mut server]) = connected().await;

@@ -11,7 +11,7 @@ use on_tokio::{Connection, Reactor};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A connection of two hosts: the client's end, the server's end, and what keeps them alive.
+/// A connection of two hosts: the client's end, the server's end, and their reactors.
 struct Connected {
     client: Connection<SimDevice, ()>,
     server: Connection<SimDevice, ()>,
@@ -58,7 +58,7 @@ async fn the_peer_confirms_by_a_disconnect_after_closed() {
     let (client, server) = ends(async { tokio::join!(both.client.disconnect(LIMIT), serve) }).await;
     client.unwrap();
     server.unwrap();
-    // A connection that has ended: nothing to wait for.
+    // The connection has ended, so the disconnect does not wait.
     ends(both.client.disconnect(LIMIT)).await.unwrap();
 }
 

@@ -1,4 +1,5 @@
-//! Many connects over a lossy network, and a quarter of the futures is dropped midway: nothing is left.
+//! Many connects over a lossy network, with a quarter of the futures dropped before their end. No id is left
+//! afterwards.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::net::SocketAddr;
@@ -33,7 +34,7 @@ async fn serve(mut listener: Listener<SimDevice>, accepted: Arc<AtomicU32>) {
         tokio::spawn(async move {
             let qp_num = u32::from_be_bytes(inbound.incoming().private_data()[..4].try_into().unwrap());
             let param = ConnParam { qp_num: 0x10_0000 + qp_num, ..ConnParam::default() };
-            // The peer may have given up.
+            // The accept fails if the peer no longer waits.
             if let Ok(connection) = inbound.accept(param, &[], LIMIT, |_, _| Ok(())).await {
                 accepted.fetch_add(1, Ordering::Relaxed);
                 let _ended = tokio::time::timeout(LIMIT, connection.closed()).await;
@@ -70,8 +71,8 @@ async fn connects(reactor: &Arc<Reactor<SimDevice>>, seed: u64) -> [u32; 3] {
     counts
 }
 
-/// Returns the counts of the client, and the number of connections that the server has accepted. The server misses
-/// some of the client's where the last message of the handshake is lost.
+/// Returns the counts of the client, and the number of connections that the server has accepted. The server has fewer
+/// than the client if the last message of a handshake is lost.
 async fn nothing_is_left(loss: f64) -> ([u32; 3], u32) {
     let fabric = Fabric::new(sim::Config { clock: Clock::Real, loss, seed: 7, ..sim::Config::default() });
     let [client, server] = ["10.0.0.1", "10.0.0.2"].map(|addr| fabric.host(&[addr.parse().unwrap()]));

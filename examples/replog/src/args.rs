@@ -23,17 +23,17 @@ pub(crate) enum Command {
     Torture {
         #[command(flatten)]
         local: Local,
-        /// Replicas on other machines, by their addresses for clients, in the order of their numbers. A program that
-        /// reads this one's output cuts their power and links
+        /// Replicas on other machines, by their addresses for clients, in the order of their numbers. An operator,
+        /// which is a program that reads this program's output, cuts their power and links
         #[arg(long)]
         operated: Vec<SocketAddr>,
-        /// How replicas are connected
+        /// The transport between replicas
         #[arg(long, value_enum, default_value_t = Transport::Rdma)]
         transport: Transport,
         /// The number of kills and pauses
         #[arg(long, default_value_t = 10)]
         rounds: u32,
-        /// Selects the moments
+        /// The seed of the random moments
         #[arg(long)]
         seed: Option<u64>,
     },
@@ -61,11 +61,11 @@ pub(crate) enum Command {
         replicas: Replicas,
         /// The record
         text: String,
-        /// Gives up after so many seconds
+        /// The time limit in seconds
         #[arg(long, default_value_t = 30)]
         limit: u64,
     },
-    /// Prints a record, as the first of the given replicas knows it
+    /// Prints a record of the first of the given replicas
     Read {
         #[command(flatten)]
         replicas: Replicas,
@@ -79,7 +79,7 @@ pub(crate) enum Command {
     },
 }
 
-/// Where the replicas serve clients.
+/// The addresses of the replicas for clients.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Replicas {
     /// The addresses of the replicas for clients, in the order of their numbers; once for each replica
@@ -98,33 +98,34 @@ pub(crate) struct Serve {
     /// The TCP address for clients
     #[arg(long)]
     pub(crate) client: SocketAddr,
-    /// Where the log is stored; the folder is created if it is missing
+    /// The folder of the log; created if it is missing
     #[arg(long)]
     pub(crate) folder: PathBuf,
-    /// How replicas are connected
+    /// The transport between replicas
     #[arg(long, value_enum, default_value_t = Transport::Rdma)]
     pub(crate) transport: Transport,
-    /// The reactors of the replica, each a thread: the first one has the log and the clients, and hands the connections
-    /// with replicas over to the others
+    /// The number of reactors of the replica, each a thread. The first one has the log and the clients; the others have
+    /// the connections with replicas
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) reactors: u8,
-    /// A replica without messages of a leader for so many milliseconds, or up to twice of it, starts an election
+    /// The election timeout in milliseconds: a replica starts an election after one to two timeouts without a message
+    /// of a leader
     #[arg(long, default_value_t = 500)]
     pub(crate) election_timeout: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
-    /// By RDMA writes: needs the feature `verbs`
+    /// RDMA writes; needs the feature `verbs`
     Rdma,
-    /// By TCP, to compare with
+    /// TCP, for comparison
     Tcp,
 }
 
 /// Replicas on this machine.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Local {
-    /// The address of all replicas; that of an RDMA device, unless they use TCP
+    /// The address of all replicas; an address of an RDMA device, unless they use TCP
     #[arg(long, default_value = "10.99.0.1")]
     pub(crate) address: IpAddr,
     /// The election timeout of the replicas in milliseconds

@@ -16,14 +16,14 @@ use crate::torture::PATIENCE;
 /// The bytes of a record.
 const RECORD: [u8; 100] = [7; 100];
 
-/// The numbers of clients that append at the same time, each one record after the other.
+/// The numbers of concurrent clients. Each appends one record after the other.
 const CLIENTS: [usize; 3] = [1, 4, 16];
 
-/// The measurements of each number of clients. Those of the transports take turns, so that a change of the machine's
-/// load concerns both.
+/// The number of measurements for each number of clients. The transports alternate, so that a change of the machine's
+/// load affects both.
 const ROUNDS: u32 = 3;
 
-/// What a transport has achieved with a number of clients.
+/// The results of a transport with a number of clients.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     per_second: f64,
@@ -39,7 +39,7 @@ impl Figures {
     }
 }
 
-/// What is measured: a transport, and the reactors of each replica.
+/// The setup of a measurement: a transport, and the number of reactors of each replica.
 type Setup = (Transport, u8);
 
 fn name((transport, reactors): Setup) -> String {
@@ -50,7 +50,8 @@ fn name((transport, reactors): Setup) -> String {
     }
 }
 
-/// Measures TCP, RDMA with one reactor, and with more if they are given. Draws the ratios to a file.
+/// Measures TCP, RDMA with one reactor, and RDMA with more reactors if the arguments have them. Draws the ratios to a
+/// file.
 pub(crate) fn run(local: &Local, seconds: u64, picture: Option<&Path>) -> Result<()> {
     println!("| clients | transport | appends per second | p50 in us | p99 in us |");
     println!("| --- | --- | --- | --- | --- |");

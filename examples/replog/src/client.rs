@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use crate::protocol::{Index, RequestId};
 use crate::wire::{GREETING, Reply, Request, frame_len};
 
-/// The limit of an answer. A replica without a majority does not answer.
+/// The time limit of an answer. A replica without a majority does not answer.
 const ANSWER: Duration = Duration::from_millis(1500);
 
 /// The time between two attempts.
@@ -26,17 +26,19 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client with a random number. It connects later.
+    /// Creates a client with a random number. The first request connects.
     #[must_use]
     pub fn new(replicas: &[SocketAddr]) -> Self {
         let next = RequestId { client: fastrand::u64(1..), number: 1 };
         Client { replicas: replicas.to_vec(), target: 0, stream: None, next }
     }
 
-    /// Appends a record: returns its index once a majority has stored it. Tries the replicas until one accepts it.
+    /// Appends a record. Returns its index once a majority has stored it. Tries the replicas in turn until one accepts
+    /// the record.
     ///
     /// # Errors
-    /// No replica has accepted it in time; it may be appended all the same. Or the replicas have another version.
+    /// No replica has acknowledged the record within `limit`; it may be appended nevertheless. Or the replicas have
+    /// another version.
     pub fn append(&mut self, data: &[u8], limit: Duration) -> Result<Index> {
         let (id, start) = (self.next, Instant::now());
         self.next.number += 1;
@@ -64,7 +66,7 @@ impl Client {
         }
     }
 
-    /// Reads a record from the current replica; `None` if it does not know that it is committed.
+    /// Reads a record from the current replica; `None` if the replica does not have it as committed.
     ///
     /// # Errors
     /// The replica does not answer.

@@ -12,7 +12,7 @@ use crate::wire::{GREETING, Reply, Request, frame_len};
 /// The token of the listener; those of the clients follow.
 const LISTENER: usize = 100_000;
 
-/// A client that has so many unread bytes of replies is not read.
+/// A client with this number of unsent bytes of replies is not read.
 const UNSENT: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -20,9 +20,9 @@ struct Client {
     stream: TcpStream,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Whether the greeting has come.
+    /// Whether the greeting has arrived.
     greeted: bool,
-    /// Whether the stream may have bytes.
+    /// Whether the stream may have unread bytes.
     readable: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Clients {
     registry: Registry,
     clients: HashMap<Token, Client>,
     next: usize,
-    /// Who waits for a record.
+    /// The clients that wait for a record, by request.
     waiting: HashMap<RequestId, Token>,
 }
 
@@ -41,14 +41,14 @@ impl Clients {
     /// Serves the clients of a listener.
     ///
     /// # Errors
-    /// That of the registration.
+    /// The error of the registration.
     pub fn new(mut listener: TcpListener, registry: &Registry) -> io::Result<Self> {
         registry.register(&mut listener, Token(LISTENER), Interest::READABLE)?;
         let registry = registry.try_clone()?;
         Ok(Clients { listener, registry, clients: HashMap::new(), next: LISTENER + 1, waiting: HashMap::new() })
     }
 
-    /// Takes an event of the poll. Events of other sources are ignored.
+    /// Handles an event of the poll. Events of other sources are ignored.
     pub fn handle(&mut self, event: &mio::event::Event) {
         if event.token() == Token(LISTENER) {
             self.accept();
@@ -58,7 +58,7 @@ impl Clients {
     }
 
     fn accept(&mut self) {
-        // An error such as EMFILE ends the loop too; the client then waits in the backlog.
+        // An error such as EMFILE ends the loop too; the client then stays in the backlog.
         while let Ok((mut stream, _)) = self.listener.accept() {
             let token = Token(self.next);
             self.next += 1;
@@ -71,8 +71,8 @@ impl Clients {
         }
     }
 
-    /// Reads requests, and passes them to the machine. A leader with too many uncommitted records reads no more: the
-    /// clients then wait in their sends.
+    /// Reads requests, and passes them to the machine. A leader with too many uncommitted records stops reading, so
+    /// that the clients' sends block.
     pub fn turn(&mut self, machine: &mut Machine) {
         let Clients { clients, waiting, registry, .. } = self;
         clients.retain(|&token, client| {
@@ -99,12 +99,12 @@ impl Clients {
         !machine.is_full() && self.clients.values().any(Client::is_ready)
     }
 
-    /// A record is committed.
+    /// Reports to its client that a record is committed.
     pub fn committed(&mut self, request: RequestId, index: u64) {
         self.reply(request, &Reply::Appended(request, index));
     }
 
-    /// This replica does not lead any more.
+    /// Reports to waiting clients that this replica does not lead any more.
     pub fn deposed(&mut self) {
         for request in self.waiting.keys().copied().collect::<Vec<_>>() {
             self.reply(request, &Reply::NotLeader(request, None));
@@ -125,7 +125,7 @@ impl Client {
         (self.readable || has_request) && self.output.len() < UNSENT
     }
 
-    /// Reads until there is nothing to read, or the machine accepts no more. An error ends the connection.
+    /// Reads until no bytes are left, or until the machine accepts no more records. An error ends the connection.
     fn read(&mut self, machine: &mut Machine, mut wait: impl FnMut(RequestId)) -> io::Result<()> {
         loop {
             self.take_requests(machine, &mut wait)?;
@@ -147,7 +147,7 @@ impl Client {
         let mut taken = 0;
         if !self.greeted {
             let Some(greeting) = self.input.first_chunk::<8>() else { return Ok(()) };
-            // A client of another version sees that from this side's greeting.
+            // A client of another version detects that by this side's greeting.
             self.greeted = *greeting == GREETING;
             if !self.greeted {
                 let _ = self.write();
@@ -171,7 +171,7 @@ impl Client {
             Request::Append(id, data) => match machine.propose(id, data) {
                 Ok(()) => return wait(id),
                 Err(ProposeError::NotLeader(leader)) => Reply::NotLeader(id, leader.map(|leader| leader as u64)),
-                // `take_requests` has checked it.
+                // Not reached: `take_requests` has checked this.
                 Err(ProposeError::Full) => Reply::NotLeader(id, None),
             },
             Request::Read(index) => match machine.read(index) {

@@ -18,7 +18,7 @@ use crate::replica::{Change, Options, Replica};
 /// The port of the replicas for each other.
 const PORT: u16 = 7500;
 
-/// The limit for taking the port of a replica that has just ended.
+/// The time limit to bind the port of a replica that has just ended.
 const REBIND: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Running {
 pub struct Cluster {
     hosts: Vec<Host>,
     replicas: Vec<SocketAddr>,
-    /// Where clients connect to.
+    /// The addresses for clients.
     pub clients: Vec<SocketAddr>,
     running: Vec<Option<Running>>,
     folder: tempfile::TempDir,
@@ -42,10 +42,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts replicas with this number of reactors each. The receiver gets their changes.
+    /// Starts replicas with this number of reactors each. Returns also the receiver of their changes.
     ///
     /// # Errors
-    /// Those of the first start of each replica.
+    /// The errors of the first start of each replica.
     pub fn start(
         members: usize,
         election_timeout: Duration,
@@ -68,7 +68,7 @@ impl Cluster {
         Ok((cluster, changes))
     }
 
-    /// Starts a replica with what it has stored.
+    /// Starts a replica with its stored log.
     ///
     /// # Errors
     /// Its port for clients is in use.
@@ -92,24 +92,24 @@ impl Cluster {
             let options = Options { id, members: addrs.len(), election_timeout, folder: &folder };
             let connect = |registry: &_, waker: &_| Reactors::new(host.device(), registry, waker, id, &addrs, reactors);
             let mut replica = Replica::open(options, listener, connect)?;
-            // The receiver may have gone.
+            // The receiver may be gone.
             replica.run(&flag, |change| _ = reports.send((id, change)))
         })?;
         self.running[id] = Some(Running { ends, thread });
         Ok(())
     }
 
-    /// Ends a replica without any farewell to its peers and clients.
+    /// Ends a replica without a message to its peers and clients.
     ///
     /// # Errors
-    /// The error that the replica has ended with before.
+    /// The error with which the replica had ended before.
     pub fn kill(&mut self, id: ReplicaId) -> Result<()> {
         let Some(Running { ends, thread }) = self.running[id].take() else { return Ok(()) };
         ends.store(true, Ordering::Relaxed);
         thread.join().map_err(|_| anyhow!("replica {id} panicked"))?
     }
 
-    /// The simulated host of a replica, to inject faults.
+    /// Returns the simulated host of a replica, to inject faults.
     #[must_use]
     pub fn host(&self, id: ReplicaId) -> &Host {
         &self.hosts[id]
@@ -122,7 +122,7 @@ impl Cluster {
     /// Ends all replicas.
     ///
     /// # Errors
-    /// The first error that a replica has ended with.
+    /// The first error with which a replica has ended.
     pub fn end(mut self) -> Result<()> {
         (0..self.running.len()).try_for_each(|id| self.kill(id))
     }

@@ -1,4 +1,5 @@
-//! The demo: three replicas on the simulated fabric, and a client that appends while a leader dies and comes back.
+//! The demo: three replicas on the simulated fabric, and a client that appends while a leader is killed and started
+//! again.
 
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use replog::cluster::Cluster;
 use replog::protocol::ReplicaId;
 use replog::replica::Change;
 
-/// A replica starts an election when it has not heard of a leader for so long.
+/// The election timeout: a replica starts an election after one to two timeouts without a message of a leader.
 const ELECTION: Duration = Duration::from_millis(300);
 
 /// The reactors of each replica.
@@ -18,7 +19,7 @@ const REACTORS: usize = 2;
 /// The limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the client appends in each part.
+/// The time for which the client appends in each part.
 const PART: Duration = Duration::from_secs(2);
 
 struct Demo {

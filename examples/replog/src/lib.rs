@@ -16,7 +16,7 @@ pub mod world;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-/// Says in one line why a TCP address cannot be used, and what to do.
+/// Returns an error of one line: the reason why a TCP address cannot be used, and the remedy.
 #[must_use]
 pub fn explain_bind(error: &std::io::Error, addr: SocketAddr) -> anyhow::Error {
     let kind = error.kind();
@@ -24,7 +24,7 @@ pub fn explain_bind(error: &std::io::Error, addr: SocketAddr) -> anyhow::Error {
         return anyhow::anyhow!("{addr} is in use: stop the other program, or select another port");
     }
     if kind == ErrorKind::AddrNotAvailable {
-        return anyhow::anyhow!("{addr} is not of this machine: select one of `ip address`");
+        return anyhow::anyhow!("{addr} is not an address of this machine: select one of `ip address`");
     }
     anyhow::anyhow!("cannot listen at {addr}: {error}")
 }

@@ -1,10 +1,10 @@
-//! Replicas on machines that an operator switches off and on: a program that reads commands from the standard output of
-//! this one, and answers each with a line on its standard input.
+//! Replicas on machines that an operator switches off and on. The operator is a program that reads commands from the
+//! standard output of this program, and answers each with a line on its standard input.
 //!
-//! | command | what the operator does |
+//! | command | action of the operator |
 //! | --- | --- |
 //! | `operator: power-off ID` | cuts the power of the machine of replica ID |
-//! | `operator: power-on ID` | switches it on: the replica starts with what is on its disk |
+//! | `operator: power-on ID` | switches it on: the replica starts with its stored log |
 //! | `operator: link-off ID` | cuts the link of the machine to the other replicas |
 //! | `operator: link-on ID` | connects it again |
 
@@ -26,7 +26,7 @@ impl Site for Operated {
         self.0.clone()
     }
 
-    /// Cuts its power, or its link.
+    /// Cuts the power or the link of a replica.
     fn disturb(&mut self, victim: ReplicaId, random: &mut fastrand::Rng, span: Duration) -> Result<()> {
         let [off, on] = if random.bool() { ["power-off", "power-on"] } else { ["link-off", "link-on"] };
         order(off, victim)?;

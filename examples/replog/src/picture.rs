@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow, ensure};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-/// The height, the width beside the groups, and that of a group.
+/// The height, the width beside the groups, and the width of a group.
 const HEIGHT: u32 = 360;
 const BESIDE: u32 = 230;
 const GROUP: u32 = 190;
@@ -20,7 +20,7 @@ pub(crate) struct Group {
     pub(crate) bars: [f64; 3],
 }
 
-/// Returns the picture as SVG. Each name is of one bar in every group.
+/// Returns the picture as SVG. Each name is that of one bar in every group.
 pub(crate) fn draw(title: &str, names: [&str; 3], groups: &[Group]) -> Result<String> {
     let all = || groups.iter().flat_map(|group| group.bars);
     ensure!(!groups.is_empty() && all().all(|bar| bar.is_finite() && bar > 0.0), "nothing to draw: {groups:?}");

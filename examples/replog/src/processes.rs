@@ -75,7 +75,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Stops a replica in the middle of what it does, or lets it continue.
+    /// Stops a replica at any point of its work (SIGSTOP), or continues it (SIGCONT).
     fn pause(&self, id: ReplicaId, paused: bool) -> Result<()> {
         let child = self.children[id].as_ref().context("the replica does not run")?;
         let pid = Pid::from_child(child);
@@ -88,10 +88,10 @@ impl Site for Processes {
         self.addrs()
     }
 
-    /// Kills or pauses it.
+    /// Kills or pauses a replica.
     fn disturb(&mut self, victim: ReplicaId, random: &mut fastrand::Rng, span: Duration) -> Result<()> {
         if random.u8(..3) == 0 {
-            // A paused leader is deposed, and continues as if it led.
+            // A paused leader is deposed, and continues as a leader until it receives a message of the later term.
             self.pause(victim, true)?;
             std::thread::sleep(span);
             self.pause(victim, false)

@@ -1,5 +1,5 @@
-//! A replica: a mio loop with the log, the clients and the connections with the peers, or with what other reactors
-//! report of these.
+//! A replica: a mio loop with the log and the clients, and with the connections with the peers or the reports of the
+//! reactors that have these.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::links::{LinkEvent, Links};
 use crate::protocol::{Action, Config, Machine, ReplicaId, Role, Term};
 use crate::store::Store;
 
-/// The token with which other threads of the replica wake the loop: the store, and reactors.
+/// The token of the waker of the loop, for other threads of the replica: the store and reactors.
 const WOKEN: Token = Token(0);
 
-/// The loop looks at the flag to end so often.
+/// The interval in which the loop checks the flag to end.
 const TURN: Duration = Duration::from_millis(100);
 
 /// The parameters of a replica.
@@ -28,18 +28,18 @@ pub struct Options<'a> {
     pub id: ReplicaId,
     /// The number of replicas.
     pub members: usize,
-    /// A replica without messages of a leader starts an election after this time, or up to twice of it.
+    /// A replica without messages of a leader starts an election after this time to twice this time.
     pub election_timeout: Duration,
-    /// Where the log is stored.
+    /// The folder of the log.
     pub folder: &'a Path,
 }
 
-/// What changes in a replica, for logs.
+/// A change of a replica, for logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It leads.
+    /// The replica leads in this term.
     Leads(Term),
-    /// It follows a leader.
+    /// The replica follows this leader in this term.
     Follows(ReplicaId, Term),
 }
 
@@ -60,7 +60,7 @@ impl<L: Links> Replica<L> {
     /// ends the poll of the loop.
     ///
     /// # Errors
-    /// In one line, with what to do.
+    /// The error text is one line with a remedy.
     pub fn open(
         options: Options<'_>,
         clients: TcpListener,
@@ -90,7 +90,7 @@ impl<L: Links> Replica<L> {
     /// Runs until `ends` is set.
     ///
     /// # Errors
-    /// In one line, with what to do: the disk is full, for example.
+    /// The error text is one line with a remedy, for example for a full disk.
     pub fn run(&mut self, ends: &AtomicBool, mut log: impl FnMut(Change)) -> Result<()> {
         let mut events = Events::with_capacity(256);
         while !ends.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The log on the disk: a database of redb, written by a thread of its own.
+//! The log on the disk: a database of redb, which a separate thread writes.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::protocol::{Ballot, Batch, Record};
 /// The records, by index.
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
-/// The ballot: the term, and the vote or nothing.
+/// The ballot: the term, and the vote if there is one.
 const BALLOT: TableDefinition<'_, (), (u64, Option<u64>)> = TableDefinition::new("ballot");
 
 /// The thread that stores batches.
@@ -26,7 +26,7 @@ pub struct Store {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a store holds at its start.
+/// The contents of a store at its start.
 #[derive(Debug, Default)]
 pub struct Saved {
     /// The ballot.
@@ -39,7 +39,7 @@ impl Store {
     /// Opens the database in a folder, or creates it. `waker` ends the poll of the loop when a batch is stored.
     ///
     /// # Errors
-    /// In one line, with what to do.
+    /// The error text is one line with a remedy.
     pub fn open(folder: &Path, waker: Arc<Waker>) -> Result<(Self, Saved)> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}: select another --folder", folder.display()))?;
@@ -50,7 +50,7 @@ impl Store {
         let folder = folder.to_owned();
         let thread = thread::Builder::new().name("store".into()).spawn(move || {
             while let Ok(first) = to_store.recv() {
-                // All batches that wait are one transaction, and one flush.
+                // All waiting batches are one transaction with one flush.
                 let batches: Vec<_> = std::iter::once(first).chain(to_store.try_iter()).collect();
                 let last = batches.last().map_or(0, |batch| batch.number);
                 let result = store(&database, &batches).map(|()| last).map_err(|error| explain(error, &folder));
@@ -71,10 +71,11 @@ impl Store {
         }
     }
 
-    /// Returns the number of a batch that is stored with all before it, if there is news.
+    /// Returns the number of the last batch of the next transaction that has ended. All earlier batches are stored too.
+    /// `None` if no transaction has ended since the last call.
     ///
     /// # Errors
-    /// The disk is full, for example: in one line, with what to do. Nothing is stored any more.
+    /// The error text is one line with a remedy, for example for a full disk. No later batch is stored.
     pub fn stored(&self) -> Result<Option<u64>> {
         self.stored.try_recv().ok().transpose()
     }
@@ -82,7 +83,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // The thread ends with its queue; then the database is closed.
+        // The thread ends when its queue is closed, and closes the database.
         self.batches = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,5 +1,5 @@
-//! Connections over TCP: the same program without RDMA, to compare with. Of two replicas, the one with the smaller
-//! number connects. A frame that a peer has no right to write ends its connection, as on an RDMA device.
+//! Connections over TCP, for comparison with RDMA. The replica with the smaller number connects to the other one. A
+//! frame that a peer has no right to write ends its connection, as on an RDMA device.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -13,16 +13,16 @@ use mio::{Interest, Registry, Token};
 use crate::links::{LinkEvent, Links, VERSION};
 use crate::protocol::{Frame, Message, ReplicaId};
 
-/// The token of the listener, then those of the peers.
+/// The token of the listener; the tokens of the peers follow.
 const LISTENER: usize = 1000;
 const PEERS: usize = LISTENER + 1;
-/// The first token of connections whose replica is not known yet.
+/// The first token of connections from peers with an unknown number.
 const NEW: usize = 10_000;
 
-/// The time between two attempts to connect. An attempt that has not succeeded by then is given up.
+/// The time between two attempts to connect. An attempt that has not succeeded in this time is ended.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Messages beyond this number of unsent bytes are lost, which the protocol permits.
+/// Messages beyond this number of unsent bytes are dropped, which the protocol permits.
 const UNSENT: usize = 1 << 20;
 
 /// `replog` for peers, the version and the number of the replica.
@@ -35,13 +35,13 @@ fn hello(id: ReplicaId) -> [u8; 8] {
     hello
 }
 
-/// A stream with what is read and not yet used, and what is to be written.
+/// A stream with buffers of bytes that are read and not handled, and of bytes to be written.
 #[derive(Debug)]
 struct Stream {
     tcp: TcpStream,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Whether the greeting of the peer has come.
+    /// Whether the greeting of the peer has arrived.
     greeted: bool,
     /// Whether the peer may write frames.
     granted: bool,
@@ -83,7 +83,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Takes the greeting of the peer, if it has come: its version and number.
+    /// Returns the peer's version and number, once its greeting has arrived.
     fn greeting(&mut self) -> io::Result<Option<(u8, ReplicaId)>> {
         let Some(greeting) = self.input.first_chunk::<8>() else { return Ok(None) };
         let [magic @ .., version, id] = *greeting;
@@ -95,7 +95,7 @@ impl Stream {
         Ok(Some((version, id.into())))
     }
 
-    /// Takes the next message or frame.
+    /// Returns the next message or frame.
     fn next(&mut self, peer: ReplicaId) -> io::Result<Option<LinkEvent>> {
         let Some(len) = self.input.first_chunk() else { return Ok(None) };
         let len = u32::from_be_bytes(*len) as usize;
@@ -126,7 +126,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Returns the stream, if the replica knows of its connection.
+    /// Returns the stream, if [`Links::next_event`] has returned its connection.
     fn current(&mut self) -> Option<&mut Stream> {
         let is_current = self.connections == self.taken;
         self.stream.as_mut().filter(|stream| stream.greeted && is_current)
@@ -149,7 +149,7 @@ impl Tcp {
     /// Listens at the address of replica `id`, and starts to connect to the others.
     ///
     /// # Errors
-    /// The address is in use, or not of this machine.
+    /// The address is in use, or is not an address of this machine.
     pub fn new(registry: &Registry, id: ReplicaId, addrs: &[SocketAddr]) -> Result<Self> {
         let mut listener = TcpListener::bind(addrs[id]).map_err(|error| crate::explain_bind(&error, addrs[id]))?;
         registry.register(&mut listener, Token(LISTENER), Interest::READABLE)?;
@@ -186,7 +186,7 @@ impl Tcp {
     /// Reads the greetings of new connections.
     fn greet(&mut self) {
         for (token, mut stream) in std::mem::take(&mut self.new) {
-            // The end of a stream may be behind its greeting.
+            // The end of a stream may follow its greeting.
             let read = stream.read().and_then(|()| stream.write());
             match stream.greeting() {
                 Ok(None) if read.is_ok() => self.new.push((token, stream)),
@@ -223,7 +223,7 @@ impl Tcp {
         }
     }
 
-    /// Reads from a peer, and writes to it. Returns the version of a peer of another one.
+    /// Reads from a peer, and writes to it. Returns the version of a peer with another version.
     fn run(&mut self, peer: ReplicaId) -> io::Result<Option<u8>> {
         let Some(stream) = &mut self.peers[peer].stream else { return Ok(None) };
         let read = stream.read();
@@ -250,7 +250,7 @@ impl Tcp {
     fn put(&mut self, to: ReplicaId, kind: u8, bytes: &[u8]) {
         if let Some(stream) = self.peers[to].current() {
             stream.put(kind, bytes);
-            // The next turn finds the error.
+            // The next turn gets the error again.
             let _ = stream.write();
         }
     }

@@ -25,16 +25,16 @@ struct Done {
     index: Index,
 }
 
-/// Where the replicas run.
+/// The replicas of a torture run.
 pub(crate) trait Site {
-    /// Where they serve clients, in the order of their numbers.
+    /// Returns their addresses for clients, in the order of their numbers.
     fn clients(&self) -> Vec<SocketAddr>;
 
     /// Disturbs a replica for a while. It runs again afterwards.
     fn disturb(&mut self, victim: ReplicaId, random: &mut fastrand::Rng, span: Duration) -> Result<()>;
 }
 
-/// Makes `rounds` disturbances. They are in proportion to the election timeout in milliseconds.
+/// Makes `rounds` disturbances. Their durations are in proportion to the election timeout, in milliseconds.
 pub(crate) fn run(site: &mut impl Site, rounds: u32, seed: Option<u64>, election_timeout: u64) -> Result<()> {
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}");
@@ -67,7 +67,7 @@ pub(crate) fn run(site: &mut impl Site, rounds: u32, seed: Option<u64>, election
     Ok(())
 }
 
-/// Appends until the end.
+/// Appends records until `ends` is set.
 fn append(number: usize, client: &mut Client, ends: &AtomicBool, count: &AtomicU64) -> Result<Vec<Done>> {
     let mut done = Vec::new();
     while !ends.load(Ordering::Relaxed) {
@@ -79,7 +79,7 @@ fn append(number: usize, client: &mut Client, ends: &AtomicBool, count: &AtomicU
     Ok(done)
 }
 
-/// Disturbs one replica. Then the clients must succeed again: returns after which time they do.
+/// Disturbs one replica. Returns the time until the clients succeed again.
 fn disturb(site: &mut impl Site, random: &mut fastrand::Rng, timeout: u64, count: &AtomicU64) -> Result<Duration> {
     let addrs = site.clients();
     let victim: ReplicaId = if random.bool() { leader(&addrs)? } else { random.usize(..addrs.len()) };
@@ -111,7 +111,7 @@ fn leader(addrs: &[SocketAddr]) -> Result<ReplicaId> {
     }
 }
 
-/// Compares the logs of all replicas with each other and with what the clients have seen.
+/// Compares the logs of all replicas with each other and with the acknowledgements of the clients.
 fn check(addrs: &[SocketAddr], mut done: Vec<Done>) -> Result<()> {
     let last = commit(addrs, leader(addrs)?)?;
     let logs = (0..addrs.len()).map(|id| read_log(addrs, id, last)).collect::<Result<Vec<_>>>()?;

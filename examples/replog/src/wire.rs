@@ -1,5 +1,5 @@
-//! What clients and replicas send each other over TCP: a greeting of each side, then requests and replies. Each has its
-//! length in front, as four bytes. Numbers are in network byte order.
+//! The messages between clients and replicas over TCP: a greeting of each side, then requests and replies. Each request
+//! and reply begins with its length in four bytes. Numbers are in network byte order.
 
 use crate::links::VERSION;
 use crate::protocol::{Index, RequestId, Term};
@@ -13,10 +13,10 @@ pub const DATA: usize = 32 << 10;
 /// The maximum number of bytes of a request or reply.
 pub const MAX: usize = DATA + 64;
 
-/// What a client sends.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Append a record. Any number of them can be under way.
+    /// Append a record. Any number of these requests can be under way.
     Append(RequestId, Vec<u8>),
     /// Return a record.
     Read(Index),
@@ -24,16 +24,17 @@ pub enum Request {
     Status,
 }
 
-/// What a replica sends.
+/// A reply of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The record is committed: a majority has stored it.
     Appended(RequestId, Index),
-    /// The record is not accepted: this replica does not lead. The other number is that of the leader, if it is known.
+    /// The record is not accepted, because this replica does not lead. Contains the number of the leader, if it is
+    /// known.
     NotLeader(RequestId, Option<u64>),
     /// The record.
     Record(Index, Vec<u8>),
-    /// This replica does not know that a record with this index is committed.
+    /// This replica does not have a record with this index as committed.
     Unknown(Index),
     /// The state of the replica.
     Status {
@@ -74,8 +75,8 @@ fn known(replica: u64) -> Option<u64> {
     (replica != NOBODY).then_some(replica)
 }
 
-/// Returns the length of the first frame of a stream, with the four bytes of its length. `Some(Err)` if no frame can be
-/// so long.
+/// Returns the length of the first frame of a stream, with the four bytes of its length. `Some(Err)` for a length above
+/// the maximum.
 #[must_use]
 pub fn frame_len(bytes: &[u8]) -> Option<Result<usize, TooLong>> {
     let len = u32::from_be_bytes(*bytes.first_chunk()?) as usize;
@@ -99,7 +100,7 @@ impl Request {
         }
     }
 
-    /// Reads a frame without its length; `None` if it is no request.
+    /// Reads a frame without its length; `None` if it is not a request.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
@@ -132,7 +133,7 @@ impl Reply {
         }
     }
 
-    /// Reads a frame without its length; `None` if it is no reply.
+    /// Reads a frame without its length; `None` if it is not a reply.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;

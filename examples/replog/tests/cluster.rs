@@ -43,7 +43,7 @@ fn records_survive_with_two_reactors() {
     survive_a_leader_and_a_device(2);
 }
 
-/// The connection with each peer is on a reactor of its own.
+/// The connection with each peer is on a different reactor.
 #[test]
 fn records_survive_with_three_reactors() {
     survive_a_leader_and_a_device(3);
@@ -62,7 +62,7 @@ fn survive_a_leader_and_a_device(reactors: usize) {
     };
     let leader = next_leader(&changes);
     append(20);
-    // Another replica leads, and the old leader stores what it has missed.
+    // Another replica leads, and the old leader stores the records that it has missed.
     cluster.kill(leader).expect("kill");
     append(20);
     cluster.start_replica(leader).expect("start");
@@ -82,8 +82,8 @@ fn survive_a_leader_and_a_device(reactors: usize) {
     cluster.end().expect("no replica fails");
 }
 
-/// Replica 0 connects to the others. A peer that loses its power says nothing, so only the retries of the QP end the old
-/// connection.
+/// Replica 0 connects to the others. A peer that loses its power sends no message, so only the retries of the QP end
+/// the old connection.
 #[test]
 fn records_survive_losses_of_power() {
     let (mut cluster, _changes) = Cluster::start(3, Duration::from_millis(300), 1).expect("start");

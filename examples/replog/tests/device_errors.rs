@@ -1,4 +1,4 @@
-//! Errors of users of RDMA devices, on the simulated fabric: each is one line that says what to do.
+//! Errors of users of RDMA devices, on the simulated fabric: each is one line with a remedy.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -37,7 +37,10 @@ fn error_of(host: &Host, id: usize) -> String {
 #[test]
 fn an_address_is_of_another_machine() {
     let [first, _] = hosts();
-    assert_eq!(error_of(&first, 1), "10.0.0.2:7500 is not of this machine: give --id the number of this replica");
+    assert_eq!(
+        error_of(&first, 1),
+        "10.0.0.2:7500 is not an address of this machine: give --id the number of this replica"
+    );
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn a_peer_that_connects_has_another_version() {
     let channel = drive.open_channel(Acks::OnDelivery).expect("a channel");
     let private_data = PrivateData::copy_of(&hello_of_version_9(0));
     let mut to = DialTo { private_data, ..DialTo::new(addrs()[1]) };
-    // No QP is needed to be rejected.
+    // The request is rejected, so it needs no QP.
     to.param.qp_num = 0x10_0000;
     let deadline = drive.within(PATIENCE);
     let mut dial = Dial::<()>::start(drive, Some(channel), &to, deadline).expect("a dial");

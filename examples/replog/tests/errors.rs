@@ -1,4 +1,4 @@
-//! Errors of users: each is one line that says what to do.
+//! Errors of users: each is one line with a remedy.
 
 use std::io::Write as _;
 use std::net::TcpListener;

@@ -6,7 +6,7 @@ use replog::protocol::Index;
 use replog::world::{Done, Seeded, Size, run};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
-/// A log that one client at a time appends to. An append returns an index above all that were returned before.
+/// A log that one client at a time appends to. An append returns a larger index than each earlier append.
 #[derive(Clone, Debug, Default)]
 struct Log {
     last: Index,
@@ -21,7 +21,7 @@ impl SequentialSpec for Log {
         self.last
     }
 
-    /// Indexes of empty records are left out.
+    /// Indexes are not consecutive, because empty records have indexes too.
     fn is_valid_step(&mut self, (): &(), index: &Index) -> bool {
         let follows = *index > self.last;
         self.last = *index;

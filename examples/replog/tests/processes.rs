@@ -1,4 +1,4 @@
-//! Replicas as processes that are killed and paused, over TCP. The same runs over RDMA in the VM.
+//! Replicas as processes that are killed and paused, over TCP. The VM runs the same over RDMA.
 
 use std::process::{Command, Output};
 

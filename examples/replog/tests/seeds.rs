@@ -41,7 +41,7 @@ fn replicas_with_several_reactors_keep_their_promises() {
     }
 }
 
-/// The check of the world finds a protocol that does not fence.
+/// The checks of the world detect a protocol that does not fence.
 #[test]
 fn without_fencing_a_deposed_leader_writes() {
     for reactors in [1, 2] {
@@ -55,7 +55,7 @@ fn is_written_by_a_deposed_leader(size: Size, seed: u64) -> bool {
     panic.downcast_ref::<String>().is_some_and(|text| text.contains("a deposed leader has written"))
 }
 
-/// What a fuzzer does.
+/// As a fuzzer does: any bytes are the choices of a world.
 #[test]
 fn any_bytes_are_a_world() {
     run_bytes(&[]);

@@ -1,4 +1,4 @@
-//! One side of a ping as an event-driven program: the code that mio and epoll share.
+//! One side of a ping as an event-driven program. The mio and epoll variants share this code.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -56,13 +56,13 @@ impl<D: DataPath> Agent<D> {
             drive.bind(id, address)?;
             drive.listen(id, 0)?;
             agent.listener = Some(id);
-            // It is no error if the receiver is gone.
+            // The receiver may be gone, which is not an error.
             let _ = listens.send(());
             agent.log.note(drive, id, &format!("listens on {address}"));
         } else {
             drive.resolve_addr(id, None, address, drive.within(PATIENCE))?;
             agent.id = Some(id);
-            agent.log.note(drive, id, &format!("looks for {address}"));
+            agent.log.note(drive, id, &format!("resolves {address}"));
         }
         Ok(agent)
     }
@@ -103,7 +103,7 @@ impl<D: DataPath> Agent<D> {
                 drive.connect(id, PARAM, &[], drive.within(PATIENCE))?;
                 self.log.note(drive, id, "connects");
             }
-            // One connection at a time: other requests are rejected.
+            // There is one connection at a time: other requests are rejected.
             CmEvent::ConnectRequest if self.id.is_some() => {
                 // The reject fails if the peer has gone. The id is destroyed in both cases.
                 let _ = drive.reject(id, &[]);
@@ -148,7 +148,7 @@ impl<D: DataPath> Agent<D> {
         let progress = session.run()?;
         if progress == Progress::Finished {
             let pings = session.pings();
-            self.log.note(drive, id, &format!("has had its {pings} pings and disconnects"));
+            self.log.note(drive, id, &format!("has completed {pings} pings and disconnects"));
             drive.disconnect(id, drive.within(PATIENCE))?;
         }
         Ok(progress)

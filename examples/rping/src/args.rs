@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 #[derive(Clone, Debug, Parser)]
 #[command(disable_version_flag = true, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
-    /// Run this instead of a ping.
+    /// The command to run instead of a ping.
     #[command(subcommand)]
     pub(crate) scene: Option<Scene>,
     /// Run the server: accept one connection and serve it until it ends.
@@ -45,8 +45,8 @@ pub(crate) struct Args {
     /// The device. On the simulator both sides run in this process.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     pub(crate) device: DeviceName,
-    /// What manages the connections with `--device verbs`: the kernel's own interface (kernel), which costs less and
-    /// never waits, or librdmacm.
+    /// The backend of connection management with `--device verbs`: the kernel's own interface (kernel), which costs
+    /// less and never blocks, or librdmacm.
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t)]
     pub(crate) backend: cmid_verbs::Backend,
@@ -60,7 +60,7 @@ pub(crate) const MAX_SIZE: u32 = 64 * 1024;
 /// Commands other than a ping.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Scene {
-    /// Show cmid at work on the simulator: a ping on each driver, and an id that migrates.
+    /// Show cmid on the simulator: a ping on each driver, and an id that migrates.
     Demo,
 }
 

@@ -51,8 +51,8 @@ fn both(
     let server = thread::Builder::new()
         .name("server".into())
         .spawn(move || ping(driver, server_trace, server_device, address, server_plan, server_voice, &listens))?;
-    // The listener must exist before the first request: on a fabric without loss a request is sent once. If there is
-    // no listener, the server's thread returns the error.
+    // The listener must exist before the first request, because the client sends its request once. If there is no
+    // listener, the server's thread returns the error.
     let client = match listening.recv() {
         Ok(()) => {
             let plan = Plan { server: false, ..client };
@@ -61,7 +61,7 @@ fn both(
         Err(_) => Ok(()),
     };
     if client.is_err() && !server.is_finished() {
-        // The server may wait for its client without end, so its thread is not joined.
+        // The server may wait for its client without a limit, so its thread is not joined.
         return client.context("client");
     }
     let server = server.join().map_err(|_| anyhow!("the server panicked"))?;
@@ -92,7 +92,7 @@ fn migrate() -> Result<()> {
     let id = driver.drive().create_id(Some(old), PortSpace::Tcp)?;
     let deadline = driver.drive().within(PATIENCE);
     driver.drive().resolve_addr(id, None, SocketAddr::new(SERVER, 7174), deadline)?;
-    log.note(driver.drive(), id, &format!("is on {old} and looks for an address"));
+    log.note(driver.drive(), id, &format!("is on {old} and resolves an address"));
     let mut first = None;
     while first.is_none() {
         driver.wait(limit)?;
@@ -105,9 +105,9 @@ fn migrate() -> Result<()> {
     log.note(driver.drive(), id, &format!("has ROUTE_RESOLVED pending on {old}"));
     let progress = driver.drive().migrate(id, Some(new), deadline)?;
     ensure!(progress == Progress::WhenAcked, "the migration did not wait for the ack that is owed");
-    log.note(driver.drive(), id, &format!("is to migrate to {new}; one ack is owed, so nothing moves yet"));
+    log.note(driver.drive(), id, &format!("migrates to {new} once the owed ack is given"));
     driver.drive().ack(first.ack_token.context("an event without an ack token")?)?;
-    log.note(driver.drive(), id, "the ack is in");
+    log.note(driver.drive(), id, "its event is acked");
     for expected in [EventKind::Migrated, EventKind::Cm(CmEvent::RouteResolved)] {
         let event = loop {
             if let Some(event) = driver.drive().next_event(new) {

@@ -23,7 +23,7 @@ impl Message {
     }
 }
 
-/// The data of a ping: its number, then letters that start one later each time, then a zero.
+/// Returns the data of a ping: its number, letters that start one letter later in each ping, a zero.
 pub(crate) fn ping_data(number: u64, len: usize) -> Vec<u8> {
     let letters = (b'A'..=b'z').cycle().skip((number % 58) as usize);
     let mut data: Vec<u8> = format!("rdma-ping-{number}: ").into_bytes().into_iter().chain(letters).take(len).collect();
@@ -33,7 +33,7 @@ pub(crate) fn ping_data(number: u64, len: usize) -> Vec<u8> {
     data
 }
 
-/// The data as text: up to its first zero.
+/// Returns the data up to its first zero, as text.
 pub(crate) fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(data.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
 }

@@ -26,7 +26,7 @@ pub(crate) fn ping<D: DataPath>(
     let options = Options { param: PARAM, timeout: PATIENCE, ..Options::default() };
     if plan.server {
         let mut listener = Listener::bind(device, address)?;
-        // It is no error if the receiver is gone.
+        // The receiver may be gone, which is not an error.
         let _ = listens.send(());
         log.print(&format!("listens on {}", listener.local_addr()?));
         let incoming = loop {

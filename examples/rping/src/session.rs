@@ -11,7 +11,7 @@ use cmid_proto::{Attaching, Errno};
 
 use crate::message::{Message, ping_data, text};
 
-/// Work requests of each kind; a ping has at most two under way.
+/// The maximum number of work requests of each queue; a ping has at most two under way.
 const DEPTH: u32 = 16;
 /// The access that the peer's reads and writes need.
 const REACHED: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
@@ -43,7 +43,7 @@ enum Half {
 /// The progress of the ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// More pings follow.
+    /// The ping-pong continues.
     Going,
     /// The client has completed its pings and disconnects next.
     Finished,

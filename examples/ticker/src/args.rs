@@ -14,7 +14,7 @@ pub(crate) struct Ticker {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Program {
-    /// Sends ticks to a multicast group, and replays what receivers miss.
+    /// Sends ticks to a multicast group, and replays ticks that receivers miss.
     Feed(FeedArgs),
     /// Receives ticks and sends orders.
     Trader(TraderArgs),

@@ -1,4 +1,4 @@
-//! The passive side of the connections: accepts, polls them in turn, and drops those that are silent.
+//! The passive side of the connections: accepts them, polls them in turn, and drops silent ones.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::wire::{Bytes, Service};
 /// The largest number of connections.
 pub const CLIENTS_MAX: usize = 16;
 
-/// A client that has sent nothing for so long is dropped. Clients send [`Alive`](crate::wire::Entry::Alive) four times
-/// as often.
+/// A client that has sent nothing for this time is dropped. Clients send [`Alive`](crate::wire::Entry::Alive) four
+/// times in this time.
 pub(crate) const SILENCE: Duration = Duration::from_secs(4);
 
-/// The limit of an accept.
+/// The time limit of an accept.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A connected client.
@@ -75,7 +75,7 @@ impl<D: DataPath> Clients<D> {
         self.connected.len()
     }
 
-    /// Passes each message that has come to `handle`, with its client. If that fails, the client is dropped.
+    /// Passes each message that has arrived to `handle`, with its client. If `handle` fails, the client is dropped.
     #[inline]
     pub fn poll<E>(&mut self, now: Time, mut handle: impl FnMut(&mut Client<D>, &Bytes) -> Result<(), E>) {
         for client in self.connected.iter_mut().filter(|client| !client.has_failed) {
@@ -109,19 +109,19 @@ impl<D: DataPath> Clients<D> {
         Ok(())
     }
 
-    /// Accepts a request whose private data is that of this service and version. A rejection has that of this side, so
-    /// that the peer can name the difference.
+    /// Accepts a request with the private data of this service and version. A rejection has this side's private data,
+    /// so that the peer can report the difference.
     fn accept<P: Poller>(&mut self, drive: &mut Driver<D, P>, incoming: Incoming) {
         let hello = self.service.hello();
         let has_room = self.accepting.len() + self.connected.len() < CLIENTS_MAX;
         if !(has_room && incoming.private_data().starts_with(&hello)) {
-            // It fails if the peer has gone. The id is destroyed in both cases.
+            // The reject fails if the peer has gone. The id is destroyed in both cases.
             let _ = incoming.reject(drive, &hello);
             return;
         }
         let deadline = drive.within(LIMIT);
         let attach = |drive: &mut Driver<D, P>, id| drive.attach_qp(id, |device, to| Port::<D>::open(device, to));
-        // An error is that of a peer that has gone, which dials again.
+        // The accept fails if the peer has gone; the peer dials again.
         if let Ok(serve) = incoming.accept(drive, PARAM, &hello, deadline, attach) {
             self.accepting.push(serve);
         }
@@ -147,7 +147,7 @@ impl<D: DataPath> Clients<D> {
         }
     }
 
-    /// Drops the clients that are silent, and those that have failed.
+    /// Drops clients that are silent or have failed.
     pub fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) {
         let now = drive.now();
         self.connected.retain(|client| {

@@ -16,8 +16,8 @@ use ticker::wire::Order;
 
 use crate::args::DemoArgs;
 
-/// The limit of each wait. Emulated machines are slow. Where a fifth of the packets is lost each way, one attempt to
-/// connect in twenty takes longer than its limit of 10 s, and a scene took up to 17 s.
+/// The time limit of each wait. Emulated machines are slow. If a fifth of the packets is lost in each direction, one in
+/// twenty attempts to connect exceeds its limit of 10 s, and a scene has taken up to 17 s.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The number of early ticks that a trader holds.
@@ -45,7 +45,7 @@ struct Demo<D: DataPath> {
 }
 
 /// Runs the scenes. The feed and the exchange run on devices of `venue`, the traders on those of `local`. `set_loss`
-/// sets the loss of datagrams, where that is possible.
+/// sets the loss of datagrams, if the device supports that.
 pub(crate) fn run<D: DataPath>(
     args: &DemoArgs,
     venue: impl Fn() -> Result<D>,
@@ -70,7 +70,7 @@ pub(crate) fn run<D: DataPath>(
     demo.publish(args.ticks)?;
     demo.report("late joiner", 1)?;
 
-    // Dropping a device ends its connections, as the end of a process does.
+    // Dropping the device ends its connections, as at the end of a process.
     drop(demo.feed);
     let feed = start_feed(args, venue()?, 2)?;
     let Demo { exchange, traders, quotes, published, .. } = demo;
@@ -147,7 +147,7 @@ impl<D: DataPath> Demo<D> {
         feed.is_joined() && self.traders.iter().all(|(_, trader)| has_all(trader))
     }
 
-    /// Sends ticks, and waits until each trader has all, and an answer to each order.
+    /// Sends ticks, and waits until each trader has all ticks and an answer to each order.
     fn publish(&mut self, ticks: u64) -> Result<()> {
         self.published += ticks;
         for _ in 0..ticks {

@@ -14,7 +14,7 @@ pub type Driver<D, P> = Drive<PolledDevice<D, P>>;
 pub enum NeverWaits {
     /// The time is that of `CLOCK_MONOTONIC`, which all programs of a machine share.
     Monotonic,
-    /// The time is set by [`Drive::set_now`]: for tests in virtual time.
+    /// The time is set by [`Drive::set_now`], for tests in virtual time.
     Virtual,
 }
 

@@ -1,4 +1,4 @@
-//! Errors, each in one line that says what to do.
+//! Errors. Each is one line with a remedy.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -78,7 +78,7 @@ impl From<cmid_epoll::proto::Error> for Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no connection to {peer}: {reason}")]
 pub struct ConnectError {
-    /// The address that was dialled.
+    /// The address of the peer.
     pub peer: SocketAddr,
     /// The reason.
     pub reason: ConnectReason,
@@ -102,8 +102,8 @@ pub enum ConnectReason {
     /// The peer is another program.
     #[error("another program listens there: use the port of `{0}`")]
     OtherProgram(&'static str),
-    /// The peer has as many connections as it takes.
-    #[error("`{0}` has as many connections as it takes: end one")]
+    /// The peer has its maximum number of connections.
+    #[error("`{0}` has its maximum number of connections: end one")]
     Full(&'static str),
     /// Another failure.
     #[error("{0}; look at the kernel's log")]
@@ -133,7 +133,8 @@ impl ConnectReason {
         }
     }
 
-    /// The reason in the private data of a rejection: the hello of the peer, which the transport pads with zeros.
+    /// Returns the reason from the private data of a rejection: the hello of the peer, which the transport pads with
+    /// zeros.
     fn of_reject(service: Service, private_data: &[u8]) -> Self {
         let (ours, server) = (service.hello(), service.server());
         let [name @ .., _version, _service] = ours;

@@ -1,4 +1,4 @@
-//! The exchange: accepts orders over connections and answers each.
+//! The exchange: receives orders over connections and answers each.
 
 use std::net::SocketAddr;
 
@@ -48,7 +48,7 @@ impl<D: DataPath, O: FnMut(&Order)> Role<D> for Exchange<D, O> {
         let Exchange { clients, on_order, accepted, refused } = self;
         clients.poll(now, |client, bytes| match Entry::decode(bytes) {
             Ok(Entry::New(order)) => {
-                // The numbers grow, so that no order is carried out twice.
+                // The numbers of a client's orders must increase, so no order is carried out twice.
                 let is_valid = order.number > client.last_order && order.quantity != 0;
                 if !is_valid {
                     *refused += 1;

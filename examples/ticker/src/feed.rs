@@ -6,7 +6,7 @@ use cmid_epoll::proto::Time;
 
 use crate::wire::{Bytes, INSTRUMENTS, Market, MarketMessage, Tick};
 
-/// The largest number of ticks in one replay. A receiver has posted more receives than that.
+/// The largest number of ticks in one replay. A receiver posts more receives than that.
 pub const REPLAY_MAX: u64 = 64;
 
 /// A feed in one session.
@@ -15,18 +15,18 @@ pub struct Feed {
     session: u64,
     /// The next sequence number.
     next: u64,
-    /// The last ticks; that with sequence number n is at n modulo the length.
+    /// The last ticks; the tick with sequence number n is at n modulo the length.
     kept: Box<[Tick]>,
-    /// The last tick of each instrument; of those that had none, the sequence number is 0.
+    /// The last tick of each instrument; sequence number 0 if the instrument had none.
     last: [Tick; INSTRUMENTS],
     heartbeat: Duration,
-    /// When the next heartbeat is due.
+    /// The time of the next heartbeat.
     heartbeat_due: Time,
 }
 
 impl Feed {
-    /// Starts a session: its number is larger than that of each session before. Keeps the last `kept` ticks, and at
-    /// least one, for replays. Sends a heartbeat when it has sent nothing for `heartbeat`.
+    /// Starts a session. `session` is larger than the number of each earlier session. Keeps the last `kept` ticks, at
+    /// least one, for replays. A heartbeat is due when nothing was published for `heartbeat`.
     #[must_use]
     pub fn new(session: u64, kept: usize, heartbeat: Duration) -> Self {
         let kept = vec![Tick::default(); kept.max(1)].into();
@@ -67,7 +67,7 @@ impl Feed {
     /// Passes the messages that answer a receiver to `send`, in order. Ends with the first error of `send`.
     ///
     /// # Errors
-    /// That of `send`.
+    /// The error of `send`.
     pub fn answer<E>(&self, to: MarketMessage, mut send: impl FnMut(Bytes) -> Result<(), E>) -> Result<(), E> {
         if to.session != self.session {
             // The answer has the session of this feed.
@@ -88,7 +88,7 @@ impl Feed {
                 }
                 send(self.message(Market::SnapshotEnd { next: self.next }))
             }
-            // `Alive` needs no answer. The others are messages of a feed.
+            // `Alive` needs no answer. A feed does not receive the others.
             Market::Alive
             | Market::Tick(_)
             | Market::Heartbeat { .. }
@@ -99,7 +99,7 @@ impl Feed {
         }
     }
 
-    /// Whether it has all ticks of this range, which is not longer than a replay may be.
+    /// Whether the feed has all ticks of this range, and the range is at most [`REPLAY_MAX`] long.
     fn keeps(&self, from: u64, to: u64) -> bool {
         let oldest = self.next.saturating_sub(self.kept.len() as u64).max(1);
         from < to && from >= oldest && to <= self.next && to - from <= REPLAY_MAX

@@ -12,18 +12,18 @@ use crate::error::Error;
 use crate::port::{Port, PortError};
 use crate::wire::Bytes;
 
-/// The limit of a join.
+/// The time limit of a join.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The pause after a failed join.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What a member does.
+/// The kind of a membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// It sends only.
+    /// Sends only.
     Sender,
-    /// It receives.
+    /// Receives.
     Receiver,
 }
 
@@ -38,7 +38,7 @@ pub struct Group<D: DataPath> {
 }
 
 enum Join<A> {
-    /// It joins again at this time.
+    /// The time of the next join.
     Failed {
         until: Time,
     },
@@ -88,7 +88,7 @@ impl<D: DataPath> Group<D> {
     fn start<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
         let (to, deadline) = (SocketAddr::new(self.address, 0), drive.within(LIMIT));
         let key = drive.join(self.id, to, self.membership == Membership::Sender, deadline);
-        // Events name the key.
+        // The key is not stored: events contain it.
         key.map_err(|error| Error::Group { address: self.address, errno: error.errno() })?;
         self.join = Join::Joining;
         Ok(())
@@ -105,7 +105,7 @@ impl<D: DataPath> Group<D> {
         &mut self.port
     }
 
-    /// Sends a datagram to the group. Sends nothing if the sender is no member, or if its send queue is full. Receivers
+    /// Sends a datagram to the group. Sends nothing while it is not a member, or if its send queue is full. Receivers
     /// then request a replay, as for a lost datagram.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl<D: DataPath> Group<D> {
                 let ah = self.port.address_handle(&to.path)?;
                 self.join = Join::Joined { ah, qp_num: to.qp_num, qkey: to.qkey };
             }
-            // A membership that failed must be left all the same.
+            // A failed membership must be left too.
             (EventKind::Cm(CmEvent::MulticastError) | EventKind::DeadlinePassed(_), _) => {
                 let _left = drive.leave(self.id, key)?;
                 self.join = Join::Failed { until: drive.within(PAUSE) };

@@ -1,11 +1,12 @@
 //! Market data and order entry over RDMA, by busy polling.
 //!
-//! The parts without I/O: [`wire`] has the messages, [`feed::Feed`] numbers and keeps ticks, [`receiver::Receiver`]
-//! finds gaps and fills them, [`strategy::Strategy`] makes orders of ticks.
+//! The parts without I/O: [`wire`] defines the messages, [`feed::Feed`] numbers and keeps ticks, [`receiver::Receiver`]
+//! finds and fills gaps, [`strategy::Strategy`] decides on orders.
 //!
-//! The parts on cmid: [`port::Port`] is a QP with its CQ and memory, [`group::Group`] a member of the multicast group,
-//! [`link::Link`] and [`clients::Clients`] the two sides of connections. [`publisher::Publisher`], [`trader::Trader`]
-//! and [`exchange::Exchange`] are the three programs, which a [`reactor::Reactor`] runs without ever sleeping.
+//! The parts on cmid: [`port::Port`] is a QP with its CQ and memory, [`group::Group`] is a member of the multicast
+//! group, [`link::Link`] and [`clients::Clients`] are the two sides of connections. [`publisher::Publisher`],
+//! [`trader::Trader`] and [`exchange::Exchange`] are the three programs. A [`reactor::Reactor`] runs one of them by
+//! busy polling.
 #![forbid(unsafe_code)]
 
 pub mod clients;

@@ -1,4 +1,4 @@
-//! The active side of a connection: dials, and dials again after the connection has ended.
+//! The active side of a connection: connects, and connects again after the connection has ended.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -13,12 +13,12 @@ use crate::error::{ConnectError, ConnectReason, Error};
 use crate::port::Port;
 use crate::wire::{Bytes, Service};
 
-/// The limit of dialling.
+/// The time limit of an attempt to connect.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A packet without an acknowledgement is sent again after 4.096 µs times two to this power: 0.13 s. The peer derives
-/// its own time from it. On RoCE the default is 0.5 s (Linux 6.12; 6.1: 2.1 s): where packets are lost, an answer of
-/// many packets would take seconds.
+/// The ACK timeout: a packet without an acknowledgement is sent again after 4.096 µs times two to the power of 15,
+/// which is 0.13 s. The peer derives its own timeout from it. On RoCE the default is 0.5 s (Linux 6.12) or 2.1 s (6.1),
+/// so that with packet loss an answer of many packets would take seconds.
 const ACK_TIMEOUT: CmOption = CmOption::AckTimeout(15);
 
 /// The pause before the next attempt.
@@ -29,7 +29,7 @@ pub(crate) const PARAM: ConnParam = ConnParam {
     responder_resources: 0,
     initiator_depth: 0,
     flow_control: false,
-    // Not 7: soft-RoCE would never give up (hazard P48).
+    // With 7, soft-RoCE would retry forever (hazard P48).
     retry_count: 6,
     rnr_retry_count: 7,
     srq: false,
@@ -45,13 +45,13 @@ pub struct Link<D: DataPath> {
     state: State<D>,
     /// Connections made so far.
     connections: u64,
-    /// ConnectReason the last attempt has failed; `None` after a success.
+    /// The error of the last attempt to connect; `None` after a success.
     failure: Option<ConnectError>,
 }
 
-#[allow(clippy::large_enum_variant, reason = "there are two of them, which are not moved often")]
+#[allow(clippy::large_enum_variant, reason = "a trader has two links, which are rarely moved")]
 enum State<D: DataPath> {
-    /// It dials at this time.
+    /// The time of the next attempt to connect.
     Down {
         until: Time,
     },
@@ -75,8 +75,7 @@ impl<D: DataPath> std::fmt::Debug for State<D> {
 }
 
 impl<D: DataPath> Link<D> {
-    /// Creates a link for a service at a peer's address. It dials in the first
-    /// [`handle_timeout`](Link::handle_timeout).
+    /// Creates a link for a service at a peer's address. The first [`handle_timeout`](Link::handle_timeout) connects.
     ///
     /// # Errors
     /// The error of the device.
@@ -101,13 +100,13 @@ impl<D: DataPath> Link<D> {
         self.connections
     }
 
-    /// Returns why the last attempt to connect has failed; `None` after a success.
+    /// Returns the error of the last attempt to connect; `None` after a success.
     #[must_use]
     pub fn failure(&self) -> Option<ConnectError> {
         self.failure
     }
 
-    /// Sends a message. Without a connection, or if that has failed, nothing is sent. Returns whether it is sent.
+    /// Sends a message. Returns false, and sends nothing, without a connection or if the connection has failed.
     #[inline]
     pub fn send(&mut self, bytes: &Bytes) -> bool {
         let State::Up { port, has_failed, .. } = &mut self.state else { return false };
@@ -116,7 +115,7 @@ impl<D: DataPath> Link<D> {
         is_sent
     }
 
-    /// Returns the next message, if one has come.
+    /// Returns the next message, if one has arrived.
     #[inline]
     pub fn next_message(&mut self) -> Option<Bytes> {
         let State::Up { port, has_failed: has_failed @ false, .. } = &mut self.state else { return None };
@@ -129,7 +128,8 @@ impl<D: DataPath> Link<D> {
         }
     }
 
-    /// Ends the connection in the next [`handle_timeout`](Link::handle_timeout): the peer does not do what it should.
+    /// Ends the connection in the next [`handle_timeout`](Link::handle_timeout), because the peer does not answer as it
+    /// should.
     pub fn fail(&mut self) {
         if let State::Up { has_failed, .. } = &mut self.state {
             *has_failed = true;
@@ -157,7 +157,7 @@ impl<D: DataPath> Link<D> {
                     Err(error) => self.pause(drive, &error),
                 }
             }
-            // Other events do not end a connection. If it does not work any more, a send or a receive fails.
+            // Other events do not end a connection. If a connection has failed, a send or a receive fails.
             State::Up { id, has_failed, .. } if *id == event.id => {
                 *has_failed |= matches!(event.cm(), Some(CmEvent::Disconnected | CmEvent::DeviceRemoval));
             }
@@ -165,15 +165,15 @@ impl<D: DataPath> Link<D> {
         }
     }
 
-    /// Dials after a pause, and ends a connection that has failed.
+    /// Connects after the pause, and ends a connection that has failed.
     pub fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) {
         match self.state {
             State::Down { until } if until <= drive.now() => {
                 let deadline = drive.within(LIMIT);
                 match Dial::start(drive, Some(self.channel), &self.to, deadline) {
                     Ok(dial) => {
-                        // Before the route is resolved, which also sets timers of the connection manager. iWARP has no
-                        // such option.
+                        // Set before the route is resolved, because that sets timers of the connection manager. iWARP
+                        // does not have this option.
                         let _ = drive.set_option(dial.id(), ACK_TIMEOUT);
                         self.state = State::Dialling(dial);
                     }
@@ -210,10 +210,10 @@ impl<D: DataPath> Link<D> {
     }
 }
 
-/// Disconnects an id and destroys it with its QP. Its events are dropped. An id that cannot be destroyed is left to the
+/// Disconnects an id and destroys it with its QP. Its events are dropped. An id that cannot be destroyed stays in the
 /// device.
 pub(crate) fn end<D: DataPath, P: Poller>(drive: &mut Driver<D, P>, id: IdKey) {
-    // It is refused if the connection has ended, which is what it is for.
+    // The disconnect is refused if the connection has ended already.
     let _ = drive.disconnect(id, Time::NEVER);
     let _ = drive.detach_qp(id, |device, id| device.destroy_qp(id));
     let _ = drive.destroy(id, Time::NEVER);

@@ -13,16 +13,16 @@ use thiserror::Error;
 
 use crate::wire::{Bytes, LEN};
 
-/// One send of so many is signaled.
+/// One send of this number is signaled.
 const SIGNALED: u32 = 32;
 
-/// Work requests of the send queue: several times [`SIGNALED`], and those of a replay.
+/// The length of the send queue: several times [`SIGNALED`], and enough for a replay.
 const SENDS: u32 = 256;
 
-/// Receives of a connection: those of a replay and of a snapshot, and more.
+/// Receives of a connection: more than a replay and a snapshot need.
 pub(crate) const MESSAGES: u32 = 256;
 
-/// Receives of datagrams, which are lost if there is none.
+/// Receives of datagrams. A datagram without a receive is lost.
 pub(crate) const DATAGRAMS: u32 = 1024;
 
 /// Completions taken by one poll.
@@ -34,7 +34,7 @@ const SLOT: usize = 128;
 /// A port cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PortError {
-    /// A work request failed, because the peer is gone for example.
+    /// A work request failed, for example because the peer is gone.
     #[error("a work request failed: {0}")]
     Completion(WcStatus),
     /// A call of the device failed.
@@ -42,7 +42,7 @@ pub enum PortError {
     Device(#[from] Errno),
 }
 
-/// The QP and what belongs to it.
+/// A QP with its CQ and memory.
 pub struct Port<D: DataPath> {
     // Dropped in this order: the QP first, the PD last.
     qp: D::Qp,
@@ -53,10 +53,10 @@ pub struct Port<D: DataPath> {
     /// The bytes before each received message.
     header: usize,
     completions: [Completion; BATCH],
-    /// The completions that are not handled: from the first to before the second.
+    /// The range of the completions that are not handled yet, without its end.
     unhandled: (usize, usize),
-    /// The receive whose message was returned last. It is posted again by the next call, off the way from a message to
-    /// its answer.
+    /// The receive of the last returned message. The next call posts it again, so that the post does not delay the
+    /// answer to the message.
     spent: Option<u64>,
     /// Sends since the last signaled one.
     unsignaled: u32,
@@ -115,8 +115,8 @@ impl<D: DataPath> Port<D> {
         self.pd.create_ah(path)
     }
 
-    /// Sends a message to the peer of the connection. `ENOMEM` if the peer or the caller has left the send queue full:
-    /// [`next_message`](Port::next_message) takes the completions.
+    /// Sends a message to the peer of the connection. `ENOMEM` while the send queue is full;
+    /// [`next_message`](Port::next_message) takes the completions that free it.
     ///
     /// # Errors
     /// The errno of the post.
@@ -144,10 +144,10 @@ impl<D: DataPath> Port<D> {
         Ok(())
     }
 
-    /// Returns the next message, if one has come. Never waits.
+    /// Returns the next message, if one has arrived. Never waits.
     ///
     /// # Errors
-    /// [`PortError`]. The port has no further use.
+    /// [`PortError`]. The port cannot be used any more.
     #[inline]
     pub fn next_message(&mut self) -> Result<Option<Bytes>, PortError> {
         loop {
@@ -171,7 +171,7 @@ impl<D: DataPath> Port<D> {
                 continue;
             }
             self.spent = Some(done.wr_id);
-            // Another length is that of a foreign datagram.
+            // A datagram of another length is not one of this protocol.
             if done.byte_len as usize == self.header + LEN {
                 let mut bytes = [0; LEN];
                 self.receives.read(done.wr_id as usize * SLOT + self.header, &mut bytes)?;

@@ -23,12 +23,13 @@ pub(crate) const WINDOW: usize = 1 << 12;
 /// The interval of status lines.
 const STATUS: Duration = Duration::from_secs(1);
 
-/// Returns the number of a new session: the time in microseconds, so that it is larger than that before.
+/// Returns the number of a new session: the time in microseconds, which is larger than the number of each earlier
+/// session.
 pub(crate) fn new_session() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64)
 }
 
-/// A deadline, which 0 seconds put off forever.
+/// Returns the deadline after `seconds`; none for 0.
 fn end(seconds: u64) -> Time {
     if seconds == 0 { Time::NEVER } else { now().after(Duration::from_secs(seconds)) }
 }
@@ -74,7 +75,7 @@ pub(crate) fn trader<D: DataPath>(device: D, args: &TraderArgs) -> Result<()> {
     let mut trader = Trader::start(reactor.drive(), &config, |_| ())?;
     let (mut status_due, end) = (now().after(STATUS), end(seconds));
     loop {
-        // The clock is read by the slow path only.
+        // Only the slow path reads the clock.
         if !reactor.round(&mut trader)? {
             continue;
         }

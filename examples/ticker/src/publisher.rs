@@ -1,4 +1,4 @@
-//! The feed: sends ticks to the multicast group, and answers receivers that miss some.
+//! The feed: sends ticks to the multicast group, and answers requests of receivers for missing ticks.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -50,7 +50,8 @@ impl<D: DataPath> Publisher<D> {
         Ok(Publisher { feed: Feed::new(session, kept, HEARTBEAT), group, clients })
     }
 
-    /// Whether it is a member of the group. Ticks that are published before are lost, and replayed later.
+    /// Whether it is a member of the group. Ticks that are published before that are not sent; receivers request them
+    /// later.
     #[must_use]
     pub fn is_joined(&self) -> bool {
         self.group.is_joined()

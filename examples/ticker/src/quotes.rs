@@ -27,7 +27,7 @@ impl Quotes {
         self.random ^= self.random << 17;
         let instrument = (self.random >> 32) as usize % INSTRUMENTS;
         let Some(price) = self.prices.get_mut(instrument) else { return Tick::default() };
-        // By at most 1.00, up or down.
+        // The price changes by at most 1.00.
         *price = price.saturating_add((self.random >> 40) % 201).saturating_sub(100).max(1);
         Tick { instrument: instrument as u16, price: *price, quantity: 100, ..Tick::default() }
     }

@@ -1,4 +1,5 @@
-//! The loop: it never sleeps. Each round polls the CQs; one in `ROUNDS` also does what is not urgent.
+//! The loop, which never sleeps. Each round polls the CQs (the fast path); one in `ROUNDS` also handles events and
+//! deadlines (the slow path).
 
 use std::time::Duration;
 
@@ -8,16 +9,17 @@ use cmid_epoll::proto::{Next, Poller, Time};
 use crate::driver::{Driver, NeverWaits, driver};
 use crate::error::Error;
 
-/// The slow path runs once in so many rounds. It makes a system call for each event channel.
+/// The slow path runs once in this number of rounds, because it makes a system call for each event channel.
 const ROUNDS: u32 = 256;
 
 /// Events read in one turn of the driver.
 const EVENTS: usize = 64;
 
-/// Turns of the driver in one run of the slow path, so that many events do not keep the fast path waiting.
+/// The maximum number of turns of the driver in one run of the slow path, so that many events do not delay the fast
+/// path.
 const TURNS: u32 = 16;
 
-/// What a reactor runs: the feed, the trader or the exchange.
+/// A program that a reactor runs: the feed, the trader or the exchange.
 pub trait Role<D: DataPath> {
     /// The fast path: handles the completions. `now` is the time of the last run of the slow path.
     ///
@@ -41,7 +43,7 @@ pub trait Role<D: DataPath> {
 /// Runs the slow path once: reads the clock and the event channels, without waiting.
 ///
 /// # Errors
-/// Those of the role.
+/// The errors of the role.
 pub fn run_slow_path<D: DataPath, P: Poller>(drive: &mut Driver<D, P>, role: &mut impl Role<D>) -> Result<(), Error> {
     // Reads the clock.
     let _now = drive.within(Duration::ZERO);
@@ -77,7 +79,7 @@ impl<D: DataPath> Reactor<D> {
     /// Makes one round. Returns whether the slow path was run.
     ///
     /// # Errors
-    /// Those of the role.
+    /// The errors of the role.
     #[inline]
     pub fn round(&mut self, role: &mut impl Role<D>) -> Result<bool, Error> {
         role.poll(self.driver.now())?;

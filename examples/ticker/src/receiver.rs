@@ -1,18 +1,19 @@
-//! The receiver of a feed, without I/O: puts ticks in order, requests what is missing, follows the feed's sessions.
+//! The receiver of a feed, without I/O: puts ticks in order, requests missing ticks, and handles new sessions of the
+//! feed.
 //!
-//! Ticks are passed on in order and once. Ticks that come too early wait in a window. Missing ticks are requested
-//! over the connection to the feed; if more are missing than the window holds, or the feed has not kept them, a
-//! snapshot replaces them. Memory is allocated only by [`Receiver::new`].
+//! Ticks are passed on once and in order. Early ticks are stored in a window. Missing ticks are requested over the
+//! connection to the feed. If more are missing than fit into the window, or the feed has not kept them, a snapshot
+//! replaces them. Memory is allocated only by [`Receiver::new`].
 
 use cmid_epoll::proto::Time;
 
 use crate::feed::REPLAY_MAX;
 use crate::wire::{INSTRUMENTS, Market, MarketMessage, Tick};
 
-/// What a receiver passes on.
+/// An update that a receiver passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// A session of the feed begins: nothing of the session before is valid.
+    /// A session of the feed begins: the ticks of earlier sessions are not valid any more.
     Started {
         /// Its number.
         session: u64,
@@ -21,34 +22,35 @@ pub enum Update {
     Tick {
         /// The tick.
         tick: Tick,
-        /// Whether it is the newest one, and came without delay. The others were missing, or waited for those.
+        /// Whether the tick was passed on at once and is the newest one. False for ticks that were missing or were
+        /// stored in the window.
         is_new: bool,
     },
-    /// Ticks that are not passed on. The last tick of each instrument follows, as [`Update::Image`].
+    /// Ticks that are not passed on. The last tick of each instrument follows as [`Update::Image`].
     Skipped {
         /// The first one.
         from: u64,
         /// The end, which is not included.
         to: u64,
     },
-    /// The last tick of an instrument among those that were skipped, or before.
+    /// The last tick of an instrument up to the end of the skipped range.
     Image(Tick),
 }
 
-/// What a receiver has counted.
+/// The counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Ticks passed on in order.
     pub ticks: u64,
-    /// Of these, ticks that came by a replay.
+    /// Of these, ticks that arrived by a replay.
     pub replayed: u64,
     /// Ticks that a snapshot has replaced.
     pub skipped: u64,
     /// Requests for a replay or a snapshot.
     pub requests: u64,
-    /// Ticks that were there already.
+    /// Ticks that were received before.
     pub duplicates: u64,
-    /// Messages of a session that is over.
+    /// Messages of an earlier session.
     pub outdated: u64,
     /// Sessions.
     pub sessions: u64,
@@ -71,21 +73,21 @@ pub struct Receiver {
     next: u64,
     /// The sequence number after the highest one that is known to exist.
     end: u64,
-    /// Ticks that came too early; that with sequence number n is at n modulo the length.
+    /// Early ticks; the tick with sequence number n is at n modulo the length.
     window: Box<[Tick]>,
     request: Option<Request>,
-    /// Whether the feed has not kept what is missing.
+    /// Whether the feed has not kept the missing ticks.
     is_gone: bool,
-    /// The snapshot as far as it has come; the first `images_len` are valid.
+    /// The part of the snapshot that has arrived; the first `images_len` entries are valid.
     images: [Tick; INSTRUMENTS],
     images_len: usize,
-    /// When the last datagram of the feed came.
+    /// The time of the last message of the feed's current session.
     received_at: Time,
     counts: Counts,
 }
 
 impl Receiver {
-    /// Creates a receiver whose window holds `window` ticks, at least one.
+    /// Creates a receiver with a window of `window` ticks, at least one.
     #[must_use]
     pub fn new(window: usize) -> Self {
         Receiver {
@@ -102,7 +104,7 @@ impl Receiver {
         }
     }
 
-    /// Returns what it has counted.
+    /// Returns its counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
@@ -144,7 +146,7 @@ impl Receiver {
         self.request.map(|request| request.since)
     }
 
-    /// Takes a message of the feed, by multicast or over the connection, and passes updates to `pass_on`.
+    /// Handles a message of the feed, by multicast or over the connection, and passes updates to `pass_on`.
     #[inline]
     pub fn handle(&mut self, now: Time, message: MarketMessage, mut pass_on: impl FnMut(Update)) {
         // The frequent case: the next tick, and nothing is missing.
@@ -166,7 +168,7 @@ impl Receiver {
     #[inline(never)]
     fn handle_any(&mut self, now: Time, message: MarketMessage, pass_on: &mut impl FnMut(Update)) {
         let MarketMessage { session, market } = message;
-        // Session 0 does not exist: it is the receiver's before the first message.
+        // No feed has session 0: it is the receiver's value before the first message.
         if session < self.session || session == 0 {
             self.counts.outdated += 1;
             return;
@@ -200,7 +202,7 @@ impl Receiver {
                 }
             }
             Market::SnapshotEnd { next } => self.handle_snapshot(next, pass_on),
-            // Messages of a receiver.
+            // A receiver does not receive these.
             Market::Replay { .. } | Market::Snapshot | Market::Alive => {}
         }
     }
@@ -249,7 +251,7 @@ impl Receiver {
     fn handle_snapshot(&mut self, next: u64, pass_on: &mut impl FnMut(Update)) {
         self.request = None;
         self.is_gone = false;
-        // Otherwise the missing ticks have come meanwhile.
+        // Otherwise the missing ticks have arrived meanwhile.
         if next > self.next {
             pass_on(Update::Skipped { from: self.next, to: next });
             self.images.iter().take(self.images_len).for_each(|&tick| pass_on(Update::Image(tick)));
@@ -286,7 +288,8 @@ impl Receiver {
         Some(MarketMessage { session, market: Market::Replay { from, to } })
     }
 
-    /// Gives up the request that is under way, because its connection has ended. It is made again.
+    /// Discards the request that is under way, because the connection has ended.
+    /// [`poll_request`](Receiver::poll_request) makes a new one.
     pub fn handle_disconnect(&mut self) {
         self.request = None;
         self.is_gone = false;

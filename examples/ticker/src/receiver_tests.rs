@@ -65,7 +65,7 @@ impl Pair {
         answers
     }
 
-    /// Sends requests and takes the answers until there are no more.
+    /// Sends requests and handles the answers until there are no more requests.
     fn fill(&mut self) {
         while let Some(request) = self.receiver.poll_request(Time(9)) {
             assert_eq!(self.receiver.poll_request(Time(9)), None, "one request at a time");
@@ -165,7 +165,7 @@ fn what_the_feed_has_not_kept_is_replaced_by_a_snapshot() {
     pair.lose(8);
     pair.publish_and_take(1);
     pair.fill();
-    // Also a tick that had come too early is part of the snapshot.
+    // An early tick in the window is part of the snapshot too.
     assert_eq!(pair.updates[2], Update::Skipped { from: 2, to: 11 });
     assert_eq!(pair.receiver.counts().requests, 2);
 }
@@ -225,7 +225,7 @@ fn a_request_is_made_again_after_the_connection_has_ended() {
     assert_eq!(pair.receiver.poll_request(Time(5)), Some(first));
 }
 
-/// Where packets are lost, the parts of an answer are far apart.
+/// With packet loss, the parts of an answer arrive far apart.
 #[test]
 fn an_answer_that_goes_on_is_waited_for() {
     let mut pair = Pair::new(1, 64);
@@ -278,7 +278,8 @@ fn random_loss_repetition_and_order() {
         let mut under_way: Vec<Bytes> = Vec::new();
         for _ in 0..300 {
             under_way.push(pair.publish());
-            // The oldest one comes at last, the others in any order; a fifth is lost, a tenth comes twice.
+            // The oldest message arrives when too many are under way, the others in any order; a fifth is lost, a tenth
+            // arrives twice.
             let at = if under_way.len() > 8 { 0 } else { (next(&mut state) % under_way.len() as u64) as usize };
             let bytes = under_way.remove(at);
             let dice = next(&mut state) % 10;

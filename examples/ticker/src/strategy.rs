@@ -1,4 +1,4 @@
-//! The trader's decisions, without I/O: buys what is cheap and sells what is dear, compared with a moving mean.
+//! The trader's decisions, without I/O: buys below and sells above a moving mean of the price.
 
 use crate::receiver::Update;
 use crate::wire::{INSTRUMENTS, Order, Tick};
@@ -23,7 +23,7 @@ pub struct Strategy {
     counts: OrderCounts,
 }
 
-/// What became of the orders.
+/// The numbers of orders by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCounts {
     /// Orders sent.
@@ -32,7 +32,7 @@ pub struct OrderCounts {
     pub accepted: u64,
     /// Orders that the exchange has refused.
     pub refused: u64,
-    /// Orders whose answer was lost with the connection.
+    /// Orders without an answer, because the connection ended.
     pub unknown: u64,
 }
 
@@ -43,7 +43,7 @@ impl Strategy {
         Strategy { means: [0; INSTRUMENTS], edge, last_order: 0, open: 0, counts: OrderCounts::default() }
     }
 
-    /// Returns what became of the orders.
+    /// Returns the numbers of orders by result.
     #[must_use]
     pub fn counts(&self) -> OrderCounts {
         self.counts
@@ -55,7 +55,8 @@ impl Strategy {
         self.open
     }
 
-    /// Takes an update of the receiver. Returns the order to send, if `may_order`. Only new ticks cause orders.
+    /// Handles an update of the receiver. Returns the order to send, if there is one and `may_order` is set. Only new
+    /// ticks cause orders.
     #[inline]
     pub fn handle(&mut self, update: Update, may_order: bool) -> Option<Order> {
         match update {
@@ -89,7 +90,7 @@ impl Strategy {
         }
     }
 
-    /// Takes the exchange's answer to an order.
+    /// Handles the exchange's answer to an order.
     pub fn handle_answer(&mut self, is_accepted: bool) {
         self.open = self.open.saturating_sub(1);
         if is_accepted {
@@ -99,13 +100,12 @@ impl Strategy {
         }
     }
 
-    /// Gives up the open orders, because the connection to the exchange has ended: the exchange cancels what it has
-    /// accepted.
+    /// Counts the open orders as unknown, because the connection to the exchange has ended.
     pub fn handle_disconnect(&mut self) {
         self.counts.unknown += std::mem::take(&mut self.open);
     }
 
-    /// Adds a price to the mean of its instrument, and returns the mean before.
+    /// Adds a price to the mean of its instrument. Returns the previous mean.
     #[inline]
     fn learn(&mut self, tick: Tick) -> u64 {
         let Some(mean) = self.means.get_mut(usize::from(tick.instrument)) else { return tick.price };

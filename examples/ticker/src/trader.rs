@@ -1,5 +1,5 @@
-//! The trader: receives ticks by multicast, fills gaps over a connection to the feed, sends orders over another one to
-//! the exchange.
+//! The trader: receives ticks by multicast, fills gaps over a connection to the feed, and sends orders over a
+//! connection to the exchange.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -18,11 +18,11 @@ use crate::receiver::{Counts, Receiver, Update};
 use crate::strategy::{OrderCounts, Strategy};
 use crate::wire::{Bytes, Entry, Market, MarketMessage, Service, WireError};
 
-/// Without a message of the feed for so long, its prices are old: no orders are sent. The feed sends heartbeats more
-/// often.
+/// If the feed sends no message for this time, its prices count as old and no orders are sent. The feed sends
+/// heartbeats more often.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Without an answer to a request, or its next part, for so long, the connection to the feed is made anew.
+/// If an answer to a request, or its next part, takes longer than this, the trader connects to the feed again.
 const REPLY_LIMIT: Duration = Duration::from_secs(2);
 
 /// The interval of [`Market::Alive`] and [`Entry::Alive`].
@@ -39,9 +39,9 @@ pub struct TraderConfig {
     pub feed: SocketAddr,
     /// The exchange's address and port.
     pub exchange: SocketAddr,
-    /// The number of early ticks that it holds. If more are missing, it requests a snapshot.
+    /// The length of the receiver's window, in ticks. If more ticks are missing, the trader requests a snapshot.
     pub window: usize,
-    /// As in [`Strategy::new`].
+    /// The edge of [`Strategy::new`].
     pub edge: u64,
 }
 
@@ -54,9 +54,9 @@ pub struct Trader<D: DataPath, O> {
     feed: Link<D>,
     exchange: Link<D>,
     on_update: O,
-    /// Whether the feed has sent something within [`SILENCE`].
+    /// Whether the feed has sent a message within [`SILENCE`].
     is_live: bool,
-    /// When the next messages that show that it is there are due.
+    /// The time of the next `Alive` messages.
     alive_due: Time,
     /// The first message that could not be read.
     wire_error: Option<WireError>,
@@ -82,19 +82,19 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
         })
     }
 
-    /// Returns the state of what it has received.
+    /// Returns the receiver.
     #[must_use]
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
-    /// Returns what the receiver has counted.
+    /// Returns the counters of the receiver.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.receiver.counts()
     }
 
-    /// Returns what became of the orders.
+    /// Returns the numbers of orders by result.
     #[must_use]
     pub fn orders(&self) -> OrderCounts {
         self.strategy.counts()
@@ -106,7 +106,7 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
         self.strategy.open()
     }
 
-    /// Whether it is a member of the group, connected to both, and the feed sends.
+    /// Whether it is a member of the group and connected to the feed and the exchange, and the feed sends.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.is_live && self.group.is_joined() && self.feed.is_up() && self.exchange.is_up()
@@ -118,14 +118,15 @@ impl<D: DataPath, O: FnMut(&Update)> Trader<D, O> {
         (self.feed.connections(), self.exchange.connections())
     }
 
-    /// Returns why a first connection could not be made; `None` once there was one to each.
+    /// Returns the error of a first attempt to connect; `None` once there was a connection to the feed and to the
+    /// exchange.
     #[must_use]
     pub fn first_failure(&self) -> Option<ConnectError> {
         let first = |link: &Link<D>| link.failure().filter(|_| link.connections() == 0);
         first(&self.feed).or(first(&self.exchange))
     }
 
-    /// Returns why the last attempt to connect has failed; `None` if both are connected or have not failed.
+    /// Returns the error of the last attempt to connect; `None` if neither the feed nor the exchange has failed.
     #[must_use]
     pub fn failure(&self) -> Option<ConnectError> {
         self.feed.failure().or(self.exchange.failure())
@@ -196,7 +197,7 @@ impl<D: DataPath, O: FnMut(&Update)> Role<D> for Trader<D, O> {
                 Ok(Entry::New(_) | Entry::Alive) | Err(_) => self.exchange.fail(),
             }
         }
-        // Without a connection the request is made when there is one.
+        // Without a connection, the request is made once there is one.
         if self.receiver.has_gap()
             && self.feed.is_up()
             && let Some(request) = self.receiver.poll_request(now)

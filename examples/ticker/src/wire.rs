@@ -5,7 +5,7 @@ use thiserror::Error;
 use zerocopy::byteorder::big_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
-/// The version of the protocol. Programs of different versions refuse each other.
+/// The version of the protocol. Programs reject peers of other versions.
 pub const VERSION: u8 = 1;
 
 /// The length of each message, in bytes.
@@ -14,23 +14,23 @@ pub const LEN: usize = 32;
 /// The bytes of a message.
 pub type Bytes = [u8; LEN];
 
-/// The number of instruments: they are numbered from 0 on.
+/// The number of instruments, which are numbered from 0.
 pub const INSTRUMENTS: usize = 16;
 
-/// The largest sequence number. The sums of sequence numbers do not overflow.
+/// The largest sequence number, so that sums of sequence numbers do not overflow.
 pub const SEQUENCE_MAX: u64 = 1 << 62;
 
-/// A message that this version does not read.
+/// A message that this program cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
     /// It is of another version of the protocol.
     #[error("protocol version {0} where this program has version {VERSION}: run the same version of ticker everywhere")]
     Version(u8),
-    /// Its kind is not one of those that this side receives.
+    /// Its kind is unknown.
     #[error("an unknown message of kind {0}")]
     Kind(u8),
     /// Its instrument is not below [`INSTRUMENTS`].
-    #[error("instrument {0}, where there are {INSTRUMENTS}")]
+    #[error("instrument {0} does not exist: there are {INSTRUMENTS}")]
     Instrument(u16),
     /// Its sequence number is above [`SEQUENCE_MAX`].
     #[error("sequence number {0}")]
@@ -40,7 +40,7 @@ pub enum WireError {
 /// A price of an instrument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
-    /// Its place in the session of the feed, from 1 on.
+    /// Its number in the session of the feed, from 1 on.
     pub sequence: u64,
     /// The number of the instrument, below [`INSTRUMENTS`].
     pub instrument: u16,
@@ -55,7 +55,8 @@ pub struct Tick {
 pub enum Market {
     /// Multicast: the next tick.
     Tick(Tick),
-    /// Multicast, when there are no ticks: the sequence number of the next one. It shows the loss of the last tick.
+    /// Multicast, while there are no ticks: the sequence number of the next tick, by which a receiver detects the loss
+    /// of the last one.
     Heartbeat {
         /// The next sequence number.
         next: u64,
@@ -80,7 +81,7 @@ pub enum Market {
         /// The first tick that is not included.
         next: u64,
     },
-    /// Receiver to feed, when there is nothing to request: the receiver is there.
+    /// Receiver to feed, while no request is due: keeps the connection alive.
     Alive,
 }
 
@@ -168,7 +169,7 @@ impl MarketMessage {
 /// An order: a limit order to buy or to sell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
-    /// The number that the trader has given it: each one is larger than the last.
+    /// The number of the order, larger than that of the trader's previous order.
     pub number: u64,
     /// The number of the instrument.
     pub instrument: u16,
@@ -189,7 +190,7 @@ pub enum Entry {
     Accepted(u64),
     /// Exchange to trader: the order with this number is refused.
     Refused(u64),
-    /// Trader to exchange, when there are no orders: the trader is there.
+    /// Trader to exchange, while there are no orders: keeps the connection alive.
     Alive,
 }
 
@@ -255,7 +256,7 @@ fn check_version(version: u8) -> Result<(), WireError> {
     if version == VERSION { Ok(()) } else { Err(WireError::Version(version)) }
 }
 
-/// The services that a connection can be for.
+/// The service of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// Replays and snapshots of a feed.
@@ -279,7 +280,7 @@ impl Service {
         [b't', b'i', b'c', b'k', b'e', b'r', VERSION, service]
     }
 
-    /// What a user calls the program that offers the service.
+    /// The name of the program that offers the service, for error texts.
     #[must_use]
     pub const fn server(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
-//! Feed, trader and exchange allocate nothing after their start, also while gaps are filled.
+//! Feed, trader and exchange do not allocate after their start, even while gaps are filled.
 //!
-//! One test in a process of its own: the allocator counts for all threads.
+//! The only test of its process, because the allocator counts for all threads.
 
 mod quiet;
 

@@ -24,7 +24,7 @@ fn the_demo() {
     assert!(!output.contains("2000 in order, 0 of them replayed, 0 by"), "nothing was lost:\n{output}");
 }
 
-/// Each error is one line that says what to do.
+/// Each error is one line with a remedy.
 #[test]
 fn user_errors() {
     for (arguments, expected) in [

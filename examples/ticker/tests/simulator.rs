@@ -48,7 +48,8 @@ fn no_gap_is_undetected() {
     for (loss, seeds) in [(0.0, 5), (0.01, 40), (0.2, 40)] {
         let mut replayed = 0;
         for seed in 0..seeds {
-            // If the last message of a handshake is lost, the feed answers only after seconds: the window holds all.
+            // If the last message of a handshake is lost, the feed answers only after seconds, so the window must hold
+            // all ticks.
             let mut world = live_with_window(seed, loss, 512);
             world.publish(300);
             world.run_until_complete();

@@ -14,7 +14,7 @@ use crate::peer::{PATIENCE, Peer};
 use crate::port::{Arrived, Polled, Port, SLOTS};
 use crate::serve::QKEY;
 
-/// The active side: sends `count` datagrams at once, and waits for `count` replies.
+/// The active side: posts `count` datagrams with one doorbell, and waits for `count` replies.
 pub(crate) fn burst<S: Driver>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()> {
     check(count)?;
     let mut peer = Peer::new(driver)?;
@@ -24,7 +24,7 @@ pub(crate) fn burst<S: Driver>(driver: S, address: SocketAddr, count: u32, size:
     port.send_burst(count, &bytes, To { ah: &way, qp_num, qkey }, own)?;
     for reply in completed(&mut peer, &mut port, count, count)? {
         ensure!(reply.imm == Some(qp_num), "immediate data {:?} in a reply of QP {qp_num}", reply.imm);
-        ensure!(has_bytes_of(&port.read(reply)?, &bytes), "a reply has other bytes");
+        ensure!(has_bytes_of(&port.read(reply)?, &bytes), "a reply does not have the bytes of the datagram");
     }
     println!("{count} datagrams sent, {count} replies");
     drop((port, way));
@@ -58,8 +58,8 @@ pub(crate) fn reply<S: Driver>(
     Ok(())
 }
 
-/// Whether a reply has the bytes of a datagram. udaddy's server sends its receive buffer from the start, where the GRH
-/// is, so that its replies lack the end of the datagram.
+/// Whether a reply has the bytes of a datagram. udaddy's server sends its receive buffer from the start, including the
+/// GRH, so its replies lack the end of the datagram.
 fn has_bytes_of(reply: &[u8], datagram: &[u8]) -> bool {
     let after_grh = reply.get(GRH_LEN..).filter(|bytes| !bytes.is_empty());
     reply.len() == datagram.len() && (reply == datagram || after_grh.is_some_and(|bytes| datagram.starts_with(bytes)))
@@ -87,7 +87,7 @@ fn completed<S: Driver, D: DataPath>(
             Polled::Nothing => {
                 ensure!(
                     began.elapsed() < PATIENCE,
-                    "{} of {receives} datagrams came, {sent} of {sends} sent",
+                    "{} of {receives} datagrams arrived, {sent} of {sends} sent",
                     arrived.len()
                 );
                 peer.rest()?;

@@ -40,7 +40,7 @@ fn join<S: Driver>(
 
 fn leave<S: Driver>(peer: &mut Peer<S>, member: Member<S::Path>) -> Result<()> {
     let progress = peer.drive().leave(member.id, member.group)?;
-    ensure!(progress == Progress::Done, "the group is not left");
+    ensure!(progress == Progress::Done, "the leave of the group waits for an ack");
     drop(member.port);
     peer.close(member.id)
 }
@@ -57,7 +57,7 @@ pub(crate) fn receive<S: Driver>(
     let mut peer = Peer::new(driver)?;
     let mut member = join(&mut peer, group, bind, size, false)?;
     println!("joined {group}");
-    // It is no error if the receiver is gone.
+    // The receiver may be gone, which is not an error.
     let _ = ready.send(());
     let (mut came, mut last) = (0, Instant::now());
     while came < count {
@@ -70,12 +70,12 @@ pub(crate) fn receive<S: Driver>(
             Polled::Sent => {}
             Polled::Failed(status) => bail!("a receive failed with status {status}"),
             Polled::Nothing => {
-                ensure!(last.elapsed() < PATIENCE, "{came} of {count} messages came");
+                ensure!(last.elapsed() < PATIENCE, "{came} of {count} messages arrived");
                 peer.rest()?;
             }
         }
     }
-    println!("{came} messages came");
+    println!("{came} messages arrived");
     leave(&mut peer, member)
 }
 

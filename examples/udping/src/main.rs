@@ -1,9 +1,9 @@
 //! Datagrams and multicast messages between two processes, on each driver of cmid.
 //!
 //! `udping serve` echoes datagrams and `udping ping` sends them; `udping receive` and `udping send` join a multicast
-//! group. `udping reply` and `udping burst` do what rdma-core's `udaddy` does as server and as client, and interoperate
-//! with it. The group messages interoperate with rdma-core's `mckey` in both directions: they have any contents and are
-//! counted.
+//! group. `udping reply` and `udping burst` are the server and the client of rdma-core's `udaddy`, and interoperate
+//! with it. The group messages interoperate with rdma-core's `mckey` in both directions: receivers count messages,
+//! whatever their contents.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -43,7 +43,7 @@ struct Udping {
     /// Record the driver's steps in this file, for `cargo xtask replay`; further drivers in FILE.2 and so on.
     #[arg(long, value_name = "FILE", global = true)]
     trace: Option<PathBuf>,
-    /// What manages the connections: the kernel's own interface (kernel), which costs less and never waits, or
+    /// The backend of connection management: the kernel's own interface (kernel), which costs less and never blocks, or
     /// librdmacm.
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t, global = true)]
@@ -56,7 +56,7 @@ enum Role {
     Serve(Flow),
     /// Looks the server up, sends datagrams and checks the echoes.
     Ping(Flow),
-    /// Answers one lookup, receives all datagrams, and replies with as many: the server of udaddy.
+    /// Answers one lookup, receives all datagrams, and sends as many replies: the server of udaddy.
     Reply(Flow),
     /// Looks the server up, sends all datagrams at once, and receives as many replies: the client of udaddy.
     Burst(Flow),
@@ -167,7 +167,7 @@ fn play<S: Driver>(driver: S, role: Role, ready: &Sender<()>) -> Result<()> {
     }
 }
 
-/// Runs each pair on one simulated host, each side on a thread of its own.
+/// Runs each pair of roles on one simulated host, each side on its own thread.
 fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
     let [client, server]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];

@@ -76,7 +76,7 @@ impl<S: Driver> Peer<S> {
         Ok(port)
     }
 
-    /// Looks the QP of a server up. Returns an id with a QP of its own, and the path to the server's.
+    /// Looks up the QP of a server. Returns an id, its QP, and the path to the server's QP.
     pub(crate) fn look_up(&mut self, address: SocketAddr, size: usize) -> Result<(IdKey, Port<S::Path>, Datagram)> {
         let id = self.id()?;
         let deadline = self.drive().within(PATIENCE);
@@ -101,14 +101,14 @@ impl<S: Driver> Peer<S> {
         self.drive().bind(listener, address)?;
         self.drive().listen(listener, 8)?;
         println!("serves {address}");
-        // It is no error if the receiver is gone.
+        // The receiver may be gone, which is not an error.
         let _ = ready.send(());
         let began = Instant::now();
         let id = loop {
             match self.next_event() {
                 Some(event) if event.cm() == Some(CmEvent::ConnectRequest) => break event.id,
                 Some(event) => bail!("{} while listening", event.kind),
-                None => ensure!(began.elapsed() < PATIENCE, "nobody looked the server up within {PATIENCE:?}"),
+                None => ensure!(began.elapsed() < PATIENCE, "no lookup of the server within {PATIENCE:?}"),
             }
             self.rest()?;
         };

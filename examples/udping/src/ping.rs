@@ -33,9 +33,9 @@ pub(crate) fn run<S: Driver>(driver: S, address: SocketAddr, count: u32, size: u
                     if came == bytes {
                         break;
                     }
-                    // Only an echo of an earlier datagram that was sent twice is also legal here.
+                    // Another echo is legal only if it is that of an earlier datagram, which was sent twice.
                     let earlier = came.first_chunk::<4>().is_some_and(|it| u32::from_be_bytes(*it) < number);
-                    ensure!(earlier, "datagram {number} came back as {came:?}");
+                    ensure!(earlier, "the echo of datagram {number} is {came:?}");
                 }
                 Polled::Sent => {}
                 Polled::Failed(status) => bail!("datagram {number} failed with status {status}"),

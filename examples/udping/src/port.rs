@@ -42,7 +42,7 @@ pub(crate) struct Port<D: DataPath> {
     mr: D::Mr,
     pd: D::Pd,
     size: usize,
-    /// Per slot: the completion of its last receive, to create an address handle from.
+    /// For each slot, the completion of its last receive, to create an address handle from.
     last: [Completion; SLOTS],
 }
 

@@ -13,7 +13,7 @@ use crate::driver::Driver;
 use crate::peer::{PATIENCE, Peer};
 use crate::port::{Arrived, Polled, Port};
 
-/// The time after the last datagram in which repeated datagrams are still echoed.
+/// The time after the last datagram during which repeated datagrams are echoed.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// The Q_Key that librdmacm uses for datagram QPs (`RDMA_UDP_QKEY`).
@@ -31,7 +31,7 @@ pub(crate) fn run<S: Driver>(
     let (listener, id, mut port) = peer.answer_lookup(address, size, ready)?;
     let (mut seen, mut last) = (BTreeSet::new(), Instant::now());
     while seen.len() < count as usize || last.elapsed() < LINGER {
-        ensure!(last.elapsed() < PATIENCE, "{} of {count} datagrams came", seen.len());
+        ensure!(last.elapsed() < PATIENCE, "{} of {count} datagrams arrived", seen.len());
         match port.poll()? {
             Polled::Arrived(arrived) => {
                 seen.insert(answer(&mut port, arrived)?);
@@ -65,7 +65,7 @@ fn answer<D: DataPath>(port: &mut Port<D>, arrived: Arrived) -> Result<u32> {
                 ensure!(began.elapsed() < PATIENCE, "an answer is not sent within {PATIENCE:?}");
                 std::thread::yield_now();
             }
-            // The peer sends the next datagram only after the echo, so this is the same one again.
+            // The peer sends the next datagram only after the echo, so this is a repetition of the same datagram.
             Polled::Arrived(again) => port.post_recv(again.slot)?,
             Polled::Failed(status) => bail!("the answer failed with status {status}"),
         }

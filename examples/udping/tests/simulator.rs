@@ -14,7 +14,7 @@ fn the_demo_on_every_driver() {
         for line in [
             "100 datagrams answered",
             "10 datagrams sent, 10 replies",
-            "10 messages came",
+            "10 messages arrived",
             "10 messages sent to 239.1.1.1",
         ] {
             assert!(said.contains(line), "{driver}: {line} is not in\n{said}");
@@ -36,7 +36,7 @@ fn a_trace_that_is_lost_is_a_failure() {
             .expect("the program starts");
         let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
         assert_eq!(status.success(), succeeds, "{said}{wrong}");
-        assert!(said.contains("100 datagrams answered") && said.contains("10 messages came"), "{said}{wrong}");
+        assert!(said.contains("100 datagrams answered") && said.contains("10 messages arrived"), "{said}{wrong}");
         let refused = wrong.contains("the trace is not complete") && wrong.contains("No space left");
         assert_eq!(refused, !succeeds, "{said}{wrong}");
     }

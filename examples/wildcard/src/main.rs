@@ -1,8 +1,8 @@
 //! A server on a wildcard address, with clients on several RDMA devices.
 //!
 //! A listener on a wildcard address has no device; each connection request has one. The PD and the MR of a connection
-//! must be of its device, and registration is too slow for each connection. The server therefore registers its memory
-//! once per device, at the first request on it, and finds it by the device of each later request.
+//! must be of its device, and a registration per connection would be too slow. The server therefore registers its
+//! memory once per device, at the first request on the device. Later requests use the registration of their device.
 //!
 //! Each client reads the registered memory, which contains the name of the device. The server and the clients are
 //! threads of this program.
@@ -35,11 +35,11 @@ struct Args {
     /// The devices
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     device: DeviceName,
-    /// What manages the connections with `--device verbs`: the kernel's own interface (kernel), or librdmacm
+    /// The backend of connection management with `--device verbs`: the kernel's own interface (kernel), or librdmacm
     #[cfg(feature = "verbs")]
     #[arg(long, default_value_t)]
     backend: cmid_verbs::Backend,
-    /// The addresses that clients connect to, one after the other, each with the name of the device that it is on
+    /// The addresses that clients connect to, one after the other, each with the name of its device
     #[arg(value_name = "ADDRESS=DEVICE", required = true)]
     targets: Vec<Target>,
 }
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs it on one simulated host with the addresses of all targets.
+/// Runs the program on one simulated host with the addresses of all targets.
 fn on_sim(args: &Args) -> Result<()> {
     use cmid_sim::{Clock, Config, Fabric};
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
@@ -114,7 +114,7 @@ fn run<D: DataPath + 'static>(
     let (ready, is_ready) = mpsc::channel();
     let (wildcard, count, at_server) = (SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)), targets.len(), device()?);
     let server = thread::spawn(move || server::run(at_server, wildcard, count, name, &ready));
-    // Without a listener, the server has failed: its error is the one to report.
+    // Without a listener, the server has failed, and the program reports the server's error.
     if is_ready.recv_timeout(LIMIT).is_ok() {
         for target in targets {
             let read = client::run(device()?, SocketAddr::from((target.ip, PORT)))

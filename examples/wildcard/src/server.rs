@@ -28,13 +28,13 @@ pub(crate) fn encode(remote: Remote) -> [u8; 12] {
     bytes
 }
 
-/// Returns the address and the key in the private data of the accept; `None` if it is too short.
+/// Returns the address and the key in the private data of the accept; `None` if the data is too short.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Remote> {
     let (addr, rest) = bytes.split_first_chunk()?;
     Some(Remote { addr: u64::from_be_bytes(*addr), rkey: u32::from_be_bytes(*rest.first_chunk()?) })
 }
 
-/// Accepts `count` connections, and ends when all are disconnected. Reports on `ready` that it listens.
+/// Accepts `count` connections, and ends when all are disconnected. Sends to `ready` once it listens.
 pub(crate) fn run<D: DataPath>(
     device: D,
     address: SocketAddr,
@@ -51,7 +51,7 @@ pub(crate) fn run<D: DataPath>(
     epoll.drive().bind(listener, address)?;
     epoll.drive().listen(listener, 16)?;
     println!("server: listens on {address}");
-    // It is no error if the receiver is gone.
+    // The receiver may be gone, which is not an error.
     let _ = ready.send(());
     let mut ended = 0;
     while ended < count {

@@ -3,7 +3,7 @@
 use super::log::{Position, Record, RequestId};
 use super::message::{Frame, Message};
 
-/// Bytes that are no message, frame or record of this version.
+/// The error for bytes that are not a message, frame or record of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -15,7 +15,7 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Takes numbers off the front.
+/// Reads numbers from the front of a slice.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         let request = RequestId { client: self.u64()?, number: self.u64()? };
         let len = self.u32()? as usize;
         let data = self.bytes(len)?.to_vec();
-        // No client has the number 0.
+        // A record without a request has client 0, which no client has.
         Ok(Record { term, request: (request.client != 0).then_some(request), data })
     }
 }

@@ -8,7 +8,7 @@ use super::message::Message;
 use super::progress::Progress;
 
 impl Machine {
-    /// Becomes a follower of a later term, without a known leader. The leader of the earlier term cannot write any
+    /// Becomes a follower in a later term, without a known leader. The leader of the earlier term cannot write any
     /// more.
     pub(super) fn follow_term(&mut self, now: Duration, term: Term, vote: Option<ReplicaId>) {
         self.actions.push_back(Action::Fence);
@@ -32,7 +32,7 @@ impl Machine {
         self.after_store(Then::Campaign(self.ballot.term));
     }
 
-    /// Requests votes, once the own vote is stored.
+    /// Requests votes. Called once the own vote is stored.
     pub(super) fn send_requests(&mut self, term: Term) {
         if term != self.ballot.term || !matches!(self.role, Role::Candidate { .. }) {
             return;
@@ -77,7 +77,7 @@ impl Machine {
         }
     }
 
-    /// Becomes the leader of its term. The empty record commits those of earlier terms.
+    /// Becomes the leader of its term. The commit of the empty record commits the records of earlier terms.
     fn lead(&mut self) {
         let next = self.log.last_index() + 1;
         self.role = Role::Leader { progress: vec![Progress::new(next); self.config.members] };

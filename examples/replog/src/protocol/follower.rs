@@ -28,7 +28,7 @@ impl Machine {
         self.restart_election_timer(now);
         self.commit = self.commit.max(commit.min(matched));
         if may_write {
-            // An earlier answer may be lost.
+            // Answers again, because an earlier answer may be lost.
             self.send_stored(
                 from,
                 match lacks {
@@ -46,7 +46,7 @@ impl Machine {
         let Frame { term, previous, commit, records } = frame;
         let own = self.log.last_index();
         let Role::Follower { leader: Some(leader), matched, frames, lacks } = &mut self.role else { return };
-        // A deposed leader has written it before it was fenced.
+        // A deposed leader has written this frame before it was fenced.
         if *leader != from || term != self.ballot.term {
             return;
         }
@@ -64,7 +64,7 @@ impl Machine {
         *matched = (*matched).max(last);
         self.commit = self.commit.max(commit.min(*matched));
         let index = *matched;
-        // Records from the first one that differs on replace the own ones.
+        // From the first record that differs on, the leader's records replace the own ones.
         let is_known = |(at, record): &(Index, &Record)| self.log.term(*at) == Some(record.term);
         let known = (previous.index + 1..).zip(&records).take_while(is_known).count();
         if known < records.len() {

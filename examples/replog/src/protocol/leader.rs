@@ -9,13 +9,13 @@ use super::progress::Progress;
 use super::room::Room;
 
 impl Machine {
-    /// Sends heartbeats. A leader that no majority has answered since an election timeout resigns: its clients then try
-    /// other replicas.
+    /// Sends heartbeats. A leader without answers of a majority for an election timeout resigns, so that its clients
+    /// try other replicas.
     pub(super) fn heartbeat(&mut self, now: Duration) {
         let timeout = self.config.election_timeout;
         let (id, members) = (self.config.id, self.config.members);
         let Role::Leader { progress } = &mut self.role else { return };
-        // A new leader counts from its first heartbeat.
+        // A new leader counts this time from its first heartbeat.
         progress.iter_mut().for_each(|progress| _ = progress.seen.get_or_insert(now));
         let lost = |peer: &ReplicaId| progress[*peer].seen.is_some_and(|seen| now > seen + timeout);
         let alive = (0..members).filter(|peer| *peer == id || !lost(peer)).count();
@@ -45,25 +45,25 @@ impl Machine {
         }
     }
 
-    /// Returns the progress of a replica that has sent something, if this replica leads.
+    /// Returns the progress of a replica that has sent a message, if this replica leads.
     fn progress(&mut self, now: Duration, of: ReplicaId) -> Option<&mut Progress> {
         let Role::Leader { progress } = &mut self.role else { return None };
         progress[of].seen = Some(now);
         Some(&mut progress[of])
     }
 
-    /// A replica has granted the right to write.
+    /// Handles the grant of the right to write at a replica.
     pub(super) fn granted(&mut self, now: Duration, from: ReplicaId, last: Index) {
         let (own, region) = (self.log.last_index(), self.config.region);
         let Some(progress) = self.progress(now, from).filter(|progress| progress.room.is_none()) else { return };
         progress.room = Some(Room::new(region));
-        // At least the last record is written, known to be stored or not: from a frame the replica learns that the logs
-        // agree, and what is committed.
+        // At least the last record is written, even if the replica has stored it. By a frame the replica detects that
+        // the logs agree, and gets the commit index.
         progress.next = last.min(own - 1) + 1;
         self.write_frames(from);
     }
 
-    /// A replica has stored records.
+    /// Handles the report that a replica has stored records.
     pub(super) fn stored_at(&mut self, now: Duration, from: ReplicaId, index: Index, frames: u64) {
         let own = self.log.last_index();
         let Some(progress) = self.progress(now, from) else { return };
@@ -76,7 +76,7 @@ impl Machine {
         self.write_frames(from);
     }
 
-    /// A replica lacks records before those of a frame, or has others.
+    /// Handles the report that a replica lacks records before those of a frame, or has other ones.
     pub(super) fn mismatch(&mut self, now: Duration, from: ReplicaId, index: Index, frames: u64) {
         let Some(progress) = self.progress(now, from) else { return };
         progress.next = progress.next.min(index.saturating_add(1)).max(progress.matched + 1);
@@ -86,7 +86,7 @@ impl Machine {
         self.write_frames(from);
     }
 
-    /// Writes what a replica lacks, as far as there is room.
+    /// Writes the records that a replica lacks, as far as there is room.
     fn write_frames(&mut self, to: ReplicaId) {
         let Role::Leader { progress } = &mut self.role else { return };
         let Progress { next, room: Some(room), .. } = &mut progress[to] else { return };
@@ -109,8 +109,8 @@ impl Machine {
         }
     }
 
-    /// Commits what a majority has stored. A leader only counts for records of its own term; those before them are
-    /// committed with them.
+    /// Commits the records that a majority has stored. The majority is counted for records of the leader's own term;
+    /// earlier records are committed with them.
     pub(super) fn advance_commit(&mut self) {
         let Role::Leader { progress } = &self.role else { return };
         let mut stored: Vec<Index> = progress.iter().map(|progress| progress.matched).collect();

@@ -8,10 +8,10 @@ pub type Term = u64;
 /// The number of a record in the log. The first one has 1.
 pub type Index = u64;
 
-/// The identity of a record that a client appends. A client that sends it again does not append it twice.
+/// The identity of a record that a client appends. A record that is sent again is not appended twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
-    /// The number of the client. Each client selects one of its own.
+    /// The number of the client. Each client selects a different one.
     pub client: u64,
     /// The number of the record, unique for its client.
     pub number: u64,
@@ -22,14 +22,14 @@ pub struct RequestId {
 pub struct Record {
     /// The term of the leader that has appended it.
     pub term: Term,
-    /// Who has appended it; `None` for the empty record with which a leader begins its term.
+    /// The request that has appended it; `None` for the empty record at the beginning of a term.
     pub request: Option<RequestId>,
     /// The bytes of the client.
     pub data: Vec<u8>,
 }
 
-/// The end of a log. The order of the fields is that in which logs are compared: the log that ends in the later term is
-/// more complete; of two that end in the same term, the longer one.
+/// The end of a log. Comparison of the fields in order determines the more complete log: the one that ends in the later
+/// term, or the longer one if both end in the same term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
     /// The term of the record; 0 before the first one.
@@ -38,7 +38,7 @@ pub struct Position {
     pub index: Index,
 }
 
-/// The records, and where to find that of a request.
+/// The records, and the index of each request's record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     records: Vec<Record>,

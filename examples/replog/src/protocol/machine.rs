@@ -17,11 +17,11 @@ pub struct Config {
     pub id: ReplicaId,
     /// The number of replicas.
     pub members: usize,
-    /// A replica without messages of a leader starts an election after this time, or up to twice of it.
+    /// A replica without messages of a leader starts an election after this time to twice this time.
     pub election_timeout: Duration,
     /// The time between two heartbeats of a leader.
     pub heartbeat: Duration,
-    /// The number of bytes that a leader may write frames into, at each replica.
+    /// The length in bytes of the region at each replica that a leader writes frames into.
     pub region: u32,
     /// The maximum number of frames that a replica has not read.
     pub frames: usize,
@@ -42,20 +42,21 @@ pub struct Ballot {
     pub vote: Option<ReplicaId>,
 }
 
-/// What to store, as one transaction. Batches are stored in order.
+/// Data to store as one transaction. Batches are stored in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// The number of the batch; the first one has 1.
     pub number: u64,
     /// The ballot to replace the stored one.
     pub ballot: Option<Ballot>,
-    /// The index of the first of `records`. If there are records, those stored from this index on are removed first.
+    /// The index of the first of `records`. If there are records, the stored records from this index on are removed
+    /// first.
     pub from: Index,
     /// Records.
     pub records: Vec<Record>,
 }
 
-/// What the program must do.
+/// An action of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Store a batch, and call [`Machine::stored`] when it is on the disk.
@@ -65,8 +66,8 @@ pub enum Action {
     /// Write the bytes of a frame at this offset of the region that the replica has granted. If that fails, end the
     /// connection.
     Write(ReplicaId, u32, Vec<u8>),
-    /// Permit a replica to write into the region of its connection. Nothing changes if it may already. If that fails,
-    /// end the connection.
+    /// Permit a replica to write into the region of its connection. No effect if the replica is permitted already. If
+    /// that fails, end the connection.
     Grant(ReplicaId),
     /// Revoke the right to write of all replicas before any later action. If that fails, end the connection.
     Fence,
@@ -83,21 +84,21 @@ pub enum Role {
     Follower {
         /// The leader of the term, if it is known.
         leader: Option<ReplicaId>,
-        /// Up to this record its log is known to be that of the leader.
+        /// Up to this record its log is known to equal that of the leader.
         matched: Index,
         /// The number of frames of the grant that it has read.
         frames: u64,
-        /// What a mismatch has reported, until a frame follows the end of the log.
+        /// The index in the last mismatch report, until a frame follows the end of the log.
         lacks: Option<Index>,
     },
     /// It collects votes.
     Candidate {
-        /// Who has voted for it, by replica.
+        /// Whether each replica has voted for it.
         votes: Vec<bool>,
     },
     /// It appends records.
     Leader {
-        /// What it knows of each replica.
+        /// The progress of each replica.
         progress: Vec<Progress>,
     },
 }
@@ -106,7 +107,7 @@ impl Role {
     pub(super) const FOLLOWER: Role = Role::Follower { leader: None, matched: 0, frames: 0, lacks: None };
 }
 
-/// What waits until a batch is stored.
+/// An action that waits until a batch is stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Then {
     /// The own log is stored up to this record.
@@ -119,7 +120,7 @@ pub(super) enum Then {
 /// The reason why a record is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProposeError {
-    /// Another replica leads, or none.
+    /// This replica does not lead. Contains the leader, if it is known.
     NotLeader(Option<ReplicaId>),
     /// Too many records are not committed; try again after an [`Action::Committed`].
     Full,
@@ -146,7 +147,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts a replica with what it has stored, as a follower.
+    /// Starts a replica with its stored ballot and records, as a follower.
     #[must_use]
     pub fn new(config: Config, ballot: Ballot, records: Vec<Record>, now: Duration) -> Self {
         let log = Log::new(records);
@@ -179,7 +180,7 @@ impl Machine {
         self.deadline
     }
 
-    /// Takes the time.
+    /// Handles the passing of time.
     pub fn tick(&mut self, now: Duration) {
         if now < self.deadline {
             return;
@@ -190,7 +191,7 @@ impl Machine {
         }
     }
 
-    /// Takes a message.
+    /// Handles a message.
     pub fn receive(&mut self, now: Duration, from: ReplicaId, message: Message) {
         if message.term() > self.ballot.term {
             self.follow_term(now, message.term(), None);
@@ -200,7 +201,7 @@ impl Machine {
             Message::Heartbeat { term, commit, may_write } => {
                 self.receive_heartbeat(now, from, term, commit, may_write);
             }
-            // An answer to what this replica has sent in an earlier term.
+            // An answer to a message of this replica in an earlier term.
             _ if message.term() < self.ballot.term => {}
             Message::Vote { granted, .. } => self.receive_vote(now, from, granted),
             Message::Granted { last, .. } => self.granted(now, from, last),
@@ -209,12 +210,12 @@ impl Machine {
         }
     }
 
-    /// Takes a frame that a peer has written into the memory of this replica.
+    /// Handles a frame that a peer has written into the memory of this replica.
     pub fn receive_frame(&mut self, now: Duration, from: ReplicaId, frame: Frame) {
         self.follow_frame(now, from, frame);
     }
 
-    /// Takes the number of a batch that is stored, with all batches before it.
+    /// Reports that the batch with this number and all earlier ones are stored.
     pub fn stored(&mut self, number: u64) {
         self.stored = self.stored.max(number);
         while let Some(&(_, then)) = self.waiting.front().filter(|(number, _)| *number <= self.stored) {
@@ -230,7 +231,7 @@ impl Machine {
         }
     }
 
-    /// A connection with a peer has begun. Rights of an earlier connection have ended with it.
+    /// Reports that a connection with a peer has begun. The rights of an earlier connection have ended.
     pub fn connected(&mut self, peer: ReplicaId) {
         self.disconnected_from(peer);
         if let Role::Leader { .. } = self.role {
@@ -238,7 +239,7 @@ impl Machine {
         }
     }
 
-    /// The connection with a peer has ended. If the peer leads, the next election starts soon.
+    /// Reports that the connection with a peer has ended. If the peer leads, the next election starts soon.
     pub fn disconnected(&mut self, now: Duration, peer: ReplicaId) {
         self.disconnected_from(peer);
         if self.leader() == Some(peer) && peer != self.config.id {
@@ -283,7 +284,7 @@ impl Machine {
         if index <= self.commit { self.log.get(index) } else { None }
     }
 
-    /// All records up to this one are committed.
+    /// Returns the commit index: all records up to it are committed.
     #[must_use]
     pub fn commit(&self) -> Index {
         self.commit
@@ -339,7 +340,7 @@ impl Machine {
     /// Replaces the records from `from` on, in memory and on the disk.
     pub(super) fn store_records(&mut self, from: Index, records: Vec<Record>) {
         self.log.truncate(from);
-        // What was stored of the removed records does not count.
+        // The removed records do not count as stored.
         self.durable = self.durable.min(from - 1);
         for (_, then) in &mut self.waiting {
             if let Then::Durable(index) = then {
@@ -356,13 +357,13 @@ impl Machine {
         self.actions.push_back(Action::Store(Batch { number: self.issued, ballot, from, records }));
     }
 
-    /// Does something once all batches so far are stored.
+    /// Runs an action once all batches so far are stored.
     pub(super) fn after_store(&mut self, then: Then) {
         self.waiting.push_back((self.issued, then));
         self.stored(self.stored);
     }
 
-    /// Sends a message that promises what is stored: it leaves once all batches so far are stored.
+    /// Sends a message about stored data: it is sent once all batches so far are stored.
     pub(super) fn send_stored(&mut self, to: ReplicaId, message: Message) {
         self.after_store(Then::Send(to, message));
     }

@@ -1,4 +1,4 @@
-//! What replicas send each other.
+//! The messages between replicas.
 
 use super::log::{Index, Position, Record, Term};
 
@@ -12,11 +12,11 @@ pub enum Message {
         /// The end of its log.
         last: Position,
     },
-    /// The answer.
+    /// The answer to a request for a vote.
     Vote {
         /// The term of the voter.
         term: Term,
-        /// Whether the candidate has the vote.
+        /// Whether the vote is granted.
         granted: bool,
     },
     /// A leader is alive.
@@ -25,7 +25,7 @@ pub enum Message {
         term: Term,
         /// All records up to this one are committed.
         commit: Index,
-        /// Whether it may write into the memory of this replica. If not, it requests the right.
+        /// Whether the leader may write into the memory of the receiver. If false, it requests the right.
         may_write: bool,
     },
     /// The leader may write. On the wire the address and key of the memory follow.

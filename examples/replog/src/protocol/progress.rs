@@ -1,20 +1,20 @@
-//! What a leader knows of each replica.
+//! The progress of replicas, as the leader records it.
 
 use std::time::Duration;
 
 use super::log::Index;
 use super::room::Room;
 
-/// What a leader knows of a replica.
+/// The progress of a replica.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// The next record to write.
     pub(super) next: Index,
     /// Up to this record the replica has stored the log.
     pub(super) matched: Index,
-    /// Where the next frame goes; `None` while the leader may not write.
+    /// The free space for frames; `None` while the leader may not write.
     pub(super) room: Option<Room>,
-    /// When it last sent something.
+    /// The time of its last message.
     pub(super) seen: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Where the next frame goes in the memory of a replica.
+//! Allocation of space for frames in the memory of a replica.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub struct Room {
     len: u64,
-    /// The number of bytes used since the grant, with those skipped at the end of the region.
+    /// The number of bytes used since the grant, including bytes skipped at the end of the region.
     head: u64,
-    /// The number of bytes whose frames the replica has read.
+    /// The number of bytes of the frames that the replica has read.
     tail: u64,
-    /// The ends of the frames that it has not.
+    /// The ends of the frames that the replica has not read.
     ends: VecDeque<u64>,
     /// The number of frames that it has read.
     read: u64,

@@ -29,12 +29,12 @@ const SENDS: usize = 32;
 /// The number of posted receives. Each message of the peer takes one, and each frame.
 const RECVS: usize = FRAMES + 32;
 
-/// In `wr_id` above the number of the slot.
+/// The part of a `wr_id` above the number of the slot.
 const SEND: u64 = 1 << 32;
 const RECV: u64 = 2 << 32;
 const WRITE: u64 = 3 << 32;
 
-/// What a completion brings.
+/// The result of a completion.
 #[derive(Debug)]
 pub(super) enum Received {
     Message(Message),
@@ -51,7 +51,7 @@ pub(super) struct Connection<D: DataPath> {
     messages: D::Mr,
     /// The frames that this replica writes, at the offsets of the peer's region.
     frames: D::Mr,
-    /// What the peer may write into while it leads.
+    /// The region that the peer may write to while it leads.
     pub(super) region: D::Mr,
     _pd: D::Pd,
     /// The free slots to send from.
@@ -85,7 +85,7 @@ impl<D: DataPath> Connection<D> {
         self.qp.post_recv(RECV | slot as u64, self.messages.sge(slot * SLOT..(slot + 1) * SLOT))
     }
 
-    /// Sends a message. Without a free slot it is lost, which the protocol permits.
+    /// Sends a message. Without a free slot the message is dropped, which the protocol permits.
     pub(super) fn send(&mut self, message: Message) -> Result<(), Errno> {
         let Some(slot) = self.free.pop() else { return Ok(()) };
         let mut packet = [0; PACKET];
@@ -102,14 +102,14 @@ impl<D: DataPath> Connection<D> {
     pub(super) fn write(&mut self, offset: u32, frame: &[u8]) -> Result<(), Errno> {
         let Remote { addr, rkey } = self.remote.ok_or(Errno::EINVAL)?;
         let from = offset as usize;
-        // The peer has read what was here before, so it is not in flight.
+        // The peer has read the earlier frame in this place, so that frame is not in flight.
         self.frames.write(from, frame)?;
         let to = Remote { addr: addr.wrapping_add(offset.into()), rkey };
         self.qp.post_send(SendWr::write_imm(WRITE, self.frames.sge(from..from + frame.len()), to, offset))
     }
 
-    /// Permits the peer to write into the region, or revokes that. A device without ibv_rereg_mr gets a new
-    /// registration, with another key.
+    /// Permits the peer to write into the region, or revokes that right. On a device without ibv_rereg_mr this makes a
+    /// new registration with another key.
     pub(super) fn permit(&mut self, writes: bool) -> Result<(), Errno> {
         let access = if writes { Access::LOCAL_WRITE | Access::REMOTE_WRITE } else { Access::LOCAL_WRITE };
         if self.region.access() == Some(access) {
@@ -125,13 +125,13 @@ impl<D: DataPath> Connection<D> {
         self.expect_no_writes()
     }
 
-    /// Notes what is in the region: [`Connection::is_violated`] compares.
+    /// Records a hash of the region for [`Connection::is_violated`].
     pub(super) fn expect_no_writes(&mut self) -> Result<(), Errno> {
         self.revoked = Some(self.hash()?);
         Ok(())
     }
 
-    /// Whether the peer has written since the right was revoked: an error of the device.
+    /// Whether the peer has written since its right was revoked, which is an error of the device.
     pub(super) fn is_violated(&self) -> bool {
         // A region that cannot be read has no hash.
         self.revoked.is_some_and(|revoked| self.hash().is_ok_and(|hash| hash != revoked))
@@ -145,7 +145,7 @@ impl<D: DataPath> Connection<D> {
         Ok(hasher.finish())
     }
 
-    /// Requests a notification of the next completion. Poll after it.
+    /// Requests a notification of the next completion. Poll the CQ afterwards.
     pub(super) fn arm(&mut self) -> Result<(), Errno> {
         self.cq.take_notifications()?;
         self.cq.arm()

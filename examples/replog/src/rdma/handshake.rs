@@ -1,4 +1,4 @@
-//! Listens, connects, and checks who connects.
+//! Listens, connects, and checks the peers that connect.
 
 use std::time::Instant;
 
@@ -11,16 +11,16 @@ use super::{Connection, LIMIT, Peer, RETRY, Rdma};
 use crate::links::VERSION;
 use crate::protocol::ReplicaId;
 
-/// What private data begins with. The version and the number of the replica follow.
+/// The beginning of the private data. The version and the number of the replica follow.
 const MAGIC: &[u8; 6] = b"replog";
 
 const PARAM: ConnParam = ConnParam {
     responder_resources: 1,
     initiator_depth: 1,
     flow_control: false,
-    // With 7 soft-RoCE never gives up (hazard P48): a connection with a peer without power would never end.
+    // With 7, soft-RoCE retries forever (hazard P48), and a connection with a peer without power would never end.
     retry_count: 6,
-    // Without limit: a peer that is busy posts its receives later.
+    // No limit, because a busy peer posts its receives later.
     rnr_retry_count: 7,
     srq: false,
     qp_num: 0,
@@ -56,7 +56,8 @@ impl<D: DataPath> Rdma<D> {
             let _ = drive.destroy_now(id);
             bail!(match error.errno() {
                 Errno::EADDRINUSE => anyhow!("{addr} is in use: stop the other program, or select another port"),
-                Errno::EADDRNOTAVAIL => anyhow!("{addr} is not of this machine: give --id the number of this replica"),
+                Errno::EADDRNOTAVAIL =>
+                    anyhow!("{addr} is not an address of this machine: give --id the number of this replica"),
                 Errno::ENODEV =>
                     anyhow!("no RDMA device has {addr}: select an address from `rdma link` and `ip address`"),
                 _ => anyhow!("cannot listen at {addr}: {error}"),
@@ -86,7 +87,7 @@ impl<D: DataPath> Rdma<D> {
         Ok(())
     }
 
-    /// The peers that this reactor has to connect to.
+    /// Returns the peers that this reactor has to connect to.
     pub(super) fn peers_to_dial(&self) -> Vec<ReplicaId> {
         let is_without = |number: &ReplicaId| {
             let Peer { connection, dial, .. } = &self.peers[*number];
@@ -101,7 +102,7 @@ impl<D: DataPath> Rdma<D> {
         let Ok(incoming) = Incoming::new(drive, event) else { return };
         let peer = parse(incoming.private_data()).filter(|&(version, peer)| version == VERSION && peer < self.id);
         let Some((_, peer)) = peer else {
-            // The peer learns the version from the private data.
+            // The private data reports the version to the peer. The reject fails if the peer has gone.
             let _ = incoming.reject(drive, &hello(self.id));
             return;
         };
@@ -112,9 +113,9 @@ impl<D: DataPath> Rdma<D> {
         }
     }
 
-    /// Takes over a request that the first reactor has released.
+    /// Adopts a request that the first reactor has released.
     pub(super) fn adopt(&mut self, peer: ReplicaId, request: ReleasedIncoming<D::Handle>) {
-        // It fails if the peer has gone.
+        // The adoption fails if the peer has gone.
         if let Ok(incoming) = request.adopt(self.driver.drive(), Some(self.channel)) {
             self.serve(peer, incoming);
         }
@@ -123,14 +124,14 @@ impl<D: DataPath> Rdma<D> {
     fn serve(&mut self, peer: ReplicaId, incoming: Incoming) {
         let drive = self.driver.drive();
         if let Some(serve) = self.peers[peer].serve.take() {
-            // The peer has started again.
+            // A second request shows that the peer has started again.
             let _ = serve.cancel(drive);
         }
         let deadline = drive.within(LIMIT);
         self.peers[peer].serve = incoming.accept(drive, PARAM, &hello(self.id), deadline, attach).ok();
     }
 
-    /// Gives a handshake an event of its id.
+    /// Passes an event to the handshake of its id.
     ///
     /// # Errors
     /// The peer has another version.
@@ -145,7 +146,7 @@ impl<D: DataPath> Rdma<D> {
         if let Ok(None) = result {
             return Ok(());
         }
-        // It is over.
+        // The handshake has ended.
         if dials {
             drop(peer.dial.take())
         } else {

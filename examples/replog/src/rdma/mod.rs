@@ -1,7 +1,7 @@
-//! Connections over RDMA. Of two replicas, the one with the smaller number connects.
+//! Connections over RDMA. The replica with the smaller number connects to the other one.
 //!
-//! [`Rdma`] are the connections of one reactor, [`Reactors`] those of a replica. If it has several reactors, the first
-//! one listens, and hands each request over to the reactor that owns the peer.
+//! [`Rdma`] has the connections of one reactor, [`Reactors`] those of a replica. If a replica has several reactors, the
+//! first one listens, and passes each request to the reactor that owns the peer.
 
 mod connection;
 mod handshake;
@@ -32,31 +32,31 @@ pub use reactors::Reactors;
 use crate::links::{LinkEvent, Links};
 use crate::protocol::{Message, ReplicaId};
 
-/// The first token of the CQs; then follow those of the driver.
+/// The first token of the CQs; the tokens of the driver follow.
 const CQS: usize = 1000;
 
 /// The number of tokens of the driver.
 const CHANNELS: usize = 64;
 
-/// The limit of each handshake.
+/// The time limit of each handshake.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// The time between two attempts to connect, or to listen.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What a replica knows of a peer.
+/// The state of the connection with a peer.
 struct Peer<D: DataPath> {
     addr: SocketAddr,
     /// A connection under way.
     dial: Option<Dial<Connection<D>>>,
     serve: Option<Serve<Connection<D>>>,
     connection: Option<(IdKey, Connection<D>)>,
-    /// The number of connections, and that of the one which actions concern.
+    /// The number of connections so far, and the number of the connection that actions concern.
     connections: u64,
     current: u64,
-    /// When to connect next.
+    /// The time of the next attempt to connect.
     retry: Instant,
-    /// Whether its CQ may have completions.
+    /// Whether the CQ of the connection may have completions.
     readable: bool,
 }
 
@@ -65,9 +65,9 @@ pub struct Rdma<D: DataPath> {
     id: ReplicaId,
     part: Part,
     peers: Vec<Peer<D>>,
-    /// Requests of peers that other reactors own.
+    /// Released connection requests of peers that other reactors own.
     requests: Vec<(ReplicaId, ReleasedIncoming<D::Handle>)>,
-    /// `None` while there is no device.
+    /// The listener; `None` on other reactors, and while there is no device.
     listener: Option<IdKey>,
     listen_at: Instant,
     channel: ChannelKey,
@@ -88,7 +88,7 @@ impl<D: DataPath> Rdma<D> {
     /// Listens at the address of replica `id`, and starts to connect to the others.
     ///
     /// # Errors
-    /// In one line, with what to do.
+    /// The error text is one line with a remedy.
     pub fn new(device: D, registry: &Registry, id: ReplicaId, addrs: &[SocketAddr]) -> Result<Self> {
         Rdma::with_part(device, registry, id, addrs, Part::ALL)
     }
@@ -157,7 +157,7 @@ impl<D: DataPath> Rdma<D> {
             }
             Some(peer) => {
                 match event.cm() {
-                    // These do not end a connection.
+                    // These events do not end a connection.
                     Some(CmEvent::AddrChange | CmEvent::TimewaitExit | CmEvent::Established) => {}
                     _ => self.close(peer),
                 }
@@ -168,7 +168,7 @@ impl<D: DataPath> Rdma<D> {
     }
 
     fn connected(&mut self, peer: ReplicaId, connected: Connected<Connection<D>>) {
-        // A new connection shows that the peer has given up the old one.
+        // A new connection shows that the peer has ended the old one.
         self.close(peer);
         let Connected { id, attached: connection, .. } = connected;
         let fd = connection.cq.fd().as_raw_fd();
@@ -180,7 +180,7 @@ impl<D: DataPath> Rdma<D> {
         }
         self.peers[peer].connections += 1;
         self.happened.push_back(LinkEvent::Connected(peer));
-        // Messages may have come before the event.
+        // Messages may have arrived before the event.
         self.peers[peer].readable = true;
     }
 
@@ -191,7 +191,7 @@ impl<D: DataPath> Rdma<D> {
         }
     }
 
-    /// Ends a connection: after this, the peer cannot write.
+    /// Ends a connection. The peer cannot write afterwards.
     fn close(&mut self, peer: ReplicaId) {
         self.check_revoked(peer);
         let Some((id, connection)) = self.peers[peer].connection.take() else { return };
@@ -228,7 +228,7 @@ impl<D: DataPath> Rdma<D> {
         self.close(peer);
     }
 
-    /// Does something on the current connection, if it has not ended. If that fails, the connection ends.
+    /// Runs `act` on the current connection, if it has not ended. If `act` fails, the connection ends.
     fn on(&mut self, peer: ReplicaId, act: impl FnOnce(&mut Connection<D>) -> Result<(), Errno>) {
         let Peer { connection: Some((_, connection)), connections, current, .. } = &mut self.peers[peer] else {
             return;

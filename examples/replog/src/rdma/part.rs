@@ -1,9 +1,9 @@
-//! How the connections of a replica are divided between its reactors.
+//! The division of a replica's connections between its reactors.
 
 use crate::protocol::ReplicaId;
 
 /// One of the reactors of a replica. The first one has the log and the clients, and listens. The others own the
-/// connections, in turn by the number of the peer; with one reactor the first one does.
+/// connections, distributed by the number of the peer. A single reactor owns all connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// The number of the reactor, from 0 on.

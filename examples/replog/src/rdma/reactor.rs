@@ -1,5 +1,5 @@
-//! A reactor that owns connections: a thread with a mio loop and a driver. It does what the reactor of the log
-//! commands.
+//! A reactor that owns connections: a thread with a mio loop and a driver. It executes the commands of the reactor of
+//! the log.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use super::part::Part;
 use crate::links::{LinkEvent, Links as _};
 use crate::protocol::{Message, ReplicaId};
 
-/// The token with which commands wake the loop.
+/// The token of the waker of the loop, for commands.
 const COMMANDS: Token = Token(0);
 
 /// The maximum time of a poll. Commands, events and deadlines end it earlier.
 const TURN: Duration = Duration::from_secs(1);
 
-/// What the reactor of the log commands. Commands are done in order.
+/// A command of the reactor of the log. Commands are executed in order.
 pub(super) enum Command<H> {
-    /// Accept a peer. The request has come to the reactor of the log.
+    /// Accept a peer, with the request that the reactor of the log has received.
     Adopt(ReplicaId, ReleasedIncoming<H>),
-    /// Do something on the connection with this number with a peer. Without that connection nothing is done.
+    /// Execute an action on the connection with this number with a peer. No effect if the connection does not exist.
     Act(ReplicaId, u64, Act),
-    /// Revoke the right to write of all peers, then report it.
+    /// Revoke the right of all peers to write, then report it.
     Fence(Sender<()>),
 }
 
-/// What is done on a connection: as in [`Links`](crate::links::Links).
+/// An action on a connection, as in [`Links`](crate::links::Links).
 pub(super) enum Act {
     Send(Message),
     Write(u32, Vec<u8>),
     Grant,
 }
 
-/// What a reactor is started with.
+/// The arguments of a reactor.
 pub(super) struct Start<D: DataPath> {
     pub(super) device: D,
     pub(super) id: ReplicaId,
     pub(super) addrs: Vec<SocketAddr>,
     pub(super) part: Part,
     pub(super) commands: Receiver<Command<D::Handle>>,
-    /// What happens, or the error that ends the reactor.
+    /// The events of the connections, or the error that ends the reactor.
     pub(super) events: Sender<Result<LinkEvent>>,
     /// Wakes the reactor of the log.
     pub(super) log: Arc<Waker>,
 }
 
-/// Runs until `commands` is closed. `started` gets what wakes this reactor.
+/// Runs until `commands` is closed. Sends the waker of this reactor to `started`.
 pub(super) fn run<D: DataPath>(start: Start<D>, started: &Sender<Result<Waker>>) {
     let Start { device, id, addrs, part, commands, events, log } = start;
     let opened = open(device, id, &addrs, part).map(|(poll, waker, rdma)| {

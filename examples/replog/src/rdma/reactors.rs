@@ -1,4 +1,4 @@
-//! Connections on reactors of their own: the side of the reactor that has the log.
+//! Connections on other reactors: the side of the reactor that has the log.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,9 +21,9 @@ use crate::protocol::{Message, ReplicaId};
 struct Reactor<D: DataPath> {
     commands: Sender<Command<D::Handle>>,
     waker: Waker,
-    /// Whether it has commands since it was last woken.
+    /// Whether it got commands since it was last woken.
     has_commands: bool,
-    /// Whether it takes no commands any more.
+    /// Whether it accepts no commands any more.
     has_ended: bool,
     thread: JoinHandle<()>,
 }
@@ -37,7 +37,7 @@ impl<D: DataPath> Reactor<D> {
 
 /// The connections of a replica, on any number of reactors.
 pub struct Reactors<D: DataPath> {
-    /// The listener; with one reactor also the connections.
+    /// The listener; with a single reactor also the connections.
     own: Rdma<D>,
     /// The other reactors, from number 1 on.
     others: Vec<Reactor<D>>,
@@ -54,11 +54,11 @@ impl<D: DataPath> std::fmt::Debug for Reactors<D> {
 }
 
 impl<D: DataPath + 'static> Reactors<D> {
-    /// As [`Rdma::new`]. With several reactors the connections are on threads of their own. `waker` ends the poll of
-    /// the loop that `registry` belongs to.
+    /// As [`Rdma::new`]. With several reactors the connections are on other threads. `waker` ends the poll of the loop
+    /// that `registry` belongs to.
     ///
     /// # Errors
-    /// In one line, with what to do.
+    /// The error text is one line with a remedy.
     pub fn new(
         device: D,
         registry: &Registry,
@@ -132,7 +132,7 @@ impl<D: DataPath> Links for Reactors<D> {
         for event in self.events.try_iter() {
             self.happened.push_back(event?);
         }
-        // One that ends with an error has sent it.
+        // A reactor that ends with an error has sent the error.
         if self.others.iter().any(|reactor| reactor.has_ended) {
             bail!("a reactor has ended: start the replica again");
         }
@@ -159,7 +159,7 @@ impl<D: DataPath> Links for Reactors<D> {
         self.act(to, Act::Grant);
     }
 
-    /// Waits until all reactors have done it: later actions on any of them are behind it.
+    /// Waits until all reactors have fenced, so later actions follow the fence on each of them.
     fn fence(&mut self) {
         self.own.fence();
         let (done, is_done) = channel();

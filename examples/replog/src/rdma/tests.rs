@@ -1,5 +1,5 @@
-//! A deposed leader writes nothing: a device that enforces access rights passes the check, one that does not
-//! fails.
+//! A deposed leader writes nothing: the check passes on a device that enforces access rights, and fails on one that
+//! does not.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::protocol::Frame;
 /// The limit of each wait. Test machines may be slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A leader and a replica, on loops of their own.
+/// A leader and a replica, each on its own loop.
 struct Pair<L> {
     polls: [Poll; 2],
     links: [L; 2],
@@ -66,7 +66,7 @@ impl<L: Links> Pair<L> {
         bail!("not within {PATIENCE:?}")
     }
 
-    /// Makes turns of both until something happens at a replica.
+    /// Makes turns of both until an event at this replica is the awaited one.
     fn wait(&mut self, at: ReplicaId, is_it: impl Fn(&LinkEvent) -> bool) -> Result<()> {
         self.turn_until(|happens_at, event| happens_at == at && is_it(event))
     }
@@ -107,7 +107,7 @@ fn a_leader_with_the_right_writes() {
     pair.write();
     pair.wait(REPLICA, |event| matches!(event, LinkEvent::Frame(LEADER, frame) if frame.term == 1)).expect("a frame");
     assert!(pair.region().iter().any(|byte| *byte != 0));
-    // What was written before the right is revoked is no error.
+    // A write before the right is revoked is not an error.
     pair.links[REPLICA].fence();
     pair.links[REPLICA].grant(LEADER);
     pair.turn(REPLICA).expect("no error");
@@ -134,7 +134,7 @@ fn a_write_of_a_deposed_leader_is_reported() {
     assert_eq!(error, "replica 0 has written without the right to it: use a device that enforces access rights");
 }
 
-/// The same if the connection ends before a grant.
+/// The write is reported also if the connection ends before a grant.
 #[test]
 fn a_write_of_a_deposed_leader_is_reported_at_the_end_of_its_connection() {
     let mut pair = Pair::granted();
@@ -162,7 +162,7 @@ fn an_action_for_another_connection_does_nothing() {
     assert_eq!(access(&pair), Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
 }
 
-/// The connections are on other reactors than the log: a fence returns after it is in force there.
+/// The connections are on other reactors than the log: a fence returns after it is in effect on them.
 #[test]
 fn with_several_reactors_a_deposed_leader_writes_nothing() {
     for reactors in [2, 3] {

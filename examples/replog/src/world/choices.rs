@@ -1,4 +1,4 @@
-//! Where the choices of a world come from.
+//! The sources of the choices of a world.
 
 /// A source of numbers. 0 is always the choice without a fault.
 pub trait Choices: std::fmt::Debug {

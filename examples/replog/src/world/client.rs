@@ -1,4 +1,4 @@
-//! A client: what it has appended, and its current record.
+//! A client: its acknowledged records, and its current record.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::protocol::{Index, ReplicaId, RequestId};
 pub struct Done {
     /// The record.
     pub request: RequestId,
-    /// When the client first sent it.
+    /// The time when the client first sent it.
     pub invoked: Duration,
-    /// When the client received the acknowledgement.
+    /// The time when the client received the acknowledgement.
     pub returned: Duration,
     /// Its index.
     pub index: Index,
@@ -21,7 +21,7 @@ pub struct Done {
 pub(super) struct Client {
     pub(super) request: RequestId,
     pub(super) invoked: Option<Duration>,
-    /// Which replica it sends to.
+    /// The replica that it sends to.
     pub(super) target: ReplicaId,
     pub(super) attempt: u64,
     pub(super) done: Vec<Done>,

@@ -6,7 +6,7 @@ use super::{Choices, Event, World};
 use crate::protocol::{Machine, ReplicaId};
 
 impl<C: Choices> World<C> {
-    /// The disk has stored the oldest batches of a replica.
+    /// Handles the end of a disk write: the oldest batches of a replica are stored.
     pub(super) fn disk(&mut self, at: ReplicaId, life: u64) {
         let host = &mut self.hosts[at];
         if host.life != life {
@@ -21,7 +21,7 @@ impl<C: Choices> World<C> {
         }
     }
 
-    /// A replica dies. The batch that it was storing may be on the disk; the later ones are not.
+    /// Crashes a replica. The batch that it was storing may be on the disk; later batches are not.
     pub(super) fn crash(&mut self, at: ReplicaId) {
         let stores = self.choices.below(2) == 1;
         let host = &mut self.hosts[at];

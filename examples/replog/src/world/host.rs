@@ -12,21 +12,22 @@ const REGION: usize = 400;
 pub(super) struct Host {
     /// `None` while the replica is down.
     pub(super) machine: Option<Machine>,
-    /// Counts the starts.
+    /// The number of starts.
     pub(super) life: u64,
-    /// Who may write, and what is written, by peer.
+    /// Whether each peer may write, and the bytes that each has written.
     pub(super) writers: Vec<bool>,
     pub(super) regions: Vec<Vec<u8>>,
-    /// When the last completion is polled.
+    /// The time when the last completion is polled, by peer.
     pub(super) polled: Vec<Duration>,
-    /// The number of the connection that the machine knows, by peer.
+    /// The number of the connection that was reported to the machine, by peer.
     pub(super) known: Vec<u64>,
-    /// When the last action reaches another reactor, and the last report of one the machine, by peer.
+    /// The time when the last action reaches another reactor, and the time when the last report of a reactor reaches
+    /// the machine, by peer.
     pub(super) acted: Vec<Duration>,
     pub(super) reported: Vec<Duration>,
     pub(super) unstored: VecDeque<Batch>,
     pub(super) disk: (Ballot, Vec<Record>),
-    /// Up to this record the commits of the machine are checked.
+    /// The index up to which the commits of the machine are checked.
     pub(super) checked: u64,
 }
 

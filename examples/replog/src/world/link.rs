@@ -8,9 +8,9 @@ pub(super) struct Link {
     /// The number of the connection.
     pub(super) epoch: u64,
     pub(super) up: bool,
-    /// Not before this time a new connection succeeds.
+    /// The time before which no new connection succeeds.
     pub(super) closed_until: Duration,
-    /// When the last write in each direction arrives.
+    /// The time when the last write in each direction arrives.
     pub(super) written: [Duration; 2],
 }
 

@@ -28,7 +28,7 @@ use crate::protocol::{
     Action, Config, Frame, Machine, Message, ProposeError, Record, ReplicaId, RequestId, Role, Term,
 };
 
-/// The size of a world, and what is wrong with it.
+/// The parameters of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of replicas.
@@ -37,16 +37,16 @@ pub struct Size {
     pub clients: usize,
     /// The number of records that each client appends, one after the other.
     pub records: u64,
-    /// When the faults end.
+    /// The time when the faults end.
     pub faults: Duration,
-    /// The reactors of a replica. With more than one the connections are on other reactors than the machine: it takes a
-    /// while until an action reaches a connection, and until the machine has what happens there.
+    /// The number of reactors of a replica. With more than one, the connections are on other reactors than the machine:
+    /// actions and reports between them take time.
     pub reactors: usize,
-    /// Whether replicas fence. Without it a deposed leader writes, and the world panics.
+    /// Whether replicas fence. Without fencing a deposed leader writes, and the world panics.
     pub fences: bool,
 }
 
-/// After the faults, everything ends within this time.
+/// The time limit after the end of the faults.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -102,7 +102,7 @@ enum Event {
         at: ReplicaId,
     },
     Fault,
-    /// A client starts its next request, or gives up waiting for this attempt.
+    /// A client starts its next request, or ends its wait for this attempt.
     Client {
         client: usize,
         attempt: u64,
@@ -139,14 +139,14 @@ pub struct World<C> {
     leaders: BTreeMap<Term, ReplicaId>,
     /// The records that some replica has committed.
     committed: Vec<Record>,
-    /// Gets each event.
+    /// Called with each event.
     observe: Option<fn(Duration, &str)>,
 }
 
-/// Runs a world to its end. Returns what the clients have done.
+/// Runs a world to its end. Returns the acknowledged records of the clients.
 ///
 /// # Panics
-/// If the protocol has broken a promise.
+/// If the protocol has violated one of the conditions of this module.
 pub fn run(size: Size, choices: impl Choices) -> Vec<Done> {
     run_to_end(World::new(size, choices))
 }
@@ -224,7 +224,7 @@ impl<C: Choices> World<C> {
             frames: 4,
             frame: 120,
             uncommitted: 6,
-            // Replicas with the same timeouts would compete for ever.
+            // Replicas with the same timeouts would start elections at the same times forever.
             seed: self.choices.below(1 << 16) * self.size.replicas as u64 + id as u64,
         }
     }
@@ -261,7 +261,7 @@ impl<C: Choices> World<C> {
             observe(self.now, &format!("{event:?}"));
         }
         match event {
-            // The machine does not have the beginning of the connection yet.
+            // The beginning of the connection is not reported to the machine yet.
             Event::Message { from, to, epoch, .. }
                 if self.link(from, to).is(epoch) && self.hosts[to].known[from] != epoch =>
             {
@@ -302,7 +302,7 @@ impl<C: Choices> World<C> {
         }
     }
 
-    /// Gives a machine an input, unless its replica is down, and performs its actions.
+    /// Passes an input to a machine, unless its replica is down, and performs the machine's actions.
     fn with(&mut self, at: ReplicaId, input: impl FnOnce(&mut Machine, Duration)) {
         let Some(machine) = &mut self.hosts[at].machine else { return };
         input(machine, self.now);

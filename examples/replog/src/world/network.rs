@@ -1,4 +1,4 @@
-//! The network: messages may be lost and reordered, writes may not.
+//! The network: messages may be lost and reordered; writes arrive in order.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ impl<C: Choices> World<C> {
         }
     }
 
-    /// A write arrives. The memory accepts it if the replica has granted the right; else the connection ends.
+    /// Handles the arrival of a write. The memory accepts it if the replica has granted the right; otherwise the
+    /// connection ends.
     pub(super) fn write(&mut self, from: ReplicaId, to: ReplicaId, offset: usize, bytes: &[u8]) {
         if !self.hosts[to].writers[from] {
             return self.disconnect(from, to, Duration::ZERO);
@@ -56,7 +57,7 @@ impl<C: Choices> World<C> {
         self.schedule_at(at, event);
     }
 
-    /// Ends a connection, for at least `closed`. Both sides learn it later.
+    /// Ends a connection, and permits no new one for `closed`. The end is reported to both sides later.
     pub(super) fn disconnect(&mut self, a: ReplicaId, b: ReplicaId, closed: Duration) {
         let now = self.now;
         let link = self.link_mut(a, b);

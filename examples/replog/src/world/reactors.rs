@@ -1,4 +1,5 @@
-//! Replicas with several reactors: what passes between the machine and the connections takes time, but stays in order.
+//! Replicas with several reactors: actions and reports between the machine and the connections take time, but stay in
+//! order.
 
 use std::time::Duration;
 
@@ -20,21 +21,21 @@ impl<C: Choices> World<C> {
         *latest
     }
 
-    /// Permits a peer to write, if the connection is the one that the machine knows.
+    /// Permits a peer to write, if the connection is the one that was reported to the machine.
     pub(super) fn grant(&mut self, at: ReplicaId, peer: ReplicaId, epoch: u64) {
         if self.link(at, peer).is(epoch) {
             self.hosts[at].writers[peer] = true;
         }
     }
 
-    /// Revokes the right to write of all peers. A replica with several reactors waits until all have done it: grants
-    /// under way are before that.
+    /// Revokes the right of all peers to write. A replica with several reactors waits until all have done so. Grants
+    /// that are under way precede the revocation.
     pub(super) fn fence(&mut self, at: ReplicaId) {
         self.hosts[at].writers.fill(false);
         self.queue.retain(|_, event| !matches!(event, Event::Grant { at: other, .. } if *other == at));
     }
 
-    /// The machine of `at` gets the beginning of a connection, or its end.
+    /// Reports the beginning or the end of a connection to the machine of `at`.
     pub(super) fn report(&mut self, at: ReplicaId, peer: ReplicaId, epoch: u64, connected: bool) {
         if self.size.reactors == 1 {
             return self.take_report(at, peer, epoch, connected);

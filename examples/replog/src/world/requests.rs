@@ -9,7 +9,7 @@ use super::{Choices, Event, Reply, World};
 use crate::protocol::RequestId;
 
 impl<C: Choices> World<C> {
-    /// A client sends its record, unless it has made another attempt since.
+    /// Sends the record of a client, unless the client has made another attempt since.
     pub(super) fn client(&mut self, number: usize, attempt: u64) {
         let (now, replicas) = (self.now, self.size.replicas);
         let client = &mut self.clients[number];
@@ -49,7 +49,7 @@ impl<C: Choices> World<C> {
         self.schedule(1, 60, Event::Client { client: number, attempt });
     }
 
-    /// Checks what the clients have seen against the log.
+    /// Compares the acknowledgements of the clients with the log.
     pub(super) fn check_end(mut self) -> Vec<Done> {
         let mut indexes = HashMap::new();
         for (index, record) in (1..).zip(&self.committed) {
@@ -63,7 +63,7 @@ impl<C: Choices> World<C> {
             assert_eq!(indexes.get(&done.request), Some(&done.index), "{done:?} is lost");
         }
         done.sort_by_key(|done| done.index);
-        // No record that was sent after an acknowledgement is before the acknowledged one.
+        // A record that was sent after an acknowledgement has a larger index than the acknowledged one.
         let mut latest = Duration::ZERO;
         for done in &done {
             latest = latest.max(done.invoked);

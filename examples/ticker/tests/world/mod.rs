@@ -21,14 +21,14 @@ const STEP: Duration = Duration::from_micros(50);
 /// The time between two rounds while a test waits.
 const LONG_STEP: Duration = Duration::from_millis(1);
 
-/// A round of the slow path is made once in so many short rounds, and in each long one.
+/// The slow path runs once in this number of short rounds, and in each long round.
 const SLOW: u32 = 20;
 
 const GROUP: [u8; 4] = [239, 1, 1, 1];
 
 pub(crate) type On<R> = (Driver<SimDevice, NeverWaits>, R);
 
-/// What is passed on to the trader.
+/// The updates that are passed on to the trader.
 pub(crate) type Updates = Rc<RefCell<Vec<Update>>>;
 
 type ExchangeRole = Exchange<SimDevice, Box<dyn FnMut(&Order)>>;
@@ -54,7 +54,7 @@ fn address(host: u8) -> IpAddr {
     [10, 0, 0, host].into()
 }
 
-/// The tick with a number, whose fields follow from that.
+/// Returns the tick with a sequence number, which determines its fields.
 pub(crate) fn tick(sequence: u64) -> Tick {
     let instrument = (sequence % INSTRUMENTS as u64) as u16;
     Tick { sequence, instrument, quantity: sequence as u32, price: 10_000 + sequence % 100 }
@@ -192,8 +192,8 @@ fn play<R: Role<SimDevice>>(drive: &mut Driver<SimDevice, NeverWaits>, role: &mu
     }
 }
 
-/// Checks that the last session's updates are each tick in order once, with what was published, or a snapshot for
-/// those that are missing. Returns the number of ticks and of skipped ones.
+/// Checks that the updates of the last session contain each published tick once and in order, or a snapshot that
+/// replaces it. Returns the number of ticks and of skipped ones.
 pub(crate) fn check(updates: &[Update], session: u64, end: u64) -> (u64, u64) {
     let begin = updates.iter().rposition(|it| matches!(it, Update::Started { .. })).expect("a session");
     assert_eq!(updates[begin], Update::Started { session });
