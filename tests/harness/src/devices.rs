@@ -41,13 +41,13 @@ pub fn test_caps() -> Caps {
 
 /// A protection domain for tests.
 pub trait TestPd: ProtectionDomain<Mr: TestMr<Pd = Self>> + Debug {
-    /// Returns the number of users that the device counts; `None` if it cannot be queried.
+    /// Returns the number of users of the PD that the device counts; `None` if the device does not report it.
     fn users_at_device(&self) -> Option<u32>;
 
     /// [`ProtectionDomain::register`] with a `Vec`.
     ///
     /// # Errors
-    /// Those of the method.
+    /// The errors of that method.
     fn register_vec(&self, buffer: Vec<u8>, access: Access) -> Result<Self::Mr, (Vec<u8>, Error)> {
         self.register(buffer, access).map_err(|(buffer, error)| (buffer.into_bytes(), error))
     }
@@ -82,7 +82,7 @@ pub trait TestMr: MemoryRegion<Buffer: IntoBytes> + Debug {
     /// [`MemoryRegion::deregister`] with a `Vec`.
     ///
     /// # Errors
-    /// Those of the method.
+    /// The errors of that method.
     fn deregister_vec(self) -> Result<Returned<Vec<u8>>, (Self, Error)> {
         let Returned { buffer, other } = self.deregister()?;
         Ok(Returned { buffer: buffer.into_bytes(), other: other.map(IntoBytes::into_bytes) })
@@ -106,7 +106,7 @@ impl IntoBytes for Vec<u8> {
 #[cfg(feature = "verbs-prebuilt")]
 impl IntoBytes for cmid_verbs::Buffer {
     fn into_bytes(self) -> Vec<u8> {
-        // Every buffer here is a Vec. An empty result would make the test fail.
+        // Every buffer here is a `Vec`, so the default is not used; it would make the test fail.
         self.into_vec().unwrap_or_default()
     }
 }

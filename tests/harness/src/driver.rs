@@ -11,9 +11,9 @@ use mio::{Events, Poll};
 
 use crate::Check;
 
-/// A driver of the project, or of a user, on a device.
+/// A driver on a device: one of the project, or a user's own.
 pub trait Driver {
-    /// The device as the driver's [`Drive`] sees it.
+    /// The type of the device of the driver's [`Drive`].
     type Device: Device;
 
     /// Requests and events.
@@ -25,7 +25,7 @@ pub trait Driver {
     /// The wait failed.
     fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno>;
 
-    /// Called with each fault that a scenario takes from [`Drive::next_fault`].
+    /// Called with each fault that a step takes from [`Drive::next_fault`].
     fn noticed(&mut self, fault: Fault) {
         let _ = fault;
     }
@@ -62,11 +62,11 @@ impl DriverName {
 pub enum DeviceName {
     /// The simulated fabric.
     Sim,
-    /// librdmacm, on the network of the project's VM.
+    /// The RDMA devices of the project's VM.
     Verbs,
 }
 
-/// The device that a driver was made on.
+/// The type of the device that a driver was made on.
 pub type Under<S> = <<S as Driver>::Device as Deref>::Target;
 
 /// A driver that can be made on devices of type `D`.
@@ -74,11 +74,11 @@ pub trait Make<D>: Driver<Device: DerefMut<Target = D>> + Sized {
     /// Makes a driver without ids or channels.
     ///
     /// # Errors
-    /// A descriptor of the driver cannot be made.
+    /// A descriptor of the driver cannot be created.
     fn make(device: D) -> Check<Self>;
 }
 
-/// io-mio with a poll of its own.
+/// io-mio with its own poll.
 #[derive(Debug)]
 pub struct OnMio<D: Pollable> {
     poll: Poll,

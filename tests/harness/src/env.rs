@@ -20,10 +20,10 @@ pub trait Env: Sync {
     /// The device cannot be opened, or the driver cannot be made.
     fn driver(&self) -> Result<Self::Driver, Failure>;
 
-    /// Makes a driver on another device than that of [`Env::net`]; with an address of that device.
+    /// Makes a driver on another device than that of [`Env::net`]. Returns the driver and an address of the device.
     ///
     /// # Errors
-    /// As [`Env::driver`]; or the environment has one device only.
+    /// As [`Env::driver`]; also if the environment has only one device.
     fn other_device(&self) -> Check<(Self::Driver, IpAddr)> {
         Err(Failure("this environment has one device".into()))
     }
@@ -31,7 +31,7 @@ pub trait Env: Sync {
     /// The network.
     fn net(&self) -> Net;
 
-    /// An unused port and an unused QP number: the kernel treats a repeated QP number as a stale connection.
+    /// Returns an unused port and an unused QP number. The kernel rejects a repeated QP number as a stale connection.
     fn fresh(&self) -> (u16, u32);
 
     /// The transport of the devices.
@@ -39,24 +39,25 @@ pub trait Env: Sync {
         Transport::InfiniBand
     }
 
-    /// Whether the device takes the new id of an unread request along when the listener migrates. librdmacm loses it.
+    /// Whether a device call that migrates a listener also moves the ids of its unread requests. The kernel backend
+    /// moves them; librdmacm loses them.
     fn takes_unread_requests_along(&self) -> bool {
         false
     }
 
-    /// Grace period: for an event that is not expected, and for one that is to arrive unread.
+    /// The grace period for unexpected events, and the time for an event to arrive unread.
     fn quiet(&self) -> Duration;
 
     /// Upper bound of the kernel's time wait.
     fn time_wait(&self) -> Duration;
 
-    /// Bytes of heap in use, to find leaks; 0 if they cannot be counted.
+    /// Returns the bytes of heap in use, to find leaks; 0 if they cannot be counted.
     fn heap(&self) -> u64;
 
-    /// Checks the error counters of the devices, which no program may increase.
+    /// Checks that the error counters of the devices are zero, which no program may increase.
     ///
     /// # Errors
-    /// A count is not zero.
+    /// A counter is not zero.
     fn sound(&self) -> Check {
         Ok(())
     }
@@ -72,7 +73,7 @@ pub trait Env: Sync {
     /// Only in environments that support [`Disturbance::ProcessDies`].
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// The program cannot be started.
     fn client_process(&self, there: SocketAddr) -> Check<Child> {
         Err(Failure(format!("this environment has no program that connects to {there}")))
     }
@@ -80,13 +81,13 @@ pub trait Env: Sync {
     /// Applies a disturbance to the host.
     ///
     /// # Errors
-    /// If the disturbance fails.
+    /// The disturbance fails or is not supported.
     fn disturb(&self, what: Disturbance) -> Check {
         Err(Failure(format!("this environment cannot do this: {what:?}")))
     }
 
     /// The same environment with devices that re-register memory in this way; `None` if it is not available.
-    /// Scenarios that depend on it run only on the returned environment.
+    /// Scenarios that depend on this way run only in the returned environment.
     fn with_rereg(&self, rereg: Rereg) -> Option<Self>
     where
         Self: Sized,
@@ -99,7 +100,7 @@ pub trait Env: Sync {
     /// [`Disturbance::MemoryFails`].
     ///
     /// # Errors
-    /// If the environment does not support it.
+    /// The environment does not support it.
     fn fail_next(&self, fault: MemoryFault) -> Check {
         Err(Failure(format!("this environment cannot do this: {fault:?}")))
     }
@@ -108,17 +109,17 @@ pub trait Env: Sync {
 /// A change of a host while drivers run on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
-    /// The host at [`Net::silent`] has a link address, so that its address can be resolved.
+    /// The host at [`Net::silent`] gets a link address, so that its IP address can be resolved.
     SilentHost,
-    /// Its link address changes.
+    /// The link address of the host at [`Net::silent`] changes.
     NeighbourMoves,
     /// The device of [`Net::client`] and [`Net::server`] is removed.
     DeviceGoes,
     /// The device is added again.
     DeviceComes,
-    /// A process is killed: the one that [`Env::client_process`] started.
+    /// The process of [`Env::client_process`] is killed.
     ProcessDies,
-    /// The bond of [`Net::bonded`] fails over to another link. Before the first time the addresses may not exist.
+    /// The bond of [`Net::bonded`] fails over to another link. The first failover may create the addresses.
     FailOver,
     /// Memory calls fail, through [`Env::fail_next`].
     MemoryFails,
@@ -137,10 +138,10 @@ pub struct Net {
     pub nobody: IpAddr,
     /// An address to which there is no route.
     pub no_route: IpAddr,
-    /// An address that can be resolved and at which no connection manager answers. Only in environments that can do
-    /// [`Disturbance::SilentHost`], and after that.
+    /// An address that can be resolved and at which no connection manager answers. Valid after
+    /// [`Disturbance::SilentHost`], in environments that support it.
     pub silent: IpAddr,
-    /// Two addresses of one RDMA device on a bond. Only in environments that can do [`Disturbance::FailOver`], and
-    /// after that.
+    /// Two addresses of one RDMA device on a bond. Valid after [`Disturbance::FailOver`], in environments that support
+    /// it.
     pub bonded: [IpAddr; 2],
 }

@@ -47,17 +47,17 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Fails with the text unless the condition holds.
+/// Returns a failure with this text unless the condition holds.
 pub fn ensure(condition: bool, text: impl FnOnce() -> String) -> Check {
     if condition { Ok(()) } else { Err(Failure(text())) }
 }
 
-/// Fails unless both are equal.
+/// Returns a failure unless both values are equal.
 pub fn same<T: PartialEq + fmt::Debug>(what: &str, seen: T, expected: T) -> Check {
     ensure(seen == expected, || format!("{what}: {seen:?}, expected {expected:?}"))
 }
 
-/// Fails unless the call failed with this errno.
+/// Returns a failure unless the call failed with this errno.
 pub fn fails<T: fmt::Debug>(what: &str, seen: Result<T, cmid_proto::Error>, expected: cmid_proto::Errno) -> Check {
     match seen {
         Err(error) if error.errno() == expected => Ok(()),

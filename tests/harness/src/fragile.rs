@@ -15,8 +15,7 @@ pub struct Fragile<D> {
 }
 
 impl<D> Fragile<D> {
-    /// Makes `failures` reads of `device` fail with `errno`. The count can be set later; `u32::MAX` means practically
-    /// always.
+    /// Creates a layer in which the next `failures` reads fail with `errno`. The count can be set later.
     pub fn new(device: D, failures: Arc<AtomicU32>, errno: Errno) -> Self {
         Fragile { device, failures, errno }
     }

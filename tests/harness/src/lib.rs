@@ -1,16 +1,16 @@
 //! Shared code of the test suites. A suite depends on this crate and not on another suite.
 //!
-//! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the project's own
-//!   drivers; [`Make`] puts one on a device.
-//! - [`TestDevice`]: a device with a data path: the simulated device, and with the feature `verbs` librdmacm.
+//! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the drivers of the
+//!   project; [`Make`] creates one on a device.
+//! - [`TestDevice`]: a device with a data path: the simulated device, and with the feature `verbs` real devices.
 //! - [`Env`]: drivers and their network. [`SimEnv`] is a simulated fabric, `VerbsEnv` (feature `verbs`) is the
 //!   network of the project's VM, and [`TracedEnv`] records the drivers of another environment.
 //! - [`Fixture`]: two drivers and the steps of a connection.
 //! - [`Report`]: the outcomes of a run as JSON, and their differences from expected outcomes.
 //! - [`Fragile`]: a device on which reads fail.
 //!
-//! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`references`] checks the names of tests
-//! in documents. [`shell`] runs ip(8), tc(8) and rdma(8).
+//! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`references`] checks the names of tests in
+//! documents. [`shell`] runs programs such as ip(8), tc(8) and rdma(8).
 #![forbid(unsafe_code)]
 
 mod devices;

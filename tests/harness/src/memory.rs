@@ -1,4 +1,4 @@
-//! What the devices of a test can do with memory, and the faults of memory calls.
+//! The re-registrations that the devices of a test support, and faults of memory calls.
 
 use cmid_proto::Errno;
 
@@ -7,11 +7,11 @@ use cmid_proto::Errno;
 pub enum Rereg {
     /// None: rxe through rdma-core, and most others. `ibv_rereg_mr` returns ERR_CMD and EOPNOTSUPP.
     No,
-    /// The PD and the access rights: the kernel's rxe, if the provider passes the call on (Linux 6.12).
+    /// Changes of the PD and the access rights: the kernel's rxe (Linux 6.12), with a provider that forwards the call.
     PdAccess,
-    /// All changes, with the same keys: mlx5 if it need not create a new registration.
+    /// All changes, with the same keys: mlx5 where it changes the registration in place.
     All,
-    /// All changes, by a new registration with new keys: mlx5 if it must.
+    /// All changes, by a new registration with new keys: mlx5 where it cannot change the registration in place.
     NewKeys,
 }
 
@@ -22,9 +22,9 @@ pub enum MemoryFault {
     Register(Errno),
     /// `ibv_dereg_mr` fails with this errno.
     Deregister(Errno),
-    /// `ibv_rereg_mr` cannot exclude the new memory from forked children.
+    /// `madvise(MADV_DONTFORK)` of the new memory fails in `ibv_rereg_mr`.
     DontForkNew,
-    /// `ibv_rereg_mr` succeeds, but cannot give the old memory back to forked children.
+    /// `ibv_rereg_mr` makes the change, and its `madvise(MADV_DOFORK)` of the old memory fails.
     DoForkOld,
     /// The driver refuses with this errno before any change.
     Untouched(Errno),
@@ -32,7 +32,7 @@ pub enum MemoryFault {
     Lost(Errno),
     /// As [`MemoryFault::Lost`], and the kernel records the new PD for the registration without counting it.
     LostAndPdSwitched(Errno),
-    /// As [`MemoryFault::Lost`], and the advice for the new memory cannot be undone.
+    /// As [`MemoryFault::Lost`], and `madvise(MADV_DOFORK)` of the new memory fails.
     LostAndDoForkNew(Errno),
     /// `ibv_rereg_mr` returns an undocumented value.
     Undocumented,

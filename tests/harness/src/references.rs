@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result, ensure};
 /// The list of the scenarios of the conformance suite.
 const SCENARIOS: &str = "tests/conformance/src/scenarios/mod.rs";
 
-/// Checks that the target of the reference exists; `root` is the workspace's.
+/// Checks that the target of a reference exists. `root` is the root of the workspace.
 ///
 /// # Errors
-/// It does not exist, or the file cannot be read.
+/// The target does not exist, or the file cannot be read.
 pub fn check(root: &Path, reference: &str) -> Result<()> {
     let (place, name) = reference.rsplit_once("::").context("it names no function")?;
     if place == "conformance" {
@@ -29,7 +29,7 @@ fn defines(source: &str, name: &str) -> bool {
     source.match_indices(&definition).any(|(at, _)| source[at + definition.len()..].starts_with(['(', '<']))
 }
 
-/// The references in a text: those between backticks.
+/// Returns the references in a text, which are between backticks.
 pub fn of(text: &str) -> impl Iterator<Item = &str> {
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.filter(|quoted| {

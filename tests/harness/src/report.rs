@@ -20,7 +20,7 @@ pub enum Speed {
 }
 
 impl Speed {
-    /// Its name on command lines.
+    /// Returns the name on command lines.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -30,14 +30,14 @@ impl Speed {
     }
 }
 
-/// The outcome of a scenario with a driver: an enum of the suite. Its `Display` is a clause, `passed` or `failed
+/// The outcome of a scenario with a driver: an enum of the suite. Its `Display` is a phrase such as `passed` or `failed
 /// (reason)`.
 pub trait Outcome: Clone + fmt::Display + Serialize + DeserializeOwned {
-    /// Whether everything was as expected.
+    /// Whether the scenario passed.
     fn passed(&self) -> bool;
 
-    /// Whether the outcome is still valid: the suite has this scenario, runs it with this driver, and has the same
-    /// expectation in this environment.
+    /// Whether the suite still has this scenario, runs it with this driver, and has the same expectation in this
+    /// environment.
     fn is_current(&self, scenario: &str, driver: &str, environment: &str) -> bool;
 }
 
@@ -46,7 +46,7 @@ pub trait Outcome: Clone + fmt::Display + Serialize + DeserializeOwned {
 pub struct Report<O> {
     /// A description of the environment.
     pub environment: String,
-    /// By the scenario's name.
+    /// The outcomes, by the scenario's name.
     pub scenarios: BTreeMap<String, Findings<O>>,
 }
 
@@ -60,7 +60,7 @@ pub struct Findings<O> {
 }
 
 impl<O: Outcome> Findings<O> {
-    /// Whether it passed with every driver that it ran with.
+    /// Whether the scenario passed with every driver that it ran with.
     #[must_use]
     pub fn passed(&self) -> bool {
         !self.drivers.is_empty() && self.drivers.values().all(O::passed)
@@ -68,7 +68,7 @@ impl<O: Outcome> Findings<O> {
 }
 
 impl<O: Outcome> Report<O> {
-    /// A report without outcomes.
+    /// Creates a report without outcomes.
     #[must_use]
     pub fn new(environment: impl Into<String>) -> Self {
         Report { environment: environment.into(), scenarios: BTreeMap::new() }
@@ -80,7 +80,7 @@ impl<O: Outcome> Report<O> {
         self.scenarios.entry(scenario.into()).or_insert_with(fresh).drivers.insert(driver.into(), outcome);
     }
 
-    /// Adds the outcomes of a newer report, and removes those that are not current any more.
+    /// Adds the outcomes of a newer report, and removes outcomes that are not current any more.
     pub fn merge(&mut self, newer: Report<O>) {
         self.environment = newer.environment;
         for (name, findings) in newer.scenarios {
@@ -91,7 +91,7 @@ impl<O: Outcome> Report<O> {
         self.forget_what_is_out_of_date();
     }
 
-    /// Removes the outcomes that are not current any more.
+    /// Removes outcomes that are not current any more.
     pub fn forget_what_is_out_of_date(&mut self) {
         let environment = &self.environment;
         self.scenarios.retain(|name, findings| {
@@ -100,7 +100,7 @@ impl<O: Outcome> Report<O> {
         });
     }
 
-    /// The scenarios of one speed with outcomes that are not of the expected kind. Texts of failures are not
+    /// Returns the scenarios of one speed with outcomes of another kind than expected. Texts of failures are not
     /// compared.
     #[must_use]
     pub fn differences(&self, expected: &Report<O>, speed: Speed) -> Vec<Difference<O>> {
@@ -120,7 +120,7 @@ impl<O: Outcome> Report<O> {
             .collect()
     }
 
-    /// By scenario and driver.
+    /// Returns the outcomes of one speed by scenario and driver.
     fn outcomes(&self, speed: Speed) -> BTreeMap<(&str, &str), &O> {
         let of_speed = self.scenarios.iter().filter(|(_, findings)| findings.speed == speed);
         let each = of_speed.flat_map(|(name, findings)| findings.drivers.iter().map(move |found| (name, found)));
@@ -130,13 +130,13 @@ impl<O: Outcome> Report<O> {
     /// Reads a report.
     ///
     /// # Errors
-    /// The file cannot be read, or is no report.
+    /// The file cannot be read, or is not a report.
     pub fn read(path: &Path) -> Check<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
         serde_json::from_str(&text).map_err(|error| Failure(format!("{}: {error}", path.display())))
     }
 
-    /// Writes it.
+    /// Writes the report.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -146,7 +146,7 @@ impl<O: Outcome> Report<O> {
     }
 }
 
-/// A scenario with an outcome that is not of the expected kind. `None`: it did not run.
+/// A scenario with an outcome of another kind than expected. `None`: no such run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference<O> {
     /// The scenario.
@@ -210,10 +210,10 @@ mod tests {
         assert_eq!(differences.len(), 1);
         assert_eq!(differences[0].to_string(), "fast on epoll: failed (why); expected: passed");
         assert!(!seen.scenarios["fast"].passed());
-        // A failure with another reason is the same kind.
+        // A failure with another reason is an outcome of the same kind.
         expected.note("fast", Speed::Fast, "epoll", Known::Failed("another".into()));
         assert_eq!(seen.differences(&expected, Speed::Fast), []);
-        // A scenario that ran unexpectedly is a difference.
+        // A scenario without an expected outcome is a difference.
         seen.note("new", Speed::Fast, "mio", Known::Passed);
         assert_eq!(seen.differences(&expected, Speed::Fast).len(), 1);
     }

@@ -8,7 +8,7 @@ use crate::{Check, Failure};
 /// Runs a program, and returns its output.
 ///
 /// # Errors
-/// It cannot be started, or fails: its status and its standard error.
+/// The program cannot be started, or fails; the error contains its status and its standard error.
 pub fn run(program: &str, arguments: &[&str]) -> Check<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
     said(&format!("{program} {}", arguments.join(" ")), &output)
@@ -17,7 +17,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Check<String> {
 /// Runs these lines of ip(8).
 ///
 /// # Errors
-/// One of them fails.
+/// One of the lines fails.
 pub fn ip(lines: &str) -> Check {
     feed("ip", &["-batch", "-"], lines).map(drop)
 }
@@ -30,7 +30,7 @@ pub fn feed(program: &str, arguments: &[&str], lines: &str) -> Check<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    // Moved out, so that dropping it closes the pipe and the program ends.
+    // Taken out of `child`, so that its drop closes the pipe and the program ends.
     if let Some(mut input) = child.stdin.take() {
         input.write_all(lines.as_bytes())?;
     }

@@ -1,4 +1,4 @@
-//! Handshakes with every driver, on channels and in synchronous mode: one result, one deadline, and nothing is left.
+//! Handshakes with every driver, on channels and in synchronous mode: one result, one deadline, and no id left.
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 type Attached = Option<(Qp, Cq)>;
 
-/// How the ids of a test report the ends of their requests.
+/// The way in which the ids of a test report the ends of their requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Channel(Acks),
@@ -46,7 +46,7 @@ fn addr() -> SocketAddr {
     "10.0.0.2:7471".parse().unwrap()
 }
 
-/// Attaches a QP to an id, or nothing.
+/// Attaches a QP to an id, if `with_qp`.
 fn attach<D>(drive: &mut Drive<D>, id: IdKey, with_qp: bool) -> Result<Attached, Error>
 where
     D: cmid_proto::Device + DerefMut<Target = SimDevice>,
@@ -117,7 +117,7 @@ where
         self.serve = Some(serve.unwrap());
     }
 
-    /// Gives each side what has come for it. The result of the active side may be an error.
+    /// Passes the events or results to each side. Returns the error of the active side, if it has failed.
     fn look(&mut self) -> Result<(), HandshakeError> {
         if let Some(channel) = self.channel {
             while let Some(event) = self.drive().next_event(channel) {
@@ -170,7 +170,7 @@ where
         Ok(())
     }
 
-    /// Goes on until the condition holds.
+    /// Runs until the condition holds.
     fn until(&mut self, reached: impl Fn(&Self) -> bool) -> Result<(), HandshakeError> {
         let begun = Instant::now();
         while !reached(self) {
@@ -181,7 +181,7 @@ where
         Ok(())
     }
 
-    /// Destroys the listener and the connections. Nothing else may be left.
+    /// Destroys the listener and the connections, and checks that no id is left.
     fn end(mut self) {
         let rest = self.connected.each_mut().map(Option::take).into_iter().flatten().map(|connected| connected.id);
         let rest: Vec<_> = rest.chain(self.listener).collect();
@@ -232,7 +232,7 @@ where
         let states = [client.id, server.id].map(|id| world.driver.drive().core().state(id));
         assert_eq!(states, [Some(State::Connected); 2], "{mode:?}");
         assert!(world.dial.as_ref().unwrap().is_over() && world.serve.as_ref().unwrap().is_over());
-        // A cancel after the end leaves the connection.
+        // A cancel after the end has no effect on the connection.
         let client = client.id;
         let _done = world.dial.take().unwrap().cancel(world.driver.drive()).unwrap();
         assert_eq!(world.driver.drive().core().state(client), Some(State::Connected));
@@ -240,7 +240,7 @@ where
     }
 }
 
-/// The error of a rejected dial has the reason and the private data; its id is gone.
+/// The error of a rejected dial has the reason and the private data. The id is gone.
 fn rejected<S: Make<SimDevice>>()
 where
     S::Device: DerefMut<Target = SimDevice>,
@@ -263,7 +263,7 @@ where
     }
 }
 
-/// Nobody accepts: the deadline ends the dial, whatever it waits for.
+/// No side accepts the request: the deadline ends the dial, whatever it waits for.
 fn too_late<S: Make<SimDevice>>()
 where
     S::Device: DerefMut<Target = SimDevice>,
@@ -274,7 +274,7 @@ where
         world.dial(Duration::from_millis(60));
         let failed = world.until(|_| false).unwrap_err();
         assert_eq!((failed.errno(), failed.to_string().as_str()), (Errno::ETIMEDOUT, "connect: timed out"));
-        // The peer's request may have come, and is not answered.
+        // The peer's request may have arrived, and is not answered.
         if world.incoming.is_none() {
             world.until(|world| world.incoming.is_some()).unwrap_or_default();
         }
@@ -341,7 +341,7 @@ where
     }
 }
 
-/// A request is accepted by another driver than that of its listener.
+/// Another driver than that of the listener accepts a request.
 fn handed_over<S: Make<SimDevice>>()
 where
     S::Device: DerefMut<Target = SimDevice>,

@@ -2,8 +2,8 @@
 
 use cmid_verbs::{Backend, OpenError, PostCalls, Verbs};
 
-/// The variable that names it: `kernel`, which is the default, or `librdmacm`. Processes that a suite starts inherit
-/// it.
+/// The environment variable with the name of the backend: `kernel`, which is the default, or `librdmacm`. Processes
+/// that a suite starts inherit it.
 pub const BACKEND: &str = "CMID_BACKEND";
 
 /// Returns the backend that [`BACKEND`] names.
@@ -18,10 +18,10 @@ pub fn backend() -> Backend {
     }
 }
 
-/// The variable that names the calls that post: `extended`, which is the default, or `classic`.
+/// The environment variable with the kind of calls that post: `extended`, which is the default, or `classic`.
 const POST_CALLS: &str = "CMID_POST_CALLS";
 
-/// The calls that [`POST_CALLS`] names.
+/// Returns the kind of calls that [`POST_CALLS`] names.
 fn post_calls() -> PostCalls {
     match std::env::var(POST_CALLS).as_deref() {
         Err(_) | Ok("extended") => PostCalls::Extended,
@@ -30,11 +30,11 @@ fn post_calls() -> PostCalls {
     }
 }
 
-/// Opens a device over [`backend`], whose QPs post by the calls that `CMID_POST_CALLS` names: `extended`, which is the
+/// Opens a device over [`backend`]. Its QPs post by the calls that `CMID_POST_CALLS` names: `extended`, which is the
 /// default, or `classic`.
 ///
 /// # Errors
-/// Those of [`Verbs::open_with`].
+/// The errors of [`Verbs::open_with`].
 ///
 /// # Panics
 /// A variable has another value.

@@ -22,10 +22,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The number of link addresses that the silent host has had. All environments of a process share the host.
 static MOVES: AtomicU8 = AtomicU8::new(0);
 
-/// The active one of the two links of the bond, once there is a bond.
+/// The number of the active link of the bond; `None` before the bond exists.
 static ACTIVE: Mutex<Option<usize>> = Mutex::new(None);
 
-/// The type of the VM's devices, as rdma(8) has it: rxe or siw.
+/// Returns the type of the VM's devices for rdma(8): rxe or siw.
 fn device_type() -> String {
     std::env::var("CMID_TRANSPORT").unwrap_or_else(|_| "rxe".into())
 }
@@ -55,13 +55,14 @@ fn announce_link_address(number: u8) -> Check {
     run("ip", &["neigh", "replace", &ip, "lladdr", &link, "dev", INTERFACE, "nud", "permanent"]).map(drop)
 }
 
-/// Starts the removal. rdma(8) ends only when every program has closed the device; rxe cannot revoke it.
+/// Starts the removal. rdma(8) ends only when every program has closed the device, because rxe cannot revoke an open
+/// device.
 pub(super) fn remove_device() -> Check {
     Command::new("rdma").args(["link", "delete", &device()]).spawn()?;
     Ok(())
 }
 
-/// Retries, because it fails while a program holds the old device.
+/// Adds the device again. Retries, because the command fails while a program has the old device open.
 pub(super) fn add_device() -> Check {
     until("the device", || run("rdma", &["link", "add", &device(), "type", &device_type(), "netdev", INTERFACE]))
         .map(drop)
@@ -87,13 +88,14 @@ pub(super) fn client_process(there: SocketAddr) -> Check<Child> {
     Ok(Command::new("rping").args(["-c", "-a", &ip, "-p", &port, "-C", "1"]).spawn()?)
 }
 
-/// The bond. The kernel's module makes a bond0 when it is loaded, unless a file in /etc/modprobe.d forbids it.
+/// The name of the bond. Not bond0, which the kernel's module may create when it is loaded, depending on
+/// /etc/modprobe.d.
 const BOND: &str = "bond9";
 /// The links of the bond.
 const LINKS: [&str; 2] = ["dummy8", "dummy9"];
 
-/// Creates a bond and an RDMA device on it. The bond has the link address of its active link, so a failover changes
-/// it.
+/// Creates a bond and an RDMA device on it. The bond has the link address of its active link, so a failover changes the
+/// address of the bond.
 fn bond() -> Check {
     run(
         "ip",

@@ -1,4 +1,4 @@
-//! The environments: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
+//! The environments: a simulated fabric in real time, and the RDMA devices of the project's VM.
 
 #[cfg(feature = "verbs-prebuilt")]
 mod backend;

@@ -1,4 +1,4 @@
-//! Addresses, ports and QP numbers, alike in all environments.
+//! Addresses, ports and QP numbers, the same in all environments.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
@@ -10,11 +10,11 @@ static PORT: AtomicU16 = AtomicU16::new(20_000);
 static QP_NUM: AtomicU32 = AtomicU32::new(0x1000);
 
 pub(super) fn fresh() -> (u16, u32) {
-    // Spaced, because a scenario may use the following numbers.
+    // In steps, because a scenario may use the following numbers too.
     (PORT.fetch_add(10, Ordering::Relaxed), QP_NUM.fetch_add(0x100, Ordering::Relaxed))
 }
 
-/// The network of the project's VM; the simulated one has the same addresses.
+/// Returns the network of the project's VM, of which the simulated one has the same addresses.
 pub(super) fn net() -> Net {
     Net {
         client: Ipv4Addr::new(10, 99, 0, 1).into(),

@@ -43,8 +43,8 @@ impl<S: Make<SimDevice>> SimEnv<S> {
         SimEnv::with(Config::default(), Transport::Iwarp)
     }
 
-    /// As [`SimEnv::new`], with devices that copy received data at the poll, without a key check. With `outlive`,
-    /// completions stay in their CQ when the QP is destroyed.
+    /// As [`SimEnv::new`], with devices that copy received data to the memory when the completion is polled, without a
+    /// key check. With `outlive`, completions stay in their CQ when the QP is destroyed.
     #[must_use]
     pub fn copying(outlive: bool) -> Self {
         let config = Config { copy_at_poll: true, completions_outlive_qp: outlive, ..Config::default() };
@@ -96,7 +96,7 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
     }
 
     fn net(&self) -> Net {
-        // One device has all addresses here, so its own two replace those of a bond.
+        // One device has all addresses here, so its two addresses replace those of a bond.
         Net { bonded: [net().client, net().server], ..net() }
     }
 
@@ -129,7 +129,7 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             | Disturbance::DeviceComes
             | Disturbance::FailOver
             | Disturbance::MemoryFails => true,
-            // There is only one process. Dropping a device has the same effect.
+            // Not supported, because there is only one process. Dropping a device has the same effect.
             Disturbance::ProcessDies => false,
         }
     }
@@ -142,8 +142,8 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             Disturbance::DeviceGoes => self.host.remove_device(),
             Disturbance::DeviceComes => self.host.add_device(),
             Disturbance::FailOver => self.host.fail_over(),
-            Disturbance::ProcessDies => return Err(Failure("there is no process to be killed".into())),
-            Disturbance::MemoryFails => return Err(Failure("which call is to fail?".into())),
+            Disturbance::ProcessDies => return Err(Failure("the simulator has no process to kill".into())),
+            Disturbance::MemoryFails => return Err(Failure("use `fail_next` to select the call that fails".into())),
         }
         Ok(())
     }
@@ -162,7 +162,11 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
 
     fn sound(&self) -> Check {
         let copied = self.fabric.counters().copied_to_freed;
-        if copied == 0 { Ok(()) } else { Err(Failure(format!("polls wrote to memory that was given back: {copied}"))) }
+        if copied == 0 {
+            Ok(())
+        } else {
+            Err(Failure(format!("polls wrote to memory after its deregistration: {copied}")))
+        }
     }
 
     fn fail_next(&self, fault: MemoryFault) -> Check {

@@ -13,13 +13,13 @@ use crate::{Check, Disturbance, Driver, Env, Failure, Make, MemoryFault, Net, Re
 
 /// An environment that provides its devices without drivers.
 pub trait Devices: Env {
-    /// The type of its devices.
+    /// The type of the devices.
     type Device: TestDevice + Pollable;
 
     /// Creates a device.
     ///
     /// # Errors
-    /// If the device cannot be created.
+    /// The device cannot be created.
     fn device(&self) -> Check<Self::Device>;
 
     /// As [`Env::other_device`], without a driver.
@@ -29,7 +29,7 @@ pub trait Devices: Env {
     fn bare_other_device(&self) -> Check<(Self::Device, IpAddr)>;
 }
 
-/// Wraps an environment. Records each driver in the next stream of a sink.
+/// An environment over another one that records each driver in the next stream of a sink.
 #[derive(Debug)]
 pub struct TracedEnv<L, S> {
     env: L,
@@ -38,7 +38,7 @@ pub struct TracedEnv<L, S> {
     driver: PhantomData<fn() -> S>,
 }
 
-/// Dropped drivers: the numbers of their streams, and their final cores.
+/// The stream numbers and final cores of dropped drivers.
 type Ends = Arc<Mutex<Vec<(usize, Core)>>>;
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -46,13 +46,13 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<L: Devices, S: Make<Trace<L::Device>>> TracedEnv<L, S> {
-    /// The same environment, recorded.
+    /// Creates an environment that records the drivers of `env`.
     #[must_use]
     pub fn new(env: L, reel: Arc<dyn TraceSink>) -> Self {
         TracedEnv { env, reel, ends: Ends::default(), driver: PhantomData }
     }
 
-    /// The dropped drivers: the numbers of their streams, from 0, and their final cores.
+    /// Returns the stream numbers, from 0, and final cores of the dropped drivers.
     #[must_use]
     pub fn ends(&self) -> Vec<(usize, Core)> {
         lock(&self.ends).clone()
@@ -60,7 +60,7 @@ impl<L: Devices, S: Make<Trace<L::Device>>> TracedEnv<L, S> {
 
     fn on(&self, device: L::Device) -> Check<OnTraced<S>> {
         let trace = Trace::new(device, Arc::clone(&self.reel))?;
-        let place = trace.stream().ok_or_else(|| Failure("a trace without a place".into()))?;
+        let place = trace.stream().ok_or_else(|| Failure("a trace without a stream".into()))?;
         Ok(OnTraced { driver: S::make(trace)?, place, ends: Arc::clone(&self.ends) })
     }
 }
@@ -140,7 +140,7 @@ impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedEnv<L, S> {
         self.env.disturb(what)
     }
 
-    /// Records to the same sink.
+    /// The returned environment records to the same sink.
     fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
         let env = self.env.with_rereg(rereg)?;
         let (reel, ends) = (Arc::clone(&self.reel), Arc::clone(&self.ends));

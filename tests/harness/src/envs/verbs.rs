@@ -1,4 +1,4 @@
-//! librdmacm on a real kernel.
+//! The RDMA devices of a real kernel.
 
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +11,8 @@ use super::network::{fresh, net};
 use super::{Devices, guest, open_verbs};
 use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
 
-/// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
+/// The RDMA devices of the project's VM, soft-RoCE or soft-iWARP on a dummy interface with two addresses, over the
+/// [`backend`](crate::backend).
 #[derive(Debug)]
 pub struct VerbsEnv<S> {
     rereg: Rereg,
@@ -19,13 +20,13 @@ pub struct VerbsEnv<S> {
 }
 
 impl<S: Make<cmid_verbs::Verbs>> VerbsEnv<S> {
-    /// Creates the environment. A missing device causes an error only when the first driver is created.
+    /// Creates the environment. The devices are opened later: a missing device is an error of the first driver.
     #[must_use]
     pub fn new() -> Self {
         VerbsEnv::with(Rereg::No)
     }
 
-    /// Creates the environment in a process with a replaced `ibv_rereg_mr` that supports this much.
+    /// Creates the environment of a process with a replaced `ibv_rereg_mr` that supports `rereg`.
     #[must_use]
     pub fn with(rereg: Rereg) -> Self {
         VerbsEnv { rereg, driver: PhantomData }
@@ -100,7 +101,7 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
             | Disturbance::DeviceComes
             | Disturbance::ProcessDies
             | Disturbance::FailOver => true,
-            // The kernel supports fault injection, but Debian's is built without it.
+            // Debian's kernel is built without fault injection.
             Disturbance::MemoryFails => false,
         }
     }
@@ -116,8 +117,8 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
             Disturbance::DeviceGoes => guest::remove_device(),
             Disturbance::DeviceComes => guest::add_device(),
             Disturbance::FailOver => guest::fail_over(),
-            Disturbance::ProcessDies => Err(Failure("which process is to be killed?".into())),
-            Disturbance::MemoryFails => Err(Failure("calls cannot be made to fail".into())),
+            Disturbance::ProcessDies => Err(Failure("kill the process of `client_process`".into())),
+            Disturbance::MemoryFails => Err(Failure("this environment cannot make calls fail".into())),
         }
     }
 
