@@ -11,17 +11,17 @@ use expect_test::expect_file;
 const HEAD: &str = "\
 # Devices
 
-Rendered from the reports in `verbs/check/results/`, which `cmid-check` wrote. Nothing is said of devices without a report.
+Rendered from the reports of `cmid-check` in `verbs/check/results/`. Only devices with a report are listed.
 
 ```sh
 cargo install --path verbs/check --features verbs-prebuilt   # x86_64; elsewhere --features verbs
 cmid-check                                     # each device of this machine that has an address
-cmid-check --serve --address ADDRESS           # two machines: the server,
+cmid-check --serve --address ADDRESS           # on two machines: the server,
 cmid-check --peer ADDRESS --json report.json   # and the client
 ```
 
-It makes ids, QPs and memory of its own only, and needs no root. If the limit of locked memory is too low it says how to raise
-it. The status is 1 if a behaviour failed, 2 if nothing could be checked.
+`cmid-check` uses only ids, QPs and memory that it creates, and does not need root. If the limit on locked memory is too low, it
+prints how to raise the limit. The exit status is 1 if a behaviour failed, 2 if no device could be checked.
 
 To add a device: put the report of `--json` into `verbs/check/results/` and run `UPDATE_EXPECT=1 cargo test -p cmid-check --test documents`.
 ";
@@ -29,9 +29,9 @@ To add a device: put the report of `--json` into `verbs/check/results/` and run 
 const FIGURES: &str = "
 ## Measurements
 
-Both sides run on one machine unless the report says otherwise. Soft-RoCE and soft-iWARP run in an emulated machine with one CPU and a clock that counts instructions: compare their
-figures with each other only. With two such machines the clock is that of the host, which emulates both: compare those figures with nothing. `ibv_rc_pingpong` polls without yielding, so its two sides wait for the scheduler there. A ping goes there and back. `cmtime` does each phase for all connections at once; cmid-check makes one
-connection after the other.
+Both sides run on one machine, unless the row \"server\" has another machine. Soft-RoCE and soft-iWARP run in an emulated machine with one CPU and a clock that counts instructions: compare their
+figures only with each other. With two emulated machines the clock is that of the host: do not compare these figures with others. On one CPU the two sides of `ibv_rc_pingpong`, which poll without
+yielding, wait for the scheduler. A ping is a round trip. `cmtime` makes each phase for all connections at once; cmid-check makes one connection after the other.
 
 ";
 
