@@ -8,8 +8,10 @@ use crate::event::{ConnParam, Ece};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request::{CmOption, PortSpace, RejectReason};
 
-/// One device call. A call blocks only on locks, with one exception: a destroy without the acks that are owed may block
-/// for 10 seconds on an iWARP device ([`Request::DestroyNow`](crate::Request::DestroyNow)).
+/// One device call. A call blocks only on locks, with two exceptions on iWARP devices. A connect blocks until its TCP
+/// connection is established or has failed, at most for about two minutes. A destroy blocks while a connect of the id
+/// awaits its answer, at most for 10 seconds; the core makes such a call only for
+/// [`Request::DestroyNow`](crate::Request::DestroyNow).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Open a non-blocking event channel (`rdma_create_event_channel`).

@@ -106,7 +106,7 @@ cm_events! {
     /// Written by `rdma_write_cm_event` (librdmacm 60 and newer).
     #[doc(alias = "RDMA_CM_EVENT_USER")]
     User = 18, "USER";
-    /// Internal to librdmacm (60 and newer); never delivered to an application.
+    /// Internal to librdmacm (60 and newer), which never returns it to an application.
     #[doc(alias = "RDMA_CM_EVENT_INTERNAL")]
     Internal = 19, "INTERNAL";
 }

@@ -17,7 +17,7 @@ pub trait EventSink {
 }
 
 /// A device: the kernel's interface, librdmacm, the simulator, or a layer over one of them. No method blocks, with the
-/// exception that [`Call`] documents.
+/// exceptions that [`Call`] documents.
 ///
 /// A device names ids and channels by the keys of the core. It makes each call as given and returns the kernel's result
 /// as the outcome. It must not crash: where librdmacm would follow a null pointer (an id without a device), the outcome

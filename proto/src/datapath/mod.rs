@@ -29,9 +29,11 @@
 //!     Ok((pd, mr))
 //! }
 //!
-//! /// Sends a message, and then writes the region to the memory of the peer. Only the write has a completion. fn
-//! twice<Q: QueuePair>(qp: &mut Q, mr: &Q::Mr, remote: Remote) -> Result<(), Errno> { qp.post_send(SendWr::send(1,
-//! mr.sge(0..5)).unsignaled())?; qp.post_send(SendWr::write(2, mr.sge(0..64), remote)) }
+//! /// Sends a message, and then writes the region to the memory of the peer. Only the write has a completion.
+//! fn twice<Q: QueuePair>(qp: &mut Q, mr: &Q::Mr, remote: Remote) -> Result<(), Errno> {
+//!     qp.post_send(SendWr::send(1, mr.sge(0..5)).unsignaled())?;
+//!     qp.post_send(SendWr::write(2, mr.sge(0..64), remote))
+//! }
 //! ```
 
 mod async_event;

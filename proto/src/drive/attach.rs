@@ -59,7 +59,7 @@ impl<D: Device> Drive<D> {
     ///
     /// In a driver, `D` is a [`PolledDevice`](crate::PolledDevice), which derefs to the device of the application. To
     /// call a function `attach<D: DataPath>(device: &mut D, to: Attaching<'_>)` with the application's device, pass the
-    /// closure `|device, to| attach::<D>(device, to)`: a closure derefs its argument, a function does not.
+    /// closure `|device, to| attach::<D>(device, to)`, in which deref coercion applies to the argument.
     ///
     /// # Errors
     /// Refused in a wrong state, without a device, if the id has a QP already, and with

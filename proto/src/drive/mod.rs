@@ -34,8 +34,8 @@ const FAULTS_KEPT: usize = 64;
 
 /// A core and its device.
 ///
-/// No method blocks. Methods that make a request also make its device call. A later report of the device is delivered
-/// as an event.
+/// No method blocks, with the exceptions that [`Call`](crate::Call) documents. Methods that make a request also make
+/// its device call. A later report of the device is delivered as an event.
 #[derive(Debug)]
 pub struct Drive<D: Device> {
     core: Core,

@@ -29,8 +29,8 @@ pub enum Admission {
 }
 
 impl Core {
-    /// Returns the key for a child if the core takes another event of this channel now. If it does not, the result is
-    /// `None`, and the event must stay in the kernel. The result is `None`
+    /// Returns the key for a child if the core takes another event of this channel now; `None` if the event must stay
+    /// in the kernel. The result is `None`
     ///
     /// - for the channel of a listener, as the next event may be a request: while the number of its untaken requests
     ///   is at its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)), or while no more ids or events are free than the

@@ -5,7 +5,7 @@
 //! belongs to no event loop: any thread may register memory and own the `Region`.
 //!
 //! The concepts are those of the core: a request, its [`Call`]s, their [`Outcome`]s. A region owns the objects that the
-//! device may refer to: the buffer, and the use of a PD. After each outcome the region knows which registration is
+//! device may refer to: the buffer, and the use of a PD. After each outcome the region records which registration is
 //! valid. It returns the buffers that the device no longer refers to, and keeps those that the device may refer to.
 //!
 //! | concept | here |
