@@ -30,7 +30,7 @@ pub struct Options<'a> {
     pub ece: Option<Ece>,
     /// The time limit of the whole connect or accept.
     pub timeout: Duration,
-    /// The canceller whose [`cancel`](Canceller::cancel) ends every wait of the connection; `None` creates a new one.
+    /// The canceller of all waits of the connection; `None` creates a new one.
     pub canceller: Option<Canceller>,
 }
 

@@ -30,7 +30,7 @@ pub struct Blocking<D: Pollable> {
     canceller: Canceller,
     /// Events that were taken while a call waited for another event. They are older than all events in the core.
     aside: VecDeque<Event>,
-    /// The request in synchronous mode whose wait was cancelled.
+    /// The open request in synchronous mode after its wait was cancelled.
     open: Option<RequestKind>,
     /// Faults of the device that no wait has returned as its error.
     faults: VecDeque<Fault>,
@@ -232,8 +232,8 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    /// Synchronous mode: waits until `end` for the end of a request whose wait was cancelled, and returns its kind.
-    /// Until then the id accepts no other request.
+    /// Synchronous mode: waits until `end` for the end of a request after its wait was cancelled. Returns the kind of
+    /// the request. Until then the id accepts no other request.
     pub(crate) fn finish_cancelled(&mut self, id: IdKey, end: Time) -> Result<Option<RequestKind>, Error> {
         let open = self.open;
         if let Some(request_kind) = open {

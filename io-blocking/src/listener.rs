@@ -25,7 +25,7 @@ pub struct ListenOptions<'a> {
     /// The maximum number of unread requests in the kernel. 0, or more than the kernel's maximum, selects that maximum.
     /// The kernel drops further requests, and the peers repeat them (`ucma_event_handler`); on iWARP it rejects them.
     pub backlog: i32,
-    /// The canceller whose [`cancel`](Canceller::cancel) ends every wait of the listener; `None` creates a new one.
+    /// The canceller of all waits of the listener; `None` creates a new one.
     pub canceller: Option<Canceller>,
 }
 

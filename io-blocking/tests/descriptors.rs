@@ -23,7 +23,7 @@ fn no_qp(_: &mut SimDevice, _: Attaching<'_>) -> Result<Qp, Errno> {
 /// Makes every call, and ends it in every way.
 fn round(host: &Host) {
     let short = || Options { timeout: A_WHILE, ..Options::default() };
-    assert!(Connection::connect(host.device(), server(), &patient(), qp).is_err(), "nobody listens");
+    assert!(Connection::connect(host.device(), server(), &patient(), qp).is_err(), "no listener");
     assert_eq!(Connection::connect(host.device(), server(), &patient(), no_qp).unwrap_err().errno(), Errno::ENOMEM);
     drop(connected(host));
     {

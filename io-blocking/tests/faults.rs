@@ -32,7 +32,7 @@ fn a_wait_ends_when_nothing_can_be_read_and_may_be_tried_again() {
         match listener.accept(FOR_EVER) {
             Err(Error::Core(cmid_proto::Error::Fault(Fault::Channel { errno, .. }))) => assert_eq!(errno, Errno::EIO),
             Err(error) => panic!("{error}"),
-            Ok(_) => panic!("a request that nobody read"),
+            Ok(_) => panic!("a request that was not read"),
         }
     }
     failures.store(0, Ordering::Relaxed);

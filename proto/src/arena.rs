@@ -1,12 +1,12 @@
-//! A slab whose keys carry a generation and the number of their core. A stale or foreign key finds nothing.
+//! A slab with keys that contain a generation and the number of their core. A stale or foreign key finds nothing.
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
 use crate::key::Key;
 
-/// Slots are reused last in, first out. A slot whose generations are used up is never used again, and its memory
-/// stays allocated. When no slot is left, nothing more can be inserted.
+/// Slots are reused last in, first out. A slot without generations left is never used again, and its memory stays
+/// allocated. When no slot is left, nothing more can be inserted.
 #[derive(Clone, Debug)]
 pub(crate) struct Arena<K, T> {
     slots: Vec<Slot<K, T>>,

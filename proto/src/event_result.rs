@@ -86,8 +86,8 @@ impl Event {
         Status::of(self.kind, self.status)
     }
 
-    /// Returns the reason of a REJECTED. `None` for other events, and for the REJECTED of an iWARP device, whose
-    /// status is an errno.
+    /// Returns the reason of a REJECTED. `None` for other events, and on an iWARP device, where the status of a
+    /// REJECTED is an errno.
     #[must_use]
     pub const fn reject_code(&self) -> Option<RejectCode> {
         match self.meaning() {

@@ -40,7 +40,7 @@ pub trait Poller {
     }
 }
 
-/// A device whose open channels are registered with a poller. Derefs to the device, for its data path.
+/// A layer that registers the open channels of a device with a poller. Derefs to the device, for its data path.
 #[derive(Debug)]
 pub struct PolledDevice<D, P> {
     device: D,

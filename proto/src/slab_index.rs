@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU32;
 
-/// An index into a slab whose `Option` has the same size.
+/// An index into a slab. `Option<SlabIndex>` has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlabIndex(NonZeroU32);
 

@@ -12,7 +12,7 @@ columns! {
         Bound = "bound",
         /// `rdma_resolve_addr` is under way.
         AddrResolving = "resolving address",
-        /// Has a device and knows the peer's address.
+        /// Has a device and the peer's link address.
         AddrResolved = "address resolved",
         /// `rdma_resolve_route` is under way.
         RouteResolving = "resolving route",

@@ -58,7 +58,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Read { replicas, index } => {
             let data = client(&replicas).read(index)?;
-            let data = data.with_context(|| format!("the replica does not know a committed record {index}"))?;
+            let data = data.with_context(|| format!("the replica has no committed record {index}"))?;
             std::io::stdout().write_all(&data)?;
             println!();
             Ok(())

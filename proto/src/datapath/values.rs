@@ -14,10 +14,10 @@ pub const GRH_LEN: usize = 40;
 #[doc(alias = "ibv_qp_cap")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
-    /// The maximum number of work requests of the send queue whose completions have not been polled. The CQ needs room
-    /// for all of them.
+    /// The maximum number of work requests of the send queue without a polled completion. The CQ needs room for all of
+    /// them.
     pub max_send_wr: u32,
-    /// The maximum number of receives whose completions have not been polled. The CQ needs room for all of them.
+    /// The maximum number of receives without a polled completion. The CQ needs room for all of them.
     pub max_recv_wr: u32,
     /// The maximum number of [`Sge`](super::Sge)s of a request of the send queue.
     pub max_send_sge: u32,

@@ -49,7 +49,7 @@ impl<Q> Serve<Q> {
     }
 
     /// Returns the connection once it is established, if no event for [`handle`](Serve::handle) follows: in synchronous
-    /// mode, and for datagrams, whose accept ends with its call. Call it after the accept and after each wait.
+    /// mode, and for datagrams, where the accept ends with its call. Call it after the accept and after each wait.
     ///
     /// # Errors
     /// As [`handle`](Serve::handle).

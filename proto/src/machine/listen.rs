@@ -5,8 +5,9 @@
 //! although their events move (`ucma_migrate_id`), and more requests may come at any moment. Therefore the core never
 //! migrates a listener at the device. It migrates an id to a channel of its own before the listen, when no event can be
 //! pending; an id that is on a private channel already listens at once (docs/semantics.md, 5.6, rules 6 and 8). From
-//! then on only the core knows the channel that delivers the listener's events, and a migration changes nothing at the
-//! device. A release to another thread moves the whole channel, including unread requests ([`Core::release`]).
+//! then on the channel that delivers the listener's events is recorded only in the core, and a migration changes
+//! nothing at the device. A release to another thread moves the whole channel, including unread requests
+//! ([`Core::release`]).
 //!
 //! The id of a request starts on the listener's channel. At the device it stays there until it is accepted, migrated
 //! or destroyed. Before the accept the kernel reports nothing about it (`ucma_event_handler`), and many requests are

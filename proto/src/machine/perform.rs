@@ -23,8 +23,8 @@ use crate::request::{PortSpace, Request};
 use crate::request_kind::RequestKind;
 use crate::time::Time;
 
-/// Makes a device's calls. A trait, because a closure cannot be `inline(always)`. In an inlined call the compiler knows
-/// the type of the call, so it neither stores the call nor matches on it.
+/// Makes a device's calls. A trait, because a closure cannot be `inline(always)`. In an inlined call the type of the
+/// call is known at compile time, so the call is neither stored nor matched on.
 pub(crate) trait MakeCall {
     /// As [`Device::call`](crate::Device::call).
     fn make(&mut self, call: &Call, private_data: &[u8]) -> Outcome;

@@ -10,7 +10,7 @@ use cmid_proto::{Attaching, Errno};
 pub(crate) const CQ_DEPTH: u32 = 16;
 const QP_DEPTH: u32 = 8;
 
-/// A device whose objects can be printed and moved to threads.
+/// A device with objects that can be printed and moved to threads.
 pub trait TestDevice:
     DataPath<Pd: TestPd, Mr: TestMr, Mw: MemoryWindow + Debug, Cq: Debug, Qp: Debug, Ah: Debug>
 {
