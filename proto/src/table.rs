@@ -165,7 +165,7 @@ mod request_rules {
     pub(super) const brk: RequestRule = RequestRule::Refuse(RefuseReason::Breaks);
 }
 
-/// What each request does in each state: a row per [`State`], a column per [`RequestKind`] (headings: short names),
+/// The effect of each request in each state: a row per [`State`], a column per [`RequestKind`] (headings: short names),
 /// both in the order of `ALL`. If the device refuses the call, [`after_failure`] is the new state.
 ///
 /// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and,
@@ -233,7 +233,8 @@ mod event_rules {
     pub(super) const xxx: EventRule = EventRule::Fault;
 }
 
-/// What each event does in each state: a row per [`State`], a column per [`EventColumn`], both in the order of `ALL`.
+/// The effect of each event in each state: a row per [`State`], a column per [`EventColumn`], both in the order of
+/// `ALL`.
 ///
 /// An event of an operation that has ended is late; an event of an operation that was never begun is a fault.
 /// UNREACHABLE on an id that has a route and waits for no answer only reports a changed link address

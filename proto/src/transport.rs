@@ -13,7 +13,7 @@ pub enum Transport {
     /// The transport of InfiniBand, also over Ethernet (RoCE).
     #[default]
     InfiniBand,
-    /// iWARP: RDMA over TCP (RFC 5040 to 5044, 6581). A connection is a TCP connection of its own.
+    /// iWARP: RDMA over TCP (RFC 5040 to 5044, 6581). Each connection has its own TCP connection.
     Iwarp,
 }
 

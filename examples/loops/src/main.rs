@@ -47,7 +47,7 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// Runs the selected loops, each on a device of its own.
+/// Runs the selected loops, each on its own device.
 fn each<D: DataPath + 'static>(args: &Args, open: impl Fn() -> io::Result<D>) -> io::Result<()> {
     let loops = loops::<D>();
     let selected = loops.iter().filter(|(name, _)| args.name.as_deref().is_none_or(|it| it == *name));

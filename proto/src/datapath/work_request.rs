@@ -43,7 +43,7 @@ impl<'a, M> AsRef<[Sge<'a, M>]> for Sge<'a, M> {
     }
 }
 
-/// What a request of the send queue does (`enum ibv_wr_opcode`). `A` is the type of address handles.
+/// The operation of a request of the send queue (`enum ibv_wr_opcode`). `A` is the type of address handles.
 #[doc(alias = "ibv_wr_opcode")]
 #[derive(Debug)]
 pub enum SendOp<'a, A> {

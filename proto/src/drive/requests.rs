@@ -104,9 +104,9 @@ impl<D: Device> Drive<D> {
     /// Listens for connection requests; CONNECT_REQUEST follows for each (rdma_listen(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state. An id without a channel of its own is also refused at the limit on channels, and
-    /// while its events are not acked. Failed with the device's errno: of the listen, such as `EADDRINUSE`, or of
-    /// opening the id's own channel or migrating the id to it, such as `EMFILE`.
+    /// Refused in a wrong state. An id on a channel of the application gets its own channel: this is refused at the
+    /// limit on channels, and while events of the id are not acked. Failed with the device's errno: of the listen, such
+    /// as `EADDRINUSE`, or of opening the id's own channel or migrating the id to it, such as `EMFILE`.
     #[doc(alias = "rdma_listen")]
     pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
         if self.core.port_space(id).is_some_and(|space| space.service() == Service::Datagram) {

@@ -1,4 +1,4 @@
-//! Turns of the loop: deadlines, calls and reads, and what to do next.
+//! Turns of the loop: deadlines, calls and reads, and the next action.
 
 use super::{Drive, Step};
 use crate::device::{Device, EventSink};

@@ -44,8 +44,8 @@ impl Core {
         }
     }
 
-    /// As `begin_destroy`, and gives up the acks that are owed. This also ends an earlier destruction that waits for
-    /// these acks, without a report.
+    /// As `begin_destroy`, without the acks that are owed. This also ends an earlier destruction that waits for these
+    /// acks, without a report.
     pub(super) fn begin_destroy_now(&mut self, key: IdKey, deadline: Time) {
         let Some(id) = self.ids.get_mut(key) else { return };
         (id.owed, id.waived) = (0, true);

@@ -76,7 +76,7 @@ impl<C: Choices> World<C> {
         let now = self.now;
         let alive = [a, b].iter().all(|&at| self.hosts[at].machine.is_some());
         let link = self.link_mut(a, b);
-        // A replica that restarts connects by itself.
+        // Not needed while a replica is down: its start connects.
         if link.up || !alive {
             return;
         }
