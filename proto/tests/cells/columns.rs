@@ -10,7 +10,7 @@ use cmid_proto::{RefuseReason, RequestKind, State};
 
 use crate::kinds::{event_rules, request_rules};
 
-/// Some states, and what holds in them.
+/// Some states, and conditions that hold in them.
 type In<T> = (&'static [State], T);
 type Requests = [[RequestRule; RequestKind::COUNT]; State::COUNT];
 type Events = [[EventRule; EventColumn::COUNT]; State::COUNT];

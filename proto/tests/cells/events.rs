@@ -109,7 +109,7 @@ fn waiting(state: State) -> Option<IdInState> {
         RequestKind::Accept => (State::Requested, Service::Connected, accept()),
         RequestKind::Disconnect => (State::Connected, Service::Connected, Request::Disconnect),
         RequestKind::Teardown => (State::Connected, Service::Connected, Request::Teardown),
-        request_kind => panic!("{request_kind} is no operation that a test knows"),
+        request_kind => panic!("{request_kind} is not an operation of these tests"),
     };
     let mut id_in_state = id_in_state(from, service)?;
     id_in_state.fixture.does_until(id_in_state.id, request, id_in_state.fixture.within(Duration::from_secs(1)));

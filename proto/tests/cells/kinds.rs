@@ -1,4 +1,4 @@
-//! Every kind of cell: what a wrong table could have in the place of a right cell.
+//! Every kind of cell, as a replacement of a cell of the table in mutation tests.
 
 use cmid_proto::State;
 use cmid_proto::table::{EventRule, REQUESTS, RequestRule};

@@ -1,4 +1,4 @@
-//! The summary of a core, and what its ids wait for.
+//! The summary of a core, and the reasons why its ids wait.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -158,10 +158,7 @@ fn waits_for_acks_is_true_only_of_the_request_that_waits() {
         fixture.all_well();
         fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
         let event = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
-        assert!(
-            waits.iter().all(|request_kind| !fixture.core.waits_for_acks(id, *request_kind)),
-            "nothing was asked for"
-        );
+        assert!(waits.iter().all(|request_kind| !fixture.core.waits_for_acks(id, *request_kind)), "no request is open");
         let request = [to(there), Request::Leave { group }, Request::Destroy][at];
         let submitted = request.request_kind();
         fixture.submit(id, request).unwrap();
@@ -169,7 +166,7 @@ fn waits_for_acks_is_true_only_of_the_request_that_waits() {
             assert_eq!(
                 fixture.core.waits_for_acks(id, request_kind),
                 request_kind == submitted,
-                "{request_kind} when {submitted} was asked for"
+                "{request_kind} ended, {submitted} was submitted"
             );
         }
         fixture.acks(event);

@@ -1,4 +1,4 @@
-//! The types of the data path, and what its traits do themselves.
+//! The types of the data path, and the default methods of its traits.
 
 #![cfg(feature = "std")]
 #![allow(clippy::unwrap_used, reason = "a test")]

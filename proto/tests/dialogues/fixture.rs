@@ -324,7 +324,7 @@ impl CoreFixture {
         self.all_well();
         for &channel in channels {
             while let Some(event) = self.core.poll_event(channel) {
-                assert_eq!(event.ack_token, None, "nobody has acked {event:?}");
+                assert_eq!(event.ack_token, None, "{event:?} is not acked");
             }
             self.core.close_channel(channel).unwrap();
         }

@@ -185,7 +185,7 @@ fn a_paused_channel_is_not_read_until_it_is_resumed() {
     assert!(!fixture.core.has_work());
     fixture.core.resume_channel(channel).unwrap();
     assert!(!fixture.core.is_paused(channel) && fixture.core.wants_event(channel).is_some());
-    assert_eq!(fixture.core.poll_readable(), Some(channel), "what came meanwhile makes no new edge");
+    assert_eq!(fixture.core.poll_readable(), Some(channel), "events that came meanwhile make no new edge");
     // The same for a listener's own channel.
     let (listener, device_channel) = listening(&mut fixture, channel, 4);
     fixture.core.pause_channel(device_channel).unwrap();

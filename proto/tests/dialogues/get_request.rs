@@ -171,7 +171,11 @@ fn a_wait_that_leaves_synchronous_mode_goes_on_as_requests_on_the_channel() {
         fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
         fixture.no_event(channel);
         if let Some(taken) = taken {
-            assert_eq!(fixture.core.channel(taken), Some(device_channel), "what was told stays");
+            assert_eq!(
+                fixture.core.channel(taken),
+                Some(device_channel),
+                "the channel of a delivered request does not change"
+            );
             fixture.does(taken, to(channel));
             fixture.does(taken, Request::Destroy);
         }

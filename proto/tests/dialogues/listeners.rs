@@ -104,7 +104,7 @@ fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
     assert_eq!(
         (fixture.core.channel(taken), fixture.core.device_channel(taken)),
         (Some(here), device_channel),
-        "what was delivered stays"
+        "delivered events do not change"
     );
     for (child, home) in [(taken, here), (second, there)] {
         fixture.submit(child, accept()).unwrap();

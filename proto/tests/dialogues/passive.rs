@@ -11,7 +11,7 @@ fn a_request_is_accepted_and_lives_until_its_peer_leaves() {
     let child = fixture.report_request(listener);
     let event = fixture.expect_event(channel, child, cm(CmEvent::ConnectRequest));
     assert_eq!((event.listener, event.private_data.len()), (Some(listener), 56));
-    assert_eq!(fixture.report(child, CmEvent::Rejected), Admission::Late, "nothing is told before the accept");
+    assert_eq!(fixture.report(child, CmEvent::Rejected), Admission::Late, "no event is delivered before the accept");
     fixture.does(child, accept());
     fixture.report_and_take(child, CmEvent::Established);
     fixture.report_and_take(child, CmEvent::Disconnected);

@@ -222,7 +222,7 @@ fn a_destroy_ends_a_wait() {
         if !returned {
             assert_eq!(fixture.answers(token, OK), None);
         }
-        assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "no channel is left to tell it on");
+        assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "no channel is left for the event");
         fixture.ends(&[], &[]);
     }
 }

@@ -265,7 +265,7 @@ fn a_request_for_what_does_not_listen_is_taken_in_and_destroyed() {
         if state == State::Destroying {
             fixture.expect_call("destroy_id", OK);
         }
-        assert_eq!(fixture.expect_call("destroy_id", OK), None, "nobody asked for it");
+        assert_eq!(fixture.expect_call("destroy_id", OK), None, "the destroy was not requested");
         assert_eq!(fixture.core.state(child), None);
         fixture.no_event(here);
     }

@@ -94,7 +94,7 @@ impl World {
         result
     }
 
-    /// Checks what must hold after every step.
+    /// Checks the conditions that hold after every step.
     pub(crate) fn look(&mut self) {
         self.core.check();
         assert_eq!(self.core, self.twin, "the twin went another way");
@@ -255,7 +255,7 @@ impl World {
 
     fn ended_by(&mut self, id: IdKey, call: Call) {
         let gone = self.core.state(id).is_none();
-        let known = self.known.get_mut(&id).unwrap_or_else(|| panic!("{id} ended and nobody knows it"));
+        let known = self.known.get_mut(&id).unwrap_or_else(|| panic!("{id} ended without a record in the model"));
         let request = match call {
             Call::CreateId { .. } => OpenRequest::Create,
             Call::OpenChannel { .. } if known.open.contains(&OpenRequest::Create) => OpenRequest::Create,

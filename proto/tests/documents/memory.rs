@@ -18,9 +18,9 @@ fn render() -> String {
     let mut text = String::from(
         "# The life of memory\n\nRendered by `cargo xtask diagrams`: the first two tables and the diagrams from \
          `proto/src/memory/table.rs`, the rest by running `Region` of `proto/src/memory/region.rs`; do not edit.\n\n\
-         A state: it is in that state (· : in the same). *Refused*: with this reason, and nothing changes. Empty: no such call is \
-         under way: the driver gets a fault, and nothing changes.\n\n## Memory regions\n\n\
-         Where it says *registered* and the device has been removed, it is *unusable*.\n\n",
+         A cell is the next state (· : the same state), or in italics the reason of a refusal, which changes nothing. \
+         Empty: no such call is under way, so the driver gets a fault, and nothing changes.\n\n## Memory regions\n\n\
+         After a removal of the device, *unusable* replaces *registered* as the next state.\n\n",
     );
     let inputs: Vec<_> = Input::ALL.iter().map(|input| input.name()).collect();
     let row = |state: MrState| MR[state.index()].iter().map(|&to| cell(state, to)).collect();
@@ -28,8 +28,8 @@ fn render() -> String {
     text.push_str("\n![The states of a memory region](pictures/memory-region.svg)\n");
 
     text.push_str(
-        "\n## Protection domains\n\nWhere it says *live* and the device has been removed, it is *without its device*. \
-         A PD that something belongs to is not deallocated.\n\n",
+        "\n## Protection domains\n\nAfter a removal of the device, *without its device* replaces *live* as the next \
+         state. The deallocation of a PD with users is refused.\n\n",
     );
     let inputs: Vec<_> = PdInput::ALL.iter().map(|input| input.name()).collect();
     let row = |state: PdState| PD[state.index()].iter().map(|&to| cell(state, to)).collect();

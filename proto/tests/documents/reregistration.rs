@@ -74,13 +74,13 @@ struct Left(Vec<String>);
 const COLUMNS: [&str; 9] = [
     "valid",
     "state",
-    "memory that comes back",
-    "memory that is kept",
+    "returned memory",
+    "kept memory",
     "uses of the old PD",
-    "of the new PD",
+    "uses of the new PD",
     "keys",
     "rights",
-    "to be deregistered",
+    "registrations to deregister",
 ];
 
 const ERRNOS: [Errno; 7] =
@@ -93,10 +93,10 @@ const ANEW: Keys = Keys { lkey: 3, rkey: 3 };
 /// Writes a section for each combination of flags.
 pub(crate) fn render(text: &mut String) {
     text.push_str(
-        "## What a re-registration leaves\n\nA row for all outcomes that leave the same. *Checks first*: the provider is known to \
-         check everything before it changes anything; *unknown*: nothing is known of it. *Fallback*: it was asked for, and the \
-         provider cannot (ERR_CMD with EOPNOTSUPP). Memory and uses are those that the region holds until it is \
-         deregistered, which must be done in any case, once; then all that is kept comes back.\n",
+        "## The effects of a re-registration\n\nOne row for all outcomes with the same effect. *Checks first*: all checks of the \
+         provider precede its changes (`Provider::ChecksFirst`); *unknown*: `Provider::Unknown`. *Fallback*: the policy has \
+         the fallback, and the provider does not support the change (ERR_CMD with EOPNOTSUPP). The region keeps memory and \
+         uses of PDs until its deregistration, which is necessary in every case, and which returns all memory.\n",
     );
     for bits in 1..=7 {
         let flags = Changes::from_bits_retain(bits);
@@ -167,13 +167,17 @@ fn in_flight(flags: Changes) -> (String, Vec<String>) {
     let (old, new) = pds();
     let (mut region, change) = registered(&old, &new, flags);
     let Err((change, refused)) = region.reregister(change, Policy::default(), Traffic::InFlight) else {
-        panic!("in flight, and it was not refused");
+        panic!("a re-registration in flight was not refused");
     };
     let back = change.buffer.map_or("–", |memory| memory.0).to_owned();
     drop(change.pd);
     let cells = after(&region, Valid::Old, back, &old, &new);
-    assert!(refused.reason == RefuseReason::InFlight, "in flight, and refused because {}", refused.reason);
-    ("in flight: refused, the device is not asked".to_owned(), finish(region, cells).0)
+    assert!(
+        refused.reason == RefuseReason::InFlight,
+        "a re-registration in flight was refused because {}",
+        refused.reason
+    );
+    ("in flight: refused without a device call".to_owned(), finish(region, cells).0)
 }
 
 fn run(flags: Changes, trial: Trial) -> Left {

@@ -15,23 +15,23 @@ fn tables_md_is_what_the_tables_say() {
 fn render() -> String {
     let mut text = String::from(
         "# The life of an id\n\nRendered from `proto/src/table.rs` by `cargo xtask diagrams`; do not edit.\n\n## Requests\n\n\
-         A state: the request is carried out and the id is in that state (· : in the same). \
-         If the device refuses the call, the id is in the state before, with two exceptions (`table::after_failure`). \
-         Otherwise the request is refused: – where the kernel would answer EINVAL, else with the reason.\n\n",
+         A state: the request is carried out, and the id enters that state (· : stays in its state). \
+         If the device refuses the call, the id returns to the previous state, with two exceptions (`table::after_failure`). \
+         In all other cells the request is refused: – if the kernel would return EINVAL, otherwise with the reason.\n\n",
     );
     let verbs: Vec<_> = RequestKind::ALL.iter().map(|request_kind| request_kind.name()).collect();
     let request_cells =
         |state| RequestKind::ALL.iter().map(|&request_kind| request_cell(state, request_kind)).collect();
     grid(&mut text, "", &verbs, rows(&request_cells));
     text.push_str(
-        "\n## Events\n\nA state: the event is delivered and the id is in that state (· : in the same). *late*: counted, not \
-         delivered. **fault**: the device cannot mean it.\n\n",
+        "\n## Events\n\nA state: the event is delivered, and the id enters that state (· : stays in its state). *late*: \
+         counted, not delivered. **fault**: impossible, counted and reported as a fault.\n\n",
     );
     let events: Vec<_> = EventColumn::ALL.iter().map(|column| column.name()).collect();
     let event_cells = |state| EventColumn::ALL.iter().map(|&column| event_cell(state, column)).collect();
     grid(&mut text, "", &events, rows(&event_cells));
     text.push_str(
-        "\n## Diagram\n\nWhat changes a state, without destruction and device removal, which any state knows.\n\n\
+        "\n## Diagram\n\nAll changes of states, except by a destruction or a device removal, which are possible in every state.\n\n\
          ![The states of an id](pictures/id.svg)\n",
     );
     text

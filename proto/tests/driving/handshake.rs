@@ -1,4 +1,4 @@
-//! Handshakes, request by request: the calls that they make, and what ends them.
+//! Handshakes, request by request: the calls that they make, and the events that end them.
 
 use cmid_proto::handshake::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
 use cmid_proto::{

@@ -1,4 +1,4 @@
-//! The method of each request: the call that it makes, and what it returns.
+//! The method of each request: its call and its result.
 
 use std::cell::Cell;
 

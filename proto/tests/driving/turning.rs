@@ -1,4 +1,4 @@
-//! Turns: what they read, when they report more work, and when a driver may sleep.
+//! Turns: the channels that they read, when they report more work, and when a driver may sleep.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use cmid_proto::memory::{
 
 use crate::small::{Bytes, Call, KEYS, Region, Use, changes, policies, registering};
 
-/// A region and what the test knows about it: the device's registrations, the policy, whether the device is removed.
+/// A region and the state of the test: the device's registrations, the policy, whether the device is removed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct RegionInState {
     region: Region,
@@ -140,7 +140,7 @@ impl RegionInState {
         Ok(())
     }
 
-    /// Asserts what holds for every region.
+    /// Asserts the conditions that hold for every region.
     fn check(&self) {
         let (region, state) = (&self.region, self.region.state());
         let at_rest = matches!(state, MrState::Registered | MrState::Unusable | MrState::Gone);

@@ -1,4 +1,4 @@
-//! What regions own: uses of PDs, and memory.
+//! The objects that regions own: uses of PDs, and memory.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

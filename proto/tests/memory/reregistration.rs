@@ -108,7 +108,7 @@ impl Device {
                     (Fallback::OldLost(errno) | Fallback::OldKept(errno), 1) => Err(errno),
                     (Fallback::OldKeptNewStuck(errno, _), 1) | (Fallback::OldKeptNewStuck(_, errno), 2) => Err(errno),
                     (Fallback::Succeeds, 1) | (Fallback::OldKept(_), 2) => Ok(()),
-                    other => panic!("asked to deregister {other:?}"),
+                    other => panic!("the call is {other:?}, not a deregistration"),
                 };
                 if result.is_ok() {
                     self.handles.retain(|own| own != *handle);

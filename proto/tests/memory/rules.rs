@@ -91,7 +91,8 @@ pub(crate) const ANEW: Keys = Keys { lkey: 31, rkey: 32 };
 pub(crate) const ACCESS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE);
 pub(crate) const FENCED: Access = Access::LOCAL_WRITE;
 
-/// What must hold when the request has ended. PDs are "A" (before) and "B" (requested), memory is "old" and "new".
+/// The conditions that hold when the request has ended. PDs are "A" (before) and "B" (requested), memory is "old" and
+/// "new".
 #[derive(Debug, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) state: MrState,

@@ -218,7 +218,7 @@ impl World {
                 let held = member.holds.iter().filter(|&&pd| pd == entry.pd).count();
                 assert!(held >= used, "a PD was let go that the device uses");
                 for memory in entry.knows.iter().chain([&entry.memory]) {
-                    assert!(!self.outside.contains_key(memory), "memory was let go that the device knows");
+                    assert!(!self.outside.contains_key(memory), "memory was returned of which the device has a record");
                 }
             }
             if member.region.state() == MrState::Registered {

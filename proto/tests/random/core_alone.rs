@@ -137,7 +137,7 @@ impl Engine for Stepwise {
 
     fn rename(&mut self, id: IdKey) -> Option<IdKey> {
         let (released, old) = self.core.release(id).ok()?;
-        let Ok((new, channel)) = self.core.adopt(released) else { panic!("there is room for what was there") };
+        let Ok((new, channel)) = self.core.adopt(released) else { panic!("there is room for the released id") };
         self.device.adopt(new, channel, (id, old)).expect("this device adopts everything");
         Some(new)
     }

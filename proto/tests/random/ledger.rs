@@ -72,7 +72,7 @@ impl Ledger {
     /// A request was accepted; `ended` if it has already ended.
     pub(crate) fn requested(&mut self, id: IdKey, request: &Request<'_>, ended: bool, before: &Core) {
         assert!(!self.gone.contains(&id), "a request on {id}, which is gone, is taken");
-        // Only the core knows the id of an untaken request.
+        // The id of an untaken request is recorded only in the core.
         let known = self.known.entry(id).or_default();
         match *request {
             Request::Destroy | Request::DestroyNow => {
@@ -144,7 +144,11 @@ impl Ledger {
         }
         // In synchronous mode a listener's request comes without an event.
         assert!(!self.gone.contains(&owner), "{} for {owner}, which is gone", event.kind);
-        assert!(self.sync || self.known.contains_key(&owner), "{} for {owner}, which nobody knows", event.kind);
+        assert!(
+            self.sync || self.known.contains_key(&owner),
+            "{} for {owner}, which the model does not have",
+            event.kind
+        );
         let known = self.known.entry(owner).or_default();
         if let Some(number) = number {
             assert!(known.last < number, "{} of {owner} overtakes another event", event.kind);

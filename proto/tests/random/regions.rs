@@ -254,7 +254,7 @@ impl Program {
     fn check(&self) {
         for (region, _) in &self.regions {
             let keys: Vec<_> = self.nic.registered.values().map(|it| it.keys).collect();
-            assert!(region.keys().is_none_or(|given| keys.contains(&given)), "keys that the NIC does not know");
+            assert!(region.keys().is_none_or(|given| keys.contains(&given)), "keys that the NIC has not given");
             assert!(!self.removed || region.state() != MrState::Registered, "a region is usable without its device");
         }
     }

@@ -93,7 +93,7 @@ impl Engine for Drive<HostDevice> {
 
     fn rename(&mut self, id: IdKey) -> Option<IdKey> {
         let released_id = self.release(id).ok()?;
-        Some(self.adopt(released_id).expect("there is room for what was there"))
+        Some(self.adopt(released_id).expect("there is room for the released id"))
     }
 }
 

@@ -70,7 +70,7 @@ impl World {
                 assert!(self.ended.contains(&first), "{event:?} came before number {first}");
             },
         }
-        // The application knows the id of a request from now on.
+        // From now on the id of the request belongs to the application.
         self.known.entry(event.id).or_default();
         if event.cm() == Some(CmEvent::DeviceRemoval) {
             self.removed.insert(event.id);
