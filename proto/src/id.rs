@@ -111,7 +111,7 @@ pub(crate) enum DestroyWaiter {
     /// As an event: the destroy was requested while a call was under way, or waited for acks.
     Channel,
     /// Not at all: the id is that of an undelivered connection request.
-    Nobody,
+    None,
 }
 
 /// The operation of the device on an id: one call, or several in sequence. An id has at most one at a time; other
@@ -314,7 +314,7 @@ impl Id {
     }
 
     /// Whether the stored result of `is_plain` is correct; for checks.
-    pub(crate) fn is_known_rightly(&self) -> bool {
+    pub(crate) fn stored_plain_is_correct(&self) -> bool {
         !self.plain.0 || (self.pending_call == PendingCall::Nothing && self.is_plain_but_for_a_call())
     }
 

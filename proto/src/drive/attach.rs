@@ -71,7 +71,7 @@ impl<D: Device> Drive<D> {
         id: IdKey,
         create: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, Errno>,
     ) -> Result<Q, Error> {
-        self.learn_transport(id);
+        self.query_transport(id);
         self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER)?;
         let made = create(&mut self.device, Attaching::to(id));
         // The request is made before the match on the result, which would copy the QP once more.

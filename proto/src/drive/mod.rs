@@ -247,7 +247,7 @@ impl<D: Device> Drive<D> {
     }
 
     /// Records in the core whether an id is on an iWARP device. Until then the core assumes InfiniBand.
-    fn learn_transport(&mut self, id: IdKey) {
+    fn query_transport(&mut self, id: IdKey) {
         if self.device.transport(id) == Some(Transport::Iwarp) && self.core.transport(id) == Some(Transport::InfiniBand)
         {
             self.core.note_iwarp(id);

@@ -110,7 +110,7 @@ impl<D: Device> Drive<D> {
     #[doc(alias = "rdma_listen")]
     pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
         if self.core.port_space(id).is_some_and(|space| space.service() == Service::Datagram) {
-            self.learn_transport(id);
+            self.query_transport(id);
         }
         self.request(id, Request::Listen { backlog }, Time::NEVER).map(drop)
     }
@@ -187,7 +187,7 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused if there is no connection to end, and with [`RefuseReason::IsOver`] if the connection has ended already.
     pub fn teardown(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
-        self.learn_transport(id);
+        self.query_transport(id);
         self.request(id, Request::Teardown, deadline).map(drop)
     }
 
@@ -220,7 +220,7 @@ impl<D: Device> Drive<D> {
     /// address already; failed with the device's errno.
     #[doc(alias("rdma_join_multicast", "rdma_join_multicast_ex"))]
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
-        self.learn_transport(id);
+        self.query_transport(id);
         let result = self.core.join(self.now.get(), id, addr, send_only, deadline);
         self.record(Step::Join { id, addr, send_only, deadline, result });
         let group = result?;

@@ -105,7 +105,7 @@ impl Core {
             "{key} is destroyed and {:?} is to be reported",
             id.pending_call
         );
-        assert!(id.is_known_rightly(), "{key} is not as plain as it is taken for");
+        assert!(id.stored_plain_is_correct(), "{key} is not as plain as it is taken for");
         assert!(id.call_data.is_none() || id.call.is_some(), "{key}: the private data of a call that is over");
         assert!(
             id.owed == 0 || !(id.is_moving() || id.pending_call == PendingCall::Destroy),

@@ -198,7 +198,7 @@ impl Core {
         assert_eq!(self.poll_timeout(), other.poll_timeout(), "{what}: the nearest deadline");
         for ((key, ours), (_, theirs)) in self.ids.iter().zip(other.ids.iter()) {
             assert_eq!(ours.armed.at(), theirs.armed.at(), "{what}: {key}");
-            assert!(ours.is_known_rightly() && theirs.is_known_rightly(), "{what}: {key}");
+            assert!(ours.stored_plain_is_correct() && theirs.stored_plain_is_correct(), "{what}: {key}");
         }
     }
 }

@@ -34,7 +34,7 @@ impl Core {
     /// Ends the requests of an id that is to be destroyed, and discards its undelivered events.
     fn end_all(&mut self, key: IdKey, destroy_waiter: DestroyWaiter) {
         self.clear_waiting(key, SyncState::Never);
-        self.discard_mail(key);
+        self.discard_events(key);
         self.set_state(key, State::Destroying);
         self.stop_quiescing(key);
         self.end_leaves(key);
@@ -85,7 +85,7 @@ impl Core {
                 Ok(self.report_gone(key, channel, destroy_waiter))
             }
             // The application has no key to repeat the destruction.
-            Err(errno) if destroy_waiter == DestroyWaiter::Nobody => {
+            Err(errno) if destroy_waiter == DestroyWaiter::None => {
                 self.forget(key);
                 Err(Fault::Leak { call: RequestKind::Destroy.name(), target: Target::Id(key), errno })
             }
@@ -112,7 +112,7 @@ impl Core {
         destroy_waiter: DestroyWaiter,
     ) -> Option<Ended> {
         match destroy_waiter {
-            DestroyWaiter::Nobody => None,
+            DestroyWaiter::None => None,
             // The application takes no events from the private channel of an id that is gone, or from a channel that is
             // not open.
             DestroyWaiter::Channel
@@ -131,7 +131,7 @@ impl Core {
     /// Removes an id that is destroyed, or could not be created.
     pub(super) fn forget(&mut self, key: IdKey) {
         self.clear_waiting(key, SyncState::Never);
-        self.discard_mail(key);
+        self.discard_events(key);
         self.forget_groups(key);
         if let Some(id) = self.ids.get_mut(key) {
             (id.deadline, id.move_deadline) = (Time::NEVER, Time::NEVER);
@@ -144,7 +144,7 @@ impl Core {
 
     /// Discards an id's undelivered events, as the kernel does (`ucma_destroy_private_ctx`). The ids of a listener's
     /// undelivered requests are destroyed too; the device then rejects the peers.
-    fn discard_mail(&mut self, key: IdKey) {
+    fn discard_events(&mut self, key: IdKey) {
         let mut begun = 0;
         while let Some((event_ref, channel)) = self.ids.get(key).and_then(|id| Some((id.pending.head()?, id.channel))) {
             let stored = self.withdraw(event_ref, channel);
@@ -152,7 +152,7 @@ impl Core {
             if stored.kind == EventKind::Cm(CmEvent::ConnectRequest)
                 && self.state(stored.id).is_some_and(|state| state != State::Destroying)
             {
-                self.end_all(stored.id, DestroyWaiter::Nobody);
+                self.end_all(stored.id, DestroyWaiter::None);
                 self.destroy_or_queue(stored.id, &mut begun);
             }
         }

@@ -228,7 +228,7 @@ impl Core {
             }
             // The application will never get this request. The device rejects the peer when the id is destroyed.
             EventRule::Late | EventRule::Fault => {
-                self.begin_destroy(child, Time::NEVER, DestroyWaiter::Nobody);
+                self.begin_destroy(child, Time::NEVER, DestroyWaiter::None);
                 match self.state(listener) {
                     None => Ok(Admission::Stray),
                     Some(state) if verdict == EventRule::Fault => {
