@@ -74,7 +74,7 @@ pub const ROWS: &[Row] = &[
     // heap.
     heap("arm_last", "a deadline armed after all others", Beyond("arm_none"), None, [151, 153]),
     heap("cancel_first", "a deadline dropped that is before all others", Beyond("cancel_none"), None, [127, 131]),
-    heap("cancel_last", "a deadline dropped that is after all others", Beyond("cancel_none"), None, [12, 17]),
+    heap("cancel_last", "a deadline dropped that is after all others", Beyond("cancel_none"), None, [12, 20]),
     heap("fire", "a deadline expires and its event is stored", Case, None, [438, 568]),
 ];
 
