@@ -29,14 +29,14 @@ impl Log {
     /// Prints that an id is destroyed.
     pub(crate) fn ends(self, id: IdKey) {
         if let Some(name) = self.0 {
-            say!("  {name:<7} {:<4} {:<52} [gone]", id.to_string(), "is destroyed");
+            say!("  {name:<7} {:<7} {:<50} [gone]", id.to_string(), "is destroyed");
         }
     }
 
     fn line(self, core: &Core, id: IdKey, what: &str) {
         if let Some(name) = self.0 {
             let state = core.state(id).map_or("gone", cmid_proto::State::name);
-            say!("  {name:<7} {:<4} {what:<52} [{state}]", id.to_string());
+            say!("  {name:<7} {:<7} {what:<50} [{state}]", id.to_string());
         }
     }
 }
