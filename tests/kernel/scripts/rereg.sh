@@ -28,7 +28,7 @@ fails_with() {
 
 # Without the shim, rereg must fail, and fencing must use the other way: rdma-core's provider cannot re-register.
 fails_with "the shim is not there" "$rereg" --expect "$expect"
-fails_with "it went Anew, not InPlace" "$fencing" --device verbs --backend "$CMID_BACKEND" --way in-place
+fails_with "re-registered Anew, not InPlace" "$fencing" --device verbs --backend "$CMID_BACKEND" --way in-place
 
 echo "== fencing through the shim: $way"
 LD_PRELOAD=/tmp/shim.so "$fencing" --device verbs --backend "$CMID_BACKEND" --way $way
