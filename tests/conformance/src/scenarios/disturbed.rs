@@ -1,6 +1,7 @@
 //! Faults of the host: behaviours 10, 36, 78 and 79.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::{Side, pdl};
@@ -78,6 +79,20 @@ fn each_once<L: Env>(b: &mut Fixture<'_, L>, side: Side, kind: CmEvent, ids: &[I
     b.quiet(side)
 }
 
+/// The kernel refuses calls on an id of a removed device. It ends the id after it has reported the removal
+/// (`ucma_close_id`).
+pub(super) fn is_ended<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey) -> Check {
+    let mut result = Ok(());
+    for _ in 0..100 {
+        result = b.endpoint(side).bare(&Call::Disconnect { id }, &[]);
+        if result.is_err() {
+            break;
+        }
+        b.pump(Duration::from_millis(50))?;
+    }
+    same("bare disconnect", result, Err(Errno::ENXIO))
+}
+
 pub(super) fn behaviour_78_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let (client, server) = b.connected()?;
@@ -103,7 +118,7 @@ pub(super) fn behaviour_78_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Ch
         let is_refusal = matches!(refused, Err(Error::Refused(_)));
         ensure(is_refusal, || format!("connect: {refused:?}, expected a refusal"))?;
         fails("connect", refused, Errno::ENXIO)?;
-        same("bare disconnect", b.client.bare(&Call::Disconnect { id }, &[]), Err(Errno::ENXIO))?;
+        is_ended(b, Side::Client, id)?;
         same("bare connect", b.client.bare(&Call::Connect { id, param }, &[]), Err(Errno::ENXIO))?;
     }
     let accept = b.server.drive().accept(unaccepted, param, &[], Time::NEVER);

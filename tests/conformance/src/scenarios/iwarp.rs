@@ -12,6 +12,7 @@ use cmid_proto::{
     RejectReason, Request, State, Time, Transport,
 };
 
+use super::disturbed::is_ended;
 use super::memory::register;
 use super::scenario::{Entry, Scenario};
 use super::sync::ended;
@@ -439,17 +440,7 @@ fn iwarp_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.env.disturb(Disturbance::DeviceGoes)?;
     for (side, id) in [(Side::Client, client), (Side::Server, server)] {
         b.until(side, id, State::Removed)?;
-        let disconnect = Call::Disconnect { id };
-        // The kernel ends an id after it has reported the removal (`ucma_close_id`).
-        let mut result = Ok(());
-        for _ in 0..100 {
-            result = b.endpoint(side).bare(&disconnect, &[]);
-            if result.is_err() {
-                break;
-            }
-            b.pump(Duration::from_millis(50))?;
-        }
-        same("disconnect", result, Err(Errno::ENXIO))?;
+        is_ended(b, side, id)?;
     }
     Ok(())
 }
