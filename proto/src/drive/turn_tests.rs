@@ -276,6 +276,23 @@ fn the_read_of_a_reported_channel_is_observed() {
 }
 
 #[test]
+fn the_read_of_a_reported_listener_is_observed() {
+    let mut drive = Drive::new(Script::<true>::default(), Limits::LARGE);
+    let channel = drive.open_channel(Acks::Explicit).unwrap();
+    let listener = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.listen(listener, 2).unwrap();
+    while drive.run(1) == Next::Deliver {}
+    let on = drive.core.device_channel(listener).unwrap();
+    let child = drive.core.wants_event(on).unwrap();
+    let before = drive.device.observed;
+    let request = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
+    drive.device.next = VecDeque::from([Ok(Some(request))]);
+    assert_eq!(drive.run_reported(on, 9), Next::Deliver);
+    // The steps: `Readable`, `WantsEvent`, `Event` and `Yield`.
+    assert!(drive.device.observed >= before + 4, "{} steps", drive.device.observed - before);
+}
+
+#[test]
 fn the_request_of_a_synchronous_id_is_observed() {
     let mut drive = Drive::new(Script::<true>::default(), Limits::LARGE);
     let id = drive.create_id(None, PortSpace::Tcp).unwrap();
