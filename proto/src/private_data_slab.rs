@@ -16,14 +16,14 @@ pub(crate) struct StoredPrivateData {
     pub(crate) datagram: Option<Datagram>,
 }
 
-/// A slab whose newest entry is stored outside of it, in a place that is used again: a short path, one copy to store it
-/// and none to remove it. The entry has the index of the next vacant slot of the slab, and is moved there before
-/// another entry is inserted or removed. So the indices are those of a plain slab.
+/// A slab with its newest entry in a field of its own. This is a short path: to insert an entry takes one copy, and to
+/// remove it takes none. The entry has the index of the next vacant slot. Before another entry is inserted or removed,
+/// it is moved to that slot. So the indices are those of a plain slab.
 #[derive(Clone, Debug)]
 pub(crate) struct PrivateDataSlab {
     slab: Slab<StoredPrivateData>,
     newest: StoredPrivateData,
-    /// Whether `newest` is an entry. Otherwise it is the rest of the last one.
+    /// Whether `newest` is an entry. Otherwise its bytes are those of a removed entry.
     has_newest: bool,
 }
 

@@ -339,7 +339,7 @@ impl Id {
     /// Learns the limits of its device for a call with these parameters; `limits_of` returns them. A call that does not
     /// need them is made without a check if they cannot be queried, for lack of descriptors for example.
     #[inline]
-    pub(crate) fn learn_limits(
+    pub(crate) fn query_limits(
         &mut self,
         param: &ConnParam,
         answer: &mut [u8; offset::EVENT_LEN],
