@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use cmid_proto::{CmOption, Errno, Outcome};
 
-use crate::errno;
 use crate::kernel::abi::{self, Command, Header};
 use crate::kernel::node::{Node, OpenError};
 #[cfg(feature = "scripted-kernel")]
 use crate::kernel::script;
+use crate::kernel::syscall;
 use crate::macros;
 use crate::sign::unsigned;
 
@@ -278,12 +278,8 @@ impl ChannelFd {
             }
         }
         // SAFETY: the message is initialized throughout: neither the header nor a body has padding, and the header's
-        // size is a multiple of every alignment. The caller promises that the addresses in it are valid.
-        let written = unsafe { libc::write(self.0, (&raw const *message).cast(), len) };
-        match usize::try_from(written) {
-            Ok(count) if count == len => Ok(()),
-            Ok(_) => Err(Errno(libc::ENODATA)),
-            Err(_) => Err(errno::last()),
-        }
+        // size is a multiple of every alignment. The caller promises that the addresses in it are valid; all come from
+        // `expose_provenance`.
+        unsafe { syscall::write(self.0, (&raw const *message).cast(), len) }
     }
 }

@@ -19,6 +19,7 @@ mod queue_pair;
 mod script;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod stray_tests;
+mod syscall;
 mod transport;
 
 pub(crate) use abi::{AhAttr as KernelAhAttr, QpAttr};
