@@ -27,9 +27,11 @@ impl QueuePair for QpInner {
 
     #[inline]
     fn modify(&self, attr: &QpAttr) -> Outcome {
-        let mut c = ibv_qp_attr_of(attr);
-        // SAFETY: the QP is alive, and the attributes are read during the call.
-        errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), &raw mut c, signed(attr.qp_attr_mask)) })
+        let mut c = MaybeUninit::uninit();
+        convert(attr, &mut c);
+        // SAFETY: the QP is alive. The attributes are read during the call: only those that the mask names
+        // (ibv_modify_qp(3); librdmacm passes no others either), and `convert` has written those.
+        errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), c.as_mut_ptr(), signed(attr.qp_attr_mask)) })
     }
 
     fn stop(&self) {
@@ -90,9 +92,9 @@ impl QueuePair for QpInner {
 impl QpInner {
     #[inline]
     pub(crate) fn set_state(&self, state: u32) -> Outcome {
-        let mut attr = MaybeUninit::<ibv_qp_attr>::zeroed();
+        let mut attr = MaybeUninit::<ibv_qp_attr>::uninit();
         let mask = signed(ibv_qp_attr_mask::IBV_QP_STATE.0);
-        // SAFETY: the QP is alive, and zeros are a value of the attributes, of which only the state is read.
+        // SAFETY: the QP is alive. Only the state is read, because the mask names no more.
         errno::of_ibv(unsafe {
             (*attr.as_mut_ptr()).qp_state = state;
             ffi::ibv_modify_qp(self.as_ptr(), attr.as_mut_ptr(), mask)
@@ -100,68 +102,69 @@ impl QpInner {
     }
 }
 
-/// Converts the attributes to libibverbs' form. Converts a path only if the mask names it; in others the kernel leaves
-/// zeros.
-#[inline]
+/// Converts all attributes to libibverbs' form.
 pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
-    let mut c = ibv_qp_attr {
-        qp_state: attr.qp_state,
-        cur_qp_state: attr.cur_qp_state,
-        path_mtu: attr.path_mtu,
-        path_mig_state: attr.path_mig_state,
-        qkey: attr.qkey,
-        rq_psn: attr.rq_psn,
-        sq_psn: attr.sq_psn,
-        dest_qp_num: attr.dest_qp_num,
-        qp_access_flags: attr.qp_access_flags,
-        cap: ibv_qp_cap {
+    let mut c = MaybeUninit::<ibv_qp_attr>::zeroed();
+    convert(attr, &mut c);
+    // SAFETY: zeros are a value of it, and `convert` has written numbers.
+    unsafe { c.assume_init() }
+}
+
+/// Converts the attributes that the mask names to libibverbs' form. Of the others it writes those that would cost a
+/// comparison to leave out.
+#[inline(always)]
+fn convert(attr: &QpAttr, into: &mut MaybeUninit<ibv_qp_attr>) {
+    let c = into.as_mut_ptr();
+    // SAFETY: the pointer is of `into`, whose fields can be written one by one.
+    unsafe {
+        (*c).qp_state = attr.qp_state;
+        (*c).cur_qp_state = attr.cur_qp_state;
+        (*c).path_mtu = attr.path_mtu;
+        (*c).path_mig_state = attr.path_mig_state;
+        (*c).qkey = attr.qkey;
+        (*c).rq_psn = attr.rq_psn;
+        (*c).sq_psn = attr.sq_psn;
+        (*c).dest_qp_num = attr.dest_qp_num;
+        (*c).qp_access_flags = attr.qp_access_flags;
+        (*c).pkey_index = attr.pkey_index;
+        (*c).alt_pkey_index = attr.alt_pkey_index;
+        (*c).en_sqd_async_notify = attr.en_sqd_async_notify;
+        (*c).sq_draining = attr.sq_draining;
+        (*c).max_rd_atomic = attr.max_rd_atomic;
+        (*c).max_dest_rd_atomic = attr.max_dest_rd_atomic;
+        (*c).min_rnr_timer = attr.min_rnr_timer;
+        (*c).port_num = attr.port_num;
+        (*c).timeout = attr.timeout;
+        (*c).retry_cnt = attr.retry_cnt;
+        (*c).rnr_retry = attr.rnr_retry;
+        (*c).alt_port_num = attr.alt_port_num;
+        if attr.qp_attr_mask & ibv_qp_attr_mask::IBV_QP_AV.0 != 0 {
+            (*c).ah_attr = ah_attr(&attr.ah_attr);
+        }
+    }
+    let rare = ibv_qp_attr_mask::IBV_QP_ALT_PATH.0 | ibv_qp_attr_mask::IBV_QP_CAP.0;
+    if attr.qp_attr_mask & rare != 0 {
+        convert_rare(attr, into);
+    }
+}
+
+/// Converts the attributes that a connection manager rarely sets or never.
+#[cold]
+fn convert_rare(attr: &QpAttr, into: &mut MaybeUninit<ibv_qp_attr>) {
+    let c = into.as_mut_ptr();
+    // SAFETY: as in `convert`.
+    unsafe {
+        (*c).alt_ah_attr = ah_attr(&attr.alt_ah_attr);
+        (*c).alt_timeout = attr.alt_timeout;
+        (*c).cap = ibv_qp_cap {
             max_send_wr: attr.max_send_wr,
             max_recv_wr: attr.max_recv_wr,
             max_send_sge: attr.max_send_sge,
             max_recv_sge: attr.max_recv_sge,
             max_inline_data: attr.max_inline_data,
-        },
-        ah_attr: NO_PATH,
-        alt_ah_attr: NO_PATH,
-        pkey_index: attr.pkey_index,
-        alt_pkey_index: attr.alt_pkey_index,
-        en_sqd_async_notify: attr.en_sqd_async_notify,
-        sq_draining: attr.sq_draining,
-        max_rd_atomic: attr.max_rd_atomic,
-        max_dest_rd_atomic: attr.max_dest_rd_atomic,
-        min_rnr_timer: attr.min_rnr_timer,
-        port_num: attr.port_num,
-        timeout: attr.timeout,
-        retry_cnt: attr.retry_cnt,
-        rnr_retry: attr.rnr_retry,
-        alt_port_num: attr.alt_port_num,
-        alt_timeout: attr.alt_timeout,
-        rate_limit: 0,
-    };
-    if attr.qp_attr_mask & ibv_qp_attr_mask::IBV_QP_AV.0 != 0 {
-        c.ah_attr = ah_attr(&attr.ah_attr);
+        };
     }
-    if attr.qp_attr_mask & ibv_qp_attr_mask::IBV_QP_ALT_PATH.0 != 0 {
-        c.alt_ah_attr = ah_attr(&attr.alt_ah_attr);
-    }
-    c
 }
-
-const NO_PATH: ibv_ah_attr = ibv_ah_attr {
-    grh: ibv_global_route {
-        dgid: ibv_gid { raw: [0; 16] },
-        flow_label: 0,
-        sgid_index: 0,
-        hop_limit: 0,
-        traffic_class: 0,
-    },
-    dlid: 0,
-    sl: 0,
-    src_path_bits: 0,
-    static_rate: 0,
-    is_global: 0,
-    port_num: 0,
-};
 
 #[inline]
 fn ah_attr(attr: &KernelAhAttr) -> ibv_ah_attr {

@@ -300,7 +300,7 @@ impl Id {
         // The answer has the vendor of the request.
         body.ece = abi::Ece { vendor_id: self.remote_ece.vendor_id, attr_mod: self.local_ece.options };
         if !self.datagrams {
-            self.prepare(depths.responder_resources, depths.initiator_depth)?;
+            self.prepare(&mut scratch.qp_attr, depths.responder_resources, depths.initiator_depth)?;
         }
         let accepted = self.fd.write_message(&scratch.accept);
         match (&accepted, &self.qp) {

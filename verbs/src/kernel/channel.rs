@@ -124,6 +124,8 @@ impl<B: Body> Message<B> {
 pub(crate) struct Scratch {
     pub(crate) connect: Message<abi::Connect>,
     pub(crate) accept: Message<abi::Accept>,
+    /// An answer, of which the kernel writes all bytes.
+    pub(crate) qp_attr: abi::QpAttr,
 }
 
 impl Scratch {
@@ -132,6 +134,7 @@ impl Scratch {
         Scratch {
             connect: Message::new(abi::Connect { conn_param, id: 0, reserved: 0, ece }, 0),
             accept: Message::new(abi::Accept { uid: 0, conn_param, id: 0, reserved: 0, ece }, 0),
+            qp_attr: abi::QpAttr::default(),
         }
     }
 }

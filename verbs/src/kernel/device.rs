@@ -137,7 +137,7 @@ impl KernelCm {
         }
         let (qp, limits) = create(location, id.datagrams)?;
         let of_id: Arc<Q> = Arc::clone(&qp);
-        id.attach(of_id)?;
+        id.attach(&mut self.scratch.qp_attr, of_id)?;
         if limits.is_some() {
             id.limits = limits;
         }

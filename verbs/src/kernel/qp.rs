@@ -24,16 +24,15 @@ impl Id {
     /// # Errors
     /// The errno of the kernel or the provider; the QP is not attached.
     #[inline]
-    pub(super) fn attach(&mut self, qp: Arc<dyn QueuePair>) -> Outcome {
+    pub(super) fn attach(&mut self, attr: &mut QpAttr, qp: Arc<dyn QueuePair>) -> Outcome {
         let offered = qp.ece()?;
         if self.remote_ece.vendor_id != 0 {
             let same_vendor = self.remote_ece.vendor_id == offered.vendor_id;
             let options = if same_vendor { self.remote_ece.options } else { 0 };
             qp.set_ece(Ece { vendor_id: offered.vendor_id, options })?;
         }
-        let mut attr = QpAttr::default();
-        self.qp_attr(INIT, &mut attr)?;
-        qp.modify(&attr)?;
+        self.qp_attr(INIT, attr)?;
+        qp.modify(attr)?;
         if self.datagrams {
             qp.modify(&QpAttr { qp_attr_mask: MASK_STATE, qp_state: RTR, ..QpAttr::default() })?;
             qp.modify(&QpAttr { qp_attr_mask: MASK_STATE | MASK_SQ_PSN, qp_state: RTS, ..QpAttr::default() })?;
@@ -78,15 +77,14 @@ impl Id {
     }
 
     /// Moves the QP from INIT to RTR to RTS on the passive side, with these numbers of RDMA reads and atomics.
-    pub(crate) fn prepare(&self, resources: u8, depth: u8) -> Outcome {
+    pub(crate) fn prepare(&self, attr: &mut QpAttr, resources: u8, depth: u8) -> Outcome {
         let Some(qp) = &self.qp else { return Ok(()) };
-        let mut attr = QpAttr::default();
-        self.qp_attr(RTR, &mut attr)?;
+        self.qp_attr(RTR, attr)?;
         attr.max_dest_rd_atomic = resources;
-        qp.modify(&attr)?;
-        self.qp_attr(RTS, &mut attr)?;
+        qp.modify(attr)?;
+        self.qp_attr(RTS, attr)?;
         attr.max_rd_atomic = depth;
-        qp.modify(&attr)
+        qp.modify(attr)
     }
 
     /// Handles a CONNECT_RESPONSE on an id with a QP: moves the QP from INIT to RTR to RTS, and sends the third
@@ -120,15 +118,15 @@ impl Id {
         }
         // The peer's access rights follow from the answer. The kernel returns them for INIT; the next change of state
         // sets them.
-        let mut attr = QpAttr::default();
-        self.qp_attr(INIT, &mut attr)?;
+        let attr = &mut scratch.qp_attr;
+        self.qp_attr(INIT, attr)?;
         let access = attr.qp_access_flags;
-        self.qp_attr(RTR, &mut attr)?;
+        self.qp_attr(RTR, attr)?;
         attr.qp_access_flags = access;
         attr.qp_attr_mask |= MASK_ACCESS_FLAGS;
-        qp.modify(&attr)?;
-        self.qp_attr(RTS, &mut attr)?;
-        qp.modify(&attr)?;
+        qp.modify(attr)?;
+        self.qp_attr(RTS, attr)?;
+        qp.modify(attr)?;
         self.establish(scratch)?;
         if has_options {
             self.local_ece.options = qp.ece()?.options;
