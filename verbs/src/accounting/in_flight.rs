@@ -124,8 +124,9 @@ impl InFlightSet {
     }
 
     /// Returns the cursor of a queue without a ring. It has no room.
+    #[inline]
     pub(crate) fn without_ring<const TAG: u64>(&self) -> Cursor<TAG> {
-        Cursor::new(&self.nothing)
+        Cursor::without_ring(&self.nothing)
     }
 
     /// Adds a queue, before its first post.
@@ -222,6 +223,9 @@ mod tests {
     fn a_queue_without_a_ring_takes_nothing() {
         let in_flight = InFlightSet::new();
         assert_eq!(in_flight.without_ring::<SEND>().file(1, &[1], true), None);
+        assert_eq!(in_flight.without_ring::<SEND>().batch(false).file(1, &[1], true), None);
+        let (short, long) = (in_flight.without_ring::<SEND>(), SendCursor::new(&in_flight.nothing));
+        assert_eq!(short.position(), long.position());
         assert!(named(&in_flight).is_empty());
     }
 }

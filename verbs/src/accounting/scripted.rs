@@ -17,9 +17,9 @@ use crate::accounting::poll::{Poller, Provider};
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
 use crate::accounting::srq_table::{SrqId, SrqTable};
-use crate::accounting::work_queue::{Reservation, WorkQueue};
+use crate::accounting::work_queue::{Reservation, WorkQueues};
 use crate::accounting::wr_count::Snapshot;
-use crate::accounting::wr_ring::{Cursor, RECEIVE, SEND};
+use crate::accounting::wr_ring::{Cursor, RecvCursor, SendCursor};
 
 /// A protection domain.
 #[derive(Clone)]
@@ -157,17 +157,12 @@ impl Drop for Cq {
 pub struct Qp {
     pd: Pd,
     qp_num: u32,
-    send: Side<SEND>,
-    recv: Side<RECEIVE>,
+    queues: WorkQueues<CqInner>,
+    send: SendCursor,
+    recv: RecvCursor,
     /// With the CQ of the receives.
     srq: Option<(Arc<SrqTable>, Arc<CqInner>)>,
     is_leaked: bool,
-}
-
-/// A work queue with its poster's side.
-struct Side<const TAG: u64> {
-    queue: WorkQueue<CqInner>,
-    cursor: Cursor<TAG>,
 }
 
 /// A request of a batch: the user's `wr_id`, its keys, and whether it is signaled.
@@ -184,35 +179,44 @@ impl Qp {
         }
         let recv_cq = &cqs[1].inner;
         let caps = if srq.is_some() { Caps { max_recv_wr: 0, ..caps } } else { caps };
-        let [send, recv] = Reservation::make([&cqs[0].inner, &cqs[1].inner], caps)?.into_queues();
+        let reservation = Reservation::make([&cqs[0].inner, &cqs[1].inner], caps)?;
         if let Some(srq) = srq {
             recv_cq.cq_slots.attach_srq(&srq.table)?;
         }
         let srq = srq.map(|srq| (Arc::clone(&srq.table), Arc::clone(recv_cq)));
-        let in_flight = &pd.0.in_flight;
-        let send = Side { queue: send, cursor: in_flight.without_ring() };
-        let recv = Side { queue: recv, cursor: in_flight.without_ring() };
-        Ok(Qp { pd: pd.clone(), qp_num, send, recv, srq, is_leaked: false })
+        let (send, recv) = (pd.0.in_flight.without_ring(), pd.0.in_flight.without_ring());
+        Ok(Qp { pd: pd.clone(), qp_num, queues: reservation.into_queues(), send, recv, srq, is_leaked: false })
     }
 
     /// Posts one work request. Returns the `wr_id` that the device gets; `None` if it is refused.
     pub fn post(&mut self, is_recv: bool, request: Request<'_>) -> Option<u64> {
-        let Qp { pd, qp_num, send, recv, srq, .. } = self;
+        self.open(is_recv);
         match is_recv {
-            true if srq.is_some() => None,
-            true => recv.open(pd, *qp_num).post(request),
-            false => send.open(pd, *qp_num).post(request),
+            true if self.srq.is_some() => None,
+            true => post(&mut self.recv, request),
+            false => post(&mut self.send, request),
         }
     }
 
     /// Posts a batch, of which the provider takes the first `taken`. Returns the `wr_id`s that the device gets; `None` if
     /// a request is refused, and then nothing is posted.
     pub fn post_batch(&mut self, is_recv: bool, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
-        let Qp { pd, qp_num, send, recv, srq, .. } = self;
+        self.open(is_recv);
         match is_recv {
-            true if srq.is_some() => None,
-            true => recv.open(pd, *qp_num).post_batch(requests, taken),
-            false => send.open(pd, *qp_num).post_batch(requests, taken),
+            true if self.srq.is_some() => None,
+            true => post_batch(&mut self.recv, requests, taken),
+            false => post_batch(&mut self.send, requests, taken),
+        }
+    }
+
+    /// Creates the ring of a queue, if there is none.
+    fn open(&mut self, is_recv: bool) {
+        let Qp { pd, qp_num, queues, send, recv, srq, .. } = self;
+        if is_recv && recv.is_without_ring() && srq.is_none() {
+            queues.open_recv(recv, &pd.0, *qp_num);
+        }
+        if !is_recv && send.is_without_ring() {
+            queues.open_send(send, &pd.0, *qp_num);
         }
     }
 
@@ -222,47 +226,36 @@ impl Qp {
     }
 }
 
-impl<const TAG: u64> Side<TAG> {
-    fn open(&mut self, pd: &Pd, qp_num: u32) -> &mut Self {
-        if self.cursor.is_without_ring() {
-            self.queue.open(&mut self.cursor, &pd.0, qp_num);
-        }
-        self
-    }
+fn post<const TAG: u64>(cursor: &mut Cursor<TAG>, (wr_id, lkeys, is_signaled): Request<'_>) -> Option<u64> {
+    let token = match lkeys {
+        [lkey] => cursor.file_one(wr_id, *lkey, is_signaled),
+        lkeys => cursor.file(wr_id, lkeys, is_signaled),
+    }?;
+    cursor.advance();
+    Some(token)
+}
 
-    fn post(&mut self, (wr_id, lkeys, is_signaled): Request<'_>) -> Option<u64> {
-        let token = match lkeys {
-            [lkey] => self.cursor.file_one(wr_id, *lkey, is_signaled),
-            lkeys => self.cursor.file(wr_id, lkeys, is_signaled),
-        }?;
-        self.cursor.advance();
-        Some(token)
-    }
-
-    fn post_batch(&mut self, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
-        let mut filing = self.cursor.batch(self.cursor.is_counting());
-        let file = |&(wr_id, lkeys, is_signaled): &Request<'_>| filing.file(wr_id, lkeys, is_signaled);
-        let mut tokens = requests.iter().map(file).collect::<Option<Vec<_>>>()?;
-        tokens.truncate(taken);
-        self.cursor.advance_by(tokens.len() as u32);
-        Some(tokens)
-    }
+fn post_batch<const TAG: u64>(cursor: &mut Cursor<TAG>, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
+    let mut filing = cursor.batch(cursor.is_counting());
+    let file = |&(wr_id, lkeys, is_signaled): &Request<'_>| filing.file(wr_id, lkeys, is_signaled);
+    let mut tokens = requests.iter().map(file).collect::<Option<Vec<_>>>()?;
+    tokens.truncate(taken);
+    cursor.advance_by(tokens.len() as u32);
+    Some(tokens)
 }
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        let Qp { send: Side { queue: send, .. }, recv: Side { queue: recv, .. }, srq, .. } = self;
-        let srq = srq.take();
+        let srq = self.srq.take();
         if self.is_leaked {
-            send.leak(&self.pd.0);
-            recv.leak(&self.pd.0);
+            self.queues.leak(&self.pd.0);
             // With the SRQ, which its CQ keeps.
             if let Some((table, cq)) = srq {
                 table.leak();
                 core::mem::forget((table, cq));
             }
         } else {
-            WorkQueue::close_both(send, recv, &self.pd.0);
+            self.queues.close(&self.pd.0);
             srq.into_iter().for_each(|(table, cq)| cq.cq_slots.leave_srq(table));
         }
         self.pd.0.released();

@@ -1,5 +1,5 @@
-//! One work queue of a QP. The first post creates its ring. A QP without posts therefore needs no memory for it, and no
-//! search visits it.
+//! The work queues of a QP. The first post to a queue creates its ring. A QP without posts therefore needs no memory for
+//! rings, and no search visits it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use crate::accounting::counted::CountedKey;
 use crate::accounting::cq_slots::GoneQueue;
 use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::poll::Provider;
-use crate::accounting::wr_ring::{Cursor, WrRing};
+use crate::accounting::wr_ring::{Cursor, RecvCursor, SendCursor, WrRing};
 
 /// The reservations of the two queues of a QP that is being created, at their CQs. The drop frees them.
 pub(crate) struct Reservation<'a, C: Provider> {
@@ -39,43 +39,46 @@ impl<'a, C: Provider> Reservation<'a, C> {
         Ok(Reservation { cqs, caps })
     }
 
-    /// Creates the queues, which free the reservations from then on.
+    /// Creates the queues, which have the reservations from then on.
     #[inline(always)]
-    pub(crate) fn into_queues(self) -> [WorkQueue<C>; 2] {
-        let ([send_cq, recv_cq], Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, .. }) =
-            (self.cqs, self.caps);
+    pub(crate) fn into_queues(self) -> WorkQueues<C> {
+        let ([send_cq, recv_cq], caps) = (self.cqs, self.caps);
         core::mem::forget(self);
-        [
-            WorkQueue::reserved(send_cq, false, max_send_wr, max_send_sge),
-            WorkQueue::reserved(recv_cq, true, max_recv_wr, max_recv_sge),
-        ]
+        let recv_cq = if Arc::ptr_eq(send_cq, recv_cq) { None } else { Some(Arc::clone(recv_cq)) };
+        WorkQueues { send_cq: Arc::clone(send_cq), recv_cq, caps, send: OnceLock::new(), recv: OnceLock::new() }
     }
 }
 
 impl<C: Provider> Drop for Reservation<'_, C> {
+    // Inlined, so that the reservation stays in registers.
+    #[inline(always)]
     fn drop(&mut self) {
         let ([send_cq, recv_cq], Caps { max_send_wr, max_recv_wr, .. }) = (self.cqs, self.caps);
-        send_cq.cq_slots().cancel(1, max_send_wr);
-        recv_cq.cq_slots().cancel(1, max_recv_wr);
+        cancel(&**send_cq, &**recv_cq, max_send_wr, max_recv_wr);
     }
 }
 
-/// A work queue. It has a reservation at its CQ. Without a ring, the drop frees the reservation. With a ring, the CQ's
-/// slots free it after the last completion.
-pub(crate) struct WorkQueue<C: Provider> {
-    cq: Arc<C>,
-    is_recv: bool,
-    /// The maximum number of work requests.
-    capacity: u32,
-    /// The maximum number of ranges of a work request.
-    max_sge: u32,
-    /// Created by the first post, and read when the QP is destroyed, after the last post.
-    ring: OnceLock<Ring>,
-    /// Whether the drop frees the reservation.
-    is_reserved: bool,
+#[cold]
+fn cancel<C: Provider>(send_cq: &C, recv_cq: &C, sends: u32, recvs: u32) {
+    send_cq.cq_slots().cancel(1, sends);
+    recv_cq.cq_slots().cancel(1, recvs);
 }
 
-/// The ring of a queue. The first post creates it.
+/// The work queues of a QP, with their reservations at their CQs. [`WorkQueues::close`] or [`WorkQueues::leak`] ends
+/// them. Without a ring, a queue has left no completions, and its reservation ends at once. With a ring, the CQ's slots
+/// free it after the last completion.
+pub(crate) struct WorkQueues<C: Provider> {
+    send_cq: Arc<C>,
+    /// `None` if the receives report to the same CQ.
+    recv_cq: Option<Arc<C>>,
+    /// The capacities as requested.
+    caps: Caps,
+    // Created by the first post, and read when the QP is destroyed, after the last post.
+    send: OnceLock<Ring>,
+    recv: OnceLock<Ring>,
+}
+
+/// The ring of a queue.
 struct Ring {
     queue_id: u32,
     /// Present if the queue counts.
@@ -85,27 +88,97 @@ struct Ring {
     place: InFlightIndex,
 }
 
-impl<C: Provider> WorkQueue<C> {
-    #[inline(always)]
-    fn reserved(cq: &Arc<C>, is_recv: bool, capacity: u32, max_sge: u32) -> Self {
-        WorkQueue { cq: Arc::clone(cq), is_recv, capacity, max_sge, ring: OnceLock::new(), is_reserved: true }
+/// What the ring of a queue depends on.
+struct Shape {
+    is_recv: bool,
+    /// The maximum number of work requests.
+    capacity: u32,
+    /// The maximum number of ranges of a work request.
+    max_sge: u32,
+}
+
+impl<C: Provider> WorkQueues<C> {
+    /// The capacities as requested.
+    #[inline]
+    pub(crate) fn caps(&self) -> &Caps {
+        &self.caps
     }
 
-    /// Opens the queue for the first post: makes the ring, if there is none. The cursor then has room. Without effect on a
-    /// counting queue of a QP with the number of a destroyed one, until the CQ is polled empty.
-    pub(crate) fn open<const TAG: u64>(&self, cursor: &mut Cursor<TAG>, pd: &Arc<impl PdWork>, qp_num: u32) {
-        if self.ring.get().is_some() {
+    #[inline]
+    fn recv_cq(&self) -> &C {
+        self.recv_cq.as_ref().unwrap_or(&self.send_cq)
+    }
+
+    /// Opens the queue of sends for the first post: makes the ring, if there is none. The cursor then has room. Without
+    /// effect on a counting queue of a QP with the number of a destroyed one, until the CQ is polled empty.
+    pub(crate) fn open_send(&self, cursor: &mut SendCursor, pd: &Arc<impl PdWork>, qp_num: u32) {
+        let shape = Shape { is_recv: false, capacity: self.caps.max_send_wr, max_sge: self.caps.max_send_sge };
+        shape.open(&*self.send_cq, &self.send, cursor, pd, qp_num);
+    }
+
+    /// The same for receives.
+    pub(crate) fn open_recv(&self, cursor: &mut RecvCursor, pd: &Arc<impl PdWork>, qp_num: u32) {
+        let shape = Shape { is_recv: true, capacity: self.caps.max_recv_wr, max_sge: self.caps.max_recv_sge };
+        shape.open(self.recv_cq(), &self.recv, cursor, pd, qp_num);
+    }
+
+    /// Ends both queues of a destroyed QP.
+    #[inline]
+    pub(crate) fn close(&mut self, pd: &Arc<impl PdWork + 'static>) {
+        if self.send.get().is_none() && self.recv.get().is_none() && self.recv_cq.is_none() {
+            let Caps { max_send_wr, max_recv_wr, .. } = self.caps;
+            self.send_cq.cq_slots().cancel(2, max_send_wr.saturating_add(max_recv_wr));
+        } else {
+            self.close_each(pd);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn close_each(&mut self, pd: &Arc<impl PdWork + 'static>) {
+        let Caps { max_send_wr, max_recv_wr, .. } = self.caps;
+        let (send, recv) = (self.send.take(), self.recv.take());
+        // First, in case the owner of a buffer panics below.
+        if send.is_none() {
+            self.send_cq.cq_slots().cancel(1, max_send_wr);
+        }
+        if recv.is_none() {
+            self.recv_cq().cq_slots().cancel(1, max_recv_wr);
+        }
+        send.into_iter().for_each(|ring| ring.close(&*self.send_cq, max_send_wr, pd));
+        recv.into_iter().for_each(|ring| ring.close(self.recv_cq(), max_recv_wr, pd));
+    }
+
+    /// Leaks the queues of a QP that could not be destroyed: they keep their reservations and their ids.
+    #[cold]
+    pub(crate) fn leak(&mut self, pd: &Arc<impl PdWork>) {
+        for Ring { place, .. } in [self.send.take(), self.recv.take()].into_iter().flatten() {
+            pd.in_flight().leak(place);
+        }
+    }
+}
+
+impl Shape {
+    fn open<const TAG: u64>(
+        &self,
+        cq: &impl Provider,
+        ring: &OnceLock<Ring>,
+        cursor: &mut Cursor<TAG>,
+        pd: &Arc<impl PdWork>,
+        qp_num: u32,
+    ) {
+        if ring.get().is_some() {
             return;
         }
-        let Some(ring) = self.make_ring(pd, qp_num) else { return };
-        *cursor = Cursor::new(&ring.wr_ring);
+        let Some(made) = self.make_ring(cq, pd, qp_num) else { return };
+        *cursor = Cursor::new(&made.wr_ring);
         // Only the handle of the QP opens it, by `&mut`.
-        let _ = self.ring.set(ring);
+        let _ = ring.set(made);
     }
 
     /// Creates the ring. Completions and work in flight of the queue are accounted from now on.
-    fn make_ring(&self, pd: &Arc<impl PdWork>, qp_num: u32) -> Option<Ring> {
-        let cq_slots = self.cq.cq_slots();
+    fn make_ring(&self, cq: &impl Provider, pd: &Arc<impl PdWork>, qp_num: u32) -> Option<Ring> {
+        let cq_slots = cq.cq_slots();
         let queue_id = cq_slots.assign();
         let (wr_ring, counted) = if cq_slots.is_counting() {
             let (wr_ring, key) = (WrRing::counting(self.capacity), CountedKey { qp_num, is_recv: self.is_recv });
@@ -123,46 +196,13 @@ impl<C: Provider> WorkQueue<C> {
         let place = pd.in_flight().enlist(&wr_ring);
         Some(Ring { queue_id, counted, wr_ring, place })
     }
-
-    /// Ends both queues of a destroyed QP.
-    #[inline]
-    pub(crate) fn close_both(send: &mut Self, recv: &mut Self, pd: &Arc<impl PdWork + 'static>) {
-        if send.ring.get().is_none() && recv.ring.get().is_none() && Arc::ptr_eq(&send.cq, &recv.cq) {
-            // They have left no completions, so their reservation ends at once.
-            (send.is_reserved, recv.is_reserved) = (false, false);
-            send.cq.cq_slots().cancel(2, send.capacity.saturating_add(recv.capacity));
-            return;
-        }
-        send.close(pd);
-        recv.close(pd);
-    }
-
-    /// Ends a queue of a destroyed QP.
-    fn close(&mut self, pd: &Arc<impl PdWork + 'static>) {
-        // Without a ring it has left no completions.
-        let Some(Ring { queue_id, counted, wr_ring, place }) = self.ring.take() else { return };
-        // Set first, in case the owner of a buffer panics below.
-        self.is_reserved = false;
-        let pd = Arc::downgrade(pd);
-        let gone = GoneQueue { queue_id, counted, capacity: self.capacity, wr_ring, place, pd };
-        self.cq.cq_slots().leave(gone);
-    }
-
-    /// Leaks the queue of a QP that could not be destroyed: it keeps its reservation and its id.
-    pub(crate) fn leak(&mut self, pd: &Arc<impl PdWork>) {
-        self.is_reserved = false;
-        if let Some(Ring { place, .. }) = self.ring.take() {
-            pd.in_flight().leak(place);
-        }
-    }
 }
 
-impl<C: Provider> Drop for WorkQueue<C> {
-    #[inline]
-    fn drop(&mut self) {
-        // A queue with a ring comes here only after a panic of a buffer's owner. Completions may be left.
-        if self.is_reserved && self.ring.get().is_none() {
-            self.cq.cq_slots().cancel(1, self.capacity);
-        }
+impl Ring {
+    /// Ends the queue of a destroyed QP.
+    fn close(self, cq: &impl Provider, capacity: u32, pd: &Arc<impl PdWork + 'static>) {
+        let Ring { queue_id, counted, wr_ring, place } = self;
+        let pd = Arc::downgrade(pd);
+        cq.cq_slots().leave(GoneQueue { queue_id, counted, capacity, wr_ring, place, pd });
     }
 }

@@ -51,6 +51,9 @@ pub(crate) struct WrRing {
 /// The key of "no memory". A registration with this key can appear to be pinned.
 pub(crate) const NO_KEY: u32 = 0;
 
+/// The id of the ring of queues that have none.
+const NO_QUEUE: u32 = u32::MAX;
+
 /// What a counting queue adds to the `wr_id`s of sends.
 pub(crate) const SEND: u64 = 0;
 /// The same for receives: a bit. Larger numbers are those of posts of the application itself (raw.rs).
@@ -103,7 +106,7 @@ impl WrRing {
 
     /// Creates the ring of queues that have none. It is both full and empty, and its index is that of no queue of a CQ.
     pub(crate) fn nothing() -> Arc<Self> {
-        Arc::new(WrRing::new(u32::MAX, 0, 0))
+        Arc::new(WrRing::new(NO_QUEUE, 0, 0))
     }
 
     /// Sets the positions as after `number` work requests.
@@ -279,6 +282,13 @@ impl<const TAG: u64> Cursor<TAG> {
         cursor
     }
 
+    /// As [`Cursor::new`], for the ring of queues that have none ([`WrRing::nothing`]), which does not change.
+    #[inline]
+    pub(crate) fn without_ring(nothing: &Arc<WrRing>) -> Self {
+        let limit = (NO_QUEUE as u64) << 32;
+        Cursor { wr_ring: Arc::clone(nothing), limit, counting_limit: 0, is_counting: false }
+    }
+
     #[inline]
     fn set_limit(&mut self, limit: u64) {
         (self.limit, self.counting_limit) = if self.is_counting { (0, limit) } else { (limit, 0) };
@@ -339,6 +349,13 @@ impl<const TAG: u64> Cursor<TAG> {
     #[inline]
     pub(crate) fn is_without_ring(&self) -> bool {
         self.wr_ring.capacity == 0
+    }
+
+    /// The fields that a post reads.
+    #[cfg(test)]
+    pub(crate) fn position(&self) -> (u64, u64, u64, bool) {
+        let posted = self.wr_ring.posted.number.load(Ordering::Relaxed);
+        (posted, self.limit, self.counting_limit, self.is_counting)
     }
 
     /// Whether the queue counts; see wr_count.rs.

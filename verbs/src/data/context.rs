@@ -9,6 +9,7 @@ use cmid_proto::Errno;
 use parking_lot::Mutex;
 
 use crate::data::anchor::{Anchor, Home};
+use crate::data::wr_api::CheckedCalls;
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_device};
 use crate::kernel::{Depths, Location};
@@ -25,6 +26,7 @@ pub(crate) struct Context {
     gone: AtomicBool,
     /// Whether the provider has answered that it has no options for enhanced connection establishment.
     lacks_ece: AtomicBool,
+    checked_calls: CheckedCalls,
     /// The location, for a context that was opened for ids of the kernel's connection manager.
     location: Option<Location>,
     /// The limits of the device, for such a context.
@@ -111,6 +113,7 @@ impl Context {
                 verbs,
                 gone: AtomicBool::new(false),
                 lacks_ece: AtomicBool::new(false),
+                checked_calls: CheckedCalls::default(),
                 location: None,
                 limits: None,
                 _count: Count::Id(anchor),
@@ -144,6 +147,7 @@ impl Context {
                 verbs,
                 gone: AtomicBool::new(false),
                 lacks_ece: AtomicBool::new(false),
+                checked_calls: CheckedCalls::default(),
                 location: None,
                 limits: None,
                 _count: Count::Listed(Listed(verbs)),
@@ -172,6 +176,7 @@ impl Context {
             verbs,
             gone: AtomicBool::new(false),
             lacks_ece: AtomicBool::new(false),
+            checked_calls: CheckedCalls::default(),
             location: Some(location),
             limits: None,
             _count: Count::Opened(Opened(verbs)),
@@ -219,6 +224,10 @@ impl Context {
 
     pub(crate) fn set_lacks_ece(&self) {
         self.lacks_ece.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn checked_calls(&self) -> &CheckedCalls {
+        &self.checked_calls
     }
 
     pub(crate) fn verbs(&self) -> NonNull<ibv_context> {

@@ -110,36 +110,33 @@ impl QpInner {
         let mut attr: ibv_qp_init_attr_ex = unsafe { MaybeUninit::zeroed().assume_init() };
         (attr.send_cq, attr.recv_cq, attr.pd) = (send_cq.as_ptr(), recv_cq.as_ptr(), pd.as_ptr());
         attr.srq = srq.as_ref().map_or(ptr::null_mut(), |srq| srq.srq().as_ptr());
-        attr.cap = ibv_qp_cap {
-            max_send_wr: caps.max_send_wr,
-            max_recv_wr: caps.max_recv_wr,
-            max_send_sge: caps.max_send_sge,
-            max_recv_sge: caps.max_recv_sge,
-            max_inline_data: caps.max_inline,
-        };
         attr.qp_type = if datagrams { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC };
         attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         attr.send_ops_flags = send_ops(datagrams);
-        let asked = attr.cap;
         let (raw, made_by) = attempt(post_calls, |calls| {
-            attr.cap = asked;
+            attr.cap = ibv_qp_cap {
+                max_send_wr: caps.max_send_wr,
+                max_recv_wr: caps.max_recv_wr,
+                max_send_sge: caps.max_send_sge,
+                max_recv_sge: caps.max_recv_sge,
+                max_inline_data: caps.max_inline,
+            };
             make(verbs.as_ptr(), &raw mut attr, calls)
         })?;
-        // SAFETY: the QP was just created, by the extended call, and is alive.
-        let wr_api = (made_by == PostCalls::Extended).then(|| unsafe { WrApi::of(raw, datagrams) }).flatten();
+        let checked = pd.inner().context().checked_calls();
+        // SAFETY: the QP was just created on this context, with the operations of its kind, by the extended call, and is
+        // alive.
+        let wr_api = (made_by == PostCalls::Extended).then(|| unsafe { WrApi::of(raw, datagrams, checked) }).flatten();
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
-        let [send, recv] = reservation.into_queues();
         Ok(QP_MEMORY.take().write(QpInner {
             raw,
             wr_api,
             post_send,
             post_recv,
             is_datagram: datagrams,
-            requested: caps,
             caps: rounded,
-            send,
-            recv,
+            queues: reservation.into_queues(),
             srq,
             pd,
         }))

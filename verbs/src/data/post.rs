@@ -96,7 +96,7 @@ impl QueuePair for Qp {
                 (token, &raw mut one, i32::from(sge.length != 0))
             }
             sges => {
-                list = self.ranges(sges, true, self.inner.requested.max_recv_sge)?;
+                list = self.ranges(sges, true, self.inner.requested().max_recv_sge)?;
                 let token = self.file_recv(wr_id, &pinned_keys(&list, false))?;
                 (token, list.as_mut_ptr(), list.len() as i32)
             }
@@ -306,7 +306,7 @@ impl Qp {
         sges: &[Sge<'_, Mr>],
     ) -> Result<Filed, Errno> {
         self.check_op(op)?;
-        let sges = self.ranges(sges, op.writes_locally(), self.inner.requested.max_send_sge)?;
+        let sges = self.ranges(sges, op.writes_locally(), self.inner.requested().max_send_sge)?;
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_atomic(op, len)?;
         let is_inline = self.inlines(op, len);

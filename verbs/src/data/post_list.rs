@@ -21,7 +21,7 @@ impl Qp {
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let caps = self.inner.requested;
+        let caps = *self.inner.requested();
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::new(caps.max_recv_wr, caps.max_recv_sge));
         let (pd, mut filing, mut list) = (self.pd, self.recv.batch(is_counting), staging.begin());
@@ -69,7 +69,7 @@ impl Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        let caps = self.inner.requested;
+        let caps = *self.inner.requested();
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.send_staging.take().unwrap_or_else(|| Staging::new(caps.max_send_wr, caps.max_send_sge));
         let (mut filing, mut list) = (self.send.batch(self.send.is_counting()), staging.begin());

@@ -9,7 +9,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, QpState};
 
 use crate::accounting::in_flight::PdWork as _;
-use crate::accounting::work_queue::WorkQueue;
+use crate::accounting::work_queue::WorkQueues;
 use crate::accounting::wr_ring::{RecvCursor, SendCursor};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
@@ -65,13 +65,10 @@ pub(crate) struct QpInner {
     pub(super) post_send: PostSend,
     pub(super) post_recv: PostRecv,
     pub(super) is_datagram: bool,
-    /// The capacities as requested.
-    pub(super) requested: Caps,
     /// The capacities as the provider has rounded them.
     pub(super) caps: Caps,
     // Dropped after the QP.
-    pub(super) send: WorkQueue<CqInner>,
-    pub(super) recv: WorkQueue<CqInner>,
+    pub(super) queues: WorkQueues<CqInner>,
     pub(super) srq: Option<SrqUse>,
     pub(super) pd: PdUse,
 }
@@ -87,7 +84,7 @@ impl Qp {
     pub(crate) fn new(inner: Arc<QpInner>) -> Self {
         let in_flight = inner.pd.inner().in_flight();
         let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
-        let (wr_api, max_inline, is_datagram) = (inner.wr_api, inner.requested.max_inline, inner.is_datagram);
+        let (wr_api, max_inline, is_datagram) = (inner.wr_api, inner.requested().max_inline, inner.is_datagram);
         let connected_api = wr_api.filter(|_| !is_datagram);
         Qp {
             inner,
@@ -143,7 +140,7 @@ impl Qp {
     #[inline]
     pub(super) fn open_send(&mut self) {
         if self.send.is_without_ring() {
-            self.inner.send.open(&mut self.send, self.inner.pd.inner(), self.inner.qp_num());
+            self.inner.queues.open_send(&mut self.send, self.inner.pd.inner(), self.inner.qp_num());
         }
     }
 
@@ -151,7 +148,7 @@ impl Qp {
     #[inline]
     pub(super) fn open_recv(&mut self) {
         if self.recv.is_without_ring() && self.inner.srq.is_none() {
-            self.inner.recv.open(&mut self.recv, self.inner.pd.inner(), self.inner.qp_num());
+            self.inner.queues.open_recv(&mut self.recv, self.inner.pd.inner(), self.inner.qp_num());
         }
     }
 
@@ -191,6 +188,12 @@ impl QpInner {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
+    /// The capacities as requested.
+    #[inline]
+    pub(super) fn requested(&self) -> &Caps {
+        self.queues.caps()
+    }
+
     pub(super) fn query_state(&self) -> Result<QpState, Errno> {
         let (mut attr, mut init) = (MaybeUninit::<ibv_qp_attr>::zeroed(), MaybeUninit::<ibv_qp_init_attr>::zeroed());
         let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
@@ -212,10 +215,9 @@ impl Drop for QpInner {
         let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
         if destroyed {
-            WorkQueue::close_both(&mut self.send, &mut self.recv, pd);
+            self.queues.close(pd);
         } else {
-            self.send.leak(pd);
-            self.recv.leak(pd);
+            self.queues.leak(pd);
             if let Some(srq) = self.srq.take() {
                 srq.leak();
             }

@@ -3,6 +3,7 @@
 
 use core::mem;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Remote, SendFlags, SendOp};
@@ -44,6 +45,15 @@ pub(super) const fn send_ops(datagrams: bool) -> u64 {
     if datagrams { DATAGRAM } else { CONNECTED }
 }
 
+/// The kinds of QPs of one context with all functions that they need, according to their first QP. The provider chooses
+/// the functions of a QP by its kind and its operations (ibv_wr_post(3)), and each kind is created with the same
+/// operations ([`send_ops`]).
+#[derive(Debug, Default)]
+pub(super) struct CheckedCalls {
+    connected: AtomicBool,
+    datagram: AtomicBool,
+}
+
 /// The extended calls of one QP. The functions of all operations that the QP was created with are set.
 #[derive(Clone, Copy)]
 pub(super) struct WrApi(NonNull<ibv_qp_ex>);
@@ -70,13 +80,25 @@ impl WrApi {
     ///
     /// # Safety
     /// The QP is alive, and `ibv_create_qp_ex` has made it: the others may have no memory for the fields that
-    /// `ibv_qp_to_qp_ex` reads (libsiw's `siw_qp`).
+    /// `ibv_qp_to_qp_ex` reads (libsiw's `siw_qp`). It has the operations of its kind ([`send_ops`]). `checked` belongs
+    /// to its context.
     #[inline(always)]
-    pub(super) unsafe fn of(qp: NonNull<ibv_qp>, datagrams: bool) -> Option<Self> {
+    pub(super) unsafe fn of(qp: NonNull<ibv_qp>, datagrams: bool, checked: &CheckedCalls) -> Option<Self> {
         // SAFETY: the QP is alive and has the fields. The result is null or its extended form, which lives as long.
         let ex = NonNull::new(unsafe { ffi::ibv_qp_to_qp_ex(qp.as_ptr()) })?;
+        let checked = if datagrams { &checked.datagram } else { &checked.connected };
         // SAFETY: as above; nothing writes to it meanwhile, because no other code has the QP yet.
-        let calls = unsafe { ex.as_ref() };
+        if checked.load(Ordering::Relaxed) || unsafe { Self::check(ex.as_ref(), datagrams, checked) } {
+            Some(WrApi(ex))
+        } else {
+            None
+        }
+    }
+
+    /// Whether a QP has the functions of its kind.
+    #[cold]
+    #[inline(never)]
+    fn check(calls: &ibv_qp_ex, datagrams: bool, checked: &AtomicBool) -> bool {
         let common = calls.wr_start.is_some()
             && calls.wr_complete.is_some()
             && calls.wr_abort.is_some()
@@ -97,7 +119,9 @@ impl WrApi {
                 && calls.wr_bind_mw.is_some()
                 && calls.wr_local_inv.is_some()
         };
-        (common && own).then_some(WrApi(ex))
+        let complete = common && own;
+        checked.store(complete, Ordering::Relaxed);
+        complete
     }
 
     /// Begins a batch (`ibv_wr_start`), which locks the send queue.
