@@ -38,7 +38,10 @@ pub(crate) struct Id {
     pub(crate) channel: ChannelKey,
     /// The descriptor of `channel`.
     pub(crate) fd: ChannelFd,
-    /// The channel before the last migration. The ids of requests that were unread at the migration are still on it.
+    /// Whether it has listened. The kernel may then have requests for it.
+    pub(crate) has_listened: bool,
+    /// For an id that has listened, the channel before the last migration. The ids of requests that were unread at the
+    /// migration are still on it.
     pub(crate) came_from: Option<ChannelKey>,
     pub(crate) space: PortSpace,
     pub(crate) datagrams: bool,
@@ -81,6 +84,7 @@ impl Id {
             uid,
             channel,
             fd,
+            has_listened: false,
             came_from: None,
             space,
             datagrams: is_for_datagrams(space),
@@ -119,7 +123,9 @@ impl Id {
             let _ = self.detach();
         }
         self.fd.destroy(id)?;
-        self.groups = Vec::new();
+        if self.groups.capacity() > 0 {
+            self.groups = Vec::new();
+        }
         Ok(())
     }
 
@@ -164,24 +170,25 @@ impl Id {
     }
 
     /// Queries the device of the id, once. `None` if it has none.
-    #[inline]
-    pub(crate) fn locate(&mut self, answer: &mut [u8; offset::EVENT_LEN]) -> Result<Option<Location>, Errno> {
-        match self.binding {
+    #[inline(always)]
+    pub(crate) fn locate(&mut self, answer: &mut [u8; offset::EVENT_LEN]) -> Result<Option<&Location>, Errno> {
+        if matches!(self.binding, DeviceBinding::Unqueried) {
+            self.query(answer)?;
+        }
+        match &self.binding {
             DeviceBinding::At(location) => Ok(Some(location)),
-            DeviceBinding::Unbound => Ok(None),
-            DeviceBinding::Unqueried => self.query(answer),
+            DeviceBinding::Unbound | DeviceBinding::Unqueried => Ok(None),
         }
     }
 
     #[inline(never)]
-    fn query(&mut self, answer: &mut [u8; offset::EVENT_LEN]) -> Result<Option<Location>, Errno> {
+    fn query(&mut self, answer: &mut [u8; offset::EVENT_LEN]) -> Outcome {
         let answer = &mut answer[..offset::ADDR_LEN];
         // Some kernels do not write the last field.
         answer[offset::ADDR_INDEX..].fill(0xff);
         self.fd.query(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
-        let found = location(answer);
-        self.binding = found.map_or(DeviceBinding::Unbound, DeviceBinding::At);
-        Ok(found)
+        self.binding = location(answer).map_or(DeviceBinding::Unbound, DeviceBinding::At);
+        Ok(())
     }
 
     /// # Errors
@@ -254,6 +261,7 @@ impl Id {
     /// `rdma_listen`.
     pub(crate) fn listen(&mut self, backlog: i32) -> Outcome {
         self.fd.send(abi::Listen { id: self.handle, backlog: unsigned(backlog) })?;
+        self.has_listened = true;
         // librdmacm reads both addresses and the device here: a failed lookup may have bound the id.
         (self.has_peer, self.sought) = (true, None);
         self.bound();
@@ -350,7 +358,7 @@ impl Id {
         }
         // The kernel refuses the call on an id without a device.
         let learned = match self.locate(answer) {
-            Ok(location) => location.map(limits_of).transpose(),
+            Ok(location) => location.copied().map(limits_of).transpose(),
             Err(errno) => Err(errno),
         };
         match learned {

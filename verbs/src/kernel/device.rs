@@ -32,6 +32,8 @@ use crate::kernel::transport::Transports;
 pub struct KernelCm {
     // The order matters: an id releases its QP before the kernel destroys the id with its channel.
     pub(super) ids: KeyTable<IdKey, Id>,
+    /// A key for which `ids` has room: the one that the last read was prepared for, until an id is inserted.
+    pub(super) room_for: Option<IdKey>,
     pub(super) channels: KeyTable<ChannelKey, Channel>,
     /// Adopted ids, by the key under which the kernel still reports them, and by channel.
     adopted: HashMap<(IdKey, ChannelKey), IdKey>,
@@ -67,6 +69,7 @@ impl KernelCm {
     fn empty(node: Node, limits: Depths) -> Self {
         KernelCm {
             ids: KeyTable::default(),
+            room_for: None,
             channels: KeyTable::default(),
             adopted: HashMap::new(),
             node,
@@ -96,7 +99,7 @@ impl KernelCm {
 
     /// Returns the device of an id; `None` if it has none.
     #[inline]
-    pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<Location>, Errno> {
+    pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<&Location>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         id.locate(&mut self.answer)
     }
@@ -128,14 +131,15 @@ impl KernelCm {
     pub(crate) fn create_qp<Q: QueuePair + 'static>(
         &mut self,
         key: IdKey,
-        create: impl FnOnce(Location, bool) -> Result<(Arc<Q>, Option<Depths>), Errno>,
+        create: impl FnOnce(&Location, bool) -> Result<(Arc<Q>, Option<Depths>), Errno>,
     ) -> Result<Arc<Q>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let (datagrams, has_qp) = (id.datagrams, id.qp.is_some());
         let location = id.locate(&mut self.answer)?.ok_or(Errno::ENODEV)?;
-        if id.qp.is_some() {
+        if has_qp {
             return Err(Errno::EINVAL);
         }
-        let (qp, limits) = create(location, id.datagrams)?;
+        let (qp, limits) = create(location, datagrams)?;
         let of_id: Arc<Q> = Arc::clone(&qp);
         id.attach(&mut self.scratch.qp_attr, of_id)?;
         if limits.is_some() {
@@ -180,6 +184,7 @@ impl KernelCm {
         let fd = channel.fd();
         let handle = Id::create(key, fd, space)?;
         channel.ids += 1;
+        self.room_for = None;
         self.ids.insert(key, Id::new(handle, Some(key), (on, fd), space)).map_err(|_| Errno::EINVAL)
     }
 
@@ -200,7 +205,7 @@ impl KernelCm {
         target.fd().take(id.handle, id.fd)?;
         target.ids += 1;
         (id.channel, id.fd) = (to, target.fd());
-        id.came_from = Some(from);
+        id.came_from = id.has_listened.then_some(from);
         if let Some(uid) = uid {
             if !self.adopted.is_empty() && self.adopted.remove(&(uid, from)).is_some() {
                 self.adopted.insert((uid, to), key);
@@ -222,7 +227,7 @@ impl KernelCm {
 
     #[inline]
     fn close_channel_aside(&mut self, key: ChannelKey) {
-        if self.channels.is_aside(key) {
+        if self.channels.aside().len() > 0 && self.channels.is_aside(key) {
             self.channels.remove(key);
         }
     }
@@ -337,7 +342,8 @@ impl Device for KernelCm {
     }
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {
-        let location = self.locate(id).ok()??;
+        let id = self.ids.get_mut(id)?;
+        let location = id.locate(&mut self.answer).ok()??;
         self.transports.at(location)
     }
 
@@ -375,6 +381,7 @@ impl Device for KernelCm {
             }
         }
         self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
+        self.room_for = None;
         self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
     }
 }

@@ -7,7 +7,7 @@ use crate::forgotten::Tables as _;
 use crate::kernel::abi::offset;
 use crate::kernel::answer::Answer;
 use crate::kernel::calls::Id;
-use crate::kernel::channel::{Channel, Scratch};
+use crate::kernel::channel::{Channel, ChannelFd, Scratch};
 use crate::kernel::device::KernelCm;
 use crate::kernel::location::{Depths, Location};
 use crate::kernel::queue_pair::Group;
@@ -67,6 +67,20 @@ fn is_plain(kind: CmEvent) -> bool {
 }
 
 impl Id {
+    /// The id of a request.
+    #[inline(always)]
+    fn of_request(event: &Answer<'_>, at: (ChannelKey, ChannelFd), space: PortSpace) -> Self {
+        let mut id = Id::new(event.handle(), None, at, space);
+        if !id.datagrams {
+            let param = event.conn();
+            id.requested =
+                Depths { responder_resources: param.responder_resources, initiator_depth: param.initiator_depth };
+        }
+        id.remote_ece = event.ece();
+        id.resolved();
+        id
+    }
+
     /// Handles an event; `None` if it is not reported.
     #[inline(always)]
     fn happened(&mut self, key: IdKey, kind: CmEvent, status: i32) -> Option<Reported> {
@@ -137,19 +151,43 @@ impl KernelCm {
             let _ = fd.destroy(handle);
             return None;
         };
-        let mut new = Id::new(handle, None, (on, fd), space);
+        let new = Id::of_request(&event, (on, fd), space);
         let datagrams = new.datagrams;
-        if !datagrams {
-            let param = event.conn();
-            new.requested =
-                Depths { responder_resources: param.responder_resources, initiator_depth: param.initiator_depth };
-        }
-        new.remote_ece = event.ece();
-        new.resolved();
+        self.room_for = None;
         self.ids.insert(child, new).ok()?;
         self.channels.get_mut(on)?.ids += 1;
         let (kind, status) = (CmEvent::ConnectRequest, event.status());
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
+    }
+
+    /// As [`requested`](KernelCm::requested), if the listener is filed under the kernel's key, is not for datagrams, and
+    /// was not moved after its listen. Returns the listener. Otherwise nothing has changed.
+    #[inline(always)]
+    fn plain_request(&mut self, on: ChannelKey, child: IdKey) -> Option<IdKey> {
+        let KernelCm { ids, room_for, channels, answer, .. } = self;
+        let event = Answer(answer);
+        let key = IdKey::from_bits(event.uid())?;
+        let id = ids.get_filed(key)?;
+        if id.uid != Some(key) || id.channel != on || id.datagrams || id.came_from.is_some() {
+            return None;
+        }
+        let (fd, space) = (id.fd, id.space);
+        let channel = channels.get_filed_mut(on)?;
+        *room_for = None;
+        ids.insert(child, Id::of_request(&event, (on, fd), space)).ok()?;
+        channel.ids += 1;
+        Some(key)
+    }
+
+    /// Passes a request on if it has a [short path](KernelCm::plain_request).
+    #[inline(never)]
+    fn take_plain_request(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> bool {
+        let Some(listener) = self.plain_request(on, child) else { return false };
+        let event = Answer(&self.answer);
+        let (param, private_data) = (ReceivedParam(event.conn()), event.conn_private());
+        let raw = RawEvent::new(child, CmEvent::ConnectRequest);
+        sink.take(RawEvent { listener: Some(listener), status: event.status(), param, private_data, ..raw });
+        true
     }
 
     /// The id, the type and the status of the event that was read last, if it is [plain](is_plain), of a connected id,
@@ -262,12 +300,14 @@ impl KernelCm {
         removed: impl FnOnce(Location),
         sink: &mut impl EventSink,
     ) -> Result<bool, Errno> {
-        // Reserves a slot first, so that a request is not lost for lack of one.
-        self.make_room_for_id(child)?;
+        self.prepare_for(child)?;
         let read = self.read(on);
         if let Ok(kind) = read {
             if let Some((id, kind, status)) = self.plain_event(on, kind) {
                 self.take_plain(id, kind, status, sink);
+                return Ok(true);
+            }
+            if kind == CmEvent::ConnectRequest && self.take_plain_request(on, child, sink) {
                 return Ok(true);
             }
         }
@@ -288,6 +328,16 @@ impl KernelCm {
         Ok(true)
     }
 
+    /// Reserves the slot of the id of a request, so that a request that is read is not lost for lack of one.
+    #[inline(always)]
+    fn prepare_for(&mut self, child: IdKey) -> Outcome {
+        if self.room_for != Some(child) {
+            self.make_room_for_id(child)?;
+            self.room_for = Some(child);
+        }
+        Ok(())
+    }
+
     /// Reads one event and returns its type.
     #[inline(always)]
     fn read(&mut self, on: ChannelKey) -> Result<CmEvent, Errno> {
@@ -299,7 +349,7 @@ impl KernelCm {
 
     /// Reads the next event. `removed` as in [`fetch_noting`](KernelCm::fetch_noting).
     pub(crate) fn fetch_next(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
-        self.make_room_for_id(child)?;
+        self.prepare_for(child)?;
         let read = self.read(on);
         self.fetch_any(on, child, read, removed)
     }

@@ -18,6 +18,8 @@ mod queue_pair;
 #[cfg(feature = "scripted-kernel")]
 mod script;
 #[cfg(all(test, feature = "scripted-kernel"))]
+mod short_tests;
+#[cfg(all(test, feature = "scripted-kernel"))]
 mod stray_tests;
 mod syscall;
 mod transport;

@@ -20,10 +20,17 @@ pub(super) struct Transports(Vec<(u64, Transport)>);
 
 impl Transports {
     /// Returns the transport of the device at a location; `None` if sysfs has no such device.
-    pub(super) fn at(&mut self, location: Location) -> Option<Transport> {
-        if let Some(&(_, transport)) = self.0.iter().find(|(guid, _)| *guid == location.guid) {
-            return Some(transport);
+    #[inline]
+    pub(super) fn at(&mut self, location: &Location) -> Option<Transport> {
+        match self.0.iter().find(|(guid, _)| *guid == location.guid) {
+            Some(&(_, transport)) => Some(transport),
+            None => self.learn(location),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn learn(&mut self, location: &Location) -> Option<Transport> {
         let transport = find(Path::new(CLASS), location.guid)?;
         self.0.push((location.guid, transport));
         Some(transport)
