@@ -39,7 +39,7 @@ impl KernelVerbs {
     }
 
     fn location(&mut self, id: IdKey) -> Result<Location, Errno> {
-        self.cm.locate(id)?.ok_or(Errno::ENODEV)
+        self.cm.locate(id)?.copied().ok_or(Errno::ENODEV)
     }
 
     /// Returns the context of the id's device, and the port of the id.
@@ -54,7 +54,7 @@ impl KernelVerbs {
         Ok(raw::QpAttr::new(ibv_qp_attr_of(&attr), signed(attr.qp_attr_mask)))
     }
 
-    pub(crate) fn create_qp(&mut self, id: IdKey, init: QpInit<'_>) -> Result<Arc<QpInner>, Errno> {
+    pub(crate) fn create_qp(&mut self, id: IdKey, init: &QpInit<'_>) -> Result<Arc<QpInner>, Errno> {
         self.cm.create_qp(id, |location, datagrams| {
             let context = init.pd.context();
             if !context.is_at(location) {

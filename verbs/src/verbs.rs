@@ -265,7 +265,7 @@ impl DataPath for Verbs {
         recv_cq: &Cq,
         caps: Caps,
     ) -> Result<Qp, Errno> {
-        self.make_qp(attaching, QpInit { pd, send_cq, recv_cq, srq: None, caps, post_calls: self.post_calls })
+        self.make_qp(attaching, &QpInit { pd, send_cq, recv_cq, srq: None, caps, post_calls: self.post_calls })
     }
 
     fn create_qp_with_srq(
@@ -277,8 +277,8 @@ impl DataPath for Verbs {
         srq: &Srq,
         caps: Caps,
     ) -> Result<Qp, Errno> {
-        let srq = Some(srq);
-        self.make_qp(attaching, QpInit { pd, send_cq, recv_cq, srq, caps, post_calls: self.post_calls })
+        let (srq, caps) = (Some(srq), Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps });
+        self.make_qp(attaching, &QpInit { pd, send_cq, recv_cq, srq, caps, post_calls: self.post_calls })
     }
 
     /// Some providers discard the completions of the QP at once (`__mlx5_cq_clean`). With others they are discarded
@@ -290,7 +290,7 @@ impl DataPath for Verbs {
 }
 
 impl Verbs {
-    fn make_qp(&mut self, attaching: Attaching<'_>, init: QpInit<'_>) -> Result<Qp, Errno> {
+    fn make_qp(&mut self, attaching: Attaching<'_>, init: &QpInit<'_>) -> Result<Qp, Errno> {
         either!(&mut self.cm, cm => cm.create_qp(attaching.id(), init)).map(Qp::new)
     }
 }

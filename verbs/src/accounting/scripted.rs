@@ -179,7 +179,7 @@ impl Qp {
         }
         let recv_cq = &cqs[1].inner;
         let caps = if srq.is_some() { Caps { max_recv_wr: 0, ..caps } } else { caps };
-        let reservation = Reservation::make([&cqs[0].inner, &cqs[1].inner], caps)?;
+        let reservation = Reservation::make([&cqs[0].inner, &cqs[1].inner], &caps)?;
         if let Some(srq) = srq {
             recv_cq.cq_slots.attach_srq(&srq.table)?;
         }

@@ -15,7 +15,7 @@ use crate::accounting::wr_ring::{Cursor, RecvCursor, SendCursor, WrRing};
 /// The reservations of the two queues of a QP that is being created, at their CQs. The drop frees them.
 pub(crate) struct Reservation<'a, C: Provider> {
     cqs: [&'a Arc<C>; 2],
-    caps: Caps,
+    caps: &'a Caps,
 }
 
 impl<'a, C: Provider> Reservation<'a, C> {
@@ -25,8 +25,8 @@ impl<'a, C: Provider> Reservation<'a, C> {
     /// # Errors
     /// `EOVERFLOW` if a CQ has no room for the completions, `ENOMEM` if it has the maximum number of queues.
     #[inline(always)]
-    pub(crate) fn make(cqs: [&'a Arc<C>; 2], caps: Caps) -> Result<Self, Errno> {
-        let ([send_cq, recv_cq], Caps { max_send_wr: sends, max_recv_wr: recvs, .. }) = (cqs, caps);
+    pub(crate) fn make(cqs: [&'a Arc<C>; 2], caps: &'a Caps) -> Result<Self, Errno> {
+        let ([send_cq, recv_cq], &Caps { max_send_wr: sends, max_recv_wr: recvs, .. }) = (cqs, caps);
         if Arc::ptr_eq(send_cq, recv_cq) {
             send_cq.cq_slots().reserve(2, sends.checked_add(recvs).ok_or(Errno::EOVERFLOW)?)?;
         } else {
@@ -45,7 +45,7 @@ impl<'a, C: Provider> Reservation<'a, C> {
         let ([send_cq, recv_cq], caps) = (self.cqs, self.caps);
         core::mem::forget(self);
         let recv_cq = if Arc::ptr_eq(send_cq, recv_cq) { None } else { Some(Arc::clone(recv_cq)) };
-        WorkQueues { send_cq: Arc::clone(send_cq), recv_cq, caps, send: OnceLock::new(), recv: OnceLock::new() }
+        WorkQueues { send_cq: Arc::clone(send_cq), recv_cq, caps: *caps, send: OnceLock::new(), recv: OnceLock::new() }
     }
 }
 
@@ -53,7 +53,7 @@ impl<C: Provider> Drop for Reservation<'_, C> {
     // Inlined, so that the reservation stays in registers.
     #[inline(always)]
     fn drop(&mut self) {
-        let ([send_cq, recv_cq], Caps { max_send_wr, max_recv_wr, .. }) = (self.cqs, self.caps);
+        let ([send_cq, recv_cq], &Caps { max_send_wr, max_recv_wr, .. }) = (self.cqs, self.caps);
         cancel(&**send_cq, &**recv_cq, max_send_wr, max_recv_wr);
     }
 }

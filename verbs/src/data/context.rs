@@ -194,7 +194,7 @@ impl Context {
     }
 
     /// Whether it was opened for ids on the device at this location. The port does not matter.
-    pub(crate) fn is_at(&self, location: Location) -> bool {
+    pub(crate) fn is_at(&self, location: &Location) -> bool {
         self.location.is_some_and(|own| (own.guid, own.index) == (location.guid, location.index))
     }
 

@@ -25,6 +25,7 @@ pub(crate) struct QpInit<'a> {
     pub(crate) pd: &'a Pd,
     pub(crate) send_cq: &'a Cq,
     pub(crate) recv_cq: &'a Cq,
+    /// With an SRQ the receive queue is empty: its capacities are 0.
     pub(crate) srq: Option<&'a Srq>,
     pub(crate) caps: Caps,
     pub(crate) post_calls: PostCalls,
@@ -43,7 +44,7 @@ impl QpInner {
     ///
     /// # Errors
     /// `EINVAL` if the id has a QP, or if PD and CQs are not on its device; the errno of librdmacm.
-    pub(crate) fn create_on_id(id: &Id, place: QpPlace, init: QpInit<'_>) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn create_on_id(id: &Id, place: QpPlace, init: &QpInit<'_>) -> Result<Arc<Self>, Errno> {
         if id.qp.is_some() {
             return Err(Errno::EINVAL);
         }
@@ -66,7 +67,7 @@ impl QpInner {
     ///
     /// # Errors
     /// `EINVAL` if PD and CQs are not on the device; the errno of the provider.
-    pub(crate) fn create_alone(place: QpPlace, init: QpInit<'_>) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn create_alone(place: QpPlace, init: &QpInit<'_>) -> Result<Arc<Self>, Errno> {
         Self::create(place, init, |verbs, attr, calls| {
             errno::clear();
             // SAFETY: PD, CQs and SRQ are alive and belong to one device. The context of the device is open. The QP
@@ -83,14 +84,11 @@ impl QpInner {
 
     fn create(
         place: QpPlace,
-        init: QpInit<'_>,
+        init: &QpInit<'_>,
         mut make: impl FnMut(*mut ibv_context, *mut ibv_qp_init_attr_ex, PostCalls) -> Result<NonNull<ibv_qp>, Errno>,
     ) -> Result<Arc<Self>, Errno> {
-        let (QpPlace { verbs, datagrams }, QpInit { caps, .. }) = (place, init);
-        let post_calls = if caps.max_send_sge > 1 { PostCalls::Classic } else { init.post_calls };
+        let (QpPlace { verbs, datagrams }, caps) = (place, &init.caps);
         let pd = init.pd.enter().map_err(|refused| refused.errno())?;
-        // With an SRQ the receive queue is empty.
-        let caps = if init.srq.is_some() { Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps } } else { caps };
         let (send_cq, recv_cq) = (init.send_cq.inner(), init.recv_cq.inner());
         let reservation = Reservation::make([send_cq, recv_cq], caps)?;
         if !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
@@ -113,6 +111,7 @@ impl QpInner {
         attr.qp_type = if datagrams { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC };
         attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         attr.send_ops_flags = send_ops(datagrams);
+        let post_calls = if caps.max_send_sge > 1 { PostCalls::Classic } else { init.post_calls };
         let (raw, made_by) = attempt(post_calls, |calls| {
             attr.cap = ibv_qp_cap {
                 max_send_wr: caps.max_send_wr,

@@ -40,7 +40,7 @@ impl Rdmacm {
         NonNull::new(self.id_mut(id)?.as_ptr().cast()).ok_or(Errno::EIO)
     }
 
-    pub(crate) fn create_qp(&mut self, id: IdKey, init: QpInit<'_>) -> Result<Arc<QpInner>, Errno> {
+    pub(crate) fn create_qp(&mut self, id: IdKey, init: &QpInit<'_>) -> Result<Arc<QpInner>, Errno> {
         let id = self.id_mut(id)?;
         let place = QpPlace { verbs: id.verbs().ok_or(Errno::ENODEV)?, datagrams: id.is_datagram() };
         let qp = QpInner::create_on_id(id, place, init)?;
