@@ -1,7 +1,7 @@
 //! Ids that could not be destroyed and that the core has removed.
 //!
-//! No such failure of librdmacm or the kernel is known. This program replaces librdmacm's function, and write(2) for
-//! the kernel backend, by functions that can fail.
+//! No such failure of librdmacm or the kernel is known. This program replaces librdmacm's function by one that can fail,
+//! and makes the command of the kernel backend fail (commands.rs).
 
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,6 +10,7 @@ use cmid_proto::{Call, CmEvent, Device, Errno};
 use cmid_verbs::Backend;
 use rdma_sys::rdma_cm_id;
 
+use crate::commands::Intercepted;
 use crate::env::{Side, backend, channel_key, id_key};
 
 /// The number of calls of `rdma_destroy_id` that fail from now on.
@@ -23,7 +24,7 @@ type DestroyId = unsafe extern "C" fn(*mut rdma_cm_id) -> i32;
 /// As for the library's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
-    if FAILING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+    if fails() {
         // SAFETY: the calling thread's errno is always there.
         unsafe { *libc::__errno_location() = libc::EBUSY };
         return -1;
@@ -37,26 +38,9 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
     unsafe { real(id) }
 }
 
-/// Takes precedence over libc's function at link time: the command of the kernel backend that destroys an id can fail.
-///
-/// # Safety
-/// As for write(2).
-#[unsafe(no_mangle)]
-unsafe extern "C" fn write(fd: i32, from: *const libc::c_void, count: usize) -> isize {
-    // `struct rdma_ucm_cmd_hdr` with `RDMA_USER_CM_CMD_DESTROY_ID`, and `struct rdma_ucm_destroy_id`.
-    if backend() == Backend::Kernel && count == 8 + 16 {
-        // SAFETY: the caller gives `count` bytes to read.
-        let header = unsafe { from.cast::<[u16; 4]>().read_unaligned() };
-        if header[..3] == [1, 0, 16]
-            && FAILING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
-        {
-            // SAFETY: the calling thread's errno is always there.
-            unsafe { *libc::__errno_location() = libc::EBUSY };
-            return -1;
-        }
-    }
-    // SAFETY: as the caller promises.
-    unsafe { libc::syscall(libc::SYS_write, fd, from, count) as isize }
+/// Whether a call that destroys an id fails.
+pub(crate) fn fails() -> bool {
+    FAILING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
 fn failing(times: u32) {
@@ -65,6 +49,7 @@ fn failing(times: u32) {
 
 /// The slots of such ids, and their channel's, are reused.
 pub(crate) fn make_room() {
+    let _intercepted = (backend() == Backend::Kernel).then(Intercepted::begin);
     let mut side = Side::new();
     let (listener, addr) = side.listener();
     let channel = side.channel;

@@ -11,6 +11,7 @@
 mod allocations;
 mod async_events;
 mod calls;
+mod commands;
 mod comp_channels;
 mod connections;
 mod counting;
