@@ -9,7 +9,6 @@ use cmid_proto::Errno;
 use parking_lot::Mutex;
 
 use crate::data::anchor::{Anchor, Home};
-use crate::data::wr_api::CheckedCalls;
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_device};
 use crate::kernel::{Depths, Location};
@@ -32,6 +31,15 @@ pub(crate) struct Context {
     /// The limits of the device, for such a context.
     limits: Option<Depths>,
     _count: Count,
+}
+
+/// The kinds of QPs of one context with all functions that they need, according to their first QP. The provider chooses
+/// the functions of a QP by its kind and its operations (ibv_wr_post(3)), and each kind is created with the same
+/// operations (`send_ops` of wr_api.rs).
+#[derive(Debug, Default)]
+pub(super) struct CheckedCalls {
+    pub(super) connected: AtomicBool,
+    pub(super) datagram: AtomicBool,
 }
 
 /// The object by which librdmacm counts a [`Context`] as used.

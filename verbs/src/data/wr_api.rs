@@ -9,6 +9,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{Remote, SendFlags, SendOp};
 
 use crate::data::Ah;
+use crate::data::context::CheckedCalls;
 use crate::errno;
 use crate::ffi::{
     self, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_create_send_ops_flags as Ops, ibv_qp_ex, ibv_send_flags, ibv_sge,
@@ -43,15 +44,6 @@ const DATAGRAM: u64 = (Ops::IBV_QP_EX_WITH_SEND.0 | Ops::IBV_QP_EX_WITH_SEND_WIT
 /// The operations that a QP is created with (`send_ops_flags`).
 pub(super) const fn send_ops(datagrams: bool) -> u64 {
     if datagrams { DATAGRAM } else { CONNECTED }
-}
-
-/// The kinds of QPs of one context with all functions that they need, according to their first QP. The provider chooses
-/// the functions of a QP by its kind and its operations (ibv_wr_post(3)), and each kind is created with the same
-/// operations ([`send_ops`]).
-#[derive(Debug, Default)]
-pub(super) struct CheckedCalls {
-    connected: AtomicBool,
-    datagram: AtomicBool,
 }
 
 /// The extended calls of one QP. The functions of all operations that the QP was created with are set.

@@ -1,4 +1,5 @@
 //! An event that is read by a short path is the same as by the long one.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
