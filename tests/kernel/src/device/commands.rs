@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_long, c_void};
 use std::fs;
 use std::mem;
 use std::ptr;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// Of `linux/prctl.h`.
 const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
@@ -15,8 +15,20 @@ const PR_SYS_DISPATCH_ON: usize = 1;
 /// `SYSCALL_DISPATCH_FILTER_BLOCK`: system calls outside of the permitted range are passed to the handler.
 static SELECTOR: AtomicU8 = AtomicU8::new(1);
 
-/// While it lives, the commands of this thread that destroy an id fail where [`fails`](super::forgotten::fails) returns
-/// true.
+/// The number of calls that destroy an id and fail from now on.
+static FAILING: AtomicU32 = AtomicU32::new(0);
+
+/// Lets the next calls that destroy an id fail.
+pub(crate) fn failing(times: u32) {
+    FAILING.store(times, Ordering::SeqCst);
+}
+
+/// Whether a call that destroys an id fails.
+pub(crate) fn fails() -> bool {
+    FAILING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+/// While it lives, the commands of this thread that destroy an id fail where [`fails`] returns true.
 pub(crate) struct Intercepted(());
 
 impl Intercepted {
@@ -61,8 +73,7 @@ extern "C" fn on_system_call(_: c_int, _: *mut libc::siginfo_t, context: *mut c_
     let [number, a, b, c, d, e, f] =
         [libc::REG_RAX, libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9]
             .map(|register| registers[of(register)]);
-    registers[of(libc::REG_RAX)] = if number == libc::SYS_write && destroys(b as usize, c) && super::forgotten::fails()
-    {
+    registers[of(libc::REG_RAX)] = if number == libc::SYS_write && destroys(b as usize, c) && fails() {
         -i64::from(libc::EBUSY)
     } else {
         // SAFETY: the interrupted code makes this call. Its errno stays as it is.

@@ -4,17 +4,13 @@
 //! and makes the command of the kernel backend fail (commands.rs).
 
 use std::mem;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use cmid_proto::{Call, CmEvent, Device, Errno};
 use cmid_verbs::Backend;
 use rdma_sys::rdma_cm_id;
 
-use crate::commands::Intercepted;
+use crate::commands::{Intercepted, failing, fails};
 use crate::env::{Side, backend, channel_key, id_key};
-
-/// The number of calls of `rdma_destroy_id` that fail from now on.
-static FAILING: AtomicU32 = AtomicU32::new(0);
 
 type DestroyId = unsafe extern "C" fn(*mut rdma_cm_id) -> i32;
 
@@ -36,15 +32,6 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
     let real: DestroyId = unsafe { mem::transmute(real) };
     // SAFETY: as the caller promises.
     unsafe { real(id) }
-}
-
-/// Whether a call that destroys an id fails.
-pub(crate) fn fails() -> bool {
-    FAILING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
-}
-
-fn failing(times: u32) {
-    FAILING.store(times, Ordering::SeqCst);
 }
 
 /// The slots of such ids, and their channel's, are reused.
