@@ -175,10 +175,8 @@ impl Id {
         if matches!(self.binding, DeviceBinding::Unqueried) {
             self.query(answer)?;
         }
-        match &self.binding {
-            DeviceBinding::At(location) => Ok(Some(location)),
-            DeviceBinding::Unbound | DeviceBinding::Unqueried => Ok(None),
-        }
+        let DeviceBinding::At(location) = &self.binding else { return Ok(None) };
+        Ok(Some(location))
     }
 
     #[inline(never)]
