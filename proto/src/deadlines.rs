@@ -65,6 +65,8 @@ pub(crate) struct Deadlines {
     /// Other entries, in ascending order.
     sorted: VecDeque<Entry>,
     heap: BinaryHeap<Reverse<Entry>>,
+    /// No entry is after this time.
+    latest: Time,
     /// The number of other entries above which a compaction is due: twice the number that the last compaction left,
     /// plus [`SLACK`].
     most: usize,
@@ -87,7 +89,14 @@ impl Armed {
 
 impl Deadlines {
     pub(crate) fn new() -> Self {
-        Deadlines { nearest: None, sorted: VecDeque::new(), heap: BinaryHeap::new(), most: SLACK, twice: false }
+        Deadlines {
+            nearest: None,
+            sorted: VecDeque::new(),
+            heap: BinaryHeap::new(),
+            latest: Time::ZERO,
+            most: SLACK,
+            twice: false,
+        }
     }
 
     /// Returns the nearest deadline.
@@ -109,13 +118,18 @@ impl Deadlines {
             armed.0 = due;
             let entry = Entry { due, id };
             if self.nearest.is_none() {
-                self.nearest = Some(entry);
+                (self.nearest, self.latest) = (Some(entry), due);
+            } else if due > self.latest {
+                self.latest = due;
+                self.sorted.push_back(entry);
             } else {
                 self.push(entry);
             }
         }
     }
 
+    /// Adds an entry that is not after all others.
+    #[inline(never)]
     fn push(&mut self, mut entry: Entry) {
         if let Some(nearest) = self.nearest.as_mut().filter(|nearest| entry < **nearest) {
             core::mem::swap(nearest, &mut entry);
@@ -132,10 +146,15 @@ impl Deadlines {
     /// Removes the nearest entry of the list and the heap.
     #[inline]
     fn pop(&mut self) -> Option<Entry> {
+        if self.heap.is_empty() { self.sorted.pop_front() } else { self.pop_any() }
+    }
+
+    #[inline(never)]
+    fn pop_any(&mut self) -> Option<Entry> {
         match (self.heap.peek(), self.sorted.front()) {
-            (None, _) => self.sorted.pop_front(),
             (Some(Reverse(entry)), Some(first)) if first <= entry => self.sorted.pop_front(),
             (Some(_), _) => self.heap.pop().map(|Reverse(entry)| entry),
+            (None, _) => self.sorted.pop_front(),
         }
     }
 
@@ -288,6 +307,61 @@ mod tests {
             }
             assert!(deadlines.others() <= SLACK + 4, "{} entries", deadlines.others());
         }
+    }
+
+    /// Arms `dues` in order, takes the nearest entry after each number of them that is in `taken`, and compares the
+    /// entries with a sorted list.
+    fn compare_order(dues: &[u64], slots: &[u32], taken: u32) {
+        let mut deadlines = Deadlines::new();
+        let mut sorted = Vec::new();
+        for (at, (&due, &slot)) in dues.iter().zip(slots).enumerate() {
+            let entry = (Time(due), IdKey::from_parts(0, slot, 1).unwrap());
+            deadlines.arm(&mut Armed::NOT.clone(), entry.0, entry.1);
+            sorted.push(entry);
+            sorted.sort_unstable();
+            assert_eq!(deadlines.first(), sorted.first().copied(), "{dues:?} {slots:?} {taken:b}: {at}");
+            if taken >> at & 1 == 1 {
+                deadlines.drop_first(None);
+                sorted.remove(0);
+            }
+        }
+        for left in sorted {
+            assert_eq!(deadlines.first(), Some(left), "{dues:?} {slots:?} {taken:b}");
+            deadlines.drop_first(None);
+        }
+        assert_eq!((deadlines.first(), deadlines.others()), (None, 0));
+    }
+
+    #[test]
+    fn entries_come_in_order_however_they_were_armed() {
+        for code in 0..4_u64.pow(5) {
+            let dues = [0, 2, 4, 6, 8].map(|shift| 1 + (code >> shift) % 4);
+            for taken in 0..1 << 5 {
+                compare_order(&dues, &[0, 1, 2, 3, 4], taken);
+                compare_order(&dues, &[4, 3, 2, 1, 0], taken);
+            }
+        }
+    }
+
+    /// An entry after all others is appended to the list, also when the list is empty and when another entry was the
+    /// nearest before.
+    #[test]
+    fn an_entry_after_all_others_is_not_in_the_heap() {
+        let mut deadlines = Deadlines::new();
+        for slot in 0..100_u32 {
+            let due = Time(u64::from(slot));
+            deadlines.arm(&mut Armed::NOT.clone(), due, IdKey::from_parts(0, slot, 1).unwrap());
+            assert!(deadlines.heap.is_empty() && deadlines.latest == due, "{slot}");
+            if slot % 3 == 0 {
+                deadlines.drop_first(None);
+            }
+        }
+        while deadlines.first().is_some() {
+            deadlines.drop_first(None);
+        }
+        // The time of the last entry does not outlast it.
+        deadlines.arm(&mut Armed::NOT.clone(), Time(5), IdKey::from_parts(0, 0, 1).unwrap());
+        assert_eq!(deadlines.latest, Time(5));
     }
 
     #[test]

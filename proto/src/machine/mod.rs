@@ -20,6 +20,8 @@ mod release;
 mod request_tests;
 mod short;
 #[cfg(test)]
+mod short_deadline_tests;
+#[cfg(test)]
 mod short_sync_tests;
 #[cfg(test)]
 mod short_tests;

@@ -9,6 +9,7 @@
 
 use super::outcome::creation_failure;
 use super::submit::{binds, one_call};
+use super::timeout::change_deadline;
 use super::{Core, count_call};
 use crate::arena::{Arena, Tenant as _};
 use crate::call::{Call, Outcome};
@@ -116,7 +117,10 @@ impl Core {
             id.on_device.note(binds(request));
             id.number_sent |= request.request_kind() == RequestKind::Accept;
             if next.sets_deadline() {
-                self.set_deadline_short(key, if next.waits() { deadline } else { Time::NEVER });
+                let due = if next.waits() { deadline } else { Time::NEVER };
+                if change_deadline(id, key, due, &mut self.deadlines) {
+                    self.settle_deadlines();
+                }
             }
         }
         Some(outcome)

@@ -10,9 +10,10 @@
 use super::Core;
 use super::event::{Admission, has_room};
 use super::single::Single;
+use super::timeout::change_deadline;
 use crate::arena::Arena;
-use crate::channel::Channel;
 use crate::cm_event::CmEvent;
+use crate::deadlines::Deadlines;
 use crate::device::EventSink;
 use crate::errno::Errno;
 use crate::error::Fault;
@@ -41,13 +42,14 @@ pub(crate) trait Fetch {
     fn fetch(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno>;
 }
 
-/// Applies a plain event to its id and to its channel, which has no undelivered event. Returns the event, and whether
-/// a deadline ends with it. `None` if the event is not plain; then nothing has changed.
+/// Applies a plain event to its id. Its channel has this ack mode and no undelivered event. Returns the event, and
+/// whether [`settle_deadlines`](Core::settle_deadlines) must follow. `None` if the event is not plain; then nothing has
+/// changed.
 #[inline(always)]
 fn admit_to(
-    channel: &mut Channel,
     ids: &mut Arena<IdKey, Id>,
-    on: ChannelKey,
+    deadlines: &mut Deadlines,
+    (on, acks): (ChannelKey, Acks),
     raw: &RawEvent<&[u8]>,
 ) -> Option<(Single, bool)> {
     let id = ids.get_untouched(raw.id)?;
@@ -55,31 +57,33 @@ fn admit_to(
     if id.channel != on || !id.is_plain() {
         return None;
     }
-    channel.failures = 0;
     id.state = next.state;
-    let mut ends = false;
+    let mut is_to_settle = false;
     if next.ends() {
         // An ADDR_RESOLVED is plain only in the state that waits for it.
         id.on_device.note(raw.kind == CmEvent::AddrResolved);
-        ends = id.deadline != Time::NEVER;
+        if id.deadline != Time::NEVER {
+            is_to_settle = change_deadline(id, raw.id, Time::NEVER, deadlines);
+        }
     }
-    let (acks, kind, status, param) = (channel.acks, raw.kind, raw.status, raw.param);
-    Some((Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None }, ends))
+    let (kind, status, param) = (raw.kind, raw.status, raw.param);
+    Some((Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None }, is_to_settle))
 }
 
 /// Admits the event of a read, on the short path or on the long one.
 struct ReadSink<'a> {
     core: &'a mut Core,
     on: ChannelKey,
-    /// Whether there is no undelivered event.
-    is_empty: bool,
+    acks: Acks,
+    /// Whether there is no undelivered event, and the last read of the channel has not failed.
+    may_be_short: bool,
     read: &'a mut Read,
 }
 
 impl EventSink for ReadSink<'_> {
     #[inline(always)]
     fn take(&mut self, raw: RawEvent<&[u8]>) {
-        if !self.is_empty || !self.core.admit_single(self.on, &raw) {
+        if !self.may_be_short || !self.core.admit_single(self.on, self.acks, &raw) {
             *self.read = self.core.take_read_event(self.on, raw);
         }
     }
@@ -111,26 +115,29 @@ impl Core {
         let Some(channel) = self.channels.get_mut(on).filter(|channel| channel.pending.head().is_none()) else {
             return false;
         };
-        let Some((single, ends)) = admit_to(channel, &mut self.ids, on, raw) else { return false };
-        self.keep_single(single, ends, raw);
+        let admitted = admit_to(&mut self.ids, &mut self.deadlines, (on, channel.acks), raw);
+        let Some((single, is_to_settle)) = admitted else { return false };
+        channel.failures = 0;
+        self.keep_single(single, is_to_settle, raw);
         true
     }
 
-    /// As `admit_short`, for a channel without an undelivered event, while there is no single event.
+    /// As `admit_short`, for a channel with this ack mode, without an undelivered event and without failed reads, while
+    /// there is no single event.
     #[inline(always)]
-    fn admit_single(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> bool {
-        let Some(channel) = self.channels.get_mut(on) else { return false };
-        let Some((single, ends)) = admit_to(channel, &mut self.ids, on, raw) else { return false };
-        self.keep_single(single, ends, raw);
+    fn admit_single(&mut self, on: ChannelKey, acks: Acks, raw: &RawEvent<&[u8]>) -> bool {
+        let admitted = admit_to(&mut self.ids, &mut self.deadlines, (on, acks), raw);
+        let Some((single, is_to_settle)) = admitted else { return false };
+        self.keep_single(single, is_to_settle, raw);
         true
     }
 
     #[inline(always)]
-    fn keep_single(&mut self, single: Single, ends: bool, raw: &RawEvent<&[u8]>) {
+    fn keep_single(&mut self, single: Single, is_to_settle: bool, raw: &RawEvent<&[u8]>) {
         self.single = Some(single);
         self.activity += 1;
-        if ends {
-            self.set_deadline_short(raw.id, Time::NEVER);
+        if is_to_settle {
+            self.settle_deadlines();
         }
         if !raw.private_data.is_empty() || raw.datagram.is_some() {
             self.enclose_single(raw.private_data, raw.datagram);
@@ -206,13 +213,14 @@ impl Core {
         if !is_empty && !has_room(on, channel, self.single.as_ref(), self.pending.of_device(), &self.limits) {
             return None;
         }
+        let (acks, may_be_short) = (channel.acks, is_empty && channel.failures == 0);
         let child = self.ids.next_key()?;
         if reported.is_none() {
             self.readable.take_only();
             self.queued -= 1;
             channel.readable = false;
         }
-        if let Err(errno) = from.fetch(on, child, &mut ReadSink { core: self, on, is_empty, read }) {
+        if let Err(errno) = from.fetch(on, child, &mut ReadSink { core: self, on, acks, may_be_short, read }) {
             *read = Read::Failed(on, errno);
         }
         Some(())

@@ -22,15 +22,15 @@ pub(super) const DUE: Time = Time(5000);
 pub(super) const LATER: Time = Time(9000);
 
 /// A core with two channels. On the first one is an id in a chosen state. Another id has a deadline after `DUE`.
-struct ShortFixture {
-    core: Core,
-    on: ChannelKey,
+pub(super) struct ShortFixture {
+    pub(super) core: Core,
+    pub(super) on: ChannelKey,
     to: ChannelKey,
-    id: IdKey,
+    pub(super) id: IdKey,
 }
 
 impl ShortFixture {
-    fn new(acks: Acks) -> Self {
+    pub(super) fn new(acks: Acks) -> Self {
         let mut core = Core::new(Limits::LARGE);
         let [on, to] = [acks, Acks::Explicit].map(|acks| {
             let channel = core.open_channel(acks).unwrap();
@@ -49,7 +49,7 @@ impl ShortFixture {
     }
 
     /// Puts the id in this state, with a deadline if the state waits for an event.
-    fn in_state(state: State, port_space: PortSpace, acks: Acks) -> Self {
+    pub(super) fn in_state(state: State, port_space: PortSpace, acks: Acks) -> Self {
         let mut fixture = ShortFixture::new(acks);
         let id = fixture.core.ids.get_mut(fixture.id).unwrap();
         (id.state, id.port_space) = (state, port_space);
@@ -308,23 +308,6 @@ fn the_single_event_counts_against_the_limit_on_all_events() {
     assert_eq!(fixture.core.wants_event(fixture.to), None);
     assert!(fixture.core.poll_event(fixture.on).is_some());
     assert!(fixture.core.wants_event(fixture.to).is_some());
-}
-
-#[test]
-fn deadlines_that_the_short_path_leaves_behind_are_swept_out() {
-    let mut fixture = ShortFixture::new(Acks::OnDelivery);
-    let resolve = Request::ResolveAddr { src: None, dst: peer() };
-    for step in 0..1000 {
-        let id = fixture.core.perform_create(fixture.on, PortSpace::Tcp, |_| Ok(())).unwrap().unwrap();
-        let due = Time(LATER.0 + step);
-        fixture.core.perform(NOW, id, &resolve, due, |_, _| Ok(())).unwrap().unwrap();
-        assert!(fixture.core.admit_short(fixture.on, &RawEvent::new(id, CmEvent::AddrResolved)));
-        assert!(fixture.core.poll_event(fixture.on).is_some());
-        fixture.core.perform(NOW, id, &Request::Destroy, Time::NEVER, |_, _| Ok(())).unwrap().unwrap();
-        assert!(!fixture.core.deadlines.needs_compaction(), "after {step} ids");
-    }
-    assert_eq!(fixture.core.ids(), 2);
-    fixture.core.check();
 }
 
 #[test]

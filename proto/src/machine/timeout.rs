@@ -1,6 +1,7 @@
 //! Expiry of deadlines.
 
 use super::Core;
+use crate::deadlines::Deadlines;
 use crate::errno::Errno;
 use crate::event::EventKind;
 use crate::id::Id;
@@ -59,16 +60,24 @@ impl Core {
     #[inline(always)]
     pub(super) fn set_deadline_short(&mut self, key: IdKey, due: Time) {
         let Some(id) = self.ids.get_untouched(key) else { return };
-        id.deadline = due;
-        if due < id.armed.at() {
-            self.deadlines.arm(&mut id.armed, due, key);
-            self.sweep_if_littered();
-        } else if self.deadlines.is_stale(id.armed, due, key) {
-            // The nearest entry is that of this id and is removed without a look-up.
-            if due != Time::NEVER || !self.deadlines.drop_nearest(&mut id.armed) {
-                self.drop_stale();
-            }
+        if change_deadline(id, key, due, &mut self.deadlines) {
+            self.settle_deadlines();
         }
+    }
+
+    /// Completes a [change](change_deadline) of a deadline.
+    #[inline(never)]
+    pub(super) fn settle_deadlines(&mut self) {
+        let is_current = |(due, key)| self.ids.get(key).is_some_and(|id| id.deadline == due);
+        if !self.deadlines.first().is_some_and(is_current) || self.deadlines.needs_compaction() {
+            self.settle_any();
+        }
+    }
+
+    #[inline(never)]
+    fn settle_any(&mut self) {
+        self.drop_stale();
+        self.sweep_if_littered();
     }
 
     #[inline(always)]
@@ -145,5 +154,20 @@ impl Core {
                 self.post(stored, channel);
             }
         }
+    }
+}
+
+/// Sets the deadline of a plain id. Returns whether [`settle_deadlines`](Core::settle_deadlines) must follow.
+#[inline(always)]
+pub(super) fn change_deadline(id: &mut Id, key: IdKey, due: Time, deadlines: &mut Deadlines) -> bool {
+    id.deadline = due;
+    if due < id.armed.at() {
+        deadlines.arm(&mut id.armed, due, key);
+        deadlines.needs_compaction()
+    } else if deadlines.is_stale(id.armed, due, key) {
+        // The nearest entry is that of this id and is removed without a look-up.
+        due != Time::NEVER || !deadlines.drop_nearest(&mut id.armed)
+    } else {
+        false
     }
 }
