@@ -93,14 +93,27 @@ impl<D: Pollable> Epoll<D> {
     ///
     /// # Errors
     /// The errno of `epoll_wait` or `timerfd_settime`.
+    #[inline]
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         // If a turn has set the timer, each sleep after its expiry would end at once.
         self.timer_fd.set(Time::NEVER)?;
-        if let Some(channel) = self.read_on.next() {
-            if self.reads_on(channel) {
-                return Ok(());
-            }
+        match self.read_on.next() {
+            Some(channel) => self.read_or_wait(channel, at_most),
+            None => self.wait_for_reports(at_most),
         }
+    }
+
+    /// Reads again the channel that had an event in the last wait. Waits if no event is deliverable.
+    #[inline(never)]
+    fn read_or_wait(&mut self, channel: ChannelKey, at_most: Option<Duration>) -> Result<(), Errno> {
+        self.drive.note_wait();
+        let has_found = self.drive.run_reported(channel, BUDGET) == Next::Deliver;
+        self.read_on.found(has_found);
+        if has_found { Ok(()) } else { self.wait_for_reports(at_most) }
+    }
+
+    #[inline(never)]
+    fn wait_for_reports(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         let is_endless = at_most.is_none() && self.busy_poll.is_zero();
         let (end, spin_end) = if is_endless { (Time::NEVER, Time::ZERO) } else { self.ends(at_most) };
         loop {
@@ -132,15 +145,6 @@ impl<D: Pollable> Epoll<D> {
                 return Ok(());
             }
         }
-    }
-
-    /// Reads again the channel that had an event in the last wait. Returns true if an event is deliverable.
-    #[inline(never)]
-    fn reads_on(&mut self, channel: ChannelKey) -> bool {
-        self.drive.note_wait();
-        let has_found = self.drive.run_reported(channel, BUDGET) == Next::Deliver;
-        self.read_on.found(has_found);
-        has_found
     }
 
     /// Returns the length of the next sleep; `None` for no limit. Reads the clock first in an endless wait, which has
