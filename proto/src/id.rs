@@ -279,7 +279,7 @@ impl Id {
     /// Whether the id is on its listener's channel and would be plain otherwise.
     #[inline]
     pub(crate) fn is_plain_but_for_its_device_channel(&self) -> bool {
-        self.sync_state == SyncState::Never && !self.sync && self.has_nothing_under_way()
+        matches!(self.sync_state, SyncState::Never) && !self.sync && self.has_nothing_under_way()
     }
 
     /// Whether the id is synchronous, has no open request, and would be plain otherwise.
@@ -309,7 +309,7 @@ impl Id {
         self.state == State::Listening
             && matches!(self.pending_call, PendingCall::Nothing)
             && self.pending_migrate.is_none()
-            && self.sync_state == SyncState::Never
+            && matches!(self.sync_state, SyncState::Never)
             && !(self.sync || self.waived || self.orphaned)
     }
 

@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use crate::error::Failure;
 use crate::event::ConnParam;
 use crate::guard;
-use crate::id::{Id, PendingCall, unanswered};
+use crate::id::{Id, PendingCall, Plain, unanswered};
 use crate::key::{ChannelKey, IdKey};
 use crate::plain::{self, PlainCell};
 use crate::request::Request;
@@ -55,6 +55,7 @@ impl Core {
         }
         if let Some(id) = self.ids.get_untouched(key) {
             (id.device_channel, id.state, id.number_sent) = (to, next.state, true);
+            id.plain = Plain::YES;
         }
         if next.waits() {
             self.set_deadline_short(key, deadline);
@@ -76,7 +77,7 @@ impl Core {
         let next = plain::request(id.state, RequestKind::Accept, id.port_space)?;
         let (from, to) = (id.device_channel, id.channel);
         let is_short = from != to
-            && id.pending_call == PendingCall::Nothing
+            && matches!(id.pending_call, PendingCall::Nothing)
             && id.owed == 0
             && id.is_plain_but_for_its_device_channel()
             // The listener of an undelivered request is found by the channel of its id.

@@ -180,7 +180,7 @@ impl Core {
             device_channel.failures = 0;
             device_channel.ids += 1;
         }
-        self.ids.insert(Id::child(port_space, to, on));
+        self.ids.insert_with(|| Id::child(port_space, to, on));
         self.activity += 1;
         let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
         let (kind, status, param) = (raw.kind, raw.status, raw.param);
