@@ -88,7 +88,7 @@ struct Ring {
     place: InFlightIndex,
 }
 
-/// What the ring of a queue depends on.
+/// The parameters of the ring of a queue.
 struct Shape {
     is_recv: bool,
     /// The maximum number of work requests.

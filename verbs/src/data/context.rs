@@ -33,9 +33,9 @@ pub(crate) struct Context {
     _count: Count,
 }
 
-/// The kinds of QPs of one context with all functions that they need, according to their first QP. The provider chooses
-/// the functions of a QP by its kind and its operations (ibv_wr_post(3)), and each kind is created with the same
-/// operations (`send_ops` of wr_api.rs).
+/// Whether the first QP of each kind had all post functions that cmid calls. Other QPs of the kind need no check: the
+/// provider chooses the functions by the kind and the operations of a QP (ibv_wr_post(3)), and all QPs of a kind have the
+/// same operations (`send_ops` of wr_api.rs).
 #[derive(Debug, Default)]
 pub(super) struct CheckedCalls {
     pub(super) connected: AtomicBool,

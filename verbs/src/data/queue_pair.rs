@@ -102,20 +102,20 @@ impl QpInner {
     }
 }
 
-/// Converts all attributes to libibverbs' form.
+/// Converts attributes to libibverbs' form. Paths and capacities that the mask does not name are zeros.
 pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
     let mut c = MaybeUninit::<ibv_qp_attr>::zeroed();
     convert(attr, &mut c);
-    // SAFETY: zeros are a value of it, and `convert` has written numbers.
+    // SAFETY: every field is an integer or an array of integers, and zeros are a value of those.
     unsafe { c.assume_init() }
 }
 
-/// Converts the attributes that the mask names to libibverbs' form. Of the others it writes those that would cost a
-/// comparison to leave out.
+/// Converts the attributes that the mask names to libibverbs' form. It also writes the other attributes, except paths
+/// and capacities: one store is cheaper than a comparison.
 #[inline(always)]
 fn convert(attr: &QpAttr, into: &mut MaybeUninit<ibv_qp_attr>) {
     let c = into.as_mut_ptr();
-    // SAFETY: the pointer is of `into`, whose fields can be written one by one.
+    // SAFETY: `c` points to `into`, which is valid for writes.
     unsafe {
         (*c).qp_state = attr.qp_state;
         (*c).cur_qp_state = attr.cur_qp_state;
@@ -138,6 +138,8 @@ fn convert(attr: &QpAttr, into: &mut MaybeUninit<ibv_qp_attr>) {
         (*c).retry_cnt = attr.retry_cnt;
         (*c).rnr_retry = attr.rnr_retry;
         (*c).alt_port_num = attr.alt_port_num;
+        // The kernel's structure has no rate limit, but its mask could name one.
+        (*c).rate_limit = 0;
         if attr.qp_attr_mask & ibv_qp_attr_mask::IBV_QP_AV.0 != 0 {
             (*c).ah_attr = ah_attr(&attr.ah_attr);
         }

@@ -3,24 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Device as _, Errno, IdKey, Pollable as _, PortSpace};
+use cmid_proto::{Call, CmEvent, Device as _, Errno, Pollable as _, PortSpace};
 
 use crate::kernel::abi::offset;
 use crate::kernel::channel::Channel;
+use crate::kernel::test_commands::{GET_EVENT, MIGRATE_ID, channel, id, number_of};
 use crate::kernel::{KernelCm, with_kernel};
-
-const GET_EVENT: u32 = 12;
-const MIGRATE_ID: u32 = 18;
-
-fn id(slot: u32) -> IdKey {
-    let Some(id) = IdKey::from_parts(0, slot, 1) else { unreachable!("{slot} is a slot") };
-    id
-}
-
-fn channel(slot: u32) -> ChannelKey {
-    let Some(channel) = ChannelKey::from_parts(0, slot, 1) else { unreachable!("{slot} is a slot") };
-    channel
-}
 
 /// What the kernel does next.
 #[derive(Clone, Copy, PartialEq)]
@@ -34,7 +22,7 @@ enum Mode {
 fn kernel(mode: Rc<Cell<Mode>>) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Errno> {
     move |command, into| {
         into.fill(0);
-        match u32::from_ne_bytes(command[..4].try_into().map_err(|_| Errno::EINVAL)?) {
+        match number_of(command)? {
             GET_EVENT if mode.replace(Mode::Normal) == Mode::Request => {
                 into[..8].copy_from_slice(&id(0).to_bits().to_ne_bytes());
                 into[offset::EVENT_KIND..][..4].copy_from_slice(&CmEvent::ConnectRequest.code().to_ne_bytes());

@@ -22,6 +22,8 @@ mod short_tests;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod stray_tests;
 mod syscall;
+#[cfg(all(test, feature = "scripted-kernel"))]
+mod test_commands;
 mod transport;
 
 pub(crate) use abi::{AhAttr as KernelAhAttr, QpAttr};

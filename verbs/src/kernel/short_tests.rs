@@ -4,25 +4,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Device as _, Errno, EventSink, IdKey, Pollable as _, PortSpace, RawEvent};
+use cmid_proto::{Call, ChannelKey, CmEvent, Device as _, Errno, EventSink, Pollable as _, PortSpace, RawEvent};
 
 use crate::kernel::abi::offset;
+use crate::kernel::test_commands::{CREATE_ID, DESTROY_ID, GET_EVENT, MIGRATE_ID, channel, id, number_of};
 use crate::kernel::{KernelCm, with_kernel};
-
-const CREATE_ID: u32 = 0;
-const DESTROY_ID: u32 = 1;
-const GET_EVENT: u32 = 12;
-const MIGRATE_ID: u32 = 18;
-
-fn id(slot: u32) -> IdKey {
-    let Some(id) = IdKey::from_parts(0, slot, 1) else { unreachable!("{slot} is a slot") };
-    id
-}
-
-fn channel(slot: u32) -> ChannelKey {
-    let Some(channel) = ChannelKey::from_parts(0, slot, 1) else { unreachable!("{slot} is a slot") };
-    channel
-}
 
 /// The id of a request.
 const CHILD: u32 = 9;
@@ -58,7 +44,7 @@ struct Kernel {
 
 impl Kernel {
     fn answer(&self, command: &[u8], into: &mut [u8]) -> Result<(), Errno> {
-        let command = u32::from_ne_bytes(command[..4].try_into().map_err(|_| Errno::EINVAL)?);
+        let command = number_of(command)?;
         self.commands.borrow_mut().push(command);
         match command {
             CREATE_ID => {
@@ -72,7 +58,7 @@ impl Kernel {
     }
 }
 
-/// The ids of the device, by what is special about them. They are on the channel that `on` returns.
+/// The slots of the ids of the device. `on` returns the channel of each.
 const PLAIN: u32 = 0;
 const LISTENER: u32 = 1;
 const MOVED_LISTENER: u32 = 2;
@@ -113,7 +99,18 @@ fn device() -> (KernelCm, u64) {
     (device, there.to_bits())
 }
 
-/// What the device stores of its ids and channels.
+/// Calls `run` with what [`device`] returns and with the kernel that answers its commands.
+fn on_device<T>(run: impl FnOnce(KernelCm, u64, &Kernel) -> T) -> T {
+    let kernel = Rc::new(Kernel::default());
+    let answers = Rc::clone(&kernel);
+    let answer = move |command: &[u8], into: &mut [u8]| answers.answer(command, into);
+    with_kernel(answer, || {
+        let (device, adopted) = device();
+        run(device, adopted, &kernel)
+    })
+}
+
+/// Returns the fields of all ids and channels of the device.
 fn stored(device: &KernelCm) -> Vec<String> {
     let ids = device.ids.iter().map(|(key, id)| {
         let (remote, requested) = (id.remote_ece, id.requested);
@@ -137,27 +134,21 @@ type Seen = (Result<Option<RawEvent<Vec<u8>>>, Errno>, Vec<String>, Vec<u32>);
 
 /// Reads an event of the id in this slot.
 fn read(slot: u32, kind: u32, status: i32, by_short_path: bool) -> Seen {
-    let kernel = Rc::new(Kernel::default());
-    let answers = Rc::clone(&kernel);
-    with_kernel(
-        move |command, into| answers.answer(command, into),
-        || {
-            let (mut device, adopted) = device();
-            let uid = if slot == ADOPTED { adopted } else { id(slot).to_bits() };
-            kernel.event.set(Some(Sent { uid, kind, status }));
-            kernel.commands.borrow_mut().clear();
-            let result = if by_short_path {
-                let mut kept = Keep(None);
-                device.fetch_into(on(slot), id(CHILD), &mut kept).map(|read| {
-                    assert_eq!(read, kept.0.is_some());
-                    kept.0
-                })
-            } else {
-                device.fetch(on(slot), id(CHILD)).map(|raw| raw.map(|raw| raw.map_private_data(<[u8]>::to_vec)))
-            };
-            (result, stored(&device), kernel.commands.take())
-        },
-    )
+    on_device(|mut device, adopted, kernel| {
+        let uid = if slot == ADOPTED { adopted } else { id(slot).to_bits() };
+        kernel.event.set(Some(Sent { uid, kind, status }));
+        kernel.commands.borrow_mut().clear();
+        let result = if by_short_path {
+            let mut kept = Keep(None);
+            device.fetch_into(on(slot), id(CHILD), &mut kept).map(|read| {
+                assert_eq!(read, kept.0.is_some());
+                kept.0
+            })
+        } else {
+            device.fetch(on(slot), id(CHILD)).map(|raw| raw.map(|raw| raw.map_private_data(<[u8]>::to_vec)))
+        };
+        (result, stored(&device), kernel.commands.take())
+    })
 }
 
 #[test]
@@ -188,25 +179,19 @@ fn only_a_listener_that_has_moved_costs_a_migration_per_request() {
 
 #[test]
 fn a_slot_that_is_taken_is_not_prepared_for_a_request() {
-    let kernel = Rc::new(Kernel::default());
-    let answers = Rc::clone(&kernel);
-    with_kernel(
-        move |command, into| answers.answer(command, into),
-        || {
-            let (mut device, _) = device();
-            let read = |device: &mut KernelCm| device.fetch(on(LISTENER), id(CHILD)).map(|raw| raw.map(|raw| raw.id));
-            let request = Sent { uid: id(LISTENER).to_bits(), kind: CmEvent::ConnectRequest.code(), status: 0 };
-            assert_eq!(read(&mut device), Ok(None));
-            // The slot is taken after a read has prepared it.
-            let create = Call::CreateId { id: id(CHILD), channel: on(PLAIN), port_space: PortSpace::Tcp };
-            device.call(&create, &[]).unwrap();
-            kernel.event.set(Some(request));
-            assert_eq!(read(&mut device), Err(Errno::EINVAL));
-            assert!(kernel.event.get().is_some(), "the request is not read");
-            device.call(&Call::Destroy { id: id(CHILD) }, &[]).unwrap();
-            assert_eq!(read(&mut device), Ok(Some(id(CHILD))));
-            // Its id has the slot now.
-            assert_eq!(read(&mut device), Err(Errno::EINVAL));
-        },
-    );
+    on_device(|mut device, _, kernel| {
+        let read = |device: &mut KernelCm| device.fetch(on(LISTENER), id(CHILD)).map(|raw| raw.map(|raw| raw.id));
+        let request = Sent { uid: id(LISTENER).to_bits(), kind: CmEvent::ConnectRequest.code(), status: 0 };
+        assert_eq!(read(&mut device), Ok(None));
+        // The slot is taken after a read has prepared it.
+        let create = Call::CreateId { id: id(CHILD), channel: on(PLAIN), port_space: PortSpace::Tcp };
+        device.call(&create, &[]).unwrap();
+        kernel.event.set(Some(request));
+        assert_eq!(read(&mut device), Err(Errno::EINVAL));
+        assert!(kernel.event.get().is_some(), "the request is not read");
+        device.call(&Call::Destroy { id: id(CHILD) }, &[]).unwrap();
+        assert_eq!(read(&mut device), Ok(Some(id(CHILD))));
+        // Its id has the slot now.
+        assert_eq!(read(&mut device), Err(Errno::EINVAL));
+    });
 }

@@ -3,20 +3,18 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Device as _, Errno, IdKey, PortSpace};
+use cmid_proto::{Call, CmEvent, Device as _, Errno, PortSpace};
 
 use crate::kernel::abi::offset;
 use crate::kernel::events::STRAY_MAX;
+use crate::kernel::test_commands::{CREATE_ID, GET_EVENT, channel, id, number_of};
 use crate::kernel::{KernelCm, with_kernel};
-
-const CREATE_ID: u32 = 0;
-const GET_EVENT: u32 = 12;
 
 /// Returns a kernel with `strays` events of an unknown id, then one of the id with this number.
 fn kernel(strays: usize, uid: u64) -> impl FnMut(&[u8], &mut [u8]) -> Result<(), Errno> {
     let reads = Rc::new(Cell::new(0_usize));
     move |command, into| {
-        match u32::from_ne_bytes(command[..4].try_into().map_err(|_| Errno::EINVAL)?) {
+        match number_of(command)? {
             CREATE_ID => into[..4].copy_from_slice(&7_u32.to_ne_bytes()),
             GET_EVENT => {
                 let read = reads.replace(reads.get() + 1);
@@ -38,8 +36,7 @@ fn kernel(strays: usize, uid: u64) -> impl FnMut(&[u8], &mut [u8]) -> Result<(),
 
 #[test]
 fn an_event_after_the_maximum_of_unreported_ones_is_not_lost() {
-    let (id, channel, child) =
-        (IdKey::from_bits(1).unwrap(), ChannelKey::from_bits(1).unwrap(), IdKey::from_bits(1 << 40 | 1).unwrap());
+    let (id, channel, child) = (id(0), channel(0), id(1));
     for strays in [0, 1, STRAY_MAX - 1, STRAY_MAX, STRAY_MAX + 1] {
         with_kernel(kernel(strays, id.to_bits()), || {
             let mut device = KernelCm::open(1).unwrap();

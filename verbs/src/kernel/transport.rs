@@ -46,8 +46,8 @@ fn find(class: &Path, guid: u64) -> Option<Transport> {
         let node_type = read("node_type").filter(|_| is_it)?;
         Some(if node_type.starts_with("4:") { Transport::Iwarp } else { Transport::InfiniBand })
     };
-    // The buffer of `read_dir` takes 32 KiB of the heap. libibverbs would then split and merge the hole that it leaves for
-    // each QP (about 230 instructions).
+    // The buffer is on the stack. `read_dir` takes 32 KiB of the heap and frees them; the heap then splits and merges this
+    // free block for each QP that libibverbs allocates (about 230 instructions).
     let directory =
         rustix::fs::open(class, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut buffer = [const { MaybeUninit::uninit() }; 2048];
