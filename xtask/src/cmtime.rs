@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::backend::Backend;
 use crate::context::{Context, output};
 use crate::{bench, guest, host, scripts};
 
+const PROGRAM: &str = "cmtime";
 /// The VM's device without a network.
 const ADDRESS: &str = "10.99.0.1";
 /// Enough that several are in progress at a time, few enough for the daily programme.
@@ -50,14 +51,14 @@ pub(crate) struct Arguments {
 
 /// The command of the daily step: both roles, on both drivers.
 pub(crate) fn command(context: &Context, _: Kernel, backend: Backend) -> Vec<OsString> {
-    let mut command = script(context, backend, EVERY_DAY);
+    let mut command = script(context.release(PROGRAM), backend, EVERY_DAY);
     command.extend(["interop", "epoll", "mio"].map(OsString::from));
     command
 }
 
-fn script(context: &Context, backend: Backend, connections: u64) -> Vec<OsString> {
+fn script(program: PathBuf, backend: Backend, connections: u64) -> Vec<OsString> {
     let mut command = scripts::script(scripts::CMTIME, backend, &[]);
-    command.extend(["sh".into(), context.release("cmtime").into(), backend.name().into()]);
+    command.extend(["sh".into(), program.into(), backend.name().into()]);
     command.extend([connections.to_string().into(), ADDRESS.into()]);
     command
 }
@@ -65,13 +66,13 @@ fn script(context: &Context, backend: Backend, connections: u64) -> Vec<OsString
 /// Measures, and records the results for docs/generated/performance.md.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
-    context.cargo(&["build", "--release", "-p", "cmtime", "--features", "verbs"], &[])?;
+    context.cargo(&["build", "--profile", "lto", "-p", PROGRAM, "--features", "verbs"], &[])?;
     let folder = context.target().join("cmtime");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let on_kernel = arguments.backend == Backend::Kernel;
     if !on_kernel {
         for (name, more) in SIMULATED {
-            let mut command = Command::new(context.release("cmtime"));
+            let mut command = Command::new(context.optimized(PROGRAM));
             command.args(["--driver", "virtual", "--json", "-c", &arguments.simulated.to_string()]).args(more);
             fs::write(folder.join(name), output(&mut command)?).context(name)?;
         }
@@ -85,7 +86,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
 
 /// Runs both programs in the VM. Their output goes to this folder.
 fn in_guest(context: &Context, arguments: &Arguments, folder: &Path) -> Result<()> {
-    let mut command = script(context, arguments.backend, arguments.connections);
+    let mut command = script(context.optimized(PROGRAM), arguments.backend, arguments.connections);
     command.extend(["compare".into(), arguments.pairs.to_string().into(), folder.into()]);
     if arguments.backend == Backend::Librdmacm {
         command.extend(IN_FLIGHT.iter().map(OsString::from));

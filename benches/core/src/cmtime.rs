@@ -222,7 +222,7 @@ fn of_librdmacm(runs: &Runs, kernel: &str, simulated: Vec<Simulated>) -> Result<
     Ok(Section {
         title: "Connections per second, against cmtime".to_owned(),
         about: format!(
-            "Our `cmtime` (epoll) and rdma-core {}'s, each as client and as server of itself, over soft-RoCE in the VM, \
+            "Our `cmtime` (epoll, built with LTO) and rdma-core {}'s, each as client and as server of itself, over soft-RoCE in the VM, \
              in turns. The VM is emulated: only ratios mean something. Phase follows phase as in cmtime, with all \
              connections at once. Both load the providers of libibverbs before the first phase. The simulated ones run \
              on the host, in virtual time. `cargo xtask cmtime`.",
