@@ -253,18 +253,24 @@ impl Network {
                 assert!(self.hosts[host].channels.insert(channel, VecDeque::new()).is_none(), "{channel} is there");
                 Ok(())
             }
-            Call::CloseChannel { channel } => {
-                let mut on_it =
-                    self.hosts[host].ids.iter().filter(|(_, id)| id.channel == channel).map(|(&key, _)| key);
-                let left = on_it.find(|&key| !self.kept.contains(&(host, key)));
-                assert_eq!(left, None, "{channel} is closed with an id on it");
-                self.hosts[host].channels.remove(&channel).map(drop).ok_or(Errno::EBADF)
-            }
+            Call::CloseChannel { channel } => self.close(host, channel),
             Call::CreateId { id, channel, port_space } => self.create(host, id, channel, port_space),
             Call::Migrate { id, from, to } => self.migrate(host, id, from, to),
             Call::Destroy { id } => self.destroy(host, id),
             _ => self.call_on_id((host, call.id().ok_or(Errno::EINVAL)?), call),
         }
+    }
+
+    /// Closes a channel. Its ids end with it, as with a descriptor in the kernel; only ids that could not be destroyed
+    /// may be left.
+    fn close(&mut self, host: usize, channel: ChannelKey) -> Outcome {
+        let ids = self.hosts[host].ids.iter();
+        let left: Vec<IdKey> = ids.filter(|(_, id)| id.channel == channel).map(|(&key, _)| key).collect();
+        for key in left {
+            assert!(self.kept.contains(&(host, key)), "{channel} is closed with {key} on it");
+            self.destroy(host, key)?;
+        }
+        self.hosts[host].channels.remove(&channel).map(drop).ok_or(Errno::EBADF)
     }
 
     fn create(&mut self, host: usize, id: IdKey, channel: ChannelKey, port_space: PortSpace) -> Outcome {
