@@ -59,6 +59,13 @@ struct Id {
     groups: Vec<(GroupKey, bool)>,
 }
 
+impl Id {
+    fn new(channel: ChannelKey, service: Service, phase: Phase) -> Self {
+        let (has_qp, has_device, removed) = (false, false, false);
+        Id { channel, service, phase, peer: None, has_qp, has_device, removed, groups: Vec::new() }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Host {
     channels: BTreeMap<ChannelKey, VecDeque<Unread>>,
@@ -226,16 +233,8 @@ impl Network {
         if let Some(id) = self.id(from).filter(|_| alive) {
             id.peer = Some((host, child));
         }
-        let new = Id {
-            channel: on,
-            service,
-            phase: Phase::Requested,
-            peer: alive.then_some(from),
-            has_qp: false,
-            has_device: true,
-            removed: false,
-            groups: Vec::new(),
-        };
+        let peer = alive.then_some(from);
+        let new = Id { peer, has_device: true, ..Id::new(on, service, Phase::Requested) };
         assert!(self.hosts[host].ids.insert(child, new).is_none(), "the key of a child names an id already");
         Ok(Some((unread, child)))
     }
@@ -274,16 +273,7 @@ impl Network {
     }
 
     fn create(&mut self, host: usize, id: IdKey, channel: ChannelKey, port_space: PortSpace) -> Outcome {
-        let new = Id {
-            channel,
-            service: port_space.service(),
-            phase: Phase::Idle,
-            peer: None,
-            has_qp: false,
-            has_device: false,
-            removed: false,
-            groups: Vec::new(),
-        };
+        let new = Id::new(channel, port_space.service(), Phase::Idle);
         assert!(self.hosts[host].channels.contains_key(&channel), "{id} is created on a channel that is not there");
         assert!(self.hosts[host].ids.insert(id, new).is_none(), "{id} is there");
         Ok(())
