@@ -106,7 +106,7 @@ impl QpInner {
 pub(crate) fn ibv_qp_attr_of(attr: &QpAttr) -> ibv_qp_attr {
     let mut c = MaybeUninit::<ibv_qp_attr>::zeroed();
     convert(attr, &mut c);
-    // SAFETY: every field is an integer or an array of integers, and zeros are a value of those.
+    // SAFETY: all fields are integers, also in the nested structures and unions; zeros are a value of those.
     unsafe { c.assume_init() }
 }
 
