@@ -233,10 +233,6 @@ impl DataPath for Verbs {
         Cq::create(nic.context(), depth, vector)
     }
 
-    fn create_counting_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, Errno> {
-        Cq::create_counting(nic.context(), depth, vector)
-    }
-
     fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, Errno> {
         CompChannel::create(nic.context())
     }

@@ -11,13 +11,10 @@ use loom::thread;
 
 use crate::srq_slots::{SrqCursor, SrqRetired, SrqSlots};
 use crate::sync::Arc;
-use crate::wr_count::Snapshot;
-use crate::wr_ring::{RecvCursor, Retired, SendCursor, WrRing};
+use crate::wr_ring::{Cursor, Retired, WrRing};
 
 #[path = "../src/accounting/srq_slots.rs"]
 mod srq_slots;
-#[path = "../src/accounting/wr_count.rs"]
-mod wr_count;
 #[path = "../src/accounting/wr_ring.rs"]
 mod wr_ring;
 
@@ -31,9 +28,9 @@ mod sync {
 const NEVER: u32 = 0;
 
 /// Posts, once there is room, and hands the token to the device, which may complete it before it is counted.
-fn post(cursor: &mut SendCursor, line: &Line, wr_id: u64, lkey: u32) {
+fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
     let token = loop {
-        match cursor.file(wr_id, &[lkey], true) {
+        match cursor.file(wr_id, &[lkey]) {
             Some(token) => break token,
             None => thread::yield_now(),
         }
@@ -51,9 +48,9 @@ fn polled(line: &Line) -> u64 {
     }
 }
 
-fn ring(capacity: u32) -> (Arc<WrRing>, SendCursor) {
+fn ring(capacity: u32) -> (Arc<WrRing>, Cursor) {
     let wr_ring = Arc::new(WrRing::new(7, capacity, 1));
-    let cursor = SendCursor::new(&wr_ring);
+    let cursor = Cursor::new(&wr_ring);
     (wr_ring, cursor)
 }
 
@@ -84,7 +81,7 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
 fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
     loom::model(|| {
         let (wr_ring, mut cursor) = ring(1);
-        let first = cursor.file(10, &[5], true).expect("room");
+        let first = cursor.file(10, &[5]).expect("room");
         cursor.advance();
         // Replaces the write of the poll to the memory of the first request.
         let written = Arc::new(Line::new(0));
@@ -93,7 +90,7 @@ fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
             write.store(1, Relaxed);
             assert_eq!(other.retire(first), Retired::Done(10));
         });
-        let poster = thread::spawn(move || cursor.file(11, &[6], true).map(|_| cursor.advance()));
+        let poster = thread::spawn(move || cursor.file(11, &[6]).map(|_| cursor.advance()));
         let other = Arc::clone(&wr_ring);
         // The last thread; its loads may return old values, because loom does not try each order of threads.
         let owner = thread::spawn(move || {
@@ -116,7 +113,7 @@ fn who_sees_that_something_is_in_flight_sees_what() {
         let watched = Arc::clone(&wr_ring);
         let poster = thread::spawn(move || {
             for (wr_id, lkey) in [(10, 5), (11, 6)] {
-                cursor.file(wr_id, &[lkey], true).expect("room");
+                cursor.file(wr_id, &[lkey]).expect("room");
                 cursor.advance();
             }
         });
@@ -152,39 +149,5 @@ fn receives_of_an_srq_end_on_two_threads_while_it_is_posted_to() {
         // Both slots can be used, each once.
         let again = (0..2).filter_map(|_| cursor.file(8, [8])).count();
         assert_eq!((again + usize::from(posted.is_some()), slots.unpolled()), (2, 2));
-    });
-}
-
-/// A deregistration in counting mode, on a third thread. If it finds a request retired, it comes after the poll.
-/// Requests that are posted meanwhile do not count.
-#[test]
-fn a_count_that_was_reached_comes_after_the_polls() {
-    loom::model(|| {
-        let wr_ring = Arc::new(WrRing::counting(2));
-        let mut cursor = RecvCursor::new(&wr_ring);
-        assert!(cursor.file(10, &[5], true).is_some());
-        cursor.advance();
-        // The requests with this memory were posted before its owner deregisters it.
-        let snapshot = Snapshot::of(&wr_ring).expect("in flight");
-        // Replaces the write of the poll to the memory of the first request.
-        let written = Arc::new(Line::new(0));
-        let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
-        let poller = thread::spawn(move || {
-            write.store(1, Relaxed);
-            other.count_retired();
-        });
-        let poster = thread::spawn(move || cursor.file(11, &[6], true).map(|_| cursor.advance()));
-        let other = Arc::clone(&wr_ring);
-        let owner = thread::spawn(move || {
-            if snapshot.is_retired() || Snapshot::of(&other).is_none() {
-                assert_eq!(written.load(Relaxed), 1, "the memory is given back before the end of the poll");
-            }
-            snapshot
-        });
-        poller.join().expect("the poller");
-        let posted = poster.join().expect("the poster");
-        let snapshot = owner.join().expect("the owner");
-        assert!(posted.is_some() && snapshot.is_retired(), "what is posted later does not count");
-        assert!(wr_ring.names(5) && Snapshot::of(&wr_ring).is_some(), "the second one is in flight");
     });
 }

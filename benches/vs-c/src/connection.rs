@@ -17,15 +17,6 @@ pub(crate) const DEPTH: u32 = 64;
 /// The length of each message.
 pub(crate) const BYTES: usize = 64;
 
-/// The kinds of queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Queues {
-    /// Receives are taken from a shared receive queue.
-    pub(crate) shared: bool,
-    /// The CQ is in counting mode.
-    pub(crate) counting: bool,
-}
-
 /// A connection with a QP and registered memory.
 pub(crate) struct Connection {
     pub(crate) qp: Qp,
@@ -42,7 +33,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(to: SocketAddr, queues: Queues) -> Result<Self> {
+    /// Connects. With `shared`, receives are taken from a shared receive queue.
+    pub(crate) fn open(to: SocketAddr, shared: bool) -> Result<Self> {
         let mut driver = Epoll::new(Verbs::open_with(Backend::Librdmacm)?, Config::default())?;
         let drive = driver.drive();
         let channel = drive.open_channel(Acks::OnDelivery)?;
@@ -55,15 +47,10 @@ impl Connection {
         let drive = driver.drive();
         let device = drive.device_mut();
         let pd = device.alloc_pd(id)?;
-        let nic = device.device_of(id)?;
-        let cq = if queues.counting {
-            device.create_counting_cq_at(&nic, 2 * DEPTH, 0)?
-        } else {
-            device.create_cq_on(&nic, 2 * DEPTH)?
-        };
+        let cq = device.create_cq(id, 2 * DEPTH)?;
         let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
         let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
-        let srq = if queues.shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
+        let srq = if shared { Some(pd.create_srq(SrqCaps { max_wr: DEPTH, max_sge: 1 })?) } else { None };
         let qp = drive.attach_qp(id, |device, attaching| match &srq {
             Some(srq) => device.create_qp_with_srq(attaching, &pd, &cq, &cq, srq, caps),
             None => device.create_qp(attaching, &pd, &cq, &cq, caps),

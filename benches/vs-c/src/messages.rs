@@ -9,7 +9,7 @@ use cmid_verbs::{Completion, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::connection::{Connection, Queues};
+use crate::connection::Connection;
 use crate::mark::in_parts;
 use crate::work::{post_recv, post_send};
 
@@ -24,7 +24,7 @@ struct Ping {
 
 /// The job: `count` pings in each part.
 pub(crate) fn run(to: SocketAddr, count: u32) -> Result<()> {
-    let mut connection = Connection::open(to, Queues::default())?;
+    let mut connection = Connection::open(to, false)?;
     connection.cq.arm()?;
     post_recv(&mut connection, RECV)?;
     post_send(&mut connection, SEND)?;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use cmid_proto::datapath::{CompletionQueue, MemoryRegion, QueuePair, SendWr, SharedReceiveQueue};
 use cmid_verbs::{Completion, WcStatus};
 
-use crate::connection::{BYTES, Connection, Queues};
+use crate::connection::{BYTES, Connection};
 use crate::mark::in_parts;
 
 /// The number of work requests that are posted before any of them is polled, as in C.
@@ -25,34 +25,34 @@ pub(crate) struct Work {
     pub(crate) sends: bool,
     /// With one doorbell, and one poll.
     pub(crate) in_one_call: bool,
-    pub(crate) queues: Queues,
+    /// Receives are taken from a shared receive queue.
+    pub(crate) shared: bool,
 }
 
 impl Work {
     /// The work of a job's name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let (kind, counting) = name.strip_suffix("-counting").map_or((name, false), |kind| (kind, true));
-        let (sends, in_one_call, shared) = match kind {
+        let (sends, in_one_call, shared) = match name {
             "write" => (false, false, false),
             "send" => (true, false, false),
             "write-batch" => (false, true, false),
             "send-batch" => (true, true, false),
-            "send-srq" if !counting => (true, false, true),
+            "send-srq" => (true, false, true),
             _ => return None,
         };
-        Some(Work { sends, in_one_call, queues: Queues { shared, counting } })
+        Some(Work { sends, in_one_call, shared })
     }
 }
 
 /// The job: this many times [`AT_ONCE`] requests of a kind in each part.
 pub(crate) fn run(to: SocketAddr, work: Work, rounds: u32) -> Result<()> {
-    let mut connection = Connection::open(to, work.queues)?;
+    let mut connection = Connection::open(to, work.shared)?;
     // Filled again by each poll, as the array of C is.
     let mut completions = [Completion::default(); 2 * AT_ONCE as usize];
     in_parts(|| {
         for _ in 0..rounds {
             match work {
-                Work { queues: Queues { shared: true, .. }, .. } => shared_sends(&mut connection, &mut completions)?,
+                Work { shared: true, .. } => shared_sends(&mut connection, &mut completions)?,
                 Work { sends: false, in_one_call: false, .. } => writes(&mut connection, &mut completions)?,
                 Work { sends: true, in_one_call: false, .. } => sends(&mut connection, &mut completions)?,
                 Work { sends: false, in_one_call: true, .. } => write_batch(&mut connection, &mut completions)?,

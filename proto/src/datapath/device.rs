@@ -65,27 +65,6 @@ pub trait DataPath: Pollable + Send {
     #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
     fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno>;
 
-    /// As [`DataPath::create_cq_at`], in counting mode: the work requests of its queues are counted and not stored.
-    /// This costs fewer instructions and pins memory longer:
-    ///
-    /// - A deregistration waits for all work requests that were posted earlier to QPs of the PD with such a CQ,
-    ///   whatever memory they name. After it is refused with `InFlight`, nothing can be posted with the MR (`EINVAL`)
-    ///   until it is deregistered or re-registered. Work requests that are posted later do not count.
-    /// - [`MemoryRegion::reregister`] and [`MemoryRegion::slice`] need these queues to be empty.
-    /// - Requests must be signaled and `wr_id`s below 2^62; else `EINVAL`. A QP with such a CQ has no SRQ (`EINVAL`).
-    /// - If a new QP has the number of a destroyed one, a post to it may be refused with `ENOMEM` until the CQ is
-    ///   polled empty.
-    /// - A completion that a device reports twice, or out of order, is not recognized.
-    ///
-    /// A device may ignore counting mode.
-    ///
-    /// # Errors
-    /// As [`DataPath::create_cq_at`].
-    #[doc(alias = "ibv_create_cq")]
-    fn create_counting_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno> {
-        self.create_cq_at(nic, depth, vector)
-    }
-
     /// Creates a completion channel for several CQs (ibv_create_comp_channel(3)).
     ///
     /// # Errors

@@ -39,10 +39,6 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         self.inner_mut().create_cq_at(nic, depth, vector)
     }
 
-    fn create_counting_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno> {
-        self.inner_mut().create_counting_cq_at(nic, depth, vector)
-    }
-
     fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, Errno> {
         self.inner_mut().create_comp_channel(nic)
     }

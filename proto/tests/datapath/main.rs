@@ -67,14 +67,6 @@ fn a_layer_has_the_data_path_of_its_device() {
     assert_eq!(drive.device().0.log, log);
 }
 
-/// A device without counting mode makes a CQ that is precise.
-#[test]
-fn counting_mode_may_be_ignored() {
-    let mut layer = Layer(Paths::default());
-    assert!(layer.create_counting_cq_at(&3, 6, 1).is_ok());
-    assert_eq!(layer.0.log, [Log::CreateCq(3, 6, 1)]);
-}
-
 #[test]
 fn one_completion_is_polled_or_none_or_the_error() {
     let mut cq = Paths::default().create_cq(id(), 1).unwrap();

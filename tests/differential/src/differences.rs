@@ -66,7 +66,7 @@ pub const NOT_GENERATED: &[Difference] = &[
               (`tests/kernel/src/device/late_receives.rs`)",
     },
     Difference {
-        what: "on the data path: steps that race, retries after RNR, inline data, datagrams, counting mode, re-registration in place",
+        what: "on the data path: steps that race, retries after RNR, inline data, datagrams, re-registration in place",
         reason: "work is posted by the bare device, and completes before the next step; the simulator has one mode",
     },
     Difference {

@@ -1,22 +1,20 @@
-//! The accounting of work requests in flight, which decides when memory may be released: queues of precise and of
-//! counting CQs, and shared receive queues, on a device that completes what it likes, in any order that ibv_poll_cq(3)
-//! allows.
+//! The accounting of work requests in flight, which decides when memory may be released: the queues of QPs, and shared
+//! receive queues, on a device that completes what it likes, in any order that ibv_poll_cq(3) allows.
 //!
 //! Memory stays pinned while a work request that names it may be executed, or has a completion that can be polled: in the
-//! poll some providers write to it. In counting mode it may stay pinned longer. Each completion is returned once, with
-//! the user's `wr_id`. When all QPs and SRQs are destroyed and the CQs are polled empty, nothing is pinned but by QPs
+//! poll some providers write to it. Each completion is returned once, with the user's `wr_id`. When all QPs and SRQs are destroyed and the CQs are polled empty, nothing is pinned but by QPs
 //! that could not be destroyed.
 
 mod device;
 
 use cmid_verbs::proto::datapath::{Caps, Completion, SrqCaps};
-use cmid_verbs::scripted::{Cq, Deregistration, Pd, Qp, Srq};
+use cmid_verbs::scripted::{Cq, Pd, Qp, Srq};
 
 use crate::input::Input;
 use crate::say::say;
 use device::{Device, Queue, Wr};
 
-/// PDs, CQs (precise, counting, of either kind), and QP numbers.
+/// PDs, CQs, and QP numbers.
 const PDS: usize = 2;
 const CQS: usize = 3;
 const QP_NUMS: usize = 4;
@@ -28,13 +26,13 @@ const CAPACITY: u32 = 3;
 const SGES: usize = 2;
 const DEPTH: u32 = 30;
 
-/// The `wr_id`s of posts. The larger ones are refused in counting mode.
+/// The `wr_id`s of posts.
 const WR_IDS: [u64; 4] = [5, (1 << 62) - 1, 1 << 62, u64::MAX];
 
 /// Runs the input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    let mut world = World::new(&mut input);
+    let mut world = World::new();
     while !input.is_over() {
         world.step(&mut input);
         world.look();
@@ -54,27 +52,25 @@ struct Member {
 struct World {
     pds: Vec<Pd>,
     cqs: Vec<Option<Cq>>,
-    is_counting: Vec<bool>,
     qps: Vec<Option<Member>>,
     srqs: Vec<Option<(Srq, usize)>>,
     /// The keys that can be posted, with their PDs.
     keys: Vec<(u32, usize)>,
-    deregistrations: Vec<(u32, usize, Deregistration)>,
+    /// The keys of memory that is being deregistered, with their PDs. They cannot be posted.
+    ending: Vec<(u32, usize)>,
     last_key: u32,
     device: Device,
 }
 
 impl World {
-    fn new(input: &mut Input<'_>) -> Self {
-        let is_counting = vec![false, true, input.once_in(2)];
+    fn new() -> Self {
         World {
             pds: (0..PDS).map(|_| Pd::new()).collect(),
-            cqs: is_counting.iter().map(|&is_counting| Some(Cq::new(DEPTH, is_counting))).collect(),
-            is_counting,
+            cqs: (0..CQS).map(|_| Some(Cq::new(DEPTH))).collect(),
             qps: (0..QPS).map(|_| None).collect(),
             srqs: (0..SRQS).map(|_| None).collect(),
             keys: Vec::new(),
-            deregistrations: Vec::new(),
+            ending: Vec::new(),
             last_key: 0,
             device: Device::new(CQS),
         }
@@ -114,9 +110,7 @@ impl World {
         let caps =
             Caps { max_send_wr: CAPACITY, max_recv_wr: CAPACITY, max_send_sge: 2, max_recv_sge: 2, max_inline: 0 };
         let shared = srq.and_then(|srq| self.srqs[srq].as_ref()).map(|(srq, _)| srq);
-        let created = Qp::create(&self.pds[pd], [send, recv], shared, number, caps);
-        let is_refused = srq.is_some() && cqs.iter().any(|&cq| self.is_counting[cq]);
-        assert!(!is_refused || created.is_err(), "receives of an SRQ are not counted");
+        let created = Qp::create(&self.pds[pd], [send, recv], shared, caps);
         say(|| format!("QP {at} with number {number}, CQs {cqs:?}, SRQ {srq:?}: {:?}", created.as_ref().err()));
         if let Ok(qp) = created {
             self.device.create(at, srq);
@@ -178,19 +172,13 @@ impl World {
     }
 
     fn post_to_queue(&mut self, queue: Queue, wr: Wr) {
-        let Some(Member { qp: Some(qp), cqs, .. }) = &mut self.qps[queue.qp] else { return };
-        let is_counting = self.is_counting[cqs[usize::from(queue.is_recv)]];
-        let posted = qp.post(queue.is_recv, (wr.wr_id, &wr.keys, wr.is_signaled));
+        let Some(Member { qp: Some(qp), .. }) = &mut self.qps[queue.qp] else { return };
+        let posted = qp.post(queue.is_recv, (wr.wr_id, &wr.keys));
         say(|| format!("{wr:?} on {queue:?}: {posted:x?}"));
-        let is_wrong = is_counting && (!wr.is_signaled || wr.wr_id >= WR_IDS[2]);
         let is_full = self.device.unretired(queue) == CAPACITY as usize;
-        match posted {
-            Some(token) => {
-                assert!(!is_wrong && !is_full, "{wr:?} must be refused");
-                self.device.post(queue, token, wr);
-            }
-            // The first post waits for the completions of a destroyed QP with the same number.
-            None => assert!(is_wrong || is_full || is_counting && !self.device.has_posted(queue), "{wr:?} is refused"),
+        assert_eq!(posted.is_none(), is_full, "{wr:?}");
+        if let Some(token) = posted {
+            self.device.post(queue, token, wr);
         }
     }
 
@@ -201,7 +189,7 @@ impl World {
             return;
         }
         let wrs: Vec<_> = (0..1 + input.below(3)).map(|_| self.wr(pd, input)).collect();
-        let requests: Vec<_> = wrs.iter().map(|wr| (wr.wr_id, &wr.keys[..], wr.is_signaled || queue.is_recv)).collect();
+        let requests: Vec<_> = wrs.iter().map(|wr| (wr.wr_id, &wr.keys[..])).collect();
         let taken = if input.once_in(4) { input.below(wrs.len()) } else { wrs.len() };
         let Some(Member { qp: Some(qp), .. }) = &mut self.qps[at] else { return };
         let posted = qp.post_batch(queue.is_recv, &requests, taken);
@@ -281,11 +269,8 @@ impl World {
         self.device.close(at);
     }
 
-    /// The provider reports the last completion of a precise CQ again.
+    /// The provider reports the last completion of a CQ again.
     fn repeat(&mut self, at: usize) {
-        if self.is_counting[at] {
-            return;
-        }
         let (Some(cq), Some((wr_id, qp_num))) = (&self.cqs[at], self.device.repeat(at)) else { return };
         say(|| format!("CQ {at} reports {wr_id:x} twice"));
         cq.complete(Completion { wr_id, qp_num, ..Completion::default() });
@@ -295,20 +280,16 @@ impl World {
         if !self.keys.is_empty() {
             let (key, pd) = self.keys.swap_remove(input.below(self.keys.len()));
             say(|| format!("deregisters {key}"));
-            self.deregistrations.push((key, pd, Deregistration::begin(&self.pds[pd], key)));
+            self.ending.push((key, pd));
         }
     }
 
     fn look(&mut self) {
-        for &(key, pd) in &self.keys {
+        for &(key, pd) in self.keys.iter().chain(&self.ending) {
             assert!(self.pds[pd].names(key) || !self.device.names(key), "key {key} is in flight and not pinned");
         }
-        let World { device, deregistrations, .. } = self;
-        deregistrations.retain_mut(|(key, _, deregistration)| {
-            let is_pinned = deregistration.is_pinned();
-            assert!(is_pinned || !device.names(*key), "memory of key {key} is released in flight");
-            is_pinned
-        });
+        let World { pds, ending, .. } = self;
+        ending.retain(|&(key, pd)| pds[pd].names(key));
     }
 
     /// Everything ends.
@@ -327,11 +308,7 @@ impl World {
             }
         }
         self.look();
-        for (key, pd, _) in self.deregistrations {
-            let is_leaked = self.qps.iter().flatten().any(|member| member.pd == pd);
-            assert!(is_leaked, "key {key} stays pinned");
-        }
-        for &(key, pd) in &self.keys {
+        for &(key, pd) in self.keys.iter().chain(&self.ending) {
             let is_leaked = self.qps.iter().flatten().any(|member| member.pd == pd);
             assert!(is_leaked || !self.pds[pd].names(key), "key {key} stays pinned");
         }

@@ -248,17 +248,6 @@ const PINNED: &[Pinned] = &[
         ],
     },
     Pinned {
-        target: "in_flight",
-        name: "completion-of-a-destroyed-queue-is-dropped",
-        steps: &[
-            "Queue { qp: 0, is_recv: false } completes 5 in CQ 1",
-            "QP 0 is destroyed, its completions are removed: false",
-            "QP 0 with number 0, CQs [1, 1], SRQ None: None",
-            "Queue { qp: 0, is_recv: true } completes 4000000000000005 in CQ 1",
-            "poll of 4 of CQ 1: Ok(1)",
-        ],
-    },
-    Pinned {
         target: "rereg",
         name: "memory-in-flight-when-the-device-goes",
         steps: &[

@@ -20,13 +20,11 @@
 //! the receives to the application.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use cmid_proto::{CqRoom, Errno};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::accounting::counted::CountedKey;
 use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::srq_slots::{SRQ_INDEX, SrqSlots};
 use crate::accounting::srq_table::SrqTable;
@@ -43,8 +41,6 @@ const _: () = assert!(SRQ_INDEX == INDEX, "the last index is that of no queue");
 /// The work queues that report to one CQ, by index.
 pub(crate) struct CqSlots {
     pub(super) state: Mutex<State>,
-    /// Whether its queues count; see wr_count.rs.
-    pub(super) is_counting: bool,
     /// Counts the changes of the list of queues, so that the poller reads it only after a change.
     pub(super) version: AtomicUsize,
 }
@@ -64,11 +60,6 @@ pub(super) struct State {
     room: CqRoom,
     /// Destroyed queues that may have left completions, and that the poller has not processed.
     pub(super) gone: Vec<Gone>,
-    /// The counting queues. After the destruction of its QP a queue has no ring; its entry stays until none of its
-    /// completions can be left, because the number of the QP may be assigned again earlier.
-    pub(super) counted: BTreeMap<CountedKey, Option<Arc<WrRing>>>,
-    /// The counting queues that have changed since the last poll.
-    pub(super) counted_changed: Vec<CountedKey>,
     pub(super) srqs: Vec<SrqEntry>,
     /// Whether they have changed since the poller read them.
     pub(super) srqs_changed: bool,
@@ -100,8 +91,6 @@ pub(super) enum Gone {
 /// A work queue of a destroyed QP.
 pub(crate) struct GoneQueue {
     pub(crate) queue_id: u32,
-    /// Present if the queue counts.
-    pub(crate) counted: Option<CountedKey>,
     /// The capacity of its reservation.
     pub(crate) capacity: u32,
     pub(crate) wr_ring: Arc<WrRing>,
@@ -114,16 +103,7 @@ impl CqSlots {
     /// Creates the slots of a CQ with this depth.
     pub(crate) fn new(depth: u32) -> Self {
         let state = State { room: CqRoom::new(depth), ..State::default() };
-        CqSlots { state: Mutex::new(state), is_counting: false, version: AtomicUsize::new(0) }
-    }
-
-    /// Creates those of a CQ whose queues count.
-    pub(crate) fn counting(depth: u32) -> Self {
-        CqSlots { is_counting: true, ..CqSlots::new(depth) }
-    }
-
-    pub(crate) fn is_counting(&self) -> bool {
-        self.is_counting
+        CqSlots { state: Mutex::new(state), version: AtomicUsize::new(0) }
     }
 
     pub(crate) fn room(&self) -> CqRoom {
@@ -172,30 +152,10 @@ impl CqSlots {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Sets the ring of a queue that counts. Returns false if a destroyed QP with the same number may have left
-    /// completions.
-    pub(crate) fn set_counting(&self, key: CountedKey, wr_ring: &Arc<WrRing>) -> bool {
-        let mut state = self.state.lock();
-        if state.counted.contains_key(&key) {
-            return false;
-        }
-        state.set_counted(key, Some(Arc::clone(wr_ring)));
-        self.version.fetch_add(1, Ordering::Release);
-        true
-    }
-
-    /// Gives back an assigned id without a ring.
-    pub(crate) fn unassign(&self, queue_id: u32) {
-        self.state.lock().free.push((queue_id & INDEX) as usize);
-    }
-
     /// Records that the QP of a queue is destroyed. Called once for each id with a ring.
     pub(crate) fn leave(&self, gone: GoneQueue) {
         let mut state = self.state.lock();
-        match gone.counted {
-            Some(key) => state.set_counted(key, None),
-            None => state.set_ring(gone.queue_id, None),
-        }
+        state.set_ring(gone.queue_id, None);
         let is_idle = gone.wr_ring.is_idle();
         self.add_gone(state, Gone::Queue(gone), is_idle);
     }
@@ -272,9 +232,6 @@ impl State {
         match gone {
             Gone::Queue(gone) => {
                 self.free.push((gone.queue_id & INDEX) as usize);
-                if let Some(key) = gone.counted {
-                    self.counted.remove(&key);
-                }
                 self.cancel(1, gone.capacity);
             }
             Gone::Srq(table) => self.release_srq(table.slots()),
@@ -292,11 +249,6 @@ impl State {
         }
     }
 
-    fn set_counted(&mut self, key: CountedKey, wr_ring: Option<Arc<WrRing>>) {
-        self.counted.insert(key, wr_ring);
-        self.counted_changed.push(key);
-    }
-
     fn set_ring(&mut self, queue_id: u32, wr_ring: Option<Arc<WrRing>>) {
         let index = (queue_id & INDEX) as usize;
         let Some(entry) = self.entries.get_mut(index) else { return };
@@ -310,7 +262,3 @@ impl State {
 #[cfg(test)]
 #[path = "cq_slots_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "counting_tests.rs"]
-mod counting_tests;

@@ -6,33 +6,26 @@ use super::*;
 use crate::accounting::in_flight::{InFlightSet, NoPd};
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
-use crate::accounting::wr_ring::SendCursor;
+use crate::accounting::wr_ring::Cursor;
 
 /// A queue that something is posted to.
-fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, SendCursor) {
+fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, Cursor) {
     cq_slots.reserve(1, 4).expect("room");
     let queue_id = cq_slots.assign();
     let wr_ring = Arc::new(WrRing::new(queue_id, 4, 1));
     cq_slots.set_ring(queue_id, &wr_ring);
-    let cursor = SendCursor::new(&wr_ring);
+    let cursor = Cursor::new(&wr_ring);
     (queue_id, wr_ring, cursor)
 }
 
 /// Its QP is destroyed.
 fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
     let place = InFlightSet::new().enlist(wr_ring);
-    cq_slots.leave(GoneQueue {
-        queue_id,
-        counted: None,
-        capacity: 4,
-        wr_ring: Arc::clone(wr_ring),
-        place,
-        pd: Weak::<NoPd>::new(),
-    });
+    cq_slots.leave(GoneQueue { queue_id, capacity: 4, wr_ring: Arc::clone(wr_ring), place, pd: Weak::<NoPd>::new() });
 }
 
-fn post(cursor: &mut SendCursor, wr_id: u64) -> Completion {
-    let token = cursor.file(wr_id, &[1], true).expect("room");
+fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
+    let token = cursor.file(wr_id, &[1]).expect("room");
     cursor.advance();
     Completion { wr_id: token, ..Completion::default() }
 }

@@ -26,8 +26,6 @@
 //!   post that names the MR has returned before the search, and its stores are visible to the search.
 //! - A work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same
 //!   queue: the work requests of a queue complete in order. A removal of the device does not change this.
-//! - A queue of a CQ in counting mode has no keys. A deregistration waits for all work requests of such queues of the
-//!   PD that were posted before it (wr_count.rs).
 //! - A queue counts until its QP is destroyed, and after that until all its completions were polled, its CQ was found
 //!   empty, or its CQ cannot be polled any more (cq_slots.rs). Some providers remove the completions of a destroyed QP,
 //!   others leave them in the CQ.
@@ -43,7 +41,6 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use crate::accounting::srq_slots::SrqSlots;
-use crate::accounting::wr_count::Snapshot;
 use crate::accounting::wr_ring::{Cursor, WrRing};
 
 /// A PD, as the accounting of its queues needs it.
@@ -98,14 +95,6 @@ impl Queues {
 }
 
 impl InFlight {
-    /// The ring, if the queue counts.
-    fn counting(&self) -> Option<&Arc<WrRing>> {
-        match self {
-            InFlight::Queue(wr_ring) if wr_ring.is_counting => Some(wr_ring),
-            InFlight::Queue(_) | InFlight::Srq(_) => None,
-        }
-    }
-
     fn names(&self, lkey: u32) -> bool {
         match self {
             InFlight::Queue(wr_ring) => wr_ring.names(lkey),
@@ -125,7 +114,7 @@ impl InFlightSet {
 
     /// Returns the cursor of a queue without a ring. It has no room.
     #[inline]
-    pub(crate) fn without_ring<const TAG: u64>(&self) -> Cursor<TAG> {
+    pub(crate) fn without_ring(&self) -> Cursor {
         Cursor::without_ring(&self.nothing)
     }
 
@@ -154,20 +143,9 @@ impl InFlightSet {
         queues.leaked.extend(queue);
     }
 
-    /// Whether work in flight names this key. Each work request of a counting queue may name it.
+    /// Whether work in flight names this key.
     pub(crate) fn name(&self, lkey: u32) -> bool {
         self.queues.lock().all().any(|queue| queue.names(lkey))
-    }
-
-    /// As [`InFlightSet::name`], for memory that can no longer be posted. Of counting queues only the work requests in
-    /// `snapshot` count. The first call fills it; later calls remove entries that are completed.
-    pub(crate) fn name_still(&self, lkey: u32, snapshot: &mut Option<Vec<Snapshot>>) -> bool {
-        let queues = self.queues.lock();
-        let counting = || queues.all().filter_map(InFlight::counting);
-        let snapshot = snapshot.get_or_insert_with(|| counting().filter_map(Snapshot::of).collect());
-        // A removed queue has nothing in flight: its QP is destroyed, and its CQ was found empty after that.
-        snapshot.retain(|one| !one.is_retired() && counting().any(|wr_ring| one.is_of(wr_ring)));
-        !snapshot.is_empty() || queues.all().any(|queue| queue.counting().is_none() && queue.names(lkey))
     }
 
     /// Whether work that is in flight for ever names this key.
@@ -179,14 +157,13 @@ impl InFlightSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounting::wr_ring::{SEND, SendCursor};
 
     /// A queue with one work request in flight that names this key.
-    fn queue(in_flight: &InFlightSet, lkey: u32) -> (InFlightIndex, SendCursor) {
+    fn queue(in_flight: &InFlightSet, lkey: u32) -> (InFlightIndex, Cursor) {
         let wr_ring = Arc::new(WrRing::new(1, 4, 1));
         let place = in_flight.enlist(&wr_ring);
-        let mut cursor = SendCursor::new(&wr_ring);
-        cursor.file(1, &[lkey], true).expect("room");
+        let mut cursor = Cursor::new(&wr_ring);
+        cursor.file(1, &[lkey]).expect("room");
         cursor.advance();
         (place, cursor)
     }
@@ -222,9 +199,9 @@ mod tests {
     #[test]
     fn a_queue_without_a_ring_takes_nothing() {
         let in_flight = InFlightSet::new();
-        assert_eq!(in_flight.without_ring::<SEND>().file(1, &[1], true), None);
-        assert_eq!(in_flight.without_ring::<SEND>().batch(false).file(1, &[1], true), None);
-        let (short, long) = (in_flight.without_ring::<SEND>(), SendCursor::new(&in_flight.nothing));
+        assert_eq!(in_flight.without_ring().file(1, &[1]), None);
+        assert_eq!(in_flight.without_ring().batch().file(1, &[1]), None);
+        let (short, long) = (in_flight.without_ring(), Cursor::new(&in_flight.nothing));
         assert_eq!(short.position(), long.position());
         assert!(named(&in_flight).is_empty());
     }

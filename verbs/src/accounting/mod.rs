@@ -1,7 +1,6 @@
 //! The accounting of the work requests in flight, which pin the memory that they name: in_flight.rs describes it. It makes
 //! no calls.
 
-pub(crate) mod counted;
 pub(crate) mod cq_slots;
 pub(crate) mod in_flight;
 pub(crate) mod poll;
@@ -15,7 +14,6 @@ mod srq_slots_tests;
 pub(crate) mod srq_table;
 mod sync;
 pub(crate) mod work_queue;
-pub(crate) mod wr_count;
 pub(crate) mod wr_ring;
 #[cfg(test)]
 mod wr_ring_tests;

@@ -47,23 +47,6 @@ pub(crate) trait Poller {
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let (provider, slot_cache) = self.parts();
-        if let Some(counted) = slot_cache.counted() {
-            let polled = provider.poll(completions);
-            // After the poll: a new QP may have the number of one that was seen before.
-            if !slot_cache.is_current(provider.cq_slots()) {
-                return result_of(self.poll_rest(completions, polled, 0));
-            }
-            let Some(filled) = filled(completions, polled) else { return self.poll_none(completions, polled) };
-            let mut rest = filled.iter_mut();
-            while let Some(completion) = rest.next() {
-                let Some(wr_id) = counted.retire_next(completion) else {
-                    let kept = polled as usize - 1 - rest.len();
-                    return result_of(self.poll_rest(completions, polled, kept));
-                };
-                completion.wr_id = wr_id;
-            }
-            return Ok(polled as usize);
-        }
         if !slot_cache.is_current(provider.cq_slots()) {
             return result_of(self.poll_changed(completions));
         }

@@ -18,8 +18,7 @@ use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
 use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::accounting::work_queue::{Reservation, WorkQueues};
-use crate::accounting::wr_count::Snapshot;
-use crate::accounting::wr_ring::{Cursor, RecvCursor, SendCursor};
+use crate::accounting::wr_ring::Cursor;
 
 /// A protection domain.
 #[derive(Clone)]
@@ -48,7 +47,7 @@ impl Pd {
         Pd(Arc::new(PdInner { in_flight: InFlightSet::new(), released: AtomicU64::new(0) }))
     }
 
-    /// Whether work in flight names this key. All work of counting queues may.
+    /// Whether work in flight names this key.
     #[must_use]
     pub fn names(&self, lkey: u32) -> bool {
         self.0.in_flight.name(lkey)
@@ -58,26 +57,6 @@ impl Pd {
     #[must_use]
     pub fn released(&self) -> u64 {
         self.0.released.load(Ordering::Relaxed)
-    }
-}
-
-/// The deregistration of an MR, from its first attempt on.
-pub struct Deregistration {
-    pd: Pd,
-    lkey: u32,
-    snapshot: Option<Vec<Snapshot>>,
-}
-
-impl Deregistration {
-    /// Begins the deregistration of the MR with this key. Nothing is posted with it from now on.
-    #[must_use]
-    pub fn begin(pd: &Pd, lkey: u32) -> Self {
-        Deregistration { pd: pd.clone(), lkey, snapshot: None }
-    }
-
-    /// Whether work in flight may name it.
-    pub fn is_pinned(&mut self) -> bool {
-        self.pd.0.in_flight.name_still(self.lkey, &mut self.snapshot)
     }
 }
 
@@ -114,12 +93,11 @@ impl Poller for Cq {
 }
 
 impl Cq {
-    /// Creates a CQ with this depth, in counting mode or in the precise one.
+    /// Creates a CQ with this depth.
     #[must_use]
-    pub fn new(depth: u32, is_counting: bool) -> Self {
-        let cq_slots = if is_counting { CqSlots::counting(depth) } else { CqSlots::new(depth) };
-        let slot_cache = SlotCache::new(&cq_slots);
-        Cq { inner: Arc::new(CqInner { cq_slots, completions: Mutex::default() }), slot_cache }
+    pub fn new(depth: u32) -> Self {
+        let inner = CqInner { cq_slots: CqSlots::new(depth), completions: Mutex::default() };
+        Cq { inner: Arc::new(inner), slot_cache: SlotCache::default() }
     }
 
     /// The device adds a completion.
@@ -156,27 +134,23 @@ impl Drop for Cq {
 /// The work queues of a QP.
 pub struct Qp {
     pd: Pd,
-    qp_num: u32,
     queues: WorkQueues<CqInner>,
-    send: SendCursor,
-    recv: RecvCursor,
+    send: Cursor,
+    recv: Cursor,
     /// With the CQ of the receives.
     srq: Option<(Arc<SrqTable>, Arc<CqInner>)>,
     is_leaked: bool,
 }
 
-/// A request of a batch: the user's `wr_id`, its keys, and whether it is signaled.
-pub type Request<'a> = (u64, &'a [u32], bool);
+/// A request: the user's `wr_id`, and its keys.
+pub type Request<'a> = (u64, &'a [u32]);
 
 impl Qp {
     /// Creates the queues of a QP that report to these CQs, for sends and for receives, which may be those of an SRQ.
     ///
     /// # Errors
-    /// `EINVAL` for an SRQ with a counting CQ; `EOVERFLOW` if a CQ has no room, `ENOMEM` if it has too many queues.
-    pub fn create(pd: &Pd, cqs: [&Cq; 2], srq: Option<&Srq>, qp_num: u32, caps: Caps) -> Result<Self, Errno> {
-        if srq.is_some() && cqs.iter().any(|cq| cq.inner.cq_slots.is_counting()) {
-            return Err(Errno::EINVAL);
-        }
+    /// `EOVERFLOW` if a CQ has no room, `ENOMEM` if it has too many queues.
+    pub fn create(pd: &Pd, cqs: [&Cq; 2], srq: Option<&Srq>, caps: Caps) -> Result<Self, Errno> {
         let recv_cq = &cqs[1].inner;
         let caps = if srq.is_some() { Caps { max_recv_wr: 0, ..caps } } else { caps };
         let reservation = Reservation::make([&cqs[0].inner, &cqs[1].inner], &caps)?;
@@ -185,7 +159,7 @@ impl Qp {
         }
         let srq = srq.map(|srq| (Arc::clone(&srq.table), Arc::clone(recv_cq)));
         let (send, recv) = (pd.0.in_flight.without_ring(), pd.0.in_flight.without_ring());
-        Ok(Qp { pd: pd.clone(), qp_num, queues: reservation.into_queues(), send, recv, srq, is_leaked: false })
+        Ok(Qp { pd: pd.clone(), queues: reservation.into_queues(), send, recv, srq, is_leaked: false })
     }
 
     /// Posts one work request. Returns the `wr_id` that the device gets; `None` if it is refused.
@@ -211,12 +185,12 @@ impl Qp {
 
     /// Creates the ring of a queue, if there is none.
     fn open(&mut self, is_recv: bool) {
-        let Qp { pd, qp_num, queues, send, recv, srq, .. } = self;
+        let Qp { pd, queues, send, recv, srq, .. } = self;
         if is_recv && recv.is_without_ring() && srq.is_none() {
-            queues.open_recv(recv, &pd.0, *qp_num);
+            queues.open_recv(recv, &pd.0);
         }
         if !is_recv && send.is_without_ring() {
-            queues.open_send(send, &pd.0, *qp_num);
+            queues.open_send(send, &pd.0);
         }
     }
 
@@ -226,18 +200,18 @@ impl Qp {
     }
 }
 
-fn post<const TAG: u64>(cursor: &mut Cursor<TAG>, (wr_id, lkeys, is_signaled): Request<'_>) -> Option<u64> {
+fn post(cursor: &mut Cursor, (wr_id, lkeys): Request<'_>) -> Option<u64> {
     let token = match lkeys {
-        [lkey] => cursor.file_one(wr_id, *lkey, is_signaled),
-        lkeys => cursor.file(wr_id, lkeys, is_signaled),
+        [lkey] => cursor.file_one(wr_id, *lkey),
+        lkeys => cursor.file(wr_id, lkeys),
     }?;
     cursor.advance();
     Some(token)
 }
 
-fn post_batch<const TAG: u64>(cursor: &mut Cursor<TAG>, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
-    let mut filing = cursor.batch(cursor.is_counting());
-    let file = |&(wr_id, lkeys, is_signaled): &Request<'_>| filing.file(wr_id, lkeys, is_signaled);
+fn post_batch(cursor: &mut Cursor, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
+    let mut filing = cursor.batch();
+    let file = |&(wr_id, lkeys): &Request<'_>| filing.file(wr_id, lkeys);
     let mut tokens = requests.iter().map(file).collect::<Option<Vec<_>>>()?;
     tokens.truncate(taken);
     cursor.advance_by(tokens.len() as u32);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use cmid_proto::datapath::Completion;
 
-use crate::accounting::counted::Counted;
 use crate::accounting::cq_slots::{CqSlots, Gone};
 use crate::accounting::rings::{Known, Rings};
 use crate::accounting::srq_slots::{SrqRetired, SrqSlots, srq_of};
@@ -15,8 +14,6 @@ use crate::accounting::wr_ring::Retired;
 #[derive(Default)]
 pub(crate) struct SlotCache {
     pub(super) rings: Rings,
-    /// Present in a CQ in counting mode.
-    counted: Option<Counted>,
     srqs: Vec<Arc<SrqSlots>>,
     /// The version of the copied list. After an unexpected completion it is set to an older one, so that one comparison
     /// covers both cases.
@@ -36,17 +33,6 @@ impl SlotCache {
         self.version == cq_slots.version.load(Ordering::Acquire)
     }
 
-    /// Creates the copy for a CQ.
-    pub(crate) fn new(cq_slots: &CqSlots) -> Self {
-        SlotCache { counted: cq_slots.is_counting.then(Counted::new), ..SlotCache::default() }
-    }
-
-    /// Returns the counting queues; `None` if the CQ is not in counting mode.
-    #[inline(always)]
-    pub(crate) fn counted(&self) -> Option<&Counted> {
-        self.counted.as_ref()
-    }
-
     /// Returns the rings of the known queues.
     #[inline(always)]
     pub(crate) fn known(&self) -> Known<'_> {
@@ -63,7 +49,6 @@ impl SlotCache {
         for at in kept..completions.len() {
             let Some(&completion) = completions.get(at) else { break };
             let wr_id = match srq_of(completion.wr_id) {
-                _ if self.counted.is_some() => self.retire_counted(cq_slots, &completion),
                 Some(srq_id) => self.retire_srq(cq_slots, srq_id, completion.wr_id),
                 None => self.retire_any(cq_slots, completion.wr_id),
             };
@@ -80,14 +65,6 @@ impl SlotCache {
     /// Whether an existing queue has completed a work request that was not in flight. Clears the flag.
     pub(crate) fn take_doubt(&mut self) -> bool {
         core::mem::take(&mut self.doubt)
-    }
-
-    /// Counts a completion of a CQ in counting mode.
-    fn retire_counted(&mut self, cq_slots: &CqSlots, completion: &Completion) -> Option<u64> {
-        if !self.is_current(cq_slots) {
-            self.look(cq_slots);
-        }
-        self.counted.as_mut()?.retire(completion)
     }
 
     /// Retires a completion of a work request. Those before it may not have been signaled.
@@ -149,11 +126,6 @@ impl SlotCache {
             if let Some(entry) = state.entries.get_mut(index) {
                 self.rings.set(index, entry.wr_ring.as_ref());
                 entry.changed = false;
-            }
-        }
-        for key in state.counted_changed.drain(..) {
-            if let Some(counted) = &mut self.counted {
-                counted.set(key, state.counted.get(&key).cloned().flatten());
             }
         }
         if core::mem::take(&mut state.srqs_changed) {

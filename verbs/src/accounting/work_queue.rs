@@ -6,11 +6,10 @@ use std::sync::{Arc, OnceLock};
 use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
-use crate::accounting::counted::CountedKey;
 use crate::accounting::cq_slots::GoneQueue;
 use crate::accounting::in_flight::{InFlightIndex, PdWork};
 use crate::accounting::poll::Provider;
-use crate::accounting::wr_ring::{Cursor, RecvCursor, SendCursor, WrRing};
+use crate::accounting::wr_ring::{Cursor, WrRing};
 
 /// The reservations of the two queues of a QP that is being created, at their CQs. The drop frees them.
 pub(crate) struct Reservation<'a, C: Provider> {
@@ -81,8 +80,6 @@ pub(crate) struct WorkQueues<C: Provider> {
 /// The ring of a queue.
 struct Ring {
     queue_id: u32,
-    /// Present if the queue counts.
-    counted: Option<CountedKey>,
     wr_ring: Arc<WrRing>,
     /// The index among the queues of its PD.
     place: InFlightIndex,
@@ -90,7 +87,6 @@ struct Ring {
 
 /// The parameters of the ring of a queue.
 struct Shape {
-    is_recv: bool,
     /// The maximum number of work requests.
     capacity: u32,
     /// The maximum number of ranges of a work request.
@@ -109,17 +105,16 @@ impl<C: Provider> WorkQueues<C> {
         self.recv_cq.as_ref().unwrap_or(&self.send_cq)
     }
 
-    /// Opens the queue of sends for the first post: makes the ring, if there is none. The cursor then has room. Without
-    /// effect on a counting queue of a QP with the number of a destroyed one, until the CQ is polled empty.
-    pub(crate) fn open_send(&self, cursor: &mut SendCursor, pd: &Arc<impl PdWork>, qp_num: u32) {
-        let shape = Shape { is_recv: false, capacity: self.caps.max_send_wr, max_sge: self.caps.max_send_sge };
-        shape.open(&*self.send_cq, &self.send, cursor, pd, qp_num);
+    /// Opens the queue of sends for the first post: makes the ring, if there is none. The cursor then has room.
+    pub(crate) fn open_send(&self, cursor: &mut Cursor, pd: &Arc<impl PdWork>) {
+        let shape = Shape { capacity: self.caps.max_send_wr, max_sge: self.caps.max_send_sge };
+        shape.open(&*self.send_cq, &self.send, cursor, pd);
     }
 
     /// The same for receives.
-    pub(crate) fn open_recv(&self, cursor: &mut RecvCursor, pd: &Arc<impl PdWork>, qp_num: u32) {
-        let shape = Shape { is_recv: true, capacity: self.caps.max_recv_wr, max_sge: self.caps.max_recv_sge };
-        shape.open(self.recv_cq(), &self.recv, cursor, pd, qp_num);
+    pub(crate) fn open_recv(&self, cursor: &mut Cursor, pd: &Arc<impl PdWork>) {
+        let shape = Shape { capacity: self.caps.max_recv_wr, max_sge: self.caps.max_recv_sge };
+        shape.open(self.recv_cq(), &self.recv, cursor, pd);
     }
 
     /// Ends both queues of a destroyed QP.
@@ -159,50 +154,32 @@ impl<C: Provider> WorkQueues<C> {
 }
 
 impl Shape {
-    fn open<const TAG: u64>(
-        &self,
-        cq: &impl Provider,
-        ring: &OnceLock<Ring>,
-        cursor: &mut Cursor<TAG>,
-        pd: &Arc<impl PdWork>,
-        qp_num: u32,
-    ) {
+    fn open(&self, cq: &impl Provider, ring: &OnceLock<Ring>, cursor: &mut Cursor, pd: &Arc<impl PdWork>) {
         if ring.get().is_some() {
             return;
         }
-        let Some(made) = self.make_ring(cq, pd, qp_num) else { return };
+        let made = self.make_ring(cq, pd);
         *cursor = Cursor::new(&made.wr_ring);
         // Only the handle of the QP opens it, by `&mut`.
         let _ = ring.set(made);
     }
 
     /// Creates the ring. Completions and work in flight of the queue are accounted from now on.
-    fn make_ring(&self, cq: &impl Provider, pd: &Arc<impl PdWork>, qp_num: u32) -> Option<Ring> {
+    fn make_ring(&self, cq: &impl Provider, pd: &Arc<impl PdWork>) -> Ring {
         let cq_slots = cq.cq_slots();
         let queue_id = cq_slots.assign();
-        let (wr_ring, counted) = if cq_slots.is_counting() {
-            let (wr_ring, key) = (WrRing::counting(self.capacity), CountedKey { qp_num, is_recv: self.is_recv });
-            let wr_ring = Arc::new(wr_ring);
-            if !cq_slots.set_counting(key, &wr_ring) {
-                cq_slots.unassign(queue_id);
-                return None;
-            }
-            (wr_ring, Some(key))
-        } else {
-            let wr_ring = Arc::new(WrRing::new(queue_id, self.capacity, self.max_sge));
-            cq_slots.set_ring(queue_id, &wr_ring);
-            (wr_ring, None)
-        };
+        let wr_ring = Arc::new(WrRing::new(queue_id, self.capacity, self.max_sge));
+        cq_slots.set_ring(queue_id, &wr_ring);
         let place = pd.in_flight().enlist(&wr_ring);
-        Some(Ring { queue_id, counted, wr_ring, place })
+        Ring { queue_id, wr_ring, place }
     }
 }
 
 impl Ring {
     /// Ends the queue of a destroyed QP.
     fn close(self, cq: &impl Provider, capacity: u32, pd: &Arc<impl PdWork + 'static>) {
-        let Ring { queue_id, counted, wr_ring, place } = self;
+        let Ring { queue_id, wr_ring, place } = self;
         let pd = Arc::downgrade(pd);
-        cq.cq_slots().leave(GoneQueue { queue_id, counted, capacity, wr_ring, place, pd });
+        cq.cq_slots().leave(GoneQueue { queue_id, capacity, wr_ring, place, pd });
     }
 }

@@ -28,8 +28,6 @@ pub(crate) struct WrRing {
     queue_id: u32,
     /// The maximum number of work requests without a polled completion.
     capacity: u32,
-    /// Whether it counts work requests and stores none; see wr_count.rs.
-    pub(super) is_counting: bool,
     /// The `wr_id` of the user in each slot. The number of slots is a power of two.
     wr_ids: Box<[AtomicU64]>,
     /// The keys of each slot. The lower half is the key of the first range; [`NO_KEY`] if it is empty or inline, or if
@@ -54,18 +52,6 @@ pub(crate) const NO_KEY: u32 = 0;
 /// The id of the ring of queues that have none.
 const NO_QUEUE: u32 = u32::MAX;
 
-/// What a counting queue adds to the `wr_id`s of sends.
-pub(crate) const SEND: u64 = 0;
-/// The same for receives: a bit. Larger numbers are those of posts of the application itself (raw.rs).
-pub(crate) const RECEIVE: u64 = 1 << 62;
-
-/// Returns the `wr_id` for the device. `None` if the user's has a reserved bit, and for a request that is not signaled:
-/// it could not be counted.
-#[inline(always)]
-fn tagged(wr_id: u64, tag: u64, is_signaled: bool) -> Option<u64> {
-    if wr_id < RECEIVE && is_signaled { Some(wr_id | tag) } else { None }
-}
-
 /// The work request of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retired {
@@ -88,7 +74,6 @@ impl WrRing {
         WrRing {
             queue_id,
             capacity,
-            is_counting: false,
             mask: len as u64 - 1,
             wr_ids: repeat_with(AtomicU64::default).take(len).collect(),
             keys: repeat_with(AtomicU64::default).take(len).collect(),
@@ -97,11 +82,6 @@ impl WrRing {
             posted: Counter::new(first),
             retired: Counter::new(first),
         }
-    }
-
-    /// Creates the ring of a counting queue. It has one slot, which is never read.
-    pub(crate) fn counting(capacity: u32) -> Self {
-        WrRing { capacity: capacity.min(1 << 30), is_counting: true, ..WrRing::new(0, 0, 1) }
     }
 
     /// Creates the ring of queues that have none. It is both full and empty, and its index is that of no queue of a CQ.
@@ -159,9 +139,6 @@ impl WrRing {
         let in_flight = number.wrapping_sub(retired as u32);
         // For `names`: a load that sees a key stored after this is ordered after those polls.
         fence(Ordering::Release);
-        if self.is_counting {
-            return (next, retired + u64::from(self.capacity));
-        }
         let room = u64::from(self.capacity.saturating_sub(in_flight)).min((1 << 32) - u64::from(number));
         (self.token(number), self.token(number) + room)
     }
@@ -201,8 +178,7 @@ impl WrRing {
         self.posted.number.load(Ordering::Acquire) as u32 == self.retired.number.load(Ordering::Acquire) as u32
     }
 
-    /// Whether a work request in flight names this key. A counting queue has no keys: each of its work requests may
-    /// name it.
+    /// Whether a work request in flight names this key.
     pub(crate) fn names(&self, lkey: u32) -> bool {
         let [posted, retired] =
             [&self.posted, &self.retired].map(|counter| counter.number.load(Ordering::Acquire) as u32);
@@ -212,7 +188,7 @@ impl WrRing {
             let [_, keys] = self.slot(number);
             let keys = keys.load(Ordering::Relaxed);
             let more = self.more_keys(number).iter().take((keys >> 32) as usize);
-            self.is_counting || keys as u32 == lkey || more.into_iter().any(|key| key.load(Ordering::Relaxed) == lkey)
+            keys as u32 == lkey || more.into_iter().any(|key| key.load(Ordering::Relaxed) == lkey)
         });
         // The key may be of a later request in the same slot. With the fence of `room`, the poll of the earlier request
         // is ordered before all that follows here, such as a reuse of its memory.
@@ -222,27 +198,25 @@ impl WrRing {
 }
 
 /// The work requests of a batch. A copy of the poster's position, which stays in registers.
-pub(crate) struct Filing<'a, const TAG: u64> {
+pub(crate) struct Filing<'a> {
     wr_ring: &'a WrRing,
     next: u64,
     limit: u64,
-    /// As in [`Cursor`].
-    is_counting: bool,
 }
 
-impl<const TAG: u64> Filing<'_, TAG> {
+impl Filing<'_> {
     /// As [`Cursor::file`], after those that were filed before.
     #[inline]
-    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], is_signaled: bool) -> Option<u64> {
+    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
-        let token = self.file_one(wr_id, lkey, is_signaled)?;
+        let token = self.file_one(wr_id, lkey)?;
         self.wr_ring.store_more(token, lkey, more);
         Some(token)
     }
 
     /// As [`Cursor::file_one`], after the requests that are already filed.
     #[inline(always)]
-    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
+    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
         if self.next == self.limit {
             (self.next, self.limit) = self.wr_ring.room(self.next);
             if self.next == self.limit {
@@ -250,77 +224,51 @@ impl<const TAG: u64> Filing<'_, TAG> {
             }
         }
         let token = self.next;
-        if self.is_counting {
-            self.next = token + 1;
-            return tagged(wr_id, TAG, is_signaled);
-        }
         self.wr_ring.store(token, wr_id, lkey);
         self.next = token + 1;
         Some(token)
     }
 }
 
-/// The position of the poster. It belongs to the one handle of the QP. A counting queue adds `TAG` to each `wr_id`.
-pub(crate) struct Cursor<const TAG: u64> {
+/// The position of the poster. It belongs to the one handle of the QP.
+pub(crate) struct Cursor {
     wr_ring: Arc<WrRing>,
-    /// The token up to which the queue is known to have room; 0 if it counts.
+    /// The token up to which the queue is known to have room.
     limit: u64,
-    /// The same for a queue that counts; 0 for one that does not. One comparison each decides on the room and the mode.
-    counting_limit: u64,
-    is_counting: bool,
 }
 
-pub(crate) type SendCursor = Cursor<SEND>;
-pub(crate) type RecvCursor = Cursor<RECEIVE>;
-
-impl<const TAG: u64> Cursor<TAG> {
+impl Cursor {
     pub(crate) fn new(wr_ring: &Arc<WrRing>) -> Self {
-        let is_counting = wr_ring.is_counting;
-        let mut cursor = Cursor { wr_ring: Arc::clone(wr_ring), limit: 0, counting_limit: 0, is_counting };
         // The first post looks.
-        cursor.set_limit(wr_ring.posted.number.load(Ordering::Relaxed));
-        cursor
+        Cursor { wr_ring: Arc::clone(wr_ring), limit: wr_ring.posted.number.load(Ordering::Relaxed) }
     }
 
     /// As [`Cursor::new`], for the ring of queues that have none ([`WrRing::nothing`]), which does not change.
     #[inline]
     pub(crate) fn without_ring(nothing: &Arc<WrRing>) -> Self {
         let limit = (NO_QUEUE as u64) << 32;
-        Cursor { wr_ring: Arc::clone(nothing), limit, counting_limit: 0, is_counting: false }
-    }
-
-    #[inline]
-    fn set_limit(&mut self, limit: u64) {
-        (self.limit, self.counting_limit) = if self.is_counting { (0, limit) } else { (limit, 0) };
-    }
-
-    /// Whether the queue refuses this request even if it has room.
-    pub(crate) fn refuses(&self, wr_id: u64, is_signaled: bool) -> bool {
-        self.is_counting && tagged(wr_id, TAG, is_signaled).is_none()
+        Cursor { wr_ring: Arc::clone(nothing), limit }
     }
 
     /// Stores the next work request. `lkeys` are the keys of its ranges, at most `max_sge`. Returns the token to post
     /// it with; `None` if the queue is full. [`Cursor::advance`] follows after the post.
     #[inline]
-    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], is_signaled: bool) -> Option<u64> {
+    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
-        let token = self.file_one(wr_id, lkey, is_signaled)?;
+        let token = self.file_one(wr_id, lkey)?;
         self.wr_ring.store_more(token, lkey, more);
         Some(token)
     }
 
     /// As [`Cursor::file`], for one range.
     #[inline(always)]
-    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
+    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
         let token = self.wr_ring.posted.number.load(Ordering::Relaxed);
         if token < self.limit {
             self.wr_ring.store(token, wr_id, lkey);
             return Some(token);
         }
-        if token < self.counting_limit {
-            return tagged(wr_id, TAG, is_signaled);
-        }
-        self.file_after_look(token, wr_id, lkey, is_signaled)
+        self.file_after_look(token, wr_id, lkey)
     }
 
     /// Called after the post of the request that was filed last.
@@ -335,14 +283,10 @@ impl<const TAG: u64> Cursor<TAG> {
     pub(crate) fn advance_by(&mut self, count: u32) {
         let posted = &self.wr_ring.posted.number;
         let before = posted.load(Ordering::Relaxed);
-        let after = if self.is_counting {
-            before + u64::from(count)
-        } else {
-            self.wr_ring.token((before as u32).wrapping_add(count))
-        };
+        let after = self.wr_ring.token((before as u32).wrapping_add(count));
         // The next post looks: the room that was known may lie behind the largest number.
         posted.store(after, Ordering::Release);
-        self.set_limit(after);
+        self.limit = after;
     }
 
     /// Whether the queue has no ring yet.
@@ -353,40 +297,28 @@ impl<const TAG: u64> Cursor<TAG> {
 
     /// The fields that a post reads.
     #[cfg(test)]
-    pub(crate) fn position(&self) -> (u64, u64, u64, bool) {
-        let posted = self.wr_ring.posted.number.load(Ordering::Relaxed);
-        (posted, self.limit, self.counting_limit, self.is_counting)
+    pub(crate) fn position(&self) -> (u64, u64) {
+        (self.wr_ring.posted.number.load(Ordering::Relaxed), self.limit)
     }
 
-    /// Whether the queue counts; see wr_count.rs.
-    #[inline]
-    pub(crate) fn is_counting(&self) -> bool {
-        self.is_counting
-    }
-
-    /// Files a batch. [`Cursor::advance_by`] follows after the post. `is_counting` is that of the queue; with a
-    /// constant the compiler makes a loop for each mode.
+    /// Files a batch. [`Cursor::advance_by`] follows after the post.
     #[inline(always)]
-    pub(crate) fn batch(&self, is_counting: bool) -> Filing<'_, TAG> {
+    pub(crate) fn batch(&self) -> Filing<'_> {
         let next = self.wr_ring.posted.number.load(Ordering::Relaxed);
-        let limit = if is_counting { self.counting_limit } else { self.limit };
-        Filing { wr_ring: &self.wr_ring, next, limit, is_counting }
+        Filing { wr_ring: &self.wr_ring, next, limit: self.limit }
     }
 
     /// The rest of [`Cursor::file_one`] where the queue is not known to have room: reads the position of the poller.
     #[cold]
     #[inline(never)]
-    fn file_after_look(&mut self, next: u64, wr_id: u64, lkey: u32, is_signaled: bool) -> Option<u64> {
+    fn file_after_look(&mut self, next: u64, wr_id: u64, lkey: u32) -> Option<u64> {
         let (token, limit) = self.wr_ring.room(next);
-        self.set_limit(limit);
+        self.limit = limit;
         if token != next {
             self.wr_ring.posted.number.store(token, Ordering::Release);
         }
         if token == limit {
             return None;
-        }
-        if self.is_counting {
-            return tagged(wr_id, TAG, is_signaled);
         }
         self.wr_ring.store(token, wr_id, lkey);
         Some(token)

@@ -2,16 +2,16 @@
 //! atomics.
 
 use crate::accounting::sync::Arc;
-use crate::accounting::wr_ring::{Retired, SendCursor, WrRing};
+use crate::accounting::wr_ring::{Cursor, Retired, WrRing};
 
-fn queue(capacity: u32) -> (Arc<WrRing>, SendCursor) {
+fn queue(capacity: u32) -> (Arc<WrRing>, Cursor) {
     let wr_ring = Arc::new(WrRing::new(7, capacity, 1));
-    let cursor = SendCursor::new(&wr_ring);
+    let cursor = Cursor::new(&wr_ring);
     (wr_ring, cursor)
 }
 
-fn post(cursor: &mut SendCursor, wr_id: u64, lkey: u32) -> u64 {
-    let token = cursor.file(wr_id, &[lkey], true).expect("room");
+fn post(cursor: &mut Cursor, wr_id: u64, lkey: u32) -> u64 {
+    let token = cursor.file(wr_id, &[lkey]).expect("room");
     cursor.advance();
     token
 }
@@ -31,7 +31,7 @@ fn a_key_is_named_from_posting_to_polling() {
 #[test]
 fn what_was_not_posted_is_not_in_flight() {
     let (wr_ring, mut cursor) = queue(4);
-    cursor.file(1, &[5], true).expect("room");
+    cursor.file(1, &[5]).expect("room");
     assert!(!wr_ring.names(5));
     post(&mut cursor, 2, 6);
     assert!(!wr_ring.names(5) && wr_ring.names(6));
@@ -43,12 +43,12 @@ fn a_queue_is_full_until_something_is_polled() {
     let (wr_ring, mut cursor) = queue(3);
     assert!(wr_ring.is_idle());
     let tokens: Vec<u64> = (0..3).map(|n| post(&mut cursor, n, 1)).collect();
-    assert_eq!(cursor.file(3, &[1], true), None);
+    assert_eq!(cursor.file(3, &[1]), None);
     assert_eq!(wr_ring.retire(tokens[0]), Retired::Done(0));
     post(&mut cursor, 3, 9);
-    assert_eq!(cursor.file(4, &[1], true), None);
+    assert_eq!(cursor.file(4, &[1]), None);
     assert!(wr_ring.names(9) && !wr_ring.is_idle());
-    assert_eq!(queue(0).1.file(0, &[1], true), None);
+    assert_eq!(queue(0).1.file(0, &[1]), None);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn foreign_tokens_retire_nothing() {
 fn numbers_wrap_around() {
     let wr_ring = Arc::new(WrRing::new(7, 4, 1));
     wr_ring.skip_to(u32::MAX - 1);
-    let mut cursor = SendCursor::new(&wr_ring);
+    let mut cursor = Cursor::new(&wr_ring);
     for round in 0..9 {
         let token = post(&mut cursor, round, round as u32 + 1);
         assert!(wr_ring.names(round as u32 + 1));
@@ -79,7 +79,7 @@ fn numbers_wrap_around() {
 fn a_completion_that_is_polled_before_it_is_counted_frees_nothing_else() {
     let (wr_ring, mut cursor) = queue(4);
     let first = post(&mut cursor, 1, 5);
-    let early = cursor.file(2, &[6], true).expect("room");
+    let early = cursor.file(2, &[6]).expect("room");
     // Another thread polls both before this one counts the second.
     assert_eq!(wr_ring.retire(first), Retired::Done(1));
     assert_eq!(wr_ring.retire(early), Retired::Done(2));
@@ -100,7 +100,7 @@ fn two_threads_post_and_poll() {
         scope.spawn(move || {
             for wr_id in 0..ROUNDS {
                 let token = loop {
-                    match cursor.file(wr_id, &[1 + (wr_id % 2) as u32], true) {
+                    match cursor.file(wr_id, &[1 + (wr_id % 2) as u32]) {
                         Some(token) => break token,
                         None => std::thread::yield_now(),
                     }
@@ -122,8 +122,8 @@ fn two_threads_post_and_poll() {
 #[test]
 fn every_range_of_a_work_request_is_named() {
     let wr_ring = Arc::new(WrRing::new(7, 2, 3));
-    let mut cursor = SendCursor::new(&wr_ring);
-    let first = cursor.file(1, &[5, 6, 7], true).expect("room");
+    let mut cursor = Cursor::new(&wr_ring);
+    let first = cursor.file(1, &[5, 6, 7]).expect("room");
     cursor.advance();
     let named = || (1..=9).filter(|&key| wr_ring.names(key)).collect::<Vec<_>>();
     assert_eq!(named(), [5, 6, 7]);
@@ -136,26 +136,26 @@ fn every_range_of_a_work_request_is_named() {
     assert_eq!(named(), [4, 8, 9]);
 }
 
-fn post_keys(cursor: &mut SendCursor, keys: &[u32]) {
-    cursor.file(2, keys, true).expect("room");
+fn post_keys(cursor: &mut Cursor, keys: &[u32]) {
+    cursor.file(2, keys).expect("room");
     cursor.advance();
 }
 
 #[test]
 fn a_batch_counts_when_it_is_posted_and_takes_no_more_than_there_is_room() {
     let (wr_ring, mut cursor) = queue(3);
-    let mut filing = cursor.batch(false);
-    let first = filing.file(10, &[5], true).expect("room");
-    let tokens = [first, filing.file_one(11, 5, true).expect("room"), filing.file(12, &[5], true).expect("room")];
-    assert_eq!((filing.file(13, &[5], true), filing.file_one(13, 5, true)), (None, None));
+    let mut filing = cursor.batch();
+    let first = filing.file(10, &[5]).expect("room");
+    let tokens = [first, filing.file_one(11, 5).expect("room"), filing.file(12, &[5]).expect("room")];
+    assert_eq!((filing.file(13, &[5]), filing.file_one(13, 5)), (None, None));
     assert!(!wr_ring.names(5));
     // The provider has posted two of them.
     cursor.advance_by(2);
     assert_eq!(wr_ring.retire(tokens[1]), Retired::Done(11), "the first one was not signaled");
     assert!(wr_ring.is_idle());
     // The room that the poll has made.
-    let mut filing = cursor.batch(false);
-    assert_eq!((0..4).filter_map(|wr_id| filing.file_one(wr_id, 6, true)).count(), 3);
+    let mut filing = cursor.batch();
+    assert_eq!((0..4).filter_map(|wr_id| filing.file_one(wr_id, 6)).count(), 3);
     cursor.advance_by(3);
     assert!(wr_ring.names(6) && !wr_ring.names(5));
 }
@@ -185,7 +185,7 @@ fn the_next_completion_is_recognized_by_its_token_alone() {
 fn where_the_number_wraps_around_the_slow_check_decides() {
     let wr_ring = Arc::new(WrRing::new(7, 4, 1));
     wr_ring.skip_to(u32::MAX);
-    let mut cursor = SendCursor::new(&wr_ring);
+    let mut cursor = Cursor::new(&wr_ring);
     let tokens = [1, 2].map(|wr_id| post(&mut cursor, wr_id, 5));
     assert_eq!(wr_ring.retire_next(tokens[0]), Some(1));
     assert_eq!(wr_ring.retire_next(tokens[1]), None);

@@ -69,25 +69,14 @@ unsafe impl Sync for CqInner {}
 impl Cq {
     /// Creates a CQ with its own channel.
     pub(crate) fn create(context: Arc<Context>, depth: u32, vector: u32) -> Result<Self, Errno> {
-        Cq::on(Arc::new(RawChannel::create(context)?), false, CqSlots::new, depth, vector)
-    }
-
-    /// Creates a CQ in counting mode, with its own channel.
-    pub(crate) fn create_counting(context: Arc<Context>, depth: u32, vector: u32) -> Result<Self, Errno> {
-        Cq::on(Arc::new(RawChannel::create(context)?), false, CqSlots::counting, depth, vector)
+        Cq::on(Arc::new(RawChannel::create(context)?), false, depth, vector)
     }
 
     pub(crate) fn create_with_channel(channel: &CompChannel, depth: u32, vector: u32) -> Result<Self, Errno> {
-        Cq::on(Arc::clone(channel.raw()), true, CqSlots::new, depth, vector)
+        Cq::on(Arc::clone(channel.raw()), true, depth, vector)
     }
 
-    fn on(
-        channel: Arc<RawChannel>,
-        shares_channel: bool,
-        slots: fn(u32) -> CqSlots,
-        depth: u32,
-        vector: u32,
-    ) -> Result<Self, Errno> {
+    fn on(channel: Arc<RawChannel>, shares_channel: bool, depth: u32, vector: u32) -> Result<Self, Errno> {
         let context = channel.context();
         let number = |value| c_int::try_from(value).map_err(|_| Errno::EINVAL);
         let (depth, vector) = (number(depth)?, number(vector)?);
@@ -104,10 +93,9 @@ impl Cq {
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         // SAFETY: the CQ is alive, and nothing writes the field after its creation. It is the depth as the provider has
         // rounded it.
-        let cq_slots = slots(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
+        let cq_slots = CqSlots::new(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
         let inner = Arc::new(CqInner { cq_slots, raw, poll, request_notification, shares_channel, channel });
-        let slot_cache = SlotCache::new(&inner.cq_slots);
-        Ok(Cq { inner, slot_cache, pending_notifications: PendingNotifications::default() })
+        Ok(Cq { inner, slot_cache: SlotCache::default(), pending_notifications: PendingNotifications::default() })
     }
 
     pub(crate) fn inner(&self) -> &Arc<CqInner> {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
-use crate::accounting::poll::Provider as _;
 use crate::accounting::work_queue::Reservation;
 use crate::data::qp::QP_MEMORY;
 use crate::data::srq::SrqUse;
@@ -92,10 +91,6 @@ impl QpInner {
         let (send_cq, recv_cq) = (init.send_cq.inner(), init.recv_cq.inner());
         let reservation = Reservation::make([send_cq, recv_cq], caps)?;
         if !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
-            return Err(Errno::EINVAL);
-        }
-        // Not in counting mode: the receives of an SRQ complete in any order, and their tokens can equal a `wr_id`.
-        if init.srq.is_some() && (send_cq.cq_slots().is_counting() || recv_cq.cq_slots().is_counting()) {
             return Err(Errno::EINVAL);
         }
         let srq = init.srq.map(|srq| SrqUse::attach(srq, &pd, init.recv_cq.inner())).transpose()?;

@@ -251,13 +251,12 @@ impl Mr {
 
     /// Copies the fields that a post needs.
     fn refresh(&mut self) {
-        let Some(registration) = &mut self.registration else { return };
-        let is_ending = registration.keep();
+        let Some(registration) = &self.registration else { return };
         if let Some(memory) = registration.memory() {
             (self.start, self.len, self.writable) = (memory.start(), memory.len(), memory.is_writable());
         }
         self.keys = registration.keys().unwrap_or_default();
-        self.source = if is_ending { 0 } else { registration.pd().map_or(0, PdUse::name) };
+        self.source = registration.pd().map_or(0, PdUse::name);
         let writable = registration.access().is_some_and(|access| access.contains(Access::LOCAL_WRITE));
         self.target = if writable { self.source } else { 0 };
     }

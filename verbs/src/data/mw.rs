@@ -118,7 +118,7 @@ impl Qp {
             mw_access_flags: access.bits(),
         };
         let rkey = next_key(window.rkey());
-        let token = self.file_send(wr_id, &[part.lkey], true)?;
+        let token = self.file_send(wr_id, &[part.lkey])?;
         // Window and registration are borrowed. They are of the same PD, and so of the same device.
         if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, connected, and posting takes it by `&mut`.
@@ -147,7 +147,7 @@ impl Qp {
         if !window.bound || !window.qps.last().is_some_and(|qp| Arc::ptr_eq(qp, &self.inner)) {
             return Err(Errno::EINVAL);
         }
-        let token = self.file_send(wr_id, &[], true)?;
+        let token = self.file_send(wr_id, &[])?;
         if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };

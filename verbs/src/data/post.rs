@@ -17,7 +17,7 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge};
 use cmid_proto::memory::Access;
 
-use crate::accounting::wr_ring::{Filing, SEND};
+use crate::accounting::wr_ring::Filing;
 use crate::data::ranges::{Sges, pinned_key, pinned_keys, ranges, source, target};
 use crate::data::request::{check_atomic, send_request};
 use crate::data::wr_api::{Payload, WrApi};
@@ -71,12 +71,10 @@ impl QueuePair for Qp {
         Ah: 'a,
     {
         self.open_send();
-        let (is_datagram, is_counting) = (self.is_datagram, self.send.is_counting());
         match self.wr_api {
-            // Separate loops: in each the kind of the QP and the mode of its CQ are constants.
-            Some(api) if is_datagram => self.post_batch(api, true, is_counting, requests),
-            Some(api) if is_counting => self.post_batch(api, false, true, requests),
-            Some(api) => self.post_batch(api, false, false, requests),
+            // Separate loops: in each the kind of the QP is a constant.
+            Some(api) if self.is_datagram => self.post_batch(api, true, requests),
+            Some(api) => self.post_batch(api, false, requests),
             None => self.post_list(requests),
         }
     }
@@ -116,8 +114,7 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         self.open_recv();
-        // Two loops: in each the mode of the CQ is a constant.
-        if self.recv.is_counting() { self.post_recv_list(true, requests) } else { self.post_recv_list(false, requests) }
+        self.post_recv_list(requests)
     }
 
     fn post_bind(
@@ -144,14 +141,13 @@ impl Qp {
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
         let (sge, is_inline) = self.checked(&op, &sge)?;
-        let is_signaled = flags.contains(SendFlags::SIGNALED);
         // The key and the call are chosen by one comparison.
         if is_inline {
-            let token = self.file_send_one(wr_id, pinned_key(&sge, true), is_signaled)?;
+            let token = self.file_send_one(wr_id, pinned_key(&sge, true))?;
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
         } else {
-            let token = self.file_send_one(wr_id, pinned_key(&sge, false), is_signaled)?;
+            let token = self.file_send_one(wr_id, pinned_key(&sge, false))?;
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
         }
@@ -174,8 +170,7 @@ impl Qp {
         let mut sge = self.range(&sge, op.writes_locally())?;
         check_atomic(&op, u64::from(sge.length))?;
         let is_inline = self.inlines(&op, u64::from(sge.length));
-        let is_signaled = flags.contains(SendFlags::SIGNALED);
-        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline), is_signaled)?;
+        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline))?;
         let mut request = send_request(token, op, flags, is_inline);
         (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
         self.post_filed(&mut request)?;
@@ -216,8 +211,7 @@ impl Qp {
         flags: SendFlags,
     ) -> Result<(), Errno> {
         self.open_send();
-        let Filed { token, mut sges, is_inline } =
-            self.file_ranges(&mut self.send.batch(self.send.is_counting()), wr_id, &op, flags, sges)?;
+        let Filed { token, mut sges, is_inline } = self.file_ranges(&mut self.send.batch(), wr_id, &op, sges)?;
         if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
@@ -235,13 +229,7 @@ impl Qp {
 
     /// Posts a batch by the extended calls. Nothing is posted if a request is refused, because the batch is dropped.
     #[inline(always)]
-    fn post_batch<'a, L, I>(
-        &mut self,
-        api: WrApi,
-        is_datagram: bool,
-        is_counting: bool,
-        requests: I,
-    ) -> Result<usize, PostError>
+    fn post_batch<'a, L, I>(&mut self, api: WrApi, is_datagram: bool, requests: I) -> Result<usize, PostError>
     where
         I: IntoIterator<Item = SendWr<'a, L, Ah>>,
         L: AsRef<[Sge<'a, Mr>]>,
@@ -249,30 +237,29 @@ impl Qp {
     {
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
-        let (mut count, mut filing) = (0, self.send.batch(is_counting));
+        let (mut count, mut filing) = (0, self.send.batch());
         for SendWr { wr_id, op, sges, flags } in requests {
             match sges.as_ref() {
                 [sge] => {
                     self.check_kind(&op, is_datagram)?;
                     let (sge, is_inline) = self.checked(&op, sge)?;
-                    let is_signaled = flags.contains(SendFlags::SIGNALED);
                     // As in `post_one`.
                     if is_inline {
-                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, true), is_signaled) else {
-                            return Err(self.send_refusal(wr_id, is_signaled).into());
+                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, true)) else {
+                            return Err(Errno::ENOMEM.into());
                         };
                         // SAFETY: see `SAFETY OF POSTING`.
                         unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
                     } else {
-                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false), is_signaled) else {
-                            return Err(self.send_refusal(wr_id, is_signaled).into());
+                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false)) else {
+                            return Err(Errno::ENOMEM.into());
                         };
                         // SAFETY: see `SAFETY OF POSTING`.
                         unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
                     }
                 }
                 sges => {
-                    let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, sges)?;
+                    let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, sges)?;
                     // SAFETY: see `SAFETY OF POSTING`.
                     unsafe { batch.push(token, op, flags, Payload::of_first(&sges, is_inline)) };
                 }
@@ -299,10 +286,9 @@ impl Qp {
     #[inline]
     pub(super) fn file_ranges(
         &self,
-        filing: &mut Filing<'_, SEND>,
+        filing: &mut Filing<'_>,
         wr_id: u64,
         op: &SendOp<'_, Ah>,
-        flags: SendFlags,
         sges: &[Sge<'_, Mr>],
     ) -> Result<Filed, Errno> {
         self.check_op(op)?;
@@ -310,8 +296,7 @@ impl Qp {
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_atomic(op, len)?;
         let is_inline = self.inlines(op, len);
-        let (keys, is_signaled) = (pinned_keys(&sges, is_inline), flags.contains(SendFlags::SIGNALED));
-        let token = filing.file(wr_id, &keys, is_signaled).ok_or_else(|| self.send_refusal(wr_id, is_signaled))?;
+        let token = filing.file(wr_id, &pinned_keys(&sges, is_inline)).ok_or(Errno::ENOMEM)?;
         Ok(Filed { token, sges, is_inline })
     }
 

@@ -14,9 +14,9 @@ use crate::errno;
 use crate::ffi::ibv_send_wr;
 
 impl Qp {
-    /// Posts a batch of receives. `is_counting`: the CQ is in counting mode.
+    /// Posts a batch of receives.
     #[inline(always)]
-    pub(super) fn post_recv_list<'a, L, I>(&mut self, is_counting: bool, requests: I) -> Result<usize, PostError>
+    pub(super) fn post_recv_list<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
@@ -24,21 +24,21 @@ impl Qp {
         let caps = *self.inner.requested();
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::new(caps.max_recv_wr, caps.max_recv_sge));
-        let (pd, mut filing, mut list) = (self.pd, self.recv.batch(is_counting), staging.begin());
+        let (pd, mut filing, mut list) = (self.pd, self.recv.batch(), staging.begin());
         for (wr_id, sges) in requests {
             match sges.as_ref() {
                 [sge] => {
                     let sge = target(pd, sge)?;
-                    let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false), true) else {
-                        return Err(self.recv_refusal(wr_id).into());
+                    let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false)) else {
+                        return Err(self.recv_refusal().into());
                     };
                     let request = list.add_one(sge)?;
                     (request.wr_id, request.num_sge) = (token, i32::from(sge.length != 0));
                 }
                 sges => {
                     let sges = self.ranges(sges, true, caps.max_recv_sge)?;
-                    let token =
-                        filing.file(wr_id, &pinned_keys(&sges, false), true).ok_or_else(|| self.recv_refusal(wr_id))?;
+                    let keys = pinned_keys(&sges, false);
+                    let token = filing.file(wr_id, &keys).ok_or_else(|| self.recv_refusal())?;
                     let request = list.add(&sges)?;
                     (request.wr_id, request.num_sge) = (token, sges.len() as i32);
                 }
@@ -72,9 +72,9 @@ impl Qp {
         let caps = *self.inner.requested();
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.send_staging.take().unwrap_or_else(|| Staging::new(caps.max_send_wr, caps.max_send_sge));
-        let (mut filing, mut list) = (self.send.batch(self.send.is_counting()), staging.begin());
+        let (mut filing, mut list) = (self.send.batch(), staging.begin());
         for SendWr { wr_id, op, sges, flags } in requests {
-            let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, sges.as_ref())?;
+            let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, sges.as_ref())?;
             let request = list.add(&sges)?;
             let (sg_list, next, num_sge) = (request.sg_list, request.next, sges.len() as i32);
             *request = ibv_send_wr { sg_list, next, num_sge, ..send_request(token, op, flags, is_inline) };

@@ -10,7 +10,7 @@ use cmid_proto::datapath::{Caps, QpState};
 
 use crate::accounting::in_flight::PdWork as _;
 use crate::accounting::work_queue::WorkQueues;
-use crate::accounting::wr_ring::{RecvCursor, SendCursor};
+use crate::accounting::wr_ring::Cursor;
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
 use crate::data::reused_memory::ReusedMemory;
@@ -38,8 +38,8 @@ pub struct Qp {
     pub(super) inner: Arc<QpInner>,
     /// The name of the PD; see [`Mr::source`](crate::Mr::source).
     pub(super) pd: usize,
-    pub(super) send: SendCursor,
-    pub(super) recv: RecvCursor,
+    pub(super) send: Cursor,
+    pub(super) recv: Cursor,
     /// The extended calls for the send queue, if they are in use.
     pub(super) wr_api: Option<WrApi>,
     /// The same, if the QP is connected; `None` for a datagram QP. One check then covers both.
@@ -107,30 +107,30 @@ impl Qp {
     }
 
     /// Files a work request of the send queue; see `Cursor::file`.
-    pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32], is_signaled: bool) -> Result<u64, Errno> {
+    pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32]) -> Result<u64, Errno> {
         self.open_send();
-        self.send.file(wr_id, lkeys, is_signaled).ok_or_else(|| self.send_refusal(wr_id, is_signaled))
+        self.send.file(wr_id, lkeys).ok_or(Errno::ENOMEM)
     }
 
     /// The same with one range.
     #[inline(always)]
-    pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Result<u64, Errno> {
-        match self.send.file_one(wr_id, lkey, is_signaled) {
+    pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
+        match self.send.file_one(wr_id, lkey) {
             Some(token) => Ok(token),
-            None => self.file_first_send(wr_id, lkey, is_signaled),
+            None => self.file_first_send(wr_id, lkey),
         }
     }
 
     /// Files a work request of the receive queue; see `Cursor::file`.
     pub(super) fn file_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Result<u64, Errno> {
         self.open_recv();
-        self.recv.file(wr_id, lkeys, true).ok_or_else(|| self.recv_refusal(wr_id))
+        self.recv.file(wr_id, lkeys).ok_or_else(|| self.recv_refusal())
     }
 
     /// The same with one range.
     #[inline(always)]
     pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
-        match self.recv.file_one(wr_id, lkey, true) {
+        match self.recv.file_one(wr_id, lkey) {
             Some(token) => Ok(token),
             None => self.file_first_recv(wr_id, lkey),
         }
@@ -140,7 +140,7 @@ impl Qp {
     #[inline]
     pub(super) fn open_send(&mut self) {
         if self.send.is_without_ring() {
-            self.inner.queues.open_send(&mut self.send, self.inner.pd.inner(), self.inner.qp_num());
+            self.inner.queues.open_send(&mut self.send, self.inner.pd.inner());
         }
     }
 
@@ -148,26 +148,20 @@ impl Qp {
     #[inline]
     pub(super) fn open_recv(&mut self) {
         if self.recv.is_without_ring() && self.inner.srq.is_none() {
-            self.inner.queues.open_recv(&mut self.recv, self.inner.pd.inner(), self.inner.qp_num());
+            self.inner.queues.open_recv(&mut self.recv, self.inner.pd.inner());
         }
-    }
-
-    /// Returns the errno for a request of the send queue that was not filed.
-    #[cold]
-    pub(super) fn send_refusal(&self, wr_id: u64, is_signaled: bool) -> Errno {
-        if self.send.refuses(wr_id, is_signaled) { Errno::EINVAL } else { Errno::ENOMEM }
     }
 
     /// Returns the errno for a receive that was not filed.
     #[cold]
-    pub(super) fn recv_refusal(&self, wr_id: u64) -> Errno {
-        if self.inner.srq.is_some() || self.recv.refuses(wr_id, true) { Errno::EINVAL } else { Errno::ENOMEM }
+    pub(super) fn recv_refusal(&self) -> Errno {
+        if self.inner.srq.is_some() { Errno::EINVAL } else { Errno::ENOMEM }
     }
 
     #[cold]
     #[inline(never)]
-    fn file_first_send(&mut self, wr_id: u64, lkey: u32, is_signaled: bool) -> Result<u64, Errno> {
-        self.file_send(wr_id, &[lkey], is_signaled)
+    fn file_first_send(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
+        self.file_send(wr_id, &[lkey])
     }
 
     #[cold]

@@ -10,7 +10,6 @@ use cmid_proto::memory::{
 };
 
 use crate::accounting::in_flight::PdWork as _;
-use crate::accounting::wr_count::Snapshot;
 use crate::data::buffer::Pinned;
 use crate::data::parked::TryDeregister;
 use crate::data::pd::{PdInner, PdUse};
@@ -55,9 +54,6 @@ pub(crate) struct Registration {
     pd: Arc<PdInner>,
     /// Whether peers may be able to write to the memory, because a re-registration with that right has failed.
     exposed: bool,
-    /// The work requests of counting queues that the deregistration waits for; set by the first attempt. The MR is not
-    /// posted meanwhile.
-    snapshot: Option<Vec<Snapshot>>,
 }
 
 impl Registration {
@@ -72,7 +68,7 @@ impl Registration {
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access);
         let region = region.map_err(|(buffer, refused)| (buffer.release(), refused.into()))?;
-        let mut this = Box::new(Registration { region, handle: None, pd: inner, exposed: false, snapshot: None });
+        let mut this = Box::new(Registration { region, handle: None, pd: inner, exposed: false });
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
@@ -98,7 +94,6 @@ impl Registration {
         }
         match self.run() {
             Ok(Some(Ended::Reregistered(settled))) => {
-                self.snapshot = None;
                 self.exposed = match settled.result {
                     Ok(Way::Anew) => false,
                     Ok(Way::InPlace) => self.exposed && access.is_none(),
@@ -114,8 +109,7 @@ impl Registration {
     /// Deregisters it and returns the buffers.
     pub(crate) fn deregister(&mut self) -> Result<Returned<Buffer>, Error> {
         self.look();
-        let traffic = self.traffic_at_end();
-        self.region.deregister(traffic)?;
+        self.region.deregister(self.traffic())?;
         match self.run() {
             Ok(Some(Ended::Deregistered(returned))) => {
                 Ok(Returned { buffer: returned.buffer.release(), other: returned.other.map(Pinned::release) })
@@ -192,24 +186,6 @@ impl Registration {
             Some((pd, keys)) if pd.inner().in_flight().name(keys.lkey) => Traffic::InFlight,
             Some(_) | None => Traffic::Quiet,
         }
-    }
-
-    /// As [`Registration::traffic`], for a deregistration. Later posts do not name the memory, so counting queues need
-    /// to complete only the work requests that they have now.
-    fn traffic_at_end(&mut self) -> Traffic {
-        match self.region.named() {
-            Some((pd, keys)) if pd.inner().in_flight().name_still(keys.lkey, &mut self.snapshot) => Traffic::InFlight,
-            Some(_) | None => Traffic::Quiet,
-        }
-    }
-
-    /// Whether it must not be posted, because its deregistration waits for counting queues. Its owner gets it back
-    /// after a refused deregistration.
-    pub(crate) fn keep(&mut self) -> bool {
-        if self.snapshot.as_ref().is_some_and(Vec::is_empty) {
-            self.snapshot = None;
-        }
-        self.snapshot.is_some()
     }
 
     /// Whether peers may be able to write to it although its access does not include that right.

@@ -150,38 +150,6 @@ const COUNTS: &[Count] = &[
         librdmacm: bounds(1.18, 1.37, 1.37),
         kernel: None,
     },
-    Count {
-        job: "write-counting:3",
-        c: Some("write:3"),
-        what: "an RDMA write posted and polled, in counting mode",
-        before: None,
-        librdmacm: bounds(0.83, 0.94, 0.94),
-        kernel: None,
-    },
-    Count {
-        job: "send-counting:3",
-        c: Some("send:3"),
-        what: "a receive and a send posted and both polled, in counting mode",
-        before: None,
-        librdmacm: bounds(0.88, 1.03, 1.03),
-        kernel: None,
-    },
-    Count {
-        job: "write-batch-counting:3",
-        c: Some("write-batch:3"),
-        what: "32 RDMA writes posted in one call and polled in one, for each, in counting mode",
-        before: None,
-        librdmacm: bounds(0.71, 0.86, 0.86),
-        kernel: None,
-    },
-    Count {
-        job: "send-batch-counting:3",
-        c: Some("send-batch:3"),
-        what: "32 receives and 32 sends posted and polled in one call each, for each pair, in counting mode",
-        before: None,
-        librdmacm: bounds(0.88, 1.05, 1.05),
-        kernel: None,
-    },
 ];
 
 /// A connection accepted.
@@ -376,12 +344,6 @@ fn row(
 /// The reason for the excess.
 fn reason(job: Job) -> Option<&'static str> {
     match job {
-        Job::Work { work, .. } if work.queues.counting => Some(
-            "Counting saves the slots of the ring, about 5 instructions for a post and 4 for a completion. The library \
-             and libc need 220 for a write, 399 for a receive and a send. The checks of a post (the PD, the range, the \
-             length of inline data, the room of the queue) and of a poll (the list of queues, the number of \
-             completions) remain: docs/data-path.md has a table of them.",
-        ),
         Job::Work { .. } => Some(
             "Part of the excess is the measuring program's own (program); verbs is the accounting of work requests in \
              flight, which is what pins an MR.",

@@ -14,7 +14,6 @@ mod calls;
 mod commands;
 mod comp_channels;
 mod connections;
-mod counting;
 mod cycles;
 mod data;
 mod datagram;
@@ -43,7 +42,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 78] = [
+const CHECKS: [(&str, fn()); 76] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -108,8 +107,6 @@ const CHECKS: [(&str, fn()); 78] = [
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
     ("a QP that is created and moved outside of cmid", foreign_qp::connected),
-    ("messages are counted", counting::messages),
-    ("requests that cannot be counted", counting::refusals),
     ("an SRQ whose CQs are polled by two threads", srq::threads),
     ("an SRQ goes with its last QP", srq::lifetimes),
     ("a QP of an SRQ fails", srq::errors),

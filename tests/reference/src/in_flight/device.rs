@@ -34,7 +34,6 @@ struct QueueState {
     waiting: VecDeque<Posted>,
     /// The numbers of those that no polled completion has retired.
     unretired: VecDeque<u64>,
-    has_posted: bool,
 }
 
 /// A completion in a CQ.
@@ -90,7 +89,6 @@ impl Device {
     pub(super) fn post(&mut self, queue: Queue, token: u64, wr: Wr) {
         let posted = self.next(token, wr);
         if let Some(state) = self.queues.get_mut(&queue) {
-            state.has_posted = true;
             state.unretired.push_back(posted.number);
             state.waiting.push_back(posted);
         }
@@ -104,10 +102,6 @@ impl Device {
     /// The number of work requests that no polled completion has retired.
     pub(super) fn unretired(&self, queue: Queue) -> usize {
         self.queues.get(&queue).map_or(0, |state| state.unretired.len())
-    }
-
-    pub(super) fn has_posted(&self, queue: Queue) -> bool {
-        self.queues.get(&queue).is_some_and(|state| state.has_posted)
     }
 
     /// Executes the next work request of a queue; or its QP takes a receive of its SRQ, or completes one of those in any
