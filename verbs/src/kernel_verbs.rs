@@ -26,8 +26,8 @@ pub(crate) struct KernelVerbs {
 
 impl KernelVerbs {
     pub(crate) fn open() -> Result<Self, OpenError> {
-        // Not used: the limits of each device are set before a call needs them.
-        Ok(KernelVerbs { cm: KernelCm::open(u8::MAX)?, devices: Devices::default() })
+        // The depth is not used: the limits of each device are set before a call needs them.
+        Ok(KernelVerbs { cm: KernelCm::open(u8::MAX)?, devices: Devices::new().map_err(OpenError::Failed)? })
     }
 
     pub(crate) fn counts(&self) -> (usize, usize) {

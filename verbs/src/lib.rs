@@ -131,6 +131,8 @@ mod addr_info;
 mod contents;
 #[cfg(feature = "rdma-core")]
 mod data;
+#[cfg(feature = "rdma-core")]
+mod descriptors;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "results of the libraries"))]
 mod errno;
 #[cfg(feature = "rdma-core")]

@@ -115,7 +115,8 @@ impl Verbs {
     /// ids that keep the devices of the data path open; a [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
-    /// For [`Backend::Kernel`] the error names the part of the kernel's interface that is missing. For
+    /// `EMFILE` with fewer than about ten free descriptors: libibverbs loads its providers here, once in the life of the
+    /// process. For [`Backend::Kernel`] the error names the part of the kernel's interface that is missing. For
     /// [`Backend::Librdmacm`] it is [`OpenError::Failed`] with the errno of rdma_create_event_channel(3): `ENODEV` if
     /// there is no RDMA device at all, `ENOENT` or `EACCES` if `/dev/infiniband/rdma_cm` does not exist or may not be
     /// opened, `EMFILE`, `ENOMEM`, and `EPERM` if the versions of library and kernel do not match.
@@ -209,7 +210,7 @@ impl DataPath for Verbs {
     /// describes. On the kernel backend it opens the device (ibv_open_device(3)).
     ///
     /// # Errors
-    /// On the kernel backend also the errno of opening the device; `ENOSYS` without a free descriptor.
+    /// On the kernel backend also the errno of opening the device.
     fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
         let (context, port_num) = either!(&mut self.cm, cm => cm.context(id))?;
         Ok(Nic::new(context, port_num))

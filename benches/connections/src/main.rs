@@ -142,9 +142,6 @@ fn one_round(
 ) -> Result<()> {
     use anyhow::Context as _;
 
-    // Loads the providers of libibverbs, as the first call of librdmacm does before rdma-core's cmtime reads its clock.
-    // Verbs loads them for the first QP otherwise, and their time would count as that of a phase.
-    cmid_verbs::devices().context("listing the RDMA devices")?;
     let device = cmid_verbs::Verbs::open_with(args.backend).context("opening the RDMA device")?;
     let (bar, begin) = (if args.server.is_some() { bar(args) } else { ProgressBar::hidden() }, Instant::now());
     let outcome = run_on(args.driver, device, role, plan, bar.clone(), &Alone::default(), meet)?;

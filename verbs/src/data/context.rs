@@ -9,10 +9,11 @@ use cmid_proto::Errno;
 use parking_lot::Mutex;
 
 use crate::data::anchor::{Anchor, Home};
-use crate::errno;
+use crate::data::device_list::DeviceList;
 use crate::ffi::{self, ibv_context, ibv_device};
 use crate::kernel::{Depths, Location};
 use crate::librdmacm::Channel;
+use crate::{descriptors, errno};
 
 /// A reference to a device context: one of librdmacm's, or one that this crate has opened.
 ///
@@ -114,7 +115,7 @@ impl Context {
     /// calls rdma_get_devices(3), which opens all devices.
     ///
     /// # Errors
-    /// `ENODEV` if the device was removed meanwhile, `ENOMEM`.
+    /// `ENODEV` if the device was removed meanwhile, `ENOMEM`; the errors of [`Context::all`].
     fn hold(owner: &Arc<Home>, verbs: NonNull<ibv_context>, port: u8, addr: Option<SocketAddr>) -> Result<Self, Errno> {
         match Anchor::at(owner, verbs, port, addr) {
             Ok(anchor) => Ok(Context {
@@ -129,18 +130,18 @@ impl Context {
             Err(errno @ Errno::ENOMEM) => Err(errno),
             // The address exists, but not on this device.
             Err(errno @ Errno::ENODEV) if addr.is_some_and(|addr| !addr.ip().is_loopback()) => Err(errno),
-            Err(_) => {
-                let all = Self::all().map_err(|_| Errno::ENODEV)?;
-                all.into_iter().find(|context| context.is(verbs)).ok_or(Errno::ENODEV)
-            }
+            Err(_) => Self::all()?.into_iter().find(|context| context.is(verbs)).ok_or(Errno::ENODEV),
         }
     }
 
     /// Keeps the contexts of all devices open.
     ///
     /// # Errors
-    /// The errno of rdma_get_devices(3).
+    /// `EMFILE` and `ENFILE` without the descriptors to open all of them, because librdmacm never uses a device again that
+    /// it cannot open here; the errno of rdma_get_devices(3).
     pub(crate) fn all() -> Result<Vec<Self>, Errno> {
+        let devices = DeviceList::read()?.devices().len();
+        descriptors::available(descriptors::LIST + devices * descriptors::CONTEXT)?;
         // SAFETY: null is allowed: the number of devices is then not returned.
         let list = unsafe { ffi::rdma_get_devices(ptr::null_mut()) };
         if list.is_null() {
@@ -179,7 +180,8 @@ impl Context {
     pub(crate) unsafe fn open(device: *mut ibv_device, location: Location) -> Result<Self, Errno> {
         errno::clear();
         // SAFETY: as the caller promises.
-        let verbs = NonNull::new(unsafe { ffi::ibv_open_device(device) }).ok_or_else(errno::last)?;
+        let verbs = NonNull::new(unsafe { ffi::ibv_open_device(device) })
+            .ok_or_else(|| descriptors::cause(errno::last(), descriptors::CONTEXT))?;
         Ok(Context {
             verbs,
             gone: AtomicBool::new(false),

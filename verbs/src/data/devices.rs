@@ -1,7 +1,6 @@
 //! The RDMA devices of the ids of the kernel's connection manager.
 
 use core::mem::MaybeUninit;
-use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -9,13 +8,14 @@ use cmid_proto::Errno;
 use parking_lot::Mutex;
 
 use crate::data::Context;
+use crate::data::device_list::DeviceList;
 use crate::errno;
 use crate::ffi::{self, ibv_device, ibv_device_attr};
 use crate::inventory::in_u8;
 use crate::kernel::{Depths, Location, NO_INDEX};
 
 /// The open devices. All objects on a device share its context. A device is closed after its last object.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Devices {
     shared: Arc<Shared>,
     /// The limits that were queried last.
@@ -52,10 +52,22 @@ impl Known {
 }
 
 impl Devices {
+    /// Creates an empty set. Loads the providers of libibverbs, so that a later moment without descriptors does not disable
+    /// them.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`. A machine without devices is no error.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        match DeviceList::read() {
+            Err(errno @ Errno(libc::EMFILE | libc::ENFILE)) => Err(errno),
+            Ok(_) | Err(_) => Ok(Devices { shared: Arc::default(), recent: None }),
+        }
+    }
+
     /// Returns the device at a location. Opens it if it is not open.
     ///
     /// # Errors
-    /// `ENODEV` if libibverbs has no such device; the errno of ibv_open_device(3) and ibv_query_device(3).
+    /// `ENODEV` if libibverbs has no such device; the errno of the list, of ibv_open_device(3) and ibv_query_device(3).
     pub(crate) fn open(&self, location: Location) -> Result<Arc<Context>, Errno> {
         let mut all = self.shared.known.lock();
         let known = all.iter().position(|known| known.is_at(location));
@@ -118,26 +130,10 @@ impl Devices {
 }
 
 fn open(location: Location) -> Result<Context, Errno> {
-    // SAFETY: the number of devices need not be reported.
-    let list = unsafe { ffi::ibv_get_device_list(ptr::null_mut()) };
-    if list.is_null() {
-        return Err(errno::last());
-    }
-    let mut entry = list;
-    let found = loop {
-        // SAFETY: the list ends with a null entry, and the loop ends there.
-        let device = unsafe { *entry };
-        if device.is_null() || is_at(device, location) {
-            break device;
-        }
-        // SAFETY: `entry` was not the last one.
-        entry = unsafe { entry.add(1) };
-    };
+    let list = DeviceList::read()?;
+    let found = list.devices().iter().find(|device| is_at(**device, location)).ok_or(Errno::ENODEV)?;
     // SAFETY: the device is from the list, which is not freed yet.
-    let context = if found.is_null() { Err(Errno::ENODEV) } else { unsafe { Context::open(found, location) } };
-    // SAFETY: the list is from `ibv_get_device_list`. An open device stays open after this (ibv_get_device_list(3)).
-    unsafe { ffi::ibv_free_device_list(list) };
-    context
+    unsafe { Context::open(*found, location) }
 }
 
 /// Several devices can have one GUID. The kernel's number distinguishes them if both sides have it.

@@ -16,6 +16,7 @@ mod completion;
 mod context;
 mod cq;
 mod create_qp;
+mod device_list;
 mod devices;
 mod mr;
 mod mw;

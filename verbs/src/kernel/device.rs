@@ -63,17 +63,18 @@ impl KernelCm {
     pub fn open(depth: u8) -> Result<Self, OpenError> {
         let node = Node::find()?;
         Channel::open(&node)?.probe()?;
-        Ok(Self::empty(node, Depths { responder_resources: depth, initiator_depth: depth }))
+        let transports = Transports::read().map_err(OpenError::Failed)?;
+        Ok(Self::empty(node, transports, Depths { responder_resources: depth, initiator_depth: depth }))
     }
 
-    fn empty(node: Node, limits: Depths) -> Self {
+    fn empty(node: Node, transports: Transports, limits: Depths) -> Self {
         KernelCm {
             ids: KeyTable::default(),
             room_for: None,
             channels: KeyTable::default(),
             adopted: HashMap::new(),
             node,
-            transports: Transports::default(),
+            transports,
             limits,
             answer: Box::new([0; offset::EVENT_LEN]),
             scratch: Box::new(Scratch::new()),
@@ -392,7 +393,7 @@ impl Pollable for KernelCm {
     }
 
     fn sibling(&self) -> Self {
-        Self::empty(self.node.clone(), self.limits)
+        Self::empty(self.node.clone(), self.transports.clone(), self.limits)
     }
 }
 

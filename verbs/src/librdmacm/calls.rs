@@ -11,18 +11,17 @@ use core::ptr;
 
 use cmid_proto::{CmOption, ConnParam, Ece, Errno, IdKey, Outcome, RejectReason};
 
-use crate::errno;
 use crate::ffi::{self, c_int, ibv_ece, ibv_event_type, rdma_conn_param};
 use crate::librdmacm::channel::Channel;
 use crate::librdmacm::id::Id;
-use crate::macros;
 use crate::sockaddr::CAddr;
+use crate::{descriptors, errno, macros};
 
 #[inline(never)]
 pub(crate) fn bind(id: &Id, addr: &SocketAddr) -> Outcome {
     let mut addr = CAddr::new(*addr);
     // SAFETY: the id is alive, its channel open, and the address is read during the call.
-    errno::of_rdma(unsafe { ffi::rdma_bind_addr(id.as_ptr(), addr.as_mut_ptr()) })
+    of_look_up(errno::of_rdma(unsafe { ffi::rdma_bind_addr(id.as_ptr(), addr.as_mut_ptr()) }))
 }
 
 #[inline(never)]
@@ -47,7 +46,16 @@ pub(crate) fn resolve_route(id: &mut Id, key: IdKey, channel: &Channel, timeout_
 #[inline(never)]
 pub(crate) fn listen(id: &Id, backlog: i32) -> Outcome {
     // SAFETY: the id is alive and its channel open.
-    errno::of_rdma(unsafe { ffi::rdma_listen(id.as_ptr(), backlog) })
+    of_look_up(errno::of_rdma(unsafe { ffi::rdma_listen(id.as_ptr(), backlog) }))
+}
+
+/// The outcome of a call that opens the device of the id. librdmacm returns `ENODEV` for each reason why it cannot
+/// (`ucma_init_device`).
+fn of_look_up(outcome: Outcome) -> Outcome {
+    match outcome {
+        Err(Errno::ENODEV) => Err(descriptors::cause(Errno::ENODEV, descriptors::CONTEXT)),
+        Ok(()) | Err(_) => outcome,
+    }
 }
 
 #[inline(never)]

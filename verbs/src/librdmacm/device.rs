@@ -9,14 +9,13 @@ use cmid_proto::{
 };
 
 use crate::data::Contexts;
-use crate::errno;
 use crate::ffi::{self, ibv_transport_type, sockaddr_storage};
 use crate::forgotten::Tables;
 use crate::librdmacm::calls;
 use crate::librdmacm::channel::Channel;
 use crate::librdmacm::event::PrivateBuffer;
 use crate::librdmacm::id::Id;
-use crate::sockaddr;
+use crate::{descriptors, errno, sockaddr};
 
 /// Connection management through librdmacm.
 ///
@@ -43,8 +42,10 @@ impl Rdmacm {
     /// Creates a device without ids, with the event channel of its [`Contexts`].
     ///
     /// # Errors
-    /// The errors of rdma_create_event_channel(3).
+    /// The errors of rdma_create_event_channel(3); `EMFILE` and `ENFILE` without the descriptors for a list of the
+    /// devices, which librdmacm reads in its first call.
     pub(crate) fn open() -> Result<Self, Errno> {
+        descriptors::available(descriptors::LIST)?;
         Ok(Self::empty(Contexts::new(Channel::open()?)))
     }
 

@@ -136,7 +136,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
     }
     no_descriptor_for_a_device [Epoll Fast 60] "an id is bound to a device that the process has not opened yet" => [
         // librdmacm opens the device here. The kernel backend opens it for a PD.
-        Backend { librdmacm: "bind: ENODEV", kernel: "bind: ok" },
+        Backend { librdmacm: "bind: EMFILE", kernel: "bind: ok" },
         Backend { librdmacm: "the id is idle", kernel: "the id is bound" },
         Backend {
             librdmacm: "with descriptors again: bind: EINVAL",

@@ -8,7 +8,7 @@ use std::{env, ptr};
 
 use cmid_proto::datapath::{DataPath, ProtectionDomain};
 use cmid_proto::{Call, Device, Errno};
-use cmid_verbs::{Access, Backend};
+use cmid_verbs::{Access, Backend, Verbs};
 use rdma_sys::{ibv_alloc_pd, rdma_bind_addr, rdma_create_event_channel, rdma_create_id, rdma_port_space::RDMA_PS_TCP};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -22,7 +22,7 @@ const SLACK: Duration = Duration::from_millis(500);
 
 /// Runs each check in a process of its own, because librdmacm keeps devices open.
 pub(crate) fn all() {
-    for part in ["descriptors-c", "descriptors", "loopback", "orphans"] {
+    for part in ["few-descriptors", "few-descriptors-later", "descriptors-c", "descriptors", "loopback", "orphans"] {
         let status = myself(part).status().expect("this program");
         assert!(status.success(), "{part}: {status}");
         println!("ok  {part}");
@@ -36,6 +36,8 @@ pub(crate) fn all() {
 /// The processes that [`all`] starts.
 pub(crate) fn part(name: &str) {
     match name {
+        "few-descriptors" => few_descriptors(true),
+        "few-descriptors-later" => few_descriptors(false),
         "descriptors" => without_descriptors(),
         "descriptors-c" => without_descriptors_in_c(),
         "orphans" => orphans(),
@@ -52,6 +54,35 @@ pub(crate) fn part(name: &str) {
         }
         other => panic!("there is no part {other}"),
     }
+}
+
+/// With too few descriptors each look-up of a device fails with `EMFILE`, and is not remembered. libibverbs loads its
+/// providers and librdmacm its devices in the first one.
+fn few_descriptors(at_the_open: bool) {
+    let open = || Verbs::open_with(backend()).map_err(|error| error.errno());
+    let device = if at_the_open { with_ever_more("open", open) } else { open().expect("there are descriptors") };
+    let mut side = Side::with(device);
+    let id = with_ever_more("bind", || {
+        let id = side.id();
+        side.device.call(&Call::Bind { id, addr: SocketAddr::from((CLIENT, 0)) }, &[]).map(|()| id)
+    });
+    with_ever_more("alloc_pd", || side.device.alloc_pd(id));
+    let found = with_ever_more("devices", cmid_verbs::devices);
+    assert_eq!(found.len(), 3, "none is given up");
+}
+
+/// The result of `action` with 0, 1, 2, ... free descriptors, until it succeeds. Each failure is `EMFILE`.
+fn with_ever_more<T>(what: &str, mut action: impl FnMut() -> Result<T, Errno>) -> T {
+    for left in 0..40 {
+        match with_descriptors(left, &mut action) {
+            Ok(value) => {
+                println!("    {what}: with {left} descriptors");
+                return value;
+            }
+            Err(errno) => assert_eq!(errno, Errno::EMFILE, "{what} with {left} descriptors"),
+        }
+    }
+    panic!("{what}: 40 descriptors are not enough");
 }
 
 /// Without a free descriptor a PD is made as in C, and librdmacm drops no device for it.
