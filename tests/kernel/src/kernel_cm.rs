@@ -1,6 +1,7 @@
 //! Whole connections on the kernel's own interface, without librdmacm: connect, accept, reject, disconnect.
 //!
 //! Run it by `cargo xtask softroce -- target/debug/kernel-cm`. It needs a device with the address 10.99.0.1.
+#![expect(unsafe_code, reason = "fork(2)")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 use std::error::Error;
@@ -28,6 +29,106 @@ fn main() -> Done {
     rejection(&mut drive, server, client, peer)?;
     drive.destroy_now(listener)?;
     println!("100 connections and 1 rejection");
+    let took = dropped_while_a_child_lives()?;
+    println!(
+        "with the descriptors in a forked child: a dropped device ends its connection after {took:?}, and its listener"
+    );
+    dropped_in_a_child()?;
+    println!("a forked child drops a device: its parent's connection and listener stay");
+    Ok(())
+}
+
+/// A forked child; dropping it ends it.
+struct Child(libc::pid_t);
+
+impl Child {
+    /// Forks. The child runs `work` and exits.
+    fn fork(work: impl FnOnce()) -> Self {
+        // SAFETY: this process has one thread.
+        match unsafe { libc::fork() } {
+            0 => {
+                work();
+                // SAFETY: ends the process at once.
+                unsafe { libc::_exit(0) }
+            }
+            child => {
+                assert!(child > 0, "fork: {}", std::io::Error::last_os_error());
+                Child(child)
+            }
+        }
+    }
+
+    /// Waits for the end of the child, which must be a success.
+    fn wait(self) {
+        let mut status = 0;
+        // SAFETY: `status` is a place for the result.
+        assert_eq!(unsafe { libc::waitpid(self.0, &raw mut status, 0) }, self.0);
+        assert_eq!(status, 0, "the child");
+    }
+}
+
+/// A device with a listener, another one with a client, and their connection.
+struct Connected {
+    server: Device,
+    client: Device,
+    /// The channel of the client's events.
+    channel: ChannelKey,
+    id: IdKey,
+}
+
+fn connected(peer: SocketAddr, qp_num: u32) -> Done<Connected> {
+    let new = || -> Done<Device> { Ok(Drive::new(KernelCm::open(16)?, Limits::default())) };
+    let (mut server, mut client) = (new()?, new()?);
+    let (on, channel) = (server.open_channel(Acks::OnDelivery)?, client.open_channel(Acks::OnDelivery)?);
+    let listener = server.create_id(Some(on), PortSpace::Tcp)?;
+    server.bind(listener, peer)?;
+    server.listen(listener, 16)?;
+    let id = resolved(&mut client, channel, peer)?;
+    let param = |qp_num| ConnParam { qp_num, ..ConnParam::default() };
+    client.connect(id, param(qp_num), &[], FAR)?;
+    let request = expect(&mut server, on, CmEvent::ConnectRequest)?;
+    server.accept(request.id, param(qp_num + 1), &[], FAR)?;
+    let _ = expect(&mut client, channel, CmEvent::ConnectResponse)?;
+    client.establish(id)?;
+    let _ = expect(&mut server, on, CmEvent::Established)?;
+    Ok(Connected { server, client, channel, id })
+}
+
+/// A child that lives keeps the descriptors open, so closing them ends no id.
+fn dropped_while_a_child_lives() -> Done<Duration> {
+    let peer = SocketAddr::from(([10, 99, 0, 1], 7998));
+    let Connected { server, mut client, channel, .. } = connected(peer, 400_000)?;
+    let child = Child::fork(|| std::thread::sleep(Duration::from_secs(4)));
+    let start = Instant::now();
+    drop(server);
+    let _ = expect(&mut client, channel, CmEvent::Disconnected)?;
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    // The address is free again.
+    let again = connected(peer, 410_000)?;
+    drop(again);
+    child.wait();
+    Ok(took)
+}
+
+fn dropped_in_a_child() -> Done {
+    let peer = SocketAddr::from(([10, 99, 0, 1], 7997));
+    let Connected { server, mut client, channel, id } = connected(peer, 420_000)?;
+    let mut inherited = Some(server);
+    Child::fork(|| drop(inherited.take())).wait();
+    std::thread::sleep(Duration::from_millis(300));
+    client.readable(channel);
+    let _ = client.turn(16);
+    assert_eq!(client.next_event(channel), None, "the parent's connection has ended");
+    // The listener still answers.
+    let second = resolved(&mut client, channel, peer)?;
+    client.connect(second, ConnParam { qp_num: 420_002, ..ConnParam::default() }, &[], FAR)?;
+    let mut server = inherited.take().ok_or("the parent has it")?;
+    let on = server.core().channel_keys().next().ok_or("it has a channel")?;
+    let _ = expect(&mut server, on, CmEvent::ConnectRequest)?;
+    client.destroy_now(second)?;
+    client.disconnect(id, FAR)?;
+    let _ = expect(&mut server, on, CmEvent::Disconnected)?;
     Ok(())
 }
 

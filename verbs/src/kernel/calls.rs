@@ -399,14 +399,12 @@ impl Id {
     }
 }
 
-/// Detaches the QP. The id was destroyed, or ends with its channel.
+/// Detaches the QP and destroys the id by a command. The end of its channel does so too, but not while a forked child has
+/// the descriptor. In such a child the kernel refuses the command (`ib_safe_file_access`).
 impl Drop for Id {
-    #[inline]
     fn drop(&mut self) {
-        if self.qp.is_some() {
-            // Cannot fail: there is a QP.
-            let _ = self.detach();
-        }
+        // The kernel destroys an id that stays with its channel.
+        let _ = self.destroy();
     }
 }
 

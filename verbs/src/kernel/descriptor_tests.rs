@@ -1,4 +1,4 @@
-//! An id has the descriptor of its channel, on whatever channel it is.
+//! An id has the descriptor of its channel, on whatever channel it is, and ends by a command on it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use cmid_proto::{Call, CmEvent, Device as _, Errno, Pollable as _, PortSpace};
 
 use crate::kernel::abi::offset;
 use crate::kernel::channel::Channel;
-use crate::kernel::test_commands::{GET_EVENT, MIGRATE_ID, channel, id, number_of};
+use crate::kernel::test_commands::{DESTROY_ID, GET_EVENT, MIGRATE_ID, channel, id, number_of};
 use crate::kernel::{KernelCm, with_kernel};
 
 /// What the kernel does next.
@@ -81,5 +81,32 @@ fn an_id_has_the_descriptor_of_its_channel() {
         sibling.call(&Call::Destroy { id: id(4) }, &[]).unwrap();
         sibling.call(&Call::CloseChannel { channel: channel(5) }, &[]).unwrap();
         check(&sibling, 0);
+    });
+}
+
+/// The commands of a channel whose descriptor a forked child has too: closing it ends nothing.
+#[test]
+fn a_dropped_device_destroys_its_ids_by_command() {
+    let destroyed = Rc::new(Cell::new(0));
+    let (counted, mode) = (Rc::clone(&destroyed), Rc::new(Cell::new(Mode::Normal)));
+    let mut answer = kernel(Rc::clone(&mode));
+    let script = move |command: &[u8], into: &mut [u8]| {
+        counted.set(counted.get() + u32::from(number_of(command) == Ok(DESTROY_ID)));
+        answer(command, into)
+    };
+    with_kernel(script, || {
+        let mut device = KernelCm::open(1).unwrap();
+        for slot in 0..2 {
+            assert_eq!(device.call(&Call::OpenChannel { channel: channel(slot) }, &[]), Ok(()));
+            let create = Call::CreateId { id: id(slot), channel: channel(slot), port_space: PortSpace::Tcp };
+            assert_eq!(device.call(&create, &[]), Ok(()));
+        }
+        mode.set(Mode::Request);
+        assert_eq!(device.fetch(channel(0), id(2)).unwrap().map(|raw| raw.id), Some(id(2)));
+        let released = device.release(id(1), channel(1)).unwrap();
+        drop(device);
+        assert_eq!(destroyed.get(), 2, "the listener and the id of the request");
+        drop(released);
+        assert_eq!(destroyed.get(), 3);
     });
 }

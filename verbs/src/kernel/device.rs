@@ -22,15 +22,15 @@ use crate::kernel::transport::Transports;
 
 /// Connection management on the kernel's own interface, for ids without a [`Qp`](crate::Qp) of this crate.
 ///
-/// It uses neither librdmacm nor ibacm, and opens no RDMA device. One thread at a time uses it. Dropping it closes its
-/// channels, and the kernel then destroys their ids. [`Verbs`](crate::Verbs) with [`Backend::Kernel`](crate::Backend)
+/// It uses neither librdmacm nor ibacm, and opens no RDMA device. One thread at a time uses it. Dropping it destroys its ids
+/// and closes its channels. [`Verbs`](crate::Verbs) with [`Backend::Kernel`](crate::Backend)
 /// is this device with QPs.
 ///
 /// The kernel compares the credentials of the thread that makes a command with those of the thread that opened the
 /// channel, and refuses with `EACCES` if they are not the same (`ib_safe_file_access`). They differ after setuid(2), in
 /// a forked child, and between threads after a setuid(2), which gives each thread credentials of its own.
 pub struct KernelCm {
-    // The order matters: an id releases its QP before the kernel destroys the id with its channel.
+    // The order matters: an id ends by a command on its channel.
     pub(super) ids: KeyTable<IdKey, Id>,
     /// A key for which `ids` has room: the one that the last read was prepared for, until an id is inserted.
     pub(super) room_for: Option<IdKey>,
@@ -47,8 +47,9 @@ pub struct KernelCm {
 
 /// An id and its own channel, outside of any [`KernelCm`]; see [`Device::release`].
 ///
-/// Dropping it closes the channel, and the kernel then destroys the id.
+/// Dropping it destroys the id and closes the channel.
 pub struct KernelHandle {
+    // The order matters, as in `KernelCm`.
     id: Id,
     channel: Channel,
 }
