@@ -83,7 +83,9 @@
 //! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)), a memory call fails
 //! ([`fail_next_registration`](Host::fail_next_registration),
 //! [`fail_next_deregistration`](Host::fail_next_deregistration),
-//! [`fail_next_reregistration`](Host::fail_next_reregistration), at each of its stages). Dropping a device simulates
+//! [`fail_next_reregistration`](Host::fail_next_reregistration), at each of its stages), a provider refuses a post that is
+//! in its queue ([`fail_next_doorbell`](Host::fail_next_doorbell)). Completions of an iWARP host
+//! ([`Fabric::host_with`]) have the order of soft-iWARP: a write does not wait for the reads before it. Dropping a device simulates
 //! the exit of its process. With a virtual clock a run depends only on the configuration and the calls.
 //!
 //! # What differs from the kernel
@@ -113,13 +115,13 @@
 //!   ([`Config::completions_outlive_qp`]). Received data is in memory at once; mlx5 and hns copy some of it when the
 //!   completion is polled ([`Config::copy_at_poll`]).
 //! - A completion queue exists until its handle is dropped, even if QPs use it.
-//! - The bytes of a send or write are copied when it is posted; hardware may read them at any time until it
-//!   completes.
+//! - The bytes of a send or write are copied when the device begins with it, which is in the post unless it must wait;
+//!   hardware may read them at any time until it completes.
 //! - Memory has simulated addresses, and every buffer has its own pages. The pinned memory of all programs of a host
 //!   counts against one limit ([`Config::lock_limit`]).
 //! - Access rights are those of rxe without on-demand paging, which no device supports here.
 //! - Memory windows are of type 2, and give access to their part of a region only; those of rxe give access to all of
-//!   it (`check_rkey`).
+//!   it ([`Config::windows_without_range`]).
 #![forbid(unsafe_code)]
 
 mod data;

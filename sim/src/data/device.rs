@@ -11,6 +11,7 @@ use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::notices::Notices;
 use crate::data::pd::Pd;
+use crate::data::pending::Order;
 use crate::data::qp::Qp;
 use crate::data::queues::Pair;
 use crate::data::shared_receive_queue::Srq;
@@ -20,8 +21,12 @@ use crate::fabric::world::World;
 use crate::index::{DeviceNo, HostNo, IdNo, PdNo, QpNo};
 use crate::kernel::id::CmState;
 
-/// Maximum number of work requests of a queue (`RXE_MAX_QP_WR`).
-const MAX_QP_WR: u32 = 1 << 20;
+/// Maximum number of ranges of a work request (`RXE_MAX_SGE`).
+const MAX_SGE: u32 = 32;
+/// Maximum number of bytes that a post copies itself (`RXE_MAX_INLINE_DATA`).
+const MAX_INLINE: u32 = 512;
+/// Maximum depth of a CQ (`RXE_MAX_LOG_CQE`).
+const MAX_CQE: u32 = (1 << 15) - 1;
 
 /// A handle of a host's device. It stays invalid after a removal, even if a device is added again.
 #[derive(Clone, Debug)]
@@ -38,7 +43,7 @@ impl Nic {
 
 impl Nic {
     fn create_cq(&self, notices: Notices, depth: u32, vector: u32) -> Result<Cq, Errno> {
-        if depth == 0 || vector >= COMP_VECTORS {
+        if !(1..=MAX_CQE).contains(&depth) || vector >= COMP_VECTORS {
             return Err(Errno::EINVAL);
         }
         let no = self.on_device(|world| Ok(world.queues.add_cq(depth, notices.clone())))?;
@@ -121,7 +126,7 @@ impl DataPath for SimDevice {
     /// A datagram QP has the Q_Key 0x01234567 of the RDMA CM.
     ///
     /// # Errors
-    /// `EINVAL` for more than 1,048,576 work requests, if the connection was refused, and for a listener for
+    /// `EINVAL` for more than 32 ranges or 512 inline bytes, if the connection was refused, and for a listener for
     /// connections.
     fn create_qp(
         &mut self,
@@ -146,14 +151,15 @@ impl DataPath for SimDevice {
         self.make_qp(attaching, pd, [send_cq, recv_cq], Some(srq), Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps })
     }
 
-    /// The remaining completions are lost, as with libmlx5, or stay and pin memory until they are polled, as with
-    /// soft-RoCE ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window is bound
-    /// through the QP ([`Mw`]), the QP enters its error state instead, and is destroyed with the window.
+    /// While its handle exists, the QP is in its error state, which flushes what is posted. With the handle it is
+    /// destroyed: the remaining completions are lost, as with libmlx5, or stay and pin memory until they are polled, as
+    /// with soft-RoCE ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window is bound
+    /// through the QP ([`Mw`]), it is destroyed with the window.
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         let no = self.id_no(id)?;
         self.fabric().with(|world| {
             let qp = world.id(no)?.qp.take().ok_or(Errno::EINVAL)?;
-            world.destroy_qp(qp);
+            world.detach_qp(qp);
             Ok(())
         })
     }
@@ -187,9 +193,10 @@ impl SimDevice {
             }
             let mut pair = Pair::new(space.service(), pd.no, send_cq.no, recv_cq.no, caps);
             pair.srq = srq.map(|srq| srq.no);
+            pair.order = if world.is_iwarp(host) { Order::OfTransport } else { Order::OfPosts };
             // The library checks the room first.
             world.queues.fits(&pair)?;
-            let too_many = caps.max_send_wr.max(caps.max_recv_wr) > MAX_QP_WR;
+            let too_many = caps.max_send_sge.max(caps.max_recv_sge) > MAX_SGE || caps.max_inline > MAX_INLINE;
             if has_qp || foreign || too_many || !gives_init {
                 return Err(Errno::EINVAL);
             }

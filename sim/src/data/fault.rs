@@ -1,4 +1,4 @@
-//! Injectable faults of memory calls.
+//! Injectable faults of memory calls and posts.
 
 use std::collections::VecDeque;
 
@@ -60,6 +60,7 @@ pub(crate) struct MemoryFaults {
     pub(crate) register: VecDeque<Errno>,
     pub(crate) deregister: VecDeque<Errno>,
     pub(crate) reregister: VecDeque<ReregFault>,
+    pub(crate) doorbell: VecDeque<Errno>,
 }
 
 impl MemoryFaults {

@@ -1,4 +1,4 @@
-//! Fault injection into memory calls of a host.
+//! Fault injection into memory calls and posts of a host.
 
 use cmid_proto::Errno;
 
@@ -23,6 +23,14 @@ impl Host {
     /// call uses one.
     pub fn fail_next_reregistration(&self, fault: ReregFault) {
         self.with_state(|host| host.faults.reregister.push_back(fault));
+    }
+
+    /// Makes the next post on this host fail with this errno after its work requests are in their queue, as librxe and
+    /// libsiw do if the kernel refuses the doorbell: of a send, a batch, a receive, a bind or an invalidate. They stay in
+    /// flight, and the device executes them with the next doorbell of that queue, or flushes them in the error state.
+    /// Faults queue: each post uses one.
+    pub fn fail_next_doorbell(&self, errno: Errno) {
+        self.with_state(|host| host.faults.doorbell.push_back(errno));
     }
 
     fn with_state(&self, action: impl FnOnce(&mut HostState)) {

@@ -51,6 +51,8 @@ pub(crate) enum Keyed {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) space: Space,
+    /// [`Config::windows_without_range`].
+    pub(crate) windows_without_range: bool,
     pds: BTreeMap<PdNo, IbPd>,
     pub(crate) mrs: BTreeMap<MrHandle, IbMr>,
     pub(crate) windows: BTreeMap<MwNo, Window>,
@@ -62,6 +64,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    pub(crate) fn new(config: &Config) -> Self {
+        Memory { windows_without_range: config.windows_without_range, ..Memory::default() }
+    }
+
     /// `ib_uverbs_alloc_pd`.
     pub(crate) fn alloc_pd(&mut self, host: HostNo) -> PdNo {
         self.last_pd += 1;

@@ -1,6 +1,7 @@
 //! The data path: protection domains, memory regions and windows, completion queues, queue pairs. It has no unsafe
 //! code: memory is moved to the fabric, and accessed by copies.
 
+pub(crate) mod action;
 pub(crate) mod ah;
 pub(crate) mod async_events;
 pub(crate) mod async_readers;
@@ -25,6 +26,7 @@ pub(crate) mod packet;
 pub(crate) mod pair_state;
 pub(crate) mod parked;
 pub(crate) mod pd;
+pub(crate) mod pending;
 mod post;
 mod protection_domain;
 pub(crate) mod qp;

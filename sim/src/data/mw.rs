@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, MemoryRegion, MemoryWindow, WcOpcode, WcStatus};
+use cmid_proto::datapath::{Access, MemoryRegion, MemoryWindow, WcOpcode};
 
-use crate::data::memory::Memory;
+use crate::data::action::{Action, Command, Local};
 use crate::data::mr::Mr;
 use crate::data::pd::{Pd, PdUse};
 use crate::data::qp::Qp;
 use crate::data::window::{Bind, next_rkey};
-use crate::data::work::{Local, Posted};
+use crate::data::work::Work;
 use crate::fabric::Fabric;
 use crate::fabric::world::World;
 use crate::index::{MwNo, QpNo};
@@ -86,10 +86,11 @@ impl Qp {
         self.check(mw)?;
         let keyed_range = self.keyed_range(&mr.sge(range), access.needed_to_bind())?;
         let bind = Bind { window: mw.no, rkey: mw.rkey, keyed_range, access };
-        self.fabric.with(|world| world.post_bind(self.no, wr_id, &bind))?;
+        self.enqueue(wr_id, WcOpcode::BIND_MW, Local::Bound(keyed_range), Command::Bind(bind))?;
+        // It is in the queue, also if the doorbell is refused.
         mw.rkey = next_rkey(mw.rkey);
         mw.bound_by = Some(self.no);
-        Ok(())
+        self.fabric.with(|world| world.ring(self.no))
     }
 
     pub(super) fn invalidate_window(&self, wr_id: u64, mw: &mut Mw) -> Result<(), Errno> {
@@ -97,9 +98,15 @@ impl Qp {
         if mw.bound_by != Some(self.no) {
             return Err(Errno::EINVAL);
         }
-        self.fabric.with(|world| world.post_invalidate(self.no, wr_id, mw.rkey))?;
+        self.enqueue(wr_id, WcOpcode::LOCAL_INV, Local::Nothing, Command::Invalidate(mw.rkey))?;
         mw.bound_by = None;
-        Ok(())
+        self.fabric.with(|world| world.ring(self.no))
+    }
+
+    fn enqueue(&self, wr_id: u64, opcode: WcOpcode, local: Local, command: Command) -> Result<(), Errno> {
+        let action = Action::Command(command);
+        let work = Work { wr_id, opcode, local, signaled: true, is_fenced: false, action };
+        self.fabric.with(|world| world.enqueue(self.no, work))
     }
 
     /// Refuses a window of another domain than the QP's.
@@ -110,23 +117,8 @@ impl Qp {
 }
 
 impl World {
-    fn post_bind(&mut self, qp: QpNo, wr_id: u64, bind: &Bind) -> Result<(), Errno> {
-        let work = (wr_id, WcOpcode::BIND_MW, Local::Bound(bind.keyed_range));
-        let obey = |memory: &mut Memory, pd| memory.bind_mw(qp, pd, bind);
-        if self.post_command(qp, work, WcStatus::MW_BIND_ERR, obey)? == Posted::Done {
-            self.rebind(bind.window, Some(qp));
-        }
-        Ok(())
-    }
-
-    fn post_invalidate(&mut self, qp: QpNo, wr_id: u64, rkey: u32) -> Result<(), Errno> {
-        let work = (wr_id, WcOpcode::LOCAL_INV, Local::Nothing);
-        let obey = |memory: &mut Memory, _| memory.invalidate_mw(qp.host, rkey);
-        self.post_command(qp, work, WcStatus::LOC_QP_OP_ERR, obey).map(|_| ())
-    }
-
     /// Records the QP of a window's bind, or that the window is unbound.
-    fn rebind(&mut self, window: MwNo, by: Option<QpNo>) {
+    pub(crate) fn rebind(&mut self, window: MwNo, by: Option<QpNo>) {
         if let Some(qp) = self.queues.rebind(window, by) {
             self.destroy_qp(qp);
         }

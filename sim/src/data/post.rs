@@ -7,6 +7,7 @@ use cmid_proto::datapath::{
     Access, Caps, PostError, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, WcOpcode,
 };
 
+use crate::data::action::{Action, Local};
 use crate::data::ah::Ah;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
@@ -14,7 +15,7 @@ use crate::data::packet::Extra;
 use crate::data::qp::Qp;
 use crate::data::receive::Receive;
 use crate::data::space::KeyedRange;
-use crate::data::work::{Action, Local, Peer, Work};
+use crate::data::work::{Peer, Work};
 use crate::fabric::Fabric;
 use crate::index::PdNo;
 
@@ -63,7 +64,7 @@ impl QueuePair for Qp {
         let batch = batch.collect::<Result<Vec<Work>, Errno>>()?;
         self.fabric.with(|world| {
             let room = world.queues.pairs.get(&self.no).map_or(0, |pair| pair.send_room());
-            post_all(room, batch, |work| world.post(self.no, work))
+            world.post_all(self.no, fitting(room, batch)?)
         })
     }
 
@@ -72,7 +73,7 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let receive = self.receive(wr_id, sges.as_ref())?;
-        self.fabric.with(|world| world.post_receive(self.no, receive))
+        self.fabric.with(|world| world.post_receives(self.no, vec![receive])).map(drop).map_err(|error| error.errno)
     }
 
     fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
@@ -84,7 +85,7 @@ impl QueuePair for Qp {
         let batch = batch.collect::<Result<Vec<Receive>, Errno>>()?;
         self.fabric.with(|world| {
             let room = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?.receive_room()?;
-            post_all(room, batch, |receive| world.post_receive(self.no, receive))
+            world.post_receives(self.no, fitting(room, batch)?)
         })
     }
 
@@ -108,24 +109,13 @@ impl QueuePair for Qp {
     }
 }
 
-/// Posts all requests of a batch, if the queue has room for all of them.
-pub(super) fn post_all<T>(
-    room: u32,
-    batch: Vec<T>,
-    mut post: impl FnMut(T) -> Result<(), Errno>,
-) -> Result<usize, PostError> {
-    if batch.is_empty() {
-        return Err(Errno::EINVAL.into());
+/// Returns a batch, if it is not empty and the queue has room for all of it.
+pub(super) fn fitting<T>(room: u32, batch: Vec<T>) -> Result<Vec<T>, Errno> {
+    match batch.len() {
+        0 => Err(Errno::EINVAL),
+        count if count > room as usize => Err(Errno::ENOMEM),
+        _ => Ok(batch),
     }
-    if batch.len() > room as usize {
-        return Err(Errno::ENOMEM.into());
-    }
-    let mut posted = 0;
-    for request in batch {
-        post(request).map_err(|errno| PostError { posted, errno })?;
-        posted += 1;
-    }
-    Ok(posted)
 }
 
 impl Qp {
@@ -161,7 +151,8 @@ impl Qp {
                 (WcOpcode::FETCH_ADD, Action::FetchAdd(peer(remote, ATOMIC_LEN), add))
             }
         };
-        Ok(Work { wr_id, opcode, local, signaled: flags.contains(SendFlags::SIGNALED), action })
+        let (signaled, is_fenced) = (flags.contains(SendFlags::SIGNALED), flags.contains(SendFlags::FENCE));
+        Ok(Work { wr_id, opcode, local, signaled, is_fenced, action })
     }
 
     /// Returns the action of a datagram. Checks its destination and length.

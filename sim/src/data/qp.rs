@@ -8,8 +8,9 @@ use crate::data::space::KeyedRange;
 use crate::fabric::Fabric;
 use crate::index::{PdNo, QpNo};
 
-/// A queue pair. It belongs to its id: [`DataPath::destroy_qp`](cmid_proto::datapath::DataPath::destroy_qp) destroys
-/// it. Dropping this handle destroys it only if the id is gone.
+/// A queue pair. It is destroyed when it is detached from its id
+/// ([`DataPath::destroy_qp`](cmid_proto::datapath::DataPath::destroy_qp), or the end of the id) and this handle is
+/// dropped. In between it is in its error state.
 #[derive(Debug)]
 pub struct Qp {
     pub(crate) fabric: Fabric,

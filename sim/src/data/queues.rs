@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cmid_proto::datapath::{Caps, Completion, WcOpcode, WcStatus};
+use cmid_proto::datapath::{Caps, Completion, WcStatus};
 use cmid_proto::{Errno, Service};
 
 use crate::data::completion::{CqState, Ready};
 use crate::data::notices::Notices;
 use crate::data::packet::Packet;
 use crate::data::pair_state::PairState;
+use crate::data::pending::{Filed, Order, Pending, is_read, retire};
 use crate::data::receive::{Receive, SrqEntry};
-use crate::data::space::{KeyedRange, Scatter};
+use crate::data::space::Scatter;
 use crate::data::srqs::Srqs;
 use crate::fabric::table::Table;
 use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo, SrqNo};
@@ -45,41 +46,6 @@ impl Sent {
     }
 }
 
-/// A posted send, read or write that has not completed.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    pub(crate) sequence: u64,
-    pub(crate) wr_id: u64,
-    pub(crate) opcode: WcOpcode,
-    pub(crate) signaled: bool,
-    /// The local keys of the regions that it pins.
-    pub(crate) pins: Vec<u32>,
-    /// The targets of a read or an atomic operation.
-    pub(crate) targets: Vec<KeyedRange>,
-    /// A command that the device has executed, while requests before it are not answered.
-    pub(crate) is_executed: bool,
-}
-
-impl Pending {
-    /// Whether it is executed by the local device alone.
-    pub(crate) fn is_command(&self) -> bool {
-        matches!(self.opcode, WcOpcode::BIND_MW | WcOpcode::LOCAL_INV)
-    }
-}
-
-/// A request of a send queue, until its completion, or that of a later one, is polled.
-#[derive(Debug)]
-pub(crate) struct Filed {
-    sequence: u64,
-    pins: Vec<u32>,
-}
-
-impl Filed {
-    pub(crate) fn new(pins: Vec<u32>) -> Self {
-        Filed { sequence: 0, pins }
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) service: Service,
@@ -96,10 +62,16 @@ pub(crate) struct Pair {
     pub(crate) rnr_retry_count: u8,
     pub(crate) sends: VecDeque<Pending>,
     pub(crate) receives: VecDeque<Receive>,
+    /// Receives for which the doorbell was refused.
+    pub(crate) unrung: Vec<Receive>,
     /// For each local key, the number of ranges of work requests that use it and are not retired.
     pins: BTreeMap<u32, u32>,
     /// The requests of the send queue that are not retired, oldest first.
     filed: VecDeque<Filed>,
+    /// The order in which they complete.
+    pub(crate) order: Order,
+    /// The last request of the send queue that the doorbell was rung for.
+    pub(crate) rung: u64,
     /// The number of receives without a polled completion.
     unpolled_receives: u32,
     /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
@@ -110,7 +82,8 @@ pub(crate) struct Pair {
     pub(crate) gap: bool,
     /// The multicast groups that a datagram QP is attached to.
     pub(crate) groups: BTreeSet<Gid>,
-    sequence: u64,
+    /// The last request of the send queue.
+    pub(crate) sequence: u64,
     /// Whether it belongs to an id; otherwise it is destroyed with its handle.
     pub(crate) attached: bool,
     /// Whether its handle exists.
@@ -138,8 +111,11 @@ impl Pair {
             rnr_retry_count: 7,
             sends: VecDeque::new(),
             receives: VecDeque::new(),
+            unrung: Vec::new(),
             pins: BTreeMap::new(),
             filed: VecDeque::new(),
+            order: Order::OfPosts,
+            rung: 0,
             unpolled_receives: 0,
             inbound: VecDeque::new(),
             unanswered: Vec::new(),
@@ -166,12 +142,14 @@ impl Pair {
         Ok(self.caps.max_recv_wr.saturating_sub(self.unpolled_receives))
     }
 
-    /// Adds a request to the send queue and pins its regions. Returns its number.
-    pub(crate) fn file(&mut self, filed: Filed) -> u64 {
+    /// Adds a request to the send queue and pins its regions.
+    pub(crate) fn file(&mut self, pending: Pending) {
         self.sequence += 1;
-        self.pin(&filed.pins);
-        self.filed.push_back(Filed { sequence: self.sequence, ..filed });
-        self.sequence
+        self.pin(&pending.pins);
+        let (sequence, pins) = (self.sequence, pending.pins.clone());
+        let Pending { signaled, is_fenced, opcode, .. } = pending;
+        self.filed.push_back(Filed { sequence, pins, signaled, is_fenced, is_read: is_read(opcode) });
+        self.sends.push_back(Pending { sequence, ..pending });
     }
 
     /// Adds a receive and pins its regions.
@@ -186,15 +164,15 @@ impl Pair {
         }
     }
 
-    /// Retires the work request of a polled completion: a receive, or a request of the send queue and those before it.
+    /// Retires the work request of a polled completion: a receive, or a request of the send queue and those that end with
+    /// it.
     fn polled(&mut self, ready: &Ready) {
         let Some(sequence) = ready.sequence else {
             self.unpolled_receives = self.unpolled_receives.saturating_sub(1);
             ready.pins.iter().for_each(|&key| self.unpin(key));
             return;
         };
-        let retired = self.filed.partition_point(|filed| filed.sequence <= sequence);
-        let retired: Vec<u32> = self.filed.drain(..retired).flat_map(|filed| filed.pins).collect();
+        let retired = retire(&mut self.filed, sequence, self.order);
         retired.into_iter().for_each(|key| self.unpin(key));
     }
 

@@ -5,7 +5,7 @@ use cmid_proto::datapath::{PostError, Sge, SharedReceiveQueue, SrqCaps};
 
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
-use crate::data::post::{self, post_all};
+use crate::data::post::{self, fitting};
 use crate::data::receive::Receive;
 use crate::fabric::Fabric;
 use crate::index::{PdNo, SrqNo};
@@ -21,6 +21,8 @@ pub struct Srq {
 
 impl Srq {
     pub(crate) fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
+        // The provider rounds it up.
+        let caps = SrqCaps { max_sge: caps.max_sge.max(1), ..caps };
         let no = pd.fabric.with(|world| {
             if world.lives(pd.device) { world.create_srq(pd.device, pd.no, caps) } else { Err(Errno::EIO) }
         })?;
@@ -62,7 +64,7 @@ impl SharedReceiveQueue for Srq {
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let receive = self.receive(wr_id, sges.as_ref())?;
-        self.fabric.with(|world| world.post_srq_receive(self.no, receive))
+        self.fabric.with(|world| world.post_srq_receives(self.no, vec![receive])).map(drop).map_err(|error| error.errno)
     }
 
     fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
@@ -74,7 +76,7 @@ impl SharedReceiveQueue for Srq {
         let batch = batch.collect::<Result<Vec<Receive>, Errno>>()?;
         self.fabric.with(|world| {
             let room = world.queues.srqs.get(self.no)?.room();
-            post_all(room, batch, |receive| world.post_srq_receive(self.no, receive))
+            world.post_srq_receives(self.no, fitting(room, batch)?)
         })
     }
 }

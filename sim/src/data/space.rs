@@ -94,6 +94,11 @@ impl Space {
         bytes.get(start..start.checked_add(stretch.len)?)
     }
 
+    /// Returns a copy of the bytes of several ranges.
+    pub(crate) fn all_bytes(&self, ranges: &[KeyedRange]) -> Option<Vec<u8>> {
+        Some(ranges.iter().map(|range| self.bytes(range.stretch())).collect::<Option<Vec<_>>>()?.concat())
+    }
+
     pub(crate) fn bytes_mut(&mut self, stretch: Stretch) -> Option<&mut [u8]> {
         let (base, bytes) = self.lent.range_mut(..=stretch.addr).next_back()?;
         let start = usize::try_from(stretch.addr - base).ok()?;

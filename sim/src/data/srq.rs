@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{AsyncEventKind, AsyncSource, SrqCaps};
+use cmid_proto::datapath::{AsyncEventKind, AsyncSource, PostError, SrqCaps};
 
 use crate::data::receive::{Receive, SrqEntry};
 use crate::data::srqs::SrqState;
@@ -26,8 +26,8 @@ impl World {
         let srqs = &mut self.queues.srqs;
         srqs.next += 1;
         let no = SrqNo(srqs.next);
-        let (receives, filed) = (VecDeque::new(), BTreeMap::new());
-        srqs.live.insert(no, SrqState { device, pd, caps, limit: 0, receives, filed, sequence: 0, held: true });
+        let (receives, unrung, filed) = (VecDeque::new(), Vec::new(), BTreeMap::new());
+        srqs.live.insert(no, SrqState { device, pd, caps, limit: 0, receives, unrung, filed, sequence: 0, held: true });
         Ok(no)
     }
 
@@ -41,20 +41,27 @@ impl World {
         Ok(())
     }
 
-    /// `ibv_post_srq_recv`.
-    pub(crate) fn post_srq_receive(&mut self, no: SrqNo, receive: Receive) -> Result<(), Errno> {
-        let srq = self.queues.srqs.get_mut(no)?;
-        if srq.room() == 0 {
-            return Err(Errno::ENOMEM);
+    /// `ibv_post_srq_recv` for one or several receives. If the kernel refuses the doorbell, they are in the queue, and the
+    /// device takes them after the next doorbell.
+    pub(crate) fn post_srq_receives(&mut self, no: SrqNo, batch: Vec<Receive>) -> Result<usize, PostError> {
+        let (srq, count) = (self.queues.srqs.get_mut(no)?, batch.len());
+        for (posted, receive) in batch.into_iter().enumerate() {
+            if srq.room() == 0 {
+                return Err(PostError { posted, errno: Errno::ENOMEM });
+            }
+            srq.sequence += 1;
+            let srq_entry = SrqEntry { srq: no, sequence: srq.sequence };
+            srq.filed.insert(srq.sequence, receive.pins());
+            srq.unrung.push(Receive { srq_entry: Some(srq_entry), ..receive });
         }
-        srq.sequence += 1;
-        let srq_entry = SrqEntry { srq: no, sequence: srq.sequence };
-        srq.filed.insert(srq.sequence, receive.pins());
-        srq.receives.push_back(Receive { srq_entry: Some(srq_entry), ..receive });
+        let host = srq.device.host;
+        self.doorbell(host)?;
+        let srq = self.queues.srqs.get_mut(no)?;
+        srq.receives.extend(srq.unrung.drain(..));
         // Its QPs may have packets that wait for a receive.
         let waiting = self.queues.pairs.keys_of(|_, pair| pair.srq == Some(no) && !pair.inbound.is_empty());
         waiting.into_iter().for_each(|qp| self.run_inbound(qp));
-        Ok(())
+        Ok(count)
     }
 
     /// Returns the next receive for a message to this QP.

@@ -18,6 +18,8 @@ pub(crate) struct SrqState {
     pub(crate) limit: u32,
     /// Receives that no QP has taken, oldest first.
     pub(super) receives: VecDeque<Receive>,
+    /// Receives for which the doorbell was refused.
+    pub(super) unrung: Vec<Receive>,
     /// The keys that each receive pins, until its completion is polled.
     pub(super) filed: BTreeMap<u64, Vec<u32>>,
     pub(super) sequence: u64,

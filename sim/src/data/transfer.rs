@@ -7,7 +7,8 @@ use cmid_proto::datapath::{Access, AsyncEventKind, AsyncSource, Completion, WcFl
 
 use crate::data::packet::{Extra, Operation, Packet, Transfer};
 use crate::data::pair_state::PairState;
-use crate::data::queues::{Pair, Pending, Received, Sent};
+use crate::data::pending::Pending;
+use crate::data::queues::{Pair, Received, Sent};
 use crate::data::receive::Receive;
 use crate::data::space::{KeyedRange, Scatter, Stretch};
 use crate::fabric::world::World;
@@ -143,7 +144,7 @@ impl World {
 
     /// Executes a send, which consumes a receive.
     fn receive_message(&mut self, qp: QpNo, pd: PdNo, receive: &Receive, bytes: Vec<u8>, extra: Extra) -> Handled {
-        let (mut outcome, mut answer) = if bytes.len() > receive.len() {
+        let (mut outcome, answer) = if bytes.len() > receive.len() {
             // As rxe: `copy_data` returns EINVAL for a message that does not fit, and `send_data_in` takes that for a
             // malformed receive. Hardware reports LOC_LEN_ERR and REM_INV_REQ_ERR.
             (Err(WcStatus::LOC_QP_OP_ERR), Err(WcStatus::REM_OP_ERR))
@@ -155,12 +156,18 @@ impl World {
         };
         if outcome.is_ok() {
             if let Some(rkey) = extra.invalidate {
+                // As rxe: the message is acknowledged, also with the key of a region (`rxe_invalidate_mr`). Only the receive
+                // fails, and its QP.
                 if self.memory.invalidate_mw(qp.host, rkey).is_none() {
-                    (outcome, answer) = (Err(WcStatus::REM_INV_REQ_ERR), Err(WcStatus::REM_INV_REQ_ERR));
+                    outcome = Err(WcStatus::REM_INV_REQ_ERR);
                 }
             }
         }
+        let failed = outcome.is_err();
         self.finish_receive(qp, receive.ended(outcome, WcOpcode::RECV, extra));
+        if failed {
+            self.qp_to_error(qp);
+        }
         Handled::Answer(answer)
     }
 
@@ -185,7 +192,13 @@ impl World {
     pub(crate) fn answer_arrives(&mut self, qp: QpNo, sequence: u64, result: Result<Vec<u8>, WcStatus>) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         // The work request may be flushed already.
-        let Some(at) = pair.sends.iter().position(|pending| pending.sequence == sequence) else { return };
+        let Some(at) = pair.sends.iter().position(|pending| pending.sequence == sequence) else {
+            // iWARP has completed it, and now the peer ends the connection.
+            if result.is_err() {
+                self.qp_to_error(qp);
+            }
+            return;
+        };
         // Answers of the peer come in order. A command of the local device may be executed before them (`rxe_completer`).
         if let Some(pending) = pair.sends.get_mut(at).filter(|pending| at > 0 && pending.is_command()) {
             pending.is_executed = true;
@@ -203,6 +216,7 @@ impl World {
             Ok(Put { byte_len, scatter }) => {
                 self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len, scatter });
                 self.finish_commands(qp);
+                self.run_sends(qp);
             }
             Err(status) => {
                 self.finish_send(qp, &pending, Sent::failed(status));
@@ -255,18 +269,12 @@ impl World {
             self.async_readers.raise(device, AsyncEventKind::QP_LAST_WQE_REACHED, AsyncSource::Qp(qp.num));
         }
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-        let sends = std::mem::take(&mut pair.sends);
-        let receives = std::mem::take(&mut pair.receives);
         let inbound = std::mem::take(&mut pair.inbound);
         pair.unanswered.clear();
         let peer = pair.peer;
         self.queues.recall(qp, peer);
-        for pending in &sends {
-            self.finish_send(qp, pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
-        }
-        for receive in &receives {
-            self.flush_receive(qp, receive);
-        }
+        self.flush_sends(qp);
+        self.flush_receives(qp);
         for packet in inbound {
             self.lose(packet);
         }
@@ -306,11 +314,14 @@ impl World {
         }
     }
 
-    /// Handles the end of a QP's id. The QP exists until its handle is dropped too.
+    /// Takes a QP off its id, or ends its id. Without a handle the QP is destroyed. Otherwise it goes to the error state,
+    /// as with `cmid-verbs`, and is destroyed with its handle.
     pub(crate) fn detach_qp(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         pair.attached = false;
-        if !pair.held {
+        if pair.held {
+            self.qp_to_error(qp);
+        } else {
             self.destroy_qp(qp);
         }
     }
@@ -355,10 +366,22 @@ impl World {
         }
     }
 
-    /// Flushes a receive of a QP in its error state. The completion is a solicited one (`flush_recv_queue` of rxe).
-    pub(crate) fn flush_receive(&mut self, qp: QpNo, receive: &Receive) {
-        let extra = Extra { solicited: true, ..Extra::default() };
-        self.finish_receive(qp, receive.ended(Err(WcStatus::WR_FLUSH_ERR), WcOpcode::RECV, extra));
+    /// Flushes the send queue of a QP in its error state, also what the doorbell was refused for.
+    pub(crate) fn flush_sends(&mut self, qp: QpNo) {
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        for pending in std::mem::take(&mut pair.sends) {
+            self.finish_send(qp, &pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
+        }
+    }
+
+    /// The same for its receive queue. Each completion is a solicited one (`flush_recv_queue` of rxe).
+    pub(crate) fn flush_receives(&mut self, qp: QpNo) {
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        let receives = std::mem::take(&mut pair.receives);
+        for receive in receives.into_iter().chain(std::mem::take(&mut pair.unrung)) {
+            let extra = Extra { solicited: true, ..Extra::default() };
+            self.finish_receive(qp, receive.ended(Err(WcStatus::WR_FLUSH_ERR), WcOpcode::RECV, extra));
+        }
     }
 }
 

@@ -85,7 +85,8 @@ impl Memory {
         let window = self.windows.get(&no).filter(|window| (window.host, window.pd) == (qp.host, pd))?;
         let bound = window.bound.as_ref().filter(|bound| bound.qp == qp && bound.access.contains(needs))?;
         let mr = self.mrs.get(&bound.mr).filter(|mr| mr.keys.lkey == bound.lkey)?;
-        mr.hardware.filter(|hardware| hardware.range.contains(bound.range)).map(|_| bound.range)
+        let hardware = mr.hardware.filter(|hardware| hardware.range.contains(bound.range))?;
+        Some(if self.windows_without_range { hardware.range } else { bound.range })
     }
 }
 

@@ -1,21 +1,21 @@
 //! The send queue of a QP: a work request is queued, executed by the device, and sent to the peer.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use cmid_proto::datapath::{Caps, To, WcOpcode, WcStatus};
-use cmid_proto::{Errno, GlobalRoute, Service};
+use cmid_proto::Errno;
+use cmid_proto::datapath::{Caps, PostError, To, WcOpcode, WcStatus};
 
+use crate::data::action::{Action, Command, Local};
 use crate::data::ah::Ah;
-use crate::data::memory::Memory;
-use crate::data::packet::{Datagram, Extra, Operation, Packet, Transfer};
+use crate::data::packet::Transfer;
 use crate::data::pair_state::PairState;
-use crate::data::queues::{Filed, Pending, Sent};
+use crate::data::pending::{Order, Pending, take, take_next};
+use crate::data::queues::Sent;
 use crate::data::receive::Receive;
 use crate::data::space::KeyedRange;
 use crate::fabric::config::Flavour;
 use crate::fabric::world::{LOCAL_WORK, World};
-use crate::index::{PdNo, QpNo};
+use crate::index::{HostNo, QpNo};
 use crate::kernel::due::Due;
 
 /// The destination of a datagram.
@@ -29,193 +29,150 @@ pub(crate) struct Work {
     pub(crate) local: Local,
     /// Whether it has a completion even if it succeeds.
     pub(crate) signaled: bool,
+    /// Whether it waits for the reads and atomic operations before it.
+    pub(crate) is_fenced: bool,
     pub(crate) action: Action,
 }
 
-/// The local memory of a work request of a send queue.
-#[derive(Clone, Debug)]
-pub(crate) enum Local {
-    /// The sources; their bytes are copied when the work request is posted.
-    From(Vec<KeyedRange>),
-    /// The targets of a read or an atomic operation.
-    Into(Vec<KeyedRange>),
-    /// The range of a bind.
-    Bound(KeyedRange),
-    /// No memory.
-    Nothing,
-}
-
-/// The action of a work request at the peer.
-#[derive(Clone, Debug)]
-pub(crate) enum Action {
-    Send(Extra),
-    Write(KeyedRange, Option<Extra>),
-    Read(KeyedRange),
-    CompareSwap(KeyedRange, u64, u64),
-    FetchAdd(KeyedRange, u64),
-    Datagram {
-        source: IpAddr,
-        route: GlobalRoute,
-        to_qp: u32,
-        qkey: u32,
-        extra: Extra,
-    },
-    /// None: the work request is a command to the local device.
-    Nothing,
-}
-
-impl Action {
-    fn service(&self) -> Service {
-        match self {
-            Action::Datagram { .. } => Service::Datagram,
-            Action::Send(_)
-            | Action::Write(..)
-            | Action::Read(_)
-            | Action::CompareSwap(..)
-            | Action::FetchAdd(..)
-            | Action::Nothing => Service::Connected,
-        }
-    }
-
-    fn transfer(self, from: QpNo, to: Option<QpNo>, sequence: u64, bytes: Vec<u8>) -> Option<Transfer> {
-        let operation = match self {
-            Action::Send(extra) => Operation::Send(bytes, extra),
-            Action::Write(range, extra) => Operation::Write(range, bytes, extra),
-            Action::Read(range) => Operation::Read(range),
-            Action::CompareSwap(range, compare, swap) => Operation::CompareSwap(range, compare, swap),
-            Action::FetchAdd(range, add) => Operation::FetchAdd(range, add),
-            Action::Datagram { source, route, to_qp, qkey, extra } => {
-                return Some(Transfer::Datagram(Datagram { from, source, route, to_qp, qkey, bytes, extra }));
-            }
-            Action::Nothing => return None,
-        };
-        Some(Transfer::Packet(Packet { from, to, sequence, operation, not_ready: false }))
-    }
-}
-
-/// The result of a posted command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Posted {
-    Done,
-    /// The completion will have an error status.
-    Failed,
-}
-
-impl Local {
-    /// Returns the keys that it pins; none if the device does not access memory.
-    fn pins(&self, caps: &Caps) -> Vec<u32> {
-        match self {
-            Local::From(ranges) if caps_inline(caps, ranges) => Vec::new(),
-            Local::From(ranges) | Local::Into(ranges) => ranges.iter().map(|range| range.key).collect(),
-            Local::Bound(range) => vec![range.key],
-            Local::Nothing => Vec::new(),
-        }
-    }
-}
-
-/// Whether the post copies a send of these ranges.
-fn caps_inline(caps: &Caps, ranges: &[KeyedRange]) -> bool {
-    ranges.iter().map(|range| range.len).sum::<usize>() <= caps.max_inline as usize
-}
-
 impl World {
-    /// Queues a work request and sends it to the peer of a connected QP. A datagram is sent and complete at once.
+    /// `ibv_post_send`: puts a work request into the queue, and rings the doorbell.
     pub(crate) fn post(&mut self, qp: QpNo, work: Work) -> Result<(), Errno> {
+        self.enqueue(qp, work)?;
+        self.ring(qp)
+    }
+
+    /// The same for several, with one doorbell. If the kernel refuses it, all of them are in the queue.
+    pub(crate) fn post_all(&mut self, qp: QpNo, batch: Vec<Work>) -> Result<usize, PostError> {
+        let count = batch.len();
+        for (posted, work) in batch.into_iter().enumerate() {
+            self.enqueue(qp, work).map_err(|errno| PostError { posted, errno })?;
+        }
+        self.ring(qp)?;
+        Ok(count)
+    }
+
+    /// Queues a work request and pins its regions, if the QP accepts it.
+    pub(crate) fn enqueue(&mut self, qp: QpNo, work: Work) -> Result<(), Errno> {
         let service = work.action.service();
-        let Some(pending) = self.accept_work(qp, service, &work)? else { return Ok(()) };
-        // The device executes it at once and copies the bytes now.
-        let Some(bytes) = self.gather(qp, &work.local) else {
-            self.fail_work(qp, &pending, WcStatus::LOC_PROT_ERR);
-            return Ok(());
-        };
-        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
-        let (sequence, peer) = (pending.sequence, pair.peer);
-        pair.sends.push_back(pending);
-        if service == Service::Datagram {
-            self.complete_locally(qp, sequence, LOCAL_WORK);
-        }
-        let due = self.now.after(self.config.latency);
-        if let Some(transfer) = work.action.transfer(qp, peer, sequence, bytes) {
-            self.timers.arm(due, Due::Data(transfer));
-        }
-        Ok(())
-    }
-
-    /// Returns the bytes of a send or write; `None` if the hardware rejects the memory.
-    fn gather(&self, qp: QpNo, local: &Local) -> Option<Vec<u8>> {
-        let pair = self.queues.pairs.get(&qp)?;
-        let Local::From(ranges) = local else { return Some(Vec::new()) };
-        // The program copies inline bytes itself, without a key check.
-        let inline = caps_inline(&pair.caps, ranges);
-        let mut bytes = Vec::new();
-        for &range in ranges {
-            let part = if inline {
-                self.memory.space.bytes(range.stretch())
-            } else {
-                self.memory.for_local_read(pair.pd, range)
-            };
-            bytes.extend_from_slice(part?);
-        }
-        Some(bytes)
-    }
-
-    /// Queues a command to the device itself. The device executes it at once. The completion has the same delay as a
-    /// request to the peer, and it is not before those of earlier requests, because completions keep their order. If `obey` returns `None`, the work request fails:
-    /// Linux 6.1 completes it with `failure`, after those before it; 6.12 moves the QP to its error state first, which
-    /// flushes it like the others (`rxe_requester`, `rxe_completer`).
-    pub(crate) fn post_command(
-        &mut self,
-        qp: QpNo,
-        (wr_id, opcode, local): (u64, WcOpcode, Local),
-        failure: WcStatus,
-        obey: impl FnOnce(&mut Memory, PdNo) -> Option<()>,
-    ) -> Result<Posted, Errno> {
-        let work = Work { wr_id, opcode, local, signaled: true, action: Action::Nothing };
-        let Some(pending) = self.accept_work(qp, Service::Connected, &work)? else { return Ok(Posted::Failed) };
-        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(Posted::Failed) };
-        if obey(&mut self.memory, pair.pd).is_none() {
-            match self.config.flavour {
-                Flavour::Linux6_1 => self.fail_work(qp, &pending, failure),
-                Flavour::Linux6_12 => {
-                    pair.sends.push_back(pending);
-                    self.qp_to_error(qp);
-                }
-            }
-            return Ok(Posted::Failed);
-        }
-        let sequence = pending.sequence;
-        pair.sends.push_back(pending);
-        self.sweep = true;
-        self.complete_locally(qp, sequence, self.config.latency.saturating_mul(2));
-        Ok(Posted::Done)
-    }
-
-    /// Queues a work request and pins its regions, if the QP accepts it. `None` if it was flushed at once.
-    fn accept_work(&mut self, qp: QpNo, service: Service, work: &Work) -> Result<Option<Pending>, Errno> {
         let pair = self.queues.pairs.get_mut(&qp).filter(|pair| pair.service == service).ok_or(Errno::EINVAL)?;
-        let is_error = match pair.state {
-            PairState::Init | PairState::Rtr => return Err(Errno::EINVAL),
-            PairState::Rts => false,
-            PairState::Err => true,
-        };
+        if matches!(pair.state, PairState::Init | PairState::Rtr) {
+            return Err(Errno::EINVAL);
+        }
         if pair.send_room() == 0 {
             return Err(Errno::ENOMEM);
         }
-        let pins = work.local.pins(&pair.caps);
-        let targets = if let Local::Into(ranges) = &work.local { ranges.clone() } else { Vec::new() };
-        let sequence = pair.file(Filed::new(pins.clone()));
-        let &Work { wr_id, opcode, signaled, .. } = work;
-        let pending = Pending { sequence, wr_id, opcode, signaled, pins, targets, is_executed: false };
-        if is_error {
-            self.finish_send(qp, &pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
-            return Ok(None);
+        let Work { wr_id, opcode, local, signaled, is_fenced, action } = work;
+        let local = match &local {
+            Local::From(ranges) if is_inline(&pair.caps, ranges) => {
+                Local::Inline(self.memory.space.all_bytes(ranges).ok_or(Errno::EINVAL)?)
+            }
+            Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => local,
+        };
+        let pins = local.pins();
+        let targets = if let Local::Into(ranges) = &local { ranges.clone() } else { Vec::new() };
+        let todo = Some((local, action));
+        let (sequence, is_executed) = (0, false);
+        pair.file(Pending { sequence, wr_id, opcode, signaled, is_fenced, pins, targets, todo, is_executed });
+        Ok(())
+    }
+
+    /// Rings the doorbell of a send queue. If the kernel refuses, the device executes the queue with the next doorbell
+    /// ([`Host::fail_next_doorbell`](crate::Host::fail_next_doorbell)).
+    pub(crate) fn ring(&mut self, qp: QpNo) -> Result<(), Errno> {
+        self.doorbell(qp.host)?;
+        if let Some(pair) = self.queues.pairs.get_mut(&qp) {
+            pair.rung = pair.sequence;
         }
-        Ok(Some(pending))
+        self.run_sends(qp);
+        Ok(())
+    }
+
+    /// Fails if the kernel refuses a doorbell on this host.
+    pub(crate) fn doorbell(&mut self, host: HostNo) -> Result<(), Errno> {
+        let refused = self.hosts.get_mut(host.0).and_then(|host| host.faults.doorbell.pop_front());
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Begins with the work requests of a send queue that wait for nothing. In the error state it flushes them.
+    pub(crate) fn run_sends(&mut self, qp: QpNo) {
+        loop {
+            let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+            match pair.state {
+                PairState::Init | PairState::Rtr => return,
+                PairState::Err => return self.flush_sends(qp),
+                PairState::Rts => {}
+            }
+            let Some((sequence, local, action)) = take_next(&mut pair.sends, pair.rung) else { return };
+            self.begin(qp, sequence, local, action);
+        }
+    }
+
+    /// Begins with a work request: sends it to the peer of a connected QP, or obeys a command. A datagram is sent and
+    /// complete at once.
+    fn begin(&mut self, qp: QpNo, sequence: u64, local: Local, action: Action) {
+        if let Action::Command(command) = action {
+            return self.obey(qp, sequence, command);
+        }
+        let Some(bytes) = self.gather(qp, local) else {
+            return self.fail_work(qp, sequence, WcStatus::LOC_PROT_ERR);
+        };
+        let Some(pair) = self.queues.pairs.get(&qp) else { return };
+        let (peer, order) = (pair.peer, pair.order);
+        let is_done_by_transport = match &action {
+            Action::Datagram { .. } => true,
+            Action::Send(_) | Action::Write(..) => order == Order::OfTransport,
+            Action::Read(_) | Action::CompareSwap(..) | Action::FetchAdd(..) | Action::Command(_) => false,
+        };
+        if is_done_by_transport {
+            self.complete_locally(qp, sequence, LOCAL_WORK);
+        }
+        let due = self.now.after(self.config.latency);
+        if let Some(transfer) = action.transfer(qp, peer, sequence, bytes) {
+            self.timers.arm(due, Due::Data(transfer));
+        }
+    }
+
+    /// Returns the bytes of a send or write; `None` if the hardware rejects the memory.
+    fn gather(&self, qp: QpNo, local: Local) -> Option<Vec<u8>> {
+        let pd = self.queues.pairs.get(&qp)?.pd;
+        match local {
+            Local::Inline(bytes) => Some(bytes),
+            Local::From(ranges) => {
+                let parts = ranges.iter().map(|&range| self.memory.for_local_read(pd, range));
+                Some(parts.collect::<Option<Vec<_>>>()?.concat())
+            }
+            Local::Into(_) | Local::Bound(_) | Local::Nothing => Some(Vec::new()),
+        }
+    }
+
+    /// Executes a command to the device itself. The completion has the same delay as a request to the peer, and it is not
+    /// before those of earlier requests, because completions keep their order. If the device rejects it, the work
+    /// request fails: Linux 6.1 completes it with the failure, after those before it; 6.12 moves the QP to its error
+    /// state first, which flushes it like the others (`rxe_requester`, `rxe_completer`).
+    fn obey(&mut self, qp: QpNo, sequence: u64, command: Command) {
+        let Some(pd) = self.queues.pairs.get(&qp).map(|pair| pair.pd) else { return };
+        let obeyed = match &command {
+            Command::Bind(bind) => self.memory.bind_mw(qp, pd, bind),
+            Command::Invalidate(rkey) => self.memory.invalidate_mw(qp.host, *rkey),
+        };
+        if obeyed.is_none() {
+            return match self.config.flavour {
+                Flavour::Linux6_1 => self.fail_work(qp, sequence, command.failure()),
+                Flavour::Linux6_12 => self.qp_to_error(qp),
+            };
+        }
+        if let Command::Bind(bind) = command {
+            self.rebind(bind.window, Some(qp));
+        }
+        self.sweep = true;
+        self.complete_locally(qp, sequence, self.config.latency.saturating_mul(2));
     }
 
     /// Fails a work request before it is sent.
-    fn fail_work(&mut self, qp: QpNo, pending: &Pending, status: WcStatus) {
-        self.finish_send(qp, pending, Sent::failed(status));
+    fn fail_work(&mut self, qp: QpNo, sequence: u64, status: WcStatus) {
+        if let Some(pending) = self.queues.pairs.get_mut(&qp).and_then(|pair| take(&mut pair.sends, sequence)) {
+            self.finish_send(qp, &pending, Sent::failed(status));
+        }
         self.qp_to_error(qp);
     }
 
@@ -225,18 +182,31 @@ impl World {
         self.timers.arm(self.now.after(after), Due::Data(done));
     }
 
-    pub(crate) fn post_receive(&mut self, qp: QpNo, receive: Receive) -> Result<(), Errno> {
+    /// `ibv_post_recv` for one or several receives of a QP. If the kernel refuses the doorbell, they are in the queue, and
+    /// the device takes them after the next doorbell.
+    pub(crate) fn post_receives(&mut self, qp: QpNo, batch: Vec<Receive>) -> Result<usize, PostError> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
-        if pair.receive_room()? == 0 {
-            return Err(Errno::ENOMEM);
+        let count = batch.len();
+        for (posted, receive) in batch.into_iter().enumerate() {
+            if pair.receive_room()? == 0 {
+                return Err(PostError { posted, errno: Errno::ENOMEM });
+            }
+            pair.file_receive(&receive);
+            pair.unrung.push(receive);
         }
-        pair.file_receive(&receive);
+        self.doorbell(qp.host)?;
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(count) };
+        pair.receives.extend(pair.unrung.drain(..));
         if pair.state == PairState::Err {
-            self.flush_receive(qp, &receive);
-            return Ok(());
+            self.flush_receives(qp);
+        } else {
+            self.run_inbound(qp);
         }
-        pair.receives.push_back(receive);
-        self.run_inbound(qp);
-        Ok(())
+        Ok(count)
     }
+}
+
+/// Whether the post copies a send of these ranges.
+fn is_inline(caps: &Caps, ranges: &[KeyedRange]) -> bool {
+    ranges.iter().map(|range| range.len).sum::<usize>() <= caps.max_inline as usize
 }

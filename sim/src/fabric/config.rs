@@ -138,6 +138,9 @@ pub struct Config {
     /// Whether completions of a destroyed QP stay in the CQ, as with soft-RoCE. Otherwise the library removes them
     /// (`__mlx5_cq_clean`).
     pub completions_outlive_qp: bool,
+    /// Whether a window gives access to the whole of its region, as on rxe, which does not check the range of a window
+    /// (`check_rkey`). Otherwise it gives access to the range that it is bound to, as hardware does.
+    pub windows_without_range: bool,
     /// Selects the time waits that are due in the same tick of the kernel's timer wheel as the previous one. Bit n
     /// applies to the time wait that begins when
     /// [`Counters::time_waits_in_turn`](crate::Counters::time_waits_in_turn) is n. The time waits of a tick end
@@ -168,6 +171,7 @@ impl Default for Config {
             destroy_after_removal: false,
             copy_at_poll: false,
             completions_outlive_qp: false,
+            windows_without_range: false,
             time_waits_of_one_tick: 0,
         }
     }

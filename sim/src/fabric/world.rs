@@ -59,6 +59,7 @@ impl World {
         World {
             now: Time::ZERO,
             rng: Rng::new(config.seed),
+            memory: Memory::new(&config),
             config,
             counters: Counters::default(),
             timers: Timers::default(),
@@ -67,7 +68,6 @@ impl World {
             files: BTreeMap::new(),
             ids: Table::default(),
             comms: Table::default(),
-            memory: Memory::default(),
             library: Library::default(),
             domains: Domains::default(),
             sweep: false,

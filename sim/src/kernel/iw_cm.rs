@@ -13,6 +13,7 @@ use cmid_proto::{ConnParam, Errno, ReceivedParam, Transport};
 use crate::data::pair_state::PairState;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{HostNo, IdNo, QpNo};
+use crate::kernel::address::{is_link_local, lacks_scope};
 use crate::kernel::channel::{Kind, Unread};
 use crate::kernel::due::Due;
 use crate::kernel::ib_cm::{TIMED_OUT, mirrored};
@@ -77,7 +78,8 @@ impl World {
     /// `cma_connect_iw`. It fails without a QP, and without a listener, which TCP reports at once. In both cases a
     /// later connect is possible.
     pub(crate) fn iw_connect(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
-        let (src, dst, _) = self.way(no)?;
+        let id = self.id(no)?;
+        let (Some(src), Some(dst), Some(_)) = (id.src, id.dst, id.life_time) else { return Err(Errno::EINVAL) };
         let qp = self.iw_qp(no, param)?;
         let id = self.id(no)?;
         if data.len() > DATA_MAX || id.is_datagram() {
@@ -92,6 +94,11 @@ impl World {
         };
         let link_up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
         let dst = tcp_destination(src, dst);
+        // TCP needs the link of a link-local address (`__inet6_bind`, `tcp_v6_connect`).
+        let confined = is_link_local(src.ip()) && !lacks_scope(src);
+        if lacks_scope(src) || lacks_scope(dst) && !confined {
+            return Err(Errno::EINVAL);
+        }
         // siw listens on the addresses of its device only.
         if dst.ip().is_loopback() {
             return Err(REFUSED);

@@ -258,3 +258,16 @@ fn a_host_without_a_device_has_no_channels() {
     let channel = side.fresh_channel();
     assert_eq!(side.call(Call::OpenChannel { channel }), Err(Errno::ENODEV));
 }
+
+/// The scope replaces the interface of an earlier attempt (`cma_check_linklocal`).
+#[test]
+fn a_scope_selects_the_interface_of_a_bind() {
+    let fabric = Fabric::new(Config::default());
+    let host = fabric.host(&[ip("10.0.0.1"), ip("10.0.0.2"), ip("fe80::1")]);
+    host.add_plain_addr(ip("172.16.0.1"));
+    let mut side = Side::new(&host);
+    let on = side.channel();
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, Some("172.16.0.1:3"), "10.0.0.2:3", 2000), Err(Errno::ENODEV));
+    assert_eq!(side.bind(id, "[fe80::1%1]:2"), Ok(()));
+}

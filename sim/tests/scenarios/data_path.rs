@@ -220,8 +220,7 @@ fn posts_are_checked() {
     assert_eq!(again.map(|_| ()), Err(Errno::EINVAL));
     env.client.device.destroy_qp(id).unwrap();
     assert_eq!(env.client.device.destroy_qp(id), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_recv(1, mr.sge(0..8)), Err(Errno::EINVAL));
-    assert_eq!(c.qp.state(), Err(Errno::EINVAL));
+    assert_eq!(c.qp.state(), Ok(QpState::ERR));
 }
 
 #[test]
@@ -243,24 +242,6 @@ fn the_wrong_domain_is_refused() {
     let (_far, other) = connected();
     assert_eq!(c.qp.post_recv(1, (other.client_qp.pd.register([0; 8], BOTH).unwrap()).sge(0..8)), Err(Errno::EINVAL));
     assert_eq!(c.qp.state(), Ok(QpState::RTS));
-}
-
-#[test]
-fn a_qp_outlives_its_id_until_its_handle_goes() {
-    let (mut env, mut pair) = connected();
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let here = c.pd.register(vec![1; 8], BOTH).unwrap();
-    let there = s.pd.register(vec![0; 8], BOTH).unwrap();
-    let remote = Remote { addr: there.addr(), rkey: there.rkey() };
-    env.server.destroy(pair.new).unwrap();
-    env.client.next(env.cc).is(pair.client, CmEvent::Disconnected, 0);
-    c.qp.post_send(SendWr::write(1, here.sge(0..8), remote)).unwrap();
-    env.fabric.advance_by(SECOND);
-    ended(&mut c.send_cq, &[(1, WcStatus::SUCCESS, WcOpcode::RDMA_WRITE, 0)]);
-    drop(pair.server_qp);
-    c.qp.post_send(SendWr::write(2, here.sge(0..8), remote)).unwrap();
-    env.fabric.advance_by(SECOND * 10);
-    ended(&mut c.send_cq, &[(2, WcStatus::RETRY_EXC_ERR, WcOpcode::RDMA_WRITE, 0)]);
 }
 
 #[test]

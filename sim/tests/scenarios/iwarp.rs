@@ -12,7 +12,7 @@ use crate::common::{EINVAL, Env, Equipment, SECOND, Side, ip};
 const RESET: i32 = -104;
 
 /// One host with two addresses on an iWARP device.
-fn env() -> Env {
+pub(crate) fn env() -> Env {
     let mut env = Env::new();
     env.fabric = Fabric::new(Config::default());
     env.host = env.fabric.host_with(&[ip("10.0.0.1"), ip("10.0.0.2")], Transport::Iwarp);
@@ -33,7 +33,7 @@ fn requested(env: &mut Env, data: &[u8]) -> (IdKey, IdKey, Equipment) {
     (client, request.carries(data.len(), data).id, qp)
 }
 
-fn established(env: &mut Env) -> ([IdKey; 2], [Equipment; 2]) {
+pub(crate) fn established(env: &mut Env) -> ([IdKey; 2], [Equipment; 2]) {
     let (client, server, client_qp) = requested(env, &[]);
     let server_qp = env.server.qp(server);
     let param = env.cp();
@@ -391,4 +391,48 @@ fn the_transport_is_known_with_the_device() {
     let mut roce = Env::new();
     let id = roce.client.resolved(roce.cc, "10.0.0.2:7");
     assert_eq!(roce.client.device.transport(id), Some(Transport::InfiniBand));
+}
+
+/// TCP connects from the loopback address to another address of the host.
+#[test]
+fn an_id_bound_to_the_loopback_address_connects_to_an_address_of_its_host() {
+    for listens in [true, false] {
+        let mut env = env();
+        if listens {
+            env.server.listener(env.cs, "10.0.0.2:7");
+        }
+        let id = env.client.id(env.cc);
+        env.client.bind(id, "127.0.0.1:4").unwrap();
+        env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
+        env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
+        env.client.resolve_route(id).unwrap();
+        env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+        let _qp = env.client.qp(id);
+        let param = env.cp();
+        assert_eq!(env.client.connect(id, param, &[]), if listens { Ok(()) } else { Err(Errno(111)) });
+        if listens {
+            let request = env.server.next(env.cs);
+            assert_eq!(env.server.device.peer_addr(request.id), Ok("127.0.0.1:4".parse().unwrap()));
+        }
+    }
+}
+
+/// The lookup accepts a link-local address without a scope; TCP does not (`tcp_v6_connect`).
+#[test]
+fn a_link_local_address_without_a_scope_cannot_be_connected_to() {
+    for (dst, refused) in [("[fe80::2]:7", Errno::EINVAL), ("[fe80::2%1]:7", Errno(111))] {
+        let mut env = Env::new();
+        env.fabric = Fabric::new(Config::default());
+        env.host = env.fabric.host_with(&[ip("fe80::1"), ip("fe80::2")], Transport::Iwarp);
+        env.client = Side::new(&env.host);
+        env.cc = env.client.channel();
+        let id = env.client.id(env.cc);
+        env.client.resolve_addr(id, None, dst, 100).unwrap();
+        env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
+        env.client.resolve_route(id).unwrap();
+        env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+        let _qp = env.client.qp(id);
+        let param = env.cp();
+        assert_eq!(env.client.connect(id, param, &[]), Err(refused));
+    }
 }

@@ -20,6 +20,7 @@ mod neighbours;
 mod normal_life;
 mod notify;
 mod options;
+mod providers;
 mod real_clock;
 mod refusals;
 mod removal;

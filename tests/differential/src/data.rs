@@ -113,6 +113,8 @@ pub enum DataStep {
     },
     /// Posts the invalidation of the window.
     Invalidate,
+    /// Takes the QP off its id. Its handle stays.
+    Detach,
     /// Polls both CQs empty.
     Poll,
     /// Records the state of the QP and the contents of the memory.
@@ -206,7 +208,7 @@ impl<D: DataPath> Data<D> {
     pub(crate) fn perform(&mut self, wr_id: u64, step: DataStep, own: &Published, peer: &Published) -> Vec<String> {
         let result = match step {
             DataStep::Register if self.mr.is_none() => self.register(own),
-            DataStep::Attach | DataStep::AttachShared | DataStep::Register => Err(Errno::EBUSY),
+            DataStep::Attach | DataStep::AttachShared | DataStep::Register | DataStep::Detach => Err(Errno::EBUSY),
             DataStep::Deregister => return vec![self.deregister()],
             DataStep::Receive { at, len } => self.receive(wr_id, at, len),
             DataStep::ReceiveAll { at, len, count } => return vec![batch(self.receive_all(wr_id, at, len, count))],

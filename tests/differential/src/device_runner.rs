@@ -202,6 +202,7 @@ impl<D: DataPath> DeviceRunner<D> {
                 vec![result_of(&result)]
             }
             (None, _) => vec!["no QP".to_owned()],
+            (Some(_), DataStep::Detach) => vec![result_of(&self.device.destroy_qp(id_key(id)?))],
             (Some(data), _) => data.perform(at as u64, step, own, peer),
         };
         self.note_data(at, id, step, lines);

@@ -34,8 +34,11 @@ pub fn program(seed: u64) -> Program {
     for _ in 0..rng.random_range(10..LENGTH) {
         let side = if rng.random_ratio(1, 2) { SideName::A } else { SideName::B };
         let id = id_of(side);
-        let action =
-            if rng.random_ratio(1, 60) { Action::Disconnect { id } } else { Action::Data { id, step: step(&mut rng) } };
+        let action = match rng.random_range(0..120) {
+            0 | 1 => Action::Disconnect { id },
+            2 => Action::Data { id, step: DataStep::Detach },
+            _ => Action::Data { id, step: step(&mut rng) },
+        };
         steps.push((side, action));
     }
     for side in [SideName::A, SideName::B] {

@@ -152,6 +152,7 @@ pub fn simulate_on<D: DataPath + 'static>(
         flavour,
         wake_on_migrate: true,
         completions_outlive_qp: true,
+        windows_without_range: true,
         time_waits_of_one_tick: schedule.ticks,
         ..Config::default()
     });

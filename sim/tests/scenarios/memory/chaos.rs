@@ -175,11 +175,6 @@ impl Chaos {
         log
     }
 
-    /// Polls until no completion is left.
-    fn drain(&mut self) {
-        while !self.poll().is_empty() {}
-    }
-
     fn post(&mut self, at: usize) -> String {
         let side = if self.dice.roll(2) == 0 { &mut self.pair.client_qp } else { &mut self.pair.server_qp };
         let target = &self.mrs[self.dice.roll(self.mrs.len())];
@@ -222,7 +217,12 @@ impl Chaos {
         let _: Result<(), Errno> = self.env.client.device.destroy_qp(self.pair.client);
         let _: Result<(), Errno> = self.env.server.device.destroy_qp(self.pair.new);
         self.mws.clear();
-        self.drain();
+        let Pair { client_qp, server_qp, .. } = self.pair;
+        let mut cqs = [client_qp.send_cq, client_qp.recv_cq, server_qp.send_cq, server_qp.recv_cq];
+        drop((client_qp.qp, server_qp.qp));
+        for cq in &mut cqs {
+            while cq.poll(&mut [Completion::default()]).is_ok_and(|count| count > 0) {}
+        }
         // These calls use up the remaining faults.
         for _ in 0..200 {
             drop(self.pds[0].register(vec![0], RW));

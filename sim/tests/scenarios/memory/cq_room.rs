@@ -55,12 +55,13 @@ const OVERRUN: &str = "9 more work requests would overrun the CQ of depth 14, wh
 fn the_share_of_a_destroyed_qp_lasts_as_long_as_its_completions() {
     for outlive in [false, true] {
         let mut env = Env::with(Config { completions_outlive_qp: outlive, ..Config::default() });
-        let mut pair = env.established_with_qps();
-        let c = &mut pair.client_qp;
+        let pair = env.established_with_qps();
+        let mut c = pair.client_qp;
         let mr = c.pd.register([0; 8], RW).unwrap();
         (0..16).for_each(|wr_id| c.qp.post_recv(wr_id, mr.sge(0..8)).unwrap());
         env.client.disconnect(pair.client).unwrap();
         env.client.device.destroy_qp(pair.client).unwrap();
+        drop(c.qp);
         reserved(&c.recv_cq, if outlive { 16 } else { 0 });
         let mut done = [Completion::default(); 15];
         assert_eq!(c.recv_cq.poll(&mut done), Ok(if outlive { 15 } else { 0 }));

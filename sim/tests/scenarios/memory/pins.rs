@@ -143,8 +143,8 @@ fn what_is_copied_or_empty_does_not_pin() {
 
 #[test]
 fn a_destroyed_qp_pins_nothing() {
-    let (mut env, mut pair) = connected();
-    let c = &mut pair.client_qp;
+    let (mut env, pair) = connected();
+    let mut c = pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     let other = c.pd.register([1; 8], RW).unwrap();
     c.qp.post_recv(1, here.sge(0..8)).unwrap();
@@ -153,6 +153,8 @@ fn a_destroyed_qp_pins_nothing() {
     drop(other);
     users(&c.pd, 3);
     env.client.device.destroy_qp(pair.client).unwrap();
+    users(&c.pd, 3);
+    drop(c.qp);
     users(&c.pd, 1);
     free(here);
     users(&c.pd, 0);
@@ -169,6 +171,8 @@ fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
     env.client.disconnect(pair.client).unwrap();
     let here = pinned(here);
     env.client.device.destroy_qp(pair.client).unwrap();
+    let here = pinned(here);
+    drop(qp);
     free(here);
 }
 
@@ -180,28 +184,30 @@ fn the_completions_of_a_destroyed_qp_pin_while_they_are_there() {
         let mut pair = env.established_with_qps();
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let (from, mut to) = (c.pd.register([1; 8], RW).unwrap(), s.pd.register([2; 8], RW).unwrap());
-        let never = s.pd.register([2; 8], RW).unwrap();
+        let mut never = s.pd.register([2; 8], RW).unwrap();
         s.qp.post_recv(1, to.sge(0..8)).unwrap();
         s.qp.post_recv(2, never.sge(0..8)).unwrap();
         c.qp.post_send(SendWr::send(3, from.sge(0..8))).unwrap();
         env.fabric.advance_by(SECOND);
+        let Equipment { qp, recv_cq: mut cq, pd, .. } = pair.server_qp;
+        // All are completed, and those that the device has not executed are flushed.
         env.server.device.destroy_qp(pair.new).unwrap();
-        // A work request that has not completed never will.
-        free(never);
+        (never, to) = (pinned(never), pinned(to));
+        drop(qp);
         if outlive {
-            to = pinned(to);
+            (never, to) = (pinned(never), pinned(to));
         }
-        let Equipment { recv_cq: mut cq, pd, .. } = pair.server_qp;
         if dropped {
-            drop(to);
-            assert_eq!(pd.users(), 1);
+            drop((to, never));
+            assert_eq!(pd.users(), 2);
             drop(cq);
             assert_eq!(pd.users(), 0, "nobody can poll it");
             continue;
         }
         let mut done = [Completion::default(); 2];
-        assert_eq!((cq.poll(&mut done), done[0].wr_id), (Ok(usize::from(outlive)), u64::from(outlive)));
+        assert_eq!((cq.poll(&mut done), done[0].wr_id), (Ok(if outlive { 2 } else { 0 }), u64::from(outlive)));
         free(to);
+        free(never);
     }
 }
 
@@ -337,6 +343,7 @@ fn a_dropped_region_keeps_its_domain() {
     refused(pd.dealloc().unwrap_err(), RefuseReason::InUse(2));
     drop(pd);
     env.client.device.destroy_qp(pair.client).unwrap();
+    drop(qp);
     assert_eq!(cq.poll(&mut [Completion::default()]), Ok(0));
     assert_eq!(env.fabric.counters().freed_in_use, 0);
 }

@@ -86,8 +86,8 @@ fn another_device_knows_nothing_of_the_one_before() {
 fn traffic_pins_after_the_device_is_gone_too() {
     for destroyed in [false, true] {
         let mut env = Env::with(Config { destroy_after_removal: true, ..Config::default() });
-        let mut pair = env.established_with_qps();
-        let c = &mut pair.client_qp;
+        let pair = env.established_with_qps();
+        let mut c = pair.client_qp;
         let (mr, dropped) = (c.pd.register([1], RW).unwrap(), c.pd.register([2], RW).unwrap());
         c.qp.post_recv(1, mr.sge(0..1)).unwrap();
         c.qp.post_recv(2, dropped.sge(0..1)).unwrap();
@@ -99,6 +99,7 @@ fn traffic_pins_after_the_device_is_gone_too() {
         refused(error, RefuseReason::InFlight);
         if destroyed {
             env.client.device.destroy_qp(pair.client).unwrap();
+            drop(c.qp);
         } else {
             assert_eq!(c.recv_cq.poll(&mut [cmid_sim::Completion::default(); 2]), Ok(2));
         }

@@ -1,0 +1,135 @@
+//! A request of a send queue: until it completes, and until its completion is polled.
+
+use std::collections::VecDeque;
+
+use cmid_proto::datapath::WcOpcode;
+
+use crate::data::action::{Action, Local};
+use crate::data::space::KeyedRange;
+
+/// A posted request that has not completed.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) sequence: u64,
+    pub(crate) wr_id: u64,
+    pub(crate) opcode: WcOpcode,
+    pub(crate) signaled: bool,
+    /// Whether it waits for the reads and atomic operations before it.
+    pub(crate) is_fenced: bool,
+    /// The local keys of the regions that it pins.
+    pub(crate) pins: Vec<u32>,
+    /// The targets of a read or an atomic operation.
+    pub(crate) targets: Vec<KeyedRange>,
+    /// What the device does for it, until it begins.
+    pub(crate) todo: Option<(Local, Action)>,
+    /// A command that the device has executed, while requests before it are not answered.
+    pub(crate) is_executed: bool,
+}
+
+impl Pending {
+    /// Whether it is executed by the local device alone.
+    pub(crate) fn is_command(&self) -> bool {
+        matches!(self.opcode, WcOpcode::BIND_MW | WcOpcode::LOCAL_INV)
+    }
+
+    fn is_read(&self) -> bool {
+        is_read(self.opcode)
+    }
+}
+
+/// Whether the peer answers it with bytes: a read or an atomic operation.
+pub(crate) fn is_read(opcode: WcOpcode) -> bool {
+    matches!(opcode, WcOpcode::RDMA_READ | WcOpcode::COMP_SWAP | WcOpcode::FETCH_ADD)
+}
+
+/// Takes what the device does next: for the first request that has not begun, if the doorbell was rung for it. `None` if
+/// it must wait: if it is fenced for reads and atomic operations (IBA 10.8.3.3), and a local invalidate for all requests
+/// before it (IBA 10.6.5.1, `rxe_wqe_is_fenced`).
+pub(crate) fn take_next(sends: &mut VecDeque<Pending>, rung: u64) -> Option<(u64, Local, Action)> {
+    let at = sends.iter().position(|pending| pending.todo.is_some())?;
+    let next = sends.get(at).filter(|next| next.sequence <= rung)?;
+    let waits = match next.opcode {
+        WcOpcode::LOCAL_INV => at > 0,
+        _ => next.is_fenced && sends.iter().take(at).any(Pending::is_read),
+    };
+    let next = sends.get_mut(at).filter(|_| !waits)?;
+    let (local, action) = next.todo.take()?;
+    Some((next.sequence, local, action))
+}
+
+/// Takes a request that has not completed.
+pub(crate) fn take(sends: &mut VecDeque<Pending>, sequence: u64) -> Option<Pending> {
+    let at = sends.iter().position(|pending| pending.sequence == sequence)?;
+    sends.remove(at)
+}
+
+/// A request of a send queue, until its completion, or that of a later one, is polled.
+#[derive(Debug)]
+pub(crate) struct Filed {
+    pub(crate) sequence: u64,
+    pub(crate) pins: Vec<u32>,
+    pub(crate) signaled: bool,
+    pub(crate) is_fenced: bool,
+    pub(crate) is_read: bool,
+}
+
+/// The order in which the requests of a send queue complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// That of the posts, as on InfiniBand and RoCE.
+    OfPosts,
+    /// As on soft-iWARP: sends and writes when TCP has them, reads when they are answered.
+    OfTransport,
+}
+
+/// Removes the requests that are over once the completion of `sequence` is polled, and returns the keys that they pinned.
+pub(crate) fn retire(filed: &mut VecDeque<Filed>, sequence: u64, order: Order) -> Vec<u32> {
+    let at = filed.partition_point(|filed| filed.sequence < sequence);
+    let Some(done) = filed.get(at).filter(|done| done.sequence == sequence) else { return Vec::new() };
+    let ends_reads = done.is_read || done.is_fenced;
+    let stays = |one: &Filed| match order {
+        Order::OfPosts => false,
+        Order::OfTransport => one.sequence < sequence && (one.signaled || one.is_read && !ends_reads),
+    };
+    let (left, over): (Vec<_>, Vec<_>) = filed.drain(..=at).partition(stays);
+    left.into_iter().rev().for_each(|one| filed.push_front(one));
+    over.into_iter().flat_map(|filed| filed.pins).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filed(sequence: u64, opcode: WcOpcode, signaled: bool) -> Filed {
+        let pins = vec![u32::try_from(sequence).unwrap()];
+        Filed { sequence, pins, signaled, is_fenced: false, is_read: is_read(opcode) }
+    }
+
+    #[test]
+    fn where_the_posts_order_a_completion_ends_all_requests_before_it() {
+        let mut all = VecDeque::from([
+            filed(1, WcOpcode::RDMA_READ, true),
+            filed(2, WcOpcode::SEND, false),
+            filed(3, WcOpcode::SEND, true),
+        ]);
+        assert_eq!(retire(&mut all, 2, Order::OfPosts), [1, 2]);
+        assert_eq!(retire(&mut all, 3, Order::OfPosts), [3]);
+    }
+
+    #[test]
+    fn where_the_transport_orders_a_write_ends_no_read_before_it() {
+        let mut all = VecDeque::from([
+            filed(1, WcOpcode::RDMA_READ, true),
+            filed(2, WcOpcode::RDMA_READ, false),
+            filed(3, WcOpcode::SEND, false),
+            filed(4, WcOpcode::RDMA_WRITE, true),
+            filed(5, WcOpcode::RDMA_READ, true),
+        ]);
+        assert_eq!(retire(&mut all, 4, Order::OfTransport), [3, 4]);
+        assert_eq!(retire(&mut all, 5, Order::OfTransport), [2, 5]);
+        assert_eq!(retire(&mut all, 1, Order::OfTransport), [1]);
+        let fenced = Filed { is_fenced: true, ..filed(7, WcOpcode::RDMA_WRITE, true) };
+        all.extend([filed(6, WcOpcode::FETCH_ADD, false), fenced]);
+        assert_eq!(retire(&mut all, 7, Order::OfTransport), [6, 7]);
+    }
+}

@@ -1,0 +1,370 @@
+//! What a provider does with posted work: a post that it refuses may be in the queue, and the order of completions is
+//! that of the transport.
+
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue,
+    SrqCaps,
+};
+use cmid_proto::memory::Error;
+use cmid_proto::{Attaching, Errno};
+use cmid_sim::{Access, Caps, Completion, Config, Cq, Mr, QpState, Remote, SendOp, WcOpcode, WcStatus};
+
+use crate::common::{Env, Pair, SECOND};
+use crate::data_path::ended;
+use crate::iwarp;
+
+const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::MW_BIND);
+/// The errno of a doorbell in a thread with other credentials than those that opened the device.
+const REFUSED: Errno = Errno(13);
+const OK: WcStatus = WcStatus::SUCCESS;
+const FLUSHED: WcStatus = WcStatus::WR_FLUSH_ERR;
+
+fn connected() -> (Env, Pair) {
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
+    (env, pair)
+}
+
+fn remote(mr: &Mr) -> Remote {
+    Remote { addr: mr.addr(), rkey: mr.rkey() }
+}
+
+fn polled(env: &Env, cq: &mut Cq) -> Vec<(u64, WcStatus)> {
+    env.fabric.advance_by(SECOND);
+    let mut buffer = [Completion::default(); 8];
+    let count = cq.poll(&mut buffer).unwrap();
+    buffer[..count].iter().map(|done| (done.wr_id, done.status)).collect()
+}
+
+#[test]
+fn a_refused_post_is_executed_with_the_next_doorbell_and_pins_its_memory_until_then() {
+    let (env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let mut here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let other = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).is_err());
+    assert_eq!(polled(&env, &mut c.send_cq), []);
+    assert_eq!(here.slice().map(|_| ()), Err(Errno::EBUSY));
+    c.qp.post_send(SendWr::write(2, other.sge(0..8), remote(&there))).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK)]);
+    assert_eq!(*here.slice().unwrap(), [0xEE; 64]);
+}
+
+#[test]
+fn a_refused_batch_is_in_the_queue_as_a_whole() {
+    let (env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 64], ALL).unwrap();
+    let write = |n| SendWr::write(n, here.sge(0..8), remote(&there));
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(c.qp.post_sends((1..4).map(write)).is_err());
+    assert_eq!(polled(&env, &mut c.send_cq), []);
+    c.qp.post_send(write(4)).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK), (3, OK), (4, OK)]);
+}
+
+#[test]
+fn refused_posts_fill_the_queue() {
+    let (env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 64], ALL).unwrap();
+    for n in 0..u64::from(Caps::default().max_send_wr) {
+        env.host.fail_next_doorbell(REFUSED);
+        assert!(c.qp.post_send(SendWr::write(n, here.sge(0..8), remote(&there))).is_err());
+    }
+    assert!(c.qp.post_send(SendWr::write(99, here.sge(0..8), remote(&there))).is_err());
+    assert_eq!(polled(&env, &mut c.send_cq), []);
+}
+
+#[test]
+fn refused_posts_are_flushed_in_the_error_state() {
+    let (mut env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register(vec![1; 64], ALL).unwrap();
+    let there = s.pd.register(vec![0; 64], ALL).unwrap();
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(c.qp.post_send(SendWr::write(1, here.sge(0..8), remote(&there)).unsignaled()).is_err());
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(c.qp.post_recv(2, here.sge(0..8)).is_err());
+    env.client.disconnect(pair.client).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(1, FLUSHED)]);
+    assert_eq!(polled(&env, &mut c.recv_cq), [(2, FLUSHED)]);
+    // It can be refused in the error state, too.
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&there))).is_err());
+    let here = here.deregister().unwrap_err().0;
+    assert_eq!(polled(&env, &mut c.send_cq), []);
+    c.qp.post_send(SendWr::write(4, here.sge(0..8), remote(&there))).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(3, FLUSHED), (4, FLUSHED)]);
+    here.deregister().unwrap();
+}
+
+#[test]
+fn the_memory_of_a_refused_post_comes_back_with_the_end_of_its_qp() {
+    let (mut env, mut pair) = connected();
+    let there = pair.server_qp.pd.register(vec![0; 64], ALL).unwrap();
+    let c = &mut pair.client_qp;
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).is_err());
+    let here = here.deregister().unwrap_err().0;
+    env.client.device.destroy_qp(pair.client).unwrap();
+    drop(pair.client_qp.qp);
+    assert_eq!(here.deregister().unwrap().buffer, [1; 64]);
+}
+
+#[test]
+fn a_refused_receive_is_taken_after_the_next_doorbell() {
+    let (env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(s.qp.post_recv(1, there.sge(0..8)).is_err());
+    c.qp.post_send(SendWr::send(7, here.sge(0..8))).unwrap();
+    assert_eq!(polled(&env, &mut s.recv_cq), []);
+    let (there, error) = there.deregister().unwrap_err();
+    assert!(matches!(error, Error::Refused(_)), "{error}");
+    s.qp.post_recv(2, there.sge(8..16)).unwrap();
+    c.qp.post_send(SendWr::send(8, here.sge(0..8))).unwrap();
+    assert_eq!(polled(&env, &mut s.recv_cq), [(1, OK), (2, OK)]);
+}
+
+#[test]
+fn a_refused_receive_of_a_shared_queue_is_taken_after_the_next_doorbell() {
+    let (env, pair) = connected();
+    let pd = &pair.server_qp.pd;
+    let mut srq = pd.create_srq(SrqCaps { max_wr: 2, max_sge: 1 }).unwrap();
+    let there = pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(srq.post_recv(1, there.sge(0..8)).is_err());
+    assert_eq!(srq.unpolled(), 1);
+    let there = there.deregister().unwrap_err().0;
+    srq.post_recv(2, there.sge(0..8)).unwrap();
+    assert!(srq.post_recv(3, there.sge(0..8)).is_err());
+    drop(srq);
+    there.deregister().unwrap();
+}
+
+#[test]
+fn a_refused_bind_is_executed_later() {
+    let (env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register(vec![1; 8], ALL).unwrap();
+    let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
+    let mut window = s.pd.alloc_mw().unwrap();
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(s.qp.post_bind(1, &mut window, &there, 0..8, Access::REMOTE_READ).is_err());
+    s.qp.post_send(SendWr::write(2, there.sge(0..8), remote(&here)).unsignaled()).unwrap();
+    assert_eq!(polled(&env, &mut s.send_cq), [(1, OK)]);
+    let shown = Remote { addr: there.addr(), rkey: window.rkey() };
+    c.qp.post_send(SendWr::read(3, here.sge(0..8), shown)).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(3, OK)]);
+    env.host.fail_next_doorbell(REFUSED);
+    assert!(s.qp.post_invalidate(4, &mut window).is_err());
+    s.qp.post_send(SendWr::write(5, there.sge(0..8), remote(&here))).unwrap();
+    assert_eq!(polled(&env, &mut s.send_cq), [(4, OK), (5, OK)]);
+    c.qp.post_send(SendWr::read(6, here.sge(0..8), shown)).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(6, WcStatus::REM_ACCESS_ERR)]);
+}
+
+#[test]
+fn on_iwarp_a_write_completes_before_the_read_that_was_posted_first() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, s]) = iwarp::established(&mut env);
+    let mut here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let other = c.pd.register(vec![2; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
+    let latency = Config::default().latency;
+    c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::write(2, other.sge(0..8), remote(&there))).unwrap();
+    env.fabric.advance_by(latency);
+    ended(&mut c.send_cq, &[(2, OK, WcOpcode::RDMA_WRITE, 0)]);
+    // The read is still in flight.
+    assert_eq!(here.slice().map(|_| ()), Err(Errno::EBUSY));
+    assert_eq!(other.deregister().unwrap().buffer, [2; 64]);
+    env.fabric.advance_by(latency);
+    ended(&mut c.send_cq, &[(1, OK, WcOpcode::RDMA_READ, 64)]);
+    assert_eq!(*here.slice().unwrap(), [0xEE; 64]);
+}
+
+#[test]
+fn on_iwarp_an_unsignaled_read_ends_with_a_later_read_or_a_fenced_request() {
+    for fenced in [false, true] {
+        let mut env = iwarp::env();
+        let (_ids, [mut c, s]) = iwarp::established(&mut env);
+        let mut here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+        let other = c.pd.register(vec![2; 64], Access::LOCAL_WRITE).unwrap();
+        let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
+        c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there)).unsignaled()).unwrap();
+        c.qp.post_send(SendWr::write(2, other.sge(0..8), remote(&there))).unwrap();
+        assert_eq!(polled(&env, &mut c.send_cq), [(2, OK)]);
+        assert_eq!(here.slice().map(|_| ()), Err(Errno::EBUSY));
+        c.qp.post_send(match fenced {
+            true => SendWr::write(3, other.sge(0..8), remote(&there)).fenced(),
+            false => SendWr::read(3, other.sge(0..8), remote(&there)),
+        })
+        .unwrap();
+        assert_eq!(polled(&env, &mut c.send_cq), [(3, OK)]);
+        assert!(here.slice().is_ok());
+    }
+}
+
+#[test]
+fn on_iwarp_a_fenced_request_waits_for_the_reads_before_it() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, s]) = iwarp::established(&mut env);
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
+    c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::write(2, here.sge(0..8), remote(&there)).fenced()).unwrap();
+    c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&there))).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK), (3, OK)]);
+}
+
+#[test]
+fn on_iwarp_a_write_that_the_peer_refuses_succeeds_and_ends_the_connection() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, s]) = iwarp::established(&mut env);
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
+    c.qp.post_send(SendWr::write(1, here.sge(0..8), remote(&there))).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK)]);
+    assert_eq!(c.qp.state(), Ok(QpState::ERR));
+}
+
+#[test]
+fn a_local_invalidate_waits_for_the_requests_before_it() {
+    let (env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 64], ALL).unwrap();
+    let mut window = s.pd.alloc_mw().unwrap();
+    s.qp.post_bind(1, &mut window, &there, 0..8, Access::REMOTE_READ).unwrap();
+    assert_eq!(polled(&env, &mut s.send_cq), [(1, OK)]);
+    // It finds no receive, so it is not finished, and the window stays.
+    s.qp.post_send(SendWr::send(2, there.sge(0..8))).unwrap();
+    let shown = Remote { addr: there.addr(), rkey: window.rkey() };
+    s.qp.post_invalidate(3, &mut window).unwrap();
+    s.qp.post_bind(4, &mut window, &there, 0..8, Access::REMOTE_READ).unwrap();
+    assert_eq!(polled(&env, &mut s.send_cq), []);
+    c.qp.post_send(SendWr::read(5, here.sge(0..8), shown)).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(5, OK)]);
+    c.qp.post_recv(6, here.sge(0..8)).unwrap();
+    assert_eq!(polled(&env, &mut s.send_cq), [(2, OK), (3, OK), (4, OK)]);
+    // The window has the key of its second bind.
+    c.qp.post_send(SendWr::read(7, here.sge(0..8), shown)).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(7, WcStatus::REM_ACCESS_ERR)]);
+}
+
+#[test]
+fn a_fenced_write_sends_what_a_read_before_it_has_brought() {
+    for fenced in [false, true] {
+        let (env, mut pair) = connected();
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
+        let [from, to] = [0xEE, 0].map(|byte| s.pd.register(vec![byte; 8], ALL).unwrap());
+        c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&from))).unwrap();
+        let write = SendWr::write(2, here.sge(0..8), remote(&to));
+        c.qp.post_send(if fenced { write.fenced() } else { write }).unwrap();
+        assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK)]);
+        assert_eq!(to.deregister().unwrap().buffer, [if fenced { 0xEE } else { 1 }; 8]);
+    }
+}
+
+#[test]
+fn a_qp_without_its_id_is_flushed_and_its_peer_changes_nothing() {
+    for destroyed in [false, true] {
+        let (mut env, mut pair) = connected();
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let here = c.pd.register(vec![1; 8], ALL).unwrap();
+        let there = s.pd.register(vec![0; 8], ALL).unwrap();
+        s.qp.post_recv(1, there.sge(0..8)).unwrap();
+        if destroyed {
+            env.server.destroy(pair.new).unwrap();
+        } else {
+            env.server.device.destroy_qp(pair.new).unwrap();
+        }
+        assert_eq!(s.qp.state(), Ok(QpState::ERR));
+        assert_eq!(polled(&env, &mut s.recv_cq), [(1, FLUSHED)]);
+        s.qp.post_send(SendWr::write(2, there.sge(0..8), remote(&here))).unwrap();
+        assert_eq!(polled(&env, &mut s.send_cq), [(2, FLUSHED)]);
+        c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&there))).unwrap();
+        env.fabric.advance_by(SECOND * 10);
+        assert_eq!(polled(&env, &mut c.send_cq), [(3, WcStatus::RETRY_EXC_ERR)]);
+        assert_eq!(there.deregister().unwrap().buffer, [0; 8]);
+    }
+}
+
+/// Of rxe: `RXE_MAX_SGE`, `RXE_MAX_INLINE_DATA`, `RXE_MAX_LOG_CQE`.
+#[test]
+fn a_device_has_limits() {
+    let mut env = Env::new();
+    let id = env.client.id(env.cc);
+    env.client.bind(id, "10.0.0.1:0").unwrap();
+    let device = &mut env.client.device;
+    for (depth, expected) in [(0, Err(Errno::EINVAL)), (1, Ok(())), (32767, Ok(())), (32768, Err(Errno::EINVAL))] {
+        assert_eq!(device.create_cq(id, depth).map(drop), expected, "{depth}");
+    }
+    let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 64).unwrap());
+    let least = Caps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };
+    let most = Caps { max_send_sge: 32, max_recv_sge: 32, max_inline: 512, ..least };
+    for (caps, expected) in [
+        (least, Ok(())),
+        (most, Ok(())),
+        (Caps { max_send_sge: 33, ..most }, Err(Errno::EINVAL)),
+        (Caps { max_recv_sge: 33, ..most }, Err(Errno::EINVAL)),
+        (Caps { max_inline: 513, ..most }, Err(Errno::EINVAL)),
+    ] {
+        let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps);
+        assert_eq!(made.map(drop), expected, "{caps:?}");
+        assert_eq!(device.destroy_qp(id), expected);
+    }
+    for (max_wr, max_sge, expected) in
+        [(1, 0, Ok(1)), (1, 27, Ok(27)), (1, 28, Err(Errno::EINVAL)), (0, 1, Err(Errno::EINVAL))]
+    {
+        assert_eq!(pd.create_srq(SrqCaps { max_wr, max_sge }).map(|srq| srq.caps().max_sge), expected);
+    }
+}
+
+/// As on rxe, which does not check the range of a window (`check_rkey`).
+#[test]
+fn a_window_without_range_gives_access_to_the_whole_region() {
+    for (windows_without_range, status) in [(true, OK), (false, WcStatus::REM_ACCESS_ERR)] {
+        let mut env = Env::with(Config { windows_without_range, ..Config::default() });
+        let mut pair = env.established_with_qps();
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
+        let there = s.pd.register(vec![0; 64], ALL).unwrap();
+        let mut window = s.pd.alloc_mw().unwrap();
+        s.qp.post_bind(1, &mut window, &there, 8..16, Access::REMOTE_READ).unwrap();
+        assert_eq!(polled(&env, &mut s.send_cq), [(1, OK)]);
+        let beside = Remote { addr: there.addr() + 32, rkey: window.rkey() };
+        c.qp.post_send(SendWr::read(2, here.sge(0..8), beside)).unwrap();
+        assert_eq!(polled(&env, &mut c.send_cq), [(2, status)]);
+    }
+}
+
+/// As on rxe: `rxe_invalidate_mr` refuses the key of a region that user space has registered, after the message is
+/// acknowledged.
+#[test]
+fn the_key_of_a_region_cannot_be_invalidated_by_a_message() {
+    let (env, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 8], ALL).unwrap();
+    for n in 1..3 {
+        s.qp.post_recv(n, there.sge(0..8)).unwrap();
+    }
+    let mut message = SendWr::send(3, here.sge(0..8));
+    message.op = SendOp::SendInvalidate(there.rkey());
+    c.qp.post_send(message).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(3, OK)]);
+    assert_eq!(polled(&env, &mut s.recv_cq), [(1, WcStatus::REM_INV_REQ_ERR), (2, FLUSHED)]);
+    assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::RTS), Ok(QpState::ERR)));
+    there.deregister().unwrap();
+}
