@@ -8,6 +8,8 @@ pub(crate) struct HostNo(pub(crate) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceNo {
     pub(crate) host: HostNo,
+    /// Its position among the devices that the host has at a time.
+    pub(crate) index: u8,
     pub(crate) incarnation: u32,
 }
 

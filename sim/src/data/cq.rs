@@ -8,13 +8,13 @@ use cmid_proto::{CqRoom, Errno};
 use crate::data::completion::Armed;
 use crate::data::notices::Notices;
 use crate::fabric::Fabric;
-use crate::index::{CqNo, HostNo};
+use crate::index::{CqNo, DeviceNo};
 
 /// A completion queue with its own completion channel, or a shared one.
 #[derive(Debug)]
 pub struct Cq {
     pub(crate) fabric: Fabric,
-    pub(crate) host: HostNo,
+    pub(crate) device: DeviceNo,
     pub(crate) no: CqNo,
     pub(crate) notices: Notices,
 }

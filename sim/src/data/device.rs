@@ -47,7 +47,7 @@ impl Nic {
             return Err(Errno::EINVAL);
         }
         let no = self.on_device(|world| Ok(world.queues.add_cq(depth, notices.clone())))?;
-        Ok(Cq { fabric: self.fabric.clone(), host: self.device.host, no, notices })
+        Ok(Cq { fabric: self.fabric.clone(), device: self.device, no, notices })
     }
 }
 
@@ -79,8 +79,9 @@ impl DataPath for SimDevice {
     /// ADDR_RESOLVED is fetched, and once the device is removed.
     fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
         let (_, device) = self.on_device(id, |world, no| {
-            let host = world.id(no)?.host;
-            Ok(world.device_of(host))
+            let id = world.id(no)?;
+            let (host, src) = (id.host, id.src.map(|src| src.ip()));
+            Ok(world.device_at(host, src))
         })?;
         Ok(Nic { fabric: self.fabric().clone(), device })
     }
@@ -183,9 +184,10 @@ impl SimDevice {
                 Some(conn) => conn.state.gives_init(),
                 None => state.state != CmState::Listen,
             };
-            let foreign = [send_cq.host, recv_cq.host].iter().any(|&other| other != host);
-            let (space, has_qp) = (state.port_space, state.qp.is_some());
-            let foreign = foreign || pd.device != world.device_of(host) || !pd.fabric.is(self.fabric());
+            let (space, has_qp, src) = (state.port_space, state.qp.is_some(), state.src.map(|src| src.ip()));
+            let device = world.device_at(host, src);
+            let foreign = [send_cq.device, recv_cq.device, pd.device].iter().any(|&other| other != device);
+            let foreign = foreign || !pd.fabric.is(self.fabric());
             let of_pd = |srq: &Srq| srq.pd == pd.no && srq.fabric.is(self.fabric());
             let foreign = foreign || !srq.is_none_or(of_pd);
             if world.is_iwarp(host) && space.service() == Service::Datagram {

@@ -21,6 +21,11 @@ pub(super) struct Held {
 }
 
 impl Domains {
+    /// The device of a domain.
+    pub(crate) fn device_of(&self, no: PdNo) -> Option<DeviceNo> {
+        self.live.get(&no).map(|held| held.device)
+    }
+
     pub(crate) fn handle_removal(&mut self, device: DeviceNo) {
         for held in self.live.values_mut().filter(|held| held.device == device) {
             held.domain.handle_removal();

@@ -175,7 +175,7 @@ mod tests {
 
     fn domain(fabric: &Fabric) -> Pd {
         let host = fabric.host(&["10.0.0.1".parse().unwrap()]).no;
-        let device = fabric.with(|world| world.device_of(host));
+        let device = fabric.with(|world| world.device_at(host, None));
         let no = fabric.with(|world| world.alloc_pd(device)).unwrap();
         Pd { fabric: fabric.clone(), device, no }
     }

@@ -259,14 +259,13 @@ impl World {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let is_new = pair.state != PairState::Err;
         pair.state = PairState::Err;
-        let has_srq = pair.srq.is_some();
+        let (has_srq, pd) = (pair.srq.is_some(), pair.pd);
         if is_new {
             self.iw_qp_gone(qp);
         }
         if is_new && has_srq {
             // `flush_recv_queue` of rxe; the receives stay for other QPs.
-            let device = self.device_of(qp.host);
-            self.async_readers.raise(device, AsyncEventKind::QP_LAST_WQE_REACHED, AsyncSource::Qp(qp.num));
+            self.raise(pd, AsyncEventKind::QP_LAST_WQE_REACHED, AsyncSource::Qp(qp.num));
         }
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         let inbound = std::mem::take(&mut pair.inbound);
@@ -345,24 +344,30 @@ impl World {
     }
 
     pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
-        let cq = self.queues.pairs.get(&qp).map(|pair| pair.send_cq);
+        let place = self.queues.pairs.get(&qp).map(|pair| (pair.pd, pair.send_cq));
         if !self.queues.complete_send(qp, pending, sent) {
-            self.overrun(qp, cq);
+            self.overrun(place);
         }
     }
 
     pub(crate) fn finish_receive(&mut self, qp: QpNo, received: Received) {
-        let cq = self.queues.pairs.get(&qp).map(|pair| pair.recv_cq);
+        let place = self.queues.pairs.get(&qp).map(|pair| (pair.pd, pair.recv_cq));
         if !self.queues.complete_receive(qp, received) {
-            self.overrun(qp, cq);
+            self.overrun(place);
         }
     }
 
-    fn overrun(&mut self, qp: QpNo, cq: Option<CqNo>) {
+    fn overrun(&mut self, place: Option<(PdNo, CqNo)>) {
         self.counters.overruns += 1;
-        if let Some(cq) = cq {
-            let device = self.device_of(qp.host);
-            self.async_readers.raise(device, AsyncEventKind::CQ_ERR, AsyncSource::Cq(cq.number()));
+        if let Some((pd, cq)) = place {
+            self.raise(pd, AsyncEventKind::CQ_ERR, AsyncSource::Cq(cq.number()));
+        }
+    }
+
+    /// Reports an event of an object of a domain.
+    fn raise(&mut self, pd: PdNo, kind: AsyncEventKind, source: AsyncSource) {
+        if let Some(device) = self.domains.device_of(pd) {
+            self.async_readers.raise(device, kind, source);
         }
     }
 

@@ -28,8 +28,18 @@ impl Fabric {
     /// As [`Fabric::host`], with a device of this transport. Devices of different transports cannot be connected.
     #[must_use]
     pub fn host_with(&self, addresses: &[IpAddr], transport: Transport) -> Host {
+        self.host_with_devices(&[addresses], transport)
+    }
+
+    /// As [`Fabric::host_with`], with several devices: one for each list of addresses. The device of an id is that of its
+    /// source address. All of them are removed and added together.
+    #[must_use]
+    pub fn host_with_devices(&self, devices: &[&[IpAddr]], transport: Transport) -> Host {
         let no = self.with(|world| {
-            let mut host = HostState::new(addresses);
+            let mut host = HostState::new(&devices.concat());
+            for (index, addresses) in (1..=u8::MAX).zip(devices.iter().skip(1)) {
+                host.on_later_devices.extend(addresses.iter().map(|&ip| (ip, index)));
+            }
             host.transport = transport;
             world.hosts.push(host);
             HostNo(world.hosts.len() - 1)
@@ -68,8 +78,9 @@ impl Host {
             let Some(host) = world.hosts.get_mut(self.no.0) else { return };
             if std::mem::replace(&mut host.link_up, up) != up {
                 let kind = if up { AsyncEventKind::PORT_ACTIVE } else { AsyncEventKind::PORT_ERR };
-                let device = world.device_of(self.no);
-                world.async_readers.raise(device, kind, AsyncSource::Port(PORT));
+                for device in world.devices_of(self.no) {
+                    world.async_readers.raise(device, kind, AsyncSource::Port(PORT));
+                }
                 if up {
                     world.retry(self.no);
                 }

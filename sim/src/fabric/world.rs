@@ -107,14 +107,24 @@ impl World {
         Ok(no)
     }
 
-    /// Returns the current device of a host, or its next one.
-    pub(crate) fn device_of(&self, host: HostNo) -> DeviceNo {
-        DeviceNo { host, incarnation: self.hosts.get(host.0).map_or(0, |host| host.incarnation) }
+    /// Returns the current device of an address of a host, or its next one.
+    pub(crate) fn device_at(&self, host: HostNo, ip: Option<IpAddr>) -> DeviceNo {
+        let state = self.hosts.get(host.0);
+        let index = state.zip(ip).map_or(0, |(state, ip)| state.device_index(ip));
+        DeviceNo { host, index, incarnation: state.map_or(0, |state| state.incarnation) }
+    }
+
+    /// Returns the current devices of a host, or its next ones.
+    pub(crate) fn devices_of(&self, host: HostNo) -> Vec<DeviceNo> {
+        let first = self.device_at(host, None);
+        let last = self.hosts.get(host.0).map_or(0, HostState::last_device_index);
+        (0..=last).map(|index| DeviceNo { index, ..first }).collect()
     }
 
     /// Whether a device still exists.
     pub(crate) fn lives(&self, device: DeviceNo) -> bool {
-        self.hosts.get(device.host.0).is_some_and(HostState::has_device) && self.device_of(device.host) == device
+        let host = self.hosts.get(device.host.0);
+        host.is_some_and(|host| host.has_device() && host.incarnation == device.incarnation)
     }
 
     /// `rdma_create_id`.

@@ -1,6 +1,6 @@
 //! A host: its addresses, its port tables, and its device's tables of live connections.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use cmid_proto::Transport;
@@ -17,6 +17,8 @@ pub(crate) struct HostState {
     pub(crate) rdma: Vec<IpAddr>,
     /// Addresses on interfaces without an RDMA device.
     pub(crate) plain: Vec<IpAddr>,
+    /// The addresses of `rdma` that are on another device than the first, with its position.
+    pub(crate) on_later_devices: BTreeMap<IpAddr, u8>,
     /// The addresses of `plain` on interfaces without ARP.
     pub(crate) noarp: BTreeSet<IpAddr>,
     pub(crate) link_up: bool,
@@ -45,6 +47,7 @@ impl HostState {
         HostState {
             rdma: addresses.to_vec(),
             plain: Vec::new(),
+            on_later_devices: BTreeMap::new(),
             noarp: BTreeSet::new(),
             link_up: true,
             transport: Transport::InfiniBand,
@@ -66,7 +69,17 @@ impl HostState {
         self.device && !self.rdma.is_empty()
     }
 
-    /// Removes or adds the device; false if there is no change.
+    /// The position of the device of an address.
+    pub(crate) fn device_index(&self, ip: IpAddr) -> u8 {
+        self.on_later_devices.get(&ip).copied().unwrap_or(0)
+    }
+
+    /// The position of the last device.
+    pub(crate) fn last_device_index(&self) -> u8 {
+        self.on_later_devices.values().copied().max().unwrap_or(0)
+    }
+
+    /// Removes or adds the devices; false if there is no change.
     pub(crate) fn set_device(&mut self, present: bool) -> bool {
         let changed = std::mem::replace(&mut self.device, present) != present;
         if changed && present {

@@ -1,4 +1,4 @@
-//! Removal of a device (`cma_process_remove`).
+//! Removal of the devices of a host (`cma_process_remove`).
 
 use cmid_proto::datapath::{AsyncEventKind, AsyncSource};
 
@@ -10,7 +10,7 @@ impl World {
     /// Closes every id with the device, and reports it if events are delivered for the id. Ids without a device, such
     /// as wildcard listeners, do not change.
     pub(crate) fn remove_device(&mut self, host: HostNo) {
-        let device = self.device_of(host);
+        let devices = self.devices_of(host);
         if !self.hosts.get_mut(host.0).is_some_and(|host| host.set_device(false)) {
             return;
         }
@@ -18,16 +18,18 @@ impl World {
         for no in closed {
             self.close_id(no);
         }
-        self.async_readers.raise(device, AsyncEventKind::DEVICE_FATAL, AsyncSource::Device);
+        for &device in &devices {
+            self.async_readers.raise(device, AsyncEventKind::DEVICE_FATAL, AsyncSource::Device);
+        }
         self.queues.drop_windows(host);
         let orphans = self.queues.pairs.keys_of(|qp, _| qp.host == host);
         for qp in orphans {
             self.qp_to_error(qp);
             self.end_qp(qp, false);
         }
-        self.end_srqs_of(device);
+        devices.iter().for_each(|&device| self.end_srqs_of(device));
         self.memory.disassociate(host);
-        self.domains.handle_removal(device);
+        devices.iter().for_each(|&device| self.domains.handle_removal(device));
         self.sweep = true;
     }
 

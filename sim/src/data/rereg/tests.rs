@@ -5,7 +5,7 @@ use crate::fabric::config::Config;
 use crate::index::{DeviceNo, HostNo, MrHandle, PdNo};
 use crate::kernel::host::HostState;
 
-const DEVICE: DeviceNo = DeviceNo { host: HostNo(0), incarnation: 0 };
+const DEVICE: DeviceNo = DeviceNo { host: HostNo(0), index: 0, incarnation: 0 };
 const RW: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ);
 
 struct MemoryFixture {
