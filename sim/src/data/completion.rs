@@ -15,6 +15,8 @@ use crate::index::{CqNo, PdNo, QpNo, SrqNo};
 pub(crate) struct Ready {
     pub(crate) qp: QpNo,
     pub(crate) completion: Completion,
+    /// Whether the post of its work request was refused: a poll does not return it.
+    pub(crate) is_withdrawn: bool,
     /// The number of a request of a send queue; `None` for a receive.
     pub(crate) sequence: Option<u64>,
     /// The entry of a receive of a shared receive queue; `None` for other completions.
@@ -151,19 +153,23 @@ impl CqState {
         true
     }
 
-    /// Takes completions.
-    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<Vec<Ready>, Errno> {
+    /// Takes completions. Returns them, and the number of those for the program.
+    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<(Vec<Ready>, usize), Errno> {
         if self.ready.is_empty() && self.overrun {
             return Err(Errno::EOVERFLOW);
         }
-        let count = into.len().min(self.ready.len());
-        let taken: Vec<Ready> = self.ready.drain(..count).collect();
-        for (slot, ready) in into.iter_mut().zip(&taken) {
-            *slot = ready.completion;
+        let (mut taken, mut count) = (Vec::new(), 0);
+        while let Some(slot) = into.get_mut(count) {
+            let Some(ready) = self.ready.pop_front() else { break };
+            if !ready.is_withdrawn {
+                *slot = ready.completion;
+                count += 1;
+            }
+            taken.push(ready);
         }
         let gone = std::mem::take(&mut self.gone);
         self.gone = gone.into_iter().filter(|&qp| !self.release(qp)).collect();
-        Ok(taken)
+        Ok((taken, count))
     }
 }
 
@@ -179,7 +185,17 @@ mod tests {
     fn ready(num: u32, wr_id: u64) -> Ready {
         let completion = Completion { wr_id, ..Completion::default() };
         let (sequence, srq_entry, pd, pins) = (Some(wr_id), None, PdNo(1), vec![num]);
-        Ready { qp: qp(num), completion, sequence, srq_entry, pd, pins, solicited: false, scatter: Vec::new() }
+        Ready {
+            qp: qp(num),
+            completion,
+            is_withdrawn: false,
+            sequence,
+            srq_entry,
+            pd,
+            pins,
+            solicited: false,
+            scatter: Vec::new(),
+        }
     }
 
     #[test]
@@ -193,10 +209,10 @@ mod tests {
             assert_eq!((cq.room.reserved(), cq.pins(PdNo(1), 1)), if remove { (0, false) } else { (3, true) });
             let mut one = [Completion::default()];
             for reserved in [3, 0].into_iter().filter(|_| !remove) {
-                assert_eq!(cq.poll(&mut one).map(|taken| taken.len()), Ok(1));
+                assert_eq!(cq.poll(&mut one).map(|taken| taken.1), Ok(1));
                 assert_eq!(cq.room.reserved(), reserved);
             }
-            assert_eq!((cq.poll(&mut one), cq.pins(PdNo(1), 1)), (Ok(vec![]), false));
+            assert_eq!((cq.poll(&mut one), cq.pins(PdNo(1), 1)), (Ok((vec![], 0)), false));
         }
     }
 
@@ -226,7 +242,7 @@ mod tests {
         assert!(!cq.complete(ready(1, 3)));
         assert_eq!(notices.take(), Ok(1));
         let mut buffer = [Completion::default(); 4];
-        assert_eq!(cq.poll(&mut buffer), Ok(vec![ready(1, 1), ready(1, 2)]));
+        assert_eq!(cq.poll(&mut buffer), Ok((vec![ready(1, 1), ready(1, 2)], 2)));
         assert_eq!((buffer[0].wr_id, buffer[1].wr_id), (1, 2));
         assert_eq!(cq.poll(&mut buffer), Err(Errno::EOVERFLOW));
     }

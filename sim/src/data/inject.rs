@@ -27,7 +27,8 @@ impl Host {
 
     /// Makes the next post on this host fail with this errno after its work requests are in their queue, as librxe and
     /// libsiw do if the kernel refuses the doorbell: of a send, a batch, a receive, a bind or an invalidate. They stay in
-    /// flight, and the device executes them with the next doorbell of that queue, or flushes them in the error state.
+    /// flight, and the device executes them with the next doorbell of that queue, or flushes them in the error state. No
+    /// poll returns their completions.
     /// Faults queue: each post uses one.
     pub fn fail_next_doorbell(&self, errno: Errno) {
         self.with_state(|host| host.faults.doorbell.push_back(errno));

@@ -87,10 +87,11 @@ impl Qp {
         let keyed_range = self.keyed_range(&mr.sge(range), access.needed_to_bind())?;
         let bind = Bind { window: mw.no, rkey: mw.rkey, keyed_range, access };
         self.enqueue(wr_id, WcOpcode::BIND_MW, Local::Bound(keyed_range), Command::Bind(bind))?;
-        // It is in the queue, also if the doorbell is refused.
+        // The device executes it later, also if the doorbell is refused.
         mw.rkey = next_rkey(mw.rkey);
-        mw.bound_by = Some(self.no);
-        self.fabric.with(|world| world.ring(self.no))
+        let rung = self.fabric.with(|world| world.ring(self.no));
+        mw.bound_by = rung.is_ok().then_some(self.no);
+        rung
     }
 
     pub(super) fn invalidate_window(&self, wr_id: u64, mw: &mut Mw) -> Result<(), Errno> {

@@ -22,6 +22,8 @@ pub(crate) struct Pending {
     pub(crate) targets: Vec<KeyedRange>,
     /// What the device does for it, until it begins.
     pub(crate) todo: Option<(Local, Action)>,
+    /// Whether its post was refused: its completion is not for the program.
+    pub(crate) is_withdrawn: bool,
     /// A command that the device has executed, while requests before it are not answered.
     pub(crate) is_executed: bool,
 }

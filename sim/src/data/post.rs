@@ -179,7 +179,12 @@ impl Qp {
 
 /// Creates a receive for a queue of this domain.
 pub(super) fn receive(fabric: &Fabric, pd: PdNo, max: u32, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, Errno> {
-    Ok(Receive { wr_id, ranges: ranges(fabric, pd, sges, Access::LOCAL_WRITE, max)?, srq_entry: None })
+    Ok(Receive {
+        wr_id,
+        ranges: ranges(fabric, pd, sges, Access::LOCAL_WRITE, max)?,
+        srq_entry: None,
+        is_withdrawn: false,
+    })
 }
 
 /// Returns the non-empty ranges of a work request.

@@ -22,6 +22,7 @@ use crate::kernel::gid::Gid;
 pub(crate) struct Received {
     pub(crate) completion: Completion,
     pub(crate) srq_entry: Option<SrqEntry>,
+    pub(crate) is_withdrawn: bool,
     /// The keys of the regions that it pinned.
     pub(crate) pinned: Vec<u32>,
     /// Whether it notifies a CQ that is armed for solicited completions.
@@ -263,8 +264,9 @@ impl Queues {
         }
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, ..Completion::default() };
         let pins = pending.pins.clone();
-        let (sequence, srq_entry) = (Some(sequence), None);
-        self.complete(cq, Ready { qp, completion, sequence, srq_entry, pd, pins, solicited: false, scatter })
+        let (sequence, srq_entry, is_withdrawn) = (Some(sequence), None, pending.is_withdrawn);
+        let solicited = false;
+        self.complete(cq, Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter })
     }
 
     /// Adds a completion of a receive queue. Returns false if the CQ overran.
@@ -272,9 +274,10 @@ impl Queues {
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
         let Some(pair) = self.pairs.get(&qp) else { return true };
         let (cq, pd) = (pair.recv_cq, pair.pd);
-        let Received { completion, srq_entry, pinned: pins, solicited, scatter } = received;
+        let Received { completion, srq_entry, is_withdrawn, pinned: pins, solicited, scatter } = received;
         let completion = Completion { qp_num: qp.num, ..completion };
-        self.complete(cq, Ready { qp, completion, sequence: None, srq_entry, pd, pins, solicited, scatter })
+        let sequence = None;
+        self.complete(cq, Ready { qp, completion, is_withdrawn, sequence, srq_entry, pd, pins, solicited, scatter })
     }
 
     /// Adds a completion to a CQ. If the CQ is gone or full, the completion is lost, and its region stays pinned until
@@ -360,9 +363,9 @@ impl Queues {
         self.bound_by.retain(|_, by| by.host != host);
     }
 
-    /// `ibv_poll_cq`.
-    pub(crate) fn poll(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<Vec<Ready>, Errno> {
-        let taken = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?.poll(into)?;
+    /// `ibv_poll_cq`. Returns all that it has taken, and the number of those for the program.
+    pub(crate) fn poll(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<(Vec<Ready>, usize), Errno> {
+        let (taken, count) = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?.poll(into)?;
         for ready in &taken {
             if let Some(srq_entry) = ready.srq_entry {
                 self.srqs.polled(srq_entry);
@@ -370,7 +373,7 @@ impl Queues {
                 pair.polled(ready);
             }
         }
-        Ok(taken)
+        Ok((taken, count))
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Receive {
     pub(crate) ranges: Vec<KeyedRange>,
     /// The entry in a shared receive queue, if it is of one.
     pub(crate) srq_entry: Option<SrqEntry>,
+    /// Whether its post was refused: its completion is not for the program.
+    pub(crate) is_withdrawn: bool,
 }
 
 impl Receive {

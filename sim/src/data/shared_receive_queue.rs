@@ -21,8 +21,6 @@ pub struct Srq {
 
 impl Srq {
     pub(crate) fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
-        // The provider rounds it up.
-        let caps = SrqCaps { max_sge: caps.max_sge.max(1), ..caps };
         let no = pd.fabric.with(|world| {
             if world.lives(pd.device) { world.create_srq(pd.device, pd.no, caps) } else { Err(Errno::EIO) }
         })?;

@@ -55,8 +55,12 @@ impl World {
             srq.unrung.push(Receive { srq_entry: Some(srq_entry), ..receive });
         }
         let host = srq.device.host;
-        self.doorbell(host)?;
+        let rung = self.doorbell(host);
         let srq = self.queues.srqs.get_mut(no)?;
+        if let Err(errno) = rung {
+            srq.unrung.iter_mut().for_each(|receive| receive.is_withdrawn = true);
+            return Err(errno.into());
+        }
         srq.receives.extend(srq.unrung.drain(..));
         // Its QPs may have packets that wait for a receive.
         let waiting = self.queues.pairs.keys_of(|_, pair| pair.srq == Some(no) && !pair.inbound.is_empty());

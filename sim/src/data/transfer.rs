@@ -327,12 +327,12 @@ impl World {
 
     /// `ibv_poll_cq`.
     pub(crate) fn poll_cq(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
-        let taken = self.queues.poll(cq, into)?;
+        let (taken, count) = self.queues.poll(cq, into)?;
         self.sweep |= !taken.is_empty();
         for Scatter { addr, bytes } in taken.iter().flat_map(|ready| &ready.scatter) {
             self.copy(*addr, bytes);
         }
-        Ok(taken.len())
+        Ok(count)
     }
 
     /// Copies bytes at a poll. Counts a copy to an address that is no longer mapped.
@@ -431,7 +431,8 @@ impl Receive {
                 completion.imm_data = rkey;
             }
         }
-        Received { completion, srq_entry: self.srq_entry, pinned: self.pins(), solicited: extra.solicited, scatter }
+        let (solicited, is_withdrawn) = (extra.solicited, self.is_withdrawn);
+        Received { completion, srq_entry: self.srq_entry, is_withdrawn, pinned: self.pins(), solicited, scatter }
     }
 }
 

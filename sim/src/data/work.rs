@@ -71,16 +71,31 @@ impl World {
         let pins = local.pins();
         let targets = if let Local::Into(ranges) = &local { ranges.clone() } else { Vec::new() };
         let todo = Some((local, action));
-        let (sequence, is_executed) = (0, false);
-        pair.file(Pending { sequence, wr_id, opcode, signaled, is_fenced, pins, targets, todo, is_executed });
+        pair.file(Pending {
+            sequence: 0,
+            wr_id,
+            opcode,
+            signaled,
+            is_fenced,
+            pins,
+            targets,
+            todo,
+            is_withdrawn: false,
+            is_executed: false,
+        });
         Ok(())
     }
 
     /// Rings the doorbell of a send queue. If the kernel refuses, the device executes the queue with the next doorbell
     /// ([`Host::fail_next_doorbell`](crate::Host::fail_next_doorbell)).
     pub(crate) fn ring(&mut self, qp: QpNo) -> Result<(), Errno> {
-        self.doorbell(qp.host)?;
+        let rung = self.doorbell(qp.host);
         if let Some(pair) = self.queues.pairs.get_mut(&qp) {
+            if rung.is_err() {
+                let refused = pair.sends.iter_mut().filter(|pending| pending.sequence > pair.rung);
+                refused.for_each(|pending| pending.is_withdrawn = true);
+                return rung;
+            }
             pair.rung = pair.sequence;
         }
         self.run_sends(qp);
@@ -194,8 +209,12 @@ impl World {
             pair.file_receive(&receive);
             pair.unrung.push(receive);
         }
-        self.doorbell(qp.host)?;
+        let rung = self.doorbell(qp.host);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(count) };
+        if let Err(errno) = rung {
+            pair.unrung.iter_mut().for_each(|receive| receive.is_withdrawn = true);
+            return Err(errno.into());
+        }
         pair.receives.extend(pair.unrung.drain(..));
         if pair.state == PairState::Err {
             self.flush_receives(qp);

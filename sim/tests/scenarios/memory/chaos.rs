@@ -138,8 +138,9 @@ impl Chaos {
             Errno::EOPNOTSUPP => Left::Old,
             _ => self.dice.of(&[Left::Old, Left::New, Left::Neither]),
         };
-        match self.dice.roll(8) {
+        match self.dice.roll(10) {
             0 => host.fail_next_registration(Errno::EAGAIN),
+            8 | 9 => host.fail_next_doorbell(errno),
             1 => host.fail_next_deregistration(Errno::EBUSY),
             2 => host.fail_next_deregistration(errno),
             3 => host.fail_next_reregistration(ReregFault::DontForkNew(errno)),
