@@ -17,73 +17,45 @@ rm -f "$target"/package/*.crate
 # shellcheck disable=SC2046
 CARGO_TARGET_DIR=$target cargo package --no-verify --allow-dirty $(printf -- '--package %s ' $products)
 
-mkdir -p "$outside/packages" "$outside/user/src/bin"
+# The packages are where the lines of dependencies in the README.md files have a checkout; each such file is a program beside it.
+mkdir "$outside/cmid"
 for crate in $products; do
-    tar -xzf "$target/package/$crate"-*.crate -C "$outside/packages"
+    tar -xzf "$target/package/$crate"-*.crate -C "$outside"
+    folder=${crate#cmid-}
+    case $folder in mio | epoll | blocking) folder=io-$folder ;; esac
+    mv "$outside/$crate"-* "$outside/cmid/$folder"
+    for file in README.md LICENSE-MIT LICENSE-APACHE; do
+        [ -s "$outside/cmid/$folder/$file" ] || { echo "$crate: the package has no $file"; exit 1; }
+    done
+    printf '%s.path = "cmid/%s"\n' "$crate" "$folder" >>"$outside/patch"
 done
 
-# Prints the Rust code of a Markdown file.
+# Prints the code of a Markdown file in a language.
 code() {
-    sed -n '/^```rust/,/^```$/{/^```/!p}' "$1"
+    sed -n "/^\`\`\`$1/,/^\`\`\`$/{/^\`\`\`/!p}" "$2"
 }
 
-# A program of each README. The name of a crate is that of its folder without the version.
+# A program of a Markdown file, with its lines of dependencies. That of cmid-verbs needs a device, so it is only compiled.
+program() {
+    mkdir -p "$outside/$1/src"
+    { printf '[package]\nname = "%s"\nedition = "2024"\n\n' "$1" && code toml "$2"; } >"$outside/$1/Cargo.toml"
+    code rust "$2" >"$outside/$1/src/$3.rs"
+}
+program workspace README.md main
 cd "$outside"
-code "$OLDPWD/README.md" >user/src/bin/workspace.rs
-for folder in packages/cmid-*; do
-    name=$(basename "$folder" | sed 's/-[0-9].*//')
-    for file in README.md LICENSE-MIT LICENSE-APACHE; do
-        [ -s "$folder/$file" ] || { echo "$name: the package has no $file"; exit 1; }
-    done
-    printf '%s = { path = "../%s" }\n' "$name" "$folder" >>patch
-    if [ "$name" = cmid-verbs ]; then
-        # It needs a device, so it is only compiled.
-        code "$folder/README.md" >user/src/lib.rs
-    else
-        code "$folder/README.md" >"user/src/bin/$name.rs"
-    fi
+for folder in cmid/*/; do
+    folder=$(basename "$folder")
+    kind=main
+    [ "$folder" != verbs ] || kind=lib
+    program "readme-$folder" "cmid/$folder/README.md" "$kind"
 done
+{ printf '[workspace]\nresolver = "3"\nmembers = ["workspace", "readme-*"]\n\n[patch.crates-io]\n' && cat patch; } >Cargo.toml
 
-{
-    cat <<'MANIFEST'
-[package]
-name = "user"
-edition = "2024"
-
-[features]
-verbs-prebuilt = ["cmid-blocking/verbs-prebuilt", "cmid-epoll/verbs-prebuilt", "cmid-mio/verbs-prebuilt", "dep:cmid-verbs"]
-
-[dependencies]
-cmid-blocking = "0.1"
-cmid-epoll = "0.1"
-cmid-mio = "0.1"
-cmid-proto = { version = "0.1", features = ["std"] }
-cmid-sim = "0.1"
-cmid-trace = "0.1"
-cmid-verbs = { version = "0.1", default-features = false, features = ["prebuilt"], optional = true }
-mio = { version = "1", features = ["os-ext", "os-poll"] }
-rustix = { version = "1", features = ["event"] }
-
-[patch.crates-io]
-MANIFEST
-    cat patch
-} >user/Cargo.toml
-mv user/src/lib.rs user/verbs.rs
-{
-    echo '#![cfg(feature = "verbs-prebuilt")]'
-    # The functions of the example are not called.
-    echo '#![allow(dead_code)]'
-    cat user/verbs.rs
-} >user/src/lib.rs
-
-cd user
 export CARGO_TARGET_DIR="$target/packages-outside"
 cargo build
-for program in src/bin/*.rs; do
-    program=$(basename "$program" .rs)
+for program in workspace readme-*; do
+    [ "$program" != readme-verbs ] || continue
     echo "$program"
     timeout 300 "$CARGO_TARGET_DIR/debug/$program"
 done
-cargo build --features verbs-prebuilt
-timeout 300 "$CARGO_TARGET_DIR/debug/workspace"
 echo "the packages build and run outside of the workspace"

@@ -22,10 +22,6 @@ impl Backend {
         (Kernel::V6_12, Backend::Kernel),
     ];
 
-    /// Each kernel with recorded results on soft-iWARP, with each backend.
-    pub(crate) const ON_IWARP: [(Kernel, Self); 2] =
-        [(Kernel::V6_12, Backend::Librdmacm), (Kernel::V6_12, Backend::Kernel)];
-
     /// Its name, as the programs and suites take it.
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -1,10 +1,10 @@
-//! Checks of dependencies (with cargo-deny and `.deny.toml`), features and the minimum Rust version of the crates.
+//! Checks of dependencies (with cargo-deny and `.deny.toml`), features, interfaces and spelling.
 
 use crate::context::{Context, output};
 use crate::step::OutOfReach;
 use crate::tools::{DENY, HACK, SEMVER, TYPOS, succeeds};
 use anyhow::{Context as _, Result, bail, ensure};
-use std::{collections::BTreeSet, ffi::OsStr, fs, process::Command};
+use std::{collections::BTreeSet, ffi::OsStr, process::Command};
 
 /// The allowed dependencies of cmid-proto, including those at compile time.
 const PROTO_DEPENDENCIES: &[&str] = &[
@@ -23,9 +23,6 @@ const PROTO_DEPENDENCIES: &[&str] = &[
 /// The crates that applications depend on.
 const PRODUCT: &[&str] =
     &["cmid-proto", "cmid-sim", "cmid-verbs", "cmid-trace", "cmid-mio", "cmid-epoll", "cmid-blocking"];
-
-/// The line of README.md that states the minimum.
-const README_LINE: &str = "Minimum supported Rust version: ";
 
 /// The database of advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
@@ -101,73 +98,4 @@ pub(crate) fn interface(context: &mut Context) -> Result<()> {
 pub(crate) fn dependencies(context: &Context, package: &str) -> Result<BTreeSet<String>> {
     let tree = context.cargo_output(&["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}"])?;
     Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
-}
-
-/// Checks that the manifest, the README and the compiler agree on the minimum Rust version.
-pub(crate) fn minimum_rust_version(context: &mut Context) -> Result<()> {
-    let read = |name: &str| fs::read_to_string(context.root.join(name)).with_context(|| name.to_owned());
-    let manifest = read("Cargo.toml")?;
-    let stated = after(&manifest, "rust-version = ").context("Cargo.toml states no rust-version")?.trim_matches('"');
-    let readme = read("README.md")?;
-    let promised = after(&readme, README_LINE).with_context(|| format!("README.md has no line \"{README_LINE}\""))?;
-    let promised = promised.trim_end_matches(['.', '*']);
-    ensure!(stated == promised, "the minimum is {stated} in Cargo.toml and {promised} in README.md");
-    let compiler = output(Command::new("rustc").arg("--version").current_dir(&context.root))?;
-    let ours = compiler.split_whitespace().nth(1).context("rustc prints no version")?;
-    if number(ours)? < number(stated)? {
-        bail!("this is Rust {ours}, older than the minimum of {stated}");
-    }
-    Ok(())
-}
-
-/// Runs the tests of the crates that applications depend on with the minimum Rust version. What only their tests depend
-/// on may state a later one.
-pub(crate) fn tests_with_minimum_rust(context: &mut Context) -> Result<()> {
-    let manifest = fs::read_to_string(context.root.join("Cargo.toml")).context("Cargo.toml")?;
-    let stated = after(&manifest, "rust-version = ").context("Cargo.toml states no rust-version")?;
-    let toolchain = format!("{}.0", stated.trim_matches('"'));
-    let mut rustup = Command::new("rustup");
-    rustup.args(["toolchain", "install", &toolchain, "--profile", "minimal", "--no-self-update"]);
-    if !rustup.status().is_ok_and(|status| status.success()) {
-        bail!(OutOfReach("the minimum Rust version"));
-    }
-    let path = |tool: &str| output(Command::new("rustup").args(["which", "--toolchain", &toolchain, tool]));
-    let (rustc, rustdoc) = (path("rustc")?, path("rustdoc")?);
-    let target = context.target().join(&toolchain);
-    let mut arguments = vec!["test", "--all-features", "--ignore-rust-version"];
-    arguments.extend(PRODUCT.iter().flat_map(|package| ["--package", package]));
-    let tools = [("RUSTC", rustc.trim().as_ref()), ("RUSTDOC", rustdoc.trim().as_ref())];
-    context.cargo(&arguments, &[&tools[..], &[("CARGO_TARGET_DIR", target.as_os_str())]].concat())
-}
-
-/// The rest of the first line that contains `key`.
-fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.split_once(key)).map(|(_, rest)| rest.trim())
-}
-
-/// The major and minor version.
-fn number(version: &str) -> Result<(u32, u32)> {
-    let mut parts = version.split('.').map(str::parse);
-    match (parts.next(), parts.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor)),
-        _ => bail!("{version} is no version of Rust"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_compare_by_number() {
-        assert!(number("1.100.0").unwrap() > number("1.95").unwrap());
-        assert!(number("1.95.0-nightly").unwrap() == number("1.95").unwrap());
-        assert!(number("new").is_err());
-    }
-
-    #[test]
-    fn lines_are_found_by_their_key() {
-        assert_eq!(after("a = 1\n- Minimum: 1.95 \n", "Minimum: "), Some("1.95"));
-        assert_eq!(after("a", "b"), None);
-    }
 }

@@ -8,11 +8,11 @@
 use crate::context::{Context, output};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use cmid_softroce::{Step, cache_directory, packages};
+use cmid_softroce::{cache_directory, packages, progress};
 use std::{
     env,
     ffi::OsString,
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
 };
@@ -70,7 +70,7 @@ pub(crate) fn outside(context: &mut Context) -> Result<()> {
     bare(context, include_str!("outside.sh"))
 }
 
-/// Builds the product crates on a Debian 13 with its own Rust, and runs their tests.
+/// Builds what README.md names on a Debian 13 with its own Rust: it runs the demonstrations and the tests of the product crates.
 pub(crate) fn own_rust(context: &mut Context) -> Result<()> {
     bare(context, include_str!("own_rust.sh"))
 }
@@ -124,11 +124,9 @@ fn enter(context: &Context, release: &str, bare: bool, directory: &Path, command
 fn system(name: &str, release: &str, mirror: &str, options: &str) -> Result<PathBuf> {
     let cache = cache_directory()?;
     let root = cache.join(name);
-    let lock = cache.join(format!("{name}.lock"));
-    let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
-    lock.lock().context("the chroot's lock")?;
+    let _lock = cmid_softroce::lock(&cache, name)?;
     if !root.exists() {
-        let _step = Step::begin(&format!("installing Debian {release} into {}", root.display()));
+        progress::begin(&format!("installing Debian {release} into {}", root.display()));
         let unfinished = cache.join(format!("{name}.unfinished"));
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished).with_context(|| unfinished.display().to_string())?;
@@ -136,9 +134,7 @@ fn system(name: &str, release: &str, mirror: &str, options: &str) -> Result<Path
         let mut debootstrap = Command::new("debootstrap");
         debootstrap.args(["--variant=minbase", INCLUDED, release]).arg(&unfinished).arg(mirror);
         // debootstrap does not read apt's configuration.
-        if let Some(proxy) = proxy(options)
-            && env::var_os("http_proxy").is_none()
-        {
+        if let Some(proxy) = proxy(options).filter(|_| env::var_os("http_proxy").is_none()) {
             debootstrap.env("http_proxy", proxy);
         }
         output(&mut debootstrap)?;

@@ -1,6 +1,6 @@
 //! The workspace, and the environment of the programs that steps run.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use cmid_softroce::Kernel;
 use std::{
     env,
@@ -54,6 +54,16 @@ impl Context {
         if !status.success() {
             bail!("cargo {} failed: {status}", arguments.join(" "));
         }
+        Ok(())
+    }
+
+    /// Runs a program of the workspace in the caller's directory; the words select it for cargo, which shows what it
+    /// builds.
+    pub(crate) fn program(&self, words: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<()> {
+        let mut command = self.cargo_command(&["run", "--manifest-path"]);
+        command.arg(self.root.join("Cargo.toml")).args(words.split(' ')).arg("--").args(arguments);
+        let status = command.current_dir(env::current_dir()?).status().context("cargo")?;
+        ensure!(status.success(), "cargo run {words}: {status}");
         Ok(())
     }
 

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use cmid_differential::campaign::{FIRST_SEED, LEAST};
 use cmid_softroce::{Kernel, Options, Transport};
 
 use crate::backend::Backend;
 use crate::context::Context;
 use crate::{guest, host};
 
-/// The time in seconds for new programs in the daily step, if [`LEAST`] agree by then.
+/// The time in seconds for new programs in the daily step, if enough agree by then.
 const SHORT: u64 = 70;
 /// Seconds after which no new program begins in the VM. Less than [`LIMIT`], because the VM has to boot and to finish
 /// programs.
@@ -37,9 +36,9 @@ pub(crate) struct Arguments {
     /// The number of programs
     #[arg(long, default_value_t = 2000, value_name = "N")]
     programs: u64,
-    /// The seed of the first program
-    #[arg(long, default_value_t = FIRST_SEED, value_name = "S")]
-    seed: u64,
+    /// The seed of the first program; the program `differential` has a default
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
     /// The kernel: 6.1 or 6.12
     #[arg(long, default_value_t)]
     pub(crate) kernel: Kernel,
@@ -74,7 +73,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
 pub(crate) fn on_siw(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
     let arguments = Arguments {
         programs: ON_SIW,
-        seed: FIRST_SEED,
+        seed: None,
         kernel,
         backend,
         transport: Transport::Siw,
@@ -88,7 +87,8 @@ pub(crate) fn on_siw(context: &Context, kernel: Kernel, backend: Backend, limit:
 
 /// Runs programs in the VM, where the clock counts instructions.
 fn compare(context: &Context, arguments: &Arguments, values: &[(&str, u64)]) -> Result<()> {
-    let seeds: Vec<_> = options(&[("--seed", arguments.seed), ("--programs", arguments.programs)]).collect();
+    let mut seeds: Vec<_> = options(&[("--programs", arguments.programs)]).collect();
+    seeds.extend(arguments.seed.iter().flat_map(|seed| options(&[("--seed", *seed)]).collect::<Vec<_>>()));
     let mut command = program(context, arguments.kernel, arguments.backend);
     let is_siw = arguments.transport == Transport::Siw;
     let at_once = if is_siw { AT_ONCE_ON_SIW } else { AT_ONCE };
@@ -103,7 +103,7 @@ fn compare(context: &Context, arguments: &Arguments, values: &[(&str, u64)]) -> 
         Some(program) => command.extend(["--program".into(), program.into()]),
         // Generated on the host: an emulated CPU takes some twenty times as long.
         None => {
-            let name = format!("programs-{}-{}", arguments.transport, arguments.seed);
+            let name = format!("programs-{}-{}", arguments.transport, arguments.seed.unwrap_or_default());
             let file = context.target().join(name).into_os_string();
             let mut make = Command::new(context.release("differential"));
             let status = make.args(seeds).args(&kinds).arg("--write").arg(&file).status().context("differential")?;
@@ -125,14 +125,7 @@ fn compare(context: &Context, arguments: &Arguments, values: &[(&str, u64)]) -> 
 /// The command of the daily step: as many programs as fit into the time.
 pub(crate) fn command(context: &Context, kernel: Kernel, backend: Backend) -> Vec<OsString> {
     let mut command = program(context, kernel, backend);
-    let values = [
-        ("--seed", FIRST_SEED),
-        ("--programs", MOST),
-        ("--seconds", SHORT),
-        ("--least", LEAST),
-        ("--deadline", DEADLINE),
-    ];
-    command.extend(options(&values));
+    command.extend(options(&[("--programs", MOST), ("--seconds", SHORT), ("--deadline", DEADLINE)]));
     command
 }
 
@@ -146,7 +139,7 @@ pub(crate) fn at_length(context: &Context, kernel: Kernel, backend: Backend) -> 
     // All but the few that may stay undecided.
     let least = programs - programs / 50;
     let values = [("--programs", programs), ("--least", least), ("--deadline", before(LONG_LIMIT))];
-    command.extend(options(&[&[("--seed", FIRST_SEED)], &values[..]].concat()));
+    command.extend(options(&values));
     command
 }
 

@@ -5,7 +5,7 @@ use anyhow::Result;
 use cmid_softroce::packages;
 
 /// The headers, the generator of bindings, and the programs that tests compare cmid with.
-const PACKAGES: &[&str] = &[
+pub(crate) const PACKAGES: &[&str] = &[
     "libibverbs-dev",
     "librdmacm-dev",
     "ibverbs-providers",
@@ -24,7 +24,7 @@ const PACKAGES: &[&str] = &[
 pub(crate) fn prepare(context: &mut Context) -> Result<()> {
     packages::ensure(PACKAGES)?;
     for (name, value) in libclang::environment()? {
-        println!("{}={}", name.display(), value.display());
+        println!("{}={}", name.to_string_lossy(), value.to_string_lossy());
         context.environment.push((name, value));
     }
     Ok(())

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use cmid_conformance::Speed;
 use cmid_softroce::{Kernel, Options, Transport};
 
 use crate::backend::Backend;
@@ -21,10 +20,8 @@ fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>)
 pub(crate) fn scenarios(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
     let environment = backend.iwarp_environment(kernel);
     let mut command = scripts::program(context, backend, &["conformance", "--device", "verbs"]);
-    let report = conformance::SUITE.new_report(context, &environment, Speed::Fast)?;
-    command.extend(["--report".into(), report.into()]);
-    let result = run(kernel, limit, &command, vec![conformance::SUITE.reports(context)?]);
-    conformance::conclude(context, &environment, Speed::Fast, result)
+    command.extend(conformance::SUITE.arguments(context, &environment, conformance::FAST)?);
+    run(kernel, limit, &command, vec![conformance::SUITE.reports(context)?])
 }
 
 /// Runs cmid's rping, cmtime and peer of ucmatose against rdma-core's, and its peer of `ib_send_lat -R` against perftest's.

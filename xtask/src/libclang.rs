@@ -5,7 +5,7 @@
 
 use crate::context::output;
 use anyhow::{Context as _, Result, ensure};
-use cmid_softroce::{Step, cache_directory, packages};
+use cmid_softroce::{cache_directory, packages, progress};
 use std::{
     env,
     ffi::OsString,
@@ -58,7 +58,7 @@ fn from_python() -> Result<PathBuf> {
         return Ok(library);
     }
     packages::ensure(&["python3", "python3-pip"])?;
-    let _step = Step::begin(&format!("downloading {PYTHON_PACKAGE} from Python's package index"));
+    progress::begin(&format!("downloading {PYTHON_PACKAGE} from Python's package index"));
     let work = tempfile::Builder::new().prefix("libclang-").tempdir_in(&cache).context("a temporary directory")?;
     let (wheels, unpacked) = (work.path().join("wheels"), work.path().join("unpacked"));
     let mut pip = Command::new("python3");

@@ -24,6 +24,7 @@ mod iwarp;
 mod lanes;
 mod libclang;
 mod mutants;
+mod needs;
 mod power;
 mod programme;
 mod reports;
@@ -40,6 +41,7 @@ use clap::{Parser, Subcommand};
 use cmid_softroce::Kernel;
 use context::Context;
 use runner::Programme;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -74,7 +76,12 @@ enum Task {
     /// Run random programs of calls on the simulator and on the VM's kernel, which must agree
     Differential(differential::Arguments),
     /// Replay recordings of drivers (docs/trace.md) through the pure core, show each step, and compare
-    Replay(cmid_replay::Arguments),
+    #[command(disable_help_flag = true)]
+    Replay {
+        /// Those of cmid-replay; `--help` lists them
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        arguments: Vec<OsString>,
+    },
     /// Compare connections per second with those of rdma-core's cmtime, in the VM
     Cmtime(cmtime::Arguments),
     /// Compare cmid with C in the VM: instructions, latency, and the cost of an idle driver
@@ -133,6 +140,7 @@ fn run(task: Task) -> Result<()> {
         Task::Demo => demo::run(&mut context)?,
         Task::Diagrams => reports::render(&context)?,
         Task::Record => {
+            host::prepare(&mut context)?;
             conformance::record(&context)?;
             faults::record(&context)?;
             check::record(&context)?;
@@ -145,7 +153,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(arguments) => bench::run(&mut context, &arguments)?,
         Task::Fuzz(arguments) => fuzz::run(&context, &arguments)?,
         Task::Versus(arguments) => versus::run(&mut context, &arguments)?,
-        Task::Replay(arguments) => cmid_replay::run(&arguments)?,
+        Task::Replay { arguments } => context.program("--quiet --package cmid-replay", arguments)?,
         Task::Cuts(arguments) => power::cuts(&context, &arguments)?,
         Task::Coverage => coverage::run(&mut context)?,
         Task::Mutants(arguments) => mutants::run(&context, &arguments)?,

@@ -1,6 +1,18 @@
-# Run after bare.sh in the bare Debian 13, in the workspace: builds the product crates with the release's own compiler, and runs their
-# tests. Without headers of rdma-core, so with the bindings of cmid-verbs; of its tests those run that compare nothing with the headers.
-# A dependency of the tests states a newer version of Rust, and builds.
+# Run after bare.sh in the bare Debian 13, in the workspace, with the release's own compiler: what README.md names builds without an option,
+# and the demonstrations run. Then the tests of the product crates, of which a dependency states a newer version of Rust, and builds.
+# There are no headers of rdma-core, so the bindings are those of cmid-verbs, and of its tests those run that compare nothing with the headers.
+cargo xtask --help
+cargo xtask demo
+# The tests of the workspace need a newer one. It is said at once.
+cargo xtask test 2>&1 | tee /tmp/refused
+grep -q "Rust [0-9.]* or newer for the tests" /tmp/refused
+programs=
+for folder in examples/*/ verbs/check/ trace/replay/; do
+    programs="$programs --package $(sed -n 's/^name = "\(.*\)"/\1/p' "$folder/Cargo.toml" | head -n 1)"
+done
+# shellcheck disable=SC2086
+cargo build $programs
+
 features=cmid-verbs/prebuilt
 packages="--package cmid-proto --package cmid-sim --package cmid-trace"
 for driver in cmid-mio cmid-epoll cmid-blocking; do

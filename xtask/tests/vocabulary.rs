@@ -152,9 +152,8 @@ impl Visit<'_> for Definitions {
         visit::visit_item_fn(self, item);
     }
     fn visit_item_impl(&mut self, item: &syn::ItemImpl) {
-        if let syn::Type::Path(of) = &*item.self_ty
-            && let Some(of) = of.path.segments.last()
-        {
+        let of = if let syn::Type::Path(of) = &*item.self_ty { of.path.segments.last() } else { None };
+        if let Some(of) = of {
             let functions = item.items.iter().filter_map(|item| match item {
                 syn::ImplItem::Fn(function) => Some(&function.sig.ident),
                 _ => None,

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, Result, anyhow};
 use mio::Waker;
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use redb::{Database, ReadableTable as _, TableDefinition};
 
 use crate::protocol::{Ballot, Batch, Record};
 
@@ -106,6 +106,7 @@ fn explain(error: redb::Error, folder: &Path) -> anyhow::Error {
     anyhow!("the database in {folder} fails: {error}")
 }
 
+#[allow(clippy::result_large_err, reason = "an error is the last thing that happens")]
 fn load(database: &Database) -> Result<Saved, redb::Error> {
     // Creates the tables.
     let transaction = database.begin_write()?;
@@ -124,6 +125,7 @@ fn load(database: &Database) -> Result<Saved, redb::Error> {
 }
 
 /// Stores batches as one transaction.
+#[allow(clippy::result_large_err, reason = "an error is the last thing that happens")]
 fn store(database: &Database, batches: &[Batch]) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {

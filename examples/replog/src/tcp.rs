@@ -235,9 +235,8 @@ impl Tcp {
             }
         }
         let Some(stream) = &mut self.peers[peer].stream else { return Ok(None) };
-        while stream.greeted
-            && let Some(event) = stream.next(peer)?
-        {
+        while stream.greeted {
+            let Some(event) = stream.next(peer)? else { break };
             self.happened.push_back(event);
         }
         match read {

@@ -100,10 +100,9 @@ fn leader(addrs: &[SocketAddr]) -> Result<ReplicaId> {
     loop {
         for id in 0..addrs.len() {
             let mut client = Client::new(&addrs[id..=id]);
-            if let Ok(Reply::Status { leader: Some(leader), .. }) = client.status()
-                && leader == id as u64
-            {
-                return Ok(id);
+            match client.status() {
+                Ok(Reply::Status { leader: Some(leader), .. }) if leader == id as u64 => return Ok(id),
+                _ => {}
             }
         }
         ensure!(start.elapsed() < PATIENCE, "no replica leads within {PATIENCE:?}");

@@ -83,9 +83,8 @@ impl<D: DataPath> Agent<D> {
     /// Handles all deliverable events. Returns true if there were any.
     pub(crate) fn take_events<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<bool> {
         let mut any = false;
-        while !self.done
-            && let Some(event) = drive.next_event(self.channel)
-        {
+        while !self.done {
+            let Some(event) = drive.next_event(self.channel) else { break };
             self.handle(drive, &event)?;
             any = true;
         }

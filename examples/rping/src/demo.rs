@@ -70,6 +70,10 @@ fn both(
 }
 
 pub(crate) fn run() -> Result<()> {
+    say!(
+        "A line tells a side, its id, what happens and the id's state after it. Each driver has a core, and a core numbers its"
+    );
+    say!("ids from 0: s1/id0 is the first id of core 1. The ids of core 0 have no prefix.");
     let plan = Plan { server: false, count: 3, size: 64, verbose: false, validate: true };
     for driver in DriverName::ALL {
         say!("\nrping on io-{}: 3 pings of 64 bytes, validated, over the simulated fabric", driver.name());

@@ -23,6 +23,7 @@ fn pings_on_every_driver() {
 fn the_demo() {
     let (succeeded, said) = rping(&["demo"]);
     assert!(succeeded, "{said}");
+    assert!(said.contains("s1/id0 is the first id of core 1"), "{said}");
     assert_eq!(said.matches("has completed 3 pings and disconnects").count(), 2, "{said}");
     assert!(said.contains("disconnects after 3 pings"), "{said}");
     let is_moved = |line: &str| line.contains("ch1; ") && line.contains("ch0 is empty");

@@ -150,19 +150,18 @@ impl Receiver {
     #[inline]
     pub fn handle(&mut self, now: Time, message: MarketMessage, mut pass_on: impl FnMut(Update)) {
         // The frequent case: the next tick, and nothing is missing.
-        if let MarketMessage { session, market: Market::Tick(tick) } = message
-            && session == self.session
-            && tick.sequence == self.next
-            && self.next == self.end
-        {
-            self.next += 1;
-            self.end += 1;
-            self.received_at = now;
-            self.counts.ticks += 1;
-            pass_on(Update::Tick { tick, is_new: true });
-            return;
+        match message {
+            MarketMessage { session, market: Market::Tick(tick) }
+                if session == self.session && tick.sequence == self.next && self.next == self.end =>
+            {
+                self.next += 1;
+                self.end += 1;
+                self.received_at = now;
+                self.counts.ticks += 1;
+                pass_on(Update::Tick { tick, is_new: true });
+            }
+            _ => self.handle_any(now, message, &mut pass_on),
         }
-        self.handle_any(now, message, &mut pass_on);
     }
 
     #[inline(never)]
@@ -183,9 +182,7 @@ impl Receiver {
                 self.answer_has_come(now);
                 self.counts.replayed += u64::from(!self.has(tick.sequence));
                 self.handle_tick(tick, pass_on);
-                if let Some(Request { to: Some(to), .. }) = self.request
-                    && tick.sequence + 1 >= to
-                {
+                if self.request.is_some_and(|request| request.to.is_some_and(|to| tick.sequence + 1 >= to)) {
                     self.request = None;
                 }
             }

@@ -198,11 +198,10 @@ impl<D: DataPath, O: FnMut(&Update)> Role<D> for Trader<D, O> {
             }
         }
         // Without a connection, the request is made once there is one.
-        if self.receiver.has_gap()
-            && self.feed.is_up()
-            && let Some(request) = self.receiver.poll_request(now)
-        {
-            self.feed.send(&request.encode());
+        if self.receiver.has_gap() && self.feed.is_up() {
+            if let Some(request) = self.receiver.poll_request(now) {
+                self.feed.send(&request.encode());
+            }
         }
         Ok(())
     }

@@ -22,6 +22,12 @@ pub(crate) struct Args {
     /// Write the outcomes to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Compare the outcomes with those of this speed and driver in this file; without the file there are none.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) recorded: Option<PathBuf>,
+    /// Run none: add the reports in the folder RUNS to the recorded outcomes in the folder INTO.
+    #[arg(long, num_args = 2, value_names = ["RUNS", "INTO"])]
+    pub(crate) record: Vec<PathBuf>,
     /// List the scenarios and their behaviours, and run none.
     #[arg(long)]
     pub(crate) list: bool,

@@ -113,8 +113,8 @@
 //! `conformance` runs the suite on the project's own drivers. `--device sim` runs anywhere, `--device verbs` in the
 //! VM (`cargo xtask softroce`). `--speed slow` runs the time-outs that take up to 17 minutes of a kernel's time,
 //! `--rereg-shim FILE` the scenarios that re-register memory on Linux 6.12. `--report FILE` writes the outcomes to a
-//! file. Those of the last recorded runs are in `tests/conformance/results/`, and rendered in
-//! `docs/generated/behaviours.md`. The test programme fails when a run differs from them.
+//! file, `--recorded FILE` compares them with recorded ones and fails if they differ. Those of the last recorded runs are in
+//! `tests/conformance/results/`, and rendered in `docs/generated/behaviours.md`.
 //!
 //! [`Env`]: cmid_harness::Env
 //! [`Env::with_rereg`]: cmid_harness::Env::with_rereg

@@ -4,13 +4,14 @@
 mod args;
 mod trials;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use args::Args;
 use clap::Parser;
 use cmid_conformance::{Report, Speed, entries};
-use cmid_harness::{DeviceName, OnBlocking, OnEpoll, OnMio, SimEnv};
+use cmid_harness::{Check, DeviceName, OnBlocking, OnEpoll, OnMio, SimEnv};
 use libtest_mimic::Arguments;
 use trials::{Plan, Set};
 
@@ -19,6 +20,9 @@ fn main() -> ExitCode {
     if args.list {
         print_list();
         return ExitCode::SUCCESS;
+    }
+    if let [runs, into] = &args.record[..] {
+        return record(runs, into);
     }
     match args.device {
         DeviceName::Sim => on(&args, |set| {
@@ -50,6 +54,35 @@ fn print_list() {
     }
 }
 
+#[allow(clippy::print_stdout, reason = "it was asked for")]
+fn record(runs: &Path, into: &Path) -> ExitCode {
+    match Report::record(runs, into) {
+        Ok(said) => {
+            said.iter().for_each(|line| println!("{line}"));
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes the report and compares it, as the arguments say.
+fn conclude(args: &Args, report: &Report) -> Check {
+    if let Some(path) = &args.report {
+        report.write(path)?;
+    }
+    let Some(path) = &args.recorded else { return Ok(()) };
+    let mut recorded = Report::recorded(path)?;
+    if let Some(driver) = args.driver {
+        for findings in recorded.scenarios.values_mut() {
+            findings.drivers.retain(|name, _| name == driver.name());
+        }
+    }
+    report.compare(&recorded, args.speed)
+}
+
 fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
     let report = Arc::new(Mutex::new(Report::new(args.environment())));
     let mut set = Set::new(Plan::of(args), Arc::clone(&report));
@@ -68,9 +101,7 @@ fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
     };
     let arguments = Arguments { test_threads: Some(threads), ..Arguments::default() };
     let conclusion = libtest_mimic::run(&arguments, trials);
-    if let Some(path) = &args.report
-        && let Err(failure) = report.lock().unwrap_or_else(PoisonError::into_inner).write(path)
-    {
+    if let Err(failure) = conclude(args, &report.lock().unwrap_or_else(PoisonError::into_inner)) {
         eprintln!("{failure}");
         return ExitCode::FAILURE;
     }

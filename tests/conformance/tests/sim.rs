@@ -1,4 +1,5 @@
-//! Every fast scenario on the simulator, on every driver. Writes the outcomes to the file in `CMID_REPORT`, if set.
+//! Every fast scenario on the simulator, on every driver. If `CMID_REPORT` is set, writes the outcomes to that file, and
+//! compares them with the recorded ones.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +23,14 @@ fn main() {
         |trials, threads| libtest_mimic::run(&Arguments { test_threads: Some(threads), ..arguments.clone() }, trials);
     let (first, second) = (run(alone, 1), run(together, AT_ONCE));
     if let Some(path) = std::env::var_os("CMID_REPORT") {
-        let written = report.lock().unwrap_or_else(PoisonError::into_inner).write(Path::new(&path));
-        written.expect("the report can be written");
+        let report = report.lock().unwrap_or_else(PoisonError::into_inner);
+        report.write(Path::new(&path)).expect("the report can be written");
+        let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("results/sim.json");
+        let recorded = Report::recorded(&recorded).expect("the recorded outcomes can be read");
+        if let Err(differences) = report.compare(&recorded, Speed::Fast) {
+            eprintln!("{differences}");
+            std::process::exit(1);
+        }
     }
     first.exit_if_failed();
     second.exit();

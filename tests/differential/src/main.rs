@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
+use cmid_differential::campaign::FIRST_SEED;
 use cmid_differential::program::{Network, Program};
 use cmid_differential::{generate, generate_data, simulated};
 use cmid_sim::Flavour;
@@ -21,7 +22,7 @@ const ENOUGH: u64 = 300;
 #[command(about = "Random programs of calls, on the simulator and on a kernel")]
 struct Args {
     /// The seed of the first program
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = FIRST_SEED)]
     seed: u64,
     /// The number of programs
     #[arg(long, default_value_t = 100)]
@@ -29,10 +30,10 @@ struct Args {
     /// The number of concurrent programs
     #[arg(long, default_value_t = 24)]
     batch: usize,
-    /// The minimum number that must agree, and reach all goals
+    /// The minimum number that must agree, and reach all goals; 100 with --seconds
     #[arg(long, value_name = "N")]
     least: Option<u64>,
-    /// Begin no new program after this many seconds, if enough agree
+    /// Begin no new program after this many seconds, if that many agree
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
     /// Repeat nothing after this many seconds: undecided programs stay undecided
@@ -174,11 +175,12 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
         }
         return Ok(agrees);
     }
+    let least = args.least.or(args.seconds.map(|_| campaign::LEAST));
     let plan = campaign::Plan {
         seeds: args.seeds()?,
         batch: args.batch,
         limit: args.seconds.map(Duration::from_secs),
-        least: args.least.unwrap_or(1),
+        least: least.unwrap_or(1),
         deadline: args.deadline.map(Duration::from_secs),
         failures: args.failures,
         shrink: !args.no_shrink,
@@ -189,7 +191,7 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
         None => campaign::run_made(&plan, |seed| Ok(args.generate(seed)), &mut kernel, say)?,
     };
     println!("{outcome}");
-    let objections = outcome.objections(&plan, !args.data && (args.least.is_some() || outcome.agreed >= ENOUGH));
+    let objections = outcome.objections(&plan, !args.data && (least.is_some() || outcome.agreed >= ENOUGH));
     objections.iter().for_each(|objection| eprintln!("differential: {objection}"));
     Ok(objections.is_empty())
 }

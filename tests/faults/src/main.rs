@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use cmid_faults::{Entry, Killed, Link, Phase, Role, Speed, alone, entries, lanes};
+use cmid_faults::{Entry, Killed, Link, Phase, Report, Role, Speed, alone, entries, expected, lanes};
 use cmid_harness::{Check, DriverName, Failure};
 
 #[derive(Debug, Parser)]
@@ -39,6 +39,8 @@ enum Task {
         /// Only scenarios with one of these strings in their name, fast or slow
         names: Vec<String>,
     },
+    /// Add the reports in the folder RUNS to the recorded outcomes in the folder INTO
+    Record { runs: PathBuf, into: PathBuf },
     /// Run the scenarios named on standard input on an existing link (started by `run`)
     #[command(hide = true)]
     Lane {
@@ -64,6 +66,9 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Run { speed, driver, lanes, times, report, names } => run(speed, driver, (lanes, times), report, &names),
+        Task::Record { runs, into } => {
+            Report::record(&runs, &into).map(|said| said.iter().for_each(|line| println!("{line}")))
+        }
         Task::Lane { link } => alone::lane(Link::of(link), &environment()),
         Task::Peer { link, port, role, phase, migrated } => {
             killed(&role, &phase, migrated).and_then(|killed| alone::peer(Link::of(link), port, killed))
@@ -99,10 +104,12 @@ fn run(
     if let Some(path) = report {
         found.write(&path)?;
     }
+    // A scenario that did not run has not passed.
+    let missing = if names.is_empty() { found.compare(&expected(speed, &drivers), speed) } else { Ok(()) };
     let failed: Vec<_> =
         found.scenarios.iter().filter(|(_, findings)| !findings.passed()).map(|(name, _)| name.as_str()).collect();
     println!("{} scenarios, {} failed", chosen.len(), failed.len());
-    if failed.is_empty() { Ok(()) } else { Err(Failure(format!("failed: {}", failed.join(", ")))) }
+    missing.and(if failed.is_empty() { Ok(()) } else { Err(Failure(format!("failed: {}", failed.join(", ")))) })
 }
 
 /// The kernel's release, as set by the VM's environment, and the backend.

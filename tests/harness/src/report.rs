@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::{self, DirEntry};
 use std::mem::discriminant;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -100,6 +101,53 @@ impl<O: Outcome> Report<O> {
         });
     }
 
+    /// Adds the reports of runs, the files ENVIRONMENT-SPEED.json in the folder `runs`, to the recorded outcomes of their
+    /// environments, ENVIRONMENT.json in the folder `into`. Returns a line for each report.
+    ///
+    /// # Errors
+    /// A file cannot be read or written, or is not a report.
+    pub fn record(runs: &Path, into: &Path) -> Check<Vec<String>> {
+        let mut environments: BTreeMap<String, Vec<PathBuf>> =
+            reports(into)?.into_keys().map(|name| (name, Vec::new())).collect();
+        for (name, path) in reports(runs)? {
+            let speeds = [Speed::Fast, Speed::Slow];
+            let environment = speeds.iter().find_map(|speed| name.strip_suffix(speed.name())?.strip_suffix('-'));
+            let environment = environment.ok_or_else(|| Failure(format!("{} is no report", path.display())))?;
+            environments.entry(environment.into()).or_default().push(path);
+        }
+        let mut said = Vec::new();
+        for (environment, runs) in environments {
+            let path = into.join(format!("{environment}.json"));
+            let mut recorded = Self::recorded(&path)?;
+            recorded.forget_what_is_out_of_date();
+            for run in runs {
+                said.push(format!("{} is recorded in {}", run.display(), path.display()));
+                recorded.merge(Self::read(&run)?);
+            }
+            if !recorded.scenarios.is_empty() {
+                recorded.write(&path)?;
+            }
+        }
+        Ok(said)
+    }
+
+    /// Compares the outcomes of one speed with expected ones.
+    ///
+    /// # Errors
+    /// The differences, one a line.
+    pub fn compare(&self, expected: &Report<O>, speed: Speed) -> Check {
+        let differences = self.differences(expected, speed);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        let mut lines: Vec<_> = differences.iter().map(Difference::to_string).collect();
+        let count = lines.len();
+        lines.push(format!(
+            "{count} outcomes are not as expected; if they should be the recorded ones: cargo xtask record"
+        ));
+        Err(Failure(lines.join("\n")))
+    }
+
     /// Returns the scenarios of one speed with outcomes of another kind than expected. Texts of failures are not
     /// compared.
     #[must_use]
@@ -132,8 +180,16 @@ impl<O: Outcome> Report<O> {
     /// # Errors
     /// The file cannot be read, or is not a report.
     pub fn read(path: &Path) -> Check<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+        let text = fs::read_to_string(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
         serde_json::from_str(&text).map_err(|error| Failure(format!("{}: {error}", path.display())))
+    }
+
+    /// Reads recorded outcomes. There are none if the file does not exist.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a report.
+    pub fn recorded(path: &Path) -> Check<Self> {
+        if path.exists() { Self::read(path) } else { Ok(Self::new("not recorded")) }
     }
 
     /// Writes the report.
@@ -142,8 +198,16 @@ impl<O: Outcome> Report<O> {
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Check {
         let text = serde_json::to_string_pretty(self).map_err(|error| Failure(error.to_string()))? + "\n";
-        std::fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))
+        fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))
     }
+}
+
+/// The JSON files in a folder, by their names without the extension, in the order of the names.
+fn reports(folder: &Path) -> Check<BTreeMap<String, PathBuf>> {
+    let failure = |error| Failure(format!("{}: {error}", folder.display()));
+    let entries = fs::read_dir(folder).map_err(failure)?.collect::<Result<Vec<_>, _>>().map_err(failure)?;
+    let paths = entries.iter().map(DirEntry::path).filter(|path| path.extension() == Some("json".as_ref()));
+    Ok(paths.filter_map(|path| Some((path.file_stem()?.to_str()?.to_owned(), path))).collect())
 }
 
 /// A scenario with an outcome of another kind than expected. `None`: no such run.
@@ -209,10 +273,13 @@ mod tests {
         let differences = seen.differences(&expected, Speed::Fast);
         assert_eq!(differences.len(), 1);
         assert_eq!(differences[0].to_string(), "fast on epoll: failed (why); expected: passed");
+        let failure = seen.compare(&expected, Speed::Fast).unwrap_err();
+        assert!(failure.0.starts_with("fast on epoll: failed (why); expected: passed\n1 outcomes"), "{failure}");
         assert!(!seen.scenarios["fast"].passed());
         // A failure with another reason is an outcome of the same kind.
         expected.note("fast", Speed::Fast, "epoll", Known::Failed("another".into()));
         assert_eq!(seen.differences(&expected, Speed::Fast), []);
+        assert_eq!(seen.compare(&expected, Speed::Fast), Ok(()));
         // A scenario without an expected outcome is a difference.
         seen.note("new", Speed::Fast, "mio", Known::Passed);
         assert_eq!(seen.differences(&expected, Speed::Fast).len(), 1);
@@ -231,6 +298,32 @@ mod tests {
         left.note("one", Speed::Fast, "mio", Known::Failed("why".into()));
         left.note("one", Speed::Fast, "epoll", Known::Passed);
         assert_eq!(known, left);
+    }
+
+    #[test]
+    fn the_reports_of_runs_are_added_to_the_records_of_their_environments() {
+        let folder = tempfile::tempdir().unwrap();
+        let [runs, into] = ["runs", "into"].map(|name| folder.path().join(name));
+        [&runs, &into].iter().for_each(|folder| fs::create_dir(folder).unwrap());
+        let report = |scenario: &str, speed, outcome| {
+            let mut report = Report::new("there");
+            report.note(scenario, speed, "mio", outcome);
+            report
+        };
+        report("kept", Speed::Fast, Known::Passed).write(&into.join("6.12.json")).unwrap();
+        report("gone", Speed::Fast, Known::Passed).write(&into.join("6.1.json")).unwrap();
+        report("slow", Speed::Slow, Known::Passed).write(&runs.join("6.12-slow.json")).unwrap();
+        report("new", Speed::Fast, Known::Passed).write(&runs.join("siw-6.12-kernel-fast.json")).unwrap();
+        fs::write(runs.join("6.12-slow.log"), "what it said").unwrap();
+        assert_eq!(Report::<Known>::record(&runs, &into).unwrap().len(), 2);
+        let recorded = |name: &str| Report::<Known>::recorded(&into.join(name)).unwrap();
+        assert_eq!(recorded("6.12.json").scenarios.keys().collect::<Vec<_>>(), ["kept", "slow"]);
+        assert_eq!(recorded("siw-6.12-kernel.json"), report("new", Speed::Fast, Known::Passed));
+        // A record of which nothing is left stays as it is.
+        assert_eq!(recorded("6.1.json"), report("gone", Speed::Fast, Known::Passed));
+        assert!(recorded("7.0.json").scenarios.is_empty());
+        fs::write(runs.join("else.json"), "{}").unwrap();
+        assert!(Report::<Known>::record(&runs, &into).is_err());
     }
 
     #[test]

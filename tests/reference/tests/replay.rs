@@ -1,5 +1,6 @@
 //! Runs every committed input through its target, on stable and without a fuzzer.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::{fs, io};
 
@@ -25,6 +26,17 @@ fn every_committed_input_runs_clean() -> io::Result<()> {
                 .unwrap_or_else(|_| panic!("{} on {}", target.name, file.display()));
         }
     }
+    Ok(())
+}
+
+#[test]
+fn each_target_is_a_program_of_cargo_fuzz() -> io::Result<()> {
+    let programs = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets"))?;
+    let mut programs = programs.map(|entry| entry.map(|entry| entry.file_name())).collect::<Result<Vec<_>, _>>()?;
+    let mut targets: Vec<_> = TARGETS.iter().map(|target| OsString::from(format!("{}.rs", target.name))).collect();
+    programs.sort();
+    targets.sort();
+    assert_eq!(programs, targets);
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! The program `cmid-replay`: replays recordings of cmid drivers in the pure core. The library is the command line of
-//! the program, for other programs that offer it as a command.
+//! The program `cmid-replay`: replays recordings of cmid drivers in the pure core. The library is what the
+//! program does with its command line.
 #![forbid(unsafe_code)]
 
 use std::fmt;

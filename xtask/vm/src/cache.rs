@@ -2,11 +2,15 @@
 
 use crate::{
     error::{Error, WithPath},
-    interrupt,
-    progress::Step,
+    interrupt, progress,
+};
+use rustix::{
+    fs::{FlockOperation::NonBlockingLockExclusive, flock},
+    io::Errno,
 };
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -31,23 +35,27 @@ pub fn cache_directory() -> Result<PathBuf, Error> {
     directory.canonicalize().about_file(&directory)
 }
 
-/// Takes the lock of that name. It is released when the file is dropped, or when its process dies.
-pub(crate) fn lock(cache: &Path, name: &str) -> Result<File, Error> {
+/// Takes the lock of that name in this directory. It is released when the file is dropped, or when its process dies.
+///
+/// # Errors
+///
+/// The file cannot be made, another process holds it for an hour, or a signal has arrived.
+pub fn lock(cache: &Path, name: &str) -> Result<File, Error> {
     let path = cache.join(format!("{name}.lock"));
     let file = File::create(&path).about_file(&path)?;
     let deadline = Instant::now() + LOCK_LIMIT;
     let mut waiting = None;
     loop {
-        match file.try_lock() {
+        match flock(&file, NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(error).about_file(&path),
+            Err(Errno::WOULDBLOCK) => {}
+            Err(error) => return Err(io::Error::from(error)).about_file(&path),
         }
         interrupt::check()?;
         if Instant::now() > deadline {
             return Err(Error::Unexpected(format!("another process holds {} for too long", path.display())));
         }
-        waiting.get_or_insert_with(|| Step::begin(&format!("waiting for another process that holds {name}.lock")));
+        waiting.get_or_insert_with(|| progress::begin(&format!("waiting for another process that holds {name}.lock")));
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -69,7 +77,7 @@ impl RunDirectory {
         let directory = tempfile::Builder::new().prefix("run-").tempdir_in(&base).about_file(&base)?;
         let alive = directory.path().join("alive");
         let alive = File::create(&alive).about_file(&alive)?;
-        alive.lock().about_file(directory.path())?;
+        flock(&alive, NonBlockingLockExclusive).map_err(io::Error::from).about_file(directory.path())?;
         Ok(RunDirectory { directory, _alive: alive })
     }
 
@@ -81,7 +89,7 @@ impl RunDirectory {
 fn sweep(base: &Path) -> Result<(), Error> {
     for entry in fs::read_dir(base).about_file(base)?.flatten() {
         let dead = match File::open(entry.path().join("alive")) {
-            Ok(alive) => alive.try_lock().is_ok(),
+            Ok(alive) => flock(&alive, NonBlockingLockExclusive).is_ok(),
             // The process died before it created the file: this process holds the lock that it held.
             Err(_) => true,
         };

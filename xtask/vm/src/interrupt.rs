@@ -40,10 +40,10 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if WATCHES.fetch_sub(1, SeqCst) == 1
-            && let Some(flags) = FLAGS.get()
-        {
-            flags.idle.store(true, SeqCst);
+        if WATCHES.fetch_sub(1, SeqCst) == 1 {
+            if let Some(flags) = FLAGS.get() {
+                flags.idle.store(true, SeqCst);
+            }
         }
     }
 }

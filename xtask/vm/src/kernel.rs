@@ -3,8 +3,7 @@
 use crate::{
     cache,
     error::{Error, WithPath},
-    packages,
-    progress::Step,
+    packages, progress,
     tool::{self, LONG, SHORT},
     vmlinux,
 };
@@ -45,6 +44,20 @@ impl Kernel {
             Kernel::V6_12 => "6.12",
             Kernel::Ubuntu => "ubuntu",
         }
+    }
+
+    /// Returns the release of this kernel in the cache, or the package that [`run`](crate::run) would download.
+    ///
+    /// # Errors
+    ///
+    /// apt offers no such kernel, or does not reach a server.
+    pub fn find(self, cache: &Path) -> Result<String, Error> {
+        let directory = self.directory(cache);
+        if directory.exists() { Ok(Unpacked::at(directory)?.release) } else { image(self) }
+    }
+
+    fn directory(self, cache: &Path) -> PathBuf {
+        cache.join(format!("kernel-{self}"))
     }
 
     /// Packages that depend on this kernel, on different releases of Debian.
@@ -120,14 +133,12 @@ impl Unpacked {
 /// Finds the kernel in the cache, or downloads it.
 pub(crate) fn ensure(cache: &Path, kernel: Kernel) -> Result<Unpacked, Error> {
     let _lock = cache::lock(cache, &format!("kernel-{kernel}"))?;
-    let directory = cache.join(format!("kernel-{kernel}"));
+    let directory = kernel.directory(cache);
     if !directory.exists() {
-        let step = Step::begin(&format!("downloading and unpacking kernel {kernel}"));
+        progress::begin(&format!("downloading and unpacking kernel {kernel}"));
         let unpacked = tempfile::Builder::new().prefix("kernel-").tempdir_in(cache).about_file(cache)?;
         for package in kernel.packages(&image(kernel)?) {
-            step.detail(&format!("downloading {package}"));
             let archive = download(&package, unpacked.path())?;
-            step.detail(&format!("unpacking {package}"));
             extract(&archive, unpacked.path())?;
         }
         prepare(unpacked.path())?;

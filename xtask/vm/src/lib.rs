@@ -57,7 +57,7 @@ mod modules;
 mod options;
 mod output;
 pub mod packages;
-mod progress;
+pub mod progress;
 mod qemu;
 mod script;
 mod segment;
@@ -67,12 +67,11 @@ mod transport;
 mod vmlinux;
 mod wire;
 
-pub use cache::cache_directory;
+pub use cache::{cache_directory, lock};
 pub use error::Error;
 pub use kernel::Kernel;
 pub use machines::Machines;
 pub use options::Options;
-pub use progress::Step;
 pub use transport::Transport;
 pub use wire::run_machines;
 

@@ -2,14 +2,13 @@
 
 use crate::{
     error::Error,
-    interrupt,
-    progress::Step,
+    interrupt, progress,
     tool::{self, LONG, SHORT},
 };
 use std::process::Command;
 
 /// The packages that a run needs on the host.
-pub(crate) const FOR_THE_MACHINE: &[&str] =
+pub const FOR_THE_MACHINE: &[&str] =
     &["qemu-system-x86", "busybox-static", "kmod", "iproute2", "xz-utils", "zstd", "gzip", "util-linux"];
 
 /// apt's messages when a package's file or a server is out of reach.
@@ -36,16 +35,43 @@ pub fn ensure(names: &[&str]) -> Result<(), Error> {
         return Ok(());
     }
     let list = missing.join(" ");
-    let sudo = !rustix::process::geteuid().is_root();
-    if sudo && tool::find("sudo").is_none() {
-        return Err(Error::NotRoot { packages: list });
-    }
-    let _step = Step::begin(&format!("installing {list}{}", if sudo { " with sudo" } else { "" }));
+    let sudo = permitted(&missing)?;
+    progress::begin(&format!("installing {list}{}", if sudo { " with sudo" } else { "" }));
     with_fresh_lists(&format!("installing {list}"), || {
         let mut command = apt_get(sudo);
         command.args(["install", "--yes", "--no-install-recommends"]).args(&missing);
         tool::succeed(&mut command, LONG)
     })
+}
+
+/// Checks that this user may install packages, and that apt offers these.
+///
+/// # Errors
+///
+/// As [`ensure`]. Nothing is installed.
+pub fn check(names: &[&str]) -> Result<(), Error> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    permitted(names)?;
+    with_fresh_lists(&format!("looking for {}", names.join(" ")), || {
+        let mut command = apt_get(false);
+        tool::succeed(command.args(["install", "--simulate", "--no-install-recommends"]).args(names), SHORT)
+    })
+}
+
+/// Whether this user is root.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether installing takes `sudo`. An error if this user may not install.
+fn permitted(names: &[&str]) -> Result<bool, Error> {
+    if !is_root() && tool::find("sudo").is_none() {
+        return Err(Error::NotRoot { packages: names.join(" ") });
+    }
+    Ok(!is_root())
 }
 
 /// Attempts something that needs apt's package lists. If it fails, updates the lists and tries once more.
@@ -56,7 +82,7 @@ pub(crate) fn with_fresh_lists<T>(what: &str, mut attempt: impl FnMut() -> Resul
         return Ok(value);
     }
     interrupt::check()?;
-    let mut update = apt_get(!rustix::process::geteuid().is_root());
+    let mut update = apt_get(!is_root());
     // Without this option, apt treats an unreachable server as a success.
     update.args(["update", "-o", "APT::Update::Error-Mode=any"]);
     let updated = network("apt-get update", tool::succeed(&mut update, LONG));
@@ -89,7 +115,12 @@ fn network<T>(what: &str, result: Result<T, Error>) -> Result<T, Error> {
     }
 }
 
-fn missing<'a>(names: &[&'a str]) -> Result<Vec<&'a str>, Error> {
+/// Those of the packages that are not installed.
+///
+/// # Errors
+///
+/// There is no apt.
+pub fn missing<'a>(names: &[&'a str]) -> Result<Vec<&'a str>, Error> {
     if tool::find("dpkg-query").is_none() || tool::find("apt-get").is_none() {
         let list = names.join(" ");
         return Err(Error::Unexpected(format!("only Debian's packages are known here, and there is no apt: {list}")));

@@ -10,7 +10,7 @@ use crate::{
     modules,
     output::Pump,
     packages::{self, FOR_THE_MACHINE},
-    progress::Step,
+    progress,
     qemu::{self, Files, Report},
     script,
     segment::Segment,
@@ -65,7 +65,7 @@ pub(crate) fn start(
 ) -> Result<Session, Error> {
     let options = checked(options)?;
     let (cache, kernel) = prepare(options.kernel)?;
-    let booting = Step::begin(&format!("booting Linux {}", kernel.release));
+    progress::begin(&format!("booting Linux {}", kernel.release));
     let directory = RunDirectory::create(&cache)?;
     let files = Files::new(directory.path());
     let mut modules = modules::load_order(&kernel, options.transport, wire)?;
@@ -82,7 +82,6 @@ pub(crate) fn start(
     }
 
     let guest = Guest::boot(&options, wire, &kernel, directory.path(), &files)?;
-    drop(booting);
     Ok(Session {
         guest,
         pumps: [Pump::start("stdout", &files.stdout, stdout)?, Pump::start("stderr", &files.stderr, stderr)?],

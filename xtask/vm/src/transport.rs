@@ -4,8 +4,7 @@ use crate::{
     cache,
     error::{Error, WithPath},
     kernel::{Kernel, Unpacked},
-    packages,
-    progress::Step,
+    packages, progress,
     tool::{self, LONG},
 };
 use std::{fmt, fs, path::Path, path::PathBuf, str::FromStr};
@@ -73,7 +72,7 @@ pub(crate) fn ensure_siw(cache: &Path, kernel: Kernel, unpacked: &Unpacked) -> R
         }
         let headers = format!("linux-headers-{}", unpacked.release);
         packages::ensure(&[&headers, "make", "gcc", "binutils"])?;
-        let _step = Step::begin(&format!("building siw for Linux {}", unpacked.release));
+        progress::begin(&format!("building siw for Linux {}", unpacked.release));
         let directory = tempfile::Builder::new().prefix("siw-").tempdir_in(cache).about_file(cache)?;
         packages::with_fresh_lists("building siw", || {
             let mut build = tool::command("sh");

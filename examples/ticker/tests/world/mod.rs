@@ -118,7 +118,7 @@ impl World {
     fn round(&mut self, step: Duration) {
         self.fabric.advance_by(step);
         self.rounds += 1;
-        let (slow, now) = (self.rounds.is_multiple_of(SLOW) || step == LONG_STEP, self.fabric.now());
+        let (slow, now) = (self.rounds % SLOW == 0 || step == LONG_STEP, self.fabric.now());
         let run = |drive: &mut Driver<SimDevice, NeverWaits>, role: &mut dyn FnMut(&mut Driver<_, _>, bool)| {
             drive.set_now(now);
             role(drive, slow);

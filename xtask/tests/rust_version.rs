@@ -1,0 +1,111 @@
+//! The minimum Rust version holds for each crate that README.md names, and for xtask: the crate and what it depends on
+//! state none that is newer, and it has no chain of conditions with `let`, which Rust 1.88 brought. Functions of newer
+//! standard libraries are found by clippy.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use syn::visit::{self, Visit};
+
+/// The crates that README.md does not link to.
+const ALSO: [&str; 2] = ["xtask", "xtask/vm"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The folders of crates that README.md links to, and those of xtask.
+fn folders() -> Vec<String> {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let links = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let folders = links.map(|link| link.trim_end_matches('/')).chain(ALSO);
+    let crates: BTreeSet<_> = folders.filter(|folder| root().join(folder).join("Cargo.toml").is_file()).collect();
+    crates.into_iter().map(str::to_owned).collect()
+}
+
+/// The major and minor version; `0.0` if none is stated.
+fn version(package: &Value) -> (u32, u32) {
+    let mut parts = package["rust_version"].as_str().unwrap_or("0.0").split('.').map(|part| part.parse().unwrap());
+    (parts.next().unwrap(), parts.next().unwrap())
+}
+
+#[test]
+fn no_crate_that_readme_names_depends_on_one_that_states_a_newer_version() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"]);
+    let metadata = cargo.current_dir(root()).output().unwrap();
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let by_id = |list: &'static str| {
+        let entries = if list == "nodes" { &metadata["resolve"][list] } else { &metadata[list] };
+        entries.as_array().unwrap().iter().map(|entry| (entry["id"].as_str().unwrap(), entry)).collect()
+    };
+    let (packages, nodes): (BTreeMap<_, _>, BTreeMap<_, _>) = (by_id("packages"), by_id("nodes"));
+    let manifest = |folder: &str| root().join(folder).join("Cargo.toml");
+    let of = |folder: &str| {
+        packages.iter().find(|(_, package)| package["manifest_path"] == *manifest(folder).to_str().unwrap())
+    };
+    let minimum = version(of("proto").unwrap().1);
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let promised = readme.lines().find_map(|line| line.strip_prefix("Minimum supported Rust version: ")).unwrap();
+    assert_eq!(promised, format!("{}.{}", minimum.0, minimum.1));
+    let mut newer = Vec::new();
+    for folder in folders() {
+        let (mut found, mut next) = (BTreeSet::new(), vec![*of(&folder).unwrap_or_else(|| panic!("{folder}")).0]);
+        while let Some(id) = next.pop() {
+            if !found.insert(id) {
+                continue;
+            }
+            let is_test = |kinds: &Value| kinds.as_array().unwrap().iter().all(|kind| kind["kind"] == "dev");
+            let links = nodes[id]["deps"].as_array().unwrap().iter().filter(|link| !is_test(&link["dep_kinds"]));
+            next.extend(links.map(|link| link["pkg"].as_str().unwrap()));
+        }
+        let late = found.into_iter().filter(|id| version(packages[id]) > minimum);
+        newer.extend(late.map(|id| format!("{folder}: {} {}", packages[id]["name"], packages[id]["rust_version"])));
+    }
+    assert!(newer.is_empty(), "newer than {minimum:?}: {newer:#?}");
+}
+
+/// Counts chains of conditions with `let`.
+#[derive(Default)]
+struct Chains(usize);
+
+impl<'ast> Visit<'ast> for Chains {
+    fn visit_expr_binary(&mut self, item: &'ast syn::ExprBinary) {
+        self.0 += [&item.left, &item.right].into_iter().filter(|side| matches!(***side, syn::Expr::Let(_))).count();
+        visit::visit_expr_binary(self, item);
+    }
+}
+
+fn chains(text: &str) -> usize {
+    let mut chains = Chains::default();
+    chains.visit_file(&syn::parse_file(text).unwrap());
+    chains.0
+}
+
+#[test]
+fn no_crate_that_readme_names_has_a_chain_with_let() {
+    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root()).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let folders = folders();
+    let is_in = |path: &str| {
+        folders.iter().any(|folder| path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/')))
+    };
+    let files: Vec<_> = listed.lines().filter(|path| is_in(path)).collect();
+    assert!(files.len() > 300 && folders.len() > 15, "{} files in {folders:?}", files.len());
+    let found: Vec<_> =
+        files.iter().filter(|path| chains(&fs::read_to_string(root().join(path)).unwrap()) > 0).collect();
+    assert!(found.is_empty(), "a chain with `let`: {found:?}");
+}
+
+#[test]
+fn a_chain_is_found_wherever_its_let_is() {
+    assert_eq!(chains("fn f() { if a && let Some(b) = c { } }"), 1);
+    assert_eq!(chains("fn f() { while let Some(b) = c && d { } }"), 1);
+    assert_eq!(chains("fn f() { if a && b { if let Some(b) = (c && d) { } } }"), 0);
+}
