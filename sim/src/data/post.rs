@@ -122,6 +122,7 @@ impl Qp {
     /// Makes the checks of a request that do not need its send queue.
     fn work(&self, wr_id: u64, op: SendOp<'_, Ah>, sges: &[Sge<'_, Mr>], flags: SendFlags) -> Result<Work, Errno> {
         let caps = self.caps();
+        self.check_transport(&op)?;
         let needs = if op.writes_locally() { Access::LOCAL_WRITE } else { Access::empty() };
         let ranges = self.ranges(sges, needs, caps.max_send_sge)?;
         let len = ranges.iter().map(|range| range.len).sum();
@@ -153,6 +154,20 @@ impl Qp {
         };
         let (signaled, is_fenced) = (flags.contains(SendFlags::SIGNALED), flags.contains(SendFlags::FENCE));
         Ok(Work { wr_id, opcode, local, signaled, is_fenced, action })
+    }
+
+    /// Refuses what iWARP does not have: immediate data and atomic operations.
+    fn check_transport(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
+        let is_of_iwarp = match op {
+            SendOp::Send | SendOp::SendInvalidate(_) | SendOp::SendTo(_) | SendOp::Write(_) | SendOp::Read(_) => true,
+            SendOp::SendImm(_)
+            | SendOp::SendToImm(..)
+            | SendOp::WriteImm(..)
+            | SendOp::CompareSwap { .. }
+            | SendOp::FetchAdd { .. } => false,
+        };
+        let is_iwarp = || self.fabric.with(|world| world.is_iwarp(self.no.host));
+        if is_of_iwarp || !is_iwarp() { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
     }
 
     /// Returns the action of a datagram. Checks its destination and length.

@@ -58,6 +58,8 @@ pub(crate) struct Pair {
     pub(crate) srq: Option<SrqNo>,
     pub(crate) caps: Caps,
     pub(crate) peer: Option<QpNo>,
+    /// Whether the peer answers reads and atomic operations: its `responder_resources` are not 0. iWARP does not tell.
+    pub(crate) answers_reads: bool,
     pub(crate) retry_count: u8,
     /// The number of retries for a message that finds no receive; 7 means no limit.
     pub(crate) rnr_retry_count: u8,
@@ -108,6 +110,7 @@ impl Pair {
             srq: None,
             caps,
             peer: None,
+            answers_reads: false,
             retry_count: 7,
             rnr_retry_count: 7,
             sends: VecDeque::new(),

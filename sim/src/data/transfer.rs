@@ -412,9 +412,10 @@ pub(crate) struct Put {
 impl Receive {
     /// Returns the outcome of a receive.
     pub(crate) fn ended(&self, outcome: Result<Put, WcStatus>, opcode: WcOpcode, extra: Extra) -> Received {
-        let (status, put) = match outcome {
-            Ok(put) => (WcStatus::SUCCESS, put),
-            Err(status) => (status, Put::default()),
+        // A failed completion tells the queue only.
+        let (status, opcode, put) = match outcome {
+            Ok(put) => (WcStatus::SUCCESS, opcode, put),
+            Err(status) => (status, WcOpcode::RECV, Put::default()),
         };
         let Put { byte_len, scatter } = put;
         let mut completion = Completion { wr_id: self.wr_id, status, opcode, byte_len, ..Completion::default() };

@@ -9,7 +9,7 @@ use crate::data::action::{Action, Command, Local};
 use crate::data::ah::Ah;
 use crate::data::packet::Transfer;
 use crate::data::pair_state::PairState;
-use crate::data::pending::{Order, Pending, take, take_next};
+use crate::data::pending::{Order, Pending, is_read, take, take_next};
 use crate::data::queues::Sent;
 use crate::data::receive::Receive;
 use crate::data::space::KeyedRange;
@@ -56,6 +56,10 @@ impl World {
         let service = work.action.service();
         let pair = self.queues.pairs.get_mut(&qp).filter(|pair| pair.service == service).ok_or(Errno::EINVAL)?;
         if matches!(pair.state, PairState::Init | PairState::Rtr) {
+            return Err(Errno::EINVAL);
+        }
+        // rxe would wait for an answer forever.
+        if is_read(work.opcode) && !pair.answers_reads && pair.order == Order::OfPosts {
             return Err(Errno::EINVAL);
         }
         if pair.send_room() == 0 {

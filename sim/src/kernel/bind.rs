@@ -45,7 +45,8 @@ impl World {
             if id.port_space == PortSpace::Ipoib {
                 return Err(Errno::EINVAL);
             }
-            if !interface.rdma || !host.rdma.contains(&ip) || !host.has_device() {
+            // A mapped address has the GID of its IPv4 address (`cma_acquire_dev_by_src_ip`).
+            if !interface.rdma || !host.rdma.contains(&ip.to_canonical()) || !host.has_device() {
                 return Err(Errno::ENODEV);
             }
         }

@@ -106,7 +106,8 @@ impl World {
             self.answer_lookup(no, Some(param), data)
         } else {
             if id.qp.is_some() {
-                self.ready_qp(no)?;
+                let depth = self.id(no)?.depths.initiator_depth;
+                self.ready_qp(no, depth)?;
             }
             self.accept_kernel(no, param, data)
         };
@@ -226,8 +227,8 @@ impl World {
     }
 
     /// Moves the QP through INIT, RTR and RTS, as accept and the reader of a REP do; each with the kernel's
-    /// attributes.
-    pub(crate) fn ready_qp(&mut self, no: IdNo) -> Result<(), Errno> {
+    /// attributes. `depth` is the number of reads and atomic operations that the peer answers at a time.
+    pub(crate) fn ready_qp(&mut self, no: IdNo, depth: u8) -> Result<(), Errno> {
         let id = self.id(no)?;
         let qp = id.qp.ok_or(Errno::EINVAL)?;
         let (init, ready) = match &id.conn {
@@ -245,6 +246,9 @@ impl World {
             return Err(Errno::EINVAL);
         }
         self.queues.set_peer(qp, peer, retries);
+        if let Some(pair) = self.queues.pairs.get_mut(&qp) {
+            pair.answers_reads = depth > 0;
+        }
         self.queues.modify(qp, PairState::Rtr)?;
         self.queues.modify(qp, PairState::Rts)?;
         self.run_inbound(qp);

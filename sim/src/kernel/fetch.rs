@@ -72,7 +72,7 @@ impl World {
             }
             Kind::ConnectResponse => {
                 if id.qp.is_some() {
-                    (kind, status) = self.finish(event.owner, event.ece);
+                    (kind, status) = self.finish(event.owner, event.ece, event.param.initiator_depth);
                 } else {
                     id.remote_ece = event.ece;
                 }
@@ -130,11 +130,11 @@ impl World {
     /// Processes a REP for an id with a QP: moves the QP to RTS and sends RTU (`ucma_process_conn_resp`). The ECE
     /// options must be of the vendor of the QP, which may have been created after the request
     /// (`ucma_process_conn_resp_ece`).
-    fn finish(&mut self, no: IdNo, answered: Ece) -> (CmEvent, i32) {
+    fn finish(&mut self, no: IdNo, answered: Ece, depth: u8) -> (CmEvent, i32) {
         let foreign = |id: &Id| answered.vendor_id != 0 && answered.vendor_id != id.local_ece.vendor_id;
         let done = match self.ids.get(&no) {
             Some(id) if foreign(id) => Err(Errno::EINVAL),
-            Some(_) | None => self.ready_qp(no).and_then(|()| self.confirm(no)),
+            Some(_) | None => self.ready_qp(no, depth).and_then(|()| self.confirm(no)),
         };
         match done {
             Ok(()) => (CmEvent::Established, 0),

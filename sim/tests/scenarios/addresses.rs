@@ -271,3 +271,17 @@ fn a_scope_selects_the_interface_of_a_bind() {
     assert_eq!(side.resolve_addr(id, Some("172.16.0.1:3"), "10.0.0.2:3", 2000), Err(Errno::ENODEV));
     assert_eq!(side.bind(id, "[fe80::1%1]:2"), Ok(()));
 }
+
+/// The interface of an earlier attempt is kept, and a mapped address has the GID of its IPv4 address.
+#[test]
+fn a_mapped_address_can_be_bound_after_a_failed_bind() {
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
+    let (first, second) = (side.id(on), side.id(on));
+    assert_eq!(side.bind(first, "[::ffff:10.0.0.2]:0"), Err(Errno::EADDRNOTAVAIL));
+    side.bind(first, "10.0.0.2:4").unwrap();
+    assert_eq!(side.bind(second, "10.0.0.2:4"), Err(Errno::EADDRINUSE));
+    assert_eq!(side.resolve_addr(second, Some("[::ffff:10.0.0.2]:5"), "10.0.0.1:3", 2000), EINVAL);
+    side.listen(second, 1).unwrap();
+    assert_eq!(side.local(second), "[::ffff:10.0.0.2]:5".parse().unwrap());
+}

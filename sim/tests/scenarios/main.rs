@@ -13,6 +13,7 @@ mod ece;
 mod faults;
 mod handles;
 mod iwarp;
+mod iwarp_data;
 mod lookups;
 mod memory;
 mod multicast;

@@ -1,5 +1,5 @@
-//! What a provider does with posted work: a post that it refuses may be in the queue, and the order of completions is
-//! that of the transport.
+//! What a provider does with posted work: a post that it refuses may be in the queue, requests wait for others, and a
+//! device has limits.
 
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue,
@@ -8,17 +8,16 @@ use cmid_proto::datapath::{
 use cmid_proto::memory::Error;
 use std::net::IpAddr;
 
-use cmid_proto::{Attaching, Errno, Transport};
-use cmid_sim::{Access, Caps, Completion, Config, Cq, Fabric, Mr, QpState, Remote, SendOp, WcOpcode, WcStatus};
+use cmid_proto::{Attaching, CmEvent, ConnParam, Errno, Transport};
+use cmid_sim::{Access, Caps, Completion, Config, Cq, Fabric, Mr, QpState, Remote, SendOp, WcStatus};
 
 use crate::common::{Env, Pair, SECOND, Side, ip};
-use crate::data_path::ended;
-use crate::iwarp;
 
-const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::MW_BIND);
+pub(crate) const ALL: Access =
+    Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::MW_BIND);
 /// The errno of a doorbell in a thread with other credentials than those that opened the device.
 const REFUSED: Errno = Errno(13);
-const OK: WcStatus = WcStatus::SUCCESS;
+pub(crate) const OK: WcStatus = WcStatus::SUCCESS;
 const FLUSHED: WcStatus = WcStatus::WR_FLUSH_ERR;
 
 fn connected() -> (Env, Pair) {
@@ -27,11 +26,11 @@ fn connected() -> (Env, Pair) {
     (env, pair)
 }
 
-fn remote(mr: &Mr) -> Remote {
+pub(crate) fn remote(mr: &Mr) -> Remote {
     Remote { addr: mr.addr(), rkey: mr.rkey() }
 }
 
-fn polled(env: &Env, cq: &mut Cq) -> Vec<(u64, WcStatus)> {
+pub(crate) fn polled(env: &Env, cq: &mut Cq) -> Vec<(u64, WcStatus)> {
     env.fabric.advance_by(SECOND);
     let mut buffer = [Completion::default(); 8];
     let count = cq.poll(&mut buffer).unwrap();
@@ -194,71 +193,6 @@ fn a_refused_invalidate_is_executed_later() {
 }
 
 #[test]
-fn on_iwarp_a_write_completes_before_the_read_that_was_posted_first() {
-    let mut env = iwarp::env();
-    let (_ids, [mut c, s]) = iwarp::established(&mut env);
-    let mut here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
-    let other = c.pd.register(vec![2; 64], Access::LOCAL_WRITE).unwrap();
-    let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
-    let latency = Config::default().latency;
-    c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).unwrap();
-    c.qp.post_send(SendWr::write(2, other.sge(0..8), remote(&there))).unwrap();
-    env.fabric.advance_by(latency);
-    ended(&mut c.send_cq, &[(2, OK, WcOpcode::RDMA_WRITE, 0)]);
-    // The read is still in flight.
-    assert_eq!(here.slice().map(|_| ()), Err(Errno::EBUSY));
-    assert_eq!(other.deregister().unwrap().buffer, [2; 64]);
-    env.fabric.advance_by(latency);
-    ended(&mut c.send_cq, &[(1, OK, WcOpcode::RDMA_READ, 64)]);
-    assert_eq!(*here.slice().unwrap(), [0xEE; 64]);
-}
-
-#[test]
-fn on_iwarp_an_unsignaled_read_ends_with_a_later_read_or_a_fenced_request() {
-    for fenced in [false, true] {
-        let mut env = iwarp::env();
-        let (_ids, [mut c, s]) = iwarp::established(&mut env);
-        let mut here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
-        let other = c.pd.register(vec![2; 64], Access::LOCAL_WRITE).unwrap();
-        let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
-        c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there)).unsignaled()).unwrap();
-        c.qp.post_send(SendWr::write(2, other.sge(0..8), remote(&there))).unwrap();
-        assert_eq!(polled(&env, &mut c.send_cq), [(2, OK)]);
-        assert_eq!(here.slice().map(|_| ()), Err(Errno::EBUSY));
-        c.qp.post_send(match fenced {
-            true => SendWr::write(3, other.sge(0..8), remote(&there)).fenced(),
-            false => SendWr::read(3, other.sge(0..8), remote(&there)),
-        })
-        .unwrap();
-        assert_eq!(polled(&env, &mut c.send_cq), [(3, OK)]);
-        assert!(here.slice().is_ok());
-    }
-}
-
-#[test]
-fn on_iwarp_a_fenced_request_waits_for_the_reads_before_it() {
-    let mut env = iwarp::env();
-    let (_ids, [mut c, s]) = iwarp::established(&mut env);
-    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
-    let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
-    c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).unwrap();
-    c.qp.post_send(SendWr::write(2, here.sge(0..8), remote(&there)).fenced()).unwrap();
-    c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&there))).unwrap();
-    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK), (3, OK)]);
-}
-
-#[test]
-fn on_iwarp_a_write_that_the_peer_refuses_succeeds_and_ends_the_connection() {
-    let mut env = iwarp::env();
-    let (_ids, [mut c, s]) = iwarp::established(&mut env);
-    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
-    let there = s.pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
-    c.qp.post_send(SendWr::write(1, here.sge(0..8), remote(&there))).unwrap();
-    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK)]);
-    assert_eq!(c.qp.state(), Ok(QpState::ERR));
-}
-
-#[test]
 fn a_local_invalidate_waits_for_the_requests_before_it() {
     let (env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
@@ -412,4 +346,22 @@ fn the_objects_of_another_device_of_the_host_are_refused() {
         let expected = if pd + send + recv == 3 { Ok(()) } else { Err(Errno::EINVAL) };
         assert_eq!(made.map(drop), expected, "{pd} {send} {recv}");
     }
+}
+
+#[test]
+fn a_read_that_the_peer_does_not_answer_is_refused() {
+    let mut env = Env::new();
+    env.server.listener(env.cs, "10.0.0.2:7");
+    let client = env.client.resolved(env.cc, "10.0.0.2:7");
+    let mut c = env.client.qp(client);
+    let param = env.cp();
+    env.client.connect(client, param, &[]).unwrap();
+    let new = env.server.next(env.cs).id;
+    let mut s = env.server.qp(new);
+    env.server.accept(new, ConnParam { responder_resources: 0, ..param }, &[]).unwrap();
+    env.client.next(env.cc).is(client, CmEvent::Established, 0);
+    let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
+    assert_eq!(c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&there))), Err(Errno::EINVAL));
+    s.qp.post_send(SendWr::read(2, there.sge(0..8), remote(&here))).unwrap();
+    assert_eq!(polled(&env, &mut s.send_cq), [(2, OK)]);
 }

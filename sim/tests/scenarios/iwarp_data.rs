@@ -1,0 +1,93 @@
+//! Work requests on iWARP: sends and writes complete when TCP has them, reads when they are answered.
+
+use cmid_proto::Errno;
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_sim::{Access, Config, QpState, SendOp, WcOpcode};
+
+use crate::data_path::ended;
+use crate::iwarp;
+use crate::providers::{ALL, OK, polled, remote};
+
+#[test]
+fn on_iwarp_a_write_completes_before_the_read_that_was_posted_first() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, s]) = iwarp::established(&mut env);
+    let mut here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let other = c.pd.register(vec![2; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
+    let latency = Config::default().latency;
+    c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::write(2, other.sge(0..8), remote(&there))).unwrap();
+    env.fabric.advance_by(latency);
+    ended(&mut c.send_cq, &[(2, OK, WcOpcode::RDMA_WRITE, 0)]);
+    // The read is still in flight.
+    assert_eq!(here.slice().map(|_| ()), Err(Errno::EBUSY));
+    assert_eq!(other.deregister().unwrap().buffer, [2; 64]);
+    env.fabric.advance_by(latency);
+    ended(&mut c.send_cq, &[(1, OK, WcOpcode::RDMA_READ, 64)]);
+    assert_eq!(*here.slice().unwrap(), [0xEE; 64]);
+}
+
+#[test]
+fn on_iwarp_an_unsignaled_read_ends_with_a_later_read_or_a_fenced_request() {
+    for fenced in [false, true] {
+        let mut env = iwarp::env();
+        let (_ids, [mut c, s]) = iwarp::established(&mut env);
+        let mut here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+        let other = c.pd.register(vec![2; 64], Access::LOCAL_WRITE).unwrap();
+        let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
+        c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there)).unsignaled()).unwrap();
+        c.qp.post_send(SendWr::write(2, other.sge(0..8), remote(&there))).unwrap();
+        assert_eq!(polled(&env, &mut c.send_cq), [(2, OK)]);
+        assert_eq!(here.slice().map(|_| ()), Err(Errno::EBUSY));
+        c.qp.post_send(match fenced {
+            true => SendWr::write(3, other.sge(0..8), remote(&there)).fenced(),
+            false => SendWr::read(3, other.sge(0..8), remote(&there)),
+        })
+        .unwrap();
+        assert_eq!(polled(&env, &mut c.send_cq), [(3, OK)]);
+        assert!(here.slice().is_ok());
+    }
+}
+
+#[test]
+fn on_iwarp_a_fenced_request_waits_for_the_reads_before_it() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, s]) = iwarp::established(&mut env);
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0xEE; 64], ALL).unwrap();
+    c.qp.post_send(SendWr::read(1, here.sge(0..64), remote(&there))).unwrap();
+    c.qp.post_send(SendWr::write(2, here.sge(0..8), remote(&there)).fenced()).unwrap();
+    c.qp.post_send(SendWr::write(3, here.sge(0..8), remote(&there))).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK), (2, OK), (3, OK)]);
+}
+
+#[test]
+fn on_iwarp_a_write_that_the_peer_refuses_succeeds_and_ends_the_connection() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, s]) = iwarp::established(&mut env);
+    let here = c.pd.register(vec![1; 64], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
+    c.qp.post_send(SendWr::write(1, here.sge(0..8), remote(&there))).unwrap();
+    assert_eq!(polled(&env, &mut c.send_cq), [(1, OK)]);
+    assert_eq!(c.qp.state(), Ok(QpState::ERR));
+}
+
+#[test]
+fn on_iwarp_there_are_no_immediate_data_and_no_atomics() {
+    let mut env = iwarp::env();
+    let (_ids, [mut c, s]) = iwarp::established(&mut env);
+    let here = c.pd.register(vec![1; 8], Access::LOCAL_WRITE).unwrap();
+    let there = s.pd.register(vec![0; 8], ALL).unwrap();
+    let remote = remote(&there);
+    for op in [
+        SendOp::SendImm(1),
+        SendOp::WriteImm(remote, 1),
+        SendOp::FetchAdd { remote, add: 1 },
+        SendOp::CompareSwap { remote, compare: 0, swap: 1 },
+    ] {
+        let refused = c.qp.post_send(SendWr { op, ..SendWr::write(1, here.sge(0..8), remote) });
+        assert_eq!(refused, Err(Errno::EOPNOTSUPP));
+    }
+    assert_eq!(polled(&env, &mut c.send_cq), []);
+}
