@@ -1,7 +1,7 @@
 //! Work requests on iWARP: sends and writes complete when TCP has them, reads when they are answered.
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr};
 use cmid_sim::{Access, Config, QpState, SendOp, WcOpcode};
 
 use crate::data_path::ended;
