@@ -49,7 +49,7 @@ for folder in cmid/*/; do
     [ "$folder" != verbs ] || kind=lib
     program "readme-$folder" "cmid/$folder/README.md" "$kind"
 done
-{ printf '[workspace]\nresolver = "3"\nmembers = ["workspace", "readme-*"]\n\n[patch.crates-io]\n' && cat patch; } >Cargo.toml
+{ printf '[workspace]\nresolver = "3"\nmembers = ["workspace", "readme-*"]\nexclude = ["cmid"]\n\n[patch.crates-io]\n' && cat patch; } >Cargo.toml
 
 export CARGO_TARGET_DIR="$target/packages-outside"
 cargo build
