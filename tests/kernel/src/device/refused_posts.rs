@@ -106,10 +106,10 @@ pub(crate) fn out_of_order() {
         let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
         let mut into = c.pd.register(vec![1; LEN], Access::LOCAL_WRITE).expect("register");
         let shared = s.pd.register(vec![0xee; LEN], BOTH).expect("register");
-        let other = register(&c, 2, BOTH);
+        let (other, beside) = (register(&c, 2, BOTH), register(&s, 3, BOTH));
         let read = SendWr::read(1, into.sge(0..LEN), shared.remote(0));
         c.qp.post_send(if is_signaled { read } else { read.unsignaled() }).expect("post_send");
-        c.qp.post_send(SendWr::write(2, other.sge(0..64), shared.remote(0))).expect("post_send");
+        c.qp.post_send(SendWr::write(2, other.sge(0..64), beside.remote(0))).expect("post_send");
         let mut left = if is_signaled { vec![1, 2] } else { vec![2] };
         while !left.is_empty() {
             let completion = polled(&mut c.cq);
@@ -120,7 +120,7 @@ pub(crate) fn out_of_order() {
             }
         }
         // A fenced request comes after earlier reads.
-        c.qp.post_send(SendWr::write(3, other.sge(0..64), shared.remote(0)).fenced()).expect("post_send");
+        c.qp.post_send(SendWr::write(3, other.sge(0..64), beside.remote(0)).fenced()).expect("post_send");
         success(polled(&mut c.cq), 3, WcOpcode::RDMA_WRITE);
         assert_eq!(into.slice_mut().expect("all is over")[LEN - 1], 0xee);
     }
