@@ -5,14 +5,21 @@
 #![expect(dead_code, reason = "a module of the library, of which this is a part")]
 #![expect(unsafe_code, reason = "that of the library's ring")]
 
+use cmid_proto::datapath::WcOpcode;
 use loom::sync::atomic::AtomicU64 as Line;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 
+use crate::kind::Kind;
+use crate::retire::Retired;
 use crate::srq_slots::{SrqCursor, SrqRetired, SrqSlots};
 use crate::sync::Arc;
-use crate::wr_ring::{Cursor, Retired, WrRing};
+use crate::wr_ring::{Cursor, WrRing};
 
+#[path = "../src/accounting/kind.rs"]
+mod kind;
+#[path = "../src/accounting/retire.rs"]
+mod retire;
 #[path = "../src/accounting/srq_slots.rs"]
 mod srq_slots;
 #[path = "../src/accounting/wr_ring.rs"]
@@ -24,13 +31,20 @@ mod sync {
     pub(crate) use std::sync::Arc;
 }
 
+const SEND: Kind = Kind::of(WcOpcode::SEND);
+
+/// A send with this number has completed.
+fn done(wr_id: u64) -> Retired {
+    Retired::Done(wr_id, WcOpcode::SEND)
+}
+
 /// The key that slots have before something is posted in them.
 const NEVER: u32 = 0;
 
 /// Posts, once there is room, and hands the token to the device, which may complete it before it is counted.
 fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
     let token = loop {
-        match cursor.file(wr_id, &[lkey]) {
+        match cursor.file(wr_id, &[lkey], SEND) {
             Some(token) => break token,
             None => thread::yield_now(),
         }
@@ -69,8 +83,8 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
         });
         let first = polled(&lines[0]);
         read.store(1, Relaxed);
-        assert_eq!(wr_ring.retire(first), Retired::Done(10));
-        assert_eq!(wr_ring.retire(polled(&lines[1])), Retired::Done(11));
+        assert_eq!(wr_ring.retire(first), done(10));
+        assert_eq!(wr_ring.retire(polled(&lines[1])), done(11));
         poster.join().expect("the poster");
         assert!(!wr_ring.names(5) && !wr_ring.names(6), "nothing is in flight");
     });
@@ -81,16 +95,16 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
 fn a_key_that_is_not_in_flight_any_more_comes_after_the_poll() {
     loom::model(|| {
         let (wr_ring, mut cursor) = ring(1);
-        let first = cursor.file(10, &[5]).expect("room");
+        let first = cursor.file(10, &[5], SEND).expect("room");
         cursor.advance();
         // Replaces the write of the poll to the memory of the first request.
         let written = Arc::new(Line::new(0));
         let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
         let poller = thread::spawn(move || {
             write.store(1, Relaxed);
-            assert_eq!(other.retire(first), Retired::Done(10));
+            assert_eq!(other.retire(first), done(10));
         });
-        let poster = thread::spawn(move || cursor.file(11, &[6]).map(|_| cursor.advance()));
+        let poster = thread::spawn(move || cursor.file(11, &[6], SEND).map(|_| cursor.advance()));
         let other = Arc::clone(&wr_ring);
         // The last thread; its loads may return old values, because loom does not try each order of threads.
         let owner = thread::spawn(move || {
@@ -113,7 +127,7 @@ fn who_sees_that_something_is_in_flight_sees_what() {
         let watched = Arc::clone(&wr_ring);
         let poster = thread::spawn(move || {
             for (wr_id, lkey) in [(10, 5), (11, 6)] {
-                cursor.file(wr_id, &[lkey]).expect("room");
+                cursor.file(wr_id, &[lkey], SEND).expect("room");
                 cursor.advance();
             }
         });
@@ -149,5 +163,39 @@ fn receives_of_an_srq_end_on_two_threads_while_it_is_posted_to() {
         // Both slots can be used, each once.
         let again = (0..2).filter_map(|_| cursor.file(8, [8])).count();
         assert_eq!((again + usize::from(posted.is_some()), slots.unpolled()), (2, 2));
+    });
+}
+
+/// On iWARP a later request is polled first, and the slot of the earlier one is used again. A third thread deregisters
+/// the memory of either.
+#[test]
+fn a_key_that_ended_out_of_order_comes_after_the_poll() {
+    loom::model(|| {
+        let wr_ring = Arc::new(WrRing::unordered(7, 2, 1));
+        let mut cursor = Cursor::new(&wr_ring);
+        let read = Kind::of(WcOpcode::RDMA_READ);
+        let tokens = [(10, 5, read), (11, 6, SEND)].map(|(wr_id, lkey, kind)| {
+            let token = cursor.file(wr_id, &[lkey], kind).expect("room");
+            cursor.advance();
+            token
+        });
+        // Replaces the writes of the polls to the memory of the two.
+        let written = Arc::new([Line::new(0), Line::new(0)]);
+        let (other, write) = (Arc::clone(&wr_ring), Arc::clone(&written));
+        let poller = thread::spawn(move || {
+            write[1].store(1, Relaxed);
+            assert_eq!(other.retire(tokens[1]), done(11));
+            write[0].store(1, Relaxed);
+            assert_eq!(other.retire(tokens[0]), Retired::Done(10, WcOpcode::RDMA_READ));
+        });
+        let poster = thread::spawn(move || cursor.file(12, &[7], SEND).map(|_| cursor.advance()));
+        for (lkey, at) in [(6, 1), (5, 0)] {
+            if !wr_ring.names(lkey) {
+                assert_eq!(written[at].load(Relaxed), 1, "the memory is given back before the end of the poll");
+            }
+        }
+        poller.join().expect("the poller");
+        let posted = poster.join().expect("the poster");
+        assert!(!wr_ring.names(5) && !wr_ring.names(6) && wr_ring.names(7) == posted.is_some());
     });
 }

@@ -24,12 +24,19 @@ pub(crate) fn scenarios(context: &Context, kernel: Kernel, backend: Backend, lim
     run(kernel, limit, &command, vec![conformance::SUITE.reports(context)?])
 }
 
-/// Runs cmid's rping, cmtime and peer of ucmatose against rdma-core's, and its peer of `ib_send_lat -R` against perftest's.
+/// Runs cmid's rping, cmtime and peer of ucmatose against rdma-core's, and its peer of `ib_send_lat -R` against
+/// perftest's.
 pub(crate) fn peers(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
     run(kernel, limit, &scripts::rping(context, kernel, backend), Vec::new())?;
     run(kernel, limit, &cmtime::command(context, kernel, backend), Vec::new())?;
     run(kernel, limit, &scripts::ucmatose(context, kernel, backend), Vec::new())?;
     run(kernel, limit, &scripts::perftest(context, kernel, backend), Vec::new())
+}
+
+/// Runs the checks of posts that hold on soft-iWARP, too. Its library has no extended calls.
+pub(crate) fn posts(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
+    let command = scripts::program(context, backend, &["kernel-device", "classic", "refused posts"]);
+    run(kernel, limit, &command, Vec::new())
 }
 
 /// Measures how long calls wait for a peer that does not answer.

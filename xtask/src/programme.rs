@@ -199,6 +199,8 @@ const SLOW: &[Step] = &[
         "1,000 random programs: the simulator and librdmacm agree on soft-iWARP",
         Report(V6_12, Librdmacm, differential::LONG_LIMIT, differential::on_siw),
     ),
+    step("posts and completions on soft-iWARP", Report(V6_12, OWN, 300, iwarp::posts)),
+    step("posts and completions on soft-iWARP, over librdmacm", Report(V6_12, Librdmacm, 300, iwarp::posts)),
     step("calls that wait for a peer on soft-iWARP", Report(V6_12, OWN, 300, iwarp::waits)),
     step("calls of librdmacm that wait for a peer on soft-iWARP", Report(V6_12, Librdmacm, 300, iwarp::waits)),
     step("slow conformance on soft-RoCE", Guests("6.1 and 6.12", conformance::slow)),

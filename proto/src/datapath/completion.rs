@@ -4,8 +4,8 @@ use core::fmt;
 
 /// A completion (`struct ibv_wc`). It has the layout of the C structure, so libibverbs can fill it in place.
 ///
-/// If [`status`](Completion::status) is not [`WcStatus::SUCCESS`], only `wr_id`, `status`, `qp_num` and `vendor_err`
-/// are valid (ibv_poll_cq(3)).
+/// If [`status`](Completion::status) is not [`WcStatus::SUCCESS`], only `wr_id`, `status`, `opcode`, `qp_num` and
+/// `vendor_err` are valid (ibv_poll_cq(3); the `opcode` is that of the request, which providers do not set then).
 #[doc(alias = "ibv_wc")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]

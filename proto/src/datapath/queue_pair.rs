@@ -40,9 +40,16 @@ pub trait QueuePair: Send {
     /// # Errors
     /// The request is not posted. `EINVAL` for a range beyond the end, an MR or an address handle of another PD, an MR
     /// without a valid registration, a target without [`Access::LOCAL_WRITE`], more ranges than the QP permits, a
-    /// datagram on a connected QP or the reverse, and in a state of the QP that does not permit it. `ENOMEM` if the
-    /// queue is full. A request occupies the queue until its completion is polled; an unsignaled one, until the
-    /// completion of a later request is polled.
+    /// datagram on a connected QP or the reverse, a read or an atomic operation if the peer answers none (not known on
+    /// iWARP), and before the QP is in [`QpState::RTS`]. `EOPNOTSUPP` for what the transport lacks: on iWARP immediate
+    /// data and atomic operations. `ENOMEM` if the queue is full. A request occupies the queue until its completion is
+    /// polled; an unsignaled one, until the completion of a later request is polled, on iWARP a later read or fenced
+    /// request for a read. On iWARP completions come out of order, so the queue may be full although only its oldest
+    /// request is not complete.
+    ///
+    /// Another errno is that of the device or its library, which may have queued the request, and may execute it later.
+    /// So the request occupies the queue and pins its memory like an unsignaled one. Its completion is not returned,
+    /// unless another thread polls it before this call returns.
     #[doc(alias("ibv_post_send", "rdma_post_send", "rdma_post_write", "rdma_post_read", "rdma_post_ud_send"))]
     #[doc(alias("rdma_post_sendv", "rdma_post_writev", "rdma_post_readv"))]
     fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Self::Ah>) -> Result<(), Errno>
@@ -53,11 +60,14 @@ pub trait QueuePair: Send {
     /// Posts requests to the send queue in order, with one doorbell, and returns their number. If the iterator or a
     /// check fails, none is posted.
     ///
-    /// The iterator runs while the provider holds the lock of the QP, so it should neither block nor make system calls.
+    /// The iterator runs while the provider holds the lock of the send queue, which its other calls may take. So it
+    /// must not call the data path, nor destroy an object of it, nor wait for a thread that does: the calls may wait
+    /// for each other for ever. It may panic; then none is posted.
     ///
     /// # Errors
     /// As [`QueuePair::post_send`]; `EINVAL` for an empty batch. [`PostError::posted`] is the number of requests that
-    /// are posted nevertheless.
+    /// are posted nevertheless. Those after them are refused; after an error of the device they may be executed, as
+    /// with [`QueuePair::post_send`].
     #[doc(alias("ibv_post_send", "ibv_wr_start", "ibv_wr_complete"))]
     fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
     where

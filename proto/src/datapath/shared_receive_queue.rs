@@ -74,6 +74,9 @@ pub trait SharedReceiveQueue: Send {
     /// The receive is not posted. `EINVAL` for a range beyond the end, an MR of another PD than that of the SRQ, an MR
     /// without a valid registration or without [`Access::LOCAL_WRITE`](super::Access::LOCAL_WRITE), and more ranges
     /// than the SRQ permits. `ENOMEM` if the SRQ is full: [`SrqCaps::max_wr`] receives are unpolled.
+    ///
+    /// Another errno is that of the device or its library, which may have queued the receive. So it stays unpolled. If
+    /// it completes, its completion is not returned.
     #[doc(alias = "ibv_post_srq_recv")]
     fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
     where

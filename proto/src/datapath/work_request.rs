@@ -115,7 +115,7 @@ impl<A> SendOp<'_, A> {
 }
 
 bitflags::bitflags! {
-    /// Flags of a request of the send queue (`enum ibv_send_flags`).
+    /// Flags of a request of the send queue (`enum ibv_send_flags`). A post ignores other bits.
     #[doc(alias = "ibv_send_flags")]
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct SendFlags: u32 {
@@ -135,7 +135,8 @@ bitflags::bitflags! {
 ///
 /// The completion has its `wr_id`. A request is signaled unless [`SendWr::unsignaled`] is called. An unsignaled request
 /// has a completion only if it fails. It occupies its queue and pins its memory until the completion of a later request
-/// of the same queue is polled. A queue that is full of unsignaled requests stays full.
+/// of the same queue is polled; on iWARP, a read until that of a later read or fenced request. A queue that is full of
+/// unsignaled requests stays full.
 #[doc(alias = "ibv_send_wr")]
 #[derive(Debug)]
 #[must_use]

@@ -1,14 +1,17 @@
 //! The accounting of work requests in flight, which decides when memory may be released: the queues of QPs, and shared
-//! receive queues, on a device that completes what it likes, in any order that ibv_poll_cq(3) allows.
+//! receive queues, on a device that completes what it likes, in any order that ibv_poll_cq(3) and the transport allow.
+//! On iWARP a read completes when its answer has come, later than what was posted behind it, and may be flushed twice.
+//! The provider refuses requests, and executes them nevertheless, or not.
 //!
-//! Memory stays pinned while a work request that names it may be executed, or has a completion that can be polled: in the
-//! poll some providers write to it. Each completion is returned once, with the user's `wr_id`. When all QPs and SRQs are destroyed and the CQs are polled empty, nothing is pinned but by QPs
-//! that could not be destroyed.
+//! Memory stays pinned while a work request that names it may be executed, or has a completion that can be polled: in
+//! the poll some providers write to it. Each completion of an accepted request is returned once, with the user's
+//! `wr_id`. When all QPs and SRQs are destroyed and the CQs are polled empty, nothing is pinned but by QPs that could
+//! not be destroyed.
 
 mod device;
 
-use cmid_verbs::proto::datapath::{Caps, Completion, SrqCaps};
-use cmid_verbs::scripted::{Cq, Pd, Qp, Srq};
+use cmid_verbs::proto::datapath::{Caps, Completion, SendFlags, SrqCaps, WcOpcode};
+use cmid_verbs::scripted::{Cq, Pd, Qp, Request, Srq};
 
 use crate::input::Input;
 use crate::say::say;
@@ -40,6 +43,25 @@ pub fn run(data: &[u8]) {
     world.rest();
 }
 
+impl Wr {
+    /// The same as a request of this kind of queue.
+    fn of(self, is_recv: bool) -> Self {
+        let (is_read, is_fenced) = (self.is_read && !is_recv, self.is_fenced && !is_recv);
+        Wr { is_signaled: self.is_signaled || is_recv, is_read, is_fenced, ..self }
+    }
+
+    fn request(&self, is_recv: bool) -> Request<'_> {
+        let opcode = match self.is_read {
+            _ if is_recv => WcOpcode::RECV,
+            true => WcOpcode::RDMA_READ,
+            false => WcOpcode::RDMA_WRITE,
+        };
+        let flag = |flag, is_set| if is_set { flag } else { SendFlags::empty() };
+        let flags = flag(SendFlags::SIGNALED, self.is_signaled) | flag(SendFlags::FENCE, self.is_fenced);
+        Request { wr_id: self.wr_id, lkeys: &self.keys, opcode, flags }
+    }
+}
+
 /// A QP with its handle, unless it is leaked.
 struct Member {
     qp: Option<Qp>,
@@ -47,6 +69,7 @@ struct Member {
     pd: usize,
     cqs: [usize; 2],
     srq: Option<usize>,
+    is_iwarp: bool,
 }
 
 struct World {
@@ -110,11 +133,17 @@ impl World {
         let caps =
             Caps { max_send_wr: CAPACITY, max_recv_wr: CAPACITY, max_send_sge: 2, max_recv_sge: 2, max_inline: 0 };
         let shared = srq.and_then(|srq| self.srqs[srq].as_ref()).map(|(srq, _)| srq);
-        let created = Qp::create(&self.pds[pd], [send, recv], shared, caps);
-        say(|| format!("QP {at} with number {number}, CQs {cqs:?}, SRQ {srq:?}: {:?}", created.as_ref().err()));
+        let is_iwarp = input.once_in(2);
+        let created = Qp::create(&self.pds[pd], [send, recv], shared, caps, is_iwarp);
+        say(|| {
+            format!(
+                "QP {at} with number {number}, CQs {cqs:?}, SRQ {srq:?}, iWARP {is_iwarp}: {:?}",
+                created.as_ref().err()
+            )
+        });
         if let Ok(qp) = created {
-            self.device.create(at, srq);
-            self.qps[at] = Some(Member { qp: Some(qp), number, pd, cqs, srq });
+            self.device.create(at, srq, is_iwarp);
+            self.qps[at] = Some(Member { qp: Some(qp), number, pd, cqs, srq, is_iwarp });
         }
     }
 
@@ -145,7 +174,9 @@ impl World {
 
     fn wr(&self, pd: usize, input: &mut Input<'_>) -> Wr {
         let wr_id = if input.once_in(8) { WR_IDS[input.below(4)] } else { WR_IDS[0] };
-        Wr { wr_id, keys: self.keys_of(pd, input), is_signaled: !input.once_in(4) }
+        let is_signaled = !input.once_in(4);
+        let (is_read, is_fenced) = (input.once_in(2), input.once_in(4));
+        Wr { wr_id, keys: self.keys_of(pd, input), is_signaled, is_read, is_fenced, is_refused: false }
     }
 
     fn post(&mut self, at: usize, input: &mut Input<'_>) {
@@ -154,7 +185,7 @@ impl World {
         let wr = self.wr(pd, input);
         match srq {
             Some(srq) if is_recv => self.post_srq(srq, wr, input.once_in(8)),
-            _ => self.post_to_queue(Queue { qp: at, is_recv }, Wr { is_signaled: wr.is_signaled || is_recv, ..wr }),
+            _ => self.post_to_queue(Queue { qp: at, is_recv }, wr.of(is_recv), input),
         }
     }
 
@@ -164,21 +195,23 @@ impl World {
         let posted = srq.post(wr.wr_id, &wr.keys);
         say(|| format!("receive {wr:?} on SRQ {at}: {posted:x?}"));
         assert_eq!(posted.is_none(), is_full);
-        match posted {
-            Some(token) if is_refused => srq.cancel(token),
-            Some(token) => self.device.post_srq(at, token, wr),
-            None => {}
+        if let Some(token) = posted {
+            if is_refused {
+                srq.withdraw(token);
+            }
+            self.device.post_srq(at, token, Wr { is_refused, ..wr });
         }
     }
 
-    fn post_to_queue(&mut self, queue: Queue, wr: Wr) {
+    fn post_to_queue(&mut self, queue: Queue, wr: Wr, input: &mut Input<'_>) {
         let Some(Member { qp: Some(qp), .. }) = &mut self.qps[queue.qp] else { return };
-        let posted = qp.post(queue.is_recv, (wr.wr_id, &wr.keys));
+        let wr = Wr { is_refused: input.once_in(8), ..wr };
+        let posted = qp.post(queue.is_recv, &wr.request(queue.is_recv), wr.is_refused);
         say(|| format!("{wr:?} on {queue:?}: {posted:x?}"));
         let is_full = self.device.unretired(queue) == CAPACITY as usize;
         assert_eq!(posted.is_none(), is_full, "{wr:?}");
         if let Some(token) = posted {
-            self.device.post(queue, token, wr);
+            self.device.post(queue, token, wr, input.once_in(2));
         }
     }
 
@@ -188,14 +221,15 @@ impl World {
         if queue.is_recv && srq.is_some() {
             return;
         }
-        let wrs: Vec<_> = (0..1 + input.below(3)).map(|_| self.wr(pd, input)).collect();
-        let requests: Vec<_> = wrs.iter().map(|wr| (wr.wr_id, &wr.keys[..])).collect();
+        let wrs: Vec<_> = (0..1 + input.below(3)).map(|_| self.wr(pd, input).of(queue.is_recv)).collect();
+        let requests: Vec<_> = wrs.iter().map(|wr| wr.request(queue.is_recv)).collect();
         let taken = if input.once_in(4) { input.below(wrs.len()) } else { wrs.len() };
+        let has_rest = input.once_in(2);
         let Some(Member { qp: Some(qp), .. }) = &mut self.qps[at] else { return };
         let posted = qp.post_batch(queue.is_recv, &requests, taken);
         say(|| format!("{taken} of {wrs:?} on {queue:?}: {posted:x?}"));
-        for (token, wr) in posted.into_iter().flatten().zip(wrs) {
-            self.device.post(queue, token, Wr { is_signaled: wr.is_signaled || queue.is_recv, ..wr });
+        for (at, (token, wr)) in posted.into_iter().flatten().zip(wrs).enumerate() {
+            self.device.post(queue, token, Wr { is_refused: at >= taken, ..wr }, has_rest);
         }
     }
 
@@ -271,7 +305,8 @@ impl World {
 
     /// The provider reports the last completion of a CQ again.
     fn repeat(&mut self, at: usize) {
-        let (Some(cq), Some((wr_id, qp_num))) = (&self.cqs[at], self.device.repeat(at)) else { return };
+        let is_iwarp = |qp: usize| self.qps[qp].as_ref().is_some_and(|member| member.is_iwarp);
+        let (Some(cq), Some((wr_id, qp_num))) = (&self.cqs[at], self.device.repeat(at, is_iwarp)) else { return };
         say(|| format!("CQ {at} reports {wr_id:x} twice"));
         cq.complete(Completion { wr_id, qp_num, ..Completion::default() });
     }

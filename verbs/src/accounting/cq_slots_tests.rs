@@ -1,9 +1,10 @@
 //! Tests of cq_slots.rs.
 
-use cmid_proto::datapath::Completion;
+use cmid_proto::datapath::{Completion, WcOpcode};
 
 use super::*;
 use crate::accounting::in_flight::{InFlightSet, NoPd};
+use crate::accounting::kind::Kind;
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
 use crate::accounting::wr_ring::Cursor;
@@ -25,7 +26,7 @@ fn leave(cq_slots: &CqSlots, queue_id: u32, wr_ring: &Arc<WrRing>) {
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
-    let token = cursor.file(wr_id, &[1]).expect("room");
+    let token = cursor.file(wr_id, &[1], Kind::of(WcOpcode::SEND)).expect("room");
     cursor.advance();
     Completion { wr_id: token, ..Completion::default() }
 }

@@ -25,7 +25,13 @@
 //! - A post borrows `&Mr`, a re-registration `&mut Mr`, and a deregistration consumes the [`Mr`](crate::Mr). So every
 //!   post that names the MR has returned before the search, and its stores are visible to the search.
 //! - A work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same
-//!   queue: the work requests of a queue complete in order. A removal of the device does not change this.
+//!   queue: the work requests of a queue complete in order. The exception is the send queue on iWARP: a completion ends
+//!   its own request, and of those without a completion before it only what the transport orders (retire.rs). A removal
+//!   of the device does not change this.
+//! - No request of a send queue reaches the provider before the QP is in RTS (`Qp::open_send`). If the provider returns
+//!   an error, it may have queued all that it was given: soft-RoCE's library does before the kernel refuses the
+//!   doorbell. So that stays in flight, with tokens that are not used again, and ends as a request without a completion.
+//!   If it is executed, its completion is dropped, because the application was told that it is not posted (retire.rs).
 //! - A queue counts until its QP is destroyed, and after that until all its completions were polled, its CQ was found
 //!   empty, or its CQ cannot be polled any more (cq_slots.rs). Some providers remove the completions of a destroyed QP,
 //!   others leave them in the CQ.
@@ -157,13 +163,14 @@ impl InFlightSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounting::kind::Kind;
 
     /// A queue with one work request in flight that names this key.
     fn queue(in_flight: &InFlightSet, lkey: u32) -> (InFlightIndex, Cursor) {
         let wr_ring = Arc::new(WrRing::new(1, 4, 1));
         let place = in_flight.enlist(&wr_ring);
         let mut cursor = Cursor::new(&wr_ring);
-        cursor.file(1, &[lkey]).expect("room");
+        cursor.file(1, &[lkey], Kind::RECEIVE).expect("room");
         cursor.advance();
         (place, cursor)
     }
@@ -199,8 +206,8 @@ mod tests {
     #[test]
     fn a_queue_without_a_ring_takes_nothing() {
         let in_flight = InFlightSet::new();
-        assert_eq!(in_flight.without_ring().file(1, &[1]), None);
-        assert_eq!(in_flight.without_ring().batch().file(1, &[1]), None);
+        assert_eq!(in_flight.without_ring().file(1, &[1], Kind::RECEIVE), None);
+        assert_eq!(in_flight.without_ring().batch().file(1, &[1], Kind::RECEIVE), None);
         let (short, long) = (in_flight.without_ring(), Cursor::new(&in_flight.nothing));
         assert_eq!(short.position(), long.position());
         assert!(named(&in_flight).is_empty());

@@ -1,9 +1,13 @@
-//! The accounting of the work requests in flight, which pin the memory that they name: in_flight.rs describes it. It makes
-//! no calls.
+//! The accounting of the work requests in flight, which pin the memory that they name: in_flight.rs describes it. It
+//! makes no calls.
 
 pub(crate) mod cq_slots;
 pub(crate) mod in_flight;
+pub(crate) mod kind;
 pub(crate) mod poll;
+pub(crate) mod retire;
+#[cfg(test)]
+mod retire_tests;
 pub(crate) mod rings;
 #[cfg(feature = "scripted-data")]
 pub mod scripted;

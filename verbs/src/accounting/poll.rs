@@ -54,15 +54,19 @@ pub(crate) trait Poller {
         let Some(filled) = filled(completions, polled) else { return self.poll_none(completions, polled) };
         let (known, mut rest) = (slot_cache.known(), filled.iter_mut());
         while let Some(completion) = rest.next() {
-            if let Some(wr_id) = known.retire_next(completion.wr_id) {
-                completion.wr_id = wr_id;
-                continue;
+            // The opcode of a failed one is not valid; `poll_rest` restores it.
+            if completion.is_success() {
+                if let Some(wr_id) = known.retire_next(completion.wr_id) {
+                    completion.wr_id = wr_id;
+                    continue;
+                }
+                if let Some(wr_id) = slot_cache.retire_next_srq(completion.wr_id) {
+                    completion.wr_id = wr_id;
+                    continue;
+                }
             }
-            let Some(wr_id) = slot_cache.retire_next_srq(completion.wr_id) else {
-                let kept = polled as usize - 1 - rest.len();
-                return result_of(self.poll_rest(completions, polled, kept));
-            };
-            completion.wr_id = wr_id;
+            let kept = polled as usize - 1 - rest.len();
+            return result_of(self.poll_rest(completions, polled, kept));
         }
         Ok(polled as usize)
     }

@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Caps, Completion, SrqCaps};
+use cmid_proto::datapath::{Caps, Completion, SendFlags, SrqCaps, WcOpcode};
 use parking_lot::Mutex;
 
 use crate::accounting::cq_slots::CqSlots;
 use crate::accounting::in_flight::{InFlightSet, PdWork};
+use crate::accounting::kind::Kind;
 use crate::accounting::poll::{Poller, Provider};
 use crate::accounting::slot_cache::SlotCache;
 use crate::accounting::srq_slots::SrqCursor;
@@ -139,18 +140,36 @@ pub struct Qp {
     recv: Cursor,
     /// With the CQ of the receives.
     srq: Option<(Arc<SrqTable>, Arc<CqInner>)>,
+    is_iwarp: bool,
     is_leaked: bool,
 }
 
-/// A request: the user's `wr_id`, and its keys.
-pub type Request<'a> = (u64, &'a [u32]);
+/// A work request.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The user's number.
+    pub wr_id: u64,
+    /// The keys of its ranges.
+    pub lkeys: &'a [u32],
+    /// The opcode of its completion.
+    pub opcode: WcOpcode,
+    /// Its flags; without meaning for a receive.
+    pub flags: SendFlags,
+}
+
+impl Request<'_> {
+    fn kind(&self) -> Kind {
+        Kind::of(self.opcode).with(self.flags)
+    }
+}
 
 impl Qp {
     /// Creates the queues of a QP that report to these CQs, for sends and for receives, which may be those of an SRQ.
+    /// With `is_iwarp` its sends complete in any order that iWARP permits.
     ///
     /// # Errors
     /// `EOVERFLOW` if a CQ has no room, `ENOMEM` if it has too many queues.
-    pub fn create(pd: &Pd, cqs: [&Cq; 2], srq: Option<&Srq>, caps: Caps) -> Result<Self, Errno> {
+    pub fn create(pd: &Pd, cqs: [&Cq; 2], srq: Option<&Srq>, caps: Caps, is_iwarp: bool) -> Result<Self, Errno> {
         let recv_cq = &cqs[1].inner;
         let caps = if srq.is_some() { Caps { max_recv_wr: 0, ..caps } } else { caps };
         let reservation = Reservation::make([&cqs[0].inner, &cqs[1].inner], &caps)?;
@@ -159,63 +178,70 @@ impl Qp {
         }
         let srq = srq.map(|srq| (Arc::clone(&srq.table), Arc::clone(recv_cq)));
         let (send, recv) = (pd.0.in_flight.without_ring(), pd.0.in_flight.without_ring());
-        Ok(Qp { pd: pd.clone(), queues: reservation.into_queues(), send, recv, srq, is_leaked: false })
+        Ok(Qp { pd: pd.clone(), queues: reservation.into_queues(), send, recv, srq, is_iwarp, is_leaked: false })
     }
 
-    /// Posts one work request. Returns the `wr_id` that the device gets; `None` if it is refused.
-    pub fn post(&mut self, is_recv: bool, request: Request<'_>) -> Option<u64> {
-        self.open(is_recv);
-        match is_recv {
-            true if self.srq.is_some() => None,
-            true => post(&mut self.recv, request),
-            false => post(&mut self.send, request),
+    /// Posts one work request. With `is_refused` the provider returns an error, and may have queued it. Returns the
+    /// `wr_id` that the provider gets; `None` if it gets none.
+    pub fn post(&mut self, is_recv: bool, request: &Request<'_>, is_refused: bool) -> Option<u64> {
+        let cursor = self.open(is_recv)?;
+        let token = match request.lkeys {
+            [lkey] => cursor.file_one(request.wr_id, *lkey, request.kind()),
+            lkeys => cursor.file(request.wr_id, lkeys, request.kind()),
+        }?;
+        if is_refused {
+            self.withdraw(is_recv, 0, 1)
+        } else {
+            cursor.advance()
+        }
+        Some(token)
+    }
+
+    /// Posts a batch, of which the provider accepts the first `accepted`; it may have queued the others. Returns the
+    /// `wr_id`s that the provider gets; `None` if there is no room for one, and then it gets none.
+    pub fn post_batch(&mut self, is_recv: bool, requests: &[Request<'_>], accepted: usize) -> Option<Vec<u64>> {
+        let cursor = self.open(is_recv)?;
+        let mut filing = cursor.batch();
+        let file = |request: &Request<'_>| filing.file(request.wr_id, request.lkeys, request.kind());
+        let tokens = requests.iter().map(file).collect::<Option<Vec<_>>>()?;
+        if accepted < tokens.len() {
+            self.withdraw(is_recv, accepted, tokens.len());
+        } else {
+            cursor.advance_by(tokens.len() as u32);
+        }
+        Some(tokens)
+    }
+
+    fn withdraw(&mut self, is_recv: bool, accepted: usize, count: usize) {
+        if is_recv {
+            self.queues.withdraw_recv(&mut self.recv, accepted, count);
+        } else {
+            self.queues.withdraw_send(&mut self.send, accepted, count);
         }
     }
 
-    /// Posts a batch, of which the provider takes the first `taken`. Returns the `wr_id`s that the device gets; `None` if
-    /// a request is refused, and then nothing is posted.
-    pub fn post_batch(&mut self, is_recv: bool, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
-        self.open(is_recv);
-        match is_recv {
-            true if self.srq.is_some() => None,
-            true => post_batch(&mut self.recv, requests, taken),
-            false => post_batch(&mut self.send, requests, taken),
+    /// The cursor of a queue with its ring; `None` if its receives are those of an SRQ.
+    fn open(&mut self, is_recv: bool) -> Option<&mut Cursor> {
+        let Qp { pd, queues, send, recv, srq, is_iwarp, .. } = self;
+        if is_recv {
+            if srq.is_some() {
+                return None;
+            }
+            if recv.is_without_ring() {
+                queues.open_recv(recv, &pd.0);
+            }
+            return Some(recv);
         }
-    }
-
-    /// Creates the ring of a queue, if there is none.
-    fn open(&mut self, is_recv: bool) {
-        let Qp { pd, queues, send, recv, srq, .. } = self;
-        if is_recv && recv.is_without_ring() && srq.is_none() {
-            queues.open_recv(recv, &pd.0);
+        if send.is_without_ring() {
+            queues.open_send(send, &pd.0, *is_iwarp);
         }
-        if !is_recv && send.is_without_ring() {
-            queues.open_send(send, &pd.0);
-        }
+        Some(send)
     }
 
     /// Drops it, and the kernel refuses to destroy the QP.
     pub fn leak(mut self) {
         self.is_leaked = true;
     }
-}
-
-fn post(cursor: &mut Cursor, (wr_id, lkeys): Request<'_>) -> Option<u64> {
-    let token = match lkeys {
-        [lkey] => cursor.file_one(wr_id, *lkey),
-        lkeys => cursor.file(wr_id, lkeys),
-    }?;
-    cursor.advance();
-    Some(token)
-}
-
-fn post_batch(cursor: &mut Cursor, requests: &[Request<'_>], taken: usize) -> Option<Vec<u64>> {
-    let mut filing = cursor.batch();
-    let file = |&(wr_id, lkeys): &Request<'_>| filing.file(wr_id, lkeys);
-    let mut tokens = requests.iter().map(file).collect::<Option<Vec<_>>>()?;
-    tokens.truncate(taken);
-    cursor.advance_by(tokens.len() as u32);
-    Some(tokens)
 }
 
 impl Drop for Qp {
@@ -261,9 +287,9 @@ impl Srq {
         }
     }
 
-    /// The provider has refused the last post.
-    pub fn cancel(&mut self, token: u64) {
-        self.cursor.cancel(token);
+    /// The provider has refused the last post, and may have queued it.
+    pub fn withdraw(&mut self, token: u64) {
+        self.cursor.withdraw(token);
     }
 
     /// The number of receives that were posted and not polled.

@@ -3,12 +3,12 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use cmid_proto::datapath::Completion;
+use cmid_proto::datapath::{Completion, WcOpcode};
 
 use crate::accounting::cq_slots::{CqSlots, Gone};
+use crate::accounting::retire::Retired;
 use crate::accounting::rings::{Known, Rings};
 use crate::accounting::srq_slots::{SrqRetired, SrqSlots, srq_of};
-use crate::accounting::wr_ring::Retired;
 
 /// The poller's copy. Each CQ has one.
 #[derive(Default)]
@@ -39,8 +39,9 @@ impl SlotCache {
         self.rings.known()
     }
 
-    /// Retires the completions after the first `kept`, restores their `wr_id`s, and drops those of destroyed queues.
-    /// Returns the number of completions that are left, including the first `kept`.
+    /// Retires the completions after the first `kept`, and restores their `wr_id`s, and the opcode of failed ones,
+    /// which providers do not set. Drops the completions of destroyed queues and of withdrawn requests. Returns the
+    /// number of completions that are left, including the first `kept`.
     pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion], kept: usize) -> usize {
         if !self.is_current(cq_slots) {
             self.look(cq_slots);
@@ -48,15 +49,16 @@ impl SlotCache {
         let mut left = kept;
         for at in kept..completions.len() {
             let Some(&completion) = completions.get(at) else { break };
-            let wr_id = match srq_of(completion.wr_id) {
-                Some(srq_id) => self.retire_srq(cq_slots, srq_id, completion.wr_id),
+            let retired = match srq_of(completion.wr_id) {
+                Some(srq_id) => {
+                    self.retire_srq(cq_slots, srq_id, completion.wr_id).map(|wr_id| (wr_id, WcOpcode::RECV))
+                }
                 None => self.retire_any(cq_slots, completion.wr_id),
             };
-            if let Some(wr_id) = wr_id {
-                if let Some(place) = completions.get_mut(left) {
-                    *place = Completion { wr_id, ..completion };
-                    left += 1;
-                }
+            if let (Some((wr_id, opcode)), Some(place)) = (retired, completions.get_mut(left)) {
+                let opcode = if completion.is_success() { completion.opcode } else { opcode };
+                *place = Completion { wr_id, opcode, ..completion };
+                left += 1;
             }
         }
         left
@@ -68,35 +70,40 @@ impl SlotCache {
     }
 
     /// Retires a completion of a work request. Those before it may not have been signaled.
-    fn retire_any(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
+    fn retire_any(&mut self, cq_slots: &CqSlots, token: u64) -> Option<(u64, WcOpcode)> {
         match self.known().ring(token).retire(token) {
-            Retired::Done(wr_id) => Some(wr_id),
+            Retired::Done(wr_id, opcode) => Some((wr_id, opcode)),
+            Retired::Silent => None,
             Retired::Foreign | Retired::Unexpected => self.retire_again(cq_slots, token),
         }
     }
 
     /// As [`SlotCache::retire_any`], after an update of the copy: the queue may be new, or destroyed.
     #[cold]
-    fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
+    fn retire_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<(u64, WcOpcode)> {
         self.look(cq_slots);
         match self.known().ring(token).retire(token) {
-            Retired::Done(wr_id) => return Some(wr_id),
-            Retired::Foreign => {}
+            Retired::Done(wr_id, opcode) => return Some((wr_id, opcode)),
+            Retired::Silent | Retired::Foreign => {}
             Retired::Unexpected => self.set_doubt(),
         }
         None
     }
 
-    /// Retires a polled receive of an SRQ, and returns the user's `wr_id`; `None` if it is not in flight, or no receive of
-    /// an SRQ of this CQ.
+    /// Retires a polled receive of an SRQ, and returns the user's `wr_id`; `None` if it is not in flight or withdrawn,
+    /// or no receive of an SRQ of this CQ.
     #[inline(never)]
     pub(crate) fn retire_next_srq(&self, token: u64) -> Option<u64> {
-        let srq_id = srq_of(token)?;
-        let slots = self.srqs.iter().find(|slots| slots.srq_id() == srq_id)?;
+        // One that is withdrawn is left to `retire_srq`.
+        let slots = self.srq(srq_of(token)?).filter(|slots| !slots.is_withdrawn(token))?;
         match slots.retire(token) {
             SrqRetired::Done(wr_id) => Some(wr_id),
-            SrqRetired::Unexpected => None,
+            SrqRetired::Silent | SrqRetired::Unexpected => None,
         }
+    }
+
+    fn srq(&self, srq_id: u16) -> Option<&SrqSlots> {
+        self.srqs.iter().map(|slots| &**slots).find(|slots| slots.srq_id() == srq_id)
     }
 
     /// The same for a receive of an SRQ. All SRQs of the CQ are known: one is attached before its QP is created.
@@ -104,11 +111,12 @@ impl SlotCache {
         if !self.is_current(cq_slots) {
             self.look(cq_slots);
         }
-        let wr_id = self.retire_next_srq(token);
-        if wr_id.is_none() && self.srqs.iter().any(|slots| slots.srq_id() == srq_id) {
-            self.set_doubt();
+        match self.srq(srq_id)?.retire(token) {
+            SrqRetired::Done(wr_id) => return Some(wr_id),
+            SrqRetired::Silent => {}
+            SrqRetired::Unexpected => self.set_doubt(),
         }
-        wr_id
+        None
     }
 
     fn set_doubt(&mut self) {
@@ -125,6 +133,7 @@ impl SlotCache {
         for index in state.changed.drain(..) {
             if let Some(entry) = state.entries.get_mut(index) {
                 self.rings.set(index, entry.wr_ring.as_ref());
+                entry.wr_ring.iter().for_each(|wr_ring| wr_ring.heed_withdrawn());
                 entry.changed = false;
             }
         }

@@ -32,7 +32,7 @@ pub(crate) struct SrqSlots {
     step: u32,
     /// The first slot of the list that pollers have put back.
     returned: AtomicU32,
-    /// The number of filed receives, and of those that were polled or not posted.
+    /// The number of filed receives, and of those that were polled.
     filed: AtomicU32,
     retired: AtomicU32,
 }
@@ -40,13 +40,15 @@ pub(crate) struct SrqSlots {
 struct Slot {
     /// The `wr_id` of the user.
     wr_id: AtomicU64,
-    /// The lower half of the token of its last receive: the slot, and above that a count of records and retirements, which
-    /// is odd while the receive is in flight.
+    /// The lower half of the token of its last receive: the slot, and above that a count of records and retirements,
+    /// which is odd while the receive is in flight.
     number: AtomicU32,
     /// The next slot of its list.
     next: AtomicU32,
     /// The key of the first range.
     lkey: AtomicU32,
+    /// Whether the provider has refused its last receive, and may have queued it nevertheless. The poster writes it.
+    withdrawn: AtomicU32,
 }
 
 /// The work request of a completion.
@@ -54,6 +56,8 @@ struct Slot {
 pub(crate) enum SrqRetired {
     /// A receive with this `wr_id` of the user. It is no longer in flight.
     Done(u64),
+    /// A receive that was withdrawn. It is no longer in flight; its completion is not for the application.
+    Silent,
     /// No receive in flight: the completion is reported twice.
     Unexpected,
 }
@@ -68,6 +72,7 @@ impl SrqSlots {
             number: AtomicU32::new(slot),
             next: AtomicU32::new(next(slot)),
             lkey: AtomicU32::new(NO_KEY),
+            withdrawn: AtomicU32::new(0),
         };
         let more = max_sge.max(1) as usize - 1;
         let more_lkeys = (capacity as usize).saturating_mul(more);
@@ -111,7 +116,7 @@ impl SrqSlots {
         self.more_lkeys.get(start..start + self.more).unwrap_or_default()
     }
 
-    /// Retires a receive: its completion was polled, or it was not posted.
+    /// Retires a receive: its completion was polled.
     pub(crate) fn retire(&self, token: u64) -> SrqRetired {
         let number = token as u32;
         let at = number & (self.step - 1);
@@ -119,6 +124,7 @@ impl SrqSlots {
         // What was stored before the receive was handed to the device can be seen when the device has completed it: the
         // provider puts barriers on both sides, as the data itself needs them.
         let wr_id = slot.wr_id.load(Ordering::Relaxed);
+        let is_withdrawn = self.is_withdrawn(token);
         let is_odd = number & self.step != 0;
         // Only one of two threads gives the slot back, whatever a provider completes twice. Releases what the poll has
         // written to memory to who finds that the receive is not in flight.
@@ -136,13 +142,20 @@ impl SrqSlots {
             }
         }
         self.retired.fetch_add(1, Ordering::Release);
-        SrqRetired::Done(wr_id)
+        if is_withdrawn { SrqRetired::Silent } else { SrqRetired::Done(wr_id) }
+    }
+
+    /// Whether the receive with this token is withdrawn.
+    pub(crate) fn is_withdrawn(&self, token: u64) -> bool {
+        let slot = self.slots.get((token as u32 & (self.step - 1)) as usize);
+        slot.is_some_and(|slot| slot.withdrawn.load(Ordering::Relaxed) != 0)
     }
 
     /// Stores a receive in a free slot that has its keys. Returns the lower half of its token.
     #[inline]
     fn fill(&self, slot: &Slot, wr_id: u64) -> u32 {
         slot.wr_id.store(wr_id, Ordering::Relaxed);
+        slot.withdrawn.store(0, Ordering::Relaxed);
         let number = slot.number.load(Ordering::Relaxed).wrapping_add(self.step);
         slot.number.store(number, Ordering::Release);
         // Only the poster writes it.
@@ -179,7 +192,7 @@ impl SrqCursor {
     }
 
     /// Stores a receive with the keys of its ranges, at most `max_sge`. From now on it is in flight. Returns the token
-    /// to post it with; `None` if the SRQ is full. If it is not posted, [`SrqCursor::cancel`] must follow.
+    /// to post it with; `None` if the SRQ is full. If the provider refuses it, [`SrqCursor::withdraw`] follows.
     #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: impl IntoIterator<Item = u32>) -> Option<u64> {
         let at = self.next_free();
@@ -214,10 +227,13 @@ impl SrqCursor {
         self.free
     }
 
-    /// Retires the receive with this token, which was not posted.
+    /// Withdraws the receive with this token, which the provider has refused. It stays in flight, because the provider
+    /// may have queued it.
     #[cold]
-    pub(crate) fn cancel(&mut self, token: u64) {
-        self.slots.retire(token);
+    pub(crate) fn withdraw(&mut self, token: u64) {
+        if let Some(slot) = self.slots.slots.get((token as u32 & (self.slots.step - 1)) as usize) {
+            slot.withdrawn.store(1, Ordering::Relaxed);
+        }
     }
 
     /// Returns the number of free slots.

@@ -1,5 +1,5 @@
-//! The work queues of a QP. The first post to a queue creates its ring. A QP without posts therefore needs no memory for
-//! rings, and no search visits it.
+//! The work queues of a QP. The first post to a queue creates its ring. A QP without posts therefore needs no memory
+//! for rings, and no search visits it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -91,6 +91,8 @@ struct Shape {
     capacity: u32,
     /// The maximum number of ranges of a work request.
     max_sge: u32,
+    /// Whether completions come in any order that iWARP permits.
+    is_unordered: bool,
 }
 
 impl<C: Provider> WorkQueues<C> {
@@ -106,15 +108,28 @@ impl<C: Provider> WorkQueues<C> {
     }
 
     /// Opens the queue of sends for the first post: makes the ring, if there is none. The cursor then has room.
-    pub(crate) fn open_send(&self, cursor: &mut Cursor, pd: &Arc<impl PdWork>) {
-        let shape = Shape { capacity: self.caps.max_send_wr, max_sge: self.caps.max_send_sge };
+    /// `is_unordered`: its completions come in any order that iWARP permits.
+    pub(crate) fn open_send(&self, cursor: &mut Cursor, pd: &Arc<impl PdWork>, is_unordered: bool) {
+        let shape = Shape { capacity: self.caps.max_send_wr, max_sge: self.caps.max_send_sge, is_unordered };
         shape.open(&*self.send_cq, &self.send, cursor, pd);
     }
 
     /// The same for receives.
     pub(crate) fn open_recv(&self, cursor: &mut Cursor, pd: &Arc<impl PdWork>) {
-        let shape = Shape { capacity: self.caps.max_recv_wr, max_sge: self.caps.max_recv_sge };
+        let shape = Shape { capacity: self.caps.max_recv_wr, max_sge: self.caps.max_recv_sge, is_unordered: false };
         shape.open(self.recv_cq(), &self.recv, cursor, pd);
+    }
+
+    /// Withdraws requests of the queue of sends that the provider has not accepted: see [`Cursor::withdraw`].
+    #[cold]
+    pub(crate) fn withdraw_send(&self, cursor: &mut Cursor, posted: usize, count: usize) {
+        withdraw(&*self.send_cq, self.send.get(), cursor, posted, count);
+    }
+
+    /// The same for receives.
+    #[cold]
+    pub(crate) fn withdraw_recv(&self, cursor: &mut Cursor, posted: usize, count: usize) {
+        withdraw(self.recv_cq(), self.recv.get(), cursor, posted, count);
     }
 
     /// Ends both queues of a destroyed QP.
@@ -153,6 +168,15 @@ impl<C: Provider> WorkQueues<C> {
     }
 }
 
+fn withdraw(cq: &impl Provider, ring: Option<&Ring>, cursor: &mut Cursor, posted: usize, count: usize) {
+    // A batch is not longer than its queue.
+    cursor.withdraw(posted as u32, count as u32);
+    if let Some(Ring { queue_id, wr_ring, .. }) = ring {
+        // The poller then looks at the completions of this queue one by one.
+        cq.cq_slots().set_ring(*queue_id, wr_ring);
+    }
+}
+
 impl Shape {
     fn open(&self, cq: &impl Provider, ring: &OnceLock<Ring>, cursor: &mut Cursor, pd: &Arc<impl PdWork>) {
         if ring.get().is_some() {
@@ -168,7 +192,8 @@ impl Shape {
     fn make_ring(&self, cq: &impl Provider, pd: &Arc<impl PdWork>) -> Ring {
         let cq_slots = cq.cq_slots();
         let queue_id = cq_slots.assign();
-        let wr_ring = Arc::new(WrRing::new(queue_id, self.capacity, self.max_sge));
+        let new = if self.is_unordered { WrRing::unordered } else { WrRing::new };
+        let wr_ring = Arc::new(new(queue_id, self.capacity, self.max_sge));
         cq_slots.set_ring(queue_id, &wr_ring);
         let place = pd.in_flight().enlist(&wr_ring);
         Ring { queue_id, wr_ring, place }

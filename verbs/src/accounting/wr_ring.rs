@@ -5,6 +5,8 @@
 
 use core::iter::repeat_with;
 
+use super::kind::Kind;
+use super::retire::LOOK;
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A number on a cache line of its own, because poster and poller write different numbers. Padding replaces an
@@ -25,25 +27,31 @@ impl Counter {
 /// The work requests of one work queue of a QP, in a ring.
 pub(crate) struct WrRing {
     /// The id of the queue at its CQ.
-    queue_id: u32,
+    pub(super) queue_id: u32,
     /// The maximum number of work requests without a polled completion.
     capacity: u32,
     /// The `wr_id` of the user in each slot. The number of slots is a power of two.
     wr_ids: Box<[AtomicU64]>,
     /// The keys of each slot. The lower half is the key of the first range; [`NO_KEY`] if it is empty or inline, or if
-    /// there is none. The upper half is the number of keys in `more_keys`.
+    /// there is none. The next 16 bits are the number of keys in `more_keys`, the upper 16 bits the [`Kind`].
     keys: Box<[AtomicU64]>,
     /// The number of slots minus 1.
-    mask: u64,
+    pub(super) mask: u64,
     /// Room for the keys of the second and later ranges of each slot: as many per slot as `more`.
     more_keys: Box<[AtomicU32]>,
     more: usize,
     /// The token of the next post. The poster writes it. After the largest number the upper half is wrong until the
     /// next post; only the poster reads it.
     pub(super) posted: Counter,
-    /// The token after that of the last polled work request. Those of one queue complete in order. The poller writes
-    /// it. The upper half is wrong after the largest number.
+    /// The token after that of the last work request that is not in flight, and all before it are not. The poller
+    /// writes it. The upper half is wrong after the largest number, and with [`LOOK`].
     pub(super) retired: Counter,
+    /// Whether the completions of the queue come in any order that iWARP permits; see retire.rs.
+    pub(super) is_unordered: bool,
+    /// The number after the largest one that was retired out of order. Only the poller uses it.
+    pub(super) reached: AtomicU32,
+    /// The number after the last withdrawn request, and a bit; 0 without one.
+    pub(super) withdrawn: AtomicU64,
 }
 
 /// The key of "no memory". A registration with this key can appear to be pinned.
@@ -51,17 +59,6 @@ pub(crate) const NO_KEY: u32 = 0;
 
 /// The id of the ring of queues that have none.
 const NO_QUEUE: u32 = u32::MAX;
-
-/// The work request of a completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Retired {
-    /// A work request with this `wr_id` of the user. It is no longer in flight.
-    Done(u64),
-    /// A work request of another queue, or of an earlier queue with the same index.
-    Foreign,
-    /// Not a work request in flight of this queue: the completion is reported twice, or after a later one.
-    Unexpected,
-}
 
 impl WrRing {
     /// Creates the ring of a queue that holds `capacity` work requests of at most `max_sge` ranges, with its id at its
@@ -81,7 +78,17 @@ impl WrRing {
             more,
             posted: Counter::new(first),
             retired: Counter::new(first),
+            is_unordered: false,
+            reached: AtomicU32::new(0),
+            withdrawn: AtomicU64::new(0),
         }
+    }
+
+    /// As [`WrRing::new`], for a queue whose completions come in any order that iWARP permits.
+    pub(crate) fn unordered(queue_id: u32, capacity: u32, max_sge: u32) -> Self {
+        let ring = WrRing::new(queue_id, capacity, max_sge);
+        ring.retired.number.store(ring.token(0) | LOOK, Ordering::Relaxed);
+        WrRing { is_unordered: true, ..ring }
     }
 
     /// Creates the ring of queues that have none. It is both full and empty, and its index is that of no queue of a CQ.
@@ -92,18 +99,19 @@ impl WrRing {
     /// Sets the positions as after `number` work requests.
     #[cfg(test)]
     pub(crate) fn skip_to(&self, number: u32) {
-        for counter in [&self.posted, &self.retired] {
-            counter.number.store(self.token(number), Ordering::Relaxed);
-        }
+        self.posted.number.store(self.token(number), Ordering::Relaxed);
+        let look = if self.is_unordered { LOOK } else { 0 };
+        self.retired.number.store(self.token(number) | look, Ordering::Relaxed);
+        self.reached.store(number, Ordering::Relaxed);
     }
 
-    fn token(&self, number: u32) -> u64 {
+    pub(super) fn token(&self, number: u32) -> u64 {
         u64::from(self.queue_id) << 32 | u64::from(number)
     }
 
     /// The slot of a work request.
     #[inline(always)]
-    fn slot(&self, token: u64) -> [&AtomicU64; 2] {
+    pub(super) fn slot(&self, token: u64) -> [&AtomicU64; 2] {
         let at = (token & self.mask) as usize;
         // SAFETY: `number & mask` is at most `mask`, which is the number of slots minus 1 (`new`). Neither changes.
         unsafe { [self.wr_ids.get_unchecked(at), self.keys.get_unchecked(at)] }
@@ -117,18 +125,18 @@ impl WrRing {
 
     /// Stores a work request with at most one range in its slot.
     #[inline(always)]
-    fn store(&self, token: u64, wr_id: u64, lkey: u32) {
+    fn store(&self, token: u64, wr_id: u64, lkey: u32, kind: Kind) {
         let [wr_id_slot, key_slot] = self.slot(token);
         wr_id_slot.store(wr_id, Ordering::Relaxed);
-        key_slot.store(u64::from(lkey), Ordering::Relaxed);
+        key_slot.store(u64::from(lkey) | kind.0, Ordering::Relaxed);
     }
 
     /// Stores the keys of the second and later ranges of a work request, whose first one is `lkey`.
-    fn store_more(&self, token: u64, lkey: u32, more: &[u32]) {
+    fn store_more(&self, token: u64, lkey: u32, more: &[u32], kind: Kind) {
         let room = self.more_keys(token);
         room.iter().zip(more).for_each(|(key, &lkey)| key.store(lkey, Ordering::Relaxed));
         let [_, key_slot] = self.slot(token);
-        key_slot.store((more.len() as u64) << 32 | u64::from(lkey), Ordering::Relaxed);
+        key_slot.store(kind.0 | (more.len() as u64 & 0xffff) << 32 | u64::from(lkey), Ordering::Relaxed);
     }
 
     /// Returns the next token with a correct upper half, and the token up to which the queue has room, at most to the
@@ -147,30 +155,16 @@ impl WrRing {
     /// `wr_id`.
     #[inline(always)]
     pub(crate) fn retire_next(&self, token: u64) -> Option<u64> {
-        if token == self.retired.number.load(Ordering::Relaxed) { Some(self.take(token)) } else { None }
-    }
-
-    /// Retires the work request of a polled completion. Those before it were not signaled.
-    pub(crate) fn retire(&self, token: u64) -> Retired {
-        if (token >> 32) as u32 != self.queue_id {
-            return Retired::Foreign;
+        if token != self.retired.number.load(Ordering::Relaxed) {
+            return None;
         }
-        let ahead = (token as u32).wrapping_sub(self.retired.number.load(Ordering::Relaxed) as u32);
-        if u64::from(ahead) > self.mask {
-            return Retired::Unexpected;
-        }
-        Retired::Done(self.take(token))
-    }
-
-    #[inline(always)]
-    fn take(&self, token: u64) -> u64 {
         // Stores before the post are visible after the completion: the provider has barriers on both sides, because the
         // data needs them.
         let [wr_id, _] = self.slot(token);
         let wr_id = wr_id.load(Ordering::Relaxed);
         // Release: the slot has been read, and the poster may write it.
         self.retired.number.store(token + 1, Ordering::Release);
-        wr_id
+        Some(wr_id)
     }
 
     /// Whether nothing is in flight. Called after the last post.
@@ -187,7 +181,7 @@ impl WrRing {
         let names = (0..pending).map(|at| u64::from(retired.wrapping_add(at))).any(|number| {
             let [_, keys] = self.slot(number);
             let keys = keys.load(Ordering::Relaxed);
-            let more = self.more_keys(number).iter().take((keys >> 32) as usize);
+            let more = self.more_keys(number).iter().take((keys >> 32 & 0xffff) as usize);
             keys as u32 == lkey || more.into_iter().any(|key| key.load(Ordering::Relaxed) == lkey)
         });
         // The key may be of a later request in the same slot. With the fence of `room`, the poll of the earlier request
@@ -207,16 +201,16 @@ pub(crate) struct Filing<'a> {
 impl Filing<'_> {
     /// As [`Cursor::file`], after those that were filed before.
     #[inline]
-    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], kind: Kind) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
-        let token = self.file_one(wr_id, lkey)?;
-        self.wr_ring.store_more(token, lkey, more);
+        let token = self.file_one(wr_id, lkey, kind)?;
+        self.wr_ring.store_more(token, lkey, more, kind);
         Some(token)
     }
 
     /// As [`Cursor::file_one`], after the requests that are already filed.
     #[inline(always)]
-    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
         if self.next == self.limit {
             (self.next, self.limit) = self.wr_ring.room(self.next);
             if self.next == self.limit {
@@ -224,7 +218,7 @@ impl Filing<'_> {
             }
         }
         let token = self.next;
-        self.wr_ring.store(token, wr_id, lkey);
+        self.wr_ring.store(token, wr_id, lkey, kind);
         self.next = token + 1;
         Some(token)
     }
@@ -232,7 +226,7 @@ impl Filing<'_> {
 
 /// The position of the poster. It belongs to the one handle of the QP.
 pub(crate) struct Cursor {
-    wr_ring: Arc<WrRing>,
+    pub(super) wr_ring: Arc<WrRing>,
     /// The token up to which the queue is known to have room.
     limit: u64,
 }
@@ -253,22 +247,22 @@ impl Cursor {
     /// Stores the next work request. `lkeys` are the keys of its ranges, at most `max_sge`. Returns the token to post
     /// it with; `None` if the queue is full. [`Cursor::advance`] follows after the post.
     #[inline]
-    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
+    pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], kind: Kind) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
-        let token = self.file_one(wr_id, lkey)?;
-        self.wr_ring.store_more(token, lkey, more);
+        let token = self.file_one(wr_id, lkey, kind)?;
+        self.wr_ring.store_more(token, lkey, more, kind);
         Some(token)
     }
 
     /// As [`Cursor::file`], for one range.
     #[inline(always)]
-    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
         let token = self.wr_ring.posted.number.load(Ordering::Relaxed);
         if token < self.limit {
-            self.wr_ring.store(token, wr_id, lkey);
+            self.wr_ring.store(token, wr_id, lkey, kind);
             return Some(token);
         }
-        self.file_after_look(token, wr_id, lkey)
+        self.file_after_look(token, wr_id, lkey, kind)
     }
 
     /// Called after the post of the request that was filed last.
@@ -311,7 +305,7 @@ impl Cursor {
     /// The rest of [`Cursor::file_one`] where the queue is not known to have room: reads the position of the poller.
     #[cold]
     #[inline(never)]
-    fn file_after_look(&mut self, next: u64, wr_id: u64, lkey: u32) -> Option<u64> {
+    fn file_after_look(&mut self, next: u64, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
         let (token, limit) = self.wr_ring.room(next);
         self.limit = limit;
         if token != next {
@@ -320,7 +314,7 @@ impl Cursor {
         if token == limit {
             return None;
         }
-        self.wr_ring.store(token, wr_id, lkey);
+        self.wr_ring.store(token, wr_id, lkey, kind);
         Some(token)
     }
 }

@@ -1,8 +1,19 @@
 //! Tests of wr_ring.rs. They are in a file of their own because `tests/orders.rs` compiles wr_ring.rs with loom's
 //! atomics.
 
+use cmid_proto::datapath::WcOpcode;
+
+use crate::accounting::kind::Kind;
+use crate::accounting::retire::Retired;
 use crate::accounting::sync::Arc;
-use crate::accounting::wr_ring::{Cursor, Retired, WrRing};
+use crate::accounting::wr_ring::{Cursor, WrRing};
+
+const SEND: Kind = Kind::of(WcOpcode::SEND);
+
+/// A send with this number has completed.
+fn done(wr_id: u64) -> Retired {
+    Retired::Done(wr_id, WcOpcode::SEND)
+}
 
 fn queue(capacity: u32) -> (Arc<WrRing>, Cursor) {
     let wr_ring = Arc::new(WrRing::new(7, capacity, 1));
@@ -11,7 +22,7 @@ fn queue(capacity: u32) -> (Arc<WrRing>, Cursor) {
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64, lkey: u32) -> u64 {
-    let token = cursor.file(wr_id, &[lkey]).expect("room");
+    let token = cursor.file(wr_id, &[lkey], SEND).expect("room");
     cursor.advance();
     token
 }
@@ -22,16 +33,16 @@ fn a_key_is_named_from_posting_to_polling() {
     let first = post(&mut cursor, 100, 5);
     let second = post(&mut cursor, 200, 6);
     assert!(wr_ring.names(5) && wr_ring.names(6) && !wr_ring.names(7));
-    assert_eq!(wr_ring.retire(first), Retired::Done(100));
+    assert_eq!(wr_ring.retire(first), done(100));
     assert!(!wr_ring.names(5) && wr_ring.names(6));
-    assert_eq!(wr_ring.retire(second), Retired::Done(200));
+    assert_eq!(wr_ring.retire(second), done(200));
     assert!(!wr_ring.names(6));
 }
 
 #[test]
 fn what_was_not_posted_is_not_in_flight() {
     let (wr_ring, mut cursor) = queue(4);
-    cursor.file(1, &[5]).expect("room");
+    cursor.file(1, &[5], SEND).expect("room");
     assert!(!wr_ring.names(5));
     post(&mut cursor, 2, 6);
     assert!(!wr_ring.names(5) && wr_ring.names(6));
@@ -43,12 +54,12 @@ fn a_queue_is_full_until_something_is_polled() {
     let (wr_ring, mut cursor) = queue(3);
     assert!(wr_ring.is_idle());
     let tokens: Vec<u64> = (0..3).map(|n| post(&mut cursor, n, 1)).collect();
-    assert_eq!(cursor.file(3, &[1]), None);
-    assert_eq!(wr_ring.retire(tokens[0]), Retired::Done(0));
+    assert_eq!(cursor.file(3, &[1], SEND), None);
+    assert_eq!(wr_ring.retire(tokens[0]), done(0));
     post(&mut cursor, 3, 9);
-    assert_eq!(cursor.file(4, &[1]), None);
+    assert_eq!(cursor.file(4, &[1], SEND), None);
     assert!(wr_ring.names(9) && !wr_ring.is_idle());
-    assert_eq!(queue(0).1.file(0, &[1]), None);
+    assert_eq!(queue(0).1.file(0, &[1], SEND), None);
 }
 
 #[test]
@@ -58,7 +69,7 @@ fn foreign_tokens_retire_nothing() {
     assert_eq!(wr_ring.retire(token ^ 1 << 32), Retired::Foreign);
     assert_eq!(wr_ring.retire(token + 4), Retired::Unexpected, "not posted yet");
     assert!(wr_ring.names(5));
-    assert_eq!(wr_ring.retire(token), Retired::Done(1));
+    assert_eq!(wr_ring.retire(token), done(1));
     assert_eq!(wr_ring.retire(token), Retired::Unexpected, "a second time");
 }
 
@@ -70,7 +81,7 @@ fn numbers_wrap_around() {
     for round in 0..9 {
         let token = post(&mut cursor, round, round as u32 + 1);
         assert!(wr_ring.names(round as u32 + 1));
-        assert_eq!(wr_ring.retire(token), Retired::Done(round));
+        assert_eq!(wr_ring.retire(token), done(round));
         assert!(!wr_ring.names(round as u32 + 1));
     }
 }
@@ -79,10 +90,10 @@ fn numbers_wrap_around() {
 fn a_completion_that_is_polled_before_it_is_counted_frees_nothing_else() {
     let (wr_ring, mut cursor) = queue(4);
     let first = post(&mut cursor, 1, 5);
-    let early = cursor.file(2, &[6]).expect("room");
+    let early = cursor.file(2, &[6], SEND).expect("room");
     // Another thread polls both before this one counts the second.
-    assert_eq!(wr_ring.retire(first), Retired::Done(1));
-    assert_eq!(wr_ring.retire(early), Retired::Done(2));
+    assert_eq!(wr_ring.retire(first), done(1));
+    assert_eq!(wr_ring.retire(early), done(2));
     assert!(!wr_ring.names(5) && !wr_ring.names(6));
     cursor.advance();
     assert!(!wr_ring.names(6));
@@ -100,7 +111,7 @@ fn two_threads_post_and_poll() {
         scope.spawn(move || {
             for wr_id in 0..ROUNDS {
                 let token = loop {
-                    match cursor.file(wr_id, &[1 + (wr_id % 2) as u32]) {
+                    match cursor.file(wr_id, &[1 + (wr_id % 2) as u32], SEND) {
                         Some(token) => break token,
                         None => std::thread::yield_now(),
                     }
@@ -113,7 +124,7 @@ fn two_threads_post_and_poll() {
         for wr_id in 0..ROUNDS {
             let token = receiver.recv().expect("a completion");
             assert!(!wr_ring.names(3), "a key that was never posted");
-            assert_eq!(wr_ring.retire(token), Retired::Done(wr_id));
+            assert_eq!(wr_ring.retire(token), done(wr_id));
         }
     });
     assert!(!wr_ring.names(1) && !wr_ring.names(2));
@@ -123,11 +134,11 @@ fn two_threads_post_and_poll() {
 fn every_range_of_a_work_request_is_named() {
     let wr_ring = Arc::new(WrRing::new(7, 2, 3));
     let mut cursor = Cursor::new(&wr_ring);
-    let first = cursor.file(1, &[5, 6, 7]).expect("room");
+    let first = cursor.file(1, &[5, 6, 7], SEND).expect("room");
     cursor.advance();
     let named = || (1..=9).filter(|&key| wr_ring.names(key)).collect::<Vec<_>>();
     assert_eq!(named(), [5, 6, 7]);
-    assert_eq!(wr_ring.retire(first), Retired::Done(1));
+    assert_eq!(wr_ring.retire(first), done(1));
     assert_eq!(named(), []);
     // A shorter request in the same slot does not name the keys of the earlier one.
     for keys in [&[8][..], &[9, 4]] {
@@ -137,7 +148,7 @@ fn every_range_of_a_work_request_is_named() {
 }
 
 fn post_keys(cursor: &mut Cursor, keys: &[u32]) {
-    cursor.file(2, keys).expect("room");
+    cursor.file(2, keys, SEND).expect("room");
     cursor.advance();
 }
 
@@ -145,17 +156,17 @@ fn post_keys(cursor: &mut Cursor, keys: &[u32]) {
 fn a_batch_counts_when_it_is_posted_and_takes_no_more_than_there_is_room() {
     let (wr_ring, mut cursor) = queue(3);
     let mut filing = cursor.batch();
-    let first = filing.file(10, &[5]).expect("room");
-    let tokens = [first, filing.file_one(11, 5).expect("room"), filing.file(12, &[5]).expect("room")];
-    assert_eq!((filing.file(13, &[5]), filing.file_one(13, 5)), (None, None));
+    let first = filing.file(10, &[5], SEND).expect("room");
+    let tokens = [first, filing.file_one(11, 5, SEND).expect("room"), filing.file(12, &[5], SEND).expect("room")];
+    assert_eq!((filing.file(13, &[5], SEND), filing.file_one(13, 5, SEND)), (None, None));
     assert!(!wr_ring.names(5));
     // The provider has posted two of them.
     cursor.advance_by(2);
-    assert_eq!(wr_ring.retire(tokens[1]), Retired::Done(11), "the first one was not signaled");
+    assert_eq!(wr_ring.retire(tokens[1]), done(11), "the first one was not signaled");
     assert!(wr_ring.is_idle());
     // The room that the poll has made.
     let mut filing = cursor.batch();
-    assert_eq!((0..4).filter_map(|wr_id| filing.file_one(wr_id, 6)).count(), 3);
+    assert_eq!((0..4).filter_map(|wr_id| filing.file_one(wr_id, 6, SEND)).count(), 3);
     cursor.advance_by(3);
     assert!(wr_ring.names(6) && !wr_ring.names(5));
 }
@@ -171,7 +182,7 @@ fn the_next_completion_is_recognized_by_its_token_alone() {
         assert_eq!(wr_ring.retire_next(tokens[1] & 0xffff_ffff | id << 32), None, "another queue");
     }
     assert_eq!(wr_ring.retire_next(tokens[2]), None, "after one that was not signaled");
-    assert_eq!(wr_ring.retire(tokens[2]), Retired::Done(3));
+    assert_eq!(wr_ring.retire(tokens[2]), done(3));
     assert_eq!(wr_ring.retire_next(tokens[1]), None, "after a later one");
     assert!(wr_ring.is_idle());
     // No token of the empty ring belongs to a queue of a CQ.
@@ -189,5 +200,5 @@ fn where_the_number_wraps_around_the_slow_check_decides() {
     let tokens = [1, 2].map(|wr_id| post(&mut cursor, wr_id, 5));
     assert_eq!(wr_ring.retire_next(tokens[0]), Some(1));
     assert_eq!(wr_ring.retire_next(tokens[1]), None);
-    assert_eq!(wr_ring.retire(tokens[1]), Retired::Done(2));
+    assert_eq!(wr_ring.retire(tokens[1]), done(2));
 }

@@ -2,6 +2,7 @@
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
@@ -15,6 +16,7 @@ use crate::data::{Cq, Pd, QpInner, Srq};
 use crate::errno;
 use crate::ffi::{
     self, ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask as Mask, ibv_qp_type,
+    ibv_transport_type,
 };
 use crate::librdmacm::Id;
 
@@ -106,7 +108,12 @@ impl QpInner {
         attr.qp_type = if datagrams { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC };
         attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         attr.send_ops_flags = send_ops(datagrams);
-        let post_calls = if caps.max_send_sge > 1 { PostCalls::Classic } else { init.post_calls };
+        // SAFETY: the context is open; its device and the transport do not change.
+        let transport = unsafe { (*(*verbs.as_ptr()).device).transport_type };
+        let is_iwarp = transport == ibv_transport_type::IBV_TRANSPORT_IWARP;
+        // The other calls need not check the number of ranges, nor what iWARP does otherwise.
+        let is_classic = caps.max_send_sge != 1 || is_iwarp;
+        let post_calls = if is_classic { PostCalls::Classic } else { init.post_calls };
         let (raw, made_by) = attempt(post_calls, |calls| {
             attr.cap = ibv_qp_cap {
                 max_send_wr: caps.max_send_wr,
@@ -118,8 +125,8 @@ impl QpInner {
             make(verbs.as_ptr(), &raw mut attr, calls)
         })?;
         let checked = pd.inner().context().checked_calls();
-        // SAFETY: the QP was just created on this context, with the operations of its kind, by the extended call, and is
-        // alive.
+        // SAFETY: the QP was just created on this context, with the operations of its kind, by the extended call, and
+        // is alive.
         let wr_api = (made_by == PostCalls::Extended).then(|| unsafe { WrApi::of(raw, datagrams, checked) }).flatten();
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
@@ -129,6 +136,9 @@ impl QpInner {
             post_send,
             post_recv,
             is_datagram: datagrams,
+            is_iwarp,
+            sends: AtomicBool::new(false),
+            initiator_depth: AtomicU8::new(0),
             caps: rounded,
             queues: reservation.into_queues(),
             srq,
@@ -138,8 +148,8 @@ impl QpInner {
 }
 
 /// Makes a QP, by the classic call if the extended one fails: a provider that lacks the extended calls or one of the
-/// operations refuses, with an errno of its own choice, and the second call repeats the errno of any other error. Returns
-/// which call made the QP: only that of the extended call has the fields behind `ibv_qp`.
+/// operations refuses, with an errno of its own choice, and the second call repeats the errno of any other error.
+/// Returns which call made the QP: only that of the extended call has the fields behind `ibv_qp`.
 #[inline(always)]
 fn attempt<T>(
     post_calls: PostCalls,

@@ -6,8 +6,9 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{MemoryRegion, MemoryWindow, SendFlags, SendOp};
+use cmid_proto::datapath::{MemoryRegion, MemoryWindow, SendFlags, SendOp, WcOpcode};
 
+use crate::accounting::kind::Kind;
 use crate::data::pd::PdUse;
 use crate::data::request::send_request;
 use crate::data::{Access, Mr, Pd, Qp, QpInner};
@@ -115,30 +116,32 @@ impl Qp {
             mr: memory.as_ptr().ok_or(Errno::EINVAL)?,
             addr: part.addr,
             length: u64::from(part.length),
-            mw_access_flags: access.bits(),
+            // Only the defined bits: an application can make an `Access` of any.
+            mw_access_flags: (access & Access::all()).bits(),
         };
         let rkey = next_key(window.rkey());
-        let token = self.file_send(wr_id, &[part.lkey])?;
+        let token = self.file_send(wr_id, &[part.lkey], Kind::of(WcOpcode::BIND_MW))?;
         // Window and registration are borrowed. They are of the same PD, and so of the same device.
-        if let Some(api) = self.wr_api {
+        let answer = if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, connected, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
             // SAFETY: the QP is connected, and window and registration are alive and of its PD.
             unsafe { batch.push_bind(token, window.raw.as_ptr(), rkey, &bind_info) };
-            batch.complete()?;
+            batch.complete()
         } else {
             let mut request = command(token, ibv_wr_opcode::IBV_WR_BIND_MW);
             request.bind_mw_tso_union =
                 bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
-            self.post_filed(&mut request)?;
-        }
-        self.send.advance();
+            self.post_filed(&mut request)
+        };
+        // Also after an error: the provider may execute the bind nevertheless, and then this QP has bound the window.
         // SAFETY: the window is allocated, and borrowed by `&mut`. The application updates this field (ibv_bind_mw(3)).
         unsafe { window.raw.as_mut() }.rkey = rkey;
         window.qps.retain(|qp| !Arc::ptr_eq(qp, &self.inner));
         window.qps.push(Arc::clone(&self.inner));
-        window.bound = true;
-        Ok(())
+        // It must not be invalidated if it may be unbound.
+        window.bound = answer.is_ok();
+        self.settle(answer)
     }
 
     pub(super) fn invalidate_window(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
@@ -147,22 +150,21 @@ impl Qp {
         if !window.bound || !window.qps.last().is_some_and(|qp| Arc::ptr_eq(qp, &self.inner)) {
             return Err(Errno::EINVAL);
         }
-        let token = self.file_send(wr_id, &[])?;
-        if let Some(api) = self.wr_api {
+        let token = self.file_send(wr_id, &[], Kind::of(WcOpcode::LOCAL_INV))?;
+        let answer = if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
             // SAFETY: the QP is connected, because a window was bound through it.
             unsafe { batch.push_invalidate(token, window.rkey()) };
-            batch.complete()?;
+            batch.complete()
         } else {
             let mut request = command(token, ibv_wr_opcode::IBV_WR_LOCAL_INV);
             request.imm_data_invalidated_rkey_union =
                 imm_data_invalidated_rkey_union_t { invalidated_rkey: window.rkey() };
-            self.post_filed(&mut request)?;
-        }
-        self.send.advance();
+            self.post_filed(&mut request)
+        };
         window.bound = false;
-        Ok(())
+        self.settle(answer)
     }
 }
 

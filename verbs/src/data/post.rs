@@ -9,7 +9,6 @@
 //! `Mr`). If the request writes to it, it is writable. An address handle is borrowed during the call. It is of the same
 //! PD, and so of the same device (`check_op`).
 
-use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr;
 
@@ -18,11 +17,11 @@ use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, SendFlags, SendO
 use cmid_proto::memory::Access;
 
 use crate::accounting::wr_ring::Filing;
-use crate::data::ranges::{Sges, pinned_key, pinned_keys, ranges, source, target};
-use crate::data::request::{check_atomic, send_request};
+use crate::data::ranges::{Sges, add_empty, pinned_key, pinned_keys, ranges, source, target};
+use crate::data::request::{check_atomic, is_of_iwarp, kind_of, send_request};
+use crate::data::staging::answer;
 use crate::data::wr_api::{Payload, WrApi};
 use crate::data::{Ah, Mr, Mw, Qp};
-use crate::errno;
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 
 /// A request of the send queue that has a slot in the ring and is not posted yet.
@@ -70,7 +69,7 @@ impl QueuePair for Qp {
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        self.open_send();
+        self.open_send()?;
         match self.wr_api {
             // Separate loops: in each the kind of the QP is a constant.
             Some(api) if self.is_datagram => self.post_batch(api, true, requests),
@@ -88,24 +87,30 @@ impl QueuePair for Qp {
         let mut list;
         let (token, sg_list, num_sge) = match sges.as_ref() {
             [sge] => {
-                let sge = self.target(sge)?;
+                let sge = self.recv_target(sge)?;
                 let token = self.file_recv_one(wr_id, pinned_key(&sge, false))?;
                 one = sge;
-                (token, &raw mut one, i32::from(sge.length != 0))
+                (token, &raw mut one, self.recv_ranges(&sge))
             }
             sges => {
                 list = self.ranges(sges, true, self.inner.requested().max_recv_sge)?;
                 let token = self.file_recv(wr_id, &pinned_keys(&list, false))?;
+                add_empty(&mut list, self.is_iwarp);
                 (token, list.as_mut_ptr(), list.len() as i32)
             }
         };
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
-        let mut bad = MaybeUninit::uninit();
+        let mut bad = ptr::null_mut();
         // SAFETY: the QP is alive. The function is its provider's, and copies the request and its ranges before it
         // returns. The memory that the request names is writable, of the same PD, and pinned from here on (see `Mr`).
-        errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, bad.as_mut_ptr()) })?;
-        self.recv.advance();
-        Ok(())
+        let returned = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) };
+        match answer(returned, bad) {
+            Ok(()) => {
+                self.recv.advance();
+                Ok(())
+            }
+            Err(errno) => Err(self.withdraw_recvs(0, 1, errno)),
+        }
     }
 
     fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
@@ -143,17 +148,16 @@ impl Qp {
         let (sge, is_inline) = self.checked(&op, &sge)?;
         // The key and the call are chosen by one comparison.
         if is_inline {
-            let token = self.file_send_one(wr_id, pinned_key(&sge, true))?;
+            let token = self.file_send_one(wr_id, pinned_key(&sge, true), kind_of(&op))?;
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
         } else {
-            let token = self.file_send_one(wr_id, pinned_key(&sge, false))?;
+            let token = self.file_send_one(wr_id, pinned_key(&sge, false), kind_of(&op))?;
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
         }
-        batch.complete()?;
-        self.send.advance();
-        Ok(())
+        let answer = batch.complete();
+        self.settle(answer)
     }
 
     /// As `post_one`, by ibv_post_send(3). The range is passed by value: a pointer to it would keep it out of registers
@@ -169,13 +173,15 @@ impl Qp {
         self.check_op(&op)?;
         let mut sge = self.range(&sge, op.writes_locally())?;
         check_atomic(&op, u64::from(sge.length))?;
+        if sge.length != 0 && self.inner.requested().max_send_sge == 0 {
+            return Err(Errno::EINVAL);
+        }
         let is_inline = self.inlines(&op, u64::from(sge.length));
-        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline))?;
+        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op).with(flags))?;
         let mut request = send_request(token, op, flags, is_inline);
         (request.sg_list, request.num_sge) = (&raw mut sge, i32::from(sge.length != 0));
-        self.post_filed(&mut request)?;
-        self.send.advance();
-        Ok(())
+        let answer = self.post_filed(&mut request);
+        self.settle(answer)
     }
 
     /// Returns the extended calls, if they are in use and this kind of QP has the operation; see `check_op`.
@@ -197,6 +203,7 @@ impl Qp {
     /// Returns the only range of a request, and whether the post copies it.
     #[inline(always)]
     fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), Errno> {
+        self.check_reads(op)?;
         let sge = self.range(sge, op.writes_locally())?;
         check_atomic(op, u64::from(sge.length))?;
         Ok((sge, self.inlines(op, u64::from(sge.length))))
@@ -210,20 +217,22 @@ impl Qp {
         sges: &[Sge<'_, Mr>],
         flags: SendFlags,
     ) -> Result<(), Errno> {
-        self.open_send();
-        let Filed { token, mut sges, is_inline } = self.file_ranges(&mut self.send.batch(), wr_id, &op, sges)?;
-        if let Some(api) = self.wr_api {
+        self.open_send()?;
+        let Filed { token, mut sges, is_inline } = self.file_ranges(&mut self.send.batch(), wr_id, &op, flags, sges)?;
+        let answer = if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
             // SAFETY: see `SAFETY OF POSTING`.
             unsafe { batch.push(token, op, flags, Payload::of_first(&sges, is_inline)) };
-            batch.complete()?;
+            batch.complete()
         } else {
             let mut request = send_request(token, op, flags, is_inline);
             (request.sg_list, request.num_sge) = (sges.as_mut_ptr(), sges.len() as i32);
-            self.post_filed(&mut request)?;
-        }
-        self.send.advance_by(1);
+            self.post_filed(&mut request)
+        };
+        self.settle(answer)?;
+        // The next post looks: the room that was known may lie behind the largest number.
+        self.send.advance_by(0);
         Ok(())
     }
 
@@ -245,13 +254,13 @@ impl Qp {
                     let (sge, is_inline) = self.checked(&op, sge)?;
                     // As in `post_one`.
                     if is_inline {
-                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, true)) else {
+                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, true), kind_of(&op)) else {
                             return Err(Errno::ENOMEM.into());
                         };
                         // SAFETY: see `SAFETY OF POSTING`.
                         unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
                     } else {
-                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false)) else {
+                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false), kind_of(&op)) else {
                             return Err(Errno::ENOMEM.into());
                         };
                         // SAFETY: see `SAFETY OF POSTING`.
@@ -259,7 +268,7 @@ impl Qp {
                     }
                 }
                 sges => {
-                    let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, sges)?;
+                    let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, sges)?;
                     // SAFETY: see `SAFETY OF POSTING`.
                     unsafe { batch.push(token, op, flags, Payload::of_first(&sges, is_inline)) };
                 }
@@ -269,17 +278,20 @@ impl Qp {
         if count == 0 {
             return Err(Errno::EINVAL.into());
         }
-        batch.complete()?;
+        if let Err(errno) = batch.complete() {
+            return Err(self.withdraw_sends(0, count as usize, errno).into());
+        }
         self.send.advance_by(count);
         Ok(count as usize)
     }
 
-    /// Posts a filed request. The caller advances the cursor.
+    /// Posts a filed request. [`Qp::settle`] follows.
     #[inline]
     pub(super) fn post_filed(&mut self, request: &mut ibv_send_wr) -> Result<(), Errno> {
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
         // SAFETY: see `SAFETY OF POSTING`; the function is the provider's.
-        errno::of_ibv(unsafe { (qp.post_send)(qp.as_ptr(), request, &raw mut bad) })
+        let returned = unsafe { (qp.post_send)(qp.as_ptr(), request, &raw mut bad) };
+        answer(returned, bad)
     }
 
     /// Files a request of the send queue with any number of ranges.
@@ -289,6 +301,7 @@ impl Qp {
         filing: &mut Filing<'_>,
         wr_id: u64,
         op: &SendOp<'_, Ah>,
+        flags: SendFlags,
         sges: &[Sge<'_, Mr>],
     ) -> Result<Filed, Errno> {
         self.check_op(op)?;
@@ -296,7 +309,10 @@ impl Qp {
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_atomic(op, len)?;
         let is_inline = self.inlines(op, len);
-        let token = filing.file(wr_id, &pinned_keys(&sges, is_inline)).ok_or(Errno::ENOMEM)?;
+        let token = {
+            let (keys, kind) = (pinned_keys(&sges, is_inline), kind_of(op).with(flags));
+            filing.file(wr_id, &keys, kind).ok_or(Errno::ENOMEM)?
+        };
         Ok(Filed { token, sges, is_inline })
     }
 
@@ -304,7 +320,17 @@ impl Qp {
     /// not set. Refuses an address handle of another PD: the provider would use it as a handle of its own device.
     #[inline]
     fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
-        self.check_kind(op, self.is_datagram)
+        self.check_kind(op, self.is_datagram)?;
+        if self.is_iwarp && !is_of_iwarp(op) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.check_reads(op)
+    }
+
+    /// Refuses what the peer does not answer: soft-RoCE would wait for ever.
+    #[inline(always)]
+    fn check_reads(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
+        if op.writes_locally() && self.refuses_reads { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
     /// As `check_op`, where the kind of the QP is a constant.
@@ -351,5 +377,26 @@ impl Qp {
     #[inline]
     fn target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
         target(self.pd, sge)
+    }
+
+    /// Checks and converts the only range of a receive.
+    #[inline(always)]
+    pub(super) fn recv_target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+        match target(self.recv_pd, sge) {
+            Ok(sge) => Ok(sge),
+            Err(_) => self.recv_empty(sge),
+        }
+    }
+
+    /// As `recv_target`, on a queue whose receives have no ranges: an empty range is none.
+    #[cold]
+    fn recv_empty(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+        target(self.pd, sge).and_then(|sge| if sge.length == 0 { Ok(sge) } else { Err(Errno::EINVAL) })
+    }
+
+    /// The number of ranges of a receive with one range: an empty one is none, except as in `add_empty`.
+    #[inline(always)]
+    pub(super) fn recv_ranges(&self, sge: &ibv_sge) -> i32 {
+        if sge.length == 0 { i32::from(self.is_iwarp) } else { 1 }
     }
 }

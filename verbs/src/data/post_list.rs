@@ -5,12 +5,12 @@ use core::ptr;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{PostError, SendWr, Sge};
 
+use crate::accounting::kind::Kind;
 use crate::data::post::Filed;
-use crate::data::ranges::{pinned_key, pinned_keys, target};
+use crate::data::ranges::{add_empty, pinned_key, pinned_keys};
 use crate::data::request::send_request;
 use crate::data::staging::Staging;
 use crate::data::{Ah, Mr, Qp};
-use crate::errno;
 use crate::ffi::ibv_send_wr;
 
 impl Qp {
@@ -24,21 +24,22 @@ impl Qp {
         let caps = *self.inner.requested();
         // Lost if a request is refused: the next batch allocates again.
         let mut staging = self.recv_staging.take().unwrap_or_else(|| Staging::new(caps.max_recv_wr, caps.max_recv_sge));
-        let (pd, mut filing, mut list) = (self.pd, self.recv.batch(), staging.begin());
+        let (mut filing, mut list) = (self.recv.batch(), staging.begin());
         for (wr_id, sges) in requests {
             match sges.as_ref() {
                 [sge] => {
-                    let sge = target(pd, sge)?;
-                    let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false)) else {
+                    let sge = self.recv_target(sge)?;
+                    let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false), Kind::RECEIVE) else {
                         return Err(self.recv_refusal().into());
                     };
                     let request = list.add_one(sge)?;
-                    (request.wr_id, request.num_sge) = (token, i32::from(sge.length != 0));
+                    (request.wr_id, request.num_sge) = (token, self.recv_ranges(&sge));
                 }
                 sges => {
-                    let sges = self.ranges(sges, true, caps.max_recv_sge)?;
+                    let mut sges = self.ranges(sges, true, caps.max_recv_sge)?;
                     let keys = pinned_keys(&sges, false);
-                    let token = filing.file(wr_id, &keys).ok_or_else(|| self.recv_refusal())?;
+                    add_empty(&mut sges, self.is_iwarp);
+                    let token = filing.file(wr_id, &keys, Kind::RECEIVE).ok_or_else(|| self.recv_refusal())?;
                     let request = list.add(&sges)?;
                     (request.wr_id, request.num_sge) = (token, sges.len() as i32);
                 }
@@ -52,14 +53,14 @@ impl Qp {
         let mut bad = ptr::null_mut();
         // SAFETY: as in `post_recv`, for each request of the list. The list and the ranges are in `staging`, which does
         // not change during the call.
-        let posted = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), first, &raw mut bad) };
-        let (posted, result) = match errno::of_ibv(posted) {
-            Ok(()) => (len, Ok(())),
-            Err(errno) => (staging.before(bad), Err(errno)),
-        };
+        let returned = unsafe { (self.inner.post_recv)(self.inner.as_ptr(), first, &raw mut bad) };
+        let result = staging.posted(returned, bad);
         self.recv_staging = Some(staging);
-        self.recv.advance_by(posted as u32);
-        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
+        match result {
+            Ok(count) => self.recv.advance_by(count as u32),
+            Err(error) => return Err(self.withdraw_recvs(error.posted, len, error)),
+        }
+        result
     }
 
     /// Posts a batch by ibv_post_send(3).
@@ -74,7 +75,7 @@ impl Qp {
         let mut staging = self.send_staging.take().unwrap_or_else(|| Staging::new(caps.max_send_wr, caps.max_send_sge));
         let (mut filing, mut list) = (self.send.batch(), staging.begin());
         for SendWr { wr_id, op, sges, flags } in requests {
-            let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, sges.as_ref())?;
+            let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, sges.as_ref())?;
             let request = list.add(&sges)?;
             let (sg_list, next, num_sge) = (request.sg_list, request.next, sges.len() as i32);
             *request = ibv_send_wr { sg_list, next, num_sge, ..send_request(token, op, flags, is_inline) };
@@ -87,13 +88,13 @@ impl Qp {
         let mut bad = ptr::null_mut();
         // SAFETY: as in `post_filed`, for each request of the list. The list and the ranges are in `staging`, which
         // does not change during the call.
-        let posted = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
-        let (posted, result) = match errno::of_ibv(posted) {
-            Ok(()) => (len, Ok(())),
-            Err(errno) => (staging.before(bad), Err(errno)),
-        };
+        let returned = unsafe { (self.inner.post_send)(self.inner.as_ptr(), first, &raw mut bad) };
+        let result = staging.posted(returned, bad);
         self.send_staging = Some(staging);
-        self.send.advance_by(posted as u32);
-        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
+        match result {
+            Ok(count) => self.send.advance_by(count as u32),
+            Err(error) => return Err(self.withdraw_sends(error.posted, len, error)),
+        }
+        result
     }
 }

@@ -3,12 +3,14 @@
 use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Caps, QpState};
 
 use crate::accounting::in_flight::PdWork as _;
+use crate::accounting::kind::Kind;
 use crate::accounting::work_queue::WorkQueues;
 use crate::accounting::wr_ring::Cursor;
 use crate::data::cq::CqInner;
@@ -22,6 +24,7 @@ use crate::ffi::{
     self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr,
 };
 use crate::raw;
+use crate::sign::signed;
 
 /// The handle of a queue pair, reliable connected or for datagrams. It can move between threads. One thread at a time
 /// posts: a post takes `&mut self`, so recording work in flight needs no atomic read-modify-write (see
@@ -47,6 +50,12 @@ pub struct Qp {
     /// A copy, so that a post need not follow a pointer.
     pub(super) max_inline: u32,
     pub(super) is_datagram: bool,
+    /// Whether the transport is iWARP.
+    pub(super) is_iwarp: bool,
+    /// Whether the peer answers no reads and atomic operations. Known after the first post.
+    pub(super) refuses_reads: bool,
+    /// As `pd`, for receives; 0 if they have no ranges.
+    pub(super) recv_pd: usize,
     /// Created by the first list of each kind. Boxes keep the handle small.
     pub(super) send_staging: Option<Box<Staging<ibv_send_wr>>>,
     pub(super) recv_staging: Option<Box<Staging<ibv_recv_wr>>>,
@@ -65,6 +74,11 @@ pub(crate) struct QpInner {
     pub(super) post_send: PostSend,
     pub(super) post_recv: PostRecv,
     pub(super) is_datagram: bool,
+    pub(super) is_iwarp: bool,
+    /// Whether the QP is known to be in RTS, or to have been.
+    pub(super) sends: AtomicBool,
+    /// The number of reads and atomic operations that the peer answers at a time, if `sends`.
+    pub(super) initiator_depth: AtomicU8,
     /// The capacities as the provider has rounded them.
     pub(super) caps: Caps,
     // Dropped after the QP.
@@ -86,6 +100,8 @@ impl Qp {
         let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
         let (wr_api, max_inline, is_datagram) = (inner.wr_api, inner.requested().max_inline, inner.is_datagram);
         let connected_api = wr_api.filter(|_| !is_datagram);
+        let recv_pd = if inner.requested().max_recv_sge == 0 { 0 } else { pd };
+        let is_iwarp = inner.is_iwarp;
         Qp {
             inner,
             pd,
@@ -95,6 +111,9 @@ impl Qp {
             connected_api,
             max_inline,
             is_datagram,
+            is_iwarp,
+            refuses_reads: false,
+            recv_pd,
             send_staging: None,
             recv_staging: None,
         }
@@ -107,41 +126,57 @@ impl Qp {
     }
 
     /// Files a work request of the send queue; see `Cursor::file`.
-    pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32]) -> Result<u64, Errno> {
-        self.open_send();
-        self.send.file(wr_id, lkeys).ok_or(Errno::ENOMEM)
+    pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32], kind: Kind) -> Result<u64, Errno> {
+        self.open_send()?;
+        self.send.file(wr_id, lkeys, kind).ok_or(Errno::ENOMEM)
     }
 
     /// The same with one range.
     #[inline(always)]
-    pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
-        match self.send.file_one(wr_id, lkey) {
+    pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, Errno> {
+        match self.send.file_one(wr_id, lkey, kind) {
             Some(token) => Ok(token),
-            None => self.file_first_send(wr_id, lkey),
+            None => self.file_first_send(wr_id, lkey, kind),
         }
     }
 
     /// Files a work request of the receive queue; see `Cursor::file`.
     pub(super) fn file_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Result<u64, Errno> {
         self.open_recv();
-        self.recv.file(wr_id, lkeys).ok_or_else(|| self.recv_refusal())
+        self.recv.file(wr_id, lkeys, Kind::RECEIVE).ok_or_else(|| self.recv_refusal())
     }
 
     /// The same with one range.
     #[inline(always)]
     pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
-        match self.recv.file_one(wr_id, lkey) {
+        match self.recv.file_one(wr_id, lkey, Kind::RECEIVE) {
             Some(token) => Ok(token),
             None => self.file_first_recv(wr_id, lkey),
         }
     }
 
-    /// Creates the ring of the send queue, if there is none.
+    /// Creates the ring of the send queue, if there is none. Until then the cursor has no room, so no request reaches
+    /// the provider before the QP is in RTS. Soft-RoCE's and soft-iWARP's libraries would queue it, report an error,
+    /// and execute it later.
+    ///
+    /// # Errors
+    /// `EINVAL` if the QP does not send yet; the errno of a query of its state.
     #[inline]
-    pub(super) fn open_send(&mut self) {
-        if self.send.is_without_ring() {
-            self.inner.queues.open_send(&mut self.send, self.inner.pd.inner());
+    pub(super) fn open_send(&mut self) -> Result<(), Errno> {
+        if self.send.is_without_ring() { self.open_first_send() } else { Ok(()) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_first_send(&mut self) -> Result<(), Errno> {
+        let inner = &self.inner;
+        if !inner.sends.load(Ordering::Acquire) {
+            inner.learn_whether_it_sends()?;
         }
+        // On iWARP the depth is that of the kernel's connection, which the QP does not tell.
+        self.refuses_reads = !self.is_datagram && !self.is_iwarp && inner.initiator_depth.load(Ordering::Relaxed) == 0;
+        inner.queues.open_send(&mut self.send, inner.pd.inner(), self.is_iwarp);
+        Ok(())
     }
 
     /// Creates the ring of the receive queue, if there is none.
@@ -160,8 +195,41 @@ impl Qp {
 
     #[cold]
     #[inline(never)]
-    fn file_first_send(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
-        self.file_send(wr_id, &[lkey])
+    fn file_first_send(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, Errno> {
+        self.open_send()?;
+        if self.refuses_reads && kind.is_answered() {
+            return Err(Errno::EINVAL);
+        }
+        self.file_send(wr_id, &[lkey], kind)
+    }
+
+    /// Ends the post of the request of the send queue that was filed last. After an error it stays in flight, because
+    /// the provider may have queued it.
+    #[inline(always)]
+    pub(super) fn settle(&mut self, answer: Result<(), Errno>) -> Result<(), Errno> {
+        match answer {
+            Ok(()) => {
+                self.send.advance();
+                Ok(())
+            }
+            Err(errno) => Err(self.withdraw_sends(0, 1, errno)),
+        }
+    }
+
+    /// Withdraws those of `count` requests of the send queue that are not known to be posted, and returns the error.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn withdraw_sends<E>(&mut self, posted: usize, count: usize, error: E) -> E {
+        self.inner.queues.withdraw_send(&mut self.send, posted, count);
+        error
+    }
+
+    /// The same for receives.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn withdraw_recvs<E>(&mut self, posted: usize, count: usize, error: E) -> E {
+        self.inner.queues.withdraw_recv(&mut self.recv, posted, count);
+        error
     }
 
     #[cold]
@@ -189,14 +257,39 @@ impl QpInner {
     }
 
     pub(super) fn query_state(&self) -> Result<QpState, Errno> {
+        Ok(QpState(self.query(ibv_qp_attr_mask::IBV_QP_STATE.0)?.qp_state))
+    }
+
+    fn query(&self, mask: u32) -> Result<ibv_qp_attr, Errno> {
         let (mut attr, mut init) = (MaybeUninit::<ibv_qp_attr>::zeroed(), MaybeUninit::<ibv_qp_init_attr>::zeroed());
-        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
         // SAFETY: the QP is alive and the results have places; they are zeroed, which is a value of both types.
-        let state = unsafe {
-            errno::of_ibv(ffi::ibv_query_qp(self.raw.as_ptr(), attr.as_mut_ptr(), mask, init.as_mut_ptr()))?;
-            attr.assume_init().qp_state
-        };
-        Ok(QpState(state))
+        unsafe {
+            errno::of_ibv(ffi::ibv_query_qp(self.raw.as_ptr(), attr.as_mut_ptr(), signed(mask), init.as_mut_ptr()))?;
+            Ok(attr.assume_init())
+        }
+    }
+
+    /// Notes that the QP is in RTS, with this number of reads and atomic operations.
+    #[inline]
+    pub(super) fn note_sends(&self, initiator_depth: u8) {
+        self.initiator_depth.store(initiator_depth, Ordering::Relaxed);
+        self.sends.store(true, Ordering::Release);
+    }
+
+    /// Queries whether the QP is in RTS or was: another party moves it there, librdmacm or the kernel (iWARP).
+    ///
+    /// # Errors
+    /// `EINVAL` if not; the errno of the query.
+    fn learn_whether_it_sends(&self) -> Result<(), Errno> {
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 | ibv_qp_attr_mask::IBV_QP_MAX_QP_RD_ATOMIC.0;
+        let attr = self.query(mask)?;
+        // Soft-iWARP before Linux 6.8 does not tell the state; the QP was in INIT when it was made.
+        let is_unknown = self.is_iwarp && QpState(attr.qp_state) == QpState::RESET;
+        if attr.qp_state < QpState::RTS.0 && !is_unknown {
+            return Err(Errno::EINVAL);
+        }
+        self.note_sends(attr.max_rd_atomic);
+        Ok(())
     }
 }
 

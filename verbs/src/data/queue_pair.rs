@@ -10,7 +10,6 @@ use crate::data::qp::QP_MEMORY;
 use crate::errno;
 use crate::ffi::{
     self, ibv_ah_attr, ibv_ece, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_state,
-    ibv_transport_type,
 };
 use crate::kernel::{Group, KernelAhAttr, QpAttr, QueuePair};
 use crate::sign::signed;
@@ -31,7 +30,12 @@ impl QueuePair for QpInner {
         convert(attr, &mut c);
         // SAFETY: the QP is alive. The attributes are read during the call: only those that the mask names
         // (ibv_modify_qp(3); librdmacm passes no others either), and `convert` has written those.
-        errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), c.as_mut_ptr(), signed(attr.qp_attr_mask)) })
+        errno::of_ibv(unsafe { ffi::ibv_modify_qp(self.as_ptr(), c.as_mut_ptr(), signed(attr.qp_attr_mask)) })?;
+        // On iWARP the kernel moves the QP, and the mask is empty.
+        if attr.qp_state == ibv_qp_state::IBV_QPS_RTS && !self.is_iwarp {
+            self.note_sends(attr.max_rd_atomic);
+        }
+        Ok(())
     }
 
     fn stop(&self) {
@@ -44,10 +48,7 @@ impl QueuePair for QpInner {
     }
 
     fn shut_down(&self) -> Outcome {
-        // SAFETY: the QP is alive, its context is open, and the device of a context and its transport do not change.
-        let transport = unsafe { (*(*(*self.as_ptr()).context).device).transport_type };
-        let iwarp = transport == ibv_transport_type::IBV_TRANSPORT_IWARP;
-        self.set_state(if iwarp { ibv_qp_state::IBV_QPS_SQD } else { ibv_qp_state::IBV_QPS_ERR })
+        self.set_state(if self.is_iwarp { ibv_qp_state::IBV_QPS_SQD } else { ibv_qp_state::IBV_QPS_ERR })
     }
 
     fn attach_group(&self, group: Group) -> Outcome {

@@ -56,6 +56,14 @@ pub(super) fn ranges(
     if list.len() > max as usize { Err(Errno::EINVAL) } else { Ok(list) }
 }
 
+/// Adds an empty range to a receive without ranges, on iWARP: libsiw refuses one without (`push_recv_wqe`).
+#[inline]
+pub(super) fn add_empty(sges: &mut Sges, is_iwarp: bool) {
+    if sges.is_empty() && is_iwarp {
+        sges.push(ibv_sge { addr: 0, length: 0, lkey: 0 });
+    }
+}
+
 /// Returns the key that a range pins; [`NO_KEY`] for an empty or inline range.
 #[inline]
 pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {

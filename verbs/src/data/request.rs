@@ -3,21 +3,43 @@
 use core::mem::MaybeUninit;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Remote, SendFlags, SendOp};
+use cmid_proto::datapath::{Remote, SendFlags, SendOp, WcOpcode};
 
+use crate::accounting::kind::Kind;
 use crate::data::Ah;
 use crate::ffi::{
     atomic_t, ibv_send_flags, ibv_send_wr, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
 };
 
+/// Returns the flags for the provider: the defined ones only, because an application can make a [`SendFlags`] of any
+/// bits. With `IBV_SEND_INLINE` a provider would copy a range into the queue that is longer than an entry of it.
+#[inline(always)]
+pub(super) fn flags_of(flags: SendFlags, is_inline: bool) -> u32 {
+    let inline_flag = if is_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
+    flags.bits() & SendFlags::all().bits() | inline_flag
+}
+
+/// Returns what the accounting stores of a signaled request.
+#[inline(always)]
+pub(super) fn kind_of(op: &SendOp<'_, Ah>) -> Kind {
+    Kind::of(match op {
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_) | SendOp::SendTo(_) | SendOp::SendToImm(..) => {
+            WcOpcode::SEND
+        }
+        SendOp::Write(_) | SendOp::WriteImm(..) => WcOpcode::RDMA_WRITE,
+        SendOp::Read(_) => WcOpcode::RDMA_READ,
+        SendOp::CompareSwap { .. } => WcOpcode::COMP_SWAP,
+        SendOp::FetchAdd { .. } => WcOpcode::FETCH_ADD,
+    })
+}
+
 /// Returns a work request without ranges.
 #[inline]
 pub(super) fn send_request(token: u64, op: SendOp<'_, Ah>, flags: SendFlags, is_inline: bool) -> ibv_send_wr {
-    let inline_flag = if is_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
     // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
     let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
     request.wr_id = token;
-    request.send_flags = flags.bits() | inline_flag;
+    request.send_flags = flags_of(flags, is_inline);
     let (opcode, peer) = match op {
         SendOp::Send => (ibv_wr_opcode::IBV_WR_SEND, None),
         SendOp::SendImm(_) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, None),
@@ -66,6 +88,19 @@ fn atomic(remote: Remote, compare_add: u64, swap: u64) -> wr_t {
 #[inline]
 fn datagram(ah: &Ah, qp_num: u32, qkey: u32) -> wr_t {
     wr_t { ud: ud_t { ah: ah.as_ptr(), remote_qpn: qp_num, remote_qkey: qkey } }
+}
+
+/// Whether iWARP has the operation: it has neither immediate data nor atomic operations.
+pub(super) fn is_of_iwarp(op: &SendOp<'_, Ah>) -> bool {
+    match op {
+        SendOp::Send | SendOp::SendInvalidate(_) | SendOp::Write(_) | SendOp::Read(_) => true,
+        SendOp::SendImm(_)
+        | SendOp::WriteImm(..)
+        | SendOp::CompareSwap { .. }
+        | SendOp::FetchAdd { .. }
+        | SendOp::SendTo(_)
+        | SendOp::SendToImm(..) => false,
+    }
 }
 
 /// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. The extended calls

@@ -12,11 +12,14 @@ use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
 use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
-use crate::data::ranges::{pinned_key, ranges, target};
-use crate::data::staging::Staging;
+use crate::data::ranges::{add_empty, pinned_key, ranges, target};
+use crate::data::staging::{Staging, answer};
 use crate::data::{Mr, Pd};
 use crate::errno;
-use crate::ffi::{self, PostSrqRecv, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
+use crate::ffi::{
+    self, PostSrqRecv, c_int, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr,
+    ibv_transport_type,
+};
 use crate::raw;
 use crate::sign::signed;
 
@@ -38,6 +41,8 @@ pub struct Srq {
 pub(crate) struct SrqInner {
     raw: NonNull<ibv_srq>,
     post_recv: PostSrqRecv,
+    /// Whether the transport is iWARP.
+    is_iwarp: bool,
     /// The capacities as requested.
     requested: SrqCaps,
     /// The capacities as the provider has rounded them.
@@ -66,8 +71,13 @@ impl Srq {
         }
         let pd = pd.enter().map_err(|refused| refused.errno())?;
         let id = SrqId::assign().ok_or(Errno::ENOMEM)?;
-        // SAFETY: the context is open, because the PD is on it; its operation table does not change after that.
-        let post_recv = unsafe { (*(*pd.as_ptr()).context).ops.post_srq_recv.ok_or(Errno::ENOSYS)? };
+        // SAFETY: the context is open, because the PD is on it; its operation table, its device and the transport do
+        // not change after that.
+        let (post_recv, transport) = unsafe {
+            let context = (*pd.as_ptr()).context;
+            ((*context).ops.post_srq_recv.ok_or(Errno::ENOSYS)?, (*(*context).device).transport_type)
+        };
+        let is_iwarp = transport == ibv_transport_type::IBV_TRANSPORT_IWARP;
         let attr = ibv_srq_attr { max_wr: caps.max_wr, max_sge: caps.max_sge, srq_limit: 0 };
         let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
         errno::clear();
@@ -79,16 +89,18 @@ impl Srq {
         let cursor = SrqCursor::new(table.slots());
         let rounded = SrqCaps { max_wr: init.attr.max_wr, max_sge: init.attr.max_sge };
         let name = pd.name();
-        let inner = Arc::new(SrqInner { raw, post_recv, requested: caps, caps: rounded, table, pd });
+        let inner = Arc::new(SrqInner { raw, post_recv, is_iwarp, requested: caps, caps: rounded, table, pd });
         Ok(Srq { inner, pd: name, cursor, staging: None })
     }
 
-    /// Posts a list. If it fails, `bad` is the first receive that is not posted.
-    fn post_list(&self, first: *mut ibv_recv_wr, bad: &mut *mut ibv_recv_wr) -> Result<(), Errno> {
+    /// Posts a list. Returns what the provider returns, and the first receive that it has not posted.
+    fn post_list(&self, first: *mut ibv_recv_wr) -> (c_int, *mut ibv_recv_wr) {
+        let mut bad = ptr::null_mut();
         // SAFETY: the SRQ is alive. The function is its provider's, and copies the list and its ranges before it
         // returns; the caller keeps them unchanged meanwhile. The memory that they name is writable and of the same PD
         // (`target`). It is borrowed during the call, and pinned from here on, because it is filed (see `Mr`).
-        errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.raw.as_ptr(), first, bad) })
+        let returned = unsafe { (self.inner.post_recv)(self.inner.raw.as_ptr(), first, &raw mut bad) };
+        (returned, bad)
     }
 }
 
@@ -134,18 +146,23 @@ impl SharedReceiveQueue for Srq {
         let (token, sg_list, num_sge) = match sges.as_ref() {
             [sge] => {
                 one = target(self.pd, sge)?;
+                if one.length != 0 && self.inner.requested.max_sge == 0 {
+                    return Err(Errno::EINVAL);
+                }
                 let token = self.cursor.file_one(wr_id, pinned_key(&one, false)).ok_or(Errno::ENOMEM)?;
-                (token, &raw mut one, i32::from(one.length != 0))
+                (token, &raw mut one, i32::from(one.length != 0 || self.inner.is_iwarp))
             }
             sges => {
                 list = ranges(self.pd, sges, self.inner.requested.max_sge, target)?;
                 let lkeys = list.iter().map(|sge| pinned_key(sge, false));
                 let token = self.cursor.file(wr_id, lkeys).ok_or(Errno::ENOMEM)?;
+                add_empty(&mut list, self.inner.is_iwarp);
                 (token, list.as_mut_ptr(), list.len() as i32)
             }
         };
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
-        self.post_list(&raw mut request, &mut ptr::null_mut()).inspect_err(|_| self.cursor.cancel(token))
+        let (returned, bad) = self.post_list(&raw mut request);
+        answer(returned, bad).inspect_err(|_| self.cursor.withdraw(token))
     }
 
     fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
@@ -158,7 +175,8 @@ impl SharedReceiveQueue for Srq {
         let mut staging = self.staging.take().unwrap_or_else(|| Staging::new(max_wr, max_sge));
         let mut list = staging.begin();
         for (wr_id, sges) in requests {
-            let sges = ranges(self.pd, sges.as_ref(), max_sge, target)?;
+            let mut sges = ranges(self.pd, sges.as_ref(), max_sge, target)?;
+            add_empty(&mut sges, self.inner.is_iwarp);
             let request = list.add(&sges)?;
             (request.wr_id, request.num_sge) = (wr_id, sges.len() as i32);
         }
@@ -173,15 +191,17 @@ impl SharedReceiveQueue for Srq {
             // There is room, because only this thread posts.
             request.wr_id = self.cursor.file(request.wr_id, lkeys).ok_or(Errno::ENOMEM)?;
         }
-        let (first, mut bad) = (staging.end(len), ptr::null_mut());
+        let first = staging.end(len);
         if first.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        let result = self.post_list(first, &mut bad);
-        let posted = if result.is_ok() { len } else { staging.before(bad) };
-        staging.receives().skip(posted).for_each(|(request, _)| self.cursor.cancel(request.wr_id));
+        let (returned, bad) = self.post_list(first);
+        let result = staging.posted(returned, bad);
+        if let Err(PostError { posted, .. }) = result {
+            staging.receives().skip(posted).for_each(|(request, _)| self.cursor.withdraw(request.wr_id));
+        }
         self.staging = Some(staging);
-        result.map(|()| posted).map_err(|errno| PostError { posted, errno })
+        result
     }
 }
 

@@ -5,8 +5,10 @@ use core::mem::MaybeUninit;
 use core::{ptr, slice};
 
 use cmid_proto::Errno;
+use cmid_proto::datapath::PostError;
 
-use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
+use crate::errno;
+use crate::ffi::{c_int, ibv_recv_wr, ibv_send_wr, ibv_sge};
 
 /// The memory for the lists of one work queue: as many requests as the queue holds, linked once, and the ranges of
 /// each.
@@ -116,10 +118,27 @@ impl<W: Request> Staging<W> {
         self.requests.as_mut_ptr()
     }
 
-    /// Returns the number of requests before `bad`, the first request that the provider has not posted.
-    pub(super) fn before(&self, bad: *const W) -> usize {
-        self.requests.iter().take(self.len).position(|request| ptr::eq(request, bad)).unwrap_or(0)
+    /// Interprets the answer of a provider to the list. `bad` is the first request that it has not posted; null before
+    /// the call.
+    ///
+    /// # Errors
+    /// The list is not posted, or only in part: libsiw then returns 0. If `bad` is no request of the list, none is
+    /// known to be posted.
+    pub(super) fn posted(&self, returned: c_int, bad: *const W) -> Result<usize, PostError> {
+        let errno = match answer(returned, bad) {
+            Ok(()) => return Ok(self.len),
+            Err(errno) => errno,
+        };
+        let before = self.requests.iter().take(self.len).position(|request| ptr::eq(request, bad));
+        Err(PostError { posted: before.unwrap_or(0), errno })
     }
+}
+
+/// Interprets the answer of a provider to one request; as [`Staging::posted`].
+#[inline(always)]
+pub(super) fn answer<W>(returned: c_int, bad: *const W) -> Result<(), Errno> {
+    errno::of_ibv(returned)?;
+    if bad.is_null() { Ok(()) } else { Err(full()) }
 }
 
 /// A list under construction: the places that are left.
@@ -224,8 +243,14 @@ mod tests {
             }
             assert_eq!(read(staging.end(len as usize)), expected);
         }
-        let third = &raw const staging.requests[2];
-        assert_eq!((staging.before(third), staging.before(ptr::null())), (2, 0));
+        let (third, other) = (&raw const staging.requests[2], &raw const *Box::new(ibv_recv_wr::ZERO));
+        let failed = |posted, errno| Err(PostError { posted, errno });
+        assert_eq!(staging.posted(0, ptr::null()), Ok(3));
+        assert_eq!(staging.posted(0, third), failed(2, Errno::ENOMEM), "a partial post of libsiw");
+        assert_eq!(staging.posted(22, third), failed(2, Errno::EINVAL));
+        assert_eq!(staging.posted(-22, ptr::null()), failed(0, Errno::EINVAL), "nothing is known");
+        assert_eq!(staging.posted(0, other), failed(0, Errno::ENOMEM));
+        assert_eq!((answer(0, third), answer(0, ptr::null::<ibv_recv_wr>())), (Err(Errno::ENOMEM), Ok(())));
     }
 
     #[test]

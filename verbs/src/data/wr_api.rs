@@ -10,17 +10,16 @@ use cmid_proto::datapath::{Remote, SendFlags, SendOp};
 
 use crate::data::Ah;
 use crate::data::context::CheckedCalls;
+use crate::data::request::flags_of;
 use crate::errno;
-use crate::ffi::{
-    self, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_create_send_ops_flags as Ops, ibv_qp_ex, ibv_send_flags, ibv_sge,
-};
+use crate::ffi::{self, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_create_send_ops_flags as Ops, ibv_qp_ex, ibv_sge};
 
 /// The calls that post to the send queue of a QP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PostCalls {
     /// Those of ibv_wr_post(3), which cost less. [`PostCalls::Classic`] replaces them if the provider lacks them, and
-    /// on a QP with several ranges per request ([`Caps::max_send_sge`](crate::Caps::max_send_sge)): soft-RoCE's library
-    /// before version 64 miscounts the bytes of several ranges.
+    /// on a QP with several ranges per request or none ([`Caps::max_send_sge`](crate::Caps::max_send_sge)): soft-RoCE's
+    /// library before version 64 miscounts the bytes of several ranges. Also on iWARP.
     #[default]
     Extended,
     /// ibv_post_send(3).
@@ -169,12 +168,12 @@ impl Batch {
     pub(super) unsafe fn push(&mut self, token: u64, op: SendOp<'_, Ah>, flags: SendFlags, payload: Payload) {
         // The kernel part of rxe takes inline data from the queue only if this flag is set. ibv_wr_post(3) does not set
         // it. Other providers ignore it.
-        let inline_flag = if matches!(payload, Payload::Inline(_)) { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
+        let flags = flags_of(flags, matches!(payload, Payload::Inline(_)));
         let qp = self.0.as_ptr();
         // SAFETY: the QP is alive, its send queue locked by `start`, and the functions are set. The caller guarantees
         // the rest.
         unsafe {
-            self.begin(token, flags.bits() | inline_flag);
+            self.begin(token, flags);
             match op {
                 SendOp::Send => wr!(qp, wr_send),
                 SendOp::SendImm(imm) => wr!(qp, wr_send_imm, imm.to_be()),
@@ -247,7 +246,8 @@ impl Batch {
     /// Posts all requests with one doorbell (`ibv_wr_complete`).
     ///
     /// # Errors
-    /// The errno of the provider. No request is posted then.
+    /// The errno of the provider. It may execute the requests nevertheless: soft-RoCE's library has queued them when
+    /// the kernel refuses the doorbell.
     #[inline(always)]
     pub(super) fn complete(self) -> Result<(), Errno> {
         let qp = self.0.as_ptr();

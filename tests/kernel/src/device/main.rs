@@ -32,6 +32,7 @@ mod multicast;
 mod opened;
 mod options;
 mod pins;
+mod refused_posts;
 mod registration;
 mod removal;
 mod rereg;
@@ -42,7 +43,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 76] = [
+const CHECKS: [(&str, fn()); 83] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -73,6 +74,13 @@ const CHECKS: [(&str, fn()); 76] = [
     ("work that pins nothing", pins::nothing),
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
     ("memory without local write is no target", pins::read_only),
+    ("refused posts: before the QP sends", refused_posts::too_early),
+    ("refused posts: the kernel refuses the doorbell", refused_posts::doorbell),
+    ("refused posts: completions out of order", refused_posts::out_of_order),
+    ("refused posts: flags that do not exist", refused_posts::unknown_flags),
+    ("refused posts: requests without ranges", refused_posts::without_ranges),
+    ("refused posts: opcodes of failures", refused_posts::failed_opcodes),
+    ("reads that the peer does not answer", refused_posts::no_reads),
     ("a CQ has room for what reports to it", pins::cq_room),
     ("a queue has its ring from the first post on", pins::first_post),
     ("posts and polls allocate nothing", allocations::none),

@@ -17,6 +17,12 @@ pub(super) struct Wr {
     pub(super) wr_id: u64,
     pub(super) keys: Vec<u32>,
     pub(super) is_signaled: bool,
+    /// Whether it ends with an answer of the peer.
+    pub(super) is_read: bool,
+    /// Whether it waits for earlier reads.
+    pub(super) is_fenced: bool,
+    /// Whether the provider has returned an error. The device may have it nevertheless.
+    pub(super) is_refused: bool,
 }
 
 /// A work request that was posted.
@@ -30,10 +36,57 @@ struct Posted {
 
 #[derive(Default)]
 struct QueueState {
-    /// What the device has not completed.
+    /// What the device has not begun.
     waiting: VecDeque<Posted>,
-    /// The numbers of those that no polled completion has retired.
-    unretired: VecDeque<u64>,
+    /// The reads of iWARP whose answer has not come.
+    asked: VecDeque<Posted>,
+    /// What no polled completion has retired.
+    unretired: VecDeque<Unretired>,
+    /// Whether it is the queue of sends of a QP on iWARP.
+    is_unordered: bool,
+}
+
+/// A request that occupies its queue.
+struct Unretired {
+    number: u64,
+    is_read: bool,
+    /// Whether it has no completion of its own, or none that counts.
+    is_quiet: bool,
+    /// Whether a polled completion has ended it, before an earlier request.
+    is_over: bool,
+}
+
+impl QueueState {
+    /// A completion is polled. In an ordered queue it ends all before it; on iWARP itself, and quiet ones before it:
+    /// reads only if they have been waited for.
+    fn retire(&mut self, posted: &Posted) {
+        if !self.is_unordered {
+            while self.unretired.pop_front().is_some_and(|one| one.number != posted.number) {}
+            return;
+        }
+        let waits = posted.wr.is_read || posted.wr.is_fenced;
+        for one in &mut self.unretired {
+            let is_passed = one.number < posted.number && one.is_quiet && (waits || !one.is_read);
+            one.is_over |= is_passed || one.number == posted.number;
+        }
+        while self.unretired.front().is_some_and(|one| one.is_over) {
+            self.unretired.pop_front();
+        }
+    }
+
+    /// The device begins a request, or has an answer. Returns what has completed.
+    fn next(&mut self, input: &mut Input<'_>) -> Option<Posted> {
+        let must_wait = self.waiting.front().is_none_or(|next| next.wr.is_fenced && !self.asked.is_empty());
+        if !self.asked.is_empty() && (must_wait || input.once_in(2)) {
+            return self.asked.pop_front();
+        }
+        let next = self.waiting.pop_front()?;
+        if self.is_unordered && next.wr.is_read {
+            self.asked.push_back(next);
+            return None;
+        }
+        Some(next)
+    }
 }
 
 /// A completion in a CQ.
@@ -54,8 +107,8 @@ pub(super) struct Device {
     srqs: BTreeMap<usize, VecDeque<Posted>>,
     taken: BTreeMap<usize, Vec<Posted>>,
     cqs: Vec<VecDeque<Entry>>,
-    /// The last completion of each CQ, and whether one was repeated.
-    last: Vec<Option<(u64, u32)>>,
+    /// The last completion of each CQ, with its queue, and whether one was repeated that must not be.
+    last: Vec<Option<(u64, u32, Queue)>>,
     has_repeated: Vec<bool>,
     posted: u64,
 }
@@ -74,9 +127,10 @@ impl Device {
         }
     }
 
-    pub(super) fn create(&mut self, qp: usize, srq: Option<usize>) {
+    pub(super) fn create(&mut self, qp: usize, srq: Option<usize>, is_iwarp: bool) {
         for is_recv in [false, true] {
-            self.queues.insert(Queue { qp, is_recv }, QueueState::default());
+            let is_unordered = is_iwarp && !is_recv;
+            self.queues.insert(Queue { qp, is_recv }, QueueState { is_unordered, ..QueueState::default() });
         }
         self.srq_of.extend(srq.map(|srq| (qp, srq)));
     }
@@ -86,11 +140,16 @@ impl Device {
         Posted { number: self.posted, token, wr }
     }
 
-    pub(super) fn post(&mut self, queue: Queue, token: u64, wr: Wr) {
+    /// The provider gets a request. `has_refused`: also one that it refuses.
+    pub(super) fn post(&mut self, queue: Queue, token: u64, wr: Wr, has_refused: bool) {
         let posted = self.next(token, wr);
         if let Some(state) = self.queues.get_mut(&queue) {
-            state.unretired.push_back(posted.number);
-            state.waiting.push_back(posted);
+            let Wr { is_read, is_signaled, is_refused, .. } = posted.wr;
+            let (number, is_quiet) = (posted.number, !is_signaled || is_refused);
+            state.unretired.push_back(Unretired { number, is_read, is_quiet, is_over: false });
+            if !is_refused || has_refused {
+                state.waiting.push_back(posted);
+            }
         }
     }
 
@@ -104,8 +163,8 @@ impl Device {
         self.queues.get(&queue).map_or(0, |state| state.unretired.len())
     }
 
-    /// Executes the next work request of a queue; or its QP takes a receive of its SRQ, or completes one of those in any
-    /// order. Returns the `wr_id` of the completion, and its CQ.
+    /// Executes the next work request of a queue; or its QP takes a receive of its SRQ, or completes one of those in
+    /// any order. Returns the `wr_id` of the completion, and its CQ.
     pub(super) fn execute(
         &mut self,
         queue: Queue,
@@ -123,38 +182,42 @@ impl Device {
                 }
                 taken.swap_remove(input.below(taken.len()))
             }
-            None => self.queues.get_mut(&queue)?.waiting.pop_front()?,
+            None => self.queues.get_mut(&queue)?.next(input)?,
         };
         // One that fails is completed in any case.
         if srq.is_none() && !posted.wr.is_signaled && !input.once_in(4) {
             return None;
         }
         let token = posted.token;
-        self.last[cq] = Some((token, qp_num));
+        self.last[cq] = Some((token, qp_num, queue));
         let entry = Entry { queue: Some(queue), qp_num, posted, of_srq: srq.is_some(), is_repeated: false };
         self.cqs[cq].push_back(entry);
         Some((token, cq))
     }
 
     /// Reports the last completion of a CQ again, and returns it.
-    pub(super) fn repeat(&mut self, cq: usize) -> Option<(u64, u32)> {
-        let (token, qp_num) = self.last[cq]?;
-        let posted = Posted { number: 0, token, wr: Wr { wr_id: 0, keys: Vec::new(), is_signaled: true } };
-        self.cqs[cq].push_back(Entry { queue: None, qp_num, posted, of_srq: false, is_repeated: true });
+    pub(super) fn repeat(&mut self, cq: usize, is_iwarp: impl Fn(usize) -> bool) -> Option<(u64, u32)> {
+        let (token, qp_num, queue) = self.last[cq]?;
+        let (is_read, is_fenced) = (false, false);
+        let wr = Wr { wr_id: 0, keys: Vec::new(), is_signaled: true, is_read, is_fenced, is_refused: false };
+        let posted = Posted { number: 0, token, wr };
+        // Soft-iWARP does so.
+        let is_repeated = queue.is_recv || !is_iwarp(queue.qp);
+        self.cqs[cq].push_back(Entry { queue: None, qp_num, posted, of_srq: false, is_repeated });
         Some((token, qp_num))
     }
 
-    /// The provider has returned so many completions of a CQ. Returns the `wr_id`s that the application gets, and whether
-    /// one was reported twice until now.
+    /// The provider has returned so many completions of a CQ. Returns the `wr_id`s that the application gets, and
+    /// whether one was reported twice until now.
     pub(super) fn poll(&mut self, cq: usize, count: usize) -> (Vec<u64>, bool) {
         let mut expected = Vec::new();
         for Entry { queue, posted, of_srq, is_repeated, .. } in self.cqs[cq].drain(..count) {
             self.has_repeated[cq] |= is_repeated;
-            if queue.is_some() || of_srq {
+            if (queue.is_some() || of_srq) && !posted.wr.is_refused {
                 expected.push(posted.wr.wr_id);
             }
             if let Some(state) = queue.filter(|_| !of_srq).and_then(|queue| self.queues.get_mut(&queue)) {
-                while state.unretired.pop_front().is_some_and(|number| number != posted.number) {}
+                state.retire(&posted);
             }
         }
         (expected, self.has_repeated[cq])
@@ -166,7 +229,7 @@ impl Device {
         self.taken.remove(&qp);
         self.srq_of.remove(&qp);
         // What is removed was not reported once.
-        for last in self.last.iter_mut().filter(|last| last.is_some_and(|(_, number)| removed == Some(number))) {
+        for last in self.last.iter_mut().filter(|last| last.is_some_and(|(_, number, _)| removed == Some(number))) {
             *last = None;
         }
         for cq in &mut self.cqs {
@@ -189,7 +252,7 @@ impl Device {
 
     /// Whether a work request in flight names this key.
     pub(super) fn names(&self, key: u32) -> bool {
-        let waiting = self.queues.values().flat_map(|state| &state.waiting);
+        let waiting = self.queues.values().flat_map(|state| state.waiting.iter().chain(&state.asked));
         let of_srqs = self.srqs.values().flatten().chain(self.taken.values().flatten());
         let completed = self.cqs.iter().flatten().map(|entry| &entry.posted);
         waiting.chain(of_srqs).chain(completed).any(|posted| posted.wr.keys.contains(&key))

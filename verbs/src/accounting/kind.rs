@@ -1,0 +1,47 @@
+//! What a slot of a ring stores of a work request besides its keys.
+
+use cmid_proto::datapath::{SendFlags, WcOpcode};
+
+/// The request is not in flight any more, although an earlier one is.
+pub(super) const DONE: u64 = 1 << 56;
+/// The provider may have it or not; see `Cursor::withdraw`.
+pub(super) const WITHDRAWN: u64 = 1 << 57;
+/// It has no completion if it succeeds.
+pub(super) const UNSIGNALED: u64 = 1 << 58;
+/// It waits for earlier reads and atomic operations.
+pub(super) const FENCED: u64 = 1 << 59;
+
+/// The upper 16 bits of a slot's keys: the opcode of the completion, and how the request ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind(pub(super) u64);
+
+impl Kind {
+    pub(crate) const RECEIVE: Kind = Kind::of(WcOpcode::RECV);
+
+    /// A signaled request.
+    #[inline(always)]
+    pub(crate) const fn of(opcode: WcOpcode) -> Self {
+        Kind((opcode.0 as u64 & 0xff) << 48)
+    }
+
+    /// A request with these flags. Only an unordered queue needs to know them.
+    #[inline]
+    pub(crate) const fn with(self, flags: SendFlags) -> Self {
+        let unsignaled = if flags.contains(SendFlags::SIGNALED) { 0 } else { UNSIGNALED };
+        let fenced = if flags.contains(SendFlags::FENCE) { FENCED } else { 0 };
+        Kind(self.0 | unsignaled | fenced)
+    }
+
+    pub(super) fn opcode(self) -> WcOpcode {
+        WcOpcode((self.0 >> 48) as u32 & 0xff)
+    }
+
+    /// Whether it ends with an answer of the peer.
+    pub(crate) fn is_answered(self) -> bool {
+        matches!(self.opcode(), WcOpcode::RDMA_READ | WcOpcode::COMP_SWAP | WcOpcode::FETCH_ADD)
+    }
+
+    pub(super) fn has(self, bits: u64) -> bool {
+        self.0 & bits != 0
+    }
+}

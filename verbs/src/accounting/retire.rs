@@ -1,0 +1,121 @@
+//! How the work requests of a queue end: in order, out of order (iWARP), and withdrawn.
+//!
+//! `tests/orders.rs` compiles this file with loom's atomics in place of `sync`.
+
+use cmid_proto::datapath::WcOpcode;
+
+use super::kind::{DONE, FENCED, Kind, UNSIGNALED, WITHDRAWN};
+use super::sync::Ordering;
+use super::wr_ring::{Cursor, WrRing};
+
+/// A bit of `retired`, set while a completion may need a closer look: those of the queue come out of order, or a
+/// request is withdrawn. No token has this bit (raw.rs), so none equals `retired` then.
+pub(super) const LOOK: u64 = 1 << 63;
+
+/// The bit of `withdrawn` that says that there is a number.
+const PRESENT: u64 = 1 << 32;
+
+/// The work request of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retired {
+    /// A work request with this `wr_id` of the user, and the opcode of its completion. It is no longer in flight.
+    Done(u64, WcOpcode),
+    /// Nothing for the application: the request was withdrawn, or (iWARP) its completion is reported twice.
+    Silent,
+    /// A work request of another queue, or of an earlier queue with the same index.
+    Foreign,
+    /// Not a work request in flight of this queue: the completion is reported twice, or after a later one.
+    Unexpected,
+}
+
+impl WrRing {
+    /// Retires the work request of a polled completion. In an ordered queue those before it were not signaled.
+    pub(crate) fn retire(&self, token: u64) -> Retired {
+        if (token >> 32) as u32 != self.queue_id {
+            return Retired::Foreign;
+        }
+        let (number, retired) = (token as u32, self.retired.number.load(Ordering::Relaxed) as u32);
+        let ahead = number.wrapping_sub(retired);
+        if u64::from(ahead) > self.mask {
+            // Soft-iWARP flushes a read twice.
+            let is_before = self.is_unordered && (ahead as i32) < 0;
+            return if is_before { Retired::Silent } else { Retired::Unexpected };
+        }
+        let [wr_id, keys] = self.slot(token);
+        let (wr_id, kind) = (wr_id.load(Ordering::Relaxed), Kind(keys.load(Ordering::Relaxed)));
+        if self.is_unordered && kind.has(DONE) {
+            return Retired::Silent;
+        }
+        let next = if self.is_unordered { self.retire_alone(number, retired, kind) } else { number.wrapping_add(1) };
+        // Release: as in `retire_next`.
+        self.retired.number.store(self.token(next) | self.look(next), Ordering::Release);
+        if kind.has(WITHDRAWN) { Retired::Silent } else { Retired::Done(wr_id, kind.opcode()) }
+    }
+
+    /// Ends a work request of an unordered queue, and those without a completion before it that have ended with it.
+    /// Soft-iWARP completes a send or a write when TCP has taken it, and a read when its answer has come. Requests are
+    /// processed in order, and so are answers. So a completion ends earlier sends and writes; earlier reads only if it
+    /// is itself of a read, or of a request that waits for them. Returns the number of the first request that is still
+    /// in flight.
+    fn retire_alone(&self, number: u32, retired: u32, kind: Kind) -> u32 {
+        let ends_reads = kind.is_answered() || kind.has(FENCED);
+        let keys_of = |number: u32| {
+            let [_, keys] = self.slot(u64::from(number));
+            keys
+        };
+        // Release: who finds that the key is not in flight comes after the poll.
+        let end = |number| keys_of(number).store(DONE, Ordering::Release);
+        for earlier in (0..number.wrapping_sub(retired)).map(|ahead| retired.wrapping_add(ahead)) {
+            let kind = Kind(keys_of(earlier).load(Ordering::Relaxed));
+            if kind.has(UNSIGNALED) && (ends_reads || !kind.is_answered()) {
+                end(earlier);
+            }
+        }
+        end(number);
+        let reached = self.reached.load(Ordering::Relaxed);
+        let is_further = (number.wrapping_sub(reached) as i32) >= 0;
+        let reached = if is_further { number.wrapping_add(1) } else { reached };
+        self.reached.store(reached, Ordering::Relaxed);
+        let mut next = retired;
+        while next != reached && Kind(keys_of(next).load(Ordering::Relaxed)).has(DONE) {
+            next = next.wrapping_add(1);
+        }
+        next
+    }
+
+    /// [`LOOK`], if the completions from this number on need it.
+    fn look(&self, next: u32) -> u64 {
+        let withdrawn = self.withdrawn.load(Ordering::Acquire);
+        if withdrawn != 0 && (withdrawn as u32).wrapping_sub(next) as i32 <= 0 {
+            // All of them are passed. The poster may have withdrawn others meanwhile.
+            let _ = self.withdrawn.compare_exchange(withdrawn, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        if self.is_unordered || self.withdrawn.load(Ordering::Acquire) != 0 { LOOK } else { 0 }
+    }
+
+    /// Called by the poller after a request was withdrawn: each completion is looked at until it is passed.
+    pub(crate) fn heed_withdrawn(&self) {
+        let retired = self.retired.number.load(Ordering::Relaxed);
+        self.retired.number.store(retired | self.look(retired as u32), Ordering::Release);
+    }
+}
+
+impl Cursor {
+    /// Called instead of [`Cursor::advance_by`] if the provider has not accepted all of the last `count` filed
+    /// requests: it has posted the first `posted`. It may execute the others too, at once or with a later doorbell. So
+    /// they stay in flight, with their tokens. Their completions are not for the application.
+    #[cold]
+    pub(crate) fn withdraw(&mut self, posted: u32, count: u32) {
+        let first = self.wr_ring.posted.number.load(Ordering::Relaxed) as u32;
+        for ahead in posted..count {
+            let [_, keys] = self.wr_ring.slot(u64::from(first.wrapping_add(ahead)));
+            // The poller may write it too.
+            keys.fetch_or(WITHDRAWN | UNSIGNALED, Ordering::Relaxed);
+        }
+        if posted < count {
+            let after = first.wrapping_add(count);
+            self.wr_ring.withdrawn.store(PRESENT | u64::from(after), Ordering::Release);
+        }
+        self.advance_by(count);
+    }
+}

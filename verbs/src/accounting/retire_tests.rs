@@ -1,0 +1,140 @@
+//! Tests of retire.rs: queues whose completions come out of order, and withdrawn requests.
+
+use cmid_proto::datapath::{SendFlags, WcOpcode};
+
+use crate::accounting::kind::Kind;
+use crate::accounting::retire::Retired;
+use crate::accounting::sync::Arc;
+use crate::accounting::wr_ring::{Cursor, WrRing};
+
+const WRITE: Kind = Kind::of(WcOpcode::RDMA_WRITE);
+const READ: Kind = Kind::of(WcOpcode::RDMA_READ);
+const QUIET: SendFlags = SendFlags::empty();
+
+/// The queue of sends of a QP on iWARP.
+fn unordered(capacity: u32) -> (Arc<WrRing>, Cursor) {
+    let wr_ring = Arc::new(WrRing::unordered(7, capacity, 2));
+    let cursor = Cursor::new(&wr_ring);
+    (wr_ring, cursor)
+}
+
+/// Posts a request. Its number is its key.
+fn post(cursor: &mut Cursor, key: u32, kind: Kind) -> u64 {
+    let token = cursor.file(u64::from(key), &[key], kind).expect("room");
+    cursor.advance();
+    token
+}
+
+fn named(wr_ring: &WrRing) -> Vec<u32> {
+    (1..=9).filter(|&key| wr_ring.names(key)).collect()
+}
+
+#[test]
+fn a_completion_on_iwarp_does_not_end_an_earlier_read() {
+    let (wr_ring, mut cursor) = unordered(4);
+    let read = post(&mut cursor, 1, READ);
+    let write = post(&mut cursor, 2, WRITE);
+    assert_eq!(wr_ring.retire_next(write), None);
+    assert_eq!(wr_ring.retire(write), Retired::Done(2, WcOpcode::RDMA_WRITE));
+    assert_eq!(named(&wr_ring), [1]);
+    assert_eq!(wr_ring.retire_next(read), None, "the fast path is for queues in order");
+    assert_eq!(wr_ring.retire(read), Retired::Done(1, WcOpcode::RDMA_READ));
+    assert!(named(&wr_ring).is_empty() && wr_ring.is_idle());
+}
+
+#[test]
+fn unsignaled_requests_on_iwarp_end_with_what_the_transport_orders_after_them() {
+    let quiet = |kind: Kind| kind.with(QUIET);
+    let fenced = WRITE.with(SendFlags::SIGNALED | SendFlags::FENCE);
+    for (last, left) in [(WRITE, vec![2]), (fenced, vec![]), (READ, vec![])] {
+        let (wr_ring, mut cursor) = unordered(8);
+        post(&mut cursor, 1, quiet(WRITE));
+        post(&mut cursor, 2, quiet(READ));
+        post(&mut cursor, 3, quiet(WRITE));
+        let token = post(&mut cursor, 4, last);
+        post(&mut cursor, 5, quiet(WRITE));
+        assert!(matches!(wr_ring.retire(token), Retired::Done(4, _)));
+        let expected: Vec<_> = left.into_iter().chain([5]).collect();
+        assert_eq!(named(&wr_ring), expected);
+    }
+    // A signaled one ends with its own completion.
+    let (wr_ring, mut cursor) = unordered(8);
+    let [first, second] = [1, 2].map(|key| post(&mut cursor, key, READ));
+    assert!(matches!(wr_ring.retire(second), Retired::Done(2, _)));
+    assert_eq!(named(&wr_ring), [1]);
+    assert!(matches!(wr_ring.retire(first), Retired::Done(1, _)));
+}
+
+#[test]
+fn a_read_on_iwarp_that_is_flushed_twice_is_reported_once() {
+    let (wr_ring, mut cursor) = unordered(4);
+    let [first, second] = [1, 2].map(|key| post(&mut cursor, key, READ));
+    assert!(matches!(wr_ring.retire(second), Retired::Done(2, _)));
+    assert_eq!(wr_ring.retire(second), Retired::Silent, "after an earlier one that is in flight");
+    assert!(matches!(wr_ring.retire(first), Retired::Done(1, _)));
+    assert_eq!([first, second].map(|token| wr_ring.retire(token)), [Retired::Silent; 2]);
+}
+
+/// Slots are used again in order. What they had before does not count.
+#[test]
+fn an_unordered_queue_is_full_until_its_oldest_request_ends() {
+    let (wr_ring, mut cursor) = unordered(2);
+    for number in [0, u32::MAX - 2] {
+        wr_ring.skip_to(number);
+        let mut cursor = Cursor::new(&wr_ring);
+        for round in 0..5 {
+            let read = post(&mut cursor, 1, READ);
+            let write = post(&mut cursor, 2, WRITE);
+            assert!(matches!(wr_ring.retire(write), Retired::Done(2, _)), "round {round}");
+            assert_eq!(cursor.file(3, &[3], WRITE), None, "the read is in flight");
+            assert!(matches!(wr_ring.retire(read), Retired::Done(1, _)));
+        }
+        assert!(named(&wr_ring).is_empty());
+    }
+    assert!(cursor.file(3, &[3, 4], WRITE).is_some());
+}
+
+#[test]
+fn a_request_that_the_provider_refuses_stays_in_flight_until_a_completion_passes_it() {
+    for is_unordered in [false, true] {
+        let new = if is_unordered { WrRing::unordered } else { WrRing::new };
+        let wr_ring = Arc::new(new(7, 4, 1));
+        let mut cursor = Cursor::new(&wr_ring);
+        let refused = cursor.file(1, &[1], WRITE).expect("room");
+        cursor.withdraw(0, 1);
+        wr_ring.heed_withdrawn();
+        assert_eq!(named(&wr_ring), [1]);
+        let next = post(&mut cursor, 2, WRITE);
+        assert_ne!(next, refused, "its token is its own");
+        // It is executed after all. The application has been told otherwise.
+        assert_eq!(wr_ring.retire_next(refused), None);
+        assert_eq!(wr_ring.retire(refused), Retired::Silent);
+        assert_eq!(named(&wr_ring), [2]);
+        assert!(matches!(wr_ring.retire(next), Retired::Done(2, _)));
+        // Or it is not: a later one ends it.
+        cursor.file(3, &[3], WRITE).expect("room");
+        cursor.withdraw(0, 1);
+        wr_ring.heed_withdrawn();
+        let later = post(&mut cursor, 4, WRITE);
+        assert!(matches!(wr_ring.retire(later), Retired::Done(4, _)));
+        assert!(wr_ring.is_idle());
+        // The fast path is back.
+        let last = post(&mut cursor, 5, WRITE);
+        assert_eq!(wr_ring.retire_next(last).is_some(), !is_unordered);
+    }
+}
+
+#[test]
+fn what_a_provider_has_posted_of_a_batch_is_completed_and_the_rest_is_withdrawn() {
+    let wr_ring = Arc::new(WrRing::new(7, 4, 1));
+    let mut cursor = Cursor::new(&wr_ring);
+    let mut filing = cursor.batch();
+    let tokens = [1, 2, 3].map(|key| filing.file(u64::from(key), &[key], WRITE).expect("room"));
+    cursor.withdraw(1, 3);
+    wr_ring.heed_withdrawn();
+    assert_eq!(named(&wr_ring), [1, 2, 3]);
+    assert!(matches!(wr_ring.retire(tokens[0]), Retired::Done(1, _)));
+    assert_eq!(wr_ring.retire(tokens[1]), Retired::Silent);
+    assert_eq!(named(&wr_ring), [3]);
+    assert_eq!((0..9).filter(|&key| cursor.file_one(9, key, WRITE).map(|_| cursor.advance()).is_some()).count(), 3);
+}
