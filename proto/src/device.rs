@@ -88,6 +88,16 @@ pub trait Device {
         None
     }
 
+    /// Whether an id has a QP of the device's data path; `None` if the device does not know. After a detach that has
+    /// failed half way, [`Drive::detach_qp`](crate::Drive::detach_qp) believes the device.
+    fn has_qp(&self, _id: IdKey) -> Option<bool> {
+        None
+    }
+
+    /// Destroys the QP of an id, if it has one: [`Drive::attach_qp`](crate::Drive::attach_qp) has created it and then
+    /// failed.
+    fn discard_qp(&mut self, _id: IdKey) {}
+
     /// Removes an id, and the channel that only this id uses, from this device. Another device of the same kind can
     /// adopt them.
     ///

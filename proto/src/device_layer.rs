@@ -168,6 +168,14 @@ impl<A: DeviceLayer> Device for A {
         self.inner().remote_ece(id)
     }
 
+    fn has_qp(&self, id: IdKey) -> Option<bool> {
+        self.inner().has_qp(id)
+    }
+
+    fn discard_qp(&mut self, id: IdKey) {
+        self.inner_mut().discard_qp(id);
+    }
+
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<A::Handle, Errno> {
         self.on_release(id, channel)
     }

@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use cmid_proto::datapath::prelude::*;
+use cmid_proto::datapath::{Caps, QpState};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Limits, PortSpace, RequestKind, Time,
+    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, EventKind, IdKey, Limits, PortSpace,
+    RequestKind, Time,
 };
-use cmid_sim::{Config, Fabric, Host, SimDevice};
+use cmid_sim::{Config, Cq, Fabric, Host, Qp, SimDevice};
 
 /// Two cores, each with a host and a channel of its own.
 struct Pair {
@@ -207,4 +211,60 @@ fn a_message_may_stand_for_the_confirmation() {
     ends.sort_by_key(|(at, kind)| (*at, kind.map(CmEvent::code)));
     let exit = Some(CmEvent::TimewaitExit);
     assert_eq!(ends, [(CLIENT, Some(CmEvent::Disconnected)), (CLIENT, exit), (SERVER, exit)]);
+}
+
+/// Creates a QP on an id, with its CQ.
+fn make(device: &mut SimDevice, to: Attaching<'_>) -> Result<(Qp, Cq), Errno> {
+    let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 64)?);
+    Ok((device.create_qp(to, &pd, &cq, &cq, Caps::default())?, cq))
+}
+
+#[test]
+fn an_attach_that_fails_or_panics_after_it_has_made_the_qp_leaves_the_id_as_before() {
+    for panics in [false, true] {
+        let mut pair = Pair::new();
+        let id = pair.resolved(PortSpace::Tcp);
+        let drive = &mut pair.sides[CLIENT];
+        let mut kept = None;
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            drive.attach_qp(id, |device, to| {
+                kept = Some(make(device, to)?);
+                if panics { panic!("the application's") } else { Err::<(), _>(Errno::ENOMEM) }
+            })
+        }));
+        assert_eq!(outcome.is_err(), panics);
+        let (qp, _cq) = kept.expect("it was made");
+        assert_eq!(qp.state(), Ok(QpState::ERR), "the id has it no more, and the handle does");
+        let refused = drive.detach_qp(id, |device, id| device.destroy_qp(id)).unwrap_err();
+        assert!(matches!(refused, Error::Refused(_)), "{refused}");
+        let (qp, _cq) = drive.attach_qp(id, make).unwrap();
+        assert_eq!(qp.state(), Ok(QpState::INIT));
+        drive.core().check();
+        pair.listen(PortSpace::Tcp);
+        pair.sides[CLIENT].connect(id, ConnParam::default(), &[], Time::NEVER).unwrap();
+        pair.expect(SERVER, CmEvent::ConnectRequest, 0);
+    }
+}
+
+#[test]
+fn a_detach_that_fails_or_panics_leaves_what_the_device_has() {
+    for (destroys, panics) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut pair = Pair::new();
+        let id = pair.resolved(PortSpace::Tcp);
+        let drive = &mut pair.sides[CLIENT];
+        let _first = drive.attach_qp(id, make).unwrap();
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            drive.detach_qp(id, |device, id| {
+                if destroys {
+                    device.destroy_qp(id)?;
+                }
+                if panics { panic!("the application's") } else { Err(Errno::ENOMEM) }
+            })
+        }));
+        assert_eq!(outcome.is_err(), panics);
+        let again = drive.attach_qp(id, make);
+        assert_eq!(again.is_ok(), destroys);
+        assert_eq!(drive.detach_qp(id, |device, id| device.destroy_qp(id)), Ok(()));
+        drive.core().check();
+    }
 }

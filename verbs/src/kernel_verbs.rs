@@ -65,6 +65,10 @@ impl KernelVerbs {
         })
     }
 
+    pub(crate) fn has_qp(&self, id: IdKey) -> bool {
+        self.cm.has_qp(id)
+    }
+
     pub(crate) fn destroy_qp(&mut self, id: IdKey) -> Outcome {
         self.cm.detach(id)
     }

@@ -321,6 +321,15 @@ impl Device for Verbs {
         either!(&mut self.cm, cm => cm.transport(id))
     }
 
+    fn has_qp(&self, id: IdKey) -> Option<bool> {
+        Some(either!(&self.cm, cm => cm.has_qp(id)))
+    }
+
+    fn discard_qp(&mut self, id: IdKey) {
+        // It fails if there is none.
+        let _ = either!(&mut self.cm, cm => cm.destroy_qp(id));
+    }
+
     /// The peer's options for enhanced connection establishment, from its request or answer (`rdma_get_remote_ece`).
     ///
     /// # Errors

@@ -64,7 +64,8 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused in a wrong state, without a device, if the id has a QP already, and with
     /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once a QP number of this id was sent to the peer;
-    /// failed with the errno of `create`.
+    /// failed with the errno of `create`. If `create` fails or panics, a QP that it has created is destroyed, and the id
+    /// is as before.
     #[doc(alias("rdma_create_qp", "rdma_create_qp_ex", "ibv_create_qp"))]
     pub fn attach_qp<Q>(
         &mut self,
@@ -73,7 +74,10 @@ impl<D: Device> Drive<D> {
     ) -> Result<Q, Error> {
         self.query_transport(id);
         self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER)?;
-        let made = create(&mut self.device, Attaching::to(id));
+        let mut attempt = Attempt { device: &mut self.device, id, is_made: false };
+        let made = create(attempt.device, Attaching::to(id));
+        attempt.is_made = made.is_ok();
+        drop(attempt);
         // The request is made before the match on the result, which would copy the QP once more.
         if made.is_ok() {
             self.note_qp(id, true)?;
@@ -87,7 +91,8 @@ impl<D: Device> Drive<D> {
     /// leave them in the CQ, where they pin memory and occupy room until the CQ is polled empty.
     ///
     /// # Errors
-    /// Refused if the id has no QP; failed with the errno of `destroy`.
+    /// Refused if the id has no QP; failed with the errno of `destroy`. If `destroy` fails or panics after it has destroyed
+    /// the QP, the id has none nevertheless.
     #[doc(alias("rdma_destroy_qp", "ibv_destroy_qp"))]
     pub fn detach_qp(
         &mut self,
@@ -95,7 +100,11 @@ impl<D: Device> Drive<D> {
         destroy: impl FnOnce(&mut D, IdKey) -> Result<(), Errno>,
     ) -> Result<(), Error> {
         self.core.would_refuse(self.now.get(), id, &Request::DetachQp, Time::NEVER)?;
-        destroy(&mut self.device, id).map_err(|errno| self.data_failure("destroy_qp", id, errno))?;
+        let mut attempt = Detachment { drive: self, id, is_made: false };
+        let destroyed = destroy(&mut attempt.drive.device, id);
+        attempt.is_made = destroyed.is_ok();
+        drop(attempt);
+        destroyed.map_err(|errno| self.data_failure("destroy_qp", id, errno))?;
         self.note_qp(id, false)
     }
 
@@ -107,5 +116,36 @@ impl<D: Device> Drive<D> {
         }
         let request = if has_qp { Request::AttachQp } else { Request::DetachQp };
         Ok(self.submit(id, request, Time::NEVER)?)
+    }
+}
+
+/// A creation by the application. Unless it is made, its drop destroys the QP, also in a panic.
+struct Attempt<'a, D: Device> {
+    device: &'a mut D,
+    id: IdKey,
+    is_made: bool,
+}
+
+impl<D: Device> Drop for Attempt<'_, D> {
+    fn drop(&mut self) {
+        if !self.is_made {
+            self.device.discard_qp(self.id);
+        }
+    }
+}
+
+/// A destruction by the application. Unless it is made, its drop records what the device knows, also in a panic.
+struct Detachment<'a, D: Device> {
+    drive: &'a mut Drive<D>,
+    id: IdKey,
+    is_made: bool,
+}
+
+impl<D: Device> Drop for Detachment<'_, D> {
+    fn drop(&mut self) {
+        if !self.is_made && self.drive.device.has_qp(self.id) == Some(false) {
+            // It is not refused: the same request was checked before.
+            let _ = self.drive.note_qp(self.id, false);
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use cmid_proto::datapath::DataPath;
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, RawEvent, Transport};
 
 use crate::fabric::Fabric;
@@ -221,6 +222,15 @@ impl Device for SimDevice {
             world.hosts.get(id.host.0).map(|host| host.transport).ok_or(Errno::ENODEV)
         })
         .ok()
+    }
+
+    fn has_qp(&self, id: IdKey) -> Option<bool> {
+        self.on_id(id, |world, no| Ok(world.id(no)?.qp.is_some())).ok()
+    }
+
+    fn discard_qp(&mut self, id: IdKey) {
+        // It fails if there is none.
+        let _: Result<(), Errno> = DataPath::destroy_qp(self, id);
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {

@@ -150,6 +150,11 @@ impl KernelCm {
         Ok(qp)
     }
 
+    /// Whether an id has a QP.
+    pub(crate) fn has_qp(&self, key: IdKey) -> bool {
+        self.ids.get(key).is_some_and(|id| id.qp.is_some())
+    }
+
     /// Detaches the QP of an id.
     pub(crate) fn detach(&mut self, key: IdKey) -> Outcome {
         self.ids.get_mut(key).ok_or(Errno::ENOENT)?.detach()

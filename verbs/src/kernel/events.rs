@@ -12,9 +12,6 @@ use crate::kernel::device::KernelCm;
 use crate::kernel::location::{Depths, Location};
 use crate::kernel::queue_pair::Group;
 
-/// The maximum number of events per fetch that are not reported.
-pub(super) const STRAY_MAX: usize = 16;
-
 /// The result of a read.
 type Fetched<'a> = Result<Option<RawEvent<&'a [u8]>>, Errno>;
 
@@ -354,7 +351,8 @@ impl KernelCm {
         self.fetch_any(on, child, read, removed)
     }
 
-    /// Returns the event that was read last, or the next one if it is not reported.
+    /// Returns the event that was read last, or the next one that is reported. Any number may precede it: each read
+    /// takes one from the kernel's queue, which the backlogs limit.
     #[inline]
     fn fetch_any(
         &mut self,
@@ -363,7 +361,7 @@ impl KernelCm {
         mut read: Result<CmEvent, Errno>,
         removed: impl FnOnce(Location),
     ) -> Fetched<'_> {
-        for unreported in 1.. {
+        loop {
             let reported = match read {
                 Ok(CmEvent::ConnectRequest) => self.requested(on, child),
                 Ok(kind) => self.reported(on, kind),
@@ -379,11 +377,7 @@ impl KernelCm {
                 }
                 return Ok(Some(self.raw(reported)));
             }
-            if unreported == STRAY_MAX {
-                break;
-            }
             read = self.read(on);
         }
-        Err(Errno::EIO)
     }
 }

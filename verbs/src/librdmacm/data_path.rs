@@ -48,6 +48,10 @@ impl Rdmacm {
         Ok(qp)
     }
 
+    pub(crate) fn has_qp(&self, id: IdKey) -> bool {
+        self.ids.get(id).is_some_and(|id| id.qp.is_some())
+    }
+
     pub(crate) fn destroy_qp(&mut self, id: IdKey) -> Outcome {
         self.ids.get_mut(id).ok_or(Errno::ENOENT)?.detach_qp()
     }

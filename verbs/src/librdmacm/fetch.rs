@@ -10,17 +10,15 @@ use crate::librdmacm::device::Rdmacm;
 use crate::librdmacm::event::{self, Read, Unacked};
 use crate::librdmacm::id::{self, Id};
 
-/// Maximum number of reads per [`Device::fetch`](cmid_proto::Device::fetch) that give no event for the core: interrupts
-/// by signals, and events of ids that this device does not know (no case is known).
-const STRAY_MAX: usize = 16;
-
 impl Rdmacm {
     /// Reads the next event, as [`Device::fetch`](cmid_proto::Device::fetch).
     #[inline(always)]
     pub(super) fn next_event(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         // Reserves a slot before any read, so that a request is not lost for lack of one.
         self.make_room_for_id(child)?;
-        for _ in 0..STRAY_MAX {
+        // A read may give no event for the core: it was interrupted by a signal, or the event is of an id that this
+        // device does not know (no case is known). Each takes an event from the kernel's queue, which the backlogs limit.
+        loop {
             let mut channel = self.channel(on)?;
             if channel.bell().is_some() || !self.lost.is_empty() {
                 if let Some(made) = self.made(on) {
@@ -54,7 +52,6 @@ impl Rdmacm {
             // The event is built in its final place and acked after that, so nothing is copied twice.
             return Ok(Some(event.raw(id, listener, kind, &mut self.private)));
         }
-        Err(Errno::EIO)
     }
 
     /// Stores the new id of a request that was read from `on`, and returns its listener.
@@ -74,7 +71,7 @@ impl Rdmacm {
         listener: NonNull<ffi::rdma_cm_id>,
     ) -> Result<IdKey, Id> {
         // SAFETY: as the caller promises.
-        let mut id = unsafe { Id::child(new, on) };
+        let mut id = unsafe { Id::child(new, on, self.contexts.process()) };
         let Some(listener) = self.known(listener) else { return Err(id) };
         id.set_key(child);
         // `fetch` has reserved the slot.
