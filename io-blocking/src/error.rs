@@ -12,8 +12,8 @@ pub enum Error {
     #[error(transparent)]
     Core(cmid_proto::Error),
     /// The request ended with this event, such as REJECTED or UNREACHABLE. The private data of a REJECTED may contain
-    /// details.
-    #[error("{during}: {errno} ({event})")]
+    /// details; the text contains its length.
+    #[error("{during}: {errno} ({event}{})", with_data(.event))]
     Ended {
         /// The request.
         during: &'static str,
@@ -43,6 +43,14 @@ pub enum Error {
     /// The wait itself failed.
     #[error("waiting: {0}")]
     Wait(Errno),
+}
+
+/// The length of the private data in words, without the zeros that the transport has added; nothing without data.
+fn with_data(event: &Event) -> String {
+    match event.private_data.iter().rposition(|&byte| byte != 0) {
+        None => String::new(),
+        Some(last) => format!(" with {} bytes of private data", last + 1),
+    }
 }
 
 impl From<cmid_proto::Error> for Error {

@@ -48,6 +48,8 @@ fn a_refusal_says_why() {
     let mut listener = Listener::bind(host.device(), server()).unwrap();
     let passive = thread::spawn(move || listener.accept(SOON).unwrap().reject(b"full").unwrap());
     let error = Connection::connect(host.device(), server(), &patient(), qp).unwrap_err();
+    let text = error.to_string();
+    assert!(text.ends_with(" with 4 bytes of private data)"), "{text}");
     let Error::Ended { event, .. } = error else { panic!("{error}") };
     assert_eq!((event.cm(), event.status, &event.private_data[..5]), (Some(CmEvent::Rejected), 28, &b"full\0"[..]));
     passive.join().unwrap();

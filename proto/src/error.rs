@@ -1,5 +1,7 @@
 //! Errors: of the caller (`Refused`), of the environment (`Failure`), and of the device or its driver (`Fault`).
 
+use core::fmt;
+
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::event::AckToken;
@@ -323,18 +325,44 @@ pub enum Fault {
     },
 }
 
-/// The errors of methods that submit a request and make its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+/// The errors of methods that submit a request and make its call. Its text contains that of its part, so it has no
+/// [source](core::error::Error::source).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// The request is not possible now.
     #[error("refused: {0}")]
-    Refused(#[from] Refused),
+    Refused(Refused),
     /// The device failed to carry it out.
     #[error("failed: {0}")]
-    Failed(#[from] Failure),
+    Failed(Failure),
     /// The device or its driver broke the contract.
     #[error("fault: {0}")]
-    Fault(#[from] Fault),
+    Fault(Fault),
+}
+
+/// In words, because a `main` that returns this error prints its [`Debug`](fmt::Debug) form.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        Error::Refused(refused)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Error::Failed(failure)
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Error::Fault(fault)
+    }
 }
 
 impl From<AckError> for Error {

@@ -143,9 +143,16 @@ impl fmt::Display for WcOpcode {
 
 /// The status of a completion (`enum ibv_wc_status`, ibv_poll_cq(3)).
 #[doc(alias("ibv_wc_status", "ibv_wc_status_str"))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct WcStatus(pub u32);
+
+/// In words: the [`Debug`](fmt::Debug) form of a completion shows why its request has failed.
+impl fmt::Debug for WcStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl WcStatus {
     /// Success.

@@ -44,18 +44,24 @@ bitflags::bitflags! {
 
 impl Access {
     /// Returns the rights that an MR needs before a window with these rights can be bound to it (`rxe_check_bind_mw`,
-    /// `mlx5_bind_mw`). Remote writes through a window need local write.
+    /// `mlx5_bind_mw`). Remote writes through a window need local write. `None` if the set has other bits than the three
+    /// rights of a peer: those would pass unchecked from the provider to the device.
     #[must_use]
-    pub const fn needed_to_bind(self) -> Access {
+    pub const fn needed_to_bind(self) -> Option<Access> {
+        let of_window = Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
+        if !of_window.contains(self) {
+            return None;
+        }
         let written = self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC));
-        if written { Access::MW_BIND.union(Access::LOCAL_WRITE) } else { Access::MW_BIND }
+        Some(if written { Access::WRITABLE_BY_WINDOW } else { Access::MW_BIND })
     }
+
+    const WRITABLE_BY_WINDOW: Access = Access::MW_BIND.union(Access::LOCAL_WRITE);
 
     /// Whether peers may write to memory with these rights, directly or through a window.
     #[must_use]
     pub const fn lets_peers_write(self) -> bool {
-        self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC))
-            || self.contains(Access::REMOTE_WRITE.needed_to_bind())
+        self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC)) || self.contains(Access::WRITABLE_BY_WINDOW)
     }
 
     /// The rule of `ib_check_mr_access`: remote write and remote atomic need local write.

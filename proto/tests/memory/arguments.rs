@@ -137,7 +137,13 @@ fn a_window_that_peers_write_through_needs_memory_that_can_be_written() {
         (Access::REMOTE_WRITE, write),
         (Access::REMOTE_ATOMIC, write),
     ] {
-        assert_eq!(lent.needed_to_bind(), needed);
+        assert_eq!(lent.needed_to_bind(), Some(needed));
+    }
+    // No other bit reaches a provider.
+    for foreign in (0..32).map(|bit| Access::from_bits_retain(1 << bit)).chain([Access::from_bits_retain(!0)]) {
+        let of_peers = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        assert_eq!(foreign.needed_to_bind().is_some(), of_peers.contains(foreign), "{foreign:?}");
+        assert!((foreign | Access::REMOTE_READ).needed_to_bind().is_some() == of_peers.contains(foreign));
     }
     let writable = [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, write];
     assert!(writable.into_iter().all(Access::lets_peers_write));

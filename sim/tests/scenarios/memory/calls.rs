@@ -25,6 +25,7 @@ fn behaviour_80_registrations_are_checked() {
         (Access::from_bits_retain(32), Errno::EOPNOTSUPP),
         (Access::ON_DEMAND, Errno::EOPNOTSUPP),
         (Access::from_bits_retain(1 << 10), Errno::EINVAL),
+        (Access::from_bits_retain(!0), Errno::EINVAL),
     ] {
         assert_eq!(register(8, access).unwrap_err(), (vec![3; 8], Error::Register(errno)));
     }

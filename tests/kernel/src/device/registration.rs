@@ -93,6 +93,7 @@ pub(crate) fn bad_rights() {
         (Access::FLUSH_GLOBAL, by_age(Some(Errno::EINVAL), None)),
         (Access::FLUSH_PERSISTENT, Some(Errno::EINVAL)),
         (Access::from_bits_retain(1 << 15), Some(Errno::EINVAL)),
+        (Access::from_bits_retain(!0), Some(Errno::EINVAL)),
     ] {
         let access = access | Access::LOCAL_WRITE;
         match answer {

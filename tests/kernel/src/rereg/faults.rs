@@ -60,6 +60,7 @@ pub(crate) fn refused_rights() {
         (Access::HUGETLB, Errno::EOPNOTSUPP),
         (Access::ON_DEMAND, Errno::EOPNOTSUPP),
         (Access::from_bits_retain(1 << 15), Errno::EINVAL),
+        (Access::from_bits_retain(!0), Errno::EINVAL),
     ] {
         let done = reregister(&mut mr, Change::default().to_access(rights), Policy::default(), 1);
         assert_eq!(failure(&done), cmd(errno, Valid::Old), "{rights:?}");
