@@ -150,6 +150,8 @@ mod librdmacm;
 mod macros;
 #[cfg(all(feature = "rdma-core", not(feature = "rdma-sys")))]
 mod prebuilt;
+#[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "what the data path needs"))]
+mod process;
 #[cfg(feature = "rdma-core")]
 pub mod raw;
 mod sign;

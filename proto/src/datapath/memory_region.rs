@@ -17,6 +17,9 @@ use crate::memory::{self, Change, MrState, Policy, Returned, Way};
 /// [`MemoryRegion::deregister`] are refused with [`memory::RefuseReason::InFlight`]. This holds also after a removal of
 /// the device. Inline data and empty ranges do not pin memory. A pinned MR that is dropped is deregistered later.
 ///
+/// A memory window pins the MR from the post of its bind until the completion of its invalidation was polled, or the
+/// window is deallocated: [`memory::RefuseReason::WindowBound`].
+///
 /// Peers and the device may write to it at any time, so its bytes are accessed by copies and atomics.
 /// [`MemoryRegion::slice`] borrows it while nothing else can write.
 #[doc(alias = "ibv_mr")]
@@ -95,7 +98,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// Borrows the memory for reading, if only this program can write to it. During the borrow the MR cannot be posted.
     ///
     /// # Errors
-    /// `EBUSY` while a work request in flight names it. `EACCES` if peers may write to it, directly or through a
+    /// `EBUSY` while a work request in flight names it, or a window is bound to it that lets peers write. `EACCES` if peers may write to it, directly or through a
     /// window ([`Access::lets_peers_write`]), also after a failed re-registration with such a right; use
     /// [`MemoryRegion::view`] then. `EINVAL` if no registration is valid.
     fn slice(&mut self) -> Result<Self::Slice<'_>, Errno>;
@@ -103,7 +106,7 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// Borrows the memory for writing. A peer that may read it sees the bytes in no particular order.
     ///
     /// # Errors
-    /// As [`MemoryRegion::slice`]; `EACCES` also for read-only memory.
+    /// As [`MemoryRegion::slice`]; `EBUSY` while any window is bound to it, `EACCES` also for read-only memory.
     fn slice_mut(&mut self) -> Result<Self::SliceMut<'_>, Errno>;
 
     /// Re-registers it (ibv_rereg_mr(3)): changes the memory, the PD or the rights, or several of these.
@@ -123,9 +126,9 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// after a failed re-registration.
     ///
     /// # Errors
-    /// Returns the MR with the error; the call can be repeated. [`memory::RefuseReason::InFlight`], or
-    /// [`memory::Error::Failed`] with the errno of the device: `EINVAL` while a memory window is bound to it, `EIO`
-    /// after a removal of the device.
+    /// Returns the MR with the error; the call can be repeated. [`memory::RefuseReason::InFlight`],
+    /// [`memory::RefuseReason::WindowBound`], or [`memory::Error::Failed`] with the errno of the device: `EIO` after a
+    /// removal of the device.
     #[doc(alias("ibv_dereg_mr", "rdma_dereg_mr"))]
     fn deregister(self) -> Result<Returned<Self::Buffer>, (Self, memory::Error)>;
 
@@ -209,7 +212,7 @@ impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
 /// [`post_bind`](super::QueuePair::post_bind) binds it, [`post_invalidate`](super::QueuePair::post_invalidate) unbinds
 /// it. Dropping it deallocates it, which also unbinds it.
 ///
-/// An MR with a bound window cannot be deregistered (`EINVAL`). The window keeps alive the QPs through which it was
+/// An MR with a bound window cannot be deregistered or re-registered ([`memory::RefuseReason::WindowBound`]). The window keeps alive the QPs through which it was
 /// bound: a QP that is detached and dropped enters its error state, and is destroyed after the window.
 #[doc(alias = "ibv_mw")]
 pub trait MemoryWindow: Sized + Send {

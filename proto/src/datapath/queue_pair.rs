@@ -103,7 +103,8 @@ pub trait QueuePair: Send {
     /// to write. The key of the window changes. Invalidate a bound window first; otherwise the completion is an error.
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`]; `EINVAL` also if window or MR are of another PD, or if the MR lacks a right.
+    /// As [`QueuePair::post_send`]; `EINVAL` also if window or MR are of another PD, if the MR lacks a right, or if
+    /// `access` has other bits than the three rights of a peer.
     #[doc(alias("ibv_bind_mw", "IBV_WR_BIND_MW"))]
     fn post_bind(
         &mut self,
@@ -119,8 +120,8 @@ pub trait QueuePair: Send {
     /// instead: the kernel's soft-RoCE fails on the second invalidation (`rxe_do_invalidate_mw`).
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`]; `EINVAL` also if the last bind of the window was posted to another QP, or if an
-    /// invalidation was posted since.
+    /// As [`QueuePair::post_send`]; `EINVAL` also if the last bind of the window was posted to another QP or has failed at
+    /// its post, if an invalidation was posted since, or if a polled receive has told that the peer invalidated it.
     #[doc(alias = "IBV_WR_LOCAL_INV")]
     fn post_invalidate(&mut self, wr_id: u64, window: &mut Self::Mw) -> Result<(), Errno>;
 }

@@ -42,10 +42,13 @@ impl Refused {
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self.reason {
-            RefuseReason::Busy | RefuseReason::InFlight | RefuseReason::InDoubt | RefuseReason::InUse(_) => {
-                Errno::EBUSY
-            }
+            RefuseReason::Busy
+            | RefuseReason::InFlight
+            | RefuseReason::WindowBound
+            | RefuseReason::InDoubt
+            | RefuseReason::InUse(_) => Errno::EBUSY,
             RefuseReason::DeviceGone => Errno::EIO,
+            RefuseReason::OtherProcess => Errno::EACCES,
             RefuseReason::OnlyDeregister
             | RefuseReason::Gone
             | RefuseReason::NothingToChange
@@ -97,24 +100,50 @@ impl fmt::Display for Step {
     }
 }
 
-/// All errors of a request, for methods that also make the calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+/// All errors of a request, for methods that also make the calls. Its text contains that of its part, so it has no
+/// [source](core::error::Error::source).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// The caller's mistake. Nothing has changed and no call was made.
     #[error("refused: {0}")]
-    Refused(#[from] Refused),
+    Refused(Refused),
     /// `ibv_reg_mr` failed: nothing is registered.
     #[error("ibv_reg_mr: {0}")]
     Register(Errno),
     /// A re-registration or deregistration failed.
-    #[error(transparent)]
-    Failed(#[from] Failure),
+    #[error("{0}")]
+    Failed(Failure),
     /// `ibv_dealloc_pd` failed; the PD stays allocated. EBUSY: an object that this library did not create uses it.
     #[error("ibv_dealloc_pd: {0}")]
     Dealloc(Errno),
     /// The driver reported an outcome of a call that is not under way.
     #[error("fault: {0}")]
-    Fault(#[from] Fault),
+    Fault(Fault),
+}
+
+/// In words, because a `main` that returns this error prints its [`Debug`](fmt::Debug) form.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        Error::Refused(refused)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Error::Failed(failure)
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Error::Fault(fault)
+    }
 }
 
 impl Error {

@@ -49,6 +49,8 @@
 //! ```
 
 mod access;
+#[cfg(feature = "std")]
+mod bindings;
 mod change;
 mod device;
 mod domain;
@@ -63,6 +65,8 @@ mod region;
 pub mod table;
 
 pub use access::Access;
+#[cfg(feature = "std")]
+pub use bindings::{Bind, Bindings};
 pub use change::{Change, Changes};
 pub use device::{Call, Keys};
 pub use domain::Domain;

@@ -2,14 +2,17 @@
 
 use crate::memory::Provider;
 
-/// Whether work requests in flight name the MR. A work request is in flight from its post until its completion is
+/// What may still use the MR: work requests in flight that name it, or a memory window. A work request is in flight from its post until its completion is
 /// polled. If its QP is destroyed first, it is in flight until no completion of the QP is left in the CQs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Traffic {
-    /// No work request is in flight.
+    /// Nothing uses it.
     Quiet,
     /// Work requests are in flight. The MR cannot be changed or deregistered.
     InFlight,
+    /// A memory window may be bound to the MR (`Bindings`). The MR cannot be changed or
+    /// deregistered.
+    WindowBound,
 }
 
 /// How to re-register.

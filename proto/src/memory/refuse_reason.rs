@@ -16,10 +16,20 @@ pub enum RefuseReason {
     /// The device has been removed.
     #[error("its device is gone")]
     DeviceGone,
+    /// The MR or PD was made before a fork(2), by the parent of this process. Commands of this process would end or
+    /// change the parent's.
+    #[error("it belongs to the parent process")]
+    OtherProcess,
     /// Work requests that name the MR have completions that are not polled yet. The work requests would fail, and
     /// some devices write to the memory when the completion is polled.
     #[error("work requests that name it are in flight")]
     InFlight,
+    /// A peer may access the MR through a window, whatever the rights of the MR. Some devices refuse to deregister the
+    /// MR, and others do not.
+    #[error(
+        "a memory window is bound to it, or may be: invalidate the window and poll its completion, or deallocate it"
+    )]
+    WindowBound,
     /// A re-registration with new memory has failed, and the device may have a record of that memory. The MR keeps it
     /// until it is deregistered, and can keep only one such buffer.
     #[error("memory of a re-registration that failed is kept until it is deregistered")]

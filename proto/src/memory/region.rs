@@ -76,7 +76,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// # Errors
     /// [`RefuseReason::NothingToChange`], [`RefuseReason::Empty`], [`RefuseReason::OtherDevice`],
     /// [`RefuseReason::RemoteWithoutLocalWrite`]; [`RefuseReason::InDoubt`] for new memory;
-    /// [`RefuseReason::InFlight`] while work requests are in flight; and the refusals of the [table](table::MR). The
+    /// [`RefuseReason::InFlight`] while work requests are in flight, [`RefuseReason::WindowBound`] while a window may be
+    /// bound to it; and the refusals of the [table](table::MR). The
     /// change is returned.
     pub fn reregister(
         &mut self,
@@ -103,8 +104,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// Starts a deregistration; [`Region::call`] returns the call to make.
     ///
     /// # Errors
-    /// [`RefuseReason::InFlight`] while work requests are in flight, even if the device is gone; and the refusals of
-    /// the [table](table::MR).
+    /// [`RefuseReason::InFlight`] while work requests are in flight, even if the device is gone;
+    /// [`RefuseReason::WindowBound`] while a window may be bound to it; and the refusals of the [table](table::MR).
     pub fn deregister(&mut self, traffic: Traffic) -> Result<(), Refused> {
         let next = self.request_rule(Input::Deregister).and_then(|next| Self::quiet(traffic).map(|()| next));
         let next = next.map_err(|reason| self.refused(RequestKind::Deregister, reason))?;
@@ -248,12 +249,13 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.change.access.or(old).unwrap_or(Access::empty())
     }
 
-    /// Refuses a request while work requests in flight name the MR, even after the removal of its device: some
+    /// Refuses a request while a memory window may be bound to the MR, or work requests in flight name it, even after the removal of its device: some
     /// providers copy received data to the memory when the completion is polled, and check no key
     /// (`mlx5_copy_to_recv_wqe`).
     const fn quiet(traffic: Traffic) -> Result<(), RefuseReason> {
         match traffic {
             Traffic::InFlight => Err(RefuseReason::InFlight),
+            Traffic::WindowBound => Err(RefuseReason::WindowBound),
             Traffic::Quiet => Ok(()),
         }
     }

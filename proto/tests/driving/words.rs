@@ -122,10 +122,17 @@ fn every_refusal_of_memory_has_its_errno() {
         RefuseReason::AccessWithoutFlag,
         RefuseReason::RemoteWithoutLocalWrite,
     ];
-    let busy = [RefuseReason::Busy, RefuseReason::InFlight, RefuseReason::InDoubt, RefuseReason::InUse(2)];
+    let busy = [
+        RefuseReason::Busy,
+        RefuseReason::InFlight,
+        RefuseReason::WindowBound,
+        RefuseReason::InDoubt,
+        RefuseReason::InUse(2),
+    ];
     let all =
         invalid.map(|reason| (reason, Errno::EINVAL)).into_iter().chain(busy.map(|reason| (reason, Errno::EBUSY)));
-    for (reason, errno) in all.chain([(RefuseReason::DeviceGone, Errno::EIO)]) {
+    let all = all.chain([(RefuseReason::DeviceGone, Errno::EIO), (RefuseReason::OtherProcess, Errno::EACCES)]);
+    for (reason, errno) in all {
         let refused =
             memory::Refused { request: memory::RequestKind::Reregister, target: memory::Target::Mr(None), reason };
         assert_eq!(memory::Error::from(refused).errno(), errno, "{reason}");
@@ -223,4 +230,30 @@ fn a_vector_is_a_buffer() {
     let buffer = vec![0; 3];
     assert_eq!((memory::Buffer::len(&buffer), memory::Buffer::is_empty(&buffer)), (3, false));
     assert!(memory::Buffer::is_empty(&Vec::new()));
+}
+
+/// `main` prints the Debug form, and a chain of errors prints each source.
+#[test]
+fn an_error_prints_itself_once_and_in_words() {
+    use cmid_proto::datapath::{PostError, WcStatus};
+    use core::error::Error as _;
+
+    let refused = memory::Refused {
+        request: memory::RequestKind::Deregister,
+        target: memory::Target::Mr(None),
+        reason: memory::RefuseReason::WindowBound,
+    };
+    let error = memory::Error::from(refused);
+    assert!(error.source().is_none());
+    assert_eq!(format!("{error:?}"), error.to_string());
+    let failure = memory::Failure { step: Step::Deregister, errno: Errno::EIO, valid: Valid::Neither };
+    let error = memory::Error::from(failure);
+    assert_eq!((format!("{error:?}"), error.source().is_none()), (failure.to_string(), true));
+    let error = Error::from(Refused::NothingOwed);
+    assert_eq!((format!("{error:?}"), error.source().is_none()), (error.to_string(), true));
+    assert_eq!(format!("{:?}", WcStatus::REM_ACCESS_ERR), "remote access error");
+    assert_eq!(
+        format!("{:?}", PostError { posted: 3, errno: Errno::ENOMEM }),
+        "3 work requests are posted, the next one is not: ENOMEM"
+    );
 }

@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Flag, MemoryRegion};
-use cmid_proto::memory::Traffic;
+use cmid_proto::memory::{Access, Traffic};
 
-use crate::data::mr::{Mr, traffic};
+use crate::data::mr::{Mr, bound, traffic};
 use crate::data::space::Stretch;
 use crate::fabric::Fabric;
 
@@ -39,25 +39,25 @@ impl Mr {
     }
 
     pub(super) fn borrow_bytes(&mut self) -> Result<Slice<'_>, Errno> {
-        Ok(Slice { bytes: self.own_bytes()?, region: PhantomData })
+        let bytes = self.own_bytes(Access::lets_peers_write)?;
+        Ok(Slice { bytes, region: PhantomData })
     }
 
     pub(super) fn borrow_bytes_mut(&mut self) -> Result<SliceMut<'_>, Errno> {
         let (fabric, whole) = (self.fabric.clone(), self.part(0, self.len())?);
-        Ok(SliceMut { fabric, whole, bytes: self.own_bytes()?, region: PhantomData })
+        Ok(SliceMut { fabric, whole, bytes: self.own_bytes(|_| true)?, region: PhantomData })
     }
 
-    /// Returns its bytes, if only this program writes to it.
-    fn own_bytes(&self) -> Result<Vec<u8>, Errno> {
-        let quiet = {
-            let machine = self.machine();
+    /// Returns its bytes, if only this program writes to it, and no window with such rights may be bound to it.
+    fn own_bytes(&self, conflicts: fn(Access) -> bool) -> Result<Vec<u8>, Errno> {
+        {
+            let (machine, shared) = (self.machine(), self.fabric.shared());
             if machine.access().ok_or(Errno::EINVAL)?.lets_peers_write() {
                 return Err(Errno::EACCES);
             }
-            traffic(&machine, self.fabric.shared())
-        };
-        if quiet == Traffic::InFlight {
-            return Err(Errno::EBUSY);
+            if traffic(&machine, shared) == Traffic::InFlight || bound(&machine, shared).is_some_and(conflicts) {
+                return Err(Errno::EBUSY);
+            }
         }
         let mut bytes = vec![0; self.len()];
         self.read(0, &mut bytes)?;

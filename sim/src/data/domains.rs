@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cmid_proto::memory::Domain;
+use cmid_proto::memory::{Bindings, Domain};
 
 use crate::index::{DeviceNo, PdNo};
 
@@ -18,12 +18,19 @@ pub(super) struct Held {
     pub(super) device: DeviceNo,
     pub(super) domain: Domain,
     pub(super) handles: u32,
+    /// The windows that may be bound to its regions.
+    pub(super) bindings: Bindings,
 }
 
 impl Domains {
     /// The device of a domain.
     pub(crate) fn device_of(&self, no: PdNo) -> Option<DeviceNo> {
         self.live.get(&no).map(|held| held.device)
+    }
+
+    /// Returns the record of the windows of a domain. One that is gone has none.
+    pub(super) fn bindings(&mut self, no: PdNo) -> Option<&mut Bindings> {
+        self.live.get_mut(&no).map(|held| &mut held.bindings)
     }
 
     pub(crate) fn handle_removal(&mut self, device: DeviceNo) {

@@ -173,12 +173,21 @@ impl Owned {
     }
 }
 
-/// Whether work in flight uses the region, also after a removal of the device.
+/// What uses the region, also after a removal of the device: work in flight, or a window.
 pub(crate) fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
-    match machine.named().map(|(pd, keys)| (pd.no, keys.lkey)) {
-        Some((pd, key)) if shared.with(|world| world.queues.pins(pd, key)) => Traffic::InFlight,
-        Some(_) | None => Traffic::Quiet,
-    }
+    let Some((pd, key)) = machine.named().map(|(pd, keys)| (pd.no, keys.lkey)) else { return Traffic::Quiet };
+    shared.with(|world| {
+        if world.queues.pins(pd, key) {
+            return Traffic::InFlight;
+        }
+        world.domains.bindings(pd).map_or(Traffic::Quiet, |bindings| bindings.traffic(key))
+    })
+}
+
+/// The rights of the windows that may be bound to the region.
+pub(super) fn bound(machine: &Machine, shared: &Shared) -> Option<Access> {
+    let (pd, key) = machine.named().map(|(pd, keys)| (pd.no, keys.lkey))?;
+    shared.with(|world| world.domains.bindings(pd)?.of(key))
 }
 
 /// Returns the fault for an outcome that does not match its request.

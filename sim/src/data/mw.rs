@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Access, MemoryRegion, MemoryWindow, WcOpcode};
+use cmid_proto::memory;
 
 use crate::data::action::{Action, Command, Local};
 use crate::data::mr::Mr;
@@ -18,7 +19,7 @@ use crate::index::{MwNo, QpNo};
 /// A memory window of type 2 (ibv_alloc_mw(3)): gives the peer of a QP access to a part of a region, with its own
 /// rights and key. Dropping it deallocates it, which also removes its binding.
 ///
-/// While it is bound, its region cannot be deregistered (`EINVAL`); a dropped region is deregistered later. The window
+/// While it may be bound, its region can be neither deregistered nor re-registered; a dropped region is deregistered later. The window
 /// keeps the QP through which it was bound. If that QP is destroyed, it enters the error state, and is removed with the
 /// window.
 #[derive(Debug)]
@@ -27,9 +28,6 @@ pub struct Mw {
     no: MwNo,
     rkey: u32,
     pd: PdUse,
-    /// The QP of the last posted bind, unless an invalidation was posted since. Only the device knows whether either
-    /// succeeded.
-    bound_by: Option<QpNo>,
     /// Whether it is deallocated.
     over: bool,
 }
@@ -39,7 +37,7 @@ impl Mw {
         let fabric = pd.fabric.clone();
         let pd = pd.acquire().map_err(|refused| refused.errno())?;
         let (no, rkey) = fabric.with(|world| world.ibv_alloc_mw(pd.device, pd.no))?;
-        Ok(Mw { fabric, no, rkey, pd, bound_by: None, over: false })
+        Ok(Mw { fabric, no, rkey, pd, over: false })
     }
 }
 
@@ -70,6 +68,9 @@ impl Drop for Mw {
                 let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
             }
             world.rebind(self.no, None);
+            if let Some(bindings) = world.domains.bindings(self.pd.no) {
+                bindings.dealloc(self.no.0);
+            }
         });
     }
 }
@@ -84,24 +85,42 @@ impl Qp {
         access: Access,
     ) -> Result<(), Errno> {
         self.check(mw)?;
-        let keyed_range = self.keyed_range(&mr.sge(range), access.needed_to_bind())?;
+        let keyed_range = self.keyed_range(&mr.sge(range), access.needed_to_bind().ok_or(Errno::EINVAL)?)?;
         let bind = Bind { window: mw.no, rkey: mw.rkey, keyed_range, access };
         self.enqueue(wr_id, WcOpcode::BIND_MW, Local::Bound(keyed_range), Command::Bind(bind))?;
         // The device executes it later, also if the doorbell is refused.
         mw.rkey = next_rkey(mw.rkey);
-        let rung = self.fabric.with(|world| world.ring(self.no));
-        mw.bound_by = rung.is_ok().then_some(self.no);
-        rung
+        let bind = memory::Bind { qp_num: self.no.num, lkey: keyed_range.key, rkey: mw.rkey, access };
+        self.fabric.with(|world| {
+            if let Some(bindings) = world.domains.bindings(mw.pd.no) {
+                bindings.bind(mw.no.0, bind);
+            }
+            let rung = world.ring(self.no);
+            if let (Err(_), Some(bindings)) = (rung, world.domains.bindings(mw.pd.no)) {
+                bindings.bind_failed(mw.no.0);
+            }
+            rung
+        })
     }
 
     pub(super) fn invalidate_window(&self, wr_id: u64, mw: &mut Mw) -> Result<(), Errno> {
         self.check(mw)?;
-        if mw.bound_by != Some(self.no) {
+        let (no, qp_num) = (mw.no.0, self.no.num);
+        let may = |world: &mut World| Some(world.domains.bindings(mw.pd.no)?.may_invalidate(no, qp_num));
+        if self.fabric.with(may) != Some(true) {
             return Err(Errno::EINVAL);
         }
         self.enqueue(wr_id, WcOpcode::LOCAL_INV, Local::Nothing, Command::Invalidate(mw.rkey))?;
-        mw.bound_by = None;
-        self.fabric.with(|world| world.ring(self.no))
+        self.fabric.with(|world| {
+            if let Some(bindings) = world.domains.bindings(mw.pd.no) {
+                bindings.invalidate(no, qp_num);
+            }
+            let rung = world.ring(self.no);
+            if let (Err(_), Some(bindings)) = (rung, world.domains.bindings(mw.pd.no)) {
+                bindings.invalidate_failed();
+            }
+            rung
+        })
     }
 
     fn enqueue(&self, wr_id: u64, opcode: WcOpcode, local: Local, command: Command) -> Result<(), Errno> {

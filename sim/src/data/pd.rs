@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, Domain, Error, Refused};
+use cmid_proto::memory::{self, Bindings, Domain, Error, Refused};
 
 use crate::data::domains::Held;
 use crate::fabric::Fabric;
@@ -19,7 +19,7 @@ impl World {
         // Cannot fail: the outcome matches the call.
         let _: Result<(), _> = domain.handle_outcome(allocated.map(|_| ()));
         let no = allocated?;
-        self.domains.live.insert(no, Held { device, domain, handles: 1 });
+        self.domains.live.insert(no, Held { device, domain, handles: 1, bindings: Bindings::new() });
         Ok(no)
     }
 

@@ -329,6 +329,11 @@ impl World {
     pub(crate) fn poll_cq(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
         let (taken, count) = self.queues.poll(cq, into)?;
         self.sweep |= !taken.is_empty();
+        for ready in &taken {
+            if let Some(bindings) = self.domains.bindings(ready.pd) {
+                bindings.handle_completion(&ready.completion);
+            }
+        }
         for Scatter { addr, bytes } in taken.iter().flat_map(|ready| &ready.scatter) {
             self.copy(*addr, bytes);
         }

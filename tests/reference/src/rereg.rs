@@ -1,11 +1,12 @@
 //! Memory regions and protection domains on a device that may return any answer, and does what it reports or less.
 //!
 //! No memory and no PD is released while the device refers to it, or while a poll may write to it without a key check.
-//! Requests without a completion pin until a later one is polled. A window that is bound holds the registration: the
-//! device does not end it. Peers invalidate windows at any time. A registration that is reported as valid exists at the
+//! Requests without a completion pin until a later one is polled. No registration is changed or ended while a window is
+//! bound to it; the device does not look. Peers invalidate windows at any time. A registration that is reported as valid exists at the
 //! device. Memory is returned once. After any failures everything is deregistered and deallocated at the end.
 
 mod things;
+mod windows;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -19,13 +20,11 @@ use cmid_proto::memory::{
 use crate::input::Input;
 use crate::model::mr::{Device, Wanted};
 use crate::say::say;
-use things::{Memory, PDS, Slot, Use};
+use things::{Flight, Memory, PDS, Slot, Use, Work};
+use windows::{WINDOWS, Windows};
 
 /// Regions at a time.
 const REGIONS: usize = 4;
-
-/// Memory windows of type 2.
-const WINDOWS: usize = 3;
 
 /// Everything must be gone after so many calls for each region.
 const ENOUGH: usize = 8;
@@ -52,29 +51,11 @@ struct Member {
     handles: Vec<u32>,
 }
 
-/// A posted work request that no polled completion has retired.
-struct Flight {
-    /// The key that it names.
-    lkey: u32,
-    signaled: bool,
-    work: Work,
-}
-
-/// What a work request does.
-#[derive(Clone, Copy)]
-enum Work {
-    /// The poll copies received data to this memory.
-    Receive(u32),
-    /// The device binds this window when it likes, at the latest before the poll.
-    Bind(usize),
-    /// It is done.
-    Nothing,
-}
-
 struct World {
     pds: Vec<Rc<Slot>>,
     members: Vec<Member>,
     device: Device,
+    windows: Windows,
     outside: BTreeMap<u32, Memory>,
     /// Of the one QP, oldest first; with completions that it has left.
     flights: VecDeque<Flight>,
@@ -94,6 +75,7 @@ impl World {
             pds: (0..PDS).map(|number| Rc::new(Slot { number, domain: live() })).collect(),
             members: Vec::new(),
             device: Device::default(),
+            windows: Windows::default(),
             outside: BTreeMap::new(),
             flights: VecDeque::new(),
             made: 0,
@@ -114,9 +96,12 @@ impl World {
             15 | 16 => self.post(at, true),
             17 | 18 => self.poll(),
             19 => self.post(at, false),
-            20 | 21 => self.bind(at, input),
-            // The program takes the window back or deallocates it, or the peer invalidates it.
-            22 => self.device.unbind(input.below(WINDOWS)),
+            20 | 21 => {
+                if let Some(keys) = self.members[at].region.keys() {
+                    self.windows.bind(&mut self.device, &mut self.flights, keys.lkey, input);
+                }
+            }
+            22 => self.windows.unbind(&mut self.device, &mut self.flights, input),
             _ if input.once_in(8) => self.remove(),
             _ => self.dealloc(input),
         }
@@ -336,19 +321,6 @@ impl World {
         }
     }
 
-    /// The bind of a window to a valid region. The device executes it now or later.
-    fn bind(&mut self, at: usize, input: &mut Input<'_>) {
-        let Some(keys) = self.members[at].region.keys() else { return };
-        let (window, signaled) = (input.below(WINDOWS), !input.once_in(4));
-        let now = input.once_in(2);
-        say(|| format!("region {at}: window {window} is bound, now: {now}, signaled: {signaled}"));
-        if now {
-            self.device.bind(window, keys.lkey);
-        }
-        let work = if now { Work::Nothing } else { Work::Bind(window) };
-        self.flights.push_back(Flight { lkey: keys.lkey, signaled, work });
-    }
-
     /// Polls the oldest completion. It retires its work request and those before it.
     fn poll(&mut self) {
         if let Some(at) = self.flights.iter().position(|flight| flight.signaled) {
@@ -358,7 +330,8 @@ impl World {
 
     /// Retires this many work requests, and copies received data to their memory.
     fn retire(&mut self, count: usize) {
-        for Flight { lkey, work, .. } in self.flights.drain(..count) {
+        let retired: Vec<_> = self.flights.drain(..count).collect();
+        for Flight { lkey, work, .. } in retired {
             match work {
                 Work::Receive(memory) => {
                     say(|| format!("a poll writes to memory {memory}"));
@@ -367,7 +340,8 @@ impl World {
                         "a poll writes to memory {memory}, named by {lkey}, after it was let go"
                     );
                 }
-                Work::Bind(window) => self.device.bind(window, lkey),
+                Work::Bind(window, rkey) => self.device.bind(window, lkey, rkey),
+                Work::Invalidate(window) => self.windows.invalidated(&mut self.device, window),
                 Work::Nothing => {}
             }
         }
@@ -376,8 +350,10 @@ impl World {
     /// Whether work in flight names a region.
     fn traffic(&self, at: usize) -> Traffic {
         let named = self.members[at].region.named().map(|(_, keys)| keys.lkey);
-        let flown = self.flights.iter().any(|flight| Some(flight.lkey) == named);
-        if flown { Traffic::InFlight } else { Traffic::Quiet }
+        if self.flights.iter().any(|flight| Some(flight.lkey) == named) {
+            return Traffic::InFlight;
+        }
+        named.map_or(Traffic::Quiet, |lkey| self.windows.bindings.traffic(lkey))
     }
 
     fn look(&self) {
@@ -415,7 +391,9 @@ impl World {
         let mut certain = Input::new(&[]);
         // The QP goes: what has no completion is flushed.
         self.retire(self.flights.len());
-        (0..WINDOWS).for_each(|window| self.device.unbind(window));
+        for window in 0..WINDOWS {
+            self.device.unbind(window);
+        }
         while let Some(at) = self.members.len().checked_sub(1) {
             for step in 0.. {
                 assert!(step < ENOUGH, "{:?} does not go", self.members[at].region);

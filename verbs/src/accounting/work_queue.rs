@@ -102,6 +102,11 @@ impl<C: Provider> WorkQueues<C> {
         &self.caps
     }
 
+    /// The CQs of sends and of receives.
+    pub(crate) fn cqs(&self) -> [&C; 2] {
+        [&self.send_cq, self.recv_cq()]
+    }
+
     #[inline]
     fn recv_cq(&self) -> &C {
         self.recv_cq.as_ref().unwrap_or(&self.send_cq)

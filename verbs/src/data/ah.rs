@@ -88,6 +88,9 @@ impl Ah {
 
 impl Drop for Ah {
     fn drop(&mut self) {
+        if self.pd.inner().is_inherited() {
+            return;
+        }
         // SAFETY: made by ibv_create_ah and destroyed only here; its PD is still open. No call that posts to it is
         // under way: such a call borrows it. If the kernel refuses, it is leaked.
         let _ = unsafe { ffi::ibv_destroy_ah(self.raw.as_ptr()) };

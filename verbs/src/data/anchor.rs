@@ -9,6 +9,7 @@ use cmid_proto::Errno;
 use crate::errno;
 use crate::ffi::{self, c_int, ibv_context, ibv_gid, rdma_cm_id, rdma_port_space};
 use crate::librdmacm::Channel;
+use crate::process::Process;
 use crate::sockaddr::CAddr;
 
 /// The event channel for the [`Anchor`]s of a device and its siblings. It is never read: an anchor's events
@@ -19,6 +20,11 @@ impl Home {
     pub(crate) const fn new(channel: Channel) -> Self {
         Home(channel)
     }
+
+    /// The process that opened the channel.
+    pub(super) fn process(&self) -> Process {
+        self.0.process()
+    }
 }
 
 /// An `rdma_cm_id` that is bound to an address of a device. librdmacm then counts it as a user of that device
@@ -27,7 +33,7 @@ impl Home {
 pub(crate) struct Anchor {
     raw: NonNull<rdma_cm_id>,
     // Dropped after the id.
-    _home: Arc<Home>,
+    home: Arc<Home>,
 }
 
 // SAFETY: librdmacm ties an rdma_cm_id to no thread, and no other code uses this one.
@@ -36,6 +42,11 @@ unsafe impl Send for Anchor {}
 unsafe impl Sync for Anchor {}
 
 impl Anchor {
+    /// The process that made it.
+    pub(super) fn process(&self) -> Process {
+        self.home.process()
+    }
+
     /// Creates an anchor at the device of this context. It binds the first address that belongs to the device: `own`,
     /// the address of the id that uses the device, or an address among the GIDs of the port.
     ///
@@ -67,7 +78,7 @@ impl Anchor {
             ffi::rdma_create_id(owner.0.as_ptr(), &raw mut raw, ptr::null_mut(), rdma_port_space::RDMA_PS_IB)
         };
         errno::of_rdma(returned)?;
-        let anchor = Anchor { raw: NonNull::new(raw).ok_or(Errno::EIO)?, _home: Arc::clone(owner) };
+        let anchor = Anchor { raw: NonNull::new(raw).ok_or(Errno::EIO)?, home: Arc::clone(owner) };
         let mut addr = CAddr::new(addr);
         // SAFETY: the id is alive, its channel open, and the address is read during the call.
         errno::of_rdma(unsafe { ffi::rdma_bind_addr(raw, addr.as_mut_ptr()) })?;
@@ -79,6 +90,9 @@ impl Anchor {
 
 impl Drop for Anchor {
     fn drop(&mut self) {
+        if self.process().is_other() {
+            return;
+        }
         // SAFETY: made by rdma_create_id and destroyed only here; its channel is open. It does not wait: no event of
         // it was ever read. On failure (no known case) it is leaked, and the context stays open.
         let _ = unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) };

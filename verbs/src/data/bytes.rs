@@ -64,15 +64,16 @@ impl Mr {
     }
 
     pub(super) fn borrow_bytes(&mut self) -> Result<&[u8], Errno> {
-        self.check_own()?;
+        self.check_own(Access::lets_peers_write)?;
         // SAFETY: the memory is alive and initialised. Nothing writes to it as long as `self` is borrowed. This program
         // writes by `&mut Mr` only. The device and its provider write for work in flight: none exists, and a post needs
-        // `&Mr`. A peer has no right to write: a grant needs `&mut Mr`, or `&Mr` for a window.
+        // `&Mr`. A peer has no right to write, and no window with such a right may be bound: a grant needs `&mut Mr`, or
+        // `&Mr` for a window.
         Ok(unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) })
     }
 
     pub(super) fn borrow_bytes_mut(&mut self) -> Result<&mut [u8], Errno> {
-        self.check_own()?;
+        self.check_own(|_| true)?;
         if !self.writable {
             return Err(Errno::EACCES);
         }
@@ -81,17 +82,15 @@ impl Mr {
         Ok(unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) })
     }
 
-    /// Whether only this program writes to it.
-    fn check_own(&self) -> Result<(), Errno> {
+    /// Whether only this program writes to it, and no window with conflicting rights may be bound to it.
+    fn check_own(&self, conflicts: fn(Access) -> bool) -> Result<(), Errno> {
         let registration = self.registration.as_ref().ok_or(Errno::EINVAL)?;
         let access: Access = registration.access().ok_or(Errno::EINVAL)?;
         if access.lets_peers_write() || registration.is_exposed() {
             return Err(Errno::EACCES);
         }
-        match registration.traffic() {
-            Traffic::Quiet => Ok(()),
-            Traffic::InFlight => Err(Errno::EBUSY),
-        }
+        let is_bound = registration.bound().is_some_and(conflicts);
+        if is_bound || registration.traffic() == Traffic::InFlight { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
     /// Returns the address of a range, if the range is inside the memory.

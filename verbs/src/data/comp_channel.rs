@@ -105,6 +105,9 @@ impl RawChannel {
 
 impl Drop for RawChannel {
     fn drop(&mut self) {
+        if self.context.is_inherited() {
+            return;
+        }
         // SAFETY: made by ibv_create_comp_channel and destroyed only here, after its CQs, which hold it.
         let _ = unsafe { ffi::ibv_destroy_comp_channel(self.raw.as_ptr()) };
     }

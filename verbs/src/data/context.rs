@@ -13,6 +13,7 @@ use crate::data::device_list::DeviceList;
 use crate::ffi::{self, ibv_context, ibv_device};
 use crate::kernel::{Depths, Location};
 use crate::librdmacm::Channel;
+use crate::process::Process;
 use crate::{descriptors, errno};
 
 /// A reference to a device context: one of librdmacm's, or one that this crate has opened.
@@ -22,6 +23,7 @@ use crate::{descriptors, errno};
 /// its own id for each device that it uses.
 pub(crate) struct Context {
     verbs: NonNull<ibv_context>,
+    process: Process,
     /// Whether a DEVICE_REMOVAL was read.
     gone: AtomicBool,
     /// Whether the provider has answered that it has no options for enhanced connection establishment.
@@ -54,10 +56,10 @@ enum Count {
 }
 
 /// A context of ibv_open_device(3); dropping it closes it.
-struct Opened(NonNull<ibv_context>);
+struct Opened(NonNull<ibv_context>, Process);
 
 /// One count that rdma_get_devices(3) has added to a device.
-struct Listed(NonNull<ibv_context>);
+struct Listed(NonNull<ibv_context>, Process);
 
 /// The contexts that the data path has opened. All objects of a device share one context, which records the removal of
 /// the device.
@@ -71,6 +73,11 @@ impl Contexts {
     /// Creates an empty set. The ids that keep contexts open are created on this channel.
     pub(crate) fn new(channel: Channel) -> Self {
         Contexts { owner: Arc::new(Home::new(channel)), open: Arc::default() }
+    }
+
+    /// The process that created it.
+    pub(crate) fn process(&self) -> Process {
+        self.owner.process()
     }
 
     /// Returns the context in the `verbs` field of an existing id. The id is bound to this address and port of the
@@ -118,15 +125,7 @@ impl Context {
     /// `ENODEV` if the device was removed meanwhile, `ENOMEM`; the errors of [`Context::all`].
     fn hold(owner: &Arc<Home>, verbs: NonNull<ibv_context>, port: u8, addr: Option<SocketAddr>) -> Result<Self, Errno> {
         match Anchor::at(owner, verbs, port, addr) {
-            Ok(anchor) => Ok(Context {
-                verbs,
-                gone: AtomicBool::new(false),
-                lacks_ece: AtomicBool::new(false),
-                checked_calls: CheckedCalls::default(),
-                location: None,
-                limits: None,
-                _count: Count::Id(anchor),
-            }),
+            Ok(anchor) => Ok(Context::new(verbs, anchor.process(), Count::Id(anchor))),
             Err(errno @ Errno::ENOMEM) => Err(errno),
             // The address exists, but not on this device.
             Err(errno @ Errno::ENODEV) if addr.is_some_and(|addr| !addr.ip().is_loopback()) => Err(errno),
@@ -140,6 +139,7 @@ impl Context {
     /// `EMFILE` and `ENFILE` without the descriptors to open all of them, because librdmacm never uses a device again that
     /// it cannot open here; the errno of rdma_get_devices(3).
     pub(crate) fn all() -> Result<Vec<Self>, Errno> {
+        let process = Process::current()?;
         let devices = DeviceList::read()?.devices().len();
         descriptors::available(descriptors::LIST + devices * descriptors::CONTEXT)?;
         // SAFETY: null is allowed: the number of devices is then not returned.
@@ -152,15 +152,7 @@ impl Context {
         // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
         while let Some(verbs) = NonNull::new(unsafe { *entry }) {
             // Takes over the count that rdma_get_devices added for this device.
-            all.push(Context {
-                verbs,
-                gone: AtomicBool::new(false),
-                lacks_ece: AtomicBool::new(false),
-                checked_calls: CheckedCalls::default(),
-                location: None,
-                limits: None,
-                _count: Count::Listed(Listed(verbs)),
-            });
+            all.push(Context::new(verbs, process, Count::Listed(Listed(verbs, process))));
             // SAFETY: `entry` was not the last one.
             entry = unsafe { entry.add(1) };
         }
@@ -178,19 +170,33 @@ impl Context {
     /// # Safety
     /// The device is from a list of ibv_get_device_list(3) that is not freed.
     pub(crate) unsafe fn open(device: *mut ibv_device, location: Location) -> Result<Self, Errno> {
+        let process = Process::current()?;
         errno::clear();
         // SAFETY: as the caller promises.
         let verbs = NonNull::new(unsafe { ffi::ibv_open_device(device) })
             .ok_or_else(|| descriptors::cause(errno::last(), descriptors::CONTEXT))?;
-        Ok(Context {
+        let mut context = Context::new(verbs, process, Count::Opened(Opened(verbs, process)));
+        context.location = Some(location);
+        Ok(context)
+    }
+
+    fn new(verbs: NonNull<ibv_context>, process: Process, count: Count) -> Self {
+        Context {
             verbs,
+            process,
             gone: AtomicBool::new(false),
             lacks_ece: AtomicBool::new(false),
             checked_calls: CheckedCalls::default(),
-            location: Some(location),
+            location: None,
             limits: None,
-            _count: Count::Opened(Opened(verbs)),
-        })
+            _count: count,
+        }
+    }
+
+    /// Whether it was opened in another process, before a fork. The objects on it must not be ended in this one.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process.is_other()
     }
 
     /// Stores the limits of its device.
@@ -252,6 +258,9 @@ impl Context {
 
 impl Drop for Opened {
     fn drop(&mut self) {
+        if self.1.is_other() {
+            return;
+        }
         // SAFETY: opened by ibv_open_device and closed only here. All objects on the device hold the context, so none
         // is left.
         let _ = unsafe { ffi::ibv_close_device(self.0.as_ptr()) };
@@ -260,6 +269,9 @@ impl Drop for Opened {
 
 impl Drop for Listed {
     fn drop(&mut self) {
+        if self.1.is_other() {
+            return;
+        }
         release(self.0);
     }
 }

@@ -14,6 +14,7 @@ use crate::accounting::slot_cache::SlotCache;
 use crate::data::Context;
 use crate::data::comp_channel::{CompChannel, RawChannel};
 use crate::data::notifications::PendingNotifications;
+use crate::data::window_qps::WindowQps;
 use crate::errno;
 use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_context, ibv_cq, ibv_moderate_cq, ibv_modify_cq_attr};
 use crate::raw;
@@ -56,6 +57,7 @@ pub(crate) struct CqInner {
     request_notification: ReqNotifyCq,
     /// Whether other CQs may use the channel.
     shares_channel: bool,
+    window_qps: WindowQps,
     // Dropped after the CQ.
     channel: Arc<RawChannel>,
 }
@@ -94,7 +96,15 @@ impl Cq {
         // SAFETY: the CQ is alive, and nothing writes the field after its creation. It is the depth as the provider has
         // rounded it.
         let cq_slots = CqSlots::new(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
-        let inner = Arc::new(CqInner { cq_slots, raw, poll, request_notification, shares_channel, channel });
+        let inner = Arc::new(CqInner {
+            cq_slots,
+            raw,
+            poll,
+            request_notification,
+            shares_channel,
+            window_qps: WindowQps::default(),
+            channel,
+        });
         Ok(Cq { inner, slot_cache: SlotCache::default(), pending_notifications: PendingNotifications::default() })
     }
 
@@ -122,7 +132,11 @@ impl CompletionQueue for Cq {
     /// completions of the same poll are returned before, or by the next call.
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        Poller::poll(self, completions)
+        let polled = Poller::poll(self, completions);
+        if !self.inner.window_qps.is_empty() {
+            self.inner.window_qps.note(completions.get(..polled.unwrap_or(0)).unwrap_or_default());
+        }
+        polled
     }
 
     fn num(&self) -> u32 {
@@ -180,6 +194,16 @@ impl CqInner {
         self.raw.as_ptr()
     }
 
+    /// The QPs that report to it and through which windows were bound.
+    pub(super) fn window_qps(&self) -> &WindowQps {
+        &self.window_qps
+    }
+
+    /// Whether it was created in another process, before a fork.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.channel.context().is_inherited()
+    }
+
     pub(crate) fn is_on(&self, verbs: NonNull<ibv_context>) -> bool {
         self.channel.context().is(verbs)
     }
@@ -212,6 +236,9 @@ impl Provider for CqInner {
 
 impl Drop for Cq {
     fn drop(&mut self) {
+        if self.inner.is_inherited() {
+            return;
+        }
         // With some providers the poll itself writes to memory.
         self.slot_cache.close(&self.inner.cq_slots);
     }
@@ -219,6 +246,9 @@ impl Drop for Cq {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            return;
+        }
         // SAFETY: made by ibv_create_cq and destroyed only here; QPs hold their CQs, so none is left. It waits at most
         // until another thread has acked a notification that it has just taken from a shared channel. If the kernel
         // refuses, it is leaked, and its channel with it (ibv_destroy_comp_channel then returns EBUSY).

@@ -140,6 +140,7 @@ impl QpInner {
             sends: AtomicBool::new(false),
             initiator_depth: AtomicU8::new(0),
             caps: rounded,
+            has_windows: AtomicBool::new(false),
             queues: reservation.into_queues(),
             srq,
             pd,

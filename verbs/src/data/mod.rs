@@ -36,6 +36,7 @@ mod rereg;
 mod reused_memory;
 mod srq;
 mod staging;
+mod window_qps;
 mod words;
 mod wr_api;
 

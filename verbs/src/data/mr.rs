@@ -38,6 +38,14 @@ use crate::raw;
 /// finds it unpinned, or by the drop of the QP or of a handle of the PD. The same applies to an MR that is dropped
 /// while a memory window is bound to it, and to that window.
 ///
+/// # Bound windows pin it too
+///
+/// A peer accesses the MR through a bound window by the rights of the window, whatever the MR's own rights are, and not
+/// every provider refuses to deregister an MR with bound windows. So from the post of a bind until the window is
+/// invalidated (and the completion is polled) or deallocated, [`Mr::reregister`] and [`Mr::deregister`] are refused with
+/// [`memory::RefuseReason::WindowBound`], and [`Mr::slice_mut`] with `EBUSY`; [`Mr::slice`] too if the window lets peers
+/// write ([`memory::Bindings`]). A bind whose post or completion has failed counts as long as the window exists.
+///
 /// # Memory safety
 ///
 /// A device accesses memory by the key of a registration, within its range and rights. Its provider, which runs in
@@ -53,7 +61,8 @@ use crate::raw;
 ///    memory. The kernel has then withdrawn the key or range and the pinned pages from the device. A peer that still
 ///    uses the key gets an error completion.
 /// 3. *Rights are checked here.* Memory without [`Access::LOCAL_WRITE`] cannot be the target of a receive or a read,
-///    and a window cannot grant a right to write to it. A provider that copies does not check rights.
+///    and a window cannot grant a right to write to it. A provider that copies does not check rights. A window keeps
+///    its rights when the MR loses them, so the MR loses none while a window may be bound to it.
 /// 4. *Uncertain memory is kept.* After a failed re-registration the device may refer to the old or the new memory.
 ///    Both are kept until `ibv_dereg_mr` has succeeded, unless it is certain that the device does not know the new one.
 /// 5. *Leaks are deliberate.* If `ibv_dereg_mr` fails at the drop, it is repeated as above. Memory is leaked if it
@@ -69,7 +78,8 @@ use crate::raw;
 ///
 /// # Forks
 ///
-/// A child of a fork must not use it. This crate does not call `ibv_fork_init`. On kernels before 5.12 the child may
+/// A child of a fork must not use it. Its drop in the child ends nothing and leaks the child's copy, as that of every
+/// object of this crate; requests are refused ([`memory::RefuseReason::OtherProcess`]). This crate does not call `ibv_fork_init`. On kernels before 5.12 the child may
 /// then get a registered page when the parent writes to it (ibv_fork_init(3)). In a program that calls it, a
 /// re-registration can fail with `ERR_DONT_FORK_NEW` or `ERR_DO_FORK_OLD`. After the latter the new registration is
 /// valid. After the former the counts of libibverbs are wrong (`ibv_madvise_range`), and later registrations may be
@@ -383,6 +393,10 @@ fn gone(request: RequestKind) -> memory::Error {
 impl Drop for Mr {
     fn drop(&mut self) {
         if let Some(registration) = self.registration.take() {
+            if registration.owner().is_inherited() {
+                core::mem::forget(registration);
+                return;
+            }
             let owner = Arc::clone(registration.owner());
             owner.parked().end(registration);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, MemoryWindow, SendFlags, SendOp, WcOpcode};
+use cmid_proto::memory::Bind;
 
 use crate::accounting::kind::Kind;
 use crate::data::pd::PdUse;
@@ -20,9 +21,9 @@ use crate::ffi::{
 
 /// A memory window of type 2 (ibv_alloc_mw(3)). Dropping it deallocates it, which ends its bind.
 ///
-/// An MR to which a window is bound cannot be deregistered (`EINVAL`), nor re-registered by
-/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew). If it is dropped, it is deregistered with the window. A
-/// window keeps the QPs through which it was bound, so such a QP is destroyed after the window. From the end of its id
+/// An MR to which a window is bound cannot be deregistered or re-registered
+/// ([`RefuseReason::WindowBound`](cmid_proto::memory::RefuseReason::WindowBound)). If it is dropped, it is deregistered
+/// with the window. A window keeps the QPs through which it was bound, so such a QP is destroyed after the window. From the end of its id
 /// and its handle until then, the QP is in the error state. Soft-RoCE checks the rights of a window but not its range:
 /// the key gives access to the whole MR.
 #[doc(alias = "ibv_mw")]
@@ -35,8 +36,6 @@ pub struct Mw {
     /// bound window takes 50 s on rxe, and leaves wrong reference counts (`__rxe_cleanup`). Which of these QPs has
     /// bound the window is known only from completions.
     qps: Vec<Arc<QpInner>>,
-    /// Whether it may be bound through the last of them.
-    bound: bool,
     pd: PdUse,
 }
 
@@ -54,7 +53,7 @@ impl Mw {
             let alloc = (*(*pd.as_ptr()).context).ops.alloc_mw.ok_or(Errno::ENOSYS)?;
             alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2)
         };
-        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, live: true, qps: Vec::new(), bound: false, pd })
+        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, live: true, qps: Vec::new(), pd })
     }
 }
 
@@ -78,6 +77,9 @@ impl Mw {
         if !self.live {
             return Ok(());
         }
+        if self.pd.inner().is_inherited() {
+            return Err(Errno::EACCES);
+        }
         // SAFETY: made by `alloc_mw` and not deallocated: a success sets `live` to false. Its context is open. No post
         // of it is under way, because a post borrows it.
         unsafe {
@@ -85,14 +87,25 @@ impl Mw {
             errno::of_ibv(dealloc(self.raw.as_ptr()))?;
         }
         self.live = false;
+        self.pd.inner().bindings().dealloc(self.number());
         Ok(())
+    }
+
+    /// Returns a number that no other window of the PD has.
+    fn number(&self) -> u64 {
+        self.raw.as_ptr().addr() as u64
     }
 }
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        // If the kernel refuses, it is leaked.
-        let _ = self.dealloc_raw();
+        if self.pd.inner().is_inherited() {
+            return;
+        }
+        // If the kernel refuses, it is leaked. It stays bound then, unless its device is gone.
+        if self.dealloc_raw().is_err() && self.pd.inner().is_gone() {
+            self.pd.inner().bindings().dealloc(self.number());
+        }
         // It may have blocked the deregistration of a dropped MR.
         self.pd.inner().parked().released();
     }
@@ -108,7 +121,7 @@ impl Qp {
         access: Access,
     ) -> Result<(), Errno> {
         let part = self.source(&memory.sge(range))?;
-        let has_rights = memory.access().is_some_and(|own| own.contains(access.needed_to_bind()));
+        let has_rights = access.needed_to_bind().zip(memory.access()).is_some_and(|(needed, own)| own.contains(needed));
         if self.is_datagram || !window.pd.is_of(&self.inner.pd) || !has_rights {
             return Err(Errno::EINVAL);
         }
@@ -116,11 +129,14 @@ impl Qp {
             mr: memory.as_ptr().ok_or(Errno::EINVAL)?,
             addr: part.addr,
             length: u64::from(part.length),
-            // Only the defined bits: an application can make an `Access` of any.
-            mw_access_flags: (access & Access::all()).bits(),
+            // Only the rights of a peer (`needed_to_bind`).
+            mw_access_flags: access.bits(),
         };
         let rkey = next_key(window.rkey());
         let token = self.file_send(wr_id, &[part.lkey], Kind::of(WcOpcode::BIND_MW))?;
+        self.inner.add_window();
+        let (number, qp_num) = (window.number(), self.inner.qp_num());
+        self.inner.pd.inner().bindings().bind(number, Bind { qp_num, lkey: part.lkey, rkey, access });
         // Window and registration are borrowed. They are of the same PD, and so of the same device.
         let answer = if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, connected, and posting takes it by `&mut`.
@@ -139,18 +155,19 @@ impl Qp {
         unsafe { window.raw.as_mut() }.rkey = rkey;
         window.qps.retain(|qp| !Arc::ptr_eq(qp, &self.inner));
         window.qps.push(Arc::clone(&self.inner));
-        // It must not be invalidated if it may be unbound.
-        window.bound = answer.is_ok();
-        self.settle(answer)
+        self.settle(answer).inspect_err(|_| self.inner.pd.inner().bindings().bind_failed(number))
     }
 
     pub(super) fn invalidate_window(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
         // rxe follows null pointers when a window is not bound (`rxe_do_invalidate_mw`). On the QP of the bind, this
-        // request is executed only after a successful bind.
-        if !window.bound || !window.qps.last().is_some_and(|qp| Arc::ptr_eq(qp, &self.inner)) {
+        // request is executed only after a successful bind. A window that was bound through this QP is of its PD.
+        let (number, qp_num) = (window.number(), self.inner.qp_num());
+        let is_of_pd = window.pd.is_of(&self.inner.pd);
+        if !is_of_pd || !self.inner.pd.inner().bindings().may_invalidate(number, qp_num) {
             return Err(Errno::EINVAL);
         }
         let token = self.file_send(wr_id, &[], Kind::of(WcOpcode::LOCAL_INV))?;
+        self.inner.pd.inner().bindings().invalidate(number, qp_num);
         let answer = if let Some(api) = self.wr_api {
             // SAFETY: the QP is alive, and posting takes it by `&mut`.
             let mut batch = unsafe { api.start() };
@@ -163,8 +180,7 @@ impl Qp {
                 imm_data_invalidated_rkey_union_t { invalidated_rkey: window.rkey() };
             self.post_filed(&mut request)
         };
-        window.bound = false;
-        self.settle(answer)
+        self.settle(answer).inspect_err(|_| self.inner.pd.inner().bindings().invalidate_failed())
     }
 }
 

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, Domain, PdState, Refused};
+use cmid_proto::memory::{self, Bindings, Domain, PdState, RefuseReason, Refused, RequestKind, Target};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::accounting::in_flight::{InFlightSet, PdWork};
@@ -34,6 +34,8 @@ pub(crate) struct PdInner {
     /// The work in flight on its QPs.
     in_flight: InFlightSet,
     parked: Parked<dyn TryDeregister + Send>,
+    /// The windows that may be bound to its MRs.
+    bindings: Mutex<Bindings>,
     // Dropped after the PD.
     context: Arc<Context>,
 }
@@ -55,7 +57,8 @@ impl Pd {
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
         let (domain, in_flight, parked) = (Mutex::new(domain), InFlightSet::new(), Parked::new());
-        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, context })))
+        let bindings = Mutex::new(Bindings::new());
+        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, bindings, context })))
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -65,9 +68,12 @@ impl Pd {
     /// Adds a user: an object of the PD that is about to be created.
     ///
     /// # Errors
-    /// Refused if the PD is being deallocated or is gone, or if its device is gone.
+    /// Refused if the PD is being deallocated or is gone, if its device is gone, or in a forked child.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<PdUse, Refused> {
+        if self.0.is_inherited() {
+            return Err(self.0.of_parent(RequestKind::Use));
+        }
         enter(&mut self.0.domain())?;
         Ok(PdUse(Arc::clone(&self.0)))
     }
@@ -103,6 +109,9 @@ impl PdInner {
     }
 
     pub(crate) fn dealloc(&self) -> Result<(), memory::Error> {
+        if self.is_inherited() {
+            return Err(self.of_parent(RequestKind::Dealloc).into());
+        }
         self.domain().dealloc()?;
         // SAFETY: allocated by ibv_alloc_pd and not yet deallocated: the domain has just permitted this call, which it
         // does once, or again after a failure. It has no users, so no object of this crate is on it. It refuses new
@@ -112,9 +121,27 @@ impl PdInner {
         outcome.map_err(memory::Error::Dealloc)
     }
 
+    /// The windows that may be bound to its MRs.
+    pub(crate) fn bindings(&self) -> MutexGuard<'_, Bindings> {
+        self.bindings.lock()
+    }
+
+    /// The refusal of a request in a forked child.
+    #[cold]
+    fn of_parent(&self, request: RequestKind) -> Refused {
+        let target = Target::Pd(self.domain().state());
+        Refused { request, target, reason: RefuseReason::OtherProcess }
+    }
+
     /// Registrations without an owner.
     pub(crate) fn parked(&self) -> &Parked<dyn TryDeregister + Send> {
         &self.parked
+    }
+
+    /// Whether it was allocated in another process, before a fork.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.context.is_inherited()
     }
 
     /// Whether its device has been removed.
@@ -178,12 +205,18 @@ impl Clone for PdUse {
 impl Drop for PdUse {
     #[inline]
     fn drop(&mut self) {
+        if self.0.is_inherited() {
+            return;
+        }
         self.0.domain().release();
     }
 }
 
 impl Drop for Pd {
     fn drop(&mut self) {
+        if self.0.is_inherited() {
+            return;
+        }
         // Retries deregistrations that failed for a passing reason. This may be the last opportunity.
         self.0.parked.retry();
     }
@@ -191,6 +224,9 @@ impl Drop for Pd {
 
 impl Drop for PdInner {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            return;
+        }
         // Every user holds it, so there is none. It may be deallocated already. If the kernel refuses, it is leaked.
         let _ = self.dealloc();
     }

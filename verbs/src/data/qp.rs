@@ -81,6 +81,8 @@ pub(crate) struct QpInner {
     pub(super) initiator_depth: AtomicU8,
     /// The capacities as the provider has rounded them.
     pub(super) caps: Caps,
+    /// Whether a window was bound through it.
+    pub(super) has_windows: AtomicBool,
     // Dropped after the QP.
     pub(super) queues: WorkQueues<CqInner>,
     pub(super) srq: Option<SrqUse>,
@@ -250,6 +252,22 @@ impl QpInner {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
+    /// Prepares for the bind of a window: the PD gets to know the completions of the QP from now on.
+    pub(super) fn add_window(&self) {
+        if self.has_windows.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (pd, qp_num) = (self.pd.inner(), self.qp_num());
+        pd.bindings().reuse(qp_num);
+        self.queues.cqs().into_iter().for_each(|cq| cq.window_qps().add(qp_num, pd));
+    }
+
+    /// Whether it was made in another process, before a fork.
+    #[inline]
+    pub(super) fn is_inherited(&self) -> bool {
+        self.pd.inner().is_inherited()
+    }
+
     /// The capacities as requested.
     #[inline]
     pub(super) fn requested(&self) -> &Caps {
@@ -295,6 +313,9 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            return;
+        }
         // SAFETY: made by `QpInner::create` and destroyed only here. No id points at it: an `Id` with a QP holds it,
         // and detaches it from its multicast groups before it drops it (the kernel would refuse otherwise). The call
         // waits at most until another thread has acked an asynchronous event. If the kernel refuses, the QP is leaked,

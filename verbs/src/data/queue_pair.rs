@@ -39,11 +39,17 @@ impl QueuePair for QpInner {
     }
 
     fn stop(&self) {
+        if self.is_inherited() {
+            return;
+        }
         // A failure means that the device is gone, and the QP with it.
         let _ = self.set_state(ibv_qp_state::IBV_QPS_ERR);
     }
 
     fn destroy(self: Arc<Self>) {
+        if self.is_inherited() {
+            return;
+        }
         QP_MEMORY.reclaim(self);
     }
 
@@ -58,6 +64,9 @@ impl QueuePair for QpInner {
     }
 
     fn detach_group(&self, group: Group) {
+        if self.is_inherited() {
+            return;
+        }
         let gid = ibv_gid { raw: group.gid };
         // SAFETY: as in `attach_group`. If it fails, the device is gone.
         let _ = unsafe { ffi::ibv_detach_mcast(self.as_ptr(), &raw const gid, group.lid) };

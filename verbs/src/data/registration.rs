@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    self, Call, Code, Ended, Error, Failure, Fault, Keys, MrState, Outcome, Policy, Reply, RequestKind, Returned, Step,
-    Target, Traffic, Valid, Way,
+    self, Call, Code, Ended, Error, Failure, Fault, Keys, MrState, Outcome, Policy, RefuseReason, Refused, Reply,
+    RequestKind, Returned, Step, Target, Traffic, Valid, Way,
 };
 
 use crate::accounting::in_flight::PdWork as _;
@@ -78,6 +78,9 @@ impl Registration {
     }
 
     pub(crate) fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
+        if let Err(refused) = self.is_own(RequestKind::Reregister) {
+            return Reregistered { result: Err(refused.into()), buffer: change.buffer };
+        }
         self.look();
         let change = match change.try_map_pd(Pd::enter) {
             Ok(change) => change,
@@ -108,6 +111,7 @@ impl Registration {
 
     /// Deregisters it and returns the buffers.
     pub(crate) fn deregister(&mut self) -> Result<Returned<Buffer>, Error> {
+        self.is_own(RequestKind::Deregister)?;
         self.look();
         self.region.deregister(self.traffic())?;
         match self.run() {
@@ -173,6 +177,15 @@ impl Registration {
         Ok(ended)
     }
 
+    /// Refuses a request for an MR that was registered before a fork.
+    fn is_own(&self, request: RequestKind) -> Result<(), Refused> {
+        if self.pd.is_inherited() {
+            let target = Target::Mr(Some(self.region.state()));
+            return Err(Refused { request, target, reason: RefuseReason::OtherProcess });
+        }
+        Ok(())
+    }
+
     /// Reports a removal of the device to the region.
     fn look(&mut self) {
         if self.pd.is_gone() {
@@ -180,12 +193,20 @@ impl Registration {
         }
     }
 
-    /// Whether work in flight names it, also after a removal of the device. Only queues of its PD can have such work.
+    /// What uses it, also after a removal of the device: work in flight, or a window. Only queues and windows of its PD
+    /// can.
     pub(crate) fn traffic(&self) -> Traffic {
         match self.region.named() {
             Some((pd, keys)) if pd.inner().in_flight().name(keys.lkey) => Traffic::InFlight,
-            Some(_) | None => Traffic::Quiet,
+            Some((pd, keys)) => pd.inner().bindings().traffic(keys.lkey),
+            None => Traffic::Quiet,
         }
+    }
+
+    /// The rights of the windows that may be bound to it; `None` if no window is.
+    pub(crate) fn bound(&self) -> Option<Access> {
+        let (pd, keys) = self.region.named()?;
+        pd.inner().bindings().of(keys.lkey)
     }
 
     /// Whether peers may be able to write to it although its access does not include that right.

@@ -238,12 +238,20 @@ impl SrqUse {
 
 impl Drop for SrqUse {
     fn drop(&mut self) {
+        if self.srq.pd.inner().is_inherited() {
+            return;
+        }
         self.cq.cq_slots().leave_srq(Arc::clone(&self.srq.table));
     }
 }
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
+        if self.pd.inner().is_inherited() {
+            // Nor is the table, whose drop takes locks.
+            core::mem::forget(Arc::clone(&self.table));
+            return;
+        }
         // SAFETY: made by ibv_create_srq and destroyed only here; QPs hold their SRQ, so none is left. It waits at most
         // until another thread has acked an asynchronous event that it has just read. If the kernel refuses, it is
         // leaked, and the memory that its receives name with it.

@@ -9,6 +9,7 @@ use crate::ffi::rdma_event_channel;
 use crate::librdmacm::acm;
 use crate::librdmacm::bell::Bell;
 use crate::librdmacm::raw_channel::RawChannel;
+use crate::process::Process;
 
 /// An open, non-blocking `rdma_event_channel`; dropping it closes it.
 pub(crate) struct Channel {
@@ -29,6 +30,11 @@ impl Channel {
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_event_channel {
         self.raw.as_ptr()
+    }
+
+    /// The process that opened it.
+    pub(crate) fn process(&self) -> Process {
+        self.raw.process()
     }
 
     pub(crate) fn raw(&self) -> &Arc<RawChannel> {

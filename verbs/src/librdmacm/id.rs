@@ -14,6 +14,7 @@ use crate::librdmacm::bell::Bell;
 use crate::librdmacm::channel::Channel;
 use crate::librdmacm::membership::Membership;
 use crate::librdmacm::raw_channel::RawChannel;
+use crate::process::Process;
 
 /// An `rdma_cm_id` that this device owns; dropping it destroys it.
 ///
@@ -22,6 +23,8 @@ use crate::librdmacm::raw_channel::RawChannel;
 /// `&mut`, or reads fields that only such calls write.
 pub(crate) struct Id {
     raw: NonNull<rdma_cm_id>,
+    /// The process that made it.
+    process: Process,
     /// The channel of its events.
     pub(crate) channel: ChannelKey,
     /// Its QP. The id holds it because librdmacm follows `id->qp` when it reads an event of this id
@@ -50,6 +53,7 @@ impl Id {
         errno::of_rdma(returned)?;
         Ok(Id {
             raw: NonNull::new(raw).ok_or(Errno::EIO)?,
+            process: channel.process(),
             channel: on,
             qp: None,
             groups: Vec::new(),
@@ -63,8 +67,8 @@ impl Id {
     ///
     /// # Safety
     /// `raw` is from a CONNECT_REQUEST that was read from the channel with key `on`, and has no other owner.
-    pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey) -> Self {
-        Id { raw, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false, query: None }
+    pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey, process: Process) -> Self {
+        Id { raw, process, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false, query: None }
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_cm_id {
@@ -104,9 +108,16 @@ impl Id {
         self.verbs().map(|_| ()).ok_or(Errno::EINVAL)
     }
 
+    /// Refuses to end it in a forked child, with the errno that the kernel has for the child's commands
+    /// (`ib_safe_file_access`).
+    fn is_own(&self) -> Result<(), Errno> {
+        if self.process.is_other() { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
     /// Detaches the QP from the id. The QP is destroyed if no handle of it is left. Otherwise it goes to the error
     /// state: posted work is flushed, and nothing is sent for a connection that is no longer managed.
     pub(crate) fn detach_qp(&mut self) -> Result<(), Errno> {
+        self.is_own()?;
         // The kernel refuses to destroy a QP that is attached to a group.
         self.detach_groups();
         let qp = self.qp.take().ok_or(Errno::EINVAL)?;
@@ -198,6 +209,7 @@ impl Id {
         if self.ended {
             return Ok(());
         }
+        self.is_own()?;
         self.doomed = true;
         self.idle()?;
         self.leave_all();
@@ -215,7 +227,7 @@ impl Drop for Id {
     #[inline]
     fn drop(&mut self) {
         // If the id has ended, `destroy` has released everything.
-        if !self.ended {
+        if !self.ended && self.is_own().is_ok() {
             self.end();
         }
     }

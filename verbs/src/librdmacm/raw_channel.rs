@@ -7,9 +7,10 @@ use cmid_proto::Errno;
 
 use crate::errno;
 use crate::ffi::{self, c_int, rdma_event_channel};
+use crate::process::Process;
 
 /// The channel in librdmacm's form.
-pub(crate) struct RawChannel(NonNull<rdma_event_channel>);
+pub(crate) struct RawChannel(NonNull<rdma_event_channel>, Process);
 
 // SAFETY: an rdma_event_channel is a descriptor in malloc'ed memory; librdmacm ties neither to a thread.
 unsafe impl Send for RawChannel {}
@@ -19,11 +20,16 @@ unsafe impl Sync for RawChannel {}
 impl RawChannel {
     /// `rdma_create_event_channel`, which sets close-on-exec, plus `O_NONBLOCK`.
     pub(crate) fn open() -> Result<Self, Errno> {
+        let process = Process::current()?;
         // SAFETY: takes no arguments.
         let raw = unsafe { ffi::rdma_create_event_channel() };
-        let raw = RawChannel(NonNull::new(raw).ok_or_else(errno::last)?);
+        let raw = RawChannel(NonNull::new(raw).ok_or_else(errno::last)?, process);
         set_nonblocking(raw.fd())?;
         Ok(raw)
+    }
+
+    pub(crate) fn process(&self) -> Process {
+        self.1
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_event_channel {
@@ -44,6 +50,9 @@ impl RawChannel {
 
 impl Drop for RawChannel {
     fn drop(&mut self) {
+        if self.1.is_other() {
+            return;
+        }
         // SAFETY: made by rdma_create_event_channel and destroyed only here. `Rdmacm` and `Handle` drop their ids
         // before their channels, and close no channel that has ids. An anchor holds its channel, as does a call that is
         // under way. So no rdma_cm_id points at it any more.

@@ -47,7 +47,7 @@ fn behaviour_83_a_bound_window_holds_region_and_domain() {
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     // A bound window makes the device keep the region.
     let (mr, error) = mr.deregister().unwrap_err();
-    assert_eq!(error.to_string(), "ibv_dereg_mr: EINVAL; the old registration is valid");
+    refused(error, RefuseReason::WindowBound);
     assert_eq!(mr.state(), MrState::Registered);
     refused(s.pd.dealloc().unwrap_err(), RefuseReason::InUse(3));
     mw.dealloc().unwrap();
@@ -155,6 +155,14 @@ fn a_bind_needs_the_rights_that_it_lends() {
         assert_eq!(s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted), Err(Errno::EINVAL), "{access:?} {wanted:?}");
         returned(mr);
     }
+    // Bits that no window has.
+    let mr = s.pd.register([0; 8], RW | Access::MW_BIND).unwrap();
+    for wanted in
+        [Access::from_bits_retain(!0), Access::LOCAL_WRITE, Access::REMOTE_READ | Access::from_bits_retain(32)]
+    {
+        assert_eq!(s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted), Err(Errno::EINVAL), "{wanted:?}");
+    }
+    returned(mr);
     // The current rights of the region count.
     let mut mr = s.pd.register([0; 8], RW).unwrap();
     let ended_well = mr.reregister(cmid_sim::Change::default().to_access(RW | Access::MW_BIND), Policy::default());
@@ -176,9 +184,12 @@ fn the_device_checks_binds() {
         }
         s.qp.post_bind(2, &mut mw, &mr, 0..if bound { 8 } else { 0 }, Access::REMOTE_READ).unwrap();
         objects(&env, s);
-        // The window is unchanged.
-        let mr = mr.deregister();
-        assert_eq!(mr.is_err(), bound);
+        // A bind that has failed counts as long as the window exists.
+        let (mr, error) = mr.deregister().unwrap_err();
+        refused(error, RefuseReason::WindowBound);
+        assert_eq!(s.qp.post_invalidate(3, &mut mw), Ok(()), "it is flushed");
+        drop(mw);
+        returned(mr);
     }
 }
 
@@ -228,20 +239,57 @@ fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
 }
 
 #[test]
-fn a_re_registration_does_not_look_at_windows() {
-    let (env, mut pair, mut mr) = connected(Rereg::All);
-    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+fn a_bound_window_holds_the_rights_of_its_region() {
+    // The end of the binding: an invalidation by this side, or by the peer, or the deallocation.
+    for end in 0..3 {
+        let (env, mut pair, mut mr) = connected(Rereg::All);
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let mut mw = s.pd.alloc_mw().unwrap();
+        s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_WRITE).unwrap();
+        let less = || Change::default().to_access(Access::LOCAL_WRITE);
+        refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), RefuseReason::InFlight);
+        assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+        for change in [less(), Change::default().to_buffer([0; 64])] {
+            refused(mr.reregister(change, Policy::default()).result.unwrap_err(), RefuseReason::WindowBound);
+        }
+        let (there, here) = (s.pd.register([0; 8], RW).unwrap(), c.pd.register([9; 8], RW).unwrap());
+        match end {
+            0 => {
+                s.qp.post_invalidate(2, &mut mw).unwrap();
+                assert_eq!(s.qp.post_invalidate(2, &mut mw), Err(Errno::EINVAL));
+                refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), RefuseReason::WindowBound);
+                assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
+            }
+            1 => {
+                s.qp.post_recv(2, there.sge(0..8)).unwrap();
+                c.qp.post_send(SendWr::send_invalidate(3, here.sge(0..8), mw.rkey())).unwrap();
+                assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::SUCCESS);
+                refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), RefuseReason::WindowBound);
+                let mut received = [Completion::default(); 2];
+                assert_eq!(s.recv_cq.poll(&mut received), Ok(1), "the completion tells it");
+            }
+            _ => drop(mw),
+        }
+        assert_eq!(mr.reregister(less(), Policy::default()).result, Ok(cmid_sim::Way::InPlace));
+        assert_eq!(mr.slice().map(|slice| slice[8]), Ok(8));
+    }
+}
+
+#[test]
+fn a_slice_and_a_bound_window_exclude_each_other() {
+    let (env, mut pair, _) = connected(Rereg::None);
+    let s = &mut pair.server_qp;
+    let mut mr = s.pd.register([7; 8], Access::REMOTE_READ | Access::MW_BIND).unwrap();
     let mut mw = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
+    assert_eq!(mr.slice_mut().map(|slice| slice[0]), Ok(7));
+    s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
+    assert_eq!(mr.slice().map(drop), Err(Errno::EBUSY), "in flight");
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
-    let addr = mr.addr() + 8;
-    let ended_well = mr.reregister(Change::default().to_buffer([0; 64]), Policy::default());
-    assert_eq!(ended_well.result, Ok(cmid_sim::Way::InPlace));
-    assert_eq!(env.fabric.counters().freed_in_use, 0);
-    // The window gives no access to memory that was returned to the program.
-    let here = c.pd.register([0; 8], RW).unwrap();
-    c.qp.post_send(SendWr::read(2, here.sge(0..8), Remote { addr, rkey: mw.rkey() })).unwrap();
-    assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
+    // A peer that reads changes nothing.
+    assert_eq!(mr.slice().map(|slice| slice[0]), Ok(7));
+    assert_eq!(mr.slice_mut().map(drop), Err(Errno::EBUSY));
+    drop(mw);
+    assert_eq!(mr.slice_mut().map(|slice| slice[0]), Ok(7));
 }
 
 #[test]

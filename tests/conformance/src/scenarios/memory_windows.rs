@@ -3,13 +3,10 @@
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr};
-use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, SendWr, WcStatus};
-use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid};
+use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason};
 
-use super::memory::{
-    LEN, READABLE, bytes, changed, contents, deregister, failed, fields, refused, register, unused, used,
-};
+use super::memory::{LEN, READABLE, bytes, changed, contents, deregister, fields, refused, register, unused, used};
 
 /// No remote access except through a window.
 const BINDABLE: Access = Access::LOCAL_WRITE.union(Access::MW_BIND);
@@ -29,7 +26,7 @@ pub(super) fn behaviour_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixtu
     same("what the peer has read", &contents(&into)?[..LEN / 2], &bytes(1)[..LEN / 2])?;
     let before = fields(&mr);
     let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("deregistered".into())) };
-    failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
+    refused::<()>("deregister", Err(error), RefuseReason::WindowBound)?;
     same("the MR", fields(&mr), before)?;
     refused("dealloc", pd.dealloc(), RefuseReason::InUse(3))?;
     // After the invalidation, it can be bound again, with another key.
@@ -52,9 +49,9 @@ pub(super) fn behaviour_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixtu
     unused(&pd)
 }
 
-/// rxe ignores windows when it re-registers, and a peer continues to read through one. The memory still cannot be
-/// deregistered.
-pub(super) fn behaviour_121_a_bound_window_does_not_hold_a_re_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+/// rxe ignores windows when it re-registers: a peer would continue to access the memory through one. So the change is
+/// refused until the window is invalidated.
+pub(super) fn behaviour_121_a_bound_window_holds_its_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (into, mut mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);
@@ -62,12 +59,16 @@ pub(super) fn behaviour_121_a_bound_window_does_not_hold_a_re_registration<L: En
     let mut window = pd.alloc_mw()?;
     server.qp.post_bind(1, &mut window, &mr, 0..LEN, Access::REMOTE_READ)?;
     b.ends(&mut server, 1, WcStatus::SUCCESS)?;
-    changed::<L>(&mut mr, Change::default().to_access(BINDABLE | Access::REMOTE_READ))?;
+    let (before, access) = (fields(&mr), Access::LOCAL_WRITE);
+    let (result, _) = mr.reregister_vec(Change::default().to_access(access), Policy::default());
+    refused("re-register", result, RefuseReason::WindowBound)?;
+    same("the MR", fields(&mr), before)?;
     client.qp.post_send(SendWr::read(2, into.sge(0..LEN), Remote { addr: mr.addr(), rkey: window.rkey() }))?;
     b.ends(&mut client, 2, WcStatus::SUCCESS)?;
     same("what the peer has read", deregister(into)?, bytes(1))?;
-    let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("deregistered".into())) };
-    failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
+    server.qp.post_invalidate(3, &mut window)?;
+    b.ends(&mut server, 3, WcStatus::SUCCESS)?;
+    changed::<L>(&mut mr, Change::default().to_access(access))?;
     drop(window);
     same("what comes back", deregister(mr)?, bytes(1))?;
     b.part((client, server))?;
@@ -75,8 +76,8 @@ pub(super) fn behaviour_121_a_bound_window_does_not_hold_a_re_registration<L: En
     unused(&pd)
 }
 
-/// The fallback registers anew and cannot deregister the old registration: it deregisters the new one again.
-pub(super) fn a_fallback_that_fails_at_its_end_is_undone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+/// The fallback would register anew, and then could not deregister the old registration.
+pub(super) fn a_fallback_with_a_window_bound_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd, new) = (b.pd(Side::Client)?, b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), BINDABLE | READABLE)?;
@@ -87,7 +88,7 @@ pub(super) fn a_fallback_that_fails_at_its_end_is_undone<L: Env>(b: &mut Fixture
     let before = fields(&mr);
     let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
     let (result, back) = mr.reregister_vec(Change::default().to_buffer(bytes(2)).to_pd(new.clone()), policy);
-    failed("the fallback", result, Step::DeregisterOld, Errno::EINVAL, Valid::Old)?;
+    refused("the fallback", result, RefuseReason::WindowBound)?;
     same("what comes back", (back, fields(&mr)), (Some(bytes(2)), before))?;
     unused(&new)?;
     drop(window);

@@ -24,6 +24,7 @@ mod forgotten;
 mod forks;
 mod heap;
 mod ibacm;
+mod inherited;
 mod inventory;
 mod late_receives;
 mod lookup;
@@ -43,7 +44,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 83] = [
+const CHECKS: [(&str, fn()); 86] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -70,6 +71,8 @@ const CHECKS: [(&str, fn()); 83] = [
     ("memory that is only to be read", rereg::read_only),
     ("what goes of a device that the kernel has taken away", disassociated::destroyed),
     ("behaviour 81: memory that cannot be kept from children", forks::advised),
+    ("a forked child drops what it has inherited", inherited::everything),
+    ("a forked child is refused what it has inherited", inherited::requests),
     ("work in flight pins memory until it is polled", pins::until_polled),
     ("work that pins nothing", pins::nothing),
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
@@ -92,6 +95,7 @@ const CHECKS: [(&str, fn()); 83] = [
     ("behaviour 83: memory windows", windows::bound),
     ("memory that is dropped with a window bound to it", windows::dropped),
     ("windows and memory of another PD", windows::foreign),
+    ("a window that the peer invalidates", windows::invalidated_by_the_peer),
     ("a window outlives the QP that it was bound through", windows::outlives_its_qp),
     ("a window outlives the QP after another", windows::outlives_both),
     ("handles outlive their device", data::outliving),

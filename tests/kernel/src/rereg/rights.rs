@@ -1,10 +1,13 @@
 //! Re-registration with other rights.
 
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
-use cmid_verbs::{Access, Change, WcStatus};
+use cmid_proto::datapath::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair};
+use cmid_proto::memory::{Error, RefuseReason};
+use cmid_verbs::{Access, Change, Policy, Remote, WcStatus};
 
 use crate::env::{Pair, connect};
-use crate::fixture::{READABLE, facts, in_place, peer_reads, peer_writes, region, remote};
+use crate::fixture::{
+    PAGE, READABLE, completion, facts, in_place, peer_reads, peer_writes, region, remote, reregister,
+};
 
 const ALL: Access = READABLE.union(Access::REMOTE_WRITE);
 
@@ -41,6 +44,36 @@ pub(crate) fn writing() {
     let mut bytes = [0; 9];
     mr.read(0, &mut bytes).expect("inside");
     assert_eq!(bytes, [3, 3, 3, 3, 3, 3, 3, 3, 2]);
+}
+
+/// A bound window lets a peer write after the right was taken. So the change is refused while it may be bound.
+pub(crate) fn with_a_window_bound() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let mut mr = region(&s.pd, 2, Access::LOCAL_WRITE | Access::MW_BIND);
+    let mut window = s.pd.alloc_mw().expect("alloc_mw");
+    s.qp.post_bind(1, &mut window, &mr, 0..PAGE, Access::REMOTE_WRITE).expect("post_bind");
+    assert_eq!(completion(&mut s).status, WcStatus::SUCCESS);
+    for change in [
+        Change::default().to_access(Access::LOCAL_WRITE),
+        Change::default().to_access(Access::LOCAL_WRITE | Access::MW_BIND),
+        Change::default().to_buffer(vec![0; PAGE]),
+    ] {
+        let done = reregister(&mut mr, change, Policy::default(), 0);
+        let refused = |error| matches!(error, Error::Refused(refused) if refused.reason == RefuseReason::WindowBound);
+        assert!(done.result.is_err_and(refused));
+    }
+    assert!(mr.slice().is_err());
+    let at = Remote { addr: mr.addr(), rkey: window.rkey() };
+    assert_eq!(peer_writes(&mut c, 3, at), WcStatus::SUCCESS);
+
+    // It is not refused after the invalidation, and then nobody writes behind a slice.
+    s.qp.post_invalidate(2, &mut window).expect("post_invalidate");
+    assert_eq!(completion(&mut s).status, WcStatus::SUCCESS);
+    in_place(&mut mr, Change::default().to_access(Access::LOCAL_WRITE));
+    let slice = mr.slice().expect("nothing writes to it");
+    assert_eq!(peer_writes(&mut c, 4, at), WcStatus::REM_ACCESS_ERR);
+    assert_eq!(slice[..9], [3, 3, 3, 3, 3, 3, 3, 3, 2]);
+    drop(window);
 }
 
 /// Both change, or neither.

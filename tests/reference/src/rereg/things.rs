@@ -62,3 +62,24 @@ impl Buffer for Memory {
         self.len
     }
 }
+
+/// A posted work request that no polled completion has retired.
+pub(super) struct Flight {
+    /// The key that it names.
+    pub(super) lkey: u32,
+    pub(super) signaled: bool,
+    pub(super) work: Work,
+}
+
+/// What a work request does.
+#[derive(Clone, Copy)]
+pub(super) enum Work {
+    /// The poll copies received data to this memory.
+    Receive(u32),
+    /// The device binds this window when it likes, at the latest before the poll; it then has this key.
+    Bind(usize, u32),
+    /// The device invalidates this window before the poll.
+    Invalidate(usize),
+    /// It is done.
+    Nothing,
+}

@@ -1,0 +1,290 @@
+//! The memory windows that may be bound to the MRs of one PD.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::datapath::{Completion, WcFlags, WcOpcode};
+use crate::memory::{Access, Traffic};
+
+/// Records which memory windows may be bound to which MRs of a PD. A peer accesses an MR through a window by the rights
+/// of the window, also after the MR has lost them in a re-registration, and not every provider refuses to deregister an
+/// MR with bound windows (mlx5 does not look). So a binding counts from the post of the bind until it is certain that
+/// the window is not bound:
+///
+/// - the window is deallocated;
+/// - a successful completion of an invalidation of the window by this side was polled, on the QP of the bind;
+/// - a receive that reports the invalidation by the peer was polled on that QP.
+///
+/// A bind whose post or completion has failed counts too: a provider may have queued it before it failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bindings {
+    bindings: Vec<Binding>,
+    /// The posted invalidations without a polled completion, in the order of their posts.
+    invalidations: VecDeque<Invalidation>,
+    last: u64,
+}
+
+/// A window that may be bound to an MR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Binding {
+    window: u64,
+    bind: Bind,
+    end: End,
+}
+
+/// A bind of a window: what the work request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bind {
+    /// The number of the QP.
+    pub qp_num: u32,
+    /// The local key of the MR.
+    pub lkey: u32,
+    /// The key of the window after the bind.
+    pub rkey: u32,
+    /// The rights of the window.
+    pub access: Access,
+}
+
+/// What ends a binding, besides the deallocation of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum End {
+    /// An invalidation. None is posted yet.
+    Invalidation,
+    /// The posted invalidation of this number.
+    Posted(u64),
+    /// Nothing: it is not certain what the device has queued.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Invalidation {
+    qp_num: u32,
+    number: u64,
+}
+
+impl Bindings {
+    /// Creates an empty record.
+    #[must_use]
+    pub const fn new() -> Self {
+        Bindings { bindings: Vec::new(), invalidations: VecDeque::new(), last: 0 }
+    }
+
+    /// Records a bind of a window, before its post. `window` identifies the window in this PD.
+    pub fn bind(&mut self, window: u64, bind: Bind) {
+        self.bindings.push(Binding { window, bind, end: End::Invalidation });
+    }
+
+    /// Records that the last bind of this window was not accepted by the provider. It may be queued nevertheless.
+    pub fn bind_failed(&mut self, window: u64) {
+        if let Some(last) = self.bindings.iter_mut().rfind(|binding| binding.window == window) {
+            last.end = End::Unknown;
+        }
+    }
+
+    /// Whether an invalidation of a window may be posted: the window was bound through this QP last, and is not
+    /// invalidated. The kernel follows null pointers when a window is not bound (`rxe_do_invalidate_mw` of Linux 6.12).
+    #[must_use]
+    pub fn may_invalidate(&self, window: u64, qp_num: u32) -> bool {
+        let last = self.bindings.iter().rfind(|binding| binding.window == window);
+        last.is_some_and(|last| last.bind.qp_num == qp_num && last.end == End::Invalidation)
+    }
+
+    /// Records an invalidation of a window, before its post.
+    pub fn invalidate(&mut self, window: u64, qp_num: u32) {
+        self.last += 1;
+        let number = self.last;
+        self.invalidations.push_back(Invalidation { qp_num, number });
+        for binding in &mut self.bindings {
+            if binding.window == window && binding.bind.qp_num == qp_num && binding.end == End::Invalidation {
+                binding.end = End::Posted(number);
+            }
+        }
+    }
+
+    /// Records that the last invalidation was not accepted by the provider. It may be queued nevertheless, so its
+    /// number stays: completions of later ones then end too few bindings, never too many.
+    pub fn invalidate_failed(&mut self) {
+        for binding in &mut self.bindings {
+            if binding.end == End::Posted(self.last) {
+                binding.end = End::Unknown;
+            }
+        }
+    }
+
+    /// Handles a polled completion of a QP through which windows were bound. Other completions have no effect.
+    pub fn handle_completion(&mut self, completion: &Completion) {
+        let qp_num = completion.qp_num;
+        if Bindings::is_local(completion) {
+            // The requests of a send queue complete in order.
+            let first = self.invalidations.iter().position(|posted| posted.qp_num == qp_num);
+            if let Some(Invalidation { number, .. }) = first.and_then(|first| self.invalidations.remove(first)) {
+                self.bindings.retain(|binding| binding.end != End::Posted(number));
+            }
+        } else if Bindings::is_by_peer(completion) {
+            let rkey = completion.imm_data;
+            self.bindings
+                .retain(|Binding { bind, end, .. }| *end == End::Unknown || (bind.qp_num, bind.rkey) != (qp_num, rkey));
+        }
+    }
+
+    /// Whether a completion may end bindings ([`Bindings::handle_completion`]).
+    #[must_use]
+    #[inline]
+    pub fn concerns(completion: &Completion) -> bool {
+        Bindings::is_local(completion) || Bindings::is_by_peer(completion)
+    }
+
+    fn is_local(completion: &Completion) -> bool {
+        completion.is_success() && completion.opcode == WcOpcode::LOCAL_INV
+    }
+
+    /// Whether a receive reports an invalidation by the peer. Soft-RoCE sets another flag for it, which the receives of
+    /// connections do not have otherwise.
+    fn is_by_peer(completion: &Completion) -> bool {
+        let flags = WcFlags::WITH_INV.union(WcFlags::IP_CSUM_OK);
+        completion.is_success() && completion.opcode == WcOpcode::RECV && completion.flags.intersects(flags)
+    }
+
+    /// Ends the bindings of a window that is deallocated, or whose device is gone.
+    pub fn dealloc(&mut self, window: u64) {
+        self.bindings.retain(|binding| binding.window != window);
+    }
+
+    /// Forgets what an earlier QP of this number has left. Called before the first bind through a QP.
+    pub fn reuse(&mut self, qp_num: u32) {
+        self.invalidations.retain(|posted| posted.qp_num != qp_num);
+    }
+
+    /// Returns the rights of all windows that may be bound to the MR with this key; `None` if no window is.
+    #[must_use]
+    pub fn of(&self, lkey: u32) -> Option<Access> {
+        let bound = self.bindings.iter().filter(|binding| binding.bind.lkey == lkey);
+        bound.map(|binding| binding.bind.access).reduce(Access::union)
+    }
+
+    /// Returns [`Traffic::WindowBound`] if a window may be bound to the MR with this key.
+    #[must_use]
+    pub fn traffic(&self, lkey: u32) -> Traffic {
+        if self.of(lkey).is_some() { Traffic::WindowBound } else { Traffic::Quiet }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datapath::WcStatus;
+
+    const BIND: Bind = Bind { qp_num: 17, lkey: 1, rkey: 0x102, access: Access::REMOTE_WRITE };
+    const LOCAL: Completion = Completion {
+        wr_id: 0,
+        status: WcStatus::SUCCESS,
+        opcode: WcOpcode::LOCAL_INV,
+        vendor_err: 0,
+        byte_len: 0,
+        imm_data: 0,
+        qp_num: 17,
+        src_qp: 0,
+        flags: WcFlags::empty(),
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    };
+
+    fn bound() -> Bindings {
+        let mut bindings = Bindings::new();
+        bindings.bind(1, BIND);
+        bindings
+    }
+
+    #[track_caller]
+    fn invalidate(bindings: &mut Bindings, window: u64, qp_num: u32) {
+        assert!(bindings.may_invalidate(window, qp_num));
+        bindings.invalidate(window, qp_num);
+    }
+
+    #[test]
+    fn a_binding_counts_until_its_invalidation_was_polled() {
+        let mut bindings = bound();
+        assert_eq!((bindings.of(1), bindings.of(2)), (Some(Access::REMOTE_WRITE), None));
+        invalidate(&mut bindings, 1, 17);
+        assert!(!bindings.may_invalidate(1, 17), "twice");
+        bindings.handle_completion(&Completion { qp_num: 18, ..LOCAL });
+        bindings.handle_completion(&Completion { status: WcStatus::WR_FLUSH_ERR, ..LOCAL });
+        bindings.handle_completion(&Completion { opcode: WcOpcode::BIND_MW, ..LOCAL });
+        assert_eq!(bindings.traffic(1), Traffic::WindowBound);
+        bindings.handle_completion(&LOCAL);
+        assert_eq!(
+            (bindings.traffic(1), bindings.bindings.len(), bindings.invalidations.len()),
+            (Traffic::Quiet, 0, 0)
+        );
+        assert!(!bindings.may_invalidate(1, 17), "it is not bound");
+    }
+
+    #[test]
+    fn a_bind_after_an_invalidation_is_another_binding() {
+        let mut bindings = bound();
+        invalidate(&mut bindings, 1, 17);
+        bindings.bind(1, Bind { lkey: 2, rkey: 0x103, access: Access::REMOTE_READ, ..BIND });
+        bindings.handle_completion(&LOCAL);
+        assert_eq!((bindings.of(1), bindings.of(2)), (None, Some(Access::REMOTE_READ)));
+        assert!(!bindings.may_invalidate(1, 18), "it was not bound through this QP");
+        invalidate(&mut bindings, 1, 17);
+    }
+
+    #[test]
+    fn a_bind_through_another_qp_stays_until_the_deallocation() {
+        let mut bindings = bound();
+        bindings.bind(1, Bind { qp_num: 18, lkey: 2, ..BIND });
+        invalidate(&mut bindings, 1, 18);
+        bindings.handle_completion(&Completion { qp_num: 18, ..LOCAL });
+        assert_eq!((bindings.of(1).is_some(), bindings.of(2)), (true, None));
+        bindings.dealloc(1);
+        assert_eq!(bindings.of(1), None);
+    }
+
+    #[test]
+    fn the_peer_ends_a_binding_by_its_key() {
+        for flags in [WcFlags::WITH_INV, WcFlags::IP_CSUM_OK] {
+            let mut bindings = bound();
+            let received = Completion { opcode: WcOpcode::RECV, flags, imm_data: BIND.rkey, ..LOCAL };
+            bindings.handle_completion(&Completion { imm_data: BIND.rkey + 1, ..received });
+            bindings.handle_completion(&Completion { flags: WcFlags::WITH_IMM, ..received });
+            assert!(bindings.of(1).is_some());
+            bindings.handle_completion(&received);
+            assert_eq!(bindings.of(1), None);
+            assert!(!bindings.may_invalidate(1, 17));
+        }
+    }
+
+    #[test]
+    fn a_failed_post_ends_only_with_the_window() {
+        let mut bindings = bound();
+        bindings.bind_failed(1);
+        assert!(!bindings.may_invalidate(1, 17), "it may be unbound");
+        bindings.bind(2, Bind { lkey: 2, ..BIND });
+        bindings.bind(3, Bind { lkey: 3, ..BIND });
+        invalidate(&mut bindings, 2, 17);
+        bindings.invalidate_failed();
+        invalidate(&mut bindings, 3, 17);
+        // Of the first one, if it was queued.
+        bindings.handle_completion(&LOCAL);
+        assert!([1, 2, 3].into_iter().all(|lkey| bindings.of(lkey).is_some()));
+        bindings.handle_completion(&LOCAL);
+        assert_eq!([1, 2, 3].map(|lkey| bindings.of(lkey).is_some()), [true, true, false]);
+        (1..=2).for_each(|window| bindings.dealloc(window));
+        assert_eq!([1, 2].map(|lkey| bindings.of(lkey)), [None, None]);
+    }
+
+    #[test]
+    fn a_new_qp_of_the_same_number_inherits_no_invalidation() {
+        let mut bindings = bound();
+        invalidate(&mut bindings, 1, 17);
+        bindings.dealloc(1);
+        bindings.reuse(17);
+        bindings.bind(2, BIND);
+        invalidate(&mut bindings, 2, 17);
+        bindings.handle_completion(&LOCAL);
+        assert_eq!(bindings.of(1), None);
+    }
+}

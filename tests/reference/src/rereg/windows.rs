@@ -1,0 +1,92 @@
+//! The windows of a program, and their work requests. The device executes them; the program knows what it has polled.
+
+use std::collections::VecDeque;
+
+use cmid_proto::datapath::{Completion, WcFlags, WcOpcode};
+use cmid_proto::memory::{Access, Bind, Bindings};
+
+use super::things::{Flight, Work};
+use crate::input::Input;
+use crate::model::mr::Device;
+use crate::say::say;
+
+/// Memory windows of type 2.
+pub(super) const WINDOWS: usize = 3;
+
+/// The work requests in flight.
+type InFlight = VecDeque<Flight>;
+
+/// The number of the one QP.
+const QP: u32 = 1;
+
+/// What the program knows of its windows.
+#[derive(Default)]
+pub(super) struct Windows {
+    pub(super) bindings: Bindings,
+    /// The key that a window had last.
+    last_key: u32,
+}
+
+impl Windows {
+    /// The bind of a window to a valid region. The device executes it now or later.
+    pub(super) fn bind(&mut self, device: &mut Device, flights: &mut InFlight, lkey: u32, input: &mut Input<'_>) {
+        let (window, signaled) = (input.below(WINDOWS), !input.once_in(4));
+        let now = input.once_in(2);
+        say(|| format!("window {window} is bound to {lkey}, now: {now}, signaled: {signaled}"));
+        self.last_key += 1;
+        let rkey = self.last_key;
+        self.bindings.bind(window as u64, Bind { qp_num: QP, lkey, rkey, access: Access::REMOTE_WRITE });
+        if input.once_in(8) {
+            // The post fails, and the device executes it nevertheless.
+            self.bindings.bind_failed(window as u64);
+        }
+        if now {
+            device.bind(window, lkey, rkey);
+        }
+        let work = if now { Work::Nothing } else { Work::Bind(window, rkey) };
+        flights.push_back(Flight { lkey, signaled, work });
+    }
+
+    /// A window is invalidated by either side, or deallocated.
+    pub(super) fn unbind(&mut self, device: &mut Device, flights: &mut InFlight, input: &mut Input<'_>) {
+        let window = input.below(WINDOWS);
+        match input.below(4) {
+            0 if self.bindings.may_invalidate(window as u64, QP) => {
+                say(|| format!("window {window}: an invalidation"));
+                self.bindings.invalidate(window as u64, QP);
+                if input.once_in(8) {
+                    self.bindings.invalidate_failed();
+                }
+                flights.push_back(Flight { lkey: u32::MAX, signaled: true, work: Work::Invalidate(window) });
+            }
+            0 => {}
+            told @ 1..=2 => {
+                let Some(rkey) = device.unbind(window) else { return };
+                say(|| format!("window {window}: the peer invalidates it, told: {}", told == 1));
+                if told == 1 {
+                    let (opcode, flags) = (WcOpcode::RECV, WcFlags::IP_CSUM_OK);
+                    let received = Completion { opcode, flags, imm_data: rkey, qp_num: QP, ..Completion::default() };
+                    self.bindings.handle_completion(&received);
+                }
+            }
+            _ => {
+                say(|| format!("window {window}: deallocated"));
+                device.unbind(window);
+                // A bind that comes later finds no window.
+                for flight in flights {
+                    if matches!(flight.work, Work::Bind(of, _) if of == window) {
+                        flight.work = Work::Nothing;
+                    }
+                }
+                self.bindings.dealloc(window as u64);
+            }
+        }
+    }
+
+    /// The device executes an invalidation, whose completion is polled.
+    pub(super) fn invalidated(&mut self, device: &mut Device, window: usize) {
+        device.unbind(window);
+        let done = Completion { opcode: WcOpcode::LOCAL_INV, qp_num: QP, ..Completion::default() };
+        self.bindings.handle_completion(&done);
+    }
+}
