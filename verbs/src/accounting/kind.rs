@@ -1,6 +1,10 @@
-//! What a slot of a ring stores of a work request besides its keys.
+//! What a slot of a ring stores of a work request besides its keys, and how a ring says that it matters.
 
 use cmid_proto::datapath::{SendFlags, WcOpcode};
+
+/// A bit of `retired`, set while a completion may need a closer look: those of the queue come out of order, or a
+/// request is withdrawn. No token has this bit (raw.rs), so none equals `retired` then.
+pub(super) const LOOK: u64 = 1 << 63;
 
 /// The request is not in flight any more, although an earlier one is.
 pub(super) const DONE: u64 = 1 << 56;

@@ -4,13 +4,9 @@
 
 use cmid_proto::datapath::WcOpcode;
 
-use super::kind::{DONE, FENCED, Kind, UNSIGNALED, WITHDRAWN};
+use super::kind::{DONE, FENCED, Kind, LOOK, UNSIGNALED, WITHDRAWN};
 use super::sync::Ordering;
 use super::wr_ring::{Cursor, WrRing};
-
-/// A bit of `retired`, set while a completion may need a closer look: those of the queue come out of order, or a
-/// request is withdrawn. No token has this bit (raw.rs), so none equals `retired` then.
-pub(super) const LOOK: u64 = 1 << 63;
 
 /// The bit of `withdrawn` that says that there is a number.
 const PRESENT: u64 = 1 << 32;

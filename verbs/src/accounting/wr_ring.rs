@@ -5,8 +5,7 @@
 
 use core::iter::repeat_with;
 
-use super::kind::Kind;
-use super::retire::LOOK;
+use super::kind::{Kind, LOOK};
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A number on a cache line of its own, because poster and poller write different numbers. Padding replaces an
