@@ -134,6 +134,13 @@ pub enum RefuseReason {
     /// The source and the destination are of different address families.
     #[error("the addresses are of different families")]
     BadAddress,
+    /// The id is bound to a loopback address. The kernel takes it for the wildcard (`cma_any_addr`), so a listener on it
+    /// would accept connection requests from all networks of the host.
+    #[error(
+        "the kernel takes its loopback address for the wildcard, and other hosts could connect: bind it to an address of \
+         an RDMA device, or to the wildcard"
+    )]
+    OnLoopback,
     /// Another request on this id is under way.
     #[error("{0} is under way")]
     Busy(RequestKind),
@@ -222,6 +229,7 @@ impl RefuseReason {
             | RefuseReason::NumberSent
             | RefuseReason::PrivateDataTooLong { .. }
             | RefuseReason::BadAddress
+            | RefuseReason::OnLoopback
             | RefuseReason::AlreadySync
             | RefuseReason::NotSync
             | RefuseReason::AlreadySent
@@ -251,7 +259,7 @@ impl RefuseReason {
 
 /// The device failed to carry out a permitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{call} on {target} while {state}: {errno}")]
+#[error("{call} on {target} while {state}: {errno}{}", Because(*.cause))]
 pub struct Failure {
     /// The name of the request's [`RequestKind`], or of the first device call of the request.
     pub call: &'static str,
@@ -261,6 +269,27 @@ pub struct Failure {
     pub state: State,
     /// The errno of the call.
     pub errno: Errno,
+    /// What causes this errno, if the core knows it.
+    pub cause: Option<FailureCause>,
+}
+
+/// What causes a [`Failure`], where the errno does not tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum FailureCause {
+    /// The peer's address is of the loopback. RoCE has no route to it (`cma_resolve_iboe_route`), and iWARP no device
+    /// (`cma_bind_loopback`); only InfiniBand connects an id to it.
+    #[error("no RoCE or iWARP device reaches a loopback address: connect to an address of the peer's RDMA device")]
+    LoopbackPeer,
+}
+
+/// A cause behind an errno.
+struct Because(Option<FailureCause>);
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |cause| write!(f, ": {cause}"))
+    }
 }
 
 /// The device or its driver broke the contract of [`Core`](crate::Core). The core ignores the input and remains usable.

@@ -1,11 +1,12 @@
 //! The conditions of a request besides the state: checks of its arguments and of the id.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use crate::error::RefuseReason;
 use crate::id::Id;
 use crate::request::{CmOption, Request, Service};
 use crate::request_kind::RequestKind;
+use crate::state::State;
 
 /// The maximum private data of each message (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
 /// the address header takes 36 bytes of a request over IP, which has 92 bytes, or 216 for datagrams).
@@ -70,6 +71,10 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => Err(RefuseReason::NoQp),
         Request::GetRequest if !id.sync => Err(RefuseReason::NotSync),
         Request::Join { .. } if service == Service::Connected => Err(RefuseReason::NotDatagram),
+        // An id that is idle is bound to the wildcard by its listen.
+        Request::Listen { .. } if id.state == State::Bound && id.on_device.is_on_loopback() => {
+            Err(RefuseReason::OnLoopback)
+        }
         Request::Join { .. } | Request::AttachQp | Request::Listen { .. } | Request::Connect { .. }
             if service == Service::Datagram && !id.on_device.transport().has_datagrams() =>
         {
@@ -111,5 +116,15 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
 /// Whether a bind to this address gives the id a device at once. Wildcard and loopback addresses do not
 /// (`cma_any_addr`).
 pub(crate) fn names_a_device(addr: SocketAddr) -> bool {
-    !addr.ip().is_unspecified() && !addr.ip().is_loopback()
+    !addr.ip().is_unspecified() && !is_loopback(addr)
+}
+
+/// Whether this is an address of the host itself that the kernel takes for the wildcard (`cma_any_addr`): of the
+/// loopback (127.0.0.0/8, ::1), or of "this network" (0.0.0.0/8) and not the wildcard itself.
+#[inline(always)]
+pub(crate) fn is_loopback(addr: SocketAddr) -> bool {
+    match addr.ip().to_canonical() {
+        IpAddr::V4(ip) => ip.is_loopback() || (ip.octets()[0] == 0 && !ip.is_unspecified()),
+        IpAddr::V6(ip) => ip.is_loopback(),
+    }
 }

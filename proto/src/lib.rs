@@ -167,7 +167,7 @@ pub use device::{Device, EventSink};
 pub use device_layer::DeviceLayer;
 pub use drive::{AdoptError, Attaching, Drive, Next, Progress, ReleasedId, Step, StepRecord, Turn};
 pub use errno::Errno;
-pub use error::{AckError, Error, Failure, Fault, RefuseReason, Refused};
+pub use error::{AckError, Error, Failure, FailureCause, Fault, RefuseReason, Refused};
 pub use event::{AckToken, AhAttr, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam};
 pub use event_result::{EventError, Status};
 pub use guard::private_data_max;

@@ -1,15 +1,17 @@
-//! The data that the core stores about the device of an id.
+//! The data that the core stores about the device of an id and about its addresses.
 
 use crate::transport::Transport;
 
-/// Whether an id has a device, the transport of the device, and whether the id awaits the answer to a connect. One
-/// byte, because there may be many ids.
+/// Whether an id has a device, the transport of the device, whether the id awaits the answer to a connect, and which of
+/// its addresses are of the loopback. One byte, because there may be many ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OnDevice(u8);
 
 impl OnDevice {
     const IWARP: u8 = 2;
     const AWAITS_ANSWER: u8 = 4;
+    const ON_LOOPBACK: u8 = 8;
+    const TO_LOOPBACK: u8 = 16;
 
     pub(crate) const NO: OnDevice = OnDevice(0);
     pub(crate) const YES: OnDevice = OnDevice(1);
@@ -36,6 +38,28 @@ impl OnDevice {
     /// Records that the connect has ended.
     pub(crate) fn note_answer(&mut self) {
         self.0 &= !OnDevice::AWAITS_ANSWER;
+    }
+
+    /// Records whether the address that the id is bound to is of the [loopback](crate::guard::is_loopback).
+    #[inline(always)]
+    pub(crate) fn note_local(&mut self, is_loopback: bool) {
+        self.0 = if is_loopback { self.0 | OnDevice::ON_LOOPBACK } else { self.0 & !OnDevice::ON_LOOPBACK };
+    }
+
+    /// Records whether the address of the peer is of the [loopback](crate::guard::is_loopback).
+    #[inline(always)]
+    pub(crate) fn note_peer(&mut self, is_loopback: bool) {
+        self.0 = if is_loopback { self.0 | OnDevice::TO_LOOPBACK } else { self.0 & !OnDevice::TO_LOOPBACK };
+    }
+
+    /// Whether the address that the id is bound to is of the loopback.
+    pub(crate) const fn is_on_loopback(self) -> bool {
+        self.0 & OnDevice::ON_LOOPBACK != 0
+    }
+
+    /// Whether the address of the peer is of the loopback.
+    pub(crate) const fn is_to_loopback(self) -> bool {
+        self.0 & OnDevice::TO_LOOPBACK != 0
     }
 
     /// Whether a destroy would block until the answer to a connect has come.

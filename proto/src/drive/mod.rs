@@ -347,6 +347,7 @@ impl<D: Device> Drive<D> {
             target: Target::Id(id),
             state: self.core.state(id).unwrap_or(State::Destroying),
             errno,
+            cause: None,
         })
     }
 

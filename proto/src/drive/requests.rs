@@ -79,6 +79,9 @@ impl<D: Device> Drive<D> {
     /// is seven eighths of the time until the deadline. After the kernel's ADDR_ERROR the request can be repeated;
     /// after the deadline it cannot.
     ///
+    /// A loopback address as `dst` leads nowhere on RoCE and iWARP: the address is resolved, but there is no route to
+    /// it, or there is no device. The [`Failure`](crate::Failure) then says so ([`FailureCause`](crate::FailureCause)).
+    ///
     /// # Errors
     /// Refused in a wrong state; failed with the device's errno, such as `ENETUNREACH`, `EADDRNOTAVAIL` or `ENODEV`.
     #[doc(alias = "rdma_resolve_addr")]
@@ -104,8 +107,9 @@ impl<D: Device> Drive<D> {
     /// Listens for connection requests; CONNECT_REQUEST follows for each (rdma_listen(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state. An id on a channel of the application gets its own channel: this is refused at the
-    /// limit on channels, and while events of the id are not acked. Failed with the device's errno: of the listen, such
+    /// Refused in a wrong state, and if the id is bound to a loopback address, because the kernel would accept requests
+    /// from all networks ([`RefuseReason::OnLoopback`]). An id on a channel of the application gets its own channel:
+    /// this is refused at the limit on channels, and while events of the id are not acked. Failed with the device's errno: of the listen, such
     /// as `EADDRINUSE`, or of opening the id's own channel or migrating the id to it, such as `EMFILE`.
     #[doc(alias = "rdma_listen")]
     pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {

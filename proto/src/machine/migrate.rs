@@ -112,7 +112,7 @@ impl Core {
                 self.end_migrate(
                     key,
                     by_event,
-                    Err(Failure { call: "create_event_channel", target: Target::Id(key), state, errno }),
+                    Err(Failure { call: "create_event_channel", target: Target::Id(key), state, errno, cause: None }),
                 )
             }
         }
@@ -141,7 +141,13 @@ impl Core {
                 self.end_migrate(
                     key,
                     by_event,
-                    Err(Failure { call: RequestKind::Migrate.name(), target: Target::Id(key), state, errno }),
+                    Err(Failure {
+                        call: RequestKind::Migrate.name(),
+                        target: Target::Id(key),
+                        state,
+                        errno,
+                        cause: None,
+                    }),
                 )
             }
         }

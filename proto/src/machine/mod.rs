@@ -344,6 +344,7 @@ impl Core {
             target: Target::Id(key),
             state: self.state(key).unwrap_or(State::Destroying),
             errno,
+            cause: None,
         }
     }
 

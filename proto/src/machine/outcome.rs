@@ -5,7 +5,7 @@ use crate::call::{Call, Outcome};
 use crate::channel::Phase;
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
-use crate::error::{Failure, Fault};
+use crate::error::{Failure, FailureCause, Fault};
 use crate::event::EventKind;
 use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey, Target, Token};
@@ -65,7 +65,7 @@ impl Core {
             _ if !is_requested => Ok(None),
             outcome => {
                 let target = Target::Channel(key);
-                let result = outcome.map_err(|errno| Failure { call, target, state: State::Idle, errno });
+                let result = outcome.map_err(|errno| Failure { call, target, state: State::Idle, errno, cause: None });
                 Ok(Some(Ended { target, result }))
             }
         }
@@ -218,7 +218,8 @@ impl Core {
                     self.clear_waiting(key, SyncState::Never);
                 }
                 let (call, target) = (request_kind.name(), Target::Id(key));
-                Err(Failure { call, target, state: self.state(key).unwrap_or(before), errno })
+                let cause = self.ids.get(key).and_then(|id| failure_cause(id, request_kind));
+                Err(Failure { call, target, state: self.state(key).unwrap_or(before), errno, cause })
             }
         }
     }
@@ -248,7 +249,13 @@ impl Core {
     }
 }
 
+/// Returns what causes the failure of a call, if the core knows it.
+fn failure_cause(id: &Id, request_kind: RequestKind) -> Option<FailureCause> {
+    let connects = matches!(request_kind, RequestKind::ResolveAddr | RequestKind::ResolveRoute | RequestKind::Connect);
+    (connects && id.on_device.is_to_loopback()).then_some(FailureCause::LoopbackPeer)
+}
+
 /// Returns the failure to create an id or its private channel.
 pub(super) fn creation_failure(id: IdKey, call: &'static str, errno: Errno) -> Failure {
-    Failure { call, target: Target::Id(id), state: State::Idle, errno }
+    Failure { call, target: Target::Id(id), state: State::Idle, errno, cause: None }
 }

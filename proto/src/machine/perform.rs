@@ -8,7 +8,7 @@
 //! steps.
 
 use super::outcome::creation_failure;
-use super::submit::{binds, one_call};
+use super::submit::{binds, note_addresses, one_call};
 use super::timeout::change_deadline;
 use super::{Core, count_call};
 use crate::arena::{Arena, Tenant as _};
@@ -113,6 +113,7 @@ impl Core {
         let outcome = by.make(&call, private_data);
         if outcome.is_ok() {
             count_call(&mut self.last_call);
+            note_addresses(id, request);
             id.state = next.state;
             id.on_device.note(binds(request));
             id.number_sent |= request.request_kind() == RequestKind::Accept;
@@ -282,6 +283,7 @@ impl Core {
         let Some(next) = allowed(id, &self.channels, request) else { return false };
         let number = count_call(&mut self.last_call);
         id.touch();
+        note_addresses(id, request);
         id.pending_call = PendingCall::Request {
             request_kind: request.request_kind(),
             before: id.state,

@@ -2,7 +2,7 @@
 //! path on every cell.
 
 use super::perform::allowed_by_cell;
-use super::submit::{binds, one_call};
+use super::submit::{binds, note_addresses, one_call};
 use super::{Core, count_call};
 use crate::call::{Call, Outcome};
 use crate::error::Failure;
@@ -65,6 +65,7 @@ impl Core {
             self.link_single();
             self.clear_for(key, request_kind, next.waits());
             if let Some(id) = self.ids.get_untouched(key) {
+                note_addresses(id, request);
                 id.state = next.state;
                 id.on_device.note(binds(request));
                 id.number_sent |= request_kind == RequestKind::Accept;

@@ -269,6 +269,7 @@ impl Core {
         if request_kind == RequestKind::Connect {
             id.on_device.note_connect();
         }
+        note_addresses(id, request);
         let (before, until) = (id.state, id.deadline);
         let (from, to) = (id.device_channel, id.channel);
         let mut more = id.enter(next);
@@ -376,6 +377,20 @@ pub(super) fn one_call<'a>(now: Time, id: IdKey, request: &Request<'a>, deadline
         | Request::Destroy
         | Request::DestroyNow => return None,
     })
+}
+
+/// Records which addresses of an id are of the loopback, before its state changes. A resolve uses the source only if the
+/// id is idle; without one it binds the id to the wildcard.
+#[inline(always)]
+pub(super) fn note_addresses(id: &mut Id, request: &Request<'_>) {
+    if let Request::Bind { addr } = *request {
+        id.on_device.note_local(guard::is_loopback(addr));
+    } else if let Request::ResolveAddr { src, dst } = *request {
+        if id.state == State::Idle {
+            id.on_device.note_local(src.is_some_and(guard::is_loopback));
+        }
+        id.on_device.note_peer(guard::is_loopback(dst));
+    }
 }
 
 /// Whether a request gives the id a device when its call succeeds.

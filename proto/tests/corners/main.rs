@@ -8,6 +8,7 @@ mod fixture;
 
 mod deadlines;
 mod groups;
+mod loopback;
 mod release;
 mod requests;
 mod summary;

@@ -161,7 +161,8 @@ fn reads_and_deliveries() {
 #[test]
 fn the_rest() {
     let (id, channel) = (id(1), channel(0));
-    let failure = Failure { call: "release", target: Target::Id(id), state: State::Connected, errno: Errno::EBUSY };
+    let failure =
+        Failure { call: "release", target: Target::Id(id), state: State::Connected, errno: Errno::EBUSY, cause: None };
     expect(&[
         (Step::Release { id, result: Ok(()) }, "release id1"),
         (

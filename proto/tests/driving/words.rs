@@ -29,6 +29,7 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         RefuseReason::NumberSent,
         RefuseReason::PrivateDataTooLong { len: 57, max: 56 },
         RefuseReason::BadAddress,
+        RefuseReason::OnLoopback,
         RefuseReason::AlreadySync,
         RefuseReason::NotSync,
         RefuseReason::AlreadySent,
@@ -77,7 +78,8 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
 #[test]
 fn failures_have_the_errno_of_the_device_and_faults_its_or_eio() {
     let (id, channel) = (IdKey::from_parts(0, 5, 2).unwrap(), ChannelKey::from_parts(0, 0, 1).unwrap());
-    let failure = Failure { call: "connect", target: Target::Id(id), state: State::Connecting, errno: Errno(4711) };
+    let failure =
+        Failure { call: "connect", target: Target::Id(id), state: State::Connecting, errno: Errno(4711), cause: None };
     assert_eq!(
         (Error::from(failure).errno(), failure.to_string().as_str()),
         (Errno(4711), "connect on id5.2 while connecting: errno 4711")

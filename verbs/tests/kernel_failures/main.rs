@@ -180,7 +180,7 @@ fn judge(command: u32, errno: Errno, ended: &Result<(), Ended>, faults: &[Fault]
                 (ACCEPT, "accept") | (DESTROY_ID, _) => State::Failed,
                 _ => before.unwrap_or(State::Idle),
             };
-            assert_eq!(*failure, Failure { call, target: failure.target, state, errno }, "{what}");
+            assert_eq!(*failure, Failure { call, target: failure.target, state, errno, cause: None }, "{what}");
         }
         _ => panic!("{what}"),
     }

@@ -28,6 +28,7 @@ mod inherited;
 mod inventory;
 mod late_receives;
 mod lookup;
+mod loopback;
 mod memory;
 mod multicast;
 mod opened;
@@ -44,7 +45,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 86] = [
+const CHECKS: [(&str, fn()); 87] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -55,6 +56,7 @@ const CHECKS: [(&str, fn()); 86] = [
     ("behaviour 6: without QPs", connections::without_qps),
     ("behaviour 9: destroyed while established", connections::destroyed_while_established),
     ("private data and refusal", connections::refused),
+    ("a listener on a loopback address is open to all networks", loopback::open_to_all),
     ("an established id changes channels", connections::migrated),
     ("send and receive", data::send_and_receive),
     ("RDMA read and write, by descriptor and by polling", data::read_and_write),
