@@ -23,7 +23,8 @@ pub struct Options<'a> {
     pub param: ConnParam,
     /// Private data to send: at most 56 bytes to connect, 196 to accept.
     pub private_data: &'a [u8],
-    /// Options of the id, such as its type of service. They are set in order, before any other request.
+    /// Options of the id, such as its type of service. They are set in order, before any other request. The type of
+    /// service is that of the side that connects: an accept refuses it as sent already.
     pub settings: &'a [CmOption],
     /// Options of enhanced connection establishment (ECE) for the peer. Where the provider can query the ECE of a QP
     /// (`ibv_query_ece`), a connect sends the QP's options instead, as `rdma_connect` does.

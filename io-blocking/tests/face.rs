@@ -92,7 +92,7 @@ fn options_are_set_before_anything_else() {
         let (id, driver) = incoming.parts();
         // With a QP on the id, the request carries the QP's ECE. A simulated QP has none.
         assert_eq!(driver.drive().device().remote_ece(id).unwrap(), Ece::default());
-        incoming.accept(&Options { settings: &[CmOption::Tos(32)], ..patient() }, qp).unwrap()
+        incoming.accept(&Options { settings: &[CmOption::AckTimeout(14)], ..patient() }, qp).unwrap()
     });
     let options = Options { settings: &settings, ece, ..patient() };
     Connection::connect(host.device(), server(), &options, qp).unwrap();

@@ -84,9 +84,19 @@ pub enum RefuseReason {
     /// The peer has confirmed already.
     #[error("the connection is already established")]
     IsConnected,
-    /// The value of the request is part of a message that was sent already.
-    #[error("the message that would carry it has been sent")]
+    /// The value of the request is part of a message, a route or a QP that was made already, so it would have no effect.
+    #[error("too late: the message, route or QP that would carry it has been made")]
     AlreadySent,
+    /// A value that does not fit into its field. The kernel would cut it off, or fail later.
+    #[error("{field} of {value}, more than the maximum of {max}")]
+    TooLarge {
+        /// The option or field.
+        field: &'static str,
+        /// The given value.
+        value: u32,
+        /// The maximum.
+        max: u32,
+    },
     /// The connection has ended: a teardown has no event to wait for.
     #[error("the connection has ended; its memory may be reused")]
     IsOver,
@@ -233,6 +243,7 @@ impl RefuseReason {
             | RefuseReason::AlreadySync
             | RefuseReason::NotSync
             | RefuseReason::AlreadySent
+            | RefuseReason::TooLarge { .. }
             | RefuseReason::NotDatagram
             | RefuseReason::NoDatagrams
             | RefuseReason::NotForDatagrams

@@ -3,10 +3,12 @@
 use core::net::{IpAddr, SocketAddr};
 
 use crate::error::RefuseReason;
+use crate::event::ConnParam;
 use crate::id::Id;
 use crate::request::{CmOption, Request, Service};
 use crate::request_kind::RequestKind;
 use crate::state::State;
+use crate::transport::Transport;
 
 /// The maximum private data of each message (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
 /// the address header takes 36 bytes of a request over IP, which has 92 bytes, or 216 for datagrams).
@@ -56,6 +58,7 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
     if len > private_data_max(request_kind, service) {
         return Err(RefuseReason::PrivateDataTooLong { len, max: private_data_max(request_kind, service) });
     }
+    check_values(request)?;
     match *request {
         Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(RefuseReason::BadAddress),
         Request::AttachQp if id.has_qp => Err(RefuseReason::HasQp),
@@ -84,6 +87,14 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         Request::SetOption { option: CmOption::AckTimeout(_) } if service == Service::Datagram => {
             Err(RefuseReason::NotForDatagrams)
         }
+        // On InfiniBand and RoCE the route has the type of service (`cma_resolve_iboe_route`); on iWARP the connect takes
+        // it (`cma_connect_iw`).
+        Request::SetOption { option: CmOption::Tos(_) }
+            if matches!(id.state, State::RouteResolving | State::RouteResolved)
+                && id.on_device.transport() == Transport::InfiniBand =>
+        {
+            Err(RefuseReason::AlreadySent)
+        }
         Request::SetEce { .. } if service == Service::Datagram => Err(RefuseReason::NotForDatagrams),
         // With a QP, librdmacm uses the QP's options.
         Request::SetEce { .. } if id.has_qp => Err(RefuseReason::HasQp),
@@ -111,6 +122,32 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         | Request::Destroy
         | Request::DestroyNow => Ok(()),
     }
+}
+
+/// Checks that the values of a request fit into the fields of the messages and of the QP that carry them. The kernel
+/// cuts off or lowers some, and fails at a later call because of others (`cm_format_req`, `rdma_connect`,
+/// ibv_modify_qp(3)).
+#[inline(always)]
+fn check_values(request: &Request<'_>) -> Result<(), RefuseReason> {
+    if let Request::Connect { param, .. } | Request::Accept { param, .. } = *request {
+        let ConnParam { retry_count, rnr_retry_count, qp_num, .. } = param;
+        fits("retry_count", retry_count.into(), 3)?;
+        fits("rnr_retry_count", rnr_retry_count.into(), 3)?;
+        fits("qp_num", qp_num, 24)
+    } else if let Request::SetOption { option: CmOption::AckTimeout(power) } = *request {
+        fits("the ACK timeout", power.into(), 5)
+    } else if let Request::SetEce { ece } = *request {
+        fits("vendor_id", ece.vendor_id, 24)
+    } else {
+        Ok(())
+    }
+}
+
+/// Checks a value against the number of bits of its field.
+#[inline(always)]
+const fn fits(field: &'static str, value: u32, bits: u32) -> Result<(), RefuseReason> {
+    let max = (1 << bits) - 1;
+    if value > max { Err(RefuseReason::TooLarge { field, value, max }) } else { Ok(()) }
 }
 
 /// Whether a bind to this address gives the id a device at once. Wildcard and loopback addresses do not

@@ -206,7 +206,7 @@ mod tests {
                 }
             }
         }
-        assert!(plain > 400, "{plain} cells");
+        assert!(plain > 360, "{plain} cells");
     }
 
     /// Each cell has the index that `event` and `request` use.

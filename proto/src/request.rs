@@ -61,7 +61,9 @@ impl PortSpace {
 #[doc(alias("rdma_set_option", "RDMA_OPTION_ID"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CmOption {
-    /// The type of service of the packets; in any state.
+    /// The type of service of the packets of both sides. On InfiniBand and RoCE the client's counts, if it is set before
+    /// the route is resolved, or before a join; that of a listener, or of the id of a request, has no effect. On iWARP
+    /// it counts until the connect or the listen. Refused as [sent](crate::RefuseReason::AlreadySent) afterwards.
     #[doc(alias = "RDMA_OPTION_ID_TOS")]
     Tos(u8),
     /// Several ids may bind to the address, and one of them may listen. On: in any state but listening; off: only while
@@ -72,7 +74,10 @@ pub enum CmOption {
     #[doc(alias = "RDMA_OPTION_ID_AFONLY")]
     AfOnly(bool),
     /// The time after which an unacknowledged packet is sent again: 4.096 µs times two to the power of this value.
-    /// Connected services only; in any state. On RoCE it changes the timers of the connection manager too.
+    /// At most 31; 0 means no limit. Connected services only. It counts for the QP of this side only: on the client until
+    /// the connection is established, for the id of a request until it is accepted; an id does not inherit it from
+    /// its listener. Refused as [sent](crate::RefuseReason::AlreadySent) afterwards. On RoCE it also changes the timers
+    /// of the connection manager and the QP of the other side, if it is set before the route is resolved.
     #[doc(alias = "RDMA_OPTION_ID_ACK_TIMEOUT")]
     AckTimeout(u8),
 }

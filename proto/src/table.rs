@@ -149,7 +149,7 @@ mod request_rules {
     pub(super) const nil: RequestRule = RequestRule::Refuse(RefuseReason::NotConnected);
     /// A destroy would take 70 seconds (`cm_send_rej` with an own request outstanding).
     pub(super) const sta: RequestRule = RequestRule::Refuse(RefuseReason::Stalls);
-    /// librdmacm stores it, and it is never sent.
+    /// The kernel or librdmacm stores it, and it has no effect any more.
     pub(super) const snt: RequestRule = RequestRule::Refuse(RefuseReason::AlreadySent);
     /// The kernel returns ENXIO.
     pub(super) const gon: RequestRule = RequestRule::Refuse(RefuseReason::DeviceGone);
@@ -182,22 +182,22 @@ pub static REQUESTS: [[RequestRule; RequestKind::COUNT]; State::COUNT] = {
         /* AddrResolved    */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, nil, ___, ___, Adr, Adr, Adr, Adr, ___, ___, Adr, Adr, Adr, Adr, END, END],
         /* RouteResolving  */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, nil, ___, ___, ___, RrG, RrG, RrG, ___, ___, RrG, RrG, RrG, RrG, END, END],
         /* RouteResolved   */ [___, ___, ___, ___, Rte, Rte, CnS, ___, ___, ___, nil, nil, ___, ___, ___, Rte, Rte, Rte, ___, ___, Rte, Rte, Rte, Rte, END, END],
-        /* Connecting      */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, Cng, Cng, ___, ___, Cng, snt, Cng, Cng, END, END],
-        /* Responded       */ [___, ___, ___, ___, num, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, Rsp, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END, END],
+        /* Connecting      */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, snt, Cng, ___, ___, Cng, snt, Cng, Cng, END, END],
+        /* Responded       */ [___, ___, ___, ___, num, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, snt, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END, END],
         //                    bind  resA  resR  list  attQ  detQ  conn  acpt  rejt  estb  disc  tear  noti  getR  join  leav  tos   reu+  reu-  afon  ackt  ece   migr  rels  dest  dnow
-        /* Requested       */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, nil, ___, ___, ___, Rqd, Rqd, Rqd, ___, ___, Rqd, Rqd, Rqd, Rqd, END, END],
-        /* Accepting       */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, Acc, ___, ___, Acc, Acc, Acc, ___, ___, Acc, snt, Acc, Acc, END, END],
-        /* Connected       */ [___, ___, ___, ___, num, Con, ___, ___, ___, ___, Dis, Clg, isc, ___, ___, Con, Con, Con, ___, ___, Con, snt, Con, Con, END, END],
-        /* Disconnecting   */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Clg, ___, ___, ___, Dis, Dis, Dis, ___, ___, Dis, snt, Dis, Dis, END, END],
-        /* Closing         */ [___, ___, ___, ___, ___, Clg, ___, ___, ___, ___, Clg, Clg, ___, ___, ___, Clg, Clg, Clg, ___, ___, Clg, snt, Clg, Clg, END, END],
-        /* PeerClosed      */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, PCl, PCl, ___, ___, PCl, snt, PCl, PCl, END, END],
-        /* TimeWait        */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, TmW, TmW, TmW, ___, ___, TmW, snt, TmW, TmW, END, END],
-        /* Closed          */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, ovr, ___, ___, ___, Cls, Cls, Cls, ___, ___, Cls, snt, Cls, Cls, END, END],
-        /* SidrReqSent     */ [___, ___, ___, ___, SqS, SqS, ___, ___, ___, ___, nil, nil, ___, ___, ___, SqS, SqS, SqS, ___, ___, nfd, nfd, SqS, SqS, END, END],
-        /* SidrReqReceived */ [___, ___, ___, ___, SqR, SqR, ___, SRs, Fld, brk, nil, nil, ___, ___, ___, SqR, SqR, SqR, ___, ___, nfd, nfd, SqR, SqR, END, END],
-        /* SidrResolved    */ [___, ___, ___, ___, SRs, SRs, ___, ___, ___, ___, nil, nil, ___, ___, ___, SRs, SRs, SRs, ___, ___, nfd, nfd, SRs, SRs, END, END],
-        /* Failed          */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, Fld, Fld, ___, ___, Fld, snt, Fld, Fld, END, END],
-        /* Listening       */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, Lis, ___, ___, ___, Lis, snt, Lis, Lis, END, END],
+        /* Requested       */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, nil, ___, ___, ___, Rqd, snt, Rqd, ___, ___, Rqd, Rqd, Rqd, Rqd, END, END],
+        /* Accepting       */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, Acc, ___, ___, Acc, snt, Acc, ___, ___, snt, snt, Acc, Acc, END, END],
+        /* Connected       */ [___, ___, ___, ___, num, Con, ___, ___, ___, ___, Dis, Clg, isc, ___, ___, Con, snt, Con, ___, ___, snt, snt, Con, Con, END, END],
+        /* Disconnecting   */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Clg, ___, ___, ___, Dis, snt, Dis, ___, ___, snt, snt, Dis, Dis, END, END],
+        /* Closing         */ [___, ___, ___, ___, ___, Clg, ___, ___, ___, ___, Clg, Clg, ___, ___, ___, Clg, snt, Clg, ___, ___, snt, snt, Clg, Clg, END, END],
+        /* PeerClosed      */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, snt, PCl, ___, ___, snt, snt, PCl, PCl, END, END],
+        /* TimeWait        */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, TmW, snt, TmW, ___, ___, snt, snt, TmW, TmW, END, END],
+        /* Closed          */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, ovr, ___, ___, ___, Cls, snt, Cls, ___, ___, snt, snt, Cls, Cls, END, END],
+        /* SidrReqSent     */ [___, ___, ___, ___, SqS, SqS, ___, ___, ___, ___, nil, nil, ___, ___, ___, SqS, snt, SqS, ___, ___, nfd, nfd, SqS, SqS, END, END],
+        /* SidrReqReceived */ [___, ___, ___, ___, SqR, SqR, ___, SRs, Fld, brk, nil, nil, ___, ___, ___, SqR, snt, SqR, ___, ___, nfd, nfd, SqR, SqR, END, END],
+        /* SidrResolved    */ [___, ___, ___, ___, SRs, SRs, ___, ___, ___, ___, nil, nil, ___, ___, ___, SRs, snt, SRs, ___, ___, nfd, nfd, SRs, SRs, END, END],
+        /* Failed          */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, snt, Fld, ___, ___, snt, snt, Fld, Fld, END, END],
+        /* Listening       */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, snt, ___, ___, ___, snt, snt, Lis, Lis, END, END],
         /* Removed         */ [gon, gon, gon, gon, gon, Rem, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, Rem, Rem, END, END],
         /* Destroying      */ [___, ___, ___, ___, ___, END, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, END],
     ]

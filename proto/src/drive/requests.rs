@@ -123,8 +123,8 @@ impl<D: Device> Drive<D> {
     /// CONNECT_RESPONSE (without one), REJECTED, UNREACHABLE or CONNECT_ERROR.
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 56 bytes of private data (180 for datagrams); failed with the
-    /// device's errno.
+    /// Refused in a wrong state, with more than 56 bytes of private data (180 for datagrams), or with a value that does not
+    /// fit ([`RefuseReason::TooLarge`]); failed with the device's errno.
     #[doc(alias = "rdma_connect")]
     pub fn connect(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
@@ -134,8 +134,8 @@ impl<D: Device> Drive<D> {
     /// listener's channel is first migrated off it.
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL`
-    /// if the peer no longer waits. The accept can be repeated if this migration fails.
+    /// Refused in a wrong state, with more than 196 bytes of private data (136 for datagrams), or with a value that does
+    /// not fit ([`RefuseReason::TooLarge`]); failed with `EINVAL` if the peer no longer waits. The accept can be repeated if this migration fails.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
@@ -247,9 +247,14 @@ impl<D: Device> Drive<D> {
     /// Sets an option (rdma_set_option(3)).
     ///
     /// # Errors
-    /// Refused in a state or for a service that the option does not apply to; failed with the device's errno.
+    /// Refused in a state or for a service that the option does not apply to, where it would have no effect any more
+    /// ([`RefuseReason::AlreadySent`]), and for a value that does not fit ([`RefuseReason::TooLarge`]); failed with the
+    /// device's errno.
     #[doc(alias = "rdma_set_option")]
     pub fn set_option(&mut self, id: IdKey, option: CmOption) -> Result<(), Error> {
+        if let CmOption::Tos(_) = option {
+            self.query_transport(id);
+        }
         self.request(id, Request::SetOption { option }, Time::NEVER).map(drop)
     }
 
@@ -258,7 +263,7 @@ impl<D: Device> Drive<D> {
     /// `ibv_query_ece`).
     ///
     /// # Errors
-    /// Refused in a wrong state, with a QP on the id, or for vendor 0; failed with the device's errno.
+    /// Refused in a wrong state, with a QP on the id, for vendor 0, or for one above 24 bits; failed with the device's errno.
     #[doc(alias = "rdma_set_local_ece")]
     pub fn set_ece(&mut self, id: IdKey, ece: Ece) -> Result<(), Error> {
         self.request(id, Request::SetEce { ece }, Time::NEVER).map(drop)

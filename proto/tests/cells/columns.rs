@@ -72,13 +72,14 @@ fn request(request_kind: RequestKind) -> (Goes, Vec<In<RefuseReason>>, RefuseRea
         RequestKind::Notify => (vec![(&[Accepting], None)], vec![(&[Connected], IsConnected)], WrongState),
         RequestKind::GetRequest => (vec![(&[Listening], None)], vec![], WrongState),
         RequestKind::Join => (vec![(&[Bound, AddrResolved], None)], vec![], WrongState),
-        RequestKind::Leave | RequestKind::SetTos => (vec![(all_but(&[Removed, Destroying]), None)], vec![], WrongState),
+        RequestKind::Leave => (vec![(all_but(&[Removed, Destroying]), None)], vec![], WrongState),
+        RequestKind::SetTos => (vec![(&[Idle], None), (&EARLY, None)], vec![], AlreadySent),
         RequestKind::ReuseAddr => (vec![(all_but(&[Listening, Removed, Destroying]), None)], vec![], WrongState),
         RequestKind::NoReuseAddr => (vec![(&[Idle], None)], vec![], WrongState),
         RequestKind::SetAfOnly => (vec![(&[Idle, Bound], None)], vec![], WrongState),
         RequestKind::SetAckTimeout => {
-            let goes = vec![(all_but(&[SidrReqSent, SidrReqReceived, SidrResolved, Removed, Destroying]), None)];
-            (goes, vec![(&LOOKUPS, NotForDatagrams)], WrongState)
+            let unmoved = vec![(&[Idle, Connecting, Responded, Requested][..], None), (&EARLY, None)];
+            (unmoved, vec![(&LOOKUPS, NotForDatagrams)], AlreadySent)
         }
         RequestKind::SetEce => {
             let unsent = vec![(&[Idle, Requested][..], None), (&EARLY, None)];

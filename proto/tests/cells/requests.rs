@@ -37,6 +37,12 @@ fn place_for(state: State, request_kind: RequestKind, service: Service) -> Optio
         RequestKind::DetachQp if service == Service::Connected => {
             with_qp(state).or_else(|| id_in_state(state, service))
         }
+        // A route of InfiniBand has the type of service already.
+        RequestKind::SetTos if matches!(state, State::RouteResolving | State::RouteResolved) => {
+            let mut id_in_state = id_in_state(state, Service::Connected)?;
+            id_in_state.fixture.core.note_iwarp(id_in_state.id);
+            Some(id_in_state)
+        }
         // A member of a group is not released.
         RequestKind::Release if service == Service::Datagram => datagram(state, false),
         // During address resolution an id has a device only from an earlier bind.

@@ -115,7 +115,7 @@ fn a_teardown_answers_by_itself_and_a_deadline_is_acted_on_by_the_next_turn() {
     let id = connected(&mut drive, channel);
     let deadline = drive.within(Duration::from_millis(2));
     drive.teardown(id, deadline).unwrap();
-    drive.set_option(id, CmOption::Tos(4)).unwrap();
+    drive.set_option(id, CmOption::ReuseAddr(true)).unwrap();
     report(&mut drive, id, None, CmEvent::Disconnected);
     assert_eq!(calls(&mut drive), ["disconnect", "set_option", "disconnect"]);
     assert_eq!(drive.run(8), Next::Deliver);

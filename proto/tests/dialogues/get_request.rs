@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, IdKey, RefuseReason, Refused, Request, RequestKind, State,
+    Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, GroupKey, IdKey, RefuseReason, Refused, Request,
+    RequestKind, State,
 };
 
 use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC, accept, cm, raw, to};
@@ -78,11 +79,8 @@ fn what_does_not_listen_or_is_not_synchronous_is_refused() {
     fixture.does(id, TO_SYNC);
     fixture.does(id, NEXT);
     assert_eq!(fixture.refuses(id, NEXT, RefuseReason::Busy(RequestKind::GetRequest)).errno(), Errno::EBUSY);
-    fixture.refuses(
-        id,
-        Request::SetOption { option: cmid_proto::CmOption::Tos(1) },
-        RefuseReason::Busy(RequestKind::GetRequest),
-    );
+    let group = GroupKey::from_parts(0, 0, 1).unwrap();
+    fixture.refuses(id, Request::Leave { group }, RefuseReason::Busy(RequestKind::GetRequest));
     fixture.ends(&[id], &[channel]);
 }
 

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, Call, CmEvent, CmOption, Ece, Errno, EventKind, PortSpace, RefuseReason, RejectReason, Request, RequestKind,
-    State,
+    Acks, Call, CmEvent, CmOption, ConnParam, Ece, Errno, EventKind, PortSpace, RefuseReason, RejectReason, Request,
+    RequestKind, State,
 };
 
 use crate::fixture::{CoreFixture, OK, RESOLVE, TO_SYNC, accept, cm, connect};
 
 const SOON: Duration = Duration::from_millis(2);
+/// An option that counts in each state of a connection.
+const REUSE: Request<'static> = Request::SetOption { option: CmOption::ReuseAddr(true) };
 const TOS: Request<'static> = Request::SetOption { option: CmOption::Tos(0x60) };
 const ECE: Request<'static> = Request::SetEce { ece: Ece { vendor_id: 0x15b3, options: 1 } };
 
@@ -60,6 +62,85 @@ fn options_are_refused_where_the_kernel_would() {
 }
 
 #[test]
+fn a_value_that_does_not_fit_its_field_is_refused() {
+    let param = ConnParam { qp_num: 7, ..ConnParam::default() };
+    let connects = |param| Request::Connect { param, private_data: b"" };
+    let accepts = |param| Request::Accept { param, private_data: b"" };
+    let timeout = |power| Request::SetOption { option: CmOption::AckTimeout(power) };
+    let ece = |vendor_id| Request::SetEce { ece: Ece { vendor_id, options: u32::MAX } };
+    let mut cases = Vec::new();
+    for power in 32..=255 {
+        cases.push((State::Bound, timeout(31), timeout(power), "the ACK timeout", u32::from(power), 31));
+    }
+    cases.push((State::RouteResolved, ece(0xff_ffff), ece(1 << 24), "vendor_id", 1 << 24, 0xff_ffff));
+    cases.push((State::Requested, ece(0xff_ffff), ece(u32::MAX), "vendor_id", u32::MAX, 0xff_ffff));
+    for (field, set, max, above) in [
+        ("retry_count", (|param, value| ConnParam { retry_count: value as u8, ..param }) as fn(_, _) -> _, 7, 8),
+        ("rnr_retry_count", |param, value| ConnParam { rnr_retry_count: value as u8, ..param }, 7, 255),
+        ("qp_num", |param, value| ConnParam { qp_num: value, ..param }, 0xff_ffff, 1 << 24),
+    ] {
+        let (fits, does_not): (ConnParam, ConnParam) = (set(param, max), set(param, above));
+        cases.push((State::RouteResolved, connects(fits), connects(does_not), field, above, max));
+        cases.push((State::Requested, accepts(fits), accepts(does_not), field, above, max));
+    }
+    for (state, fits, does_not, field, value, max) in cases {
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, state);
+        let refused = fixture.refuses(id, does_not, RefuseReason::TooLarge { field, value, max });
+        assert_eq!(refused.errno(), Errno::EINVAL, "{refused}");
+        fixture.does(id, fits);
+    }
+}
+
+#[test]
+fn an_option_that_comes_too_late_is_refused_as_sent() {
+    let timeout = Request::SetOption { option: CmOption::AckTimeout(14) };
+    for (request, in_time) in [
+        (TOS, &[State::Idle, State::Bound, State::AddrResolving, State::AddrResolved][..]),
+        (
+            timeout,
+            &[
+                State::Idle,
+                State::Bound,
+                State::AddrResolving,
+                State::AddrResolved,
+                State::RouteResolving,
+                State::RouteResolved,
+                State::Connecting,
+                State::Responded,
+                State::Requested,
+            ],
+        ),
+    ] {
+        for state in State::ALL {
+            let lookup = matches!(state, State::SidrReqSent | State::SidrReqReceived | State::SidrResolved);
+            if lookup || matches!(state, State::Removed | State::Destroying) {
+                continue;
+            }
+            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+            let id = fixture.in_state(channel, state);
+            if in_time.contains(&state) {
+                fixture.does(id, request);
+            } else {
+                let refused = fixture.refuses(id, request, RefuseReason::AlreadySent);
+                assert_eq!(refused.errno(), Errno::EINVAL, "{refused}");
+            }
+        }
+    }
+}
+
+#[test]
+fn on_iwarp_the_connect_takes_the_type_of_service() {
+    for state in [State::RouteResolving, State::RouteResolved] {
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, state);
+        fixture.refuses(id, TOS, RefuseReason::AlreadySent);
+        fixture.core.note_iwarp(id);
+        fixture.does(id, TOS);
+    }
+}
+
+#[test]
 fn an_option_leaves_the_operation_that_is_under_way_its_deadline() {
     for state in State::ALL.into_iter().filter(|&state| cmid_proto::table::operation(state).is_some()) {
         if state == State::Destroying {
@@ -89,7 +170,7 @@ fn an_option_leaves_the_operation_that_is_under_way_its_deadline() {
             };
             let soon = fixture.within(SOON);
             fixture.does_until(id, request, soon);
-            fixture.submit(id, TOS).unwrap();
+            fixture.submit(id, REUSE).unwrap();
             assert_eq!(fixture.core.poll_timeout(), Some((soon, id)), "{state}");
             fixture.expect_call("set_option", outcome);
             assert_eq!(fixture.core.poll_timeout(), Some((soon, id)), "{state}");
@@ -106,7 +187,7 @@ fn a_deadline_may_pass_while_an_option_is_being_set() {
         let id = fixture.in_state(channel, State::RouteResolved);
         let soon = fixture.within(SOON);
         fixture.does_until(id, connect(), soon);
-        fixture.submit(id, TOS).unwrap();
+        fixture.submit(id, REUSE).unwrap();
         let (token, _) = fixture.takes_call("set_option");
         fixture.passes(SOON);
         assert_eq!(fixture.answers(token, outcome).unwrap().result.is_ok(), outcome.is_ok());
@@ -155,7 +236,7 @@ fn in_synchronous_mode_notify_does_not_end_the_accept_that_it_is_for() {
         fixture.does(id, TO_SYNC);
         let soon = fixture.within(SOON);
         fixture.does_until(id, accept(), soon);
-        fixture.refuses(id, TOS, RefuseReason::Busy(RequestKind::Accept));
+        fixture.refuses(id, REUSE, RefuseReason::Busy(RequestKind::Accept));
         fixture.submit(id, Request::Notify).unwrap();
         let (token, _) = fixture.takes_call("notify");
         if early {

@@ -40,11 +40,12 @@ fn is_over(fixture: &mut CoreFixture, id: IdKey, on: ChannelKey) {
 
 #[test]
 fn every_state_ends_removed_also_while_a_call_is_under_way() {
-    for state in living() {
+    // No request of a listener is one call.
+    for state in living().into_iter().filter(|&state| state != State::Listening) {
         for outcome in [OK, Err(Errno::ENXIO)] {
             let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
             let id = fixture.in_state(channel, state);
-            fixture.submit(id, Request::SetOption { option: CmOption::Tos(1) }).unwrap();
+            fixture.submit(id, Request::SetOption { option: CmOption::ReuseAddr(true) }).unwrap();
             let (token, _) = fixture.takes_call("set_option");
             fixture.report(id, GONE);
             assert_eq!(fixture.state(id), State::Removed);

@@ -13,6 +13,13 @@ fn has_own_tests(request_kind: RequestKind) -> bool {
     matches!(request_kind, RequestKind::Join | RequestKind::Leave | RequestKind::GetRequest)
 }
 
+/// On iWARP a type of service also counts after the route is resolved.
+fn takes_tos(fixture: &mut CoreFixture, id: IdKey, request_kind: RequestKind) {
+    if request_kind == RequestKind::SetTos {
+        fixture.core.note_iwarp(id);
+    }
+}
+
 fn service_of(state: State) -> Service {
     match state {
         State::SidrReqSent | State::SidrReqReceived | State::SidrResolved => Service::Datagram,
@@ -147,6 +154,7 @@ fn every_legal_cell_leads_to_the_state_of_the_table() {
                 continue;
             }
             let (mut fixture, id, _, there) = set(state, Some(request_kind));
+            takes_tos(&mut fixture, id, request_kind);
             let Some(request) = request_of(request_kind, there, None) else { continue };
             fixture.submit(id, request).unwrap();
             assert_eq!(fixture.state(id), next, "{request_kind} while {state}, before the call");
@@ -171,7 +179,8 @@ fn every_call_that_fails_leaves_the_state_of_the_table() {
             {
                 continue;
             }
-            let (fixture, id, _, there) = set(state, None);
+            let (mut fixture, id, _, there) = set(state, None);
+            takes_tos(&mut fixture, id, request_kind);
             let Some(request) = request_of(request_kind, there, None) else { continue };
             for errno in [cmid_proto::Errno::EINVAL, cmid_proto::Errno::ENETUNREACH] {
                 let mut fixture = fixture.clone();

@@ -33,6 +33,7 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         RefuseReason::AlreadySync,
         RefuseReason::NotSync,
         RefuseReason::AlreadySent,
+        RefuseReason::TooLarge { field: "qp_num", value: 1 << 24, max: (1 << 24) - 1 },
         RefuseReason::NotDatagram,
         RefuseReason::NoDatagrams,
         RefuseReason::NotForDatagrams,

@@ -266,7 +266,10 @@ impl Maker {
             if rng.random_ratio(1, 40) { 129 } else { *[0, 1, 4, 7, 128, 255].choose(rng).unwrap_or(&1) }
         };
         let (serves, starts) = (depth(&mut self.rng), depth(&mut self.rng));
-        Offer { qp, serves, starts, rnr: self.rng.random_range(0..=8), data: self.data(limit) }
+        // The device lowers 8 to 7; the core refuses it.
+        let most = if self.level == Level::Core { 7 } else { 8 };
+        let rnr = self.rng.random_range(0..=8).min(most);
+        Offer { qp, serves, starts, rnr, data: self.data(limit) }
     }
 
     /// A length of private data, sometimes one byte too long.

@@ -110,14 +110,17 @@ pub(super) fn behaviour_07_parameters_are_mirrored_and_clamped<L: Env>(b: &mut F
         responder_resources: 7,
         initiator_depth: 3,
         flow_control: true,
-        retry_count: 9,
-        rnr_retry_count: 9,
+        retry_count: 6,
+        rnr_retry_count: 5,
         srq: true,
         ..b.param()
     };
+    // The kernel would lower it to 7.
+    let above = b.client.drive().connect(client, ConnParam { retry_count: 9, ..sent }, &[], Time::NEVER);
+    fails("a retry count of 9", above, Errno::EINVAL)?;
     b.client.drive().connect(client, sent, &[], Time::NEVER)?;
     let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
-    let received = ConnParam { responder_resources: 3, initiator_depth: 7, retry_count: 7, rnr_retry_count: 7, ..sent };
+    let received = ConnParam { responder_resources: 3, initiator_depth: 7, ..sent };
     same("request", *request.param, received)?;
     let answer = ConnParam {
         responder_resources: ConnParam::DEVICE_MAX,

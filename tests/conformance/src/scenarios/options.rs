@@ -23,7 +23,9 @@ pub(super) fn options_are_taken_where_they_are_for<L: Env>(b: &mut Fixture<'_, L
         takes(b, Side::Client, idle, option)?;
     }
     let listening = b.listen()?;
-    takes(b, Side::Server, listening, CmOption::Tos(8))?;
+    // The kernel would store it, and it would have no effect.
+    let late = b.server.drive().set_option(listening, CmOption::Tos(8));
+    fails("a type of service for a listener", late, Errno::EINVAL)?;
     refuses(b, Side::Server, listening, CmOption::ReuseAddr(true))?;
     refuses(b, Side::Server, listening, CmOption::AfOnly(true))?;
     let resolved = b.addr_resolved()?;
