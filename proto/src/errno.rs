@@ -8,11 +8,12 @@ pub struct Errno(pub i32);
 
 macro_rules! errnos {
     ($($name:ident = $value:literal),+ $(,)?) => {
-        #[allow(missing_docs, reason = "the names are errno(3)'s")]
+        #[allow(missing_docs, reason = "the names are errno(3)'s and the kernel's")]
         impl Errno {
             $( pub const $name: Errno = Errno($value); )+
 
-            /// Returns the symbol of errno(3); `None` for a number without a constant here.
+            /// Returns the symbol of errno(3); `None` for a number without a constant here. `ENOTSUPP` is not there: the
+            /// kernel's functions return it among themselves (`linux/errno.h`), and some of it reaches an application.
             #[must_use]
             pub const fn symbol(self) -> Option<&'static str> {
                 match self.0 {
@@ -29,7 +30,7 @@ errnos! {
     EFAULT = 14, EBUSY = 16, ENODEV = 19, EINVAL = 22, EMFILE = 24, ENOSYS = 38, EBADE = 52, ENODATA = 61,
     EOVERFLOW = 75, EPROTONOSUPPORT = 93, EOPNOTSUPP = 95, EAFNOSUPPORT = 97, EADDRINUSE = 98,
     EADDRNOTAVAIL = 99, ENETUNREACH = 101, ECONNRESET = 104, EISCONN = 106, ENOTCONN = 107, ETIMEDOUT = 110,
-    ECONNREFUSED = 111, EHOSTUNREACH = 113, EALREADY = 114, ECANCELED = 125,
+    ECONNREFUSED = 111, EHOSTUNREACH = 113, EALREADY = 114, ECANCELED = 125, ENOTSUPP = 524,
 }
 
 impl Errno {

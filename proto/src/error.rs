@@ -109,6 +109,9 @@ pub enum RefuseReason {
     /// The option is only for connections.
     #[error("not for a datagram service")]
     NotForDatagrams,
+    /// The address to join is that of a host or of all hosts.
+    #[error("{0} is not the address of a multicast group")]
+    NoGroup(core::net::SocketAddr),
     /// `rdma_leave_multicast` cannot distinguish two memberships of one address.
     #[error("the id is a member of {0} already")]
     AlreadyMember(core::net::SocketAddr),
@@ -144,6 +147,9 @@ pub enum RefuseReason {
     /// The source and the destination are of different address families.
     #[error("the addresses are of different families")]
     BadAddress,
+    /// The id is bound already, also by a failed resolve. The kernel would ignore the given source.
+    #[error("the id is bound already, so its address is the source: give none")]
+    IsBound,
     /// The id is bound to a loopback address. The kernel takes it for the wildcard (`cma_any_addr`), so a listener on it
     /// would accept connection requests from all networks of the host.
     #[error(
@@ -240,6 +246,8 @@ impl RefuseReason {
             | RefuseReason::PrivateDataTooLong { .. }
             | RefuseReason::BadAddress
             | RefuseReason::OnLoopback
+            | RefuseReason::IsBound
+            | RefuseReason::NoGroup(_)
             | RefuseReason::AlreadySync
             | RefuseReason::NotSync
             | RefuseReason::AlreadySent

@@ -61,6 +61,8 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
     check_values(request)?;
     match *request {
         Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(RefuseReason::BadAddress),
+        // The kernel would ignore it (`resolve_prepare_src`).
+        Request::ResolveAddr { src: Some(_), .. } if id.state == State::Bound => Err(RefuseReason::IsBound),
         Request::AttachQp if id.has_qp => Err(RefuseReason::HasQp),
         Request::AttachQp if id.number_sent => Err(RefuseReason::NumberSent),
         Request::AttachQp if !id.on_device.is_some() => Err(RefuseReason::NoDevice),
@@ -74,6 +76,7 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => Err(RefuseReason::NoQp),
         Request::GetRequest if !id.sync => Err(RefuseReason::NotSync),
         Request::Join { .. } if service == Service::Connected => Err(RefuseReason::NotDatagram),
+        Request::Join { addr, .. } if !names_a_group(addr) => Err(RefuseReason::NoGroup(addr)),
         // An id that is idle is bound to the wildcard by its listen.
         Request::Listen { .. } if id.state == State::Bound && id.on_device.is_on_loopback() => {
             Err(RefuseReason::OnLoopback)
@@ -122,6 +125,13 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         | Request::Destroy
         | Request::DestroyNow => Ok(()),
     }
+}
+
+/// Whether a join of this address can have a group: that of a multicast address, or for the wildcard one that the subnet
+/// manager selects (`cma_set_mgid`). The kernel does not check this, and makes a group of any other address.
+fn names_a_group(addr: SocketAddr) -> bool {
+    let ip = addr.ip().to_canonical();
+    ip.is_multicast() || ip.is_unspecified()
 }
 
 /// Checks that the values of a request fit into the fields of the messages and of the QP that carry them. The kernel

@@ -125,7 +125,8 @@ pub enum Request<'a> {
     },
     /// Find the device and the link address for a destination (rdma_resolve_addr(3)).
     ResolveAddr {
-        /// The local address; `None` if the id is bound, or to let the kernel select one.
+        /// The local address; `None` to let the kernel select one. Refused if the id is bound already, also by an earlier
+        /// resolve that has failed: the address of the id is then the source.
         src: Option<SocketAddr>,
         /// The peer.
         dst: SocketAddr,
@@ -182,7 +183,7 @@ pub enum Request<'a> {
     GetRequest,
     /// Join a multicast group (rdma_join_multicast_ex(3)); MULTICAST_JOIN or MULTICAST_ERROR follows.
     Join {
-        /// The group's address. One membership per address.
+        /// The group's address, a multicast address; on InfiniBand the wildcard for a new group. One membership per address.
         addr: SocketAddr,
         /// Only send to the group: the QP is not attached to it.
         send_only: bool,

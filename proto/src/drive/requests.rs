@@ -83,7 +83,8 @@ impl<D: Device> Drive<D> {
     /// it, or there is no device. The [`Failure`](crate::Failure) then says so ([`FailureCause`](crate::FailureCause)).
     ///
     /// # Errors
-    /// Refused in a wrong state; failed with the device's errno, such as `ENETUNREACH`, `EADDRNOTAVAIL` or `ENODEV`.
+    /// Refused in a wrong state, and with a source on an id that is bound already, also by a resolve that has failed
+    /// ([`RefuseReason::IsBound`]); failed with the device's errno, such as `ENETUNREACH`, `EADDRNOTAVAIL` or `ENODEV`.
     #[doc(alias = "rdma_resolve_addr")]
     pub fn resolve_addr(
         &mut self,
@@ -220,8 +221,8 @@ impl<D: Device> Drive<D> {
     /// (rdma_join_multicast_ex(3)). With `send_only` the QP is not attached.
     ///
     /// # Errors
-    /// Refused in a wrong state, for connected services, on iWARP, without a device, or if the id is a member of this
-    /// address already; failed with the device's errno.
+    /// Refused in a wrong state, for connected services, on iWARP, without a device, for an address of no group, or if the
+    /// id is a member of this address already; failed with the device's errno.
     #[doc(alias("rdma_join_multicast", "rdma_join_multicast_ex"))]
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
         self.query_transport(id);

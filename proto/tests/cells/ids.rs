@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, ChannelKey, CmEvent, GroupKey, IdKey, PortSpace, RawEvent, Request, Service, State};
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, accept, addr, cm, connect, raw};
+use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, accept, cm, connect, group_addr, raw};
 
 /// An id in a state, on channel `here`, and a second channel.
 pub(crate) struct IdInState {
@@ -48,9 +48,9 @@ pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
     }
     fixture.does(id, BIND);
     if in_a_group {
-        fixture.does(id, Request::Join { addr: addr(GROUP), send_only: false });
+        fixture.does(id, Request::Join { addr: group_addr(GROUP), send_only: false });
     }
-    let group = fixture.core.group_at(id, addr(GROUP));
+    let group = fixture.core.group_at(id, group_addr(GROUP));
     let mut id_in_state = IdInState { fixture, id, here, there, group };
     let report_and_take = |id_in_state: &mut IdInState, kind| {
         id_in_state.fixture.report_on(id_in_state.here, raw(id_in_state.id, kind, 0));

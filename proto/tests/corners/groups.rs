@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, GroupKey, IdKey, PortSpace, RawEvent, Request, Time,
+    Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, GroupKey, IdKey, PortSpace, RawEvent, RefuseReason,
+    Request, Time,
 };
 
 use crate::fixture::{BIND, CoreFixture, OK, cm, raw, to};
@@ -82,4 +83,39 @@ fn events_that_moved_go_out_of_the_middle_of_a_channel() {
     }
     fixture.no_event(there);
     fixture.ends(&[other], &[here, there]);
+}
+
+#[test]
+fn only_a_multicast_address_or_the_wildcard_is_joined() {
+    let groups = ["239.1.1.1:0", "224.0.0.1:0", "[ff0e::1]:0", "[ff02::1%3]:0", "[::ffff:239.1.1.1]:0"];
+    let wildcards = ["0.0.0.0:0", "[::]:0"];
+    let others = [
+        "10.0.0.2:0",
+        "127.0.0.1:0",
+        "255.255.255.255:0",
+        "240.0.0.1:0",
+        "0.0.0.1:0",
+        "[fd00::1]:0",
+        "[::1]:0",
+        "[::ffff:10.0.0.2]:0",
+    ];
+    let joined = groups.into_iter().chain(wildcards).map(|addr| (addr, true));
+    for (addr, is_group) in joined.chain(others.map(|addr| (addr, false))) {
+        for space in [PortSpace::Udp, PortSpace::Ipoib] {
+            let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+            let id = fixture.id_for(space, Some(here));
+            fixture.does(id, BIND);
+            let addr = addr.parse().unwrap();
+            for send_only in [false, true] {
+                if is_group {
+                    let group = fixture.core.join(fixture.now, id, addr, send_only, Time::NEVER).unwrap();
+                    fixture.all_well();
+                    fixture.does(id, Request::Leave { group });
+                } else {
+                    let refused = fixture.refuses(id, Request::Join { addr, send_only }, RefuseReason::NoGroup(addr));
+                    assert!(refused.to_string().contains("is not the address of a multicast group"), "{refused}");
+                }
+            }
+        }
+    }
 }

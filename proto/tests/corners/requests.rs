@@ -7,7 +7,7 @@ use cmid_proto::{
     RequestKind, State, Target, Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, RESOLVE, addr, cm, raw, to};
+use crate::fixture::{BIND, CoreFixture, RESOLVE, addr, cm, group_addr, raw, to};
 
 #[test]
 fn only_a_bind_to_the_address_of_an_interface_gives_a_device() {
@@ -47,6 +47,32 @@ fn source_and_destination_are_of_one_family() {
             }
             fixture.does(id, Request::Destroy);
         }
+    }
+    fixture.ends(&[], &[here]);
+}
+
+#[test]
+fn a_source_is_refused_on_an_id_that_is_bound() {
+    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+    let from = |src: &str| Request::ResolveAddr { src: Some(src.parse().unwrap()), dst: addr(2) };
+    for sync in [false, true] {
+        let bound = fixture.id((!sync).then_some(here));
+        fixture.does(bound, BIND);
+        for src in ["10.0.0.1:7471", "10.0.0.2:0", "0.0.0.0:0"] {
+            let refused = fixture.refuses(bound, from(src), RefuseReason::IsBound);
+            assert_eq!(refused.errno(), Errno::EINVAL, "{refused}");
+        }
+        fixture.does(bound, RESOLVE);
+        fixture.does(bound, Request::Destroy);
+    }
+    // A resolve that fails has bound the id to its source, or to the wildcard.
+    for first in [from("10.0.0.1:0"), RESOLVE] {
+        let tried = fixture.id(Some(here));
+        fixture.does(tried, first);
+        fixture.report_and_take(tried, CmEvent::AddrError);
+        fixture.refuses(tried, from("10.0.0.1:0"), RefuseReason::IsBound);
+        fixture.does(tried, RESOLVE);
+        fixture.does(tried, Request::Destroy);
     }
     fixture.ends(&[], &[here]);
 }
@@ -104,7 +130,7 @@ fn what_the_core_made_is_not_to_be_acked() {
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(here));
     fixture.does(id, BIND);
-    let group = fixture.core.join(fixture.now, id, addr(9), false, Time::NEVER).unwrap();
+    let group = fixture.core.join(fixture.now, id, group_addr(9), false, Time::NEVER).unwrap();
     fixture.all_well();
     fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
     let joined = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));

@@ -8,7 +8,7 @@ use cmid_proto::{
     RequestKind, State, Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, addr, cm, raw, to};
+use crate::fixture::{BIND, CoreFixture, cm, group_addr, raw, to};
 
 #[test]
 fn every_kind_of_event_has_a_name_of_its_own() {
@@ -98,7 +98,7 @@ fn a_receipt_names_the_id_and_the_group_that_it_counts_for() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(here));
     fixture.does(id, BIND);
-    let at = addr(9);
+    let at = group_addr(9);
     let group = fixture.core.join(fixture.now, id, at, false, Time::NEVER).unwrap();
     fixture.all_well();
     fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
@@ -154,7 +154,7 @@ fn waits_for_acks_is_true_only_of_the_request_that_waits() {
         let there = fixture.channel(Acks::Explicit);
         let id = fixture.id_for(PortSpace::Udp, Some(here));
         fixture.does(id, BIND);
-        let group = fixture.core.join(fixture.now, id, addr(9), false, Time::NEVER).unwrap();
+        let group = fixture.core.join(fixture.now, id, group_addr(9), false, Time::NEVER).unwrap();
         fixture.all_well();
         fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
         let event = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));

@@ -7,7 +7,7 @@ use cmid_proto::{
     RequestKind, State, Time,
 };
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, OK, TO_SYNC, addr, cm, raw, to};
+use crate::fixture::{BIND, CoreFixture, LISTEN, OK, TO_SYNC, cm, group_addr, raw, to};
 
 const NOW: Request<'static> = Request::DestroyNow;
 
@@ -181,7 +181,7 @@ fn a_leave_that_waits_for_acks_goes_with_it() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(channel));
     fixture.does(id, BIND);
-    let group = fixture.core.join(fixture.now, id, addr(9), false, Time::NEVER).unwrap();
+    let group = fixture.core.join(fixture.now, id, group_addr(9), false, Time::NEVER).unwrap();
     fixture.all_well();
     let joined = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
     fixture.report_on(channel, joined);

@@ -9,7 +9,7 @@ use cmid_proto::{
     Limits, Next, Outcome, PortSpace, Progress, RawEvent, State, Time, Turn,
 };
 
-use crate::fixture::{addr, cm, raw};
+use crate::fixture::{addr, cm, group_addr, raw};
 
 /// Records the names of the calls, and reports the events that the test queues. A call fails if `fails` names it.
 #[derive(Default)]
@@ -87,7 +87,7 @@ fn a_leave_that_is_done_does_not_wait_for_another_that_is_not() {
     let channel = drive.open_channel(Acks::Explicit).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Udp).unwrap();
     drive.bind(id, addr(1)).unwrap();
-    let [one, two] = [3, 4].map(|last| drive.join(id, addr(last), false, Time::NEVER).unwrap());
+    let [one, two] = [3, 4].map(|last| drive.join(id, group_addr(last), false, Time::NEVER).unwrap());
     report(&mut drive, id, Some(one), CmEvent::MulticastJoin);
     let held = drive.next_event(channel).unwrap();
     calls(&mut drive);
@@ -101,7 +101,7 @@ fn a_leave_that_is_done_does_not_wait_for_another_that_is_not() {
     assert_eq!((left.kind, left.group), (EventKind::Left, Some(one)));
 
     drive.device_mut().fails = Some(("join_multicast", Errno::EINVAL));
-    let failed = drive.join(id, addr(3), false, Time::NEVER).unwrap_err();
+    let failed = drive.join(id, group_addr(3), false, Time::NEVER).unwrap_err();
     assert_eq!((failed.errno(), drive.core().groups()), (Errno::EINVAL, 0));
     assert_eq!(drive.destroy(id, Time::NEVER).unwrap(), Progress::Done);
     drive.close_channel(channel).unwrap();

@@ -7,7 +7,9 @@ use cmid_proto::{
     Acks, Call, ChannelKey, CmEvent, CmOption, Ece, Errno, EventKind, IdKey, PortSpace, Request, RequestKind, State,
 };
 
-use crate::fixture::{BIND, CoreFixture, LISTEN, OK, REJECT, RESOLVE, TO_SYNC, accept, addr, cm, connect, raw, to};
+use crate::fixture::{
+    BIND, CoreFixture, LISTEN, OK, REJECT, RESOLVE, TO_SYNC, accept, cm, connect, group_addr, raw, to,
+};
 
 const SOON: Duration = Duration::from_millis(2);
 
@@ -154,7 +156,7 @@ fn a_migration_or_a_leave_that_began_with_the_last_ack_is_not_reported() {
         let there = fixture.channel(Acks::Explicit);
         let id = fixture.id_for(PortSpace::Udp, Some(here));
         fixture.does(id, BIND);
-        let group = fixture.core.join(fixture.now, id, addr(9), false, cmid_proto::Time::NEVER).unwrap();
+        let group = fixture.core.join(fixture.now, id, group_addr(9), false, cmid_proto::Time::NEVER).unwrap();
         fixture.all_well();
         let joined = cmid_proto::RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
         fixture.report_on(here, joined);
@@ -177,7 +179,7 @@ fn a_join_that_a_destroy_has_ended_leaves_a_membership_to_be_left() {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
         let id = fixture.id_for(PortSpace::Udp, Some(here));
         fixture.does(id, BIND);
-        let group = fixture.core.join(fixture.now, id, addr(9), false, cmid_proto::Time::NEVER).unwrap();
+        let group = fixture.core.join(fixture.now, id, group_addr(9), false, cmid_proto::Time::NEVER).unwrap();
         let (token, _) = fixture.takes_call("join_multicast");
         gives_up(&mut fixture, id);
         ends_unreported(&mut fixture, id, token, outcome);

@@ -22,6 +22,11 @@ pub(crate) fn addr(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 7471))
 }
 
+/// The address of a multicast group.
+pub(crate) fn group_addr(last: u8) -> SocketAddr {
+    SocketAddr::from(([239, 1, 1, last], 7471))
+}
+
 pub(crate) const BIND: Request<'static> =
     Request::Bind { addr: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 7471) };
 pub(crate) const RESOLVE: Request<'static> = Request::ResolveAddr {

@@ -5,7 +5,7 @@ use cmid_proto::{
     Refused, Request, RequestKind, State,
 };
 
-use crate::fixture::{BIND, CoreFixture, OK, addr, cm, raw, to};
+use crate::fixture::{BIND, CoreFixture, OK, cm, group_addr, raw, to};
 
 fn numbered(core: u16) -> CoreFixture {
     CoreFixture::with(Limits { core: Some(core), ..Limits::SINGLE })
@@ -17,7 +17,7 @@ fn filled(core: u16) -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
     let channel = fixture.channel(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(channel));
     fixture.does(id, BIND);
-    let group = fixture.core.join(fixture.now, id, addr(9), false, cmid_proto::Time::NEVER).unwrap();
+    let group = fixture.core.join(fixture.now, id, group_addr(9), false, cmid_proto::Time::NEVER).unwrap();
     fixture.all_well();
     let made = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
     assert_eq!(fixture.report_on(channel, made), Admission::Known);

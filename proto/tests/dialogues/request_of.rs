@@ -2,7 +2,7 @@
 
 use cmid_proto::{ChannelKey, CmOption, Ece, GroupKey, Request, RequestKind};
 
-use crate::fixture::{BIND, LISTEN, REJECT, RESOLVE, accept, addr, connect, to};
+use crate::fixture::{BIND, LISTEN, REJECT, RESOLVE, accept, connect, group_addr, to};
 
 /// A request of this kind, with a channel to migrate to and a group to leave; without a group, one that never was.
 /// `None` for a release, which `submit` does not take.
@@ -26,7 +26,7 @@ pub(crate) fn request_of(
         RequestKind::Teardown => Request::Teardown,
         RequestKind::Notify => Request::Notify,
         RequestKind::GetRequest => Request::GetRequest,
-        RequestKind::Join => Request::Join { addr: addr(99), send_only: false },
+        RequestKind::Join => Request::Join { addr: group_addr(99), send_only: false },
         RequestKind::Leave => Request::Leave { group: group.or(GroupKey::from_parts(0, 0, 1))? },
         RequestKind::SetTos => Request::SetOption { option: CmOption::Tos(4) },
         RequestKind::ReuseAddr => Request::SetOption { option: CmOption::ReuseAddr(true) },

@@ -22,6 +22,11 @@ pub(crate) const PARAM: ConnParam = ConnParam {
 };
 pub(crate) const LIMITS: Limits = Limits { ids: 4, channels: 8, events: 4, groups: 4, ..Limits::SINGLE };
 
+/// The address of a multicast group.
+pub(crate) fn group_addr(last: u8) -> SocketAddr {
+    SocketAddr::from(([239, 1, 1, last], 7471))
+}
+
 pub(crate) fn addr(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 7471))
 }

@@ -12,7 +12,7 @@ use cmid_proto::{
     Pollable, PolledDevice, PortSpace, RawEvent, Refused, Step, StepRecord, Time, Token, Turn,
 };
 
-use crate::device::{PARAM, RecordingPoller, Script, addr};
+use crate::device::{PARAM, RecordingPoller, Script, addr, group_addr};
 
 /// A device layer that repeats the observed steps on a second core.
 #[derive(Debug)]
@@ -240,8 +240,8 @@ fn a_core_with_the_observed_inputs_has_the_same_outputs() {
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap_err();
     report(&mut drive, RawEvent { private_data: &b"told too"[..], ..RawEvent::new(id, CmEvent::AddrResolved) });
-    drive.join(id, addr(9), false, Time::NEVER).unwrap();
-    drive.join(id, addr(8), false, Time::NEVER).unwrap_err();
+    drive.join(id, group_addr(9), false, Time::NEVER).unwrap();
+    drive.join(id, group_addr(8), false, Time::NEVER).unwrap_err();
     report(&mut drive, RawEvent::new(id, CmEvent::ConnectError));
     // A deadline that passes, and a call that fails.
     let due = drive.within(Duration::from_secs(1));

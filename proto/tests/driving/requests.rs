@@ -7,7 +7,9 @@ use cmid_proto::{
     State, Target, Time, Transport, Turn,
 };
 
-use crate::device::{PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
+use crate::device::{
+    PARAM, addr, calls, channel_and_id, driven, fails, group_addr, has, is_empty, report, requested, routed,
+};
 
 fn reason(error: Error) -> Option<RefuseReason> {
     match error {
@@ -159,13 +161,13 @@ fn memberships_are_joined_and_left() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Udp);
     drive.bind(id, addr(1)).unwrap();
-    let [one, two] = [10, 11].map(|last| drive.join(id, addr(last), false, Time::NEVER).unwrap());
+    let [one, two] = [10, 11].map(|last| drive.join(id, group_addr(last), false, Time::NEVER).unwrap());
     assert_eq!(
-        drive.join(id, addr(10), true, Time::NEVER).map_err(reason),
-        Err(Some(RefuseReason::AlreadyMember(addr(10))))
+        drive.join(id, group_addr(10), true, Time::NEVER).map_err(reason),
+        Err(Some(RefuseReason::AlreadyMember(group_addr(10))))
     );
     fails(&mut drive, "join_multicast", Errno::ENOMEM);
-    assert_eq!(drive.join(id, addr(12), true, Time::NEVER).unwrap_err().errno(), Errno::ENOMEM);
+    assert_eq!(drive.join(id, group_addr(12), true, Time::NEVER).unwrap_err().errno(), Errno::ENOMEM);
     has(&mut drive, RawEvent { group: Some(two), ..RawEvent::new(id, CmEvent::MulticastJoin) });
     assert_eq!(drive.turn(8), Turn::Idle);
     let ack_token = drive.next_event(channel).unwrap().ack_token.unwrap();

@@ -30,6 +30,8 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         RefuseReason::PrivateDataTooLong { len: 57, max: 56 },
         RefuseReason::BadAddress,
         RefuseReason::OnLoopback,
+        RefuseReason::IsBound,
+        RefuseReason::NoGroup(addr(1)),
         RefuseReason::AlreadySync,
         RefuseReason::NotSync,
         RefuseReason::AlreadySent,
@@ -85,6 +87,8 @@ fn failures_have_the_errno_of_the_device_and_faults_its_or_eio() {
         (Error::from(failure).errno(), failure.to_string().as_str()),
         (Errno(4711), "connect on id5.2 while connecting: errno 4711")
     );
+    // Not in errno(3); a join of an IPv6 group on RoCE returns it.
+    assert_eq!(Errno(524).to_string(), "ENOTSUPP");
     let faults = [
         (
             Fault::Event { id, state: State::Idle, event: CmEvent::Unknown(77) },

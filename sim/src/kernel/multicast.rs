@@ -15,7 +15,7 @@ use crate::kernel::membership::Membership;
 use crate::kernel::sidr::UDP_QKEY;
 
 /// The kernel's internal `ENOTSUPP`: no errno of user space, but the kernel returns it.
-const ENOTSUPP: Errno = Errno(524);
+const ENOTSUPP: Errno = Errno::ENOTSUPP;
 
 /// `ENOSYS`: the transport has no multicast (`rdma_join_multicast`).
 const ENOSYS: Errno = Errno(38);

@@ -10,7 +10,7 @@ use cmid_proto::{
 };
 
 /// The errno of the kernel for IPv6 groups on RoCE: a kernel-internal number (`ENOTSUPP`) that leaks.
-const KERNELS_OWN: Errno = Errno(524);
+const KERNELS_OWN: Errno = Errno::ENOTSUPP;
 /// The QP number of every multicast group, and the Q_Key of the connection manager's datagrams.
 const EVERYBODY: (u32, u32) = (0xff_ffff, 0x0123_4567);
 

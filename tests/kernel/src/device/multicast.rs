@@ -55,7 +55,7 @@ pub(crate) fn membership() {
     // Refused: the address, the state, the kind of id.
     side.fails(&join(id, one, SocketAddr::from(([0, 0, 0, 0], 0))), Errno::EINVAL);
     let v6 = SocketAddr::from((Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1), 0));
-    side.fails(&join(id, one, v6), Errno(524));
+    side.fails(&join(id, one, v6), Errno::ENOTSUPP);
     let idle = side.id_in(PortSpace::Udp);
     side.fails(&join(idle, one, group()), Errno::EINVAL);
     side.fails(&Call::Leave { id: idle, group: one, addr: group() }, Errno::EADDRNOTAVAIL);
