@@ -8,8 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Blocking, Canceller, Connection, Error, Listener, Options, Ready};
-use cmid_proto::{Acks, CmEvent, Errno, Limits, Pollable, PortSpace, State, Time};
-use cmid_sim::Host;
+use cmid_proto::datapath::{Access, Caps, WcStatus, prelude::*};
+use cmid_proto::{Acks, Attaching, CmEvent, Errno, Limits, Pollable, PortSpace, State, Time};
+use cmid_sim::{Cq, Host, Mr, Qp, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
@@ -296,6 +297,31 @@ fn events_that_nobody_takes_are_in_nobody_s_way() {
     for _ in 0..CHANGES {
         assert_eq!(active.next_event(SOON).unwrap().cm(), Some(CmEvent::Unreachable));
     }
+}
+
+/// Hazard P54.
+#[test]
+fn receives_are_flushed_by_the_own_disconnect_and_not_by_that_of_the_peer() {
+    let host = host();
+    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let passive = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), receiving).unwrap());
+    let (active, attached) = Connection::connect(host.device(), server(), &patient(), qp).unwrap();
+    let (mut passive, (_qp, mut cq, _mr)) = passive.join().unwrap();
+    drop((active, attached));
+    passive.wait_closed(SOON).unwrap();
+    thread::sleep(A_WHILE);
+    assert_eq!(cq.poll_one().unwrap(), None);
+    passive.disconnect(SOON).unwrap();
+    assert_eq!(cq.poll_one().unwrap().unwrap().status, WcStatus::WR_FLUSH_ERR);
+}
+
+/// A QP with a posted receive.
+fn receiving(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<(Qp, Cq, Mr), Errno> {
+    let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
+    let mr = pd.register(vec![0; 8], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+    let mut qp = device.create_qp(attaching, &pd, &cq, &cq, Caps::default())?;
+    qp.post_recv(1, mr.sge(0..8))?;
+    Ok((qp, cq, mr))
 }
 
 #[test]

@@ -173,6 +173,10 @@ impl<D: Device> Drive<D> {
     /// Ends a connection, or confirms its end by the peer; DISCONNECTED follows unless the peer disconnected first
     /// (rdma_disconnect(3)).
     ///
+    /// This also moves a QP of the id to its error state, so its posted work requests complete with `WR_FLUSH_ERR`. The
+    /// DISCONNECTED of a peer does not: until this side disconnects, its posted receives do not complete. Wait for events
+    /// of the id as well as for completions.
+    ///
     /// # Errors
     /// Refused if there is no connection to end; failed with the device's errno.
     #[doc(alias = "rdma_disconnect")]

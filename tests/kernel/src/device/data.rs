@@ -78,6 +78,20 @@ pub(crate) fn send_and_receive() {
     assert_eq!(returned(to).len(), PAGE);
 }
 
+/// Hazard P54: the peer's disconnect leaves the QP as it is.
+pub(crate) fn flushed_by_the_own_end() {
+    let Pair { mut client, mut server, c, mut s, .. } = Pair::connected();
+    let to = register(&s, 0, Access::LOCAL_WRITE);
+    s.qp.post_recv(1, to.sge(0..8)).expect("post_recv");
+    client.ok(&Call::Disconnect { id: c.id });
+    server.expect(CmEvent::Disconnected);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!((s.cq.poll_one(), s.qp.state()), (Ok(None), Ok(QpState::RTS)));
+    server.ok(&Call::Disconnect { id: s.id });
+    let flushed = polled(&mut s.cq);
+    assert_eq!((flushed.wr_id, flushed.status), (1, WcStatus::WR_FLUSH_ERR));
+}
+
 pub(crate) fn read_and_write() {
     let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
     let mut local = register(&c, 1, Access::LOCAL_WRITE);

@@ -45,7 +45,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 87] = [
+const CHECKS: [(&str, fn()); 88] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -59,6 +59,7 @@ const CHECKS: [(&str, fn()); 87] = [
     ("a listener on a loopback address is open to all networks", loopback::open_to_all),
     ("an established id changes channels", connections::migrated),
     ("send and receive", data::send_and_receive),
+    ("receives are flushed by the own disconnect and not by that of the peer", data::flushed_by_the_own_end),
     ("RDMA read and write, by descriptor and by polling", data::read_and_write),
     ("ranges, inline and rights", data::ranges_and_rights),
     ("deregistered memory is out of reach", data::deregistered),
