@@ -1,11 +1,11 @@
 //! Errors of blocking calls.
 
-use std::io;
+use std::{fmt, io};
 
 use cmid_proto::{Errno, Event, RefuseReason, Refused};
 
-/// The reason why a blocking call failed.
-#[derive(Debug, thiserror::Error)]
+/// The reason why a blocking call failed. Its `Debug` form is its text, because a `main` that returns it prints that.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The request was refused, the device could not start it, or its events cannot be read.
@@ -50,6 +50,12 @@ fn with_data(event: &Event) -> String {
     match event.private_data.iter().rposition(|&byte| byte != 0) {
         None => String::new(),
         Some(last) => format!(" with {} bytes of private data", last + 1),
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

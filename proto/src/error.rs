@@ -8,9 +8,10 @@ use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target, Token};
 use crate::request_kind::RequestKind;
 use crate::state::State;
+use crate::words::debug_in_words;
 
 /// The request is not possible now. Nothing has changed and no call was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// A request on an id.
@@ -60,7 +61,7 @@ pub enum Refused {
 }
 
 /// The reason why a request on an id is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefuseReason {
     /// The kernel would return EINVAL.
@@ -195,6 +196,8 @@ pub enum RefuseReason {
     OnListenersChannel,
 }
 
+debug_in_words!(Refused, RefuseReason, Failure, FailureCause, Fault, Error);
+
 /// An ack token that the core does not accept: it is of another core, or its id is destroyed. Pass the token of another
 /// core to that core.
 #[derive(Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -277,7 +280,7 @@ impl RefuseReason {
 }
 
 /// The device failed to carry out a permitted request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{call} on {target} while {state}: {errno}{}", Because(*.cause))]
 pub struct Failure {
     /// The name of the request's [`RequestKind`], or of the first device call of the request.
@@ -293,7 +296,7 @@ pub struct Failure {
 }
 
 /// What causes a [`Failure`], where the errno does not tell it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum FailureCause {
     /// The peer's address is of the loopback. RoCE has no route to it (`cma_resolve_iboe_route`), and iWARP no device
@@ -312,7 +315,7 @@ impl fmt::Display for Because {
 }
 
 /// The device or its driver broke the contract of [`Core`](crate::Core). The core ignores the input and remains usable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
     /// An event that cannot happen in this state.
@@ -386,13 +389,6 @@ pub enum Error {
     /// The device or its driver broke the contract.
     #[error("fault: {0}")]
     Fault(Fault),
-}
-
-/// In words, because a `main` that returns this error prints its [`Debug`](fmt::Debug) form.
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 impl From<Refused> for Error {

@@ -118,7 +118,7 @@ pub struct GlobalRoute {
 ///
 /// The device has acknowledged the event already, so its private data is a copy: borrowed from the device (`B` is
 /// `&[u8]`) or owned by the event (`B` is a `Vec<u8>`, for example).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawEvent<B> {
     /// The id of the event. For CONNECT_REQUEST it is the new id, under the key that the driver passed to
     /// [`Device::fetch`](crate::Device::fetch).
@@ -137,6 +137,23 @@ pub struct RawEvent<B> {
     pub group: Option<GroupKey>,
     /// The whole private data field of the message, zero padded. Its length is not that of the data sent.
     pub private_data: B,
+}
+
+/// Writes the length of the private data, as [`PrivateData`] does.
+impl<B: AsRef<[u8]>> fmt::Debug for RawEvent<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RawEvent { id, listener, kind, status, param, datagram, group, private_data } = self;
+        f.debug_struct("RawEvent")
+            .field("id", id)
+            .field("listener", listener)
+            .field("kind", kind)
+            .field("status", status)
+            .field("param", param)
+            .field("datagram", datagram)
+            .field("group", group)
+            .field("private_data", &format_args!("{} bytes", private_data.as_ref().len()))
+            .finish()
+    }
 }
 
 impl RawEvent<&[u8]> {

@@ -156,6 +156,7 @@ mod stored;
 pub mod table;
 mod time;
 mod transport;
+mod words;
 
 pub use call::{Call, Outcome};
 pub use channel::READ_FAILURES_MAX;

@@ -84,10 +84,9 @@ impl core::hash::Hash for PrivateData {
     }
 }
 
+/// Writes the length only: private data of a peer may be secret, and events and errors that contain it are logged.
 impl fmt::Debug for PrivateData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Most private data is zero padding, so only the part before the padding and the length are written.
-        let used = self.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-        write!(f, "{:02x?} of {}", &self[..used], self.len())
+        write!(f, "{} bytes", self.len())
     }
 }

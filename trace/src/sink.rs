@@ -1,11 +1,15 @@
 //! Destinations of traces.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The mode of the files: only their owner may read and write them.
+const OWNERS: u32 = 0o600;
 
 /// Creates one stream per driver.
 pub trait TraceSink: fmt::Debug + Send + Sync {
@@ -36,7 +40,7 @@ impl fmt::Debug for Stream {
 }
 
 /// Writes files `NAME`, `NAME.2`, `NAME.3` and so on. Each line is in its file when its step is complete, so a crash
-/// later does not lose it.
+/// later does not lose it. The files have mode 0600, because they contain the private data of the peers.
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
@@ -82,7 +86,7 @@ impl TraceSink for Files {
     fn next(&self) -> io::Result<Stream> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let name = self.name(number);
-        match File::create(&name) {
+        match create(&name) {
             // Unbuffered: a buffered line could be lost without an error.
             Ok(file) => Ok(Stream { number, writer: Box::new(file) }),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", name.display()))),
@@ -97,6 +101,16 @@ impl TraceSink for Files {
         };
         lock(&self.lost).get_or_insert((error.kind(), reason));
     }
+}
+
+/// Creates or empties a file that only its owner may read: a trace contains the private data of the peers. Changes
+/// nothing about what is no regular file, such as a pipe.
+fn create(name: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNERS).open(name)?;
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(OWNERS))?;
+    }
+    Ok(file)
 }
 
 /// Stores traces in memory; clones share it.

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{BufReader, ErrorKind};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +16,7 @@ use cmid_mio::Mio;
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{Acks, Attaching, CmEvent, Device, Drive, Errno, IdKey, Limits, Pollable, PortSpace};
 use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
-use cmid_trace::{Files, Recording, Trace, replay};
+use cmid_trace::{Files, Recording, Trace, TraceSink as _, replay};
 use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -99,6 +100,22 @@ fn epoll() {
     files.check().unwrap();
     let expected = ["ADDR_RESOLVED of s5/id0", "ADDR_RESOLVED on s5/id0", "ack for s5/id0", "[s5/id0: - -> idle]"];
     has(&replayed(&path, 1), &expected);
+}
+
+/// A trace contains the private data of the peers.
+#[test]
+fn only_the_owner_may_read_the_files() {
+    let (_folder, path) = place("mode");
+    // A file of an earlier run, which everybody may read.
+    std::fs::write(&path, "old").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let files = Files::at(&path);
+    drop([files.next().unwrap(), files.next().unwrap()]);
+    let second = path.with_file_name(format!("{}.2", path.file_name().unwrap().to_str().unwrap()));
+    for name in [&path, &second] {
+        let there = std::fs::metadata(name).unwrap();
+        assert_eq!((there.permissions().mode() & 0o7777, there.len()), (0o600, 0), "{}", name.display());
+    }
 }
 
 #[test]

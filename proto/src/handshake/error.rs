@@ -4,9 +4,10 @@ use crate::errno::Errno;
 use crate::error::{Error, RefuseReason, Refused};
 use crate::event_result::EventError;
 use crate::request_kind::RequestKind;
+use crate::words::debug_in_words;
 
 /// The reason why a handshake failed. Its id is destroyed.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "nothing is allocated")]
 pub enum HandshakeError {
@@ -29,6 +30,8 @@ pub enum HandshakeError {
         during: RequestKind,
     },
 }
+
+debug_in_words!(HandshakeError);
 
 impl HandshakeError {
     /// Returns the errno of the error: of the request or event, or `ETIMEDOUT`.

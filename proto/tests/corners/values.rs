@@ -174,3 +174,32 @@ fn waits_for_acks_is_true_only_of_the_request_that_waits() {
         assert!(!fixture.core.waits_for_acks(id, submitted));
     }
 }
+
+/// Private data may be secret, and events and errors are logged.
+#[test]
+fn no_debug_text_contains_private_data() {
+    const SECRET: &[u8] = b"a secret";
+    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+    let listener = fixture.id(Some(here));
+    fixture.does(listener, Request::Listen { backlog: 1 });
+    let device_channel = fixture.core.device_channel(listener).unwrap();
+    let child = fixture.core.wants_event(device_channel).unwrap();
+    let request =
+        RawEvent { listener: Some(listener), private_data: SECRET, ..RawEvent::new(child, CmEvent::ConnectRequest) };
+    let mut texts = vec![format!("{request:?}"), format!("{:?}", request.map_private_data(<[u8]>::to_vec))];
+    fixture.report_on(device_channel, request);
+    texts.push(format!("{:?}", fixture.core));
+    let event = fixture.core.poll_event(here).unwrap();
+    assert_eq!(&*event.private_data, SECRET);
+    texts.push(format!("{event:?}"));
+    let rejected = RawEvent { private_data: SECRET, status: 28, ..RawEvent::new(listener, CmEvent::Rejected) };
+    texts.push(format!("{rejected:?}"));
+    for text in &texts {
+        for bytes in ["a secret", "97, 32, 115", "61, 20, 73", "61 20 73"] {
+            assert!(!text.contains(bytes), "{text}");
+        }
+    }
+    for text in [&texts[0], &texts[1], &texts[3]] {
+        assert!(text.contains("private_data: 8 bytes"), "{text}");
+    }
+}

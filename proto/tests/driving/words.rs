@@ -4,9 +4,11 @@ use std::hash::{BuildHasher, RandomState};
 
 use cmid_proto::memory::{self, Code, MrState, PdState, Step, Valid};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Core, Errno, Error, Failure, Fault, GroupKey, IdKey, Limits, PortSpace, PrivateData,
-    RawEvent, RefuseReason, Refused, RequestKind, State, Target,
+    Acks, ChannelKey, CmEvent, Core, Errno, Error, Failure, FailureCause, Fault, GroupKey, IdKey, Limits, PortSpace,
+    PrivateData, RawEvent, RefuseReason, Refused, RequestKind, State, Target,
 };
+
+use cmid_proto::handshake::HandshakeError;
 
 use crate::device::addr;
 
@@ -220,7 +222,7 @@ fn private_data_is_its_bytes() {
     let [one, same, other] = [&[1, 2][..], &[1, 2], &[1, 2, 0]].map(PrivateData::copy_of);
     assert_eq!((&one, hasher.hash_one(&one)), (&same, hasher.hash_one(&same)));
     assert_ne!(one, other);
-    assert_eq!((&*other, format!("{other:?}").as_str()), (&[1, 2, 0][..], "[01, 02] of 3"));
+    assert_eq!((&*other, format!("{other:?}").as_str()), (&[1, 2, 0][..], "3 bytes"));
 }
 
 #[test]
@@ -263,4 +265,23 @@ fn an_error_prints_itself_once_and_in_words() {
         format!("{:?}", PostError { posted: 3, errno: Errno::ENOMEM }),
         "3 work requests are posted, the next one is not: ENOMEM"
     );
+}
+
+/// A `main` that returns an error prints its `Debug` form.
+#[test]
+fn the_debug_form_of_an_error_is_its_text() {
+    let id = IdKey::from_parts(0, 5, 2).unwrap();
+    let refused = refused(RefuseReason::WrongState);
+    let cause = Some(FailureCause::LoopbackPeer);
+    let (target, errno) = (Target::Id(id), Errno::ENODEV);
+    let failure = Failure { call: "resolve_route", target, state: State::AddrResolved, errno, cause };
+    let fault = Fault::WrongChild { id };
+    let errors = [Error::from(refused), failure.into(), fault.into()];
+    for error in errors {
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert_eq!(format!("{:?}", HandshakeError::from(error)), error.to_string());
+    }
+    assert_eq!((format!("{refused:?}"), format!("{failure:?}")), (refused.to_string(), failure.to_string()));
+    assert_eq!((format!("{fault:?}"), format!("{cause:?}")), (fault.to_string(), format!("Some({})", cause.unwrap())));
+    assert_eq!(format!("{:?}", RefuseReason::WrongState), "not in this state");
 }

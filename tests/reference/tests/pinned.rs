@@ -46,7 +46,11 @@ const PINNED: &[Pinned] = &[
     Pinned {
         target: "ops",
         name: "listens-again-with-ids-of-requests-on-its-channel",
-        steps: &["Listen { backlog: 0 } on id0", "listener: Some(id0), kind: ConnectRequest", "reason: SharesChannel"],
+        steps: &[
+            "Listen { backlog: 0 } on id0",
+            "listener: Some(id0), kind: ConnectRequest",
+            "other ids are on its channel",
+        ],
     },
     Pinned {
         target: "ops",
@@ -55,7 +59,7 @@ const PINNED: &[Pinned] = &[
             "Listen { backlog: -1 } on id0",
             "id: id1, listener: Some(id0), kind: ConnectRequest",
             "id: id2, listener: Some(id0), kind: ConnectRequest",
-            "call: \"migrate_id\", target: Id(id0), state: Idle, errno: ENOMEM",
+            "migrate_id on id0 while idle: ENOMEM",
             "Listen { backlog: 1 } on id0 until Time(18446744073709551615): Err",
         ],
     },
@@ -64,7 +68,7 @@ const PINNED: &[Pinned] = &[
         name: "listens-elsewhere-after-a-listen-that-failed",
         steps: &[
             "id: id1, listener: Some(id0), kind: ConnectRequest",
-            "call: \"listen\", target: Id(id0), state: Idle, errno: ENOMEM",
+            "listen on id0 while idle: ENOMEM",
             "call Accept { id: id1",
             "call Migrate { id: id0, from: ch0, to: ch2 }",
             "Listen { backlog: -1 } on id0 until Time(18446744073709551615): Ok",

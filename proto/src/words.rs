@@ -1,0 +1,15 @@
+//! Debug texts of errors.
+
+/// Implements `Debug` by `Display`: a `main` that returns an error prints its `Debug` form, and that is to be in words.
+macro_rules! debug_in_words {
+    ($($error:ty),+ $(,)?) => {
+        $(
+            impl core::fmt::Debug for $error {
+                fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                    core::fmt::Display::fmt(self, f)
+                }
+            }
+        )+
+    };
+}
+pub(crate) use debug_in_words;
