@@ -53,6 +53,8 @@ impl Default for Options<'_> {
 /// A connection: an id in synchronous mode on its own driver. One thread at a time uses it.
 ///
 /// Dropping it ends the connection at once, as destroying an id does.
+///
+/// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
 pub struct Connection<D: Pollable> {
     driver: Blocking<D>,

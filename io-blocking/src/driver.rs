@@ -24,6 +24,8 @@ const FAULTS_KEPT: usize = 64;
 
 /// cmid with poll(2). [`Connection`](crate::Connection) and [`Listener`](crate::Listener) are built on it;
 /// applications may build other interfaces on it.
+///
+/// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
 pub struct Blocking<D: Pollable> {
     drive: Drive<PolledDevice<D, Channels>>,

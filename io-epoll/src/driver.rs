@@ -30,6 +30,8 @@ pub struct Config {
 }
 
 /// cmid on its own epoll instance.
+///
+/// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
 pub struct Epoll<D: Pollable> {
     drive: Drive<PolledDevice<D, Interest>>,

@@ -32,6 +32,8 @@ pub struct Config {
 /// The user's loop calls [`before_poll`](Mio::before_poll) before the poll, [`handle`](Mio::handle) for each event of
 /// the poll, and then [`turn`](Mio::turn). Then the loop takes all events of the channels, because the driver reports
 /// each event once.
+///
+/// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
 pub struct Mio<D: Pollable> {
     drive: Drive<PolledDevice<D, Tokens>>,

@@ -56,7 +56,7 @@ pub enum Refused {
     #[error("the ack token is not valid here: its id is gone, or it is of another core")]
     NothingOwed,
     /// The number of objects is at its [`Limits`](crate::Limits).
-    #[error("the limit on {0} is reached")]
+    #[error("the limit on {} is reached{}", .0, more_of(.0))]
     Full(&'static str),
 }
 
@@ -184,7 +184,7 @@ pub enum RefuseReason {
     #[error("the deadline has passed")]
     TooLate,
     /// The number of channels is at its [`Limits`](crate::Limits).
-    #[error("the limit on channels is reached, and the id needs its own")]
+    #[error("the limit on channels is reached{}, and the id needs its own", more_of("channels"))]
     NoChannelLeft,
     /// Reads of the channel have failed too often ([`Core::handle_unreadable`](crate::Core::handle_unreadable)), so the
     /// event that the request waits for would not come.
@@ -194,6 +194,11 @@ pub enum RefuseReason {
     /// the listener's backlog of requests is full. Migrate the id first.
     #[error("the id is on the channel of its listener: migrate it first")]
     OnListenersChannel,
+}
+
+/// What to change at a limit that has two causes.
+fn more_of(objects: &str) -> &'static str {
+    if objects == "channels" { " (Limits::channels; with cmid-mio, the number of its tokens)" } else { "" }
 }
 
 debug_in_words!(Refused, RefuseReason, Failure, FailureCause, Fault, Error);

@@ -68,7 +68,7 @@ fn requests_refusals_failures_events_and_deadlines_of_a_driver() {
     assert_eq!(
         text,
         "events: 1 ADDR_RESOLVED; requests: 1 bind_addr, 2 resolve_addr, 1 destroy_id; refused: 1 (the limit on \
-         channels is reached), 3 establish (not in this state), 1 establish (there is no such id); failed: 1 bind_addr; \
+         channels is reached (Limits::channels; with cmid-mio, the number of its tokens)), 3 establish (not in this state), 1 establish (there is no such id); failed: 1 bind_addr; \
          deadlines: 1 resolve_addr"
     );
 }

@@ -36,6 +36,8 @@ const FAULTS_KEPT: usize = 64;
 ///
 /// No method blocks, with the exceptions that [`Call`](crate::Call) documents. Methods that make a request also make
 /// its device call. A later report of the device is delivered as an event.
+///
+/// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
 pub struct Drive<D: Device> {
     core: Core,

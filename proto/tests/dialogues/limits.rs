@@ -141,7 +141,7 @@ fn a_full_core_refuses_and_changes_nothing() {
     assert_eq!(fixture.core.open_channel(Acks::Explicit), Err(Refused::Full("channels")));
     assert_eq!(fixture.core.create_id(None, PortSpace::Tcp), Err(Refused::Full("channels")));
     let refused = fixture.submit(id, TO_SYNC).unwrap_err();
-    assert!(refused.to_string().ends_with("the limit on channels is reached, and the id needs its own"));
+    assert!(refused.to_string().ends_with("the limit on channels is reached (Limits::channels; with cmid-mio, the number of its tokens), and the id needs its own"));
     assert_eq!(fixture.core, before);
     fixture.ends(&[id, other], &[channel]);
 }

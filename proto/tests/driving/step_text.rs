@@ -44,7 +44,7 @@ fn requests_and_their_refusals() {
         (Step::OpenChannel { acks, result: Ok(channel(0)) }, "open channel: ch0"),
         (
             Step::OpenChannel { acks, result: Err(Refused::Full("channels")) },
-            "open channel: refused: the limit on channels is reached",
+            "open channel: refused: the limit on channels is reached (Limits::channels; with cmid-mio, the number of its tokens)",
         ),
         (Step::CloseChannel { channel: channel(0), result: Ok(()) }, "close ch0"),
         (
