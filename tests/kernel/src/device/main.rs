@@ -45,7 +45,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 88] = [
+const CHECKS: [(&str, fn()); 89] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -107,6 +107,7 @@ const CHECKS: [(&str, fn()); 88] = [
     ("behaviour 14: refused for its ECE", options::refused_for_ece),
     ("ECE is sent and received", options::ece),
     ("options, where they are allowed", options::legality),
+    ("an ACK timeout counts for the QP of its own side", options::ack_timeouts),
     ("behaviour 76: notify", options::notify),
     ("behaviour 70: a lookup that nobody answers", lookup::nobody),
     ("behaviour 71: a lookup that is refused", lookup::refused),
