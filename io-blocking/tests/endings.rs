@@ -299,7 +299,7 @@ fn events_that_nobody_takes_are_in_nobody_s_way() {
     }
 }
 
-/// Hazard P54.
+/// Hazard P60.
 #[test]
 fn receives_are_flushed_by_the_own_disconnect_and_not_by_that_of_the_peer() {
     let host = host();

@@ -78,7 +78,7 @@ pub(crate) fn send_and_receive() {
     assert_eq!(returned(to).len(), PAGE);
 }
 
-/// Hazard P54: the peer's disconnect leaves the QP as it is.
+/// Hazard P60: the peer's disconnect leaves the QP as it is.
 pub(crate) fn flushed_by_the_own_end() {
     let Pair { mut client, mut server, c, mut s, .. } = Pair::connected();
     let to = register(&s, 0, Access::LOCAL_WRITE);
