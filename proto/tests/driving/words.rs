@@ -272,9 +272,9 @@ fn an_error_prints_itself_once_and_in_words() {
 fn the_debug_form_of_an_error_is_its_text() {
     let id = IdKey::from_parts(0, 5, 2).unwrap();
     let refused = refused(RefuseReason::WrongState);
-    let cause = Some(FailureCause::LoopbackPeer);
+    let cause = FailureCause::LoopbackPeer;
     let (target, errno) = (Target::Id(id), Errno::ENODEV);
-    let failure = Failure { call: "resolve_route", target, state: State::AddrResolved, errno, cause };
+    let failure = Failure { call: "resolve_route", target, state: State::AddrResolved, errno, cause: Some(cause) };
     let fault = Fault::WrongChild { id };
     let errors = [Error::from(refused), failure.into(), fault.into()];
     for error in errors {
@@ -282,6 +282,6 @@ fn the_debug_form_of_an_error_is_its_text() {
         assert_eq!(format!("{:?}", HandshakeError::from(error)), error.to_string());
     }
     assert_eq!((format!("{refused:?}"), format!("{failure:?}")), (refused.to_string(), failure.to_string()));
-    assert_eq!((format!("{fault:?}"), format!("{cause:?}")), (fault.to_string(), format!("Some({})", cause.unwrap())));
+    assert_eq!((format!("{fault:?}"), format!("{cause:?}")), (fault.to_string(), cause.to_string()));
     assert_eq!(format!("{:?}", RefuseReason::WrongState), "not in this state");
 }
