@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
-use cmid_proto::{Call, Errno};
+use cmid_proto::{Call, CmEvent, Errno};
 use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
 
 use crate::env::{End, Pair, readable};

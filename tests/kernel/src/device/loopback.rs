@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::{Call, CmEvent, PortSpace};
+use cmid_proto::{Call, CmEvent, Device as _, PortSpace};
 
 use crate::env::{SERVER, Side, param};
 
