@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cmid_proto::{ChannelKey, ConnParam, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RejectReason};
 
 use crate::kernel::abi::{self, offset};
-use crate::kernel::answer::{self, in6, location, storage};
+use crate::kernel::answer::{self, in6, storage};
 use crate::kernel::channel::{ChannelFd, Scratch};
 use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::queue_pair::{Group, QueuePair};
@@ -171,21 +171,17 @@ impl Id {
 
     /// Queries the device of the id, once. `None` if it has none.
     #[inline(always)]
-    pub(crate) fn locate(&mut self, answer: &mut [u8; offset::EVENT_LEN]) -> Result<Option<&Location>, Errno> {
+    pub(crate) fn locate(&mut self, scratch: &mut Scratch) -> Result<Option<&Location>, Errno> {
         if matches!(self.binding, DeviceBinding::Unqueried) {
-            self.query(answer)?;
+            self.query(scratch)?;
         }
         let DeviceBinding::At(location) = &self.binding else { return Ok(None) };
         Ok(Some(location))
     }
 
     #[inline(never)]
-    fn query(&mut self, answer: &mut [u8; offset::EVENT_LEN]) -> Outcome {
-        let answer = &mut answer[..offset::ADDR_LEN];
-        // Some kernels do not write the last field.
-        answer[offset::ADDR_INDEX..].fill(0xff);
-        self.fd.query(abi::Query { response: 0, id: self.handle, option: abi::QUERY_ADDR }, answer)?;
-        self.binding = location(answer).map_or(DeviceBinding::Unbound, DeviceBinding::At);
+    fn query(&mut self, scratch: &mut Scratch) -> Outcome {
+        self.binding = DeviceBinding::from(self.fd.device_of(self.handle, &mut scratch.place)?);
         Ok(())
     }
 
@@ -196,12 +192,13 @@ impl Id {
         if matches!(self.binding, DeviceBinding::Unbound) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    /// Handles ADDR_RESOLVED and CONNECT_REQUEST: the id has a device and addresses.
+    /// Handles ADDR_RESOLVED and CONNECT_REQUEST: the id has this device, and addresses.
     #[inline]
-    pub(crate) fn resolved(&mut self) {
+    pub(crate) fn resolved(&mut self, device: Option<Location>) {
         self.has_peer = true;
         self.sought = None;
-        self.bound();
+        self.has_address = true;
+        self.binding = DeviceBinding::from(device);
     }
 
     #[inline]
@@ -225,7 +222,7 @@ impl Id {
 
     /// `rdma_bind_addr`. An id that is bound to a specific address has a device.
     #[inline]
-    pub(crate) fn bind(&mut self, addr: &SocketAddr, answer: &mut [u8; offset::EVENT_LEN]) -> Outcome {
+    pub(crate) fn bind(&mut self, addr: &SocketAddr, scratch: &mut Scratch) -> Outcome {
         let (addr, addr_size) = storage(addr);
         self.fd.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
         // librdmacm reads both addresses here. A later lookup that is refused changes the kernel's.
@@ -233,7 +230,7 @@ impl Id {
             self.sought = self.address(offset::ADDR_DST).ok();
         }
         self.bound();
-        self.locate(answer).map(drop)
+        self.locate(scratch).map(drop)
     }
 
     /// `rdma_resolve_addr`.
@@ -348,14 +345,14 @@ impl Id {
     pub(crate) fn query_limits(
         &mut self,
         param: &ConnParam,
-        answer: &mut [u8; offset::EVENT_LEN],
+        scratch: &mut Scratch,
         limits_of: impl FnOnce(Location) -> Result<Depths, Errno>,
     ) -> Outcome {
         if self.limits.is_some() {
             return Ok(());
         }
         // The kernel refuses the call on an id without a device.
-        let learned = match self.locate(answer) {
+        let learned = match self.locate(scratch) {
             Ok(location) => location.copied().map(limits_of).transpose(),
             Err(errno) => Err(errno),
         };

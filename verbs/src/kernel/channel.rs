@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use cmid_proto::{CmOption, Errno, Outcome};
 
 use crate::kernel::abi::{self, Command, Header};
+use crate::kernel::answer::location;
+use crate::kernel::location::Location;
 use crate::kernel::node::{Node, OpenError};
 #[cfg(feature = "scripted-kernel")]
 use crate::kernel::script;
@@ -126,6 +128,8 @@ pub(crate) struct Scratch {
     pub(crate) accept: Message<abi::Accept>,
     /// An answer, of which the kernel writes all bytes.
     pub(crate) qp_attr: abi::QpAttr,
+    /// An answer with the device and the addresses of an id.
+    pub(crate) place: [u8; abi::offset::ADDR_LEN],
 }
 
 impl Scratch {
@@ -135,6 +139,7 @@ impl Scratch {
             connect: Message::new(abi::Connect { conn_param, id: 0, reserved: 0, ece }, 0),
             accept: Message::new(abi::Accept { uid: 0, conn_param, id: 0, reserved: 0, ece }, 0),
             qp_attr: abi::QpAttr::default(),
+            place: [0; abi::offset::ADDR_LEN],
         }
     }
 }
@@ -229,6 +234,17 @@ impl ChannelFd {
         let mut answer = [0; 4];
         self.query(body, &mut answer)?;
         Ok(u32::from_ne_bytes(answer))
+    }
+
+    /// Queries the device of an id; `None` if it has none.
+    ///
+    /// # Errors
+    /// The errno of the kernel: `ENODEV` or another one once the device is removed.
+    pub(crate) fn device_of(self, id: u32, place: &mut [u8; abi::offset::ADDR_LEN]) -> Result<Option<Location>, Errno> {
+        // Some kernels do not write the last field.
+        place[abi::offset::ADDR_INDEX..].fill(0xff);
+        self.query(abi::Query { response: 0, id, option: abi::QUERY_ADDR }, place)?;
+        Ok(location(place))
     }
 
     /// Destroys an id (`RDMA_USER_CM_CMD_DESTROY_ID`).

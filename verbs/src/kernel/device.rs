@@ -38,7 +38,7 @@ pub struct KernelCm {
     /// Adopted ids, by the key under which the kernel still reports them, and by channel.
     adopted: HashMap<(IdKey, ChannelKey), IdKey>,
     node: Node,
-    transports: Transports,
+    pub(super) transports: Transports,
     /// The limits for devices that are not queried.
     pub(super) limits: Depths,
     pub(super) answer: Box<[u8; offset::EVENT_LEN]>,
@@ -103,7 +103,7 @@ impl KernelCm {
     #[inline]
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<&Location>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        id.locate(&mut self.answer)
+        id.locate(&mut self.scratch)
     }
 
     /// Returns the device of an id, if the kernel was queried for it.
@@ -137,7 +137,7 @@ impl KernelCm {
     ) -> Result<Arc<Q>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let (datagrams, has_qp) = (id.datagrams, id.qp.is_some());
-        let location = id.locate(&mut self.answer)?.ok_or(Errno::ENODEV)?;
+        let location = id.locate(&mut self.scratch)?.ok_or(Errno::ENODEV)?;
         if has_qp {
             return Err(Errno::EINVAL);
         }
@@ -350,7 +350,7 @@ impl Device for KernelCm {
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {
         let id = self.ids.get_mut(id)?;
-        let location = id.locate(&mut self.answer).ok()??;
+        let location = id.locate(&mut self.scratch).ok()??;
         self.transports.at(location)
     }
 

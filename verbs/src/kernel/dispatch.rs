@@ -14,7 +14,7 @@ impl KernelCm {
     #[inline(never)]
     pub(super) fn bind(&mut self, key: IdKey, addr: &SocketAddr) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        id.bind(addr, &mut self.answer)
+        id.bind(addr, &mut self.scratch)
     }
 
     #[inline(never)]
@@ -63,7 +63,7 @@ impl KernelCm {
         limits_of: impl FnOnce(Location) -> Result<Depths, Errno>,
     ) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        id.query_limits(param, &mut self.answer, limits_of)?;
+        id.query_limits(param, &mut self.scratch, limits_of)?;
         id.connect(&mut self.scratch, param, private_data, self.limits)
     }
 
@@ -77,7 +77,7 @@ impl KernelCm {
         limits_of: impl FnOnce(Location) -> Result<Depths, Errno>,
     ) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        id.query_limits(param, &mut self.answer, limits_of)?;
+        id.query_limits(param, &mut self.scratch, limits_of)?;
         id.accept(key, &mut self.scratch, param, private_data, self.limits)
     }
 

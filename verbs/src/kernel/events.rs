@@ -1,6 +1,8 @@
 //! Reads events, finds their ids, and moves the QPs of the ids to the states that the events require.
 
-use cmid_proto::{ChannelKey, CmEvent, Errno, EventSink, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam};
+use cmid_proto::{
+    ChannelKey, CmEvent, Errno, EventSink, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam, Transport,
+};
 
 use crate::contents::{Contents, contents};
 use crate::forgotten::Tables as _;
@@ -9,8 +11,12 @@ use crate::kernel::answer::Answer;
 use crate::kernel::calls::Id;
 use crate::kernel::channel::{Channel, ChannelFd, Scratch};
 use crate::kernel::device::KernelCm;
-use crate::kernel::location::{Depths, Location};
+use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::queue_pair::Group;
+use crate::kernel::transport::Transports;
+
+/// The status of the errors that librdmacm makes itself.
+const LIBRARY_ERROR: i32 = -1;
 
 /// The result of a read.
 type Fetched<'a> = Result<Option<RawEvent<&'a [u8]>>, Errno>;
@@ -64,9 +70,9 @@ fn is_plain(kind: CmEvent) -> bool {
 }
 
 impl Id {
-    /// The id of a request.
+    /// The id of a request, on this device.
     #[inline(always)]
-    fn of_request(event: &Answer<'_>, at: (ChannelKey, ChannelFd), space: PortSpace) -> Self {
+    fn of_request(event: &Answer<'_>, at: (ChannelKey, ChannelFd), space: PortSpace, device: Option<Location>) -> Self {
         let mut id = Id::new(event.handle(), None, at, space);
         if !id.datagrams {
             let param = event.conn();
@@ -74,19 +80,38 @@ impl Id {
                 Depths { responder_resources: param.responder_resources, initiator_depth: param.initiator_depth };
         }
         id.remote_ece = event.ece();
-        id.resolved();
+        id.resolved(device);
         id
     }
 
     /// Handles an event; `None` if it is not reported.
+    ///
+    /// As librdmacm does, it queries the kernel about an id that is resolved. If the device was removed before the event is
+    /// read, the query fails, and the lookup with it.
     #[inline(always)]
-    fn happened(&mut self, key: IdKey, kind: CmEvent, status: i32) -> Option<Reported> {
+    fn happened(
+        &mut self,
+        key: IdKey,
+        kind: CmEvent,
+        status: i32,
+        with: (&mut Scratch, &Transports),
+    ) -> Option<Reported> {
+        let (scratch, transports) = with;
+        let failed = |kind| Some(Reported { datagrams: self.datagrams, ..Reported::of(key, kind, LIBRARY_ERROR) });
         match kind {
             CmEvent::Rejected | CmEvent::Disconnected if self.connect_error => return None,
-            CmEvent::AddrResolved => self.resolved(),
+            CmEvent::AddrResolved => match self.fd.device_of(self.handle, &mut scratch.place) {
+                Ok(device) => self.resolved(device),
+                Err(_) => return failed(CmEvent::AddrError),
+            },
+            CmEvent::RouteResolved if self.is_on_iwarp(transports) => {}
+            CmEvent::RouteResolved => {
+                if self.fd.device_of(self.handle, &mut scratch.place).is_err() {
+                    return failed(CmEvent::RouteError);
+                }
+            }
             CmEvent::Rejected => self.qp.iter().for_each(|qp| qp.stop()),
             CmEvent::AddrError
-            | CmEvent::RouteResolved
             | CmEvent::RouteError
             | CmEvent::ConnectRequest
             | CmEvent::ConnectResponse
@@ -108,6 +133,12 @@ impl Id {
         Some(Reported { datagrams: self.datagrams, ..Reported::of(key, kind, status) })
     }
 
+    /// Whether its device has no path records, which librdmacm queries with ROUTE_RESOLVED on the others.
+    fn is_on_iwarp(&self, transports: &Transports) -> bool {
+        let DeviceBinding::At(location) = &self.binding else { return false };
+        transports.known(location) == Some(Transport::Iwarp)
+    }
+
     /// Handles a CONNECT_RESPONSE: on an id with a QP, completes the connection. Returns the type and the status that
     /// librdmacm reports.
     #[inline(never)]
@@ -118,7 +149,7 @@ impl Id {
         }
         match self.complete(scratch, event.ece()) {
             Ok(()) => (CmEvent::Established, 0),
-            Err(_) => (CmEvent::ConnectError, -1),
+            Err(_) => (CmEvent::ConnectError, LIBRARY_ERROR),
         }
     }
 }
@@ -148,7 +179,12 @@ impl KernelCm {
             let _ = fd.destroy(handle);
             return None;
         };
-        let new = Id::of_request(&event, (on, fd), space);
+        // As in librdmacm, a request is not reported once its device is removed.
+        let Ok(device) = fd.device_of(handle, &mut self.scratch.place) else {
+            let _ = fd.destroy(handle);
+            return None;
+        };
+        let new = Id::of_request(&event, (on, fd), space, device);
         let datagrams = new.datagrams;
         self.room_for = None;
         self.ids.insert(child, new).ok()?;
@@ -161,7 +197,7 @@ impl KernelCm {
     /// was not moved after its listen. Returns the listener. Otherwise nothing has changed.
     #[inline(always)]
     fn plain_request(&mut self, on: ChannelKey, child: IdKey) -> Option<IdKey> {
-        let KernelCm { ids, room_for, channels, answer, .. } = self;
+        let KernelCm { ids, room_for, channels, answer, scratch, .. } = self;
         let event = Answer(answer);
         let key = IdKey::from_bits(event.uid())?;
         let id = ids.get_filed(key)?;
@@ -170,8 +206,9 @@ impl KernelCm {
         }
         let (fd, space) = (id.fd, id.space);
         let channel = channels.get_filed_mut(on)?;
+        let device = fd.device_of(event.handle(), &mut scratch.place).ok()?;
         *room_for = None;
-        ids.insert(child, Id::of_request(&event, (on, fd), space)).ok()?;
+        ids.insert(child, Id::of_request(&event, (on, fd), space, device)).ok()?;
         channel.ids += 1;
         Some(key)
     }
@@ -194,7 +231,7 @@ impl KernelCm {
         if !is_plain(kind) {
             return None;
         }
-        let KernelCm { ids, answer, scratch, .. } = self;
+        let KernelCm { ids, answer, scratch, transports, .. } = self;
         let event = Answer(answer);
         let key = IdKey::from_bits(event.uid())?;
         let id = ids.get_filed_mut(key)?;
@@ -205,7 +242,8 @@ impl KernelCm {
             let (kind, status) = id.answered(scratch, &event);
             return Some((key, kind, status));
         }
-        Some((key, kind, id.happened(key, kind, event.status())?.status))
+        let reported = id.happened(key, kind, event.status(), (scratch, transports))?;
+        Some((key, reported.kind, reported.status))
     }
 
     /// Passes a [plain](is_plain) event on. One without parameters by itself, so that no zeros are passed as variables.
@@ -226,7 +264,7 @@ impl KernelCm {
     #[inline(never)]
     fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
         let key = self.known(on, Answer(&self.answer).uid())?;
-        let KernelCm { ids, answer, scratch, .. } = self;
+        let KernelCm { ids, answer, scratch, transports, .. } = self;
         let (id, event) = (ids.get_mut(key)?, Answer(answer));
         let datagrams = id.datagrams;
         if kind == CmEvent::ConnectResponse {
@@ -237,11 +275,11 @@ impl KernelCm {
             // For each status of the event.
             let reported = match self.joined(key) {
                 Ok(()) => Reported::of(key, CmEvent::MulticastJoin, 0),
-                Err(_) => Reported::of(key, CmEvent::MulticastError, -1),
+                Err(_) => Reported::of(key, CmEvent::MulticastError, LIBRARY_ERROR),
             };
             return Some(Reported { datagrams, ..reported });
         }
-        id.happened(key, kind, event.status())
+        id.happened(key, kind, event.status(), (scratch, transports))
     }
 
     /// Handles a MULTICAST_JOIN: attaches the QP of the id to the group.
@@ -361,6 +399,7 @@ impl KernelCm {
         mut read: Result<CmEvent, Errno>,
         removed: impl FnOnce(Location),
     ) -> Fetched<'_> {
+        // Ends: each event that is not reported is one of an id that the application has ended, or of a removed device.
         loop {
             let reported = match read {
                 Ok(CmEvent::ConnectRequest) => self.requested(on, child),

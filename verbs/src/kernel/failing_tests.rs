@@ -152,6 +152,9 @@ fn judge(command: u32, errno: Errno, ended: &Result<(), Ended>, stopped: usize) 
         // Stopped, and dropped when its id is destroyed.
         Err(Ended::NotCompleted) => assert!([ACCEPT, INIT_QP_ATTR].contains(&command) && stopped == 2, "{what}"),
         Err(Ended::Event(CmEvent::ConnectRequest)) => assert_eq!(stopped, 0, "{what}"),
+        Err(Ended::Event(CmEvent::AddrResolved | CmEvent::RouteResolved)) => {
+            assert_eq!((command, stopped), (QUERY, 0), "{what}");
+        }
         Err(Ended::Request(..) | Ended::Event(_)) => panic!("{what}"),
     }
     if command == CONNECT {

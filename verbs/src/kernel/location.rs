@@ -28,5 +28,11 @@ pub(crate) enum DeviceBinding {
     At(Location),
 }
 
+impl From<Option<Location>> for DeviceBinding {
+    fn from(queried: Option<Location>) -> Self {
+        queried.map_or(DeviceBinding::Unbound, DeviceBinding::At)
+    }
+}
+
 /// `UCMA_INVALID_IB_INDEX` of librdmacm.
 pub(crate) const NO_INDEX: u32 = u32::MAX;

@@ -15,6 +15,8 @@ mod location;
 mod node;
 mod qp;
 mod queue_pair;
+#[cfg(all(test, feature = "scripted-kernel"))]
+mod removed_tests;
 #[cfg(feature = "scripted-kernel")]
 mod script;
 #[cfg(all(test, feature = "scripted-kernel"))]

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use cmid_proto::{Call, ChannelKey, CmEvent, Device as _, Errno, EventSink, Pollable as _, PortSpace, RawEvent};
 
 use crate::kernel::abi::offset;
-use crate::kernel::test_commands::{CREATE_ID, DESTROY_ID, GET_EVENT, MIGRATE_ID, channel, id, number_of};
+use crate::kernel::test_commands::{CREATE_ID, DESTROY_ID, GET_EVENT, MIGRATE_ID, QUERY, channel, id, number_of};
 use crate::kernel::{KernelCm, with_kernel};
 
 /// The id of a request.
@@ -168,9 +168,9 @@ fn an_event_is_the_same_by_both_paths() {
 fn only_a_listener_that_has_moved_costs_a_migration_per_request() {
     let request = CmEvent::ConnectRequest.code();
     for (slot, commands) in [
-        (LISTENER, vec![GET_EVENT]),
-        (DATAGRAM_LISTENER, vec![GET_EVENT]),
-        (MOVED_LISTENER, vec![GET_EVENT, MIGRATE_ID]),
+        (LISTENER, vec![GET_EVENT, QUERY]),
+        (DATAGRAM_LISTENER, vec![GET_EVENT, QUERY]),
+        (MOVED_LISTENER, vec![GET_EVENT, MIGRATE_ID, QUERY]),
         (IDS, vec![GET_EVENT, DESTROY_ID, GET_EVENT]),
     ] {
         assert_eq!(read(slot, request, 0, true).2, commands, "slot {slot}");

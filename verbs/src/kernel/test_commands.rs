@@ -8,6 +8,7 @@ pub(super) const CREATE_ID: u32 = Command::CreateId as u32;
 pub(super) const DESTROY_ID: u32 = Command::DestroyId as u32;
 pub(super) const GET_EVENT: u32 = Command::GetEvent as u32;
 pub(super) const MIGRATE_ID: u32 = Command::MigrateId as u32;
+pub(super) const QUERY: u32 = Command::Query as u32;
 
 /// Returns the number of a command.
 pub(super) fn number_of(command: &[u8]) -> Result<u32, Errno> {

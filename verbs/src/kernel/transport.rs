@@ -36,7 +36,7 @@ impl Transports {
     }
 
     #[inline]
-    fn known(&self, location: &Location) -> Option<Transport> {
+    pub(super) fn known(&self, location: &Location) -> Option<Transport> {
         self.0.iter().find(|(guid, _)| *guid == location.guid).map(|(_, transport)| *transport)
     }
 

@@ -116,8 +116,15 @@ impl World {
             self.turn();
             let events = self.channels.map(|channel| self.drive.next_event(channel));
             if let Some(event) = events.into_iter().flatten().next() {
-                if (kind, event.kind) == (CmEvent::Established, EventKind::Cm(CmEvent::ConnectError)) {
-                    return Err(Ended::NotCompleted);
+                match (kind, event.kind) {
+                    (CmEvent::Established, EventKind::Cm(CmEvent::ConnectError)) => return Err(Ended::NotCompleted),
+                    // The query of the id has failed.
+                    (CmEvent::AddrResolved, EventKind::Cm(CmEvent::AddrError))
+                    | (CmEvent::RouteResolved, EventKind::Cm(CmEvent::RouteError)) => {
+                        assert_eq!(event.status, -1);
+                        return Err(Ended::Event(kind));
+                    }
+                    _ => {}
                 }
                 assert_eq!(event.kind, EventKind::Cm(kind), "status {}", event.status);
                 return Ok(event);

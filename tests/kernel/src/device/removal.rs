@@ -25,6 +25,7 @@ use crate::memory::mapped;
 /// `device removal` deletes `rxe0`. The command ends only with this process: rxe cannot revoke an open device,
 /// and librdmacm closes a removed device only when it next lists the devices.
 pub(crate) fn device_removed() {
+    let unread = Unread::new();
     let mut pair = Pair::connected();
     let (mut idle, group, addr) = (Side::new(), group_key(4), SocketAddr::from(([239, 1, 2, 4], 0)));
     let member = idle.bound(SERVER);
@@ -55,6 +56,7 @@ pub(crate) fn device_removed() {
         }
     }
     assert_eq!(removed, [true, true]);
+    unread.read();
     // rxe cannot revoke an open device, so the kernel reports no DEVICE_FATAL (`ib_uverbs_remove_one`).
     assert_eq!(asynchronous.next_event(), Ok(None));
     drop(asynchronous);
@@ -114,6 +116,53 @@ pub(crate) fn device_removed() {
     client.ok(&Call::Destroy { id: c.id });
     drop((client, server, c, pd, cq));
     println!("all is dropped; rdma(8) has ended: {}", deleting.try_wait().expect("a child").is_some());
+}
+
+/// Events that are unread when the device goes.
+struct Unread {
+    lookup: (Side, IdKey),
+    route: (Side, IdKey),
+    listener: (Side, IdKey),
+    _clients: Side,
+}
+
+impl Unread {
+    fn new() -> Self {
+        let [mut lookup, mut route, mut listener, mut clients] = [(); 4].map(|()| Side::new());
+        let (listening, dst) = listener.listener();
+        for _ in 0..20 {
+            let id = clients.resolved(dst);
+            clients.ok(&Call::Connect { id, param: param() });
+        }
+        let resolving = lookup.id();
+        lookup.ok(&Call::ResolveAddr { id: resolving, src: None, dst, timeout_ms: 2_000 });
+        let routing = route.id();
+        route.ok(&Call::ResolveAddr { id: routing, src: None, dst, timeout_ms: 2_000 });
+        route.expect(CmEvent::AddrResolved);
+        route.ok(&Call::ResolveRoute { id: routing, timeout_ms: 2_000 });
+        std::thread::sleep(Duration::from_millis(500));
+        Unread {
+            lookup: (lookup, resolving),
+            route: (route, routing),
+            listener: (listener, listening),
+            _clients: clients,
+        }
+    }
+
+    /// The kernel refuses the query about an id without its device: a lookup has failed, and requests are not reported.
+    fn read(self) {
+        for ((mut side, id), error) in [(self.lookup, CmEvent::AddrError), (self.route, CmEvent::RouteError)] {
+            let seen = side.event_within(Duration::from_secs(5)).expect("the lookup has ended");
+            assert_eq!((seen.id, seen.kind, seen.status), (id, error, -1));
+            assert_eq!(side.expect(CmEvent::DeviceRemoval).id, id);
+            side.ok(&Call::Destroy { id });
+        }
+        let (mut side, id) = self.listener;
+        assert_eq!(side.expect(CmEvent::DeviceRemoval).id, id, "and none of the 20 requests");
+        side.quiet(50);
+        assert_eq!(side.device.counts(), (1, 1));
+        side.ok(&Call::Destroy { id });
+    }
 }
 
 /// The kernel backend has no record that the unread MULTICAST_JOIN could refer to: the group is left before or after.

@@ -1,0 +1,67 @@
+//! Events that are read after the removal of their device: the kernel refuses the query of the id, as librdmacm finds too.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use cmid_proto::{Call, CmEvent, Device as _, Errno, PortSpace};
+
+use crate::kernel::abi::offset;
+use crate::kernel::test_commands::{CREATE_ID, DESTROY_ID, GET_EVENT, QUERY, channel, id, number_of};
+use crate::kernel::{KernelCm, with_kernel};
+
+/// Reads these events of an id. Returns the types and statuses that are reported, and the number of ids that are destroyed.
+fn read(unread: &[CmEvent], removed: bool) -> (Vec<(CmEvent, i32)>, u32) {
+    let unread: VecDeque<_> = unread.iter().copied().collect();
+    let (unread, destroyed) = (RefCell::new(unread), Rc::new(Cell::new(0)));
+    let (counted, opened) = (Rc::clone(&destroyed), Cell::new(false));
+    let kernel = move |command: &[u8], into: &mut [u8]| {
+        into.fill(0);
+        match number_of(command)? {
+            CREATE_ID => into[..4].copy_from_slice(&7_u32.to_ne_bytes()),
+            DESTROY_ID => counted.set(counted.get() + 1),
+            QUERY if removed => return Err(Errno::ENXIO),
+            // The GUID and the port of the device.
+            QUERY => into[..9].copy_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0, 1]),
+            // The device reads an event when it is opened.
+            GET_EVENT if !opened.replace(true) => return Err(Errno::EAGAIN),
+            GET_EVENT => {
+                let kind = unread.borrow_mut().pop_front().ok_or(Errno::EAGAIN)?;
+                into[..8].copy_from_slice(&id(0).to_bits().to_ne_bytes());
+                into[offset::EVENT_KIND..][..4].copy_from_slice(&kind.code().to_ne_bytes());
+            }
+            _ => {}
+        }
+        Ok(())
+    };
+    with_kernel(kernel, || {
+        let mut device = KernelCm::open(1).unwrap();
+        device.call(&Call::OpenChannel { channel: channel(0) }, &[]).unwrap();
+        device.call(&Call::CreateId { id: id(0), channel: channel(0), port_space: PortSpace::Tcp }, &[]).unwrap();
+        let mut reported = Vec::new();
+        while let Some(raw) = device.fetch(channel(0), id(1 + reported.len() as u32)).unwrap() {
+            reported.push((raw.kind, raw.status));
+        }
+        (reported, destroyed.get())
+    })
+}
+
+#[test]
+fn a_lookup_that_is_read_after_the_removal_has_failed() {
+    for (resolved, error) in
+        [(CmEvent::AddrResolved, CmEvent::AddrError), (CmEvent::RouteResolved, CmEvent::RouteError)]
+    {
+        let unread = [resolved, CmEvent::DeviceRemoval];
+        assert_eq!(read(&unread, true).0, [(error, -1), (CmEvent::DeviceRemoval, 0)]);
+        assert_eq!(read(&unread, false).0, [(resolved, 0), (CmEvent::DeviceRemoval, 0)]);
+    }
+}
+
+#[test]
+fn requests_that_are_read_after_the_removal_are_not_reported() {
+    let mut unread = [CmEvent::ConnectRequest; 40];
+    unread[39] = CmEvent::DeviceRemoval;
+    assert_eq!(read(&unread, true), (vec![(CmEvent::DeviceRemoval, 0)], 39));
+    assert_eq!(read(&unread, false).0.len(), 40);
+}
