@@ -58,15 +58,16 @@ pub trait Device {
     /// The errno of the call.
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome;
 
-    /// Returns the local address of an id (`rdma_get_local_addr`).
+    /// Returns the local address of an id (`rdma_get_local_addr`). An IPv6 link-local address has a scope: that of its
+    /// interface, also where the kernel reports none. It has none if several interfaces have the address.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while the id has no such address.
     #[doc(alias("rdma_get_local_addr", "rdma_get_src_port"))]
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
 
-    /// Returns the peer's address (`rdma_get_peer_addr`). For the id of a request, an IPv6 link-local address has no
-    /// scope, and neither has its local address: use the scope of the listener's address.
+    /// Returns the peer's address (`rdma_get_peer_addr`). An IPv6 link-local address has the scope of the local address, so
+    /// that one can connect back to it.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while the id has no such address.

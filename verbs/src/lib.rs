@@ -154,6 +154,7 @@ mod prebuilt;
 mod process;
 #[cfg(feature = "rdma-core")]
 pub mod raw;
+mod scope;
 mod sign;
 #[cfg(feature = "rdma-core")]
 mod sockaddr;

@@ -263,7 +263,7 @@ fn a_link_that_a_destination_names_counts_more_than_an_interface_that_was_found_
 }
 
 #[test]
-fn the_link_is_known_to_who_names_it_and_not_to_a_child() {
+fn the_link_is_known_to_who_names_it_and_to_a_child() {
     let (_fabric, mut side) = host_of_ipv6();
     let on = side.channel();
     let listener = side.listener(on, "[fe80::1%2]:7");
@@ -273,8 +273,10 @@ fn the_link_is_known_to_who_names_it_and_not_to_a_child() {
     assert_eq!((own.ip(), own.to_string().contains("%2")), (ip("fe80::1"), true));
     side.connect(client, cmid_proto::ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
     let child = side.requested(on, listener);
-    assert_eq!(side.local(child), "[fe80::1]:7".parse().unwrap());
-    assert_eq!(side.device.peer_addr(child), Ok(SocketAddr::new(own.ip(), own.port())));
+    assert_eq!(side.local(child), "[fe80::1%2]:7".parse().unwrap());
+    // The peer's address has the scope of the interface, so one can connect back.
+    assert_eq!(side.device.peer_addr(child), Ok(own));
+    side.resolved(on, &own.to_string());
 }
 
 #[test]

@@ -5,10 +5,12 @@
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 use std::error::Error;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Limits, PortSpace, Time};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, ConnParam, Device as _, Drive, Event, EventKind, IdKey, Limits, PortSpace, State, Time,
+};
 use cmid_verbs::KernelCm;
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
@@ -35,6 +37,40 @@ fn main() -> Done {
     );
     dropped_in_a_child()?;
     println!("a forked child drops a device: its parent's connection and listener stay");
+    link_local()?;
+    println!("the address of a link-local peer has a scope");
+    Ok(())
+}
+
+/// The link-local address of the VM's first interface with an RDMA device.
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 0x9901);
+
+/// The index of its interface, once the kernel has checked that the address is unique (proc_pid_net(5)).
+fn link() -> Done<u32> {
+    let address = format!("{:032x}", u128::from(LINK_LOCAL));
+    for _ in 0..100 {
+        let all = std::fs::read_to_string("/proc/net/if_inet6")?;
+        let mut lines = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let line = lines.find(|line| line[0] == address).ok_or("no interface has the address")?;
+        // `IFA_F_TENTATIVE`
+        if u32::from_str_radix(line[4], 16)? & 0x40 == 0 {
+            return Ok(u32::from_str_radix(line[1], 16)?);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err("the address stays tentative".into())
+}
+
+fn link_local() -> Done {
+    let peer = SocketAddr::from(SocketAddrV6::new(LINK_LOCAL, 7996, 0, link()?));
+    let Connected { mut server, client, id, .. } = connected(peer, 430_000)?;
+    let child = server.core().id_keys().find(|id| server.core().state(*id) == Some(State::Connected));
+    let child = child.ok_or("an id is connected")?;
+    let (own, from) = (client.device().local_addr(id)?, server.device().peer_addr(child)?);
+    assert_eq!((from, server.device().local_addr(child)?), (own, peer));
+    // So the server can connect back.
+    let on = server.open_channel(Acks::OnDelivery)?;
+    let _ = resolved(&mut server, on, from)?;
     Ok(())
 }
 
@@ -157,7 +193,7 @@ fn resolved(drive: &mut Device, client: ChannelKey, peer: SocketAddr) -> Done<Id
     let _ = expect(drive, client, CmEvent::AddrResolved)?;
     drive.resolve_route(id, FAR)?;
     let _ = expect(drive, client, CmEvent::RouteResolved)?;
-    assert_eq!(cmid_proto::Device::peer_addr(drive.device(), id)?, peer);
+    assert_eq!(drive.device().peer_addr(id)?, peer);
     Ok(id)
 }
 

@@ -19,6 +19,7 @@ use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::node::{Node, OpenError};
 use crate::kernel::queue_pair::QueuePair;
 use crate::kernel::transport::Transports;
+use crate::scope::scoped;
 
 /// Connection management on the kernel's own interface, for ids without a [`Qp`](crate::Qp) of this crate.
 ///
@@ -337,15 +338,17 @@ impl Device for KernelCm {
         if !self.ids.get(id).ok_or(Errno::ENOENT)?.has_address {
             return Err(Errno(libc::EADDRNOTAVAIL));
         }
-        self.address(id, offset::ADDR_SRC)
+        let local = self.address(id, offset::ADDR_SRC)?;
+        Ok(scoped(local, || Ok(local)))
     }
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        match self.ids.get(id).ok_or(Errno::ENOENT)? {
-            Id { sought: Some(sought), .. } => Ok(*sought),
-            Id { has_peer: true, .. } => self.address(id, offset::ADDR_DST),
-            Id { .. } => Err(Errno(libc::EADDRNOTAVAIL)),
-        }
+        let peer = match self.ids.get(id).ok_or(Errno::ENOENT)? {
+            Id { sought: Some(sought), .. } => return Ok(*sought),
+            Id { has_peer: true, .. } => self.address(id, offset::ADDR_DST)?,
+            Id { .. } => return Err(Errno(libc::EADDRNOTAVAIL)),
+        };
+        Ok(scoped(peer, || self.address(id, offset::ADDR_SRC)))
     }
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {

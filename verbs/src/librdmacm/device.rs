@@ -9,13 +9,14 @@ use cmid_proto::{
 };
 
 use crate::data::Contexts;
-use crate::ffi::{self, ibv_transport_type, sockaddr_storage};
+use crate::ffi::{self, ibv_transport_type};
 use crate::forgotten::Tables;
 use crate::librdmacm::calls;
 use crate::librdmacm::channel::Channel;
 use crate::librdmacm::event::PrivateBuffer;
 use crate::librdmacm::id::Id;
-use crate::{descriptors, errno, sockaddr};
+use crate::scope::scoped;
+use crate::{descriptors, errno};
 
 /// Connection management through librdmacm.
 ///
@@ -264,20 +265,16 @@ impl Device for Rdmacm {
     }
 
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        let id = self.id(id)?.as_ptr();
-        // SAFETY: the id is alive and librdmacm writes its addresses only inside calls that take the device by
-        // `&mut`. The union is storage for any family, and all bit patterns are values of it.
-        let storage: &sockaddr_storage = unsafe { &(*id).route.addr.src_addr_union.src_storage };
-        sockaddr::from_c(storage).ok_or(Errno::EADDRNOTAVAIL)
+        let local = self.id(id)?.local_addr().ok_or(Errno::EADDRNOTAVAIL)?;
+        Ok(scoped(local, || Ok(local)))
     }
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        let id = self.id(id)?.as_ptr();
-        // SAFETY: as in `local_addr`.
-        let storage: &sockaddr_storage = unsafe { &(*id).route.addr.dst_addr_union.dst_storage };
+        let id = self.id(id)?;
         // For a bound id, which has no peer, the kernel returns the wildcard address of its family.
         let none = |peer: &SocketAddr| peer.ip().is_unspecified() && peer.port() == 0;
-        sockaddr::from_c(storage).filter(|peer| !none(peer)).ok_or(Errno::EADDRNOTAVAIL)
+        let peer = id.peer_addr().filter(|peer| !none(peer)).ok_or(Errno::EADDRNOTAVAIL)?;
+        Ok(scoped(peer, || id.local_addr().ok_or(Errno::EADDRNOTAVAIL)))
     }
 
     /// The peer's options for enhanced connection establishment, from its request or answer (`rdma_get_remote_ece`).

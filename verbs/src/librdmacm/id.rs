@@ -1,5 +1,6 @@
 //! One `rdma_cm_id`: its owner, its pointers, and its destruction.
 
+use core::net::SocketAddr;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::librdmacm::channel::Channel;
 use crate::librdmacm::membership::Membership;
 use crate::librdmacm::raw_channel::RawChannel;
 use crate::process::Process;
+use crate::sockaddr;
 
 /// An `rdma_cm_id` that this device owns; dropping it destroys it.
 ///
@@ -86,6 +88,19 @@ impl Id {
     pub(crate) fn verbs(&self) -> Option<NonNull<ibv_context>> {
         // SAFETY: the id is alive; librdmacm writes the field only inside calls that take the device by `&mut`.
         NonNull::new(unsafe { (*self.raw.as_ptr()).verbs })
+    }
+
+    /// Returns the local address that librdmacm has stored.
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: the id is alive and librdmacm writes its addresses only inside calls that take the device by
+        // `&mut`. The union is storage for any family, and all bit patterns are values of it.
+        sockaddr::from_c(unsafe { &(*self.raw.as_ptr()).route.addr.src_addr_union.src_storage })
+    }
+
+    /// Returns the peer's address that librdmacm has stored.
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: as in `local_addr`.
+        sockaddr::from_c(unsafe { &(*self.raw.as_ptr()).route.addr.dst_addr_union.dst_storage })
     }
 
     /// Returns the port of the id on its device; 0 without a device.
