@@ -34,6 +34,8 @@ pub struct ListenOptions<'a> {
 pub struct Listener<D: Pollable> {
     driver: Blocking<D>,
     id: IdKey,
+    /// A request whose accept has failed without effect, for lack of descriptors. The next accept returns it.
+    kept: Option<Box<Event>>,
 }
 
 impl<D: Pollable> Listener<D> {
@@ -62,7 +64,7 @@ impl<D: Pollable> Listener<D> {
             timeout: Duration::ZERO,
         })?;
         driver.drive().listen(id, options.backlog)?;
-        Ok(Listener { driver, id })
+        Ok(Listener { driver, id, kept: None })
     }
 
     /// Returns the address of the listener.
@@ -91,9 +93,12 @@ impl<D: Pollable> Listener<D> {
     /// [`Error::TimedOut`] if there is none within `timeout`, which may be zero; [`Error::Cancelled`];
     /// [`Error::Ended`] if the device is removed, and [`Error::Core`] from then on. A listener on a wildcard address
     /// has no device and gets no removal event. [`Error::Core`] or [`Error::Wait`] also if a driver for the new id
-    /// cannot be created (`EMFILE`); the peer is then rejected.
+    /// cannot be created, for lack of descriptors (`EMFILE`); the next call then returns the request, as accept(2) does.
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D>, Error> {
         let end = self.driver.drive().within(timeout);
+        if let Some(request) = self.kept.take() {
+            return self.take_in(*request);
+        }
         loop {
             let event = match self.driver.next_event(self.id) {
                 Some(event) => event,
@@ -118,11 +123,16 @@ impl<D: Pollable> Listener<D> {
     }
 
     fn take_in(&mut self, request: Event) -> Result<Incoming<D>, Error> {
-        let (driver, id) = self.hand_over(request.id).inspect_err(|_| {
-            // The application never gets this id. The destroy rejects the peer. It fails if the peer has gone.
-            let _ = self.driver.drive().destroy(request.id, Time::NEVER);
-        })?;
-        Ok(Incoming { driver, id, param: request.param, private_data: request.private_data })
+        match self.hand_over(request.id) {
+            Ok((driver, id)) => Ok(Incoming { driver, id, param: request.param, private_data: request.private_data }),
+            Err(error) => {
+                // Unless the id has been released: the drop of its handle has rejected the peer.
+                if self.driver.view().core().state(request.id).is_some() {
+                    self.kept = Some(Box::new(request));
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Moves a new id to its own driver. Another thread can then use it.
