@@ -158,6 +158,10 @@ pub enum RefuseReason {
          an RDMA device, or to the wildcard"
     )]
     OnLoopback,
+    /// An IPv4 address in the form of IPv6 (`::ffff:10.0.0.1`). The kernel's connection manager has no route to it and binds
+    /// none: use the IPv4 address.
+    #[error("the address is an IPv4-mapped address of IPv6, which the kernel does not translate: use the IPv4 address")]
+    MappedAddress,
     /// Another request on this id is under way.
     #[error("{0} is under way")]
     Busy(RequestKind),
@@ -256,6 +260,7 @@ impl RefuseReason {
             | RefuseReason::OnLoopback
             | RefuseReason::IsBound
             | RefuseReason::NoGroup(_)
+            | RefuseReason::MappedAddress
             | RefuseReason::AlreadySync
             | RefuseReason::NotSync
             | RefuseReason::AlreadySent

@@ -60,6 +60,13 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
     }
     check_values(request)?;
     match *request {
+        Request::Bind { addr }
+        | Request::ResolveAddr { dst: addr, .. }
+        | Request::ResolveAddr { src: Some(addr), .. }
+            if is_mapped(addr) =>
+        {
+            Err(RefuseReason::MappedAddress)
+        }
         Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(RefuseReason::BadAddress),
         // The kernel would ignore it (`resolve_prepare_src`).
         Request::ResolveAddr { src: Some(_), .. } if id.state == State::Bound => Err(RefuseReason::IsBound),
@@ -158,6 +165,11 @@ fn check_values(request: &Request<'_>) -> Result<(), RefuseReason> {
 const fn fits(field: &'static str, value: u32, bits: u32) -> Result<(), RefuseReason> {
     let max = (1 << bits) - 1;
     if value > max { Err(RefuseReason::TooLarge { field, value, max }) } else { Ok(()) }
+}
+
+/// Whether this is an IPv4 address in the form of IPv6.
+fn is_mapped(addr: SocketAddr) -> bool {
+    matches!(addr, SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some())
 }
 
 /// Whether a bind to this address gives the id a device at once. Wildcard and loopback addresses do not

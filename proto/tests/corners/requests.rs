@@ -78,6 +78,24 @@ fn a_source_is_refused_on_an_id_that_is_bound() {
 }
 
 #[test]
+fn an_ipv4_mapped_address_is_refused_in_every_place() {
+    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+    let [mapped, ipv6] = ["[::ffff:10.0.0.2]:7", "[fd00::1]:7"].map(|addr| addr.parse().unwrap());
+    let id = fixture.id(Some(here));
+    for request in [
+        Request::Bind { addr: mapped },
+        Request::ResolveAddr { src: None, dst: mapped },
+        Request::ResolveAddr { src: Some(ipv6), dst: mapped },
+        Request::ResolveAddr { src: Some(mapped), dst: ipv6 },
+    ] {
+        fixture.refuses(id, request, RefuseReason::MappedAddress);
+    }
+    fixture.does(id, Request::ResolveAddr { src: Some(ipv6), dst: ipv6 });
+    fixture.does(id, Request::Destroy);
+    fixture.ends(&[], &[here]);
+}
+
+#[test]
 fn the_end_of_a_migration_does_not_count_against_the_limit_on_events() {
     let mut fixture = CoreFixture::with(Limits { ids: 4, channels: 4, events: 1, groups: 1, ..Limits::SINGLE });
     let [here, there] = [(); 2].map(|()| fixture.channel(Acks::Explicit));

@@ -34,6 +34,7 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         RefuseReason::OnLoopback,
         RefuseReason::IsBound,
         RefuseReason::NoGroup(addr(1)),
+        RefuseReason::MappedAddress,
         RefuseReason::AlreadySync,
         RefuseReason::NotSync,
         RefuseReason::AlreadySent,
