@@ -12,7 +12,7 @@ use cmid_proto::{
 };
 
 use crate::data::{Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
-use crate::kernel::OpenError;
+use crate::kernel::{Node, OpenError};
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
 use crate::raw;
@@ -103,7 +103,8 @@ macro_rules! either {
 }
 
 impl Verbs {
-    /// Creates a device without ids, over the default backend.
+    /// Creates a device without ids, over the default backend. No variable of the environment selects another one: a program
+    /// that lets its user choose passes a parsed [`Backend`] to [`Verbs::open_with`].
     ///
     /// # Errors
     /// Those of [`Verbs::open_with`] for [`Backend::Kernel`].
@@ -116,13 +117,12 @@ impl Verbs {
     ///
     /// # Errors
     /// `EMFILE` with fewer than about ten free descriptors: libibverbs loads its providers here, once in the life of the
-    /// process. For [`Backend::Kernel`] the error names the part of the kernel's interface that is missing. For
-    /// [`Backend::Librdmacm`] it is [`OpenError::Failed`] with the errno of rdma_create_event_channel(3): `ENODEV` if
-    /// there is no RDMA device at all, `ENOENT` or `EACCES` if `/dev/infiniband/rdma_cm` does not exist or may not be
-    /// opened, `EMFILE`, `ENOMEM`, and `EPERM` if the versions of library and kernel do not match.
+    /// process. Otherwise the error names the part of the kernel's interface that is missing or forbidden, with its path. Over
+    /// [`Backend::Librdmacm`] also [`OpenError::NoDevice`] without an RDMA device, and [`OpenError::Failed`] with another
+    /// errno of rdma_create_event_channel(3).
     pub fn open_with(backend: Backend) -> Result<Self, OpenError> {
         let cm = match backend {
-            Backend::Librdmacm => Cm::Librdmacm(Rdmacm::open().map_err(OpenError::Failed)?),
+            Backend::Librdmacm => Cm::Librdmacm(Rdmacm::open().map_err(Node::why)?),
             Backend::Kernel => Cm::Kernel(KernelVerbs::open()?),
         };
         Ok(Verbs { cm, post_calls: PostCalls::default() })

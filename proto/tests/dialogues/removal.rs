@@ -41,7 +41,7 @@ fn is_over(fixture: &mut CoreFixture, id: IdKey, on: ChannelKey) {
 #[test]
 fn every_state_ends_removed_also_while_a_call_is_under_way() {
     // No request of a listener is one call.
-    for state in living().into_iter().filter(|&state| state != State::Listening) {
+    for state in living().filter(|&state| state != State::Listening) {
         for outcome in [OK, Err(Errno::ENXIO)] {
             let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
             let id = fixture.in_state(channel, state);

@@ -1,4 +1,4 @@
-//! What `KernelCm` reports where the kernel's interface is missing or may not be used.
+//! What is reported where the kernel's interface, or the node of a device, is missing or may not be used.
 //!
 //! Run it by `cargo xtask softroce -- target/release/kernel-open`, in the VM only: it changes `/dev` and `/sys`, and
 //! removes the module `rdma_ucm` in the end.
@@ -10,10 +10,12 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use cmid_proto::datapath::DataPath as _;
 use cmid_proto::{Acks, ChannelKey, Drive, Errno, IdKey, Limits, PortSpace};
-use cmid_verbs::{KernelCm, OpenError};
+use cmid_verbs::{Backend, KernelCm, OpenError, Verbs};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use rustix::thread::{Uid, set_thread_res_uid};
 use seccompiler::{
@@ -45,9 +47,10 @@ fn main() {
     }
     no_permission();
     no_node();
+    device_nodes();
     foreign_abi();
     no_module();
-    println!("{} checks passed", CHECKS.len() + 4);
+    println!("{} checks passed", CHECKS.len() + 5);
 }
 
 fn in_a_process(name: &str) {
@@ -62,6 +65,25 @@ fn error() -> OpenError {
     let error = KernelCm::open(1).expect_err("the open fails");
     println!("    {error}");
     error
+}
+
+/// As [`error`]. Over librdmacm the error is the same.
+fn error_of_both() -> OpenError {
+    let (own, librdmacm) = (error(), Verbs::open_with(Backend::Librdmacm).expect_err("the open fails"));
+    assert_eq!(librdmacm, own);
+    own
+}
+
+/// The errno of a PD on a new device, which must fail at once.
+fn errno_of_a_pd() -> Errno {
+    let mut drive = Drive::new(Verbs::open().expect("the connection manager opens"), Limits::default());
+    let channel = drive.open_channel(Acks::OnDelivery).expect("a channel");
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).expect("an id");
+    drive.bind(id, ([10, 99, 0, 1], 0).into()).expect("an address of the device");
+    let begun = Instant::now();
+    let errno = drive.device_mut().alloc_pd(id).map(drop).expect_err("the device does not open");
+    assert!(begun.elapsed() < Duration::from_secs(1), "libibverbs waits for the node");
+    errno
 }
 
 fn become_nobody() {
@@ -169,18 +191,33 @@ fn as_nobody(check: fn()) {
 
 fn no_permission() {
     fs::set_permissions(NODE, Permissions::from_mode(0o600)).expect("chmod");
-    as_nobody(|| assert_eq!(error(), OpenError::NoPermission(NODE.into())));
+    as_nobody(|| assert_eq!(error_of_both(), OpenError::NoPermission(NODE.into())));
     fs::set_permissions(NODE, Permissions::from_mode(0o666)).expect("chmod");
     println!("no permission: passed");
 }
 
 fn no_node() {
     fs::rename(NODE, ASIDE).expect("the node goes");
-    assert_eq!(error(), OpenError::NoNode(NODE.into()));
+    assert_eq!(error_of_both(), OpenError::NoNode(NODE.into()));
     fs::write(NODE, []).expect("a file in its place");
-    assert_eq!(error(), OpenError::WrongNode(NODE.into()));
+    assert_eq!(error_of_both(), OpenError::WrongNode(NODE.into()));
     fs::rename(ASIDE, NODE).expect("the node is back");
     println!("no node, and a file in its place: passed");
+}
+
+/// The nodes of the devices, which the data path opens.
+fn device_nodes() {
+    let all = fs::read_dir("/dev/infiniband").expect("nodes").map(|entry| entry.expect("a node").path());
+    let nodes: Vec<_> = all.filter(|path| path.to_string_lossy().contains("uverbs")).collect();
+    let each = |change: fn(&Path)| nodes.iter().for_each(|node| change(node));
+    each(|node| fs::set_permissions(node, Permissions::from_mode(0o600)).expect("chmod"));
+    as_nobody(|| assert_eq!(errno_of_a_pd(), Errno::EACCES));
+    each(|node| fs::set_permissions(node, Permissions::from_mode(0o666)).expect("chmod"));
+    each(|node| fs::rename(node, node.with_extension("aside")).expect("the node goes"));
+    // libibverbs lists no device without its node.
+    assert_eq!(errno_of_a_pd(), Errno::ENODEV);
+    each(|node| fs::rename(node.with_extension("aside"), node).expect("the node is back"));
+    println!("a device's node is forbidden, or missing: passed");
 }
 
 fn foreign_abi() {
@@ -195,6 +232,6 @@ fn foreign_abi() {
 
 fn no_module() {
     rustix::system::delete_module(c"rdma_ucm", libc::O_NONBLOCK).expect("the module goes");
-    assert_eq!(error(), OpenError::NoModule);
+    assert_eq!(error_of_both(), OpenError::NoModule);
     println!("no module: passed");
 }

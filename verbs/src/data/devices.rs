@@ -1,10 +1,15 @@
 //! The RDMA devices of the ids of the kernel's connection manager.
 
+use core::ffi::c_char;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use cmid_proto::Errno;
+use cmid_proto::{Errno, Outcome};
 use parking_lot::Mutex;
 
 use crate::data::Context;
@@ -132,8 +137,25 @@ impl Devices {
 fn open(location: Location) -> Result<Context, Errno> {
     let list = DeviceList::read()?;
     let found = list.devices().iter().find(|device| is_at(**device, location)).ok_or(Errno::ENODEV)?;
+    // SAFETY: the device is from the list.
+    node_opens(unsafe { &(**found).dev_name })?;
     // SAFETY: the device is from the list, which is not freed yet.
     unsafe { Context::open(*found, location) }
+}
+
+/// Opens the node of a device once. libibverbs replaces the errno of a failure, and looks for 5 seconds for a node that is
+/// missing (`open_cdev`).
+///
+/// # Errors
+/// The errno of open(2): `EACCES` or `EPERM` without permission; `ENOENT` without the node, if libibverbs has listed the
+/// device nevertheless.
+fn node_opens(name: &[c_char]) -> Outcome {
+    let name: Vec<u8> = name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect();
+    let path = Path::new("/dev/infiniband").join(OsStr::from_bytes(&name));
+    match File::options().read(true).write(true).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
+    }
 }
 
 /// Several devices can have one GUID. The kernel's number distinguishes them if both sides have it.

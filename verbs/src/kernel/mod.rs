@@ -31,6 +31,7 @@ mod transport;
 pub(crate) use abi::{AhAttr as KernelAhAttr, QpAttr};
 pub use device::{KernelCm, KernelHandle};
 pub(crate) use location::{Depths, Location, NO_INDEX};
+pub(crate) use node::Node;
 pub use node::OpenError;
 pub(crate) use queue_pair::{Group, QueuePair};
 #[cfg(feature = "scripted-kernel")]

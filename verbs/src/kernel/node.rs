@@ -13,8 +13,9 @@ use crate::kernel::abi;
 /// The class directory of `rdma_ucm`'s device in sysfs.
 const CLASS: &str = "/sys/class/misc/rdma_cm";
 
-/// The reason why the kernel's connection manager cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason why the kernel's connection manager cannot be used. Its Debug form is the text too, because `main` prints
+/// that of its error.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
     /// sysfs has no `rdma_cm`: the module `rdma_ucm` is not loaded, or sysfs is not mounted.
@@ -28,6 +29,8 @@ pub enum OpenError {
     WrongNode(PathBuf),
     /// This user may not open the node.
     NoPermission(PathBuf),
+    /// librdmacm finds no RDMA device.
+    NoDevice,
     /// The node is open, but write(2) on it fails with this errno. A sandbox refuses it, or the kernel, because the
     /// writer has other credentials than the opener (`ib_safe_file_access`).
     WriteRefused(Errno),
@@ -40,7 +43,7 @@ impl OpenError {
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
-            OpenError::NoModule => Errno::ENODEV,
+            OpenError::NoModule | OpenError::NoDevice => Errno::ENODEV,
             OpenError::ForeignAbi(_) => Errno(libc::EPROTO),
             OpenError::NoNode(_) => Errno::ENOENT,
             OpenError::WrongNode(_) => Errno(libc::ENXIO),
@@ -61,7 +64,10 @@ impl fmt::Display for OpenError {
             }
             OpenError::NoNode(node) => write!(f, "{} does not exist although rdma_ucm is loaded", node.display()),
             OpenError::WrongNode(node) => write!(f, "{} is not the device that {CLASS} names", node.display()),
-            OpenError::NoPermission(node) => write!(f, "no permission to open {}", node.display()),
+            OpenError::NoPermission(node) => write!(f, "no permission to open {} (EACCES)", node.display()),
+            OpenError::NoDevice => {
+                f.write_str("there is no RDMA device, or libibverbs has no provider for it (rdma link, ibv_devices)")
+            }
             OpenError::WriteRefused(errno) => {
                 write!(
                     f,
@@ -70,6 +76,12 @@ impl fmt::Display for OpenError {
             }
             OpenError::Failed(errno) => write!(f, "the connection manager does not open: {errno}"),
         }
+    }
+}
+
+impl fmt::Debug for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -91,6 +103,16 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// The reason why librdmacm has failed with this errno: the part of the kernel's interface that is missing or forbidden,
+    /// otherwise the errno.
+    pub(crate) fn why(errno: Errno) -> OpenError {
+        match (Node::find().and_then(|node| node.open()), errno) {
+            (Err(error), _) => error,
+            (Ok(_), Errno::ENODEV) => OpenError::NoDevice,
+            (Ok(_), _) => OpenError::Failed(errno),
+        }
+    }
+
     /// Finds the node by sysfs.
     ///
     /// # Errors
@@ -270,10 +292,12 @@ mod tests {
             (OpenError::NoNode(node.clone()), "/dev/infiniband/rdma_cm"),
             (OpenError::WrongNode(node.clone()), "/dev/infiniband/rdma_cm"),
             (OpenError::NoPermission(node), "/dev/infiniband/rdma_cm"),
+            (OpenError::NoDevice, "no RDMA device"),
             (OpenError::WriteRefused(Errno(libc::EACCES)), "EACCES"),
             (OpenError::Failed(Errno(libc::EMFILE)), "EMFILE"),
         ] {
             assert!(error.to_string().contains(part), "{error}");
+            assert_eq!(format!("{error:?}"), error.to_string());
         }
     }
 }
