@@ -97,7 +97,7 @@ impl Word for Errno {
         self.to_string()
     }
     fn from_word(word: &str) -> Option<Self> {
-        numbered(word, "errno", (1..=133).map(Errno), |errno| errno.to_string())
+        numbered(word, "errno", (1..=133).map(Errno).chain([Errno::ENOTSUPP]), |errno| errno.to_string())
     }
 }
 
