@@ -143,7 +143,7 @@ fn names_a_group(addr: SocketAddr) -> bool {
 
 /// Checks that the values of a request fit into the fields of the messages and of the QP that carry them. The kernel
 /// cuts off or lowers some, and fails at a later call because of others (`cm_format_req`, `rdma_connect`,
-/// ibv_modify_qp(3)).
+/// `ibv_modify_qp`).
 #[inline(always)]
 fn check_values(request: &Request<'_>) -> Result<(), RefuseReason> {
     if let Request::Connect { param, .. } | Request::Accept { param, .. } = *request {

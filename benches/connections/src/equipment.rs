@@ -1,4 +1,4 @@
-//! A connection's objects of the data path: a QP. All QPs of a side use one CQ, as in cmtime.
+//! A connection's objects of the data path: a QP. The QPs of a side use one CQ, as in cmtime, up to its largest depth.
 
 use cmid_proto::datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, ConnParam, Drive, Errno, Error, IdKey};
@@ -12,6 +12,8 @@ const CAPS: Caps = Caps { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_r
 const QPN_MASK: u32 = 0xff_ffff;
 /// A CQ must have room for the work requests that each QP of a side could post, though none is posted.
 const CQ_DEPTH_EACH: u32 = CAPS.max_send_wr + CAPS.max_recv_wr;
+/// The largest depth of a CQ on soft-RoCE.
+const CQ_DEPTH_MAX: u32 = (1 << 15) - 1;
 /// A server may have more concurrent connections than it waits for.
 const LEAST_CONNECTIONS: u64 = 1024;
 
@@ -19,6 +21,8 @@ const LEAST_CONNECTIONS: u64 = 1024;
 pub(crate) struct Equipment<D: DataPath> {
     retries: u8,
     cq_depth: u32,
+    /// The number of QPs that the last CQ still has room for.
+    room: u32,
     /// The next QP number if no QPs are made.
     next_qpn: Option<u32>,
     common: Option<(D::Pd, D::Cq)>,
@@ -29,9 +33,9 @@ impl<D: DataPath> Equipment<D> {
     /// are on one host.
     pub(crate) fn new(plan: &Plan, above: u32) -> Self {
         let next_qpn = plan.base_qpn.map(|base| base.wrapping_add(above) & QPN_MASK);
-        let cq_depth =
-            u32::try_from(plan.connections.max(LEAST_CONNECTIONS)).unwrap_or(u32::MAX).saturating_mul(CQ_DEPTH_EACH);
-        Equipment { retries: plan.retries, cq_depth, next_qpn, common: None }
+        let all = u32::try_from(plan.connections.max(LEAST_CONNECTIONS)).unwrap_or(u32::MAX);
+        let cq_depth = all.saturating_mul(CQ_DEPTH_EACH).min(CQ_DEPTH_MAX);
+        Equipment { retries: plan.retries, cq_depth, room: cq_depth / CQ_DEPTH_EACH, next_qpn, common: None }
     }
 
     /// Attaches a QP to an id, if QPs are made.
@@ -52,6 +56,11 @@ impl<D: DataPath> Equipment<D> {
             Some(common) => common,
             none => none.insert((device.alloc_pd(id)?, device.create_cq(id, self.cq_depth)?)),
         };
+        if self.room == 0 {
+            *cq = device.create_cq(id, self.cq_depth)?;
+            self.room = self.cq_depth / CQ_DEPTH_EACH;
+        }
+        self.room -= 1;
         device.create_qp(attaching, pd, cq, cq, CAPS)
     }
 

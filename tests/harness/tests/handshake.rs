@@ -271,7 +271,7 @@ where
     for mode in MODES {
         let mut world = World::<S>::new(&sim_host(), mode, true);
         world.listen();
-        world.dial(Duration::from_millis(60));
+        world.dial(Duration::from_millis(500));
         let failed = world.until(|_| false).unwrap_err();
         assert_eq!((failed.errno(), failed.to_string().as_str()), (Errno::ETIMEDOUT, "connect: timed out"));
         // The peer's request may have arrived, and is not answered.
