@@ -135,7 +135,8 @@ pub struct RawEvent<B> {
     pub datagram: Option<Datagram>,
     /// For MULTICAST_JOIN and MULTICAST_ERROR: the membership, under the key of its [`Call::Join`](crate::Call::Join).
     pub group: Option<GroupKey>,
-    /// The whole private data field of the message, zero padded. Its length is not that of the data sent.
+    /// The whole private data field of the message, zero padded. Its length is not that of the data sent. For USER, the
+    /// argument in the byte order of the host: 8 bytes.
     pub private_data: B,
 }
 
@@ -266,7 +267,7 @@ pub struct Event {
     pub datagram: Option<Datagram>,
     /// For events of a multicast membership: the membership.
     pub group: Option<GroupKey>,
-    /// Private data, zero padded by the transport.
+    /// Private data, zero padded by the transport. For USER, see [`Event::argument`].
     pub private_data: PrivateData,
     /// The token for [`Core::ack`](crate::Core::ack), on a channel with explicit acks. `None` on other channels, for
     /// events that the core itself made, and after a [`DestroyNow`](crate::Request::DestroyNow) that failed.
@@ -298,6 +299,15 @@ impl Event {
             EventKind::Cm(kind) => Some(kind),
             EventKind::Migrated | EventKind::Destroyed | EventKind::Left | EventKind::DeadlinePassed(_) => None,
         }
+    }
+
+    /// Returns the argument of a USER event (`rdma_write_cm_event` of librdmacm 60); `None` for another type.
+    #[must_use]
+    pub fn argument(&self) -> Option<u64> {
+        if self.cm() != Some(CmEvent::User) {
+            return None;
+        }
+        self.private_data.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
     }
 
     /// Returns the result that librdmacm's synchronous mode reports for the event (`ucma_complete` of librdmacm).

@@ -4,8 +4,10 @@ use cmid_proto::CmEvent;
 
 /// The contents of the union in an event.
 pub(crate) enum Contents {
-    /// Not read. A USER event has an integer there.
+    /// Not read.
     Nothing,
+    /// An integer of 64 bits, which becomes the private data.
+    Argument,
     /// Parameters and private data.
     Parameters,
     /// The group, and the context of the join in place of private data.
@@ -22,6 +24,7 @@ pub(crate) const fn contents(kind: CmEvent) -> Contents {
         | CmEvent::Established
         | CmEvent::Disconnected => Contents::Parameters,
         CmEvent::MulticastJoin | CmEvent::MulticastError => Contents::Group,
+        CmEvent::User => Contents::Argument,
         CmEvent::AddrResolved
         | CmEvent::AddrError
         | CmEvent::RouteResolved
@@ -31,7 +34,6 @@ pub(crate) const fn contents(kind: CmEvent) -> Contents {
         | CmEvent::TimewaitExit
         | CmEvent::AddrinfoResolved
         | CmEvent::AddrinfoError
-        | CmEvent::User
         | CmEvent::Internal
         | CmEvent::Unknown(_) => Contents::Nothing,
     }

@@ -117,3 +117,22 @@ fn private_data_of_any_length_is_taken() {
     assert_eq!(event.private_data.len(), cmid_proto::PRIVATE_DATA_MAX);
     fixture.ends(&[id], &[channel]);
 }
+
+#[test]
+fn a_user_event_keeps_its_argument_across_a_migration() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let (id, other) = (fixture.id(Some(channel)), fixture.channel(Acks::OnDelivery));
+    let argument = u64::MAX - 7;
+    let bytes = argument.to_ne_bytes();
+    for kind in [CmEvent::User, CmEvent::AddrChange] {
+        let event = RawEvent { private_data: &bytes[..], ..raw(id, kind, 0) };
+        assert_eq!(fixture.report_on(channel, event), Admission::Known);
+    }
+    fixture.does(id, Request::Migrate { to: Some(other) });
+    assert_eq!(fixture.sees(other, id, cm(CmEvent::User)).argument(), Some(argument));
+    assert_eq!(fixture.sees(other, id, cm(CmEvent::AddrChange)).argument(), None);
+    // A device that reports less than an argument.
+    assert_eq!(fixture.report_on(other, raw(id, CmEvent::User, 0)), Admission::Known);
+    assert_eq!(fixture.sees(other, id, cm(CmEvent::User)).argument(), None);
+    fixture.ends(&[id], &[channel, other]);
+}

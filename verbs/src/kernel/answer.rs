@@ -68,6 +68,11 @@ impl<'a> Answer<'a> {
         private(self.param(), 8, offset::CONN_PRIVATE_LEN)
     }
 
+    /// Returns the argument of a USER event, in the byte order of the host (`arg32`).
+    pub(crate) fn argument(&self) -> &'a [u8] {
+        &self.param()[..8]
+    }
+
     pub(crate) fn datagram(&self) -> Datagram {
         let param = self.param();
         Datagram { qp_num: word(param, 0), qkey: word(param, 4), path: path(&param[offset::UD_AH..offset::UD_PRIVATE]) }

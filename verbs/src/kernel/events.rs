@@ -255,7 +255,7 @@ impl KernelCm {
                 let event = Answer(&self.answer);
                 sink.take(RawEvent { param: ReceivedParam(event.conn()), private_data: event.conn_private(), ..raw });
             }
-            Contents::Nothing | Contents::Group => sink.take(raw),
+            Contents::Nothing | Contents::Argument | Contents::Group => sink.take(raw),
         }
     }
 
@@ -295,6 +295,7 @@ impl KernelCm {
     fn raw(&self, reported: Reported) -> RawEvent<&[u8]> {
         let (param, private_data) = match contents(reported.kind) {
             Contents::Nothing => (ReceivedParam::default(), &[][..]),
+            Contents::Argument => (ReceivedParam::default(), Answer(&self.answer).argument()),
             Contents::Parameters if !reported.datagrams => {
                 let event = Answer(&self.answer);
                 (ReceivedParam(event.conn()), event.conn_private())
@@ -311,7 +312,7 @@ impl KernelCm {
         let event = Answer(&self.answer);
         let raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
         match contents(kind) {
-            Contents::Nothing => raw,
+            Contents::Nothing | Contents::Argument => raw,
             Contents::Group => {
                 let groups = self.ids.get(id).map_or(&[][..], |id| &id.groups);
                 let group = groups.iter().find(|group| group.handle == event.handle()).map(|group| group.key);

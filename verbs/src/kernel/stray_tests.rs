@@ -1,4 +1,4 @@
-//! Events that are not reported, before one that is.
+//! Events that are not reported, before one that is, and the argument of an event.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -46,4 +46,25 @@ fn an_event_follows_any_number_of_unreported_ones() {
             assert_eq!(device.fetch(channel, child), Ok(None), "{strays}");
         });
     }
+}
+
+#[test]
+fn a_user_event_has_its_argument() {
+    let (id, channel, child) = (id(0), channel(0), id(1));
+    let mut events = kernel(0, id.to_bits());
+    let with_argument = move |command: &[u8], into: &mut [u8]| {
+        events(command, into)?;
+        if number_of(command)? == GET_EVENT {
+            into[offset::EVENT_KIND..][..4].copy_from_slice(&CmEvent::User.code().to_ne_bytes());
+            into[offset::EVENT_PARAM..][..8].copy_from_slice(&0x0123_4567_89ab_cdef_u64.to_ne_bytes());
+        }
+        Ok(())
+    };
+    with_kernel(with_argument, || {
+        let mut device = KernelCm::open(1).unwrap();
+        device.call(&Call::OpenChannel { channel }, &[]).unwrap();
+        device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[]).unwrap();
+        let raw = device.fetch(channel, child).unwrap().expect("the event");
+        assert_eq!((raw.kind, raw.private_data), (CmEvent::User, &0x0123_4567_89ab_cdef_u64.to_ne_bytes()[..]));
+    });
 }

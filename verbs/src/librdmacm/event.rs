@@ -86,6 +86,14 @@ impl Unacked {
         let mut raw = RawEvent { listener, status: event.status, ..RawEvent::new(id, kind) };
         match contents(kind) {
             Contents::Nothing => {}
+            Contents::Argument => {
+                // SAFETY: librdmacm writes the argument to the start of the union, which begins with a pointer in this arm.
+                // The pointer is a number here, and never followed.
+                let argument = unsafe { event.param.conn.private_data }.addr() as u64;
+                let kept = &mut private[..size_of::<u64>()];
+                kept.copy_from_slice(&argument.to_ne_bytes());
+                raw.private_data = kept;
+            }
             Contents::Group => {
                 // SAFETY: librdmacm fills `ud` for these events, and starts from zeros.
                 set_group(&mut raw, unsafe { &event.param.ud });
