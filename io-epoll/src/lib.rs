@@ -1,6 +1,7 @@
 //! cmid on epoll.
 //!
-//! [`Epoll`] has its own epoll instance. Deadlines have a resolution of one nanosecond (epoll_pwait2(2), Linux 5.11); busy polling is optional. It
+//! [`Epoll`] has its own epoll instance. A sleep is rounded up to milliseconds (epoll_wait(2)); the timer of a
+//! [turn](Epoll::turn) has a resolution of one nanosecond. Busy polling is optional. It
 //! has one descriptor, which any other loop can poll: readable when a [turn](Epoll::turn) has work. Only
 //! [`Epoll::wait`] blocks, and only in `epoll_wait`.
 //!

@@ -98,7 +98,8 @@ fn judge(event: &RawEvent<&[u8]>, child: IdKey, bytes: &[u8; EVENT]) {
     // `struct rdma_ucm_conn_param` and `struct rdma_ucm_ud_param`, from byte 20.
     let (connected, datagram) = (private(bytes, 8, 264), private(bytes, 40, 296));
     let data = event.private_data;
-    assert!(data.is_empty() || data == connected || data == datagram, "{event:?}");
+    let is_argument = code == CmEvent::User.code() && data == &bytes[20..28];
+    assert!(data.is_empty() || is_argument || data == connected || data == datagram, "{event:?}");
     let param = event.param.0;
     if event.param != Default::default() {
         assert_eq!(data, connected, "{event:?}");
