@@ -51,7 +51,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "a connection with a QP, one at a time",
         before: Some("2.61"),
-        librdmacm: bounds(1.35, 1.43, 1.62),
+        librdmacm: bounds(1.35, 1.43, 1.72),
         kernel: Some(bounds(0.75, 0.85, 1.08)),
     },
     Count {
@@ -59,7 +59,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "a connection with a QP, 16 at once",
         before: Some("2.70"),
-        librdmacm: bounds(1.5, 1.72, 1.97),
+        librdmacm: bounds(1.5, 1.72, 2.08),
         kernel: Some(bounds(0.8, 0.99, 1.37)),
     },
     Count {
@@ -67,8 +67,8 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "a connection without a QP, one at a time",
         before: Some("3.44"),
-        librdmacm: bounds(1.6, 1.67, 1.99),
-        kernel: Some(bounds(0.6, 0.66, 1.03)),
+        librdmacm: bounds(1.6, 1.70, 2.15),
+        kernel: Some(bounds(0.6, 0.70, 1.10)),
     },
     Count {
         job: "messages:50",
@@ -83,7 +83,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "an RDMA write posted and polled",
         before: None,
-        librdmacm: bounds(0.98, 0.97, 0.97),
+        librdmacm: bounds(0.98, 1.01, 1.01),
         kernel: None,
     },
     Count {
@@ -91,7 +91,7 @@ const COUNTS: &[Count] = &[
         c: Some("write-extended:3"),
         what: "an RDMA write posted and polled, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.06, 1.22, 1.22),
+        librdmacm: bounds(1.06, 1.27, 1.27),
         kernel: None,
     },
     Count {
@@ -99,7 +99,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "a receive and a send posted and both polled",
         before: None,
-        librdmacm: bounds(1.03, 1.06, 1.06),
+        librdmacm: bounds(1.03, 1.12, 1.12),
         kernel: None,
     },
     Count {
@@ -107,7 +107,7 @@ const COUNTS: &[Count] = &[
         c: Some("send-extended:3"),
         what: "a receive and a send posted and both polled, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.11, 1.22, 1.22),
+        librdmacm: bounds(1.11, 1.29, 1.29),
         kernel: None,
     },
     Count {
@@ -115,7 +115,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "a receive posted to an SRQ and a send, and both polled",
         before: None,
-        librdmacm: bounds(1.1, 1.17, 1.17),
+        librdmacm: bounds(1.1, 1.23, 1.23),
         kernel: None,
     },
     Count {
@@ -123,7 +123,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "32 RDMA writes posted in one call and polled in one, for each",
         before: None,
-        librdmacm: bounds(0.91, 0.91, 0.91),
+        librdmacm: bounds(0.91, 0.93, 0.93),
         kernel: None,
     },
     Count {
@@ -131,7 +131,7 @@ const COUNTS: &[Count] = &[
         c: Some("write-batch-extended:3"),
         what: "32 RDMA writes posted in one call and polled in one, for each, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.15, 1.30, 1.30),
+        librdmacm: bounds(1.15, 1.31, 1.31),
         kernel: None,
     },
     Count {
@@ -139,7 +139,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "32 receives and 32 sends posted and polled in one call each, for each pair",
         before: None,
-        librdmacm: bounds(1.04, 1.10, 1.10),
+        librdmacm: bounds(1.04, 1.16, 1.16),
         kernel: None,
     },
     Count {
@@ -147,7 +147,7 @@ const COUNTS: &[Count] = &[
         c: Some("send-batch-extended:3"),
         what: "32 receives and 32 sends posted and polled in one call each, for each pair, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.18, 1.37, 1.37),
+        librdmacm: bounds(1.18, 1.41, 1.41),
         kernel: None,
     },
 ];
@@ -158,7 +158,7 @@ const SERVE: Count = Count {
     c: None,
     what: "a connection accepted, with a QP, one at a time",
     before: Some("2.88"),
-    librdmacm: bounds(1.5, 1.76, 2.03),
+    librdmacm: bounds(1.5, 1.82, 2.15),
     kernel: Some(bounds(0.95, 1.2, 1.37)),
 };
 
