@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use cmid_proto::{ChannelKey, Drive, Errno, Limits, Next, Pollable, PolledDevice, Time};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 
 use crate::clock::now;
@@ -208,12 +208,20 @@ impl<D: Pollable> Epoll<D> {
     }
 
     /// Waits for reports of the epoll instance. Marks the reported channels as readable, except for a single one.
+    ///
+    /// epoll_wait(2) has milliseconds. A longer sleep ends at the last one before `at_most`, with no report; one of less
+    /// than a millisecond is that of ppoll(2).
     #[inline(always)]
     fn collect(&mut self, at_most: Option<Duration>) -> Result<Woken, Errno> {
-        let timeout = at_most.map(|span| Timespec {
-            tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(span.subsec_nanos()),
-        });
+        let timeout = match at_most {
+            None => None,
+            Some(Duration::ZERO) => Some(timespec(Duration::ZERO)),
+            Some(span) => match self.doze(span) {
+                Ok(sleep) => Some(timespec(sleep)),
+                Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
+                Err(error) => return Err(errno(error)),
+            },
+        };
         let mut reports = [MaybeUninit::uninit(); REPORTS];
         let reported = match epoll::wait(self.drive.device().poller().as_fd(), &mut reports, timeout.as_ref()) {
             Ok((reported, _)) => reported,
@@ -228,6 +236,17 @@ impl<D: Pollable> Epoll<D> {
             }
         }
         Ok(self.collect_any(reported))
+    }
+
+    /// Returns the whole milliseconds of a sleep; first sleeps if there are none.
+    #[inline(never)]
+    fn doze(&self, span: Duration) -> Result<Duration, rustix::io::Errno> {
+        let whole = whole_millis(span);
+        if whole.is_zero() {
+            let mut epoll = [PollFd::new(self.drive.device().poller(), PollFlags::IN)];
+            poll(&mut epoll, Some(&timespec(span)))?;
+        }
+        Ok(whole)
     }
 
     /// Handles any number of reports.
@@ -247,6 +266,16 @@ impl<D: Pollable> Epoll<D> {
         self.read_on.reported(only);
         if is_called { Woken::Early } else { woken }
     }
+}
+
+/// The span without its last part of a millisecond.
+fn whole_millis(span: Duration) -> Duration {
+    Duration::new(span.as_secs(), span.subsec_millis() * 1_000_000)
+}
+
+#[inline]
+fn timespec(span: Duration) -> Timespec {
+    Timespec { tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(span.subsec_nanos()) }
 }
 
 /// The descriptor is readable when a [turn](Epoll::turn) has work: a channel is readable, a deadline has passed, or the

@@ -1,9 +1,8 @@
 //! cmid on epoll.
 //!
-//! [`Epoll`] has its own epoll instance. A sleep is rounded up to milliseconds (epoll_wait(2)); the timer of a
-//! [turn](Epoll::turn) has a resolution of one nanosecond. Busy polling is optional. It
-//! has one descriptor, which any other loop can poll: readable when a [turn](Epoll::turn) has work. Only
-//! [`Epoll::wait`] blocks, and only in `epoll_wait`.
+//! [`Epoll`] has its own epoll instance. Limits and deadlines have a resolution of one nanosecond. Busy polling is
+//! optional. It has one descriptor, which any other loop can poll: readable when a [turn](Epoll::turn) has work. Only
+//! [`Epoll::wait`] blocks, and only in `epoll_wait`, or in `ppoll` for less than a millisecond.
 //!
 //! ```
 //! use cmid_epoll::{Config, Epoll};

@@ -1,4 +1,4 @@
-//! A wait without a limit reads the clock only where a time is needed.
+//! A wait without a limit reads the clock only where a time is needed; one with a limit ends at it.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::net::SocketAddr;
@@ -75,4 +75,40 @@ fn a_deadline_passes_while_events_keep_coming() {
         driver.drive().destroy(other, Time::NEVER).unwrap();
     }
     panic!("the deadline has not passed after {others} events");
+}
+
+/// Returns whether one of many calls takes less than `limit`. The shortest one is that of a quiet moment, so a test
+/// depends on no quiet machine.
+fn is_ever_below(limit: Duration, mut call: impl FnMut()) -> bool {
+    (0..1000).any(|_| {
+        let begun = Instant::now();
+        call();
+        begun.elapsed() < limit
+    })
+}
+
+/// With a resolution of one millisecond, none of these waits would end before the next one.
+#[test]
+fn a_wait_ends_at_its_limit_between_two_milliseconds() {
+    let mut driver = driver();
+    for millis in 0..3 {
+        let limit = Duration::from_micros(1000 * millis + 150);
+        let is_exact = is_ever_below(Duration::from_millis(millis + 1), || {
+            let begun = Instant::now();
+            driver.wait(Some(limit)).unwrap();
+            assert!(begun.elapsed() >= limit);
+        });
+        assert!(is_exact, "{limit:?}");
+    }
+}
+
+#[test]
+fn a_waker_ends_a_wait_below_a_millisecond() {
+    let mut driver = driver();
+    let waker = driver.waker().unwrap();
+    let is_woken = is_ever_below(Duration::from_micros(500), || {
+        waker.wake();
+        driver.wait(Some(Duration::from_micros(999))).unwrap();
+    });
+    assert!(is_woken);
 }
