@@ -117,6 +117,13 @@ impl<K: TableKey, T> KeyTable<K, T> {
         key.succeeds(*old).then_some(*old)
     }
 
+    /// Returns the key of the entry in the slot of this key, if it is of the same core.
+    #[must_use]
+    pub fn at_slot(&self, key: K) -> Option<K> {
+        let (found, _) = self.slots.get(key.table_slot())?.as_ref()?;
+        (*found == key || found.succeeds(key) || key.succeeds(*found)).then_some(*found)
+    }
+
     /// Returns the entry of a key, set aside or not.
     #[must_use]
     #[inline(always)]
@@ -243,6 +250,8 @@ mod tests {
         assert_eq!(table.get_filed_mut(key(3, 2)), Some(&mut 'a'));
         assert_eq!(table.get_filed_mut(key(3, 3)), None);
         assert_eq!(table.get_filed(key(9, 1)), None);
+        assert_eq!([1, 2, 3].map(|generation| table.at_slot(key(3, generation))), [Some(key(3, 2)); 3]);
+        assert_eq!((table.at_slot(key(2, 2)), table.at_slot(IdKey::from_parts(1, 3, 2).unwrap())), (None, None));
         assert_eq!(table.get_mut(key(3, 2)), Some(&mut 'a'));
         assert_eq!(table.get_mut(key(2, 2)), None);
         assert_eq!(table.remove(key(3, 3)), None);

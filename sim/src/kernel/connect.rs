@@ -7,7 +7,7 @@ use cmid_proto::{ConnParam, Ece, Errno, PortSpace, RejectReason};
 use crate::data::pair_state::PairState;
 use crate::fabric::config::LifeTime;
 use crate::fabric::world::World;
-use crate::index::IdNo;
+use crate::index::{HostNo, IdNo, QpNo};
 use crate::kernel::conn::{Conn, IbState};
 use crate::kernel::id::{CmState, Depths, Id, with_qp};
 use crate::kernel::wire::{Body, REJ_DATA, REP_DATA, REQ_DATA, Rep, Req, padded, reason};
@@ -27,6 +27,13 @@ fn wire_param(id: &Id, param: &ConnParam) -> ConnParam {
         initiator_depth: id.depths.initiator_depth,
         ..with_qp(id, param)
     }
+}
+
+/// The attributes of RTR and RTS.
+pub(crate) struct Ready {
+    qp: QpNo,
+    peer: Option<(HostNo, u32)>,
+    retries: (u8, u8),
 }
 
 impl World {
@@ -229,22 +236,24 @@ impl World {
     /// Moves the QP through INIT, RTR and RTS, as accept and the reader of a REP do; each with the kernel's
     /// attributes. `depth` is the number of reads and atomic operations that the peer answers at a time.
     pub(crate) fn ready_qp(&mut self, no: IdNo, depth: u8) -> Result<(), Errno> {
+        let ready = self.query_ready(no)?;
+        self.move_ready(&ready, depth)
+    }
+
+    /// Queries the attributes of INIT, RTR and RTS (`rdma_init_qp_attr`).
+    pub(crate) fn query_ready(&mut self, no: IdNo) -> Result<Ready, Errno> {
         let id = self.id(no)?;
         let qp = id.qp.ok_or(Errno::EINVAL)?;
-        let (init, ready) = match &id.conn {
-            Some(conn) => (conn.state.gives_init(), conn.state.gives_ready()),
-            // Without a connection the kernel provides the attributes of INIT in any state.
-            None => (true, false),
-        };
-        let peer = id.conn.as_ref().and_then(|conn| Some((conn.remote_host?, conn.remote_qp_num)));
-        let retries = id.conn.as_ref().map_or((7, 7), |conn| (conn.retry_count, conn.rnr_retry_count));
-        if !init {
-            return Err(Errno::EINVAL);
-        }
+        let conn = id.conn.as_ref().filter(|conn| conn.state.gives_ready());
+        let conn = conn.ok_or(Errno::EINVAL)?;
+        let peer = conn.remote_host.map(|host| (host, conn.remote_qp_num));
+        Ok(Ready { qp, peer, retries: (conn.retry_count, conn.rnr_retry_count) })
+    }
+
+    /// Changes the QP.
+    pub(crate) fn move_ready(&mut self, ready: &Ready, depth: u8) -> Result<(), Errno> {
+        let &Ready { qp, peer, retries } = ready;
         self.queues.modify(qp, PairState::Init)?;
-        if !ready {
-            return Err(Errno::EINVAL);
-        }
         self.queues.set_peer(qp, peer, retries);
         if let Some(pair) = self.queues.pairs.get_mut(&qp) {
             pair.answers_reads = depth > 0;

@@ -1,6 +1,6 @@
 //! Reading an event, with its side effects in librdmacm (`rdma_get_cm_event`).
 
-use cmid_proto::{CmEvent, Ece, Errno, IdKey, RawEvent};
+use cmid_proto::{CmEvent, Ece, IdKey, RawEvent};
 
 use crate::fabric::world::World;
 use crate::index::{FileNo, IdNo};
@@ -34,7 +34,7 @@ impl Fetched {
     }
 }
 
-/// The status of errors inside the library, which drops the errno.
+/// The status of errors that librdmacm makes itself.
 const LIBRARY_ERROR: i32 = -1;
 
 impl World {
@@ -89,8 +89,8 @@ impl World {
                 }
             }
             Kind::MulticastJoin(group) => {
-                if !self.attach_on_read(event.owner, group) {
-                    (kind, status) = (CmEvent::MulticastError, LIBRARY_ERROR);
+                if let Err(errno) = self.attach_on_read(event.owner, group) {
+                    (kind, status) = (CmEvent::MulticastError, -errno.0);
                 }
             }
             Kind::AddrError
@@ -131,20 +131,27 @@ impl World {
     /// options must be of the vendor of the QP, which may have been created after the request
     /// (`ucma_process_conn_resp_ece`).
     fn finish(&mut self, no: IdNo, answered: Ece, depth: u8) -> (CmEvent, i32) {
-        let foreign = |id: &Id| answered.vendor_id != 0 && answered.vendor_id != id.local_ece.vendor_id;
-        let done = match self.ids.get(&no) {
-            Some(id) if foreign(id) => Err(Errno::EINVAL),
-            Some(_) | None => self.ready_qp(no, depth).and_then(|()| self.confirm(no)),
-        };
-        match done {
+        match self.complete(no, answered, depth) {
             Ok(()) => (CmEvent::Established, 0),
-            Err(_) => {
+            Err(status) => {
                 self.qp_of_id_to_error(no);
                 if let Some(id) = self.ids.get_mut(&no) {
                     id.connect_error = true;
                 }
-                (CmEvent::ConnectError, LIBRARY_ERROR)
+                (CmEvent::ConnectError, status)
             }
         }
+    }
+
+    /// As the kernel backend, it returns the errno of a QP that cannot be changed, which librdmacm drops.
+    fn complete(&mut self, no: IdNo, answered: Ece, depth: u8) -> Result<(), i32> {
+        let refused = |_| LIBRARY_ERROR;
+        let is_foreign = |id: &Id| answered.vendor_id != 0 && answered.vendor_id != id.local_ece.vendor_id;
+        if self.ids.get(&no).is_some_and(|id| is_foreign(id)) {
+            return Err(LIBRARY_ERROR);
+        }
+        let ready = self.query_ready(no).map_err(refused)?;
+        self.move_ready(&ready, depth).map_err(|errno| -errno.0)?;
+        self.confirm(no).map_err(refused)
     }
 }

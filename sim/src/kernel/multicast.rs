@@ -69,15 +69,21 @@ impl World {
         self.report(event);
     }
 
-    /// Attaches the QP when MULTICAST_JOIN is read (`ucma_process_join`). False if that fails.
-    pub(crate) fn attach_on_read(&mut self, no: IdNo, key: GroupKey) -> bool {
-        let Some(id) = self.ids.get_mut(&no) else { return true };
-        let Some(membership) = id.groups.iter_mut().find(|group| group.key == key) else { return true };
+    /// Attaches the QP when MULTICAST_JOIN is read (`ucma_process_join`).
+    pub(crate) fn attach_on_read(&mut self, no: IdNo, key: GroupKey) -> Result<(), Errno> {
+        let Some(id) = self.ids.get_mut(&no) else { return Ok(()) };
+        let Some(membership) = id.groups.iter_mut().find(|group| group.key == key) else { return Ok(()) };
         membership.read = true;
-        let Some(qp) = id.qp.filter(|_| !membership.send_only) else { return true };
+        let Some(qp) = id.qp.filter(|_| !membership.send_only) else { return Ok(()) };
         let group = membership.addr.ip();
+        if id.removed {
+            return Err(Errno::EIO);
+        }
         // `ib_attach_mcast` requires a multicast address; `rdma_join_multicast` does not check it.
-        group.is_multicast() && !id.removed && self.queues.attach(qp, gid_of(group)).is_ok()
+        if !group.is_multicast() {
+            return Err(Errno::EINVAL);
+        }
+        self.queues.attach(qp, gid_of(group))
     }
 
     /// `rdma_leave_multicast`. The library selects the membership by its address, the latest first; here the key

@@ -141,7 +141,7 @@ fn what_is_no_group_cannot_be_attached_to() {
     let id = member(&mut env);
     let _qp = env.client.qp(id);
     let group = env.client.join(id, "10.1.2.3:0", false).unwrap();
-    env.client.next(env.cc).of_group(id, CmEvent::MulticastError, -1, group);
+    env.client.next(env.cc).of_group(id, CmEvent::MulticastError, -22, group);
     env.client.leave(id, group, "10.1.2.3:0").unwrap();
     let group = env.client.join(id, "10.1.2.3:0", true).unwrap();
     env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);

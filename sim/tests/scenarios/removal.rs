@@ -134,7 +134,7 @@ fn memberships_end_with_the_device() {
     let pending = env.client.join(id, "239.0.0.2:0", false).unwrap();
     env.host.remove_device();
     // The QP cannot be attached any more.
-    let seen = env.client.next(env.cc).is(id, CmEvent::MulticastError, -1);
+    let seen = env.client.next(env.cc).is(id, CmEvent::MulticastError, -5);
     assert_eq!(seen.group, Some(group));
     env.client.next(env.cc).is(id, CmEvent::DeviceRemoval, 0);
     env.client.quiet(env.cc, SECOND);

@@ -96,6 +96,19 @@ fn behaviour_27_the_server_goes_before_the_client_reads() {
     assert_eq!(env.fabric.counters().swallowed, before + 1);
 }
 
+#[test]
+fn an_answer_that_comes_after_a_disconnect_finds_the_qp_in_the_error_state() {
+    let mut env = Env::new();
+    let (_, c, s) = env.requested();
+    let qp = env.client.qp(c);
+    env.client.disconnect(c).unwrap();
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    // The errno of the QP; the handshake itself could go on.
+    env.client.next(env.cc).is(c, CmEvent::ConnectError, -22);
+    assert_eq!(qp.qp.state(), Ok(QpState::ERR));
+}
+
 /// Runs a scenario on each kernel, with the time between two transmissions of its requests.
 fn on_each_kernel(scenario: impl Fn(Flavour, Duration)) {
     scenario(Flavour::Linux6_12, Duration::from_millis(4608));

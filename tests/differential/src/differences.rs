@@ -166,6 +166,12 @@ pub const BETWEEN_BACKENDS: &[BetweenBackends] = &[
         kernel: "no event is lost",
         test: "tests/kernel/src/device/removal.rs::nothing_is_lost",
     },
+    BetweenBackends {
+        what: "the status of CONNECT_ERROR if the QP cannot be changed, and of MULTICAST_ERROR if it cannot be attached",
+        librdmacm: "−1; a positive errno if `ibv_set_ece` fails",
+        kernel: "the errno of the QP, negative; −1 if the handshake itself is over",
+        test: "verbs/src/kernel/failing_tests.rs::the_errno_of_a_qp_that_cannot_be_changed_is_in_the_event",
+    },
 ];
 
 /// Renders the document.

@@ -22,6 +22,8 @@ pub struct Run {
     pub trace: Trace,
     /// Counts that are not part of the trace.
     pub observed: Observed,
+    /// Whether [the errnos of QPs](Trace::drop_errnos) are not in it.
+    pub drops_errnos: bool,
     /// The duration of each part.
     pub phases: Vec<Duration>,
     /// The duration of the whole run.
@@ -100,7 +102,10 @@ impl Search<'_> {
 
     /// Succeeds if the run agrees with this schedule. Otherwise returns the other choices of its run.
     fn agrees(&mut self, schedule: &Schedule) -> Result<(), Choices> {
-        let simulated = simulate(self.program, self.run.numbers, self.flavour, schedule);
+        let mut simulated = simulate(self.program, self.run.numbers, self.flavour, schedule);
+        if self.run.drops_errnos {
+            simulated.trace.drop_errnos();
+        }
         if simulated.trace.agrees(&self.run.trace) {
             return Ok(());
         }

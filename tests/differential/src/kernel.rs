@@ -46,6 +46,7 @@ pub struct Kernel {
     port: u16,
     qp_num: u32,
     link: u32,
+    drops_errnos: bool,
 }
 
 impl Kernel {
@@ -62,6 +63,7 @@ impl Kernel {
             port: FIRST_PORT,
             qp_num: FIRST_QP_NUM,
             link: link()?,
+            drops_errnos: backend == Backend::Librdmacm && network != Network::Iwarp,
         })
     }
 
@@ -100,7 +102,7 @@ impl Reality for Kernel {
                 sleep(WORK);
             }
         }
-        Ok(all.into_iter().map(Playing::end).collect())
+        Ok(all.into_iter().map(|one| one.end(self.drops_errnos)).collect())
     }
 
     fn flavour(&self) -> Flavour {
@@ -227,11 +229,12 @@ impl<'a> Playing<'a> {
         }
     }
 
-    fn end(self) -> Run {
+    fn end(self, drops_errnos: bool) -> Run {
         Run {
             numbers: self.numbers,
             trace: self.runners.trace(),
             observed: self.runners.observed(),
+            drops_errnos,
             phases: self.phases,
             whole: self.whole,
         }

@@ -83,6 +83,18 @@ impl Trace {
         let broken = |line: &Line| matches!(line.what, Seen::Broken(_));
         self == other && !self.a.iter().chain(&self.b).any(broken)
     }
+
+    /// Replaces the errnos of QPs that could not be changed, or attached to a group, by librdmacm's -1. Not for iWARP,
+    /// where the kernel makes CONNECT_ERROR.
+    pub fn drop_errnos(&mut self) {
+        for line in self.a.iter_mut().chain(&mut self.b) {
+            if let Seen::Event { kind, status, .. } = &mut line.what
+                && ["CONNECT_ERROR", "MULTICAST_ERROR"].contains(&kind.as_str())
+            {
+                *status = -1;
+            }
+        }
+    }
 }
 
 /// Whether a channel is readable now, according to a fresh poll.

@@ -135,7 +135,14 @@ impl Reality for BentReality {
             let schedule = Schedule { delays, ticks: self.ticks, ..Schedule::default() };
             let ran = simulate_on(program, NUMBERS, Flavour::Linux6_12, &schedule, wrap);
             let phases = vec![Duration::ZERO; ran.limits.phases.len()];
-            Run { numbers: NUMBERS, trace: ran.trace, observed: ran.observed, phases, whole: Duration::ZERO }
+            Run {
+                numbers: NUMBERS,
+                trace: ran.trace,
+                observed: ran.observed,
+                drops_errnos: false,
+                phases,
+                whole: Duration::ZERO,
+            }
         };
         Ok(programs.iter().map(one).collect())
     }
@@ -223,7 +230,14 @@ fn a_message_may_arrive_while_the_step_that_sends_it_goes_on() {
     let (late, early) = (ran(Prompt::None), ran(Prompt::All));
     assert_ne!(late.trace, early.trace);
     let phases = vec![Duration::ZERO; early.limits.phases.len()];
-    let run = Run { numbers: NUMBERS, trace: early.trace, observed: early.observed, phases, whole: Duration::ZERO };
+    let run = Run {
+        numbers: NUMBERS,
+        trace: early.trace,
+        observed: early.observed,
+        drops_errnos: false,
+        phases,
+        whole: Duration::ZERO,
+    };
     assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
 }
 

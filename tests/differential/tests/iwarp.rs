@@ -30,7 +30,14 @@ impl Reality for Simulator {
                 }
             }
             let phases = vec![Duration::ZERO; ran.limits.phases.len()];
-            Run { numbers: NUMBERS, trace: ran.trace, observed: ran.observed, phases, whole: Duration::ZERO }
+            Run {
+                numbers: NUMBERS,
+                trace: ran.trace,
+                observed: ran.observed,
+                drops_errnos: false,
+                phases,
+                whole: Duration::ZERO,
+            }
         };
         Ok(programs.iter().map(one).collect())
     }

@@ -3,13 +3,14 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use cmid_proto::{ChannelKey, ConnParam, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RejectReason};
+use cmid_proto::{ChannelKey, ConnParam, Ece, Errno, IdKey, Outcome, PortSpace, RejectReason};
 
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer::{self, in6, storage};
 use crate::kernel::channel::{ChannelFd, Scratch};
 use crate::kernel::location::{Depths, DeviceBinding, Location};
-use crate::kernel::queue_pair::{Group, QueuePair};
+use crate::kernel::membership::Membership;
+use crate::kernel::queue_pair::QueuePair;
 use crate::sign::unsigned;
 
 /// `IBV_QPT_RC` and `IBV_QPT_UD`.
@@ -17,17 +18,6 @@ const RC: u8 = 2;
 const UD: u8 = 4;
 /// `IBV_EVENT_COMM_EST`.
 const COMM_EST: u32 = 4;
-
-/// One multicast group that an id is in.
-pub(crate) struct Membership {
-    pub(crate) key: GroupKey,
-    addr: SocketAddr,
-    /// The kernel's number of the membership.
-    pub(crate) handle: u32,
-    pub(crate) send_only: bool,
-    /// The group that the QP is attached to.
-    pub(crate) attached: Option<Group>,
-}
 
 /// An id of the kernel.
 pub(crate) struct Id {
@@ -125,46 +115,6 @@ impl Id {
         self.fd.destroy(id)?;
         if self.groups.capacity() > 0 {
             self.groups = Vec::new();
-        }
-        Ok(())
-    }
-
-    /// Joins a group. The kernel's events name the uid of the id and the number of the membership.
-    pub(crate) fn join(&mut self, key: GroupKey, at: &SocketAddr, send_only: bool) -> Outcome {
-        self.groups.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let ((addr, addr_size), uid, id) = (storage(at), self.uid.map_or(0, IdKey::to_bits), self.handle);
-        let join_flags = u16::from(send_only);
-        let handle = self.fd.number(abi::JoinMcast { response: 0, uid, id, addr_size, join_flags, addr })?;
-        self.groups.push(Membership { key, addr: *at, handle, send_only, attached: None });
-        Ok(())
-    }
-
-    /// # Errors
-    /// `EADDRNOTAVAIL` if the id has no membership with this key and address; `ENXIO` once the device is gone, and the
-    /// membership stays.
-    pub(crate) fn leave(&mut self, key: GroupKey, addr: &SocketAddr) -> Outcome {
-        let at = self
-            .groups
-            .iter()
-            .position(|group| group.key == key && group.addr == *addr)
-            .ok_or(Errno(libc::EADDRNOTAVAIL))?;
-        if let (Some(qp), Some(group)) = (&self.qp, self.groups[at].attached.take()) {
-            qp.detach_group(group);
-        }
-        let id = self.groups[at].handle;
-        self.fd.number(abi::LeaveMcast { destroy: abi::DestroyId { response: 0, id, reserved: 0 } })?;
-        self.groups.remove(at);
-        Ok(())
-    }
-
-    /// Handles a MULTICAST_JOIN: attaches the QP, unless the membership only sends.
-    pub(crate) fn joined(&mut self, handle: u32, group: Group) -> Outcome {
-        let Some(membership) = self.groups.iter_mut().find(|known| known.handle == handle) else { return Ok(()) };
-        if let Some(qp) = &self.qp {
-            if !membership.send_only {
-                qp.attach_group(group)?;
-                membership.attached = Some(group);
-            }
         }
         Ok(())
     }

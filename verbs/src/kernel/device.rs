@@ -37,7 +37,7 @@ pub struct KernelCm {
     pub(super) room_for: Option<IdKey>,
     pub(super) channels: KeyTable<ChannelKey, Channel>,
     /// Adopted ids, by the key under which the kernel still reports them, and by channel.
-    adopted: HashMap<(IdKey, ChannelKey), IdKey>,
+    pub(super) adopted: HashMap<(IdKey, ChannelKey), IdKey>,
     node: Node,
     pub(super) transports: Transports,
     /// The limits for devices that are not queried.

@@ -1,7 +1,7 @@
 //! Reads events, finds their ids, and moves the QPs of the ids to the states that the events require.
 
 use cmid_proto::{
-    ChannelKey, CmEvent, Errno, EventSink, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam, Transport,
+    ChannelKey, CmEvent, Errno, EventSink, GroupKey, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam, Transport,
 };
 
 use crate::contents::{Contents, contents};
@@ -12,18 +12,15 @@ use crate::kernel::calls::Id;
 use crate::kernel::channel::{Channel, ChannelFd, Scratch};
 use crate::kernel::device::KernelCm;
 use crate::kernel::location::{Depths, DeviceBinding, Location};
-use crate::kernel::queue_pair::Group;
+use crate::kernel::qp::LIBRARY_ERROR;
 use crate::kernel::transport::Transports;
-
-/// The status of the errors that librdmacm makes itself.
-const LIBRARY_ERROR: i32 = -1;
 
 /// The result of a read.
 type Fetched<'a> = Result<Option<RawEvent<&'a [u8]>>, Errno>;
 
 /// The id and the type of an event.
 #[derive(Clone, Copy)]
-struct Reported {
+pub(super) struct Reported {
     id: IdKey,
     listener: Option<IdKey>,
     /// Differs from the kernel's type on an id with a QP: `ESTABLISHED` for a connection that is completed here.
@@ -31,13 +28,18 @@ struct Reported {
     status: i32,
     /// Whether the id is for datagrams.
     datagrams: bool,
+    group: Option<GroupKey>,
 }
 
 impl Reported {
     /// An event of a connected id.
     #[inline(always)]
-    fn of(id: IdKey, kind: CmEvent, status: i32) -> Self {
-        Reported { id, listener: None, kind, status, datagrams: false }
+    pub(super) fn of(id: IdKey, kind: CmEvent, status: i32) -> Self {
+        Reported { id, listener: None, kind, status, datagrams: false, group: None }
+    }
+
+    pub(super) fn in_group(self, datagrams: bool, group: GroupKey) -> Self {
+        Reported { datagrams, group: Some(group), ..self }
     }
 }
 
@@ -139,8 +141,8 @@ impl Id {
         transports.known(location) == Some(Transport::Iwarp)
     }
 
-    /// Handles a CONNECT_RESPONSE: on an id with a QP, completes the connection. Returns the type and the status that
-    /// librdmacm reports.
+    /// Handles a CONNECT_RESPONSE: on an id with a QP, completes the connection. Returns the type that librdmacm reports,
+    /// and the status.
     #[inline(never)]
     fn answered(&mut self, scratch: &mut Scratch, event: &Answer<'_>) -> (CmEvent, i32) {
         if self.qp.is_none() {
@@ -149,7 +151,7 @@ impl Id {
         }
         match self.complete(scratch, event.ece()) {
             Ok(()) => (CmEvent::Established, 0),
-            Err(_) => (CmEvent::ConnectError, LIBRARY_ERROR),
+            Err(incomplete) => (CmEvent::ConnectError, incomplete.status()),
         }
     }
 }
@@ -190,7 +192,7 @@ impl KernelCm {
         self.ids.insert(child, new).ok()?;
         self.channels.get_mut(on)?.ids += 1;
         let (kind, status) = (CmEvent::ConnectRequest, event.status());
-        Some(Reported { id: child, listener: Some(listener), kind, status, datagrams })
+        Some(Reported { id: child, listener: Some(listener), kind, status, datagrams, group: None })
     }
 
     /// As [`requested`](KernelCm::requested), if the listener is filed under the kernel's key, is not for datagrams, and
@@ -263,6 +265,9 @@ impl KernelCm {
     /// reported.
     #[inline(never)]
     fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
+        if matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError) {
+            return self.of_membership(on);
+        }
         let key = self.known(on, Answer(&self.answer).uid())?;
         let KernelCm { ids, answer, scratch, transports, .. } = self;
         let (id, event) = (ids.get_mut(key)?, Answer(answer));
@@ -271,23 +276,7 @@ impl KernelCm {
             let (kind, status) = id.answered(scratch, &event);
             return Some(Reported { datagrams, ..Reported::of(key, kind, status) });
         }
-        if kind == CmEvent::MulticastJoin {
-            // For each status of the event.
-            let reported = match self.joined(key) {
-                Ok(()) => Reported::of(key, CmEvent::MulticastJoin, 0),
-                Err(_) => Reported::of(key, CmEvent::MulticastError, LIBRARY_ERROR),
-            };
-            return Some(Reported { datagrams, ..reported });
-        }
         id.happened(key, kind, event.status(), (scratch, transports))
-    }
-
-    /// Handles a MULTICAST_JOIN: attaches the QP of the id to the group.
-    #[cold]
-    fn joined(&mut self, key: IdKey) -> Outcome {
-        let event = Answer(&self.answer);
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        id.joined(event.handle(), Group::at(&event.datagram().path))
     }
 
     /// Returns the event that was read last.
@@ -308,14 +297,12 @@ impl KernelCm {
 
     #[cold]
     fn raw_of_datagrams(&self, reported: Reported) -> RawEvent<&[u8]> {
-        let Reported { id, listener, kind, status, .. } = reported;
+        let Reported { id, listener, kind, status, group, .. } = reported;
         let event = Answer(&self.answer);
         let raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
         match contents(kind) {
             Contents::Nothing | Contents::Argument => raw,
             Contents::Group => {
-                let groups = self.ids.get(id).map_or(&[][..], |id| &id.groups);
-                let group = groups.iter().find(|group| group.handle == event.handle()).map(|group| group.key);
                 let datagram = (kind == CmEvent::MulticastJoin).then(|| event.datagram());
                 RawEvent { datagram, group, ..raw }
             }

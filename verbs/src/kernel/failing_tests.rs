@@ -23,10 +23,19 @@ mod world;
 use scripted::{ACCEPT, CONNECT, GET_EVENT, INIT_QP_ATTR, QUERY, Scripted};
 use world::{Ended, NEVER, World};
 
-/// Counts how often it is moved to the error state.
+/// Counts how often it is moved to the error state. Refuses one change if it is told to.
 #[derive(Default)]
 struct FakeQp {
     stopped: AtomicUsize,
+    changes: AtomicUsize,
+    refused: Option<(usize, Errno)>,
+}
+
+impl FakeQp {
+    fn change(&self) -> Outcome {
+        let change = self.changes.fetch_add(1, Ordering::Relaxed);
+        self.refused.filter(|(nth, _)| *nth == change).map_or(Ok(()), |(_, errno)| Err(errno))
+    }
 }
 
 impl QueuePair for FakeQp {
@@ -39,7 +48,7 @@ impl QueuePair for FakeQp {
     }
 
     fn modify(&self, _: &QpAttr) -> Outcome {
-        Ok(())
+        self.change()
     }
 
     fn stop(&self) {
@@ -53,7 +62,7 @@ impl QueuePair for FakeQp {
     }
 
     fn attach_group(&self, _: Group) -> Outcome {
-        Ok(())
+        self.change()
     }
 
     fn detach_group(&self, _: Group) {}
@@ -110,7 +119,11 @@ fn passive(world: &mut World, qp: &Arc<FakeQp>) -> Result<(), Ended> {
 /// Runs one connection, and checks that its id has dropped the QP. Returns the result, and how often the QP was
 /// stopped.
 fn live(life: Life, kernel: &Rc<RefCell<Scripted>>) -> (Result<(), Ended>, usize) {
-    let (script, qp) = (Rc::clone(kernel), Arc::new(FakeQp::default()));
+    live_with(life, kernel, FakeQp::default())
+}
+
+fn live_with(life: Life, kernel: &Rc<RefCell<Scripted>>, qp: FakeQp) -> (Result<(), Ended>, usize) {
+    let (script, qp) = (Rc::clone(kernel), Arc::new(qp));
     let ended = with_kernel(
         move |command, into| script.borrow_mut().answer(command, into),
         || {
@@ -150,12 +163,12 @@ fn judge(command: u32, errno: Errno, ended: &Result<(), Ended>, stopped: usize) 
         Ok(()) => assert!([GET_EVENT, QUERY].contains(&command) || errno == Errno::EINVAL, "{what}"),
         Err(Ended::Request(_, _, Error::Failed(failure))) => assert_eq!(failure.errno, errno, "{what}"),
         // Stopped, and dropped when its id is destroyed.
-        Err(Ended::NotCompleted) => assert!([ACCEPT, INIT_QP_ATTR].contains(&command) && stopped == 2, "{what}"),
+        Err(Ended::NotCompleted(-1)) => assert!([ACCEPT, INIT_QP_ATTR].contains(&command) && stopped == 2, "{what}"),
         Err(Ended::Event(CmEvent::ConnectRequest)) => assert_eq!(stopped, 0, "{what}"),
         Err(Ended::Event(CmEvent::AddrResolved | CmEvent::RouteResolved)) => {
             assert_eq!((command, stopped), (QUERY, 0), "{what}");
         }
-        Err(Ended::Request(..) | Ended::Event(_)) => panic!("{what}"),
+        Err(Ended::Request(..) | Ended::Event(_) | Ended::NotCompleted(_)) => panic!("{what}"),
     }
     if command == CONNECT {
         assert_eq!(stopped, 1, "{what}");
@@ -170,4 +183,29 @@ fn active_life_with_a_qp() {
 #[test]
 fn passive_life_with_a_qp() {
     fail_each(passive);
+}
+
+/// Ends with the status of MULTICAST_ERROR.
+fn member(world: &mut World, qp: &Arc<FakeQp>) -> Result<(), Ended> {
+    let id = world.create(PortSpace::Udp)?;
+    world.request("bind_addr", id, |drive| drive.bind(id, ([10, 0, 0, 1], 7000).into()))?;
+    attach(world, id, qp)?;
+    let at = ([239, 1, 1, 1], 0).into();
+    let _ = world.request("join_multicast", id, |drive| drive.join(id, at, false, NEVER))?;
+    world.event(CmEvent::MulticastError).map(|event| Err(Ended::NotCompleted(event.status)))?
+}
+
+#[test]
+fn the_errno_of_a_qp_that_cannot_be_changed_is_in_the_event() {
+    // The first change, of three with a datagram QP, is at its creation.
+    for (life, changes) in [(active as Life, 1..3), (member, 3..4)] {
+        for nth in changes {
+            for errno in [Errno::EINVAL, Errno::ENOMEM, Errno::ENODEV, Errno::EPERM] {
+                let qp = FakeQp { refused: Some((nth, errno)), ..FakeQp::default() };
+                let (ended, stopped) = live_with(life, &Rc::default(), qp);
+                let Err(Ended::NotCompleted(status)) = ended else { panic!("change {nth}: {ended:?}") };
+                assert_eq!((status, stopped), (-errno.0, 2 - nth / 3), "change {nth}");
+            }
+        }
+    }
 }

@@ -11,7 +11,10 @@ mod dispatch;
 mod events;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod failing_tests;
+#[cfg(all(test, feature = "scripted-kernel"))]
+mod group_tests;
 mod location;
+mod membership;
 mod node;
 mod qp;
 mod queue_pair;

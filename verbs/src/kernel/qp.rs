@@ -18,6 +18,34 @@ pub(crate) const MASK_STATE: u32 = 1;
 pub(crate) const MASK_ACCESS_FLAGS: u32 = 1 << 3;
 pub(crate) const MASK_SQ_PSN: u32 = 1 << 16;
 
+/// The status of the errors that librdmacm makes itself.
+pub(super) const LIBRARY_ERROR: i32 = -1;
+
+/// The reason why a connection is not completed.
+pub(super) enum Incomplete {
+    /// The handshake is over, for example because the peer has rejected, or the answer is of another vendor.
+    Refused,
+    /// A change of the QP failed.
+    Qp(Errno),
+}
+
+impl Incomplete {
+    /// The status of CONNECT_ERROR. librdmacm gives -1 for both.
+    pub(super) fn status(&self) -> i32 {
+        match self {
+            Incomplete::Refused => LIBRARY_ERROR,
+            Incomplete::Qp(errno) => -errno.0,
+        }
+    }
+}
+
+/// The errnos of the QP.
+impl From<Errno> for Incomplete {
+    fn from(errno: Errno) -> Self {
+        Incomplete::Qp(errno)
+    }
+}
+
 impl Id {
     /// Attaches a new QP to the id (`rdma_create_qp`). A datagram QP goes to RTS, another one to INIT.
     ///
@@ -91,10 +119,10 @@ impl Id {
     /// message of the handshake.
     ///
     /// # Errors
-    /// The errors of the kernel and the provider. The QP is then in the error state.
-    pub(crate) fn complete(&mut self, scratch: &mut Scratch, answered: Ece) -> Outcome {
+    /// The QP is then in the error state.
+    pub(super) fn complete(&mut self, scratch: &mut Scratch, answered: Ece) -> Result<(), Incomplete> {
         // A loan: a clone would count an owner more and then less.
-        let Some(qp) = self.qp.take() else { return Err(Errno::EINVAL) };
+        let Some(qp) = self.qp.take() else { return Err(Incomplete::Refused) };
         let completed = self.complete_with(scratch, &*qp, answered);
         if completed.is_err() {
             qp.stop();
@@ -105,9 +133,10 @@ impl Id {
     }
 
     #[inline]
-    fn complete_with(&mut self, scratch: &mut Scratch, qp: &dyn QueuePair, answered: Ece) -> Outcome {
+    fn complete_with(&mut self, scratch: &mut Scratch, qp: &dyn QueuePair, answered: Ece) -> Result<(), Incomplete> {
+        let refused = |_| Incomplete::Refused;
         if answered.vendor_id != 0 && answered.vendor_id != self.local_ece.vendor_id {
-            return Err(Errno::EINVAL);
+            return Err(Incomplete::Refused);
         }
         let options = if answered.vendor_id == 0 { 0 } else { answered.options };
         self.remote_ece.vendor_id = answered.vendor_id;
@@ -119,15 +148,15 @@ impl Id {
         // The peer's access rights follow from the answer. The kernel returns them for INIT; the next change of state
         // sets them.
         let attr = &mut scratch.qp_attr;
-        self.qp_attr(INIT, attr)?;
+        self.qp_attr(INIT, attr).map_err(refused)?;
         let access = attr.qp_access_flags;
-        self.qp_attr(RTR, attr)?;
+        self.qp_attr(RTR, attr).map_err(refused)?;
         attr.qp_access_flags = access;
         attr.qp_attr_mask |= MASK_ACCESS_FLAGS;
         qp.modify(attr)?;
-        self.qp_attr(RTS, attr)?;
+        self.qp_attr(RTS, attr).map_err(refused)?;
         qp.modify(attr)?;
-        self.establish(scratch)?;
+        self.establish(scratch).map_err(refused)?;
         if has_options {
             self.local_ece.options = qp.ece()?.options;
         }

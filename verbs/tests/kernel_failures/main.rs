@@ -6,6 +6,7 @@
 
 #[allow(dead_code, reason = "for both tests")]
 mod scripted;
+#[allow(dead_code, reason = "for three tests")]
 mod world;
 
 use std::cell::RefCell;

@@ -118,7 +118,7 @@ impl Scripted {
                 self.handles += 1;
                 self.groups.push((self.handles, owner));
                 into[..4].copy_from_slice(&self.handles.to_ne_bytes());
-                self.push(owner, CmEvent::MulticastJoin, self.handles)?;
+                self.push(owner, long(command, 16), CmEvent::MulticastJoin, self.handles)?;
             }
             LEAVE_MCAST => {
                 let group = word(command, 16);
@@ -159,16 +159,17 @@ impl Scripted {
     fn request(&mut self, listener: u32) -> Outcome {
         self.listener = listener;
         let child = self.create(0, self.id(listener)?.channel);
-        self.push(listener, CmEvent::ConnectRequest, child)
+        self.push(listener, self.id(listener)?.uid, CmEvent::ConnectRequest, child)
     }
 
     fn event(&mut self, owner: u32, kind: CmEvent) -> Outcome {
-        self.push(owner, kind, owner)
+        self.push(owner, self.id(owner)?.uid, kind, owner)
     }
 
-    fn push(&mut self, owner: u32, kind: CmEvent, handle: u32) -> Outcome {
+    fn push(&mut self, owner: u32, uid: u64, kind: CmEvent, handle: u32) -> Outcome {
+        self.id(owner)?;
         let mut bytes = [0; EVENT];
-        bytes[..8].copy_from_slice(&self.id(owner)?.uid.to_ne_bytes());
+        bytes[..8].copy_from_slice(&uid.to_ne_bytes());
         bytes[8..12].copy_from_slice(&handle.to_ne_bytes());
         bytes[12..16].copy_from_slice(&kind.code().to_ne_bytes());
         self.pending.push_back(Pending { owner, bytes });

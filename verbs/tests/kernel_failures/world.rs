@@ -61,8 +61,8 @@ pub(crate) enum Ended {
     Request(&'static str, Option<State>, Error),
     /// This event did not come.
     Event(CmEvent),
-    /// CONNECT_ERROR came in place of ESTABLISHED.
-    NotCompleted,
+    /// CONNECT_ERROR came in place of ESTABLISHED, with this status.
+    NotCompleted(i32),
 }
 
 /// One connection. `channels` are the two channels of the application.
@@ -117,7 +117,9 @@ impl World {
             let events = self.channels.map(|channel| self.drive.next_event(channel));
             if let Some(event) = events.into_iter().flatten().next() {
                 match (kind, event.kind) {
-                    (CmEvent::Established, EventKind::Cm(CmEvent::ConnectError)) => return Err(Ended::NotCompleted),
+                    (CmEvent::Established, EventKind::Cm(CmEvent::ConnectError)) => {
+                        return Err(Ended::NotCompleted(event.status));
+                    }
                     // The query of the id has failed.
                     (CmEvent::AddrResolved, EventKind::Cm(CmEvent::AddrError))
                     | (CmEvent::RouteResolved, EventKind::Cm(CmEvent::RouteError)) => {
