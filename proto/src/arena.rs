@@ -28,22 +28,6 @@ struct Slot<K, T> {
     tenant: T,
 }
 
-/// The values of an arena.
-pub(crate) trait Tenant {
-    /// Called before the value may change: discards data derived from the value.
-    #[inline]
-    fn touch(&mut self) {}
-}
-
-impl<K: Key, T: Tenant> Arena<K, T> {
-    #[inline]
-    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
-        let tenant = self.get_untouched(key)?;
-        tenant.touch();
-        Some(tenant)
-    }
-}
-
 impl<K: Key, T> Arena<K, T> {
     pub(crate) fn new(limit: u32, core: u16) -> Self {
         let mut arena =
@@ -103,10 +87,8 @@ impl<K: Key, T> Arena<K, T> {
         self.slots.get(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &slot.tenant)
     }
 
-    /// As `get_mut`, without [`Tenant::touch`]. The caller makes only changes after which data derived from the value
-    /// is still valid.
     #[inline]
-    pub(crate) fn get_untouched(&mut self, key: K) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
         self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &mut slot.tenant)
     }
 
@@ -160,8 +142,6 @@ impl<K: Key + Hash, T: Hash> Hash for Arena<K, T> {
 mod tests {
     use super::*;
     use crate::key::IdKey;
-
-    impl Tenant for u8 {}
 
     #[test]
     fn a_stale_key_finds_nothing() {

@@ -1,11 +1,10 @@
 //! The data that the core stores for one event channel.
 
-use core::num::NonZeroU64;
+use alloc::collections::VecDeque;
 
-use crate::arena::Tenant;
 use crate::key::IdKey;
-use crate::pending_events::Queue;
 use crate::request::Acks;
+use crate::stored::Stored;
 
 /// One event channel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -13,15 +12,18 @@ pub(crate) struct Channel {
     pub(crate) acks: Acks,
     /// The channel of an id in synchronous mode or of a listener: closed with its last id.
     pub(crate) private: bool,
-    pub(crate) phase: Phase,
-    /// The call that opens or closes it, unless that call is part of a request on an id.
-    pub(crate) call: Option<NonZeroU64>,
-    /// Counts the ids that use this channel: at the device, for delivery, or as the target of a pending migration.
+    /// Whether the call that closes it is due.
+    pub(crate) closing: bool,
+    /// Counts the ids that use this channel: at the device, for delivery, or as the target of a migration.
     pub(crate) ids: u32,
     /// The id that listens, has listened or has tried to listen on this channel. It may have been destroyed.
     pub(crate) listener: Option<IdKey>,
     /// Undelivered events of all its ids, in order.
-    pub(crate) pending: Queue,
+    pub(crate) events: VecDeque<Stored>,
+    /// The number of its events that count against the limit of one channel.
+    pub(crate) counted: u32,
+    /// The event that ended the last request of the id in synchronous mode that the channel is private to.
+    pub(crate) ended: Option<Stored>,
     /// The application has paused the channel.
     pub(crate) paused: bool,
     /// Reads that failed since the last event.
@@ -32,28 +34,17 @@ pub(crate) struct Channel {
     pub(crate) parked: bool,
 }
 
-impl Tenant for Channel {}
-
-/// The phase of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
-    Opening,
-    Open,
-    Closing,
-    /// The device could not open it, and ids are on it. It is removed with its last id.
-    Broken,
-}
-
 impl Channel {
     pub(crate) fn new(acks: Acks, private: bool) -> Self {
         Channel {
             acks,
             private,
-            phase: Phase::Opening,
-            call: None,
+            closing: false,
             ids: 0,
             listener: None,
-            pending: Queue::EMPTY,
+            events: VecDeque::new(),
+            counted: 0,
+            ended: None,
             paused: false,
             failures: 0,
             readable: false,
@@ -67,9 +58,8 @@ impl Channel {
     }
 
     /// Whether events of the channel are to be read if there is room for them.
-    #[inline]
     pub(crate) fn is_read(&self) -> bool {
-        self.phase == Phase::Open && !self.paused && !self.has_failed()
+        !self.closing && !self.paused && !self.has_failed()
     }
 }
 

@@ -10,12 +10,6 @@ use crate::key::{ChannelKey, IdKey};
 use crate::time::Time;
 use crate::transport::Transport;
 
-/// Takes the event of [`Device::fetch_into`]. A trait, because a closure cannot be `inline(always)`.
-pub trait EventSink {
-    /// Takes an event.
-    fn take(&mut self, raw: RawEvent<&[u8]>);
-}
-
 /// A device: the kernel's interface, librdmacm, the simulator, or a layer over one of them. No method blocks, with the
 /// exceptions that [`Call`] documents.
 ///
@@ -39,18 +33,6 @@ pub trait Device {
     /// # Errors
     /// The errno of the read, never `EAGAIN` or `EINTR`; `EBADF` for an unknown channel.
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno>;
-
-    /// As [`fetch`](Device::fetch), but passes the event to `sink`. Returns whether there was an event. A device that
-    /// overrides this method need not store the event, which saves instructions.
-    ///
-    /// # Errors
-    /// As [`fetch`](Device::fetch).
-    #[inline(always)]
-    fn fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
-        let Some(raw) = self.fetch(on, child)? else { return Ok(false) };
-        sink.take(raw);
-        Ok(true)
-    }
 
     /// Makes one call; `private_data` is sent with connect, accept and reject.
     ///

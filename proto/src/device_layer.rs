@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use crate::call::{Call, Outcome};
-use crate::device::{Device, EventSink};
+use crate::device::Device;
 use crate::drive::StepRecord;
 use crate::errno::Errno;
 use crate::event::{Ece, RawEvent};
@@ -63,17 +63,6 @@ pub trait DeviceLayer {
     /// As there.
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.inner_mut().fetch(on, child)
-    }
-
-    /// As [`Device::fetch_into`]. The default calls [`on_fetch`](DeviceLayer::on_fetch).
-    ///
-    /// # Errors
-    /// As there.
-    #[inline(always)]
-    fn on_fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
-        let Some(raw) = self.on_fetch(on, child)? else { return Ok(false) };
-        sink.take(raw);
-        Ok(true)
     }
 
     /// As [`Device::call`].
@@ -141,17 +130,10 @@ impl<A: DeviceLayer> Device for A {
         self.on_transport(id)
     }
 
-    #[inline(always)]
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.on_fetch(on, child)
     }
 
-    #[inline(always)]
-    fn fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
-        self.on_fetch_into(on, child, sink)
-    }
-
-    #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         self.on_call(call, private_data)
     }

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::event::AckToken;
-use crate::key::{ChannelKey, IdKey, Target, Token};
+use crate::key::{ChannelKey, IdKey, Target};
 use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::words::debug_in_words;
@@ -350,12 +350,6 @@ pub enum Fault {
         /// The key.
         channel: ChannelKey,
     },
-    /// An outcome for a call that is not under way.
-    #[error("an outcome for a call that is not under way")]
-    NoSuchCall {
-        /// The token.
-        token: Token,
-    },
     /// The device failed to close or destroy an object, which may have leaked.
     #[error("{call} on {target} failed: {errno}")]
     Leak {
@@ -433,7 +427,7 @@ impl Error {
             Error::Refused(refused) => refused.errno(),
             Error::Failed(failure) => failure.errno,
             Error::Fault(
-                Fault::Event { .. } | Fault::WrongChild { .. } | Fault::NoSuchCall { .. } | Fault::NoSuchChannel { .. },
+                Fault::Event { .. } | Fault::WrongChild { .. } | Fault::NoSuchChannel { .. },
             ) => Errno::EIO,
             Error::Fault(Fault::Leak { errno, .. } | Fault::Read { errno, .. } | Fault::Channel { errno, .. }) => {
                 *errno

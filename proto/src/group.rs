@@ -2,7 +2,6 @@
 
 use core::net::SocketAddr;
 
-use crate::arena::Tenant;
 use crate::key::{GroupKey, IdKey};
 use crate::time::Time;
 
@@ -30,5 +29,3 @@ pub(crate) enum GroupPhase {
     /// The join failed or timed out, or the group was lost: it can only be left.
     Failed,
 }
-
-impl Tenant for Group {}

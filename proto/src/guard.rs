@@ -81,7 +81,7 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
             Err(RefuseReason::NoQp)
         }
         Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => Err(RefuseReason::NoQp),
-        Request::GetRequest if !id.sync => Err(RefuseReason::NotSync),
+        Request::GetRequest if !id.is_sync() => Err(RefuseReason::NotSync),
         Request::Join { .. } if service == Service::Connected => Err(RefuseReason::NotDatagram),
         Request::Join { addr, .. } if !names_a_group(addr) => Err(RefuseReason::NoGroup(addr)),
         // An id that is idle is bound to the wildcard by its listen.
@@ -89,7 +89,7 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
             Err(RefuseReason::OnLoopback)
         }
         Request::Join { .. } | Request::AttachQp | Request::Listen { .. } | Request::Connect { .. }
-            if service == Service::Datagram && !id.on_device.transport().has_datagrams() =>
+            if service == Service::Datagram && !id.transport().has_datagrams() =>
         {
             Err(RefuseReason::NoDatagrams)
         }
@@ -101,7 +101,7 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         // it (`cma_connect_iw`).
         Request::SetOption { option: CmOption::Tos(_) }
             if matches!(id.state, State::RouteResolving | State::RouteResolved)
-                && id.on_device.transport() == Transport::InfiniBand =>
+                && id.transport() == Transport::InfiniBand =>
         {
             Err(RefuseReason::AlreadySent)
         }
@@ -109,7 +109,7 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         // With a QP, librdmacm uses the QP's options.
         Request::SetEce { .. } if id.has_qp => Err(RefuseReason::HasQp),
         Request::SetEce { ece } if ece.vendor_id == 0 => Err(RefuseReason::NoVendor),
-        Request::Migrate { to: None } if id.sync => Err(RefuseReason::AlreadySync),
+        Request::Migrate { to: None } if id.is_sync() => Err(RefuseReason::AlreadySync),
         Request::Bind { .. }
         | Request::ResolveAddr { .. }
         | Request::ResolveRoute

@@ -203,15 +203,6 @@ impl fmt::Display for Target {
     }
 }
 
-/// Identifies one device call, from [`Core::poll_call`](crate::Core::poll_call) to
-/// [`Core::handle_outcome`](crate::Core::handle_outcome). A core never uses a token twice. It contains the key of the
-/// call's target, so another core refuses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Token {
-    pub(crate) number: NonZeroU64,
-    pub(crate) target: Target,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

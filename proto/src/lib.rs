@@ -20,10 +20,11 @@
 //! The loop of a driver, for a [`Device`]:
 //!
 //! 1. **Set the time.** Pass `now` to the functions that take it. `now` never decreases.
-//! 2. **Take requests** from the application: [`Core::open_channel`], [`Core::create_id`], [`Core::submit`],
-//!    [`Core::ack`]. A refused request has changed nothing.
-//! 3. **Make the calls.** Poll [`Core::poll_call`] until it is `None`; make each call, in that order, with the private
-//!    data of [`Core::call_data`]; report its result to [`Core::handle_outcome`] before the next step.
+//! 2. **Make requests** of the application: [`Core::open_channel`], [`Core::create_id`], [`Core::begin`]. Each returns the
+//!    call to make, as a value that borrows the core: nothing can come between the decision and the outcome. Make the
+//!    call, and report the outcome to [`Begun::end`], which returns the next call of the request, or its result. A refused
+//!    request has changed nothing.
+//! 3. **Make the calls that follow.** After each step make the calls of [`Core::next`] until it is `None`, in the same way.
 //! 4. **Read the channels** that are readable, and those that [`Core::poll_readable`] returns: after a migration the
 //!    kernel does not wake the new channel. Call [`Core::wants_event`] before each read. On `None` leave the event in
 //!    the kernel and call [`Core::wait_for_room`]. With an edge-triggered poller, which reports a channel once, read
@@ -38,7 +39,8 @@
 //! it.
 //!
 //! ```
-//! use cmid_proto::{Acks, Call, ChannelKey, Core, Device, Errno, IdKey, Limits, Outcome, PortSpace, RawEvent, Request, Time};
+//! use cmid_proto::{Acks, Begun, Call, ChannelKey, Core, Device, Errno, Error, Flow, IdKey, Limits, Outcome, PortSpace};
+//! use cmid_proto::{Progress, RawEvent, Request, Time};
 //! # use std::net::SocketAddr;
 //! # struct Yes;
 //! # impl Device for Yes {
@@ -52,14 +54,27 @@
 //! #     fn adopt(&mut self, _: IdKey, _: ChannelKey, _: ()) -> Outcome { Ok(()) }
 //! # }
 //!
+//! /// Steps 2 and 3: makes the calls of a request.
+//! fn make(device: &mut impl Device, begun: Begun<'_, '_>) -> Result<Progress, Error> {
+//!     let mut flow = Flow::Next(begun);
+//!     loop {
+//!         match flow {
+//!             Flow::Done(result) => return result,
+//!             Flow::Next(begun) => {
+//!                 let outcome = device.call(begun.call(), begun.private_data());
+//!                 flow = begun.end(outcome);
+//!             }
+//!         }
+//!     }
+//! }
+//!
 //! /// One turn: steps 3 to 7 without the waiting.
 //! fn turn(core: &mut Core, device: &mut impl Device, readable: &[ChannelKey], now: Time) {
 //!     core.handle_timeout(now);
 //!     readable.iter().for_each(|&channel| core.handle_readable(channel));
 //!     loop {
-//!         while let Some((token, call)) = core.poll_call() {
-//!             let outcome = device.call(&call, core.call_data(token));
-//!             if let Err(fault) = core.handle_outcome(token, outcome) {
+//!         while let Some(begun) = core.next() {
+//!             if let Err(fault) = make(device, begun) {
 //!                 eprintln!("{fault}");
 //!             }
 //!         }
@@ -82,15 +97,19 @@
 //! }
 //!
 //! let (mut core, mut device, now) = (Core::new(Limits::SINGLE), Yes, Time::ZERO);
-//! let channel = core.open_channel(Acks::OnDelivery)?;
-//! let id = core.create_id(Some(channel), PortSpace::Tcp)?;
-//! turn(&mut core, &mut device, &[], now);
-//! core.submit(now, id, Request::Bind { addr: "10.0.0.1:7471".parse()? }, Time::NEVER)?;
+//! make(&mut device, core.open_channel(Acks::OnDelivery)?)?;
+//! let channel = core.channel_keys().next().ok_or("no channel")?;
+//! make(&mut device, core.create_id(Some(channel), PortSpace::Tcp)?)?;
+//! let id = core.id_keys().next().ok_or("no id")?;
+//! let bind = Request::Bind { addr: "10.0.0.1:7471".parse()? };
+//! if let Flow::Next(begun) = core.begin(now, id, &bind, Time::NEVER)? {
+//!     make(&mut device, begun)?;
+//! }
 //! turn(&mut core, &mut device, &[], now);
 //! assert_eq!(core.state(id), Some(cmid_proto::State::Bound));
 //!
 //! // A request in the wrong state is refused. The error names the state, and nothing has changed.
-//! let refused = core.submit(now, id, Request::Establish, Time::NEVER).unwrap_err();
+//! let refused = core.begin(now, id, &Request::Establish, Time::NEVER).unwrap_err();
 //! assert_eq!(refused.to_string(), "establish on id0 while bound: not in this state");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -100,10 +119,11 @@
 //! - It makes no call that would invalidate an owed ack: no migration or destruction of an id while an ack of the id is
 //!   owed, no leave while an ack of the membership is owed. The exception is [`Request::DestroyNow`], for ack tokens
 //!   that are lost.
-//! - It makes at most one call per id at a time.
+//! - A call is made between a decision and its effect: no event, deadline or other request comes between.
 //! - It drops no event at a limit: it leaves the event in the kernel. Undelivered events of an id that is destroyed, or
 //!   of a group that is left, are discarded, as the kernel does.
-//! - It does not allocate once its tables have grown to the program's needs, except in [`Core::release`].
+//! - It does not allocate once its tables have grown to the program's needs, except in [`Core::release`] and when an id
+//!   with undelivered events is migrated to the channel that it is on.
 //! - It does not panic on any input. (Only [`Core::check`] panics, for tests.)
 #![no_std]
 #![forbid(unsafe_code)]
@@ -114,6 +134,7 @@ extern crate std;
 
 mod arena;
 mod call;
+mod cells;
 mod channel;
 mod cm_event;
 mod columns;
@@ -141,16 +162,12 @@ mod limits;
 mod machine;
 pub mod memory;
 mod on_device;
-mod pending_events;
-mod plain;
 #[cfg(feature = "std")]
 mod polled_device;
 mod private_data;
-mod private_data_slab;
 mod reject_code;
 mod request;
 mod request_kind;
-mod slab_index;
 mod state;
 mod stored;
 pub mod table;
@@ -164,19 +181,19 @@ pub use cm_event::CmEvent;
 pub use cq_room::{CqRoom, Overrun};
 #[cfg(feature = "std")]
 pub use device::Pollable;
-pub use device::{Device, EventSink};
+pub use device::Device;
 pub use device_layer::DeviceLayer;
-pub use drive::{AdoptError, Attaching, Drive, Next, Progress, ReleasedId, Step, StepRecord, Turn};
+pub use drive::{AdoptError, Attaching, Drive, Next, ReleasedId, Step, StepRecord, Turn};
 pub use errno::Errno;
 pub use error::{AckError, Error, Failure, FailureCause, Fault, RefuseReason, Refused};
 pub use event::{AckToken, AhAttr, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam};
 pub use event_result::{EventError, Status};
 pub use guard::private_data_max;
 pub use id_map::IdMap;
-pub use key::{ChannelKey, GroupKey, IdKey, Target, Token, WR_ID_TAG_MAX};
+pub use key::{ChannelKey, GroupKey, IdKey, Target, WR_ID_TAG_MAX};
 pub use key_table::{KeyTable, TableKey};
 pub use limits::{BACKLOG_MAX, Limits};
-pub use machine::{Admission, Core, Counters, Ended, Released, Summary, WaitsFor};
+pub use machine::{Admission, Begun, Core, Counters, Flow, Progress, Released, Summary, WaitsFor};
 #[cfg(feature = "std")]
 pub use polled_device::{PolledDevice, Poller};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};

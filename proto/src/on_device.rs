@@ -1,14 +1,10 @@
 //! The data that the core stores about the device of an id and about its addresses.
 
-use crate::transport::Transport;
-
-/// Whether an id has a device, the transport of the device, whether the id awaits the answer to a connect, and which of
-/// its addresses are of the loopback. One byte, because there may be many ids.
+/// Whether an id has a device, whether it awaits the answer to a connect, and which of its addresses are of the loopback. One byte, because there may be many ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OnDevice(u8);
 
 impl OnDevice {
-    const IWARP: u8 = 2;
     const AWAITS_ANSWER: u8 = 4;
     const ON_LOOPBACK: u8 = 8;
     const TO_LOOPBACK: u8 = 16;
@@ -17,22 +13,14 @@ impl OnDevice {
     pub(crate) const YES: OnDevice = OnDevice(1);
 
     /// Records that the id has a device, if `found`.
-    #[inline(always)]
     pub(crate) fn note(&mut self, found: bool) {
         self.0 |= u8::from(found);
     }
 
-    /// Records that the device is an iWARP device; see `Core::note_iwarp`.
-    pub(crate) fn note_iwarp(&mut self) {
-        self.0 |= OnDevice::IWARP;
-    }
-
-    /// Records that a connect has begun. On an iWARP device, a disconnect and a destroy then block in the kernel until
-    /// the answer (`iw_cm_disconnect`, `iw_destroy_cm_id`).
+    /// Records that a connect has begun on an iWARP device. A disconnect and a destroy then block in the kernel until the
+    /// answer (`iw_cm_disconnect`, `iw_destroy_cm_id`).
     pub(crate) fn note_connect(&mut self) {
-        if self.transport() == Transport::Iwarp {
-            self.0 |= OnDevice::AWAITS_ANSWER;
-        }
+        self.0 |= OnDevice::AWAITS_ANSWER;
     }
 
     /// Records that the connect has ended.
@@ -41,13 +29,11 @@ impl OnDevice {
     }
 
     /// Records whether the address that the id is bound to is of the [loopback](crate::guard::is_loopback).
-    #[inline(always)]
     pub(crate) fn note_local(&mut self, is_loopback: bool) {
         self.0 = if is_loopback { self.0 | OnDevice::ON_LOOPBACK } else { self.0 & !OnDevice::ON_LOOPBACK };
     }
 
     /// Records whether the address of the peer is of the [loopback](crate::guard::is_loopback).
-    #[inline(always)]
     pub(crate) fn note_peer(&mut self, is_loopback: bool) {
         self.0 = if is_loopback { self.0 | OnDevice::TO_LOOPBACK } else { self.0 & !OnDevice::TO_LOOPBACK };
     }
@@ -68,14 +54,7 @@ impl OnDevice {
     }
 
     /// Whether the id has a device.
-    #[inline(always)]
     pub(crate) const fn is_some(self) -> bool {
         self.0 & OnDevice::YES.0 != 0
-    }
-
-    /// The transport; InfiniBand until `note_iwarp`.
-    #[inline(always)]
-    pub(crate) const fn transport(self) -> Transport {
-        if self.0 & OnDevice::IWARP == 0 { Transport::InfiniBand } else { Transport::Iwarp }
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::vec::Vec;
 
 use crate::call::{Call, Outcome};
-use crate::device::{EventSink, Pollable};
+use crate::device::Pollable;
 use crate::device_layer::DeviceLayer;
 use crate::errno::Errno;
 use crate::event::RawEvent;
@@ -91,7 +91,6 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
         self.device.call(&Call::CloseChannel { channel }, private_data)
     }
 
-    #[inline(never)]
     fn migrate(&mut self, call: &Call, id: IdKey, to: ChannelKey, private_data: &[u8]) -> Outcome {
         self.device.call(call, private_data)?;
         if let Some((_, before)) = self.moved.replace((id, to)) {
@@ -102,7 +101,6 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
 
     /// Makes an accept. The id of a request has no events before it is accepted (`ucma_event_handler`), so its
     /// migration has moved none.
-    #[inline(never)]
     fn accept(&mut self, call: &Call, id: IdKey, private_data: &[u8]) -> Outcome {
         if self.moved.is_some_and(|(moved, _)| moved == id) {
             self.moved = None;
@@ -126,7 +124,6 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
         }
     }
 
-    #[inline(always)]
     fn arm_before_read(&mut self, on: ChannelKey) {
         if !self.disarmed.is_empty() {
             self.arm_again(on);
@@ -195,19 +192,11 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
         }
     }
 
-    #[inline(always)]
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.arm_before_read(on);
         self.device.fetch(on, child)
     }
 
-    #[inline(always)]
-    fn on_fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
-        self.arm_before_read(on);
-        self.device.fetch_into(on, child, sink)
-    }
-
-    #[inline(always)]
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
             Call::CloseChannel { channel } => self.close(channel, private_data),

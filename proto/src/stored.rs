@@ -1,111 +1,100 @@
-//! An undelivered event as the core stores it.
+//! An undelivered event.
 
-use core::num::NonZeroU64;
+use core::hash::{Hash, Hasher};
 
-use crate::cm_event::CmEvent;
-use crate::event::{AckToken, Event, EventKind, ReceivedParam};
+use crate::event::{Event, EventKind, RawEvent, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
-use crate::slab_index::PrivateDataRef;
 
-/// An event as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Stored {
-    pub(crate) id: IdKey,
-    /// The bits of the key of [`listener`](Stored::listener) or [`group`](Stored::group): no event has both.
-    other: Option<NonZeroU64>,
-    pub(crate) kind: EventKind,
-    pub(crate) status: i32,
-    pub(crate) param: ReceivedParam,
-    pub(crate) private_data_ref: Option<PrivateDataRef>,
-}
+/// An event without an ack token, as it waits for its delivery.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stored(Event);
 
 impl Stored {
-    /// An event without a listener or a group.
-    #[inline]
-    pub(crate) fn of(
-        id: IdKey,
-        kind: EventKind,
-        status: i32,
-        param: ReceivedParam,
-        private_data_ref: Option<PrivateDataRef>,
-    ) -> Self {
-        Stored { id, other: None, kind, status, param, private_data_ref }
+    /// An event of the device. A connection request belongs to its listener, an event of a membership to the membership.
+    pub(crate) fn of(raw: &RawEvent<&[u8]>, listener: Option<IdKey>, group: Option<GroupKey>) -> Self {
+        Stored(Event {
+            id: raw.id,
+            listener,
+            kind: EventKind::Cm(raw.kind),
+            status: raw.status,
+            param: raw.param,
+            datagram: raw.datagram,
+            group,
+            private_data: PrivateData::copy_of(raw.private_data),
+            ack_token: None,
+        })
     }
 
     /// An event that the core makes itself.
     pub(crate) fn made(id: IdKey, kind: EventKind, status: i32) -> Self {
-        Stored::of(id, kind, status, ReceivedParam::default(), None)
-    }
-
-    /// A CONNECT_REQUEST of this listener.
-    #[inline]
-    pub(crate) fn with_listener(self, listener: IdKey) -> Self {
-        Stored { other: NonZeroU64::new(listener.to_bits()), ..self }
-    }
-
-    /// An event of a multicast membership.
-    #[inline]
-    pub(crate) fn of_group(self, group: GroupKey) -> Self {
-        Stored { other: NonZeroU64::new(group.to_bits()), ..self }
-    }
-
-    /// The same event with another id as its owner.
-    pub(crate) fn rekeyed(self, id: IdKey, private_data_ref: Option<PrivateDataRef>) -> Self {
-        Stored { id, other: None, private_data_ref, ..self }
-    }
-
-    /// For CONNECT_REQUEST: the listener. It owns the event: the event moves with the listener and counts among its
-    /// owed acks.
-    #[inline]
-    pub(crate) fn listener(&self) -> Option<IdKey> {
-        let bits = self.other.filter(|_| self.kind == EventKind::Cm(CmEvent::ConnectRequest))?;
-        IdKey::from_bits(bits.get())
-    }
-
-    /// For events of a multicast membership: the membership.
-    #[inline]
-    pub(crate) fn group(&self) -> Option<GroupKey> {
-        let bits = self.other.filter(|_| self.kind != EventKind::Cm(CmEvent::ConnectRequest))?;
-        GroupKey::from_bits(bits.get())
-    }
-
-    #[inline]
-    pub(crate) fn owner(&self) -> IdKey {
-        self.listener().unwrap_or(self.id)
-    }
-
-    /// The event for the application, without its private data.
-    #[inline]
-    pub(crate) fn bare(&self, ack_token: Option<AckToken>) -> Event {
-        Event {
-            id: self.id,
-            listener: self.listener(),
-            kind: self.kind,
-            status: self.status,
-            param: self.param,
+        Stored(Event {
+            id,
+            listener: None,
+            kind,
+            status,
+            param: ReceivedParam::default(),
             datagram: None,
-            group: self.group(),
+            group: None,
             private_data: PrivateData::empty(),
-            ack_token,
-        }
+            ack_token: None,
+        })
     }
 
-    /// Whether the device reported the event. Such an event needs an ack and counts against the limit.
-    pub(crate) fn of_device(&self) -> bool {
-        match self.kind {
-            EventKind::Cm(_) => true,
-            EventKind::Migrated | EventKind::Destroyed | EventKind::Left | EventKind::DeadlinePassed(_) => false,
-        }
+    /// An event of a membership that the core makes itself.
+    pub(crate) fn of_group(mut self, group: GroupKey) -> Self {
+        self.0.group = Some(group);
+        self
+    }
+
+    /// The same event of another id, which has no memberships.
+    pub(crate) fn rekeyed(mut self, id: IdKey) -> Self {
+        (self.0.id, self.0.group) = (id, None);
+        self
+    }
+
+    /// The id that the event belongs to: of a connection request the listener. The event moves with that id, and counts
+    /// among its owed acks.
+    pub(crate) fn owner(&self) -> IdKey {
+        self.0.listener.unwrap_or(self.0.id)
     }
 
     /// Whether the event is a connection request. The backlog of the listener limits their number.
     pub(crate) fn is_request(&self) -> bool {
-        self.listener().is_some()
+        self.0.listener.is_some()
+    }
+
+    /// Whether the device has reported the event. Such an event needs an ack and counts against the limit.
+    pub(crate) fn of_device(&self) -> bool {
+        matches!(self.0.kind, EventKind::Cm(_))
     }
 
     /// Whether the event counts against the limit of one channel.
     pub(crate) fn of_channel(&self) -> bool {
         self.of_device() && !self.is_request()
+    }
+
+    pub(crate) fn event(&self) -> &Event {
+        &self.0
+    }
+
+    pub(crate) fn into_event(self) -> Event {
+        self.0
+    }
+}
+
+// An event with an ack token cannot be cloned; a stored one has none.
+impl Clone for Stored {
+    fn clone(&self) -> Self {
+        let Event { id, listener, kind, status, param, datagram, group, ref private_data, ack_token: _ } = self.0;
+        let private_data = private_data.clone();
+        Stored(Event { id, listener, kind, status, param, datagram, group, private_data, ack_token: None })
+    }
+}
+
+impl Hash for Stored {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Event { id, listener, kind, status, param, datagram, group, ref private_data, ack_token: _ } = self.0;
+        (id, listener, kind, status, param, datagram, group, private_data).hash(state);
     }
 }

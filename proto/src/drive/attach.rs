@@ -108,14 +108,9 @@ impl<D: Device> Drive<D> {
         self.note_qp(id, false)
     }
 
-    /// Makes the request, which was checked before, and records it as a step.
+    /// Makes the request, which was checked before.
     fn note_qp(&mut self, id: IdKey, has_qp: bool) -> Result<(), Error> {
-        if !D::OBSERVES {
-            self.core.note_qp(id, has_qp);
-            return Ok(());
-        }
-        let request = if has_qp { Request::AttachQp } else { Request::DetachQp };
-        Ok(self.submit(id, request, Time::NEVER)?)
+        self.request(id, if has_qp { Request::AttachQp } else { Request::DetachQp }, Time::NEVER).map(drop)
     }
 }
 

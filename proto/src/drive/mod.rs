@@ -5,8 +5,6 @@ mod requests;
 mod step;
 mod step_text;
 mod turn;
-#[cfg(test)]
-mod turn_tests;
 
 use alloc::collections::VecDeque;
 use core::cell::Cell;
@@ -19,7 +17,7 @@ use crate::error::{AckError, Error, Failure, Fault, Refused};
 use crate::event::{AckToken, Event};
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
-use crate::machine::{Core, Ended, MakeCall, Released};
+use crate::machine::{Core, Flow, Progress, Released};
 use crate::request::Request;
 use crate::state::State;
 use crate::time::Time;
@@ -54,26 +52,6 @@ impl<D: Device> Drop for Drive<D> {
     fn drop(&mut self) {
         self.record(Step::End);
     }
-}
-
-/// Makes the calls of a device.
-struct ByDevice<'a, D>(&'a mut D);
-
-impl<D: Device> MakeCall for ByDevice<'_, D> {
-    #[inline(always)]
-    fn make(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        self.0.call(call, private_data)
-    }
-}
-
-/// The progress of a migration, a destruction or a leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Progress {
-    /// The request is done.
-    Done,
-    /// Acks are owed, or a destruction on an iWARP device waits for the answer to a connect; an event reports the end
-    /// of the request.
-    WhenAcked,
 }
 
 /// An id and its private channel between two drivers, for [`Drive::adopt`]. Dropping it destroys both.
@@ -137,7 +115,6 @@ impl<D: Device> Drive<D> {
 
     /// Records that the driver has waited without reading the clock. [`now`](Drive::now) then reads the clock of the
     /// device, if it has one. For drivers that read the clock only where a time is needed.
-    #[inline(always)]
     pub fn note_wait(&mut self) {
         self.is_late.set(true);
     }
@@ -176,7 +153,6 @@ impl<D: Device> Drive<D> {
 
     /// Returns the next event of a channel.
     #[doc(alias = "rdma_get_cm_event")]
-    #[inline(always)]
     pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
         let event = self.core.poll_event(on);
         if D::OBSERVES {
@@ -192,7 +168,6 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// [`AckError`] with the ack token, if the token is of another driver or its id is gone. Nothing has changed.
     #[doc(alias = "rdma_ack_cm_event")]
-    #[inline(always)]
     pub fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
         let (owner, group) = (ack_token.owner(), ack_token.group());
         let result = self.core.ack(ack_token);
@@ -202,7 +177,9 @@ impl<D: Device> Drive<D> {
             result: result.as_ref().map_or_else(|refused| Err(refused.into()), |()| Ok(())),
         });
         result?;
-        self.make_calls();
+        if self.core.has_next() {
+            self.make_following();
+        }
         Ok(())
     }
 
@@ -257,90 +234,41 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    #[inline(always)]
+    /// Makes a request on an id, and the calls that follow.
+    #[inline]
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
-        if !D::OBSERVES {
-            let Drive { core, device, now, .. } = self;
-            let performed = core.perform_by(now.get(), id, &request, deadline, &mut ByDevice(device));
-            if let Some(result) = performed {
-                // The other requests make no further call.
-                if result.is_err() || Core::leaves_calls(&request) {
-                    self.make_calls();
-                }
-                return result.map(|()| Progress::Done).map_err(Error::Failed);
-            }
+        let now = self.now.get();
+        if D::OBSERVES {
+            let result = self.core.would_refuse(now, id, &request, deadline);
+            self.record(Step::Submit { id, request, deadline, result });
         }
-        self.request_any(id, request, deadline)
+        self.make(|core| core.begin(now, id, &request, deadline))
     }
 
-    #[inline(never)]
-    fn request_any(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
-        if !D::OBSERVES {
-            let Drive { core, device, now, .. } = self;
-            let performed = core.perform_sync(now.get(), id, &request, deadline, |call, data| device.call(call, data));
-            if let Some(result) = performed {
-                if result.is_err() || Core::leaves_calls(&request) {
-                    self.make_calls();
-                }
-                return result.map(|()| Progress::Done).map_err(Error::Failed);
-            }
+    /// Makes the calls of a request, and those that follow.
+    #[inline]
+    fn make<'r>(
+        &mut self,
+        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
+    ) -> Result<Progress, Error> {
+        let Drive { core, device, now, .. } = self;
+        let result = run(device, now.get(), core, begin);
+        if self.core.has_next() {
+            self.make_following();
         }
-        self.request_in_steps(id, request, deadline)
-    }
-
-    fn request_in_steps(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
-        self.submit(id, request, deadline)?;
-        self.finish(Target::Id(id))?;
-        let waits = self.core.waits_for_acks(id, request.request_kind());
-        Ok(if waits { Progress::WhenAcked } else { Progress::Done })
-    }
-
-    fn submit(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
-        if !D::OBSERVES {
-            // Avoids a copy of the request.
-            return self.core.submit(self.now.get(), id, request, deadline);
-        }
-        let result = self.core.submit(self.now.get(), id, request, deadline);
-        self.record(Step::Submit { id, request, deadline, result });
         result
     }
 
-    /// Makes calls until the request on `target` has ended. If there is no call, the request has ended already, or
-    /// waits for an ack.
-    fn finish(&mut self, target: Target) -> Result<(), Error> {
-        while let Some(ended) = self.make_call() {
-            if let Some(ended) = ended.filter(|ended| ended.target == target) {
-                self.make_calls();
-                return ended.result.map_err(Error::Failed);
+    /// Makes the calls that follow from earlier steps. No request waits for them, so their faults are kept.
+    fn make_following(&mut self) {
+        while self.core.has_next() {
+            let Drive { core, device, now, .. } = self;
+            let result =
+                run(device, now.get(), core, |core| Ok(core.next().map_or(Flow::Done(Ok(Progress::Done)), Flow::Next)));
+            if let Err(Error::Fault(fault)) = result {
+                self.note(fault);
             }
         }
-        Ok(())
-    }
-
-    #[inline]
-    fn make_calls(&mut self) {
-        while self.core.has_calls() {
-            self.make_call();
-        }
-    }
-
-    /// Makes one call; `None` if there is none to make. The inner value is the request that has ended with the call,
-    /// if one has.
-    #[inline(never)]
-    fn make_call(&mut self) -> Option<Option<Ended>> {
-        let (token, call) = self.core.poll_call()?;
-        if D::OBSERVES {
-            let step = Step::Call { call: &call, private_data: self.core.call_data(token) };
-            self.device.observe(&StepRecord { now: self.now.get(), core: &self.core, step });
-        }
-        let outcome = self.device.call(&call, self.core.call_data(token));
-        let result = self.core.handle_outcome(token, outcome);
-        self.record(Step::Outcome { call: &call, outcome, fault: result.err() });
-        let ended = result.unwrap_or_else(|fault| {
-            self.note(fault);
-            None
-        });
-        Some(ended)
     }
 
     fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {
@@ -354,7 +282,6 @@ impl<D: Device> Drive<D> {
     }
 
     /// Reports a step to an observing device. Compiles to nothing for other devices.
-    #[inline(always)]
     fn record(&mut self, step: Step<'_>) {
         if D::OBSERVES {
             self.device.observe(&StepRecord { now: self.now.get(), core: &self.core, step });
@@ -366,5 +293,40 @@ impl<D: Device> Drive<D> {
             self.faults.pop_front();
         }
         self.faults.push_back(fault);
+    }
+}
+
+/// Makes the calls of a request, and reports each to an observing device.
+#[inline]
+fn run<'r, D: Device>(
+    device: &mut D,
+    now: Time,
+    core: &mut Core,
+    begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
+) -> Result<Progress, Error> {
+    let mut flow = begin(core)?;
+    let mut made: Option<(Call, Outcome)> = None;
+    let observe = |device: &mut D, core: &Core, made: Option<(Call, Outcome)>, fault: Option<Fault>| {
+        if let Some((call, outcome)) = made {
+            device.observe(&StepRecord { now, core, step: Step::Outcome { call: &call, outcome, fault } });
+        }
+    };
+    loop {
+        let begun = match flow {
+            Flow::Done(result) => {
+                let fault = if let Err(Error::Fault(fault)) = result { Some(fault) } else { None };
+                observe(device, core, made, fault);
+                return result;
+            }
+            Flow::Next(begun) => begun,
+        };
+        if D::OBSERVES {
+            observe(device, begun.core(), made, None);
+            let step = Step::Call { call: begun.call(), private_data: begun.private_data() };
+            device.observe(&StepRecord { now, core: begun.core(), step });
+        }
+        let outcome = device.call(begun.call(), begun.private_data());
+        made = D::OBSERVES.then_some((*begun.call(), outcome));
+        flow = begun.end(outcome);
     }
 }

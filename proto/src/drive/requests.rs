@@ -3,13 +3,15 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::{AdoptError, Drive, Progress, ReleasedId, Step};
+use super::{AdoptError, Drive, ReleasedId, Step};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, Fault, RefuseReason, Refused};
 use crate::event::{ConnParam, Ece};
 use crate::key::{ChannelKey, GroupKey, IdKey, Target};
+use crate::machine::{Flow, Progress};
 use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
+use crate::request_kind::RequestKind;
 use crate::time::Time;
 use crate::transport::Transport;
 
@@ -20,10 +22,10 @@ impl<D: Device> Drive<D> {
     /// Refused at the limit; failed with the device's errno, such as `ENODEV` without any RDMA device, or `EMFILE`.
     #[doc(alias = "rdma_create_event_channel")]
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
-        let result = self.core.open_channel(acks);
+        let result = self.core.open_channel(acks).map(|(channel, _)| channel);
         self.record(Step::OpenChannel { acks, result });
         let channel = result?;
-        self.finish(Target::Channel(channel))?;
+        self.make(|core| core.open_channel(acks).map(|(_, begun)| Flow::Next(begun)))?;
         Ok(channel)
     }
 
@@ -33,10 +35,9 @@ impl<D: Device> Drive<D> {
     /// Refused while the channel is in use.
     #[doc(alias = "rdma_destroy_event_channel")]
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
-        let result = self.core.close_channel(channel);
+        let result = self.core.close_channel(channel).map(drop);
         self.record(Step::CloseChannel { channel, result });
-        result?;
-        self.finish(Target::Channel(channel))
+        self.make(|core| core.close_channel(channel).map(Flow::Next)).map(drop)
     }
 
     /// Creates an id on a channel, or in synchronous mode (`None`).
@@ -44,26 +45,19 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused at the limits and for a channel that does not exist; failed with the device's errno.
     #[doc(alias = "rdma_create_id")]
-    #[inline]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        if !D::OBSERVES {
-            if let Some(channel) = channel {
-                let Drive { core, device, .. } = self;
-                if let Some(result) = core.perform_create(channel, port_space, |call| device.call(call, &[])) {
-                    return result.map_err(Error::Failed);
-                }
-            }
+        if D::OBSERVES {
+            let result = self.core.create_id(channel, port_space).map(|(id, _)| id);
+            self.record(Step::CreateId { channel, port_space, result });
         }
-        self.create_id_in_steps(channel, port_space)
-    }
-
-    #[inline(never)]
-    fn create_id_in_steps(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        let result = self.core.create_id(channel, port_space);
-        self.record(Step::CreateId { channel, port_space, result });
-        let id = result?;
-        self.finish(Target::Id(id))?;
-        Ok(id)
+        let mut key = None;
+        self.make(|core| {
+            let (id, begun) = core.create_id(channel, port_space)?;
+            key = Some(id);
+            Ok(Flow::Next(begun))
+        })?;
+        // Without a refusal there is a key.
+        key.ok_or(Error::Refused(Refused::Full("ids")))
     }
 
     /// Binds an id to a local address (rdma_bind_addr(3)).
@@ -230,11 +224,9 @@ impl<D: Device> Drive<D> {
     #[doc(alias("rdma_join_multicast", "rdma_join_multicast_ex"))]
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
         self.query_transport(id);
-        let result = self.core.join(self.now.get(), id, addr, send_only, deadline);
-        self.record(Step::Join { id, addr, send_only, deadline, result });
-        let group = result?;
-        self.finish(Target::Id(id))?;
-        Ok(group)
+        self.request(id, Request::Join { addr, send_only }, deadline)?;
+        // The membership is new: the id had none of this address.
+        self.core.group_at(id, addr).ok_or(Error::Refused(Refused::NoSuchId { id, request: RequestKind::Join }))
     }
 
     /// Leaves a multicast group (rdma_leave_multicast(3)). [`Progress::WhenAcked`]: events of the group are not
@@ -244,9 +236,7 @@ impl<D: Device> Drive<D> {
     /// Refused if there is no such membership. Failed with the device's errno; the membership is gone nevertheless.
     #[doc(alias = "rdma_leave_multicast")]
     pub fn leave(&mut self, id: IdKey, group: GroupKey) -> Result<Progress, Error> {
-        self.request(id, Request::Leave { group }, Time::NEVER)?;
-        // Another leave of the id may wait for acks.
-        Ok(if self.core.has_group(group) { Progress::WhenAcked } else { Progress::Done })
+        self.request(id, Request::Leave { group }, Time::NEVER)
     }
 
     /// Sets an option (rdma_set_option(3)).

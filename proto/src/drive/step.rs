@@ -1,7 +1,5 @@
 //! The steps that a drive reports to an observing device: all inputs of the core, and its results.
 
-use core::net::SocketAddr;
-
 use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Error, Fault, Refused};
@@ -57,7 +55,7 @@ pub enum Step<'a> {
         /// The result.
         result: Result<IdKey, Refused>,
     },
-    /// [`Core::submit`], at [`StepRecord::now`].
+    /// [`Core::begin`], at [`StepRecord::now`]. The core has not changed yet, unless the request makes no call.
     Submit {
         /// The id.
         id: IdKey,
@@ -68,19 +66,6 @@ pub enum Step<'a> {
         /// The result.
         result: Result<(), Refused>,
     },
-    /// [`Core::join`], at [`StepRecord::now`].
-    Join {
-        /// The id.
-        id: IdKey,
-        /// The group's address.
-        addr: SocketAddr,
-        /// Whether the membership is only for sending.
-        send_only: bool,
-        /// The deadline of the join.
-        deadline: Time,
-        /// The result.
-        result: Result<GroupKey, Refused>,
-    },
     /// [`Core::ack`].
     Ack {
         /// The ack token's [owner](crate::AckToken::owner).
@@ -90,20 +75,20 @@ pub enum Step<'a> {
         /// The result.
         result: Result<(), Refused>,
     },
-    /// [`Core::poll_call`]. The call has not been made yet.
+    /// The next call of the last request, or of [`Core::next`] or [`Core::next_child`]. It has not been made yet.
     Call {
         /// The call.
         call: &'a Call,
         /// The private data of the call.
         private_data: &'a [u8],
     },
-    /// [`Core::handle_outcome`], for the last [`Step::Call`].
+    /// [`Begun::end`](crate::Begun::end), for the last [`Step::Call`].
     Outcome {
         /// The call.
         call: &'a Call,
         /// The outcome.
         outcome: Outcome,
-        /// The fault that the core returned, if any.
+        /// The fault that the outcome is, if it is one.
         fault: Option<Fault>,
     },
     /// [`Core::handle_readable`].
@@ -130,7 +115,7 @@ pub enum Step<'a> {
         /// [level-triggered](crate::Device::LEVEL_TRIGGERED) poller.
         reads_on: bool,
     },
-    /// [`Core::poll_child`].
+    /// [`Core::next_child`].
     Child {
         /// The id that is to be destroyed.
         id: IdKey,

@@ -29,11 +29,6 @@ impl Display for Step<'_> {
                 write!(f, "{} on {id}", request.request_kind())?;
                 until(f, deadline)
             }
-            Step::Join { result: Err(refused), .. } => write!(f, "refused: {refused}"),
-            Step::Join { id, addr, deadline, result: Ok(group), .. } => {
-                write!(f, "join_multicast on {id}: {addr} is {group}")?;
-                until(f, deadline)
-            }
             Step::Ack { owner, group: Some(group), result } => done(f, format_args!("ack of {owner}, {group}"), result),
             Step::Ack { owner, group: None, result } => done(f, format_args!("ack of {owner}"), result),
             Step::Call { call, .. } => write!(f, "call {call}"),

@@ -1,11 +1,12 @@
 //! Turns of the loop: deadlines, calls and reads, and the next action.
 
 use super::{Drive, Step};
-use crate::device::{Device, EventSink};
+use crate::call::Call;
+use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::Fault;
-use crate::key::{ChannelKey, IdKey};
-use crate::machine::{Fetch, Read};
+use crate::error::{Error, Fault};
+use crate::key::ChannelKey;
+use crate::machine::{Flow, Progress};
 use crate::private_data::PrivateData;
 use crate::time::Time;
 
@@ -32,20 +33,9 @@ pub enum Next {
     Wait(Option<Time>),
 }
 
-/// Reads events from a device.
-struct FromDevice<'a, D>(&'a mut D);
-
-impl<D: Device> Fetch for FromDevice<'_, D> {
-    #[inline(always)]
-    fn fetch(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
-        self.0.fetch_into(on, child, sink)
-    }
-}
-
 impl<D: Device> Drive<D> {
     /// Whether a turn has work now.
     #[must_use]
-    #[inline]
     pub fn has_work(&self) -> bool {
         self.core.has_work() || self.is_due()
     }
@@ -64,63 +54,13 @@ impl<D: Device> Drive<D> {
 
     /// Makes a turn. Returns false if no work is left. With `to_look`, the turn ends when each channel was read once
     /// and an event can be delivered.
-    #[inline]
-    pub(super) fn take_turn(&mut self, budget: usize, to_look: bool) -> bool {
-        if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
-            let (Drive { core, device, now, .. }, mut read) = (&mut *self, Read::Done);
-            if core.read_short(now.get(), None, &mut FromDevice(device), &mut read).is_some() {
-                return if let Read::Done = read { false } else { self.go_on(read, budget - 1, to_look) };
-            }
-        }
-        self.take_request_turn(budget, to_look)
-    }
-
-    /// Makes a turn: a short one if only the channel of a listener is to be read.
-    #[inline(never)]
-    fn take_request_turn(&mut self, budget: usize, to_look: bool) -> bool {
-        if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
-            let Drive { core, device, now, .. } = self;
-            match core.read_requests_short(now.get(), None, &mut FromDevice(device)) {
-                Some(Read::Done) => return false,
-                Some(read) => return self.go_on(read, budget - 1, to_look),
-                None => {}
-            }
-        }
-        self.take_any_turn(budget, to_look)
-    }
-
-    /// Continues a long turn after a read.
-    #[inline(never)]
-    fn go_on(&mut self, read: Read, left: usize, to_look: bool) -> bool {
-        let unreadable = match read {
-            Read::Done => None,
-            Read::Taken(result) => {
-                if let Err(fault) = result {
-                    self.note(fault);
-                }
-                self.make_calls();
-                None
-            }
-            Read::Failed(channel, errno) => self.is_unreadable(channel, errno).then_some(channel),
-        };
-        self.serve(left, to_look, 0, unreadable)
-    }
-
-    #[inline(never)]
-    pub(super) fn take_any_turn(&mut self, budget: usize, to_look: bool) -> bool {
-        let is_due = D::OBSERVES && self.is_due();
-        self.core.handle_timeout(self.now.get());
-        if is_due {
+    fn take_turn(&mut self, budget: usize, to_look: bool) -> bool {
+        if self.is_due() {
+            self.core.handle_timeout(self.now.get());
             self.record(Step::Timeout);
         }
-        self.make_calls();
-        let unread = self.core.readable_channels();
-        self.serve(budget, to_look, unread, None)
-    }
-
-    /// Makes the reads and the child destructions of a turn.
-    #[inline(never)]
-    fn serve(&mut self, mut left: usize, to_look: bool, mut unread: usize, mut unreadable: Option<ChannelKey>) -> bool {
+        self.make_following();
+        let (mut left, mut unread, mut unreadable) = (budget, self.core.readable_channels(), None);
         while left > 0 {
             let served = self.serve_child();
             left -= usize::from(served);
@@ -146,16 +86,18 @@ impl<D: Device> Drive<D> {
 
     /// Makes the call for one of the ids that are destroyed after their listener. Returns false if there is none.
     fn serve_child(&mut self) -> bool {
-        let Some(id) = self.core.poll_child() else { return false };
+        let Some(Call::Destroy { id }) = self.core.next_child().map(|begun| *begun.call()) else { return false };
         self.record(Step::Child { id });
-        self.make_calls();
+        let result = self.make(|core| Ok(core.next_child().map_or(Flow::Done(Ok(Progress::Done)), Flow::Next)));
+        if let Err(Error::Fault(fault)) = result {
+            self.note(fault);
+        }
         true
     }
 
     /// Makes one turn and returns the next action: the part of every driver's loop that does not wait. Unlike
     /// [`turn`](Drive::turn), it ends as soon as each readable channel was read once and the result is
     /// [`Next::Deliver`]: events are delivered before a channel is read again.
-    #[inline]
     pub fn run(&mut self, budget: usize) -> Next {
         let has_work = self.has_work();
         // An observing device gets a step at the end of each turn.
@@ -165,43 +107,6 @@ impl<D: Device> Drive<D> {
         self.run_work(budget, has_work)
     }
 
-    /// [Reports](Drive::readable) a channel as readable and [runs](Drive::run): the frequent case of a level-triggered
-    /// poller, which reports one channel.
-    #[inline(always)]
-    pub fn run_reported(&mut self, channel: ChannelKey, budget: usize) -> Next {
-        if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 && self.activity_seen == self.core.activity() {
-            let (Drive { core, device, now, .. }, mut read) = (&mut *self, Read::Done);
-            if core.read_short(now.get(), Some(channel), &mut FromDevice(device), &mut read).is_some() {
-                if let Read::Done = read {
-                    return self.rest(false);
-                }
-                let may_be_left = self.go_on(read, budget - 1, true);
-                return self.rest(may_be_left);
-            }
-        }
-        self.run_reported_listener(channel, budget)
-    }
-
-    /// The same for the channel of a listener.
-    #[inline(never)]
-    fn run_reported_listener(&mut self, channel: ChannelKey, budget: usize) -> Next {
-        if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 && self.activity_seen == self.core.activity() {
-            let Drive { core, device, now, .. } = &mut *self;
-            if let Some(read) = core.read_requests_short(now.get(), Some(channel), &mut FromDevice(device)) {
-                let may_be_left = !matches!(read, Read::Done) && self.go_on(read, budget - 1, true);
-                return self.rest(may_be_left);
-            }
-        }
-        self.run_reported_any(channel, budget)
-    }
-
-    #[inline(never)]
-    fn run_reported_any(&mut self, channel: ChannelKey, budget: usize) -> Next {
-        self.readable(channel);
-        self.run(budget)
-    }
-
-    #[inline(never)]
     fn run_work(&mut self, budget: usize, has_work: bool) -> Next {
         let may_be_left = has_work && self.take_turn(budget, true);
         let rest = self.rest(may_be_left);
@@ -210,7 +115,6 @@ impl<D: Device> Drive<D> {
     }
 
     /// Returns the next action after a turn, and records the activity as reported.
-    #[inline(always)]
     fn rest(&mut self, may_be_left: bool) -> Next {
         let activity = self.core.activity();
         if core::mem::replace(&mut self.activity_seen, activity) != activity {
@@ -237,7 +141,6 @@ impl<D: Device> Drive<D> {
     /// Otherwise the next event is read at once if no other channel is to be read, no call is to be made, and the turn
     /// does not end; if not, the channel is queued behind the others. Returns true if a read failed and the channel is
     /// to be read again in the next turn.
-    #[inline]
     fn read(&mut self, channel: ChannelKey, left: &mut usize, to_look: bool) -> bool {
         loop {
             let child = self.core.wants_event(channel);
@@ -250,7 +153,7 @@ impl<D: Device> Drive<D> {
                 Ok(Some(raw)) => {
                     // The event borrows from the device, so `observe` needs a copy.
                     let copied = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
-                    let result = self.core.take_event(channel, &raw);
+                    let result = self.core.admit(channel, &raw);
                     if let Some(copied) = copied {
                         let reads_on = !D::LEVEL_TRIGGERED;
                         self.record(Step::Event { channel, event: copied.as_deref(), result, reads_on });
@@ -260,14 +163,14 @@ impl<D: Device> Drive<D> {
                     }
                     *left -= 1;
                     if D::LEVEL_TRIGGERED {
-                        self.make_calls();
+                        self.make_following();
                         return false;
                     }
                     let is_to_look = to_look && self.activity_seen != self.core.activity();
                     if *left == 0 || is_to_look || !self.core.is_next(channel) {
                         // Queued behind the other channels, so that a busy channel does not delay them.
                         self.core.handle_readable(channel);
-                        self.make_calls();
+                        self.make_following();
                         return false;
                     }
                 }
@@ -281,7 +184,6 @@ impl<D: Device> Drive<D> {
     }
 
     /// Handles a channel that takes no event. A channel that is closed is ignored.
-    #[inline(never)]
     fn is_not_wanted(&mut self, channel: ChannelKey) {
         if self.core.has_channel(channel) {
             self.device.leave_unread(channel);
@@ -292,7 +194,6 @@ impl<D: Device> Drive<D> {
 
     /// Handles a failed read. Returns whether the channel is to be read again.
     #[cold]
-    #[inline(never)]
     fn is_unreadable(&mut self, channel: ChannelKey, errno: Errno) -> bool {
         let again = self.core.handle_unreadable(channel);
         self.record(Step::Unreadable { channel, errno });
@@ -303,7 +204,6 @@ impl<D: Device> Drive<D> {
         again
     }
 
-    #[inline]
     fn is_due(&self) -> bool {
         self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now.get())
     }

@@ -3,7 +3,8 @@
 use super::wait::Wait;
 use super::{Connected, HandshakeError};
 use crate::device::Device;
-use crate::drive::{Drive, Progress};
+use crate::drive::Drive;
+use crate::machine::Progress;
 use crate::error::Error;
 use crate::event::{Event, ReceivedParam};
 use crate::key::IdKey;

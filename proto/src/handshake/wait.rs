@@ -2,7 +2,8 @@
 
 use super::{Connected, HandshakeError};
 use crate::device::Device;
-use crate::drive::{Drive, Progress};
+use crate::drive::Drive;
+use crate::machine::Progress;
 use crate::errno::Errno;
 use crate::error::Error;
 use crate::event::{Datagram, Event, EventKind, ReceivedParam};

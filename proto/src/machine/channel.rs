@@ -3,43 +3,15 @@
 use alloc::vec::Vec;
 
 use super::Core;
-use crate::call::Call;
-use crate::channel::{Channel, Phase};
+use super::next::Due;
+use crate::channel::Channel;
 use crate::error::Refused;
-use crate::key::{ChannelKey, IdKey, Target};
-use crate::request::Acks;
+use crate::key::{ChannelKey, IdKey};
 use crate::request_kind::RequestKind;
 use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// Opens an event channel (rdma_create_event_channel(3)).
-    ///
-    /// # Errors
-    /// [`Refused::Full`] at the limit on channels.
-    pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Refused> {
-        let channel = self.insert_channel(acks, false)?;
-        self.call_for_channel(channel, Call::OpenChannel { channel });
-        Ok(channel)
-    }
-
-    /// Closes an event channel (rdma_destroy_event_channel(3)). The function of librdmacm would destroy the ids on the
-    /// channel in the kernel, and leave dangling structures in the library. Here all ids must leave the channel first.
-    ///
-    /// # Errors
-    /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while the channel is being opened, has ids or untaken
-    /// events, or belongs to an id in synchronous mode or to a listener.
-    pub fn close_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
-        self.usable_channel(key)?;
-        match self.channels.get(key) {
-            Some(channel) if channel.phase == Phase::Open && channel.ids == 0 && channel.pending.head().is_none() => {
-                self.close(key);
-                Ok(())
-            }
-            Some(_) | None => Err(Refused::ChannelInUse { channel: key }),
-        }
-    }
-
     /// Stops reading a channel: its events stay in the kernel until [`resume_channel`](Core::resume_channel). Events
     /// that were read before are still delivered, and calls are still made. A request that waits for an event on the
     /// channel waits until the resume or its deadline. Any open channel can be paused, including those of listeners and
@@ -103,15 +75,8 @@ impl Core {
         on_it.into_iter().for_each(|key| self.end_waits_of(key));
     }
 
-    /// Called when an id has come to this channel or waits again: if the channel has failed, the id's waiting
-    /// requests are due at once.
-    pub(super) fn end_waits_on_failed(&mut self, key: IdKey, on: ChannelKey) {
-        if self.has_failed(on) {
-            self.end_waits_of(key);
-        }
-    }
-
-    fn end_waits_of(&mut self, key: IdKey) {
+    /// Makes the requests of an id that wait for an event due at once.
+    pub(super) fn end_waits_of(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get(key) {
             let operation = table::operation(id.state).is_some_and(|request_kind| request_kind != RequestKind::Destroy);
             if operation || id.waits_for() == Some(RequestKind::GetRequest) {
@@ -128,16 +93,15 @@ impl Core {
     }
 
     fn existing_channel(&mut self, key: ChannelKey) -> Result<&mut Channel, Refused> {
-        let is_there = |channel: &&mut Channel| matches!(channel.phase, Phase::Opening | Phase::Open);
-        self.channels.get_mut(key).filter(is_there).ok_or(Refused::NoSuchChannel { channel: key })
+        self.channels.get_mut(key).filter(|channel| !channel.closing).ok_or(Refused::NoSuchChannel { channel: key })
     }
 
     /// Checks whether ids may be put on a channel. Returns its key.
     pub(super) fn usable_channel(&self, key: ChannelKey) -> Result<ChannelKey, Refused> {
         match self.channels.get(key) {
             Some(channel) if channel.private => Err(Refused::ChannelInUse { channel: key }),
-            Some(channel) if matches!(channel.phase, Phase::Opening | Phase::Open) => Ok(key),
-            Some(_) | None => Err(Refused::NoSuchChannel { channel: key }),
+            Some(_) => Ok(key),
+            None => Err(Refused::NoSuchChannel { channel: key }),
         }
     }
 
@@ -150,10 +114,6 @@ impl Core {
         }
     }
 
-    pub(super) fn insert_channel(&mut self, acks: Acks, private: bool) -> Result<ChannelKey, Refused> {
-        self.channels.insert(Channel::new(acks, private)).ok_or(Refused::Full("channels"))
-    }
-
     pub(super) fn join_channel(&mut self, key: ChannelKey) {
         if let Some(channel) = self.channels.get_mut(key) {
             channel.ids += 1;
@@ -164,14 +124,9 @@ impl Core {
     pub(super) fn leave_channel(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;
-        if channel.ids > 0 {
-            return;
-        }
-        match (channel.phase, channel.private) {
-            (Phase::Open, true) => self.close(key),
-            // The channel was never open at the device.
-            (Phase::Opening, true) | (Phase::Broken, _) => self.remove_channel(key),
-            (Phase::Open | Phase::Opening, false) | (Phase::Closing, _) => {}
+        if channel.ids == 0 && channel.private {
+            channel.closing = true;
+            self.due.push_back(Due::Close(key));
         }
     }
 
@@ -199,44 +154,18 @@ impl Core {
         }
     }
 
-    /// Removes a channel that is gone, or that could not be opened.
+    /// Removes a channel that is closed. Only a private channel can have events then; they cannot be taken any more.
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
-        self.discard_left(key);
-        let gone = self.channels.remove(key).map(|gone| (gone.readable, gone.parked));
-        let (readable, parked) = gone.unwrap_or_default();
+        let Some(gone) = self.channels.get(key) else { return };
+        let (readable, parked) = (gone.readable, gone.parked);
+        self.counters.discarded += gone.events.len() as u64;
+        self.undelivered -= gone.events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
+        self.channels.remove(key);
         if readable {
-            self.readable.retain(|&sync_state| sync_state != key);
-            self.queued -= 1;
+            self.readable.retain(|&other| other != key);
         }
         if parked {
-            self.parked.retain(|&sync_state| sync_state != key);
-            self.queued -= 1;
+            self.parked.retain(|&other| other != key);
         }
-    }
-
-    /// Closes a channel and discards its events, which cannot be taken any more. Only a private channel can have events
-    /// then.
-    fn close(&mut self, key: ChannelKey) {
-        self.discard_left(key);
-        if let Some(channel) = self.channels.get_mut(key) {
-            channel.phase = Phase::Closing;
-        }
-        self.call_for_channel(key, Call::CloseChannel { channel: key });
-    }
-
-    fn discard_left(&mut self, key: ChannelKey) {
-        while let Some(event_ref) = self.channels.get(key).and_then(|channel| channel.pending.head()) {
-            self.withdraw(event_ref, key);
-            self.counters.discarded += 1;
-        }
-    }
-
-    fn call_for_channel(&mut self, key: ChannelKey, call: Call) {
-        let token = self.token(Target::Channel(key));
-        if let Some(channel) = self.channels.get_mut(key) {
-            channel.call = Some(token.number);
-        }
-        self.calls.push_back((token, call));
-        self.queued += 1;
     }
 }

@@ -1,19 +1,21 @@
 //! Admission of raw events.
 
 use super::Core;
-use super::single::Single;
-use crate::channel::{Channel, Phase};
+use crate::cells::{self, Cell, Effects};
+use crate::channel::Channel;
 use crate::cm_event::CmEvent;
 use crate::error::Fault;
-use crate::event::{EventKind, RawEvent};
-use crate::id::{DestroyWaiter, Id, SyncState};
-use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::limits::Limits;
+use crate::event::RawEvent;
+use crate::id::{DestroyWaiter, Id, Rare};
+use crate::key::{ChannelKey, IdKey};
+use crate::request::PortSpace;
 use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
 use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
+
+use super::next::Due;
 
 /// The result of the admission of a raw event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,25 +39,22 @@ impl Core {
     ///   [`Limits`](crate::Limits) reserve;
     /// - for any other channel at its own limit on events; at the limit on all events, unless the channel has no
     ///   untaken event;
-    /// - for a channel that is [paused](Core::pause_channel), that has [failed](Core::handle_unreadable), or that is
-    ///   not open.
+    /// - for a channel that is [paused](Core::pause_channel) or that has [failed](Core::handle_unreadable).
     ///
     /// The key is valid only for the next [`handle_event`](Core::handle_event), without a request in between, because a
     /// request may use the key.
     #[must_use]
-    #[inline]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
         // A listener that is not on this channel yet gets no requests on it.
         let has_room = match self.listener_on(channel).filter(|listener| listener.device_channel == on) {
             Some(listener) => self.has_room_for_request(listener),
-            None => self.has_room_for_event(on, channel),
+            None => self.has_room_for_event(channel),
         };
         if has_room { self.ids.next_key() } else { None }
     }
 
     /// Returns the id that this channel is private to, if that id listens.
-    #[inline]
     pub(super) fn listener_on(&self, channel: &Channel) -> Option<&Id> {
         // Most channels have no listener.
         let listener = channel.listener?;
@@ -66,12 +65,12 @@ impl Core {
         let has_more = |used: usize, reserved: u32, limit: u32| used < (limit - reserved.min(limit / 2)) as usize;
         listener.requests < listener.backlog
             && has_more(self.ids.len(), self.limits.reserved_ids, self.limits.ids)
-            && has_more(self.undelivered() as usize, self.limits.reserved_events, self.limits.events)
+            && has_more(self.undelivered as usize, self.limits.reserved_events, self.limits.events)
     }
 
-    #[inline]
-    fn has_room_for_event(&self, on: ChannelKey, channel: &Channel) -> bool {
-        has_room(on, channel, self.single.as_ref(), self.pending.of_device(), &self.limits)
+    fn has_room_for_event(&self, channel: &Channel) -> bool {
+        let is_within = channel.counted < self.limits.channel_events && self.undelivered < self.limits.events;
+        channel.counted == 0 || is_within
     }
 
     /// Admits one event that the device reported on a channel.
@@ -79,42 +78,48 @@ impl Core {
     /// # Errors
     /// [`Fault`]: the event is not possible now. It is counted, and nothing else changes, with one exception: the new
     /// id of a connection request without a listener is destroyed.
-    #[inline]
     pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        self.take_event(on, &raw)
+        self.admit(on, &raw)
     }
 
     /// As `handle_event`, without a copy of the event.
-    #[inline]
-    pub(crate) fn take_event(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        if self.admit_short(on, raw) { Ok(Admission::Known) } else { self.take_other_event(on, raw) }
-    }
-
-    #[inline(never)]
-    fn take_other_event(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        if raw.kind == CmEvent::ConnectRequest {
-            if let Some(child) = self.wants_event(on) {
-                if self.admit_request_short(on, child, raw) {
-                    return Ok(Admission::Child(child));
-                }
-            }
-        }
-        self.take_any_event(on, raw)
-    }
-
-    #[inline(never)]
-    pub(super) fn take_any_event(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        let result = if let Some(channel) = self.channels.get_mut(on) {
-            channel.failures = 0;
-            let is_request = raw.kind == CmEvent::ConnectRequest;
-            match raw.listener {
-                Some(listener) if is_request => self.admit_request(on, listener, raw),
-                None if is_request => Err(Fault::WrongChild { id: raw.id }),
-                Some(_) | None => self.admit(on, raw),
-            }
-        } else {
-            Err(Fault::NoSuchChannel { channel: on })
+    pub(crate) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
+        let Some(channel) = self.channels.get_mut(on) else {
+            return self.counted(Err(Fault::NoSuchChannel { channel: on }));
         };
+        channel.failures = 0;
+        if raw.kind == CmEvent::ConnectRequest {
+            let result = self.admit_request(on, raw);
+            return self.counted(result);
+        }
+        let Some(mut id) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
+        let (before, cell) = (id.state, cells::event(id.transport(), id.state, EventColumn::of(raw.kind)));
+        let is_rare = !id.rare.is_empty() || cell.has(Effects::RARE);
+        if is_rare {
+            if let Some(result) = self.admit_rare(raw, cell) {
+                return self.counted(result);
+            }
+            let Some(again) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
+            id = again;
+        }
+        id.state = cell.state;
+        id.on_device.note(cell.has(Effects::BINDS));
+        let channel = id.channel;
+        if cell.has(Effects::ENDS) {
+            id.deadline = Time::NEVER;
+            self.arm(raw.id);
+        }
+        if is_rare {
+            self.post_rare(channel, raw, before, cell);
+        } else {
+            self.post(channel, Stored::of(raw, None, None));
+        }
+        Ok(Admission::Known)
+    }
+
+    /// Counts an event without effect.
+    #[cold]
+    fn counted(&mut self, result: Result<Admission, Fault>) -> Result<Admission, Fault> {
         match result {
             Ok(Admission::Late) => self.counters.late += 1,
             Ok(Admission::Stray) => self.counters.stray += 1,
@@ -124,144 +129,85 @@ impl Core {
         result
     }
 
-    pub(super) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
-        let state = id.state_at_device();
-        let rule = id.on_device.transport().event_rule(state, EventColumn::of(raw.kind));
-        if rule == EventRule::Fault {
-            return Err(Fault::Event { id: raw.id, state, event: raw.kind });
+    /// What precedes the change of state for events without effect, for those of a membership, and for ids for which
+    /// something is rare. Returns the result of an event without effect.
+    #[cold]
+    fn admit_rare(&mut self, raw: &RawEvent<&[u8]>, cell: Cell) -> Option<Result<Admission, Fault>> {
+        let id = self.ids.get_mut(raw.id)?;
+        if cell.has(Effects::FAULT) {
+            return Some(Err(Fault::Event { id: raw.id, state: id.state, event: raw.kind }));
         }
-        let answers = ends_connect(raw.kind) && id.on_device.awaits_answer();
-        // Even a late event shows that the id is on its new channel.
-        if id.arrives_on(on) {
-            self.arrive_by_event(raw.id, on);
-        }
-        if answers {
-            self.answered(raw.id);
-        }
-        let EventRule::Go(next) = rule else { return Ok(Admission::Late) };
-        // No other event type belongs to a membership.
-        let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
-        if of_group && !self.admit_to_group(raw) {
-            return Ok(Admission::Late);
-        }
-        let group = raw.group.filter(|_| of_group);
-        let stored = self.stored(raw, None, group);
-        // No event makes an id less plain.
-        let Some(id) = self.ids.get_untouched(raw.id) else { return Ok(Admission::Stray) };
-        id.on_device.note(raw.kind == CmEvent::AddrResolved);
-        // An event that does not change the state keeps the state of an accept that has not made its call yet.
-        let more = id.enter(if next == state { id.state } else { next });
-        // A synchronous join waits for the newest membership, which is the first on the list.
-        let answers_join = of_group && group == id.groups;
-        let ended = id.waits_for().filter(|&request_kind| ends(request_kind, state, next, answers_join));
-        let channel = id.channel;
-        if let Some(request_kind) = ended {
-            self.end_waiting(raw.id, request_kind, stored);
-        } else {
-            self.post(stored, channel);
-        }
-        if more {
-            self.entered(raw.id);
-        }
-        if matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
-            self.note_teardown(raw.id);
-        }
-        Ok(Admission::Known)
-    }
-
-    /// Handles the end of a connect on an iWARP device, for which a destruction may wait.
-    #[inline(never)]
-    fn answered(&mut self, key: IdKey) {
-        if let Some(id) = self.ids.get_mut(key) {
+        if ends_connect(raw.kind) && id.on_device.awaits_answer() {
             id.on_device.note_answer();
+            self.continue_destroy(raw.id);
         }
-        self.continue_destroy(key);
+        if cell.has(Effects::LATE) || (of_group(raw.kind) && !self.admit_to_group(raw)) {
+            return Some(Ok(Admission::Late));
+        }
+        None
     }
 
-    /// Synchronous mode: ends the open request with an event.
-    #[inline(never)]
-    fn end_waiting(&mut self, key: IdKey, request_kind: RequestKind, stored: Stored) {
-        let Some(id) = self.ids.get(key) else { return };
-        let (moving, channel) = (id.is_moving(), id.channel);
-        let ended = if moving {
-            SyncState::Posted(request_kind, self.post(stored, channel))
-        } else {
-            SyncState::Ended(request_kind, self.pending.store(stored))
-        };
-        self.clear_waiting(key, ended);
+    /// What follows the change of state, in the same cases: the event ends a request of synchronous mode, or is delivered.
+    #[cold]
+    fn post_rare(&mut self, channel: ChannelKey, raw: &RawEvent<&[u8]>, before: State, cell: Cell) {
+        let group = raw.group.filter(|_| of_group(raw.kind));
+        let stored = Stored::of(raw, None, group);
+        let Some(id) = self.ids.get_mut(raw.id) else { return };
+        if cell.state != State::Closing {
+            id.rare.remove(Rare::ANSWER_DUE);
+        }
+        // A synchronous join waits for the newest membership, which is the first on the list.
+        let answers_join = group.is_some() && group == id.groups;
+        let ended = id.waits_for().filter(|&request| ends(request, before, cell.state, answers_join));
+        match ended {
+            Some(request) => self.end_sync(raw.id, request, stored),
+            None => self.post(channel, stored),
+        }
+        if cell.state == State::Removed {
+            self.end_joins(raw.id);
+        }
+        if cell.state == State::Closing && matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
+            self.answer_disconnect(raw.id);
+        }
     }
 
-    #[inline(never)]
-    fn admit_request(&mut self, on: ChannelKey, listener: IdKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        if self.channels.get(on).is_none_or(|channel| channel.phase != Phase::Open) {
-            return Err(Fault::NoSuchChannel { channel: on });
-        }
-        let is_over =
-            self.ids.get(listener).is_some_and(|id| id.state == State::Listening && id.requests >= id.backlog);
-        if is_over || self.wants_event(on) != Some(raw.id) {
-            return Err(Fault::WrongChild { id: raw.id });
+    fn admit_request(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
+        let wrong = Err(Fault::WrongChild { id: raw.id });
+        let Some(listener) = raw.listener else { return wrong };
+        let is_over = |id: &Id| id.state == State::Listening && id.requests >= id.backlog;
+        if self.ids.get(listener).is_some_and(is_over) || self.wants_event(on) != Some(raw.id) {
+            return wrong;
         }
         // The child's events will be delivered on the same channel as the listener's.
         let (port_space, channel, verdict) = match self.ids.get(listener) {
             Some(id) => (id.port_space, id.channel, table::event_rule(id.state, EventColumn::ConnectRequest)),
-            None => (crate::PortSpace::Tcp, on, EventRule::Late),
+            None => (PortSpace::Tcp, on, EventRule::Late),
         };
-        let child = self.ids.insert(Id::child(port_space, channel, on)).ok_or(Fault::WrongChild { id: raw.id })?;
+        let Some(child) = self.ids.insert(Id::child(port_space, channel, on)) else { return wrong };
         self.join_both(channel, on);
-        match verdict {
-            EventRule::Go(_) => {
-                let stored = self.stored(raw, Some(listener), None);
-                match self.ids.get(listener) {
-                    Some(id) if id.sync_state == SyncState::For(RequestKind::GetRequest) && !id.is_moving() => {
-                        let event_ref = self.pending.store(stored);
-                        self.clear_waiting(listener, SyncState::Ended(RequestKind::GetRequest, event_ref));
-                    }
-                    Some(_) | None => {
-                        self.post(stored, channel);
-                        if let Some(id) = self.ids.get_mut(listener) {
-                            id.requests += 1;
-                        }
-                    }
-                }
-                Ok(Admission::Child(child))
+        if let EventRule::Go(_) = verdict {
+            let stored = Stored::of(raw, Some(listener), None);
+            if self.sync_open(listener) == Some(RequestKind::GetRequest) {
+                self.end_sync(listener, RequestKind::GetRequest, stored);
+            } else {
+                self.post(channel, stored);
             }
-            // The application will never get this request. The device rejects the peer when the id is destroyed.
-            EventRule::Late | EventRule::Fault => {
-                self.begin_destroy(child, Time::NEVER, DestroyWaiter::None);
-                match self.state(listener) {
-                    None => Ok(Admission::Stray),
-                    Some(state) if verdict == EventRule::Fault => {
-                        Err(Fault::Event { id: listener, state, event: raw.kind })
-                    }
-                    Some(_) => Ok(Admission::Late),
-                }
-            }
+            return Ok(Admission::Child(child));
         }
-    }
-
-    fn stored(&mut self, raw: &RawEvent<&[u8]>, listener: Option<IdKey>, group: Option<GroupKey>) -> Stored {
-        let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
-        let stored = Stored::of(raw.id, EventKind::Cm(raw.kind), raw.status, raw.param, private_data_ref);
-        match (listener, group) {
-            (Some(listener), _) => stored.with_listener(listener),
-            (None, Some(group)) => stored.of_group(group),
-            (None, None) => stored,
+        // The application will never get this request. The device rejects the peer when the id is destroyed.
+        self.end_all(child, DestroyWaiter::None);
+        self.due.push_back(Due::Destroy(child));
+        match self.state(listener) {
+            None => Ok(Admission::Stray),
+            Some(state) if verdict == EventRule::Fault => Err(Fault::Event { id: listener, state, event: raw.kind }),
+            Some(_) => Ok(Admission::Late),
         }
     }
 }
 
-/// Whether one more event of this channel is within the limits. `linked` is the number of device events on the lists.
-#[inline(always)]
-pub(super) fn has_room(
-    on: ChannelKey,
-    channel: &Channel,
-    single: Option<&Single>,
-    linked: u32,
-    limits: &Limits,
-) -> bool {
-    let on_channel = channel.pending.counted() + u32::from(single.is_some_and(|single| single.on == on));
-    on_channel == 0 || (on_channel < limits.channel_events && linked + u32::from(single.is_some()) < limits.events)
+/// Whether the event belongs to a membership.
+fn of_group(kind: CmEvent) -> bool {
+    matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError)
 }
 
 /// Whether the device reports this event at the end of a connect.

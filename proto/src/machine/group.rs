@@ -4,13 +4,15 @@
 use core::net::SocketAddr;
 
 use super::Core;
+use super::begun::{DONE, Following, Progress, Then};
+use super::next::Due;
 use crate::call::{Call, Outcome};
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
-use crate::error::{Failure, RefuseReason, Refused};
+use crate::error::RefuseReason;
 use crate::event::{EventKind, RawEvent};
 use crate::group::{Group, GroupPhase};
-use crate::id::{PendingCall, SyncState};
+use crate::id::SyncState;
 use crate::key::{GroupKey, IdKey};
 use crate::request::Request;
 use crate::request_kind::RequestKind;
@@ -18,23 +20,6 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// Submits a [`Request::Join`] and returns the key of the membership. The deadline ends a join without an answer of
-    /// the device. The application must leave such a membership too.
-    ///
-    /// # Errors
-    /// [`Refused`]: nothing has changed.
-    pub fn join(
-        &mut self,
-        now: Time,
-        id: IdKey,
-        addr: SocketAddr,
-        send_only: bool,
-        deadline: Time,
-    ) -> Result<GroupKey, Refused> {
-        self.submit(now, id, Request::Join { addr, send_only }, deadline)?;
-        self.group_at(id, addr).ok_or(Refused::NoSuchId { id, request: RequestKind::Join })
-    }
-
     /// Returns the membership of an id in the group at an address.
     #[must_use]
     pub fn group_at(&self, id: IdKey, addr: SocketAddr) -> Option<GroupKey> {
@@ -70,36 +55,37 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a membership exists.
-    pub(crate) fn has_group(&self, group: GroupKey) -> bool {
-        self.groups.contains(group)
+    pub(super) fn begin_join(
+        &mut self,
+        id: IdKey,
+        addr: SocketAddr,
+        send_only: bool,
+        deadline: Time,
+    ) -> Following<'static> {
+        match self.groups.next_key() {
+            Some(group) => Following::Call(Call::Join { id, group, addr, send_only }, Then::Join { deadline }),
+            None => self.failed(id, RequestKind::Join, Errno::ENOMEM),
+        }
     }
 
-    pub(super) fn begin_join(&mut self, key: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) {
-        let Some(id) = self.ids.get(key) else { return };
-        let (next, sync) = (id.groups, id.sync);
-        let fresh = Group { id: key, addr, phase: GroupPhase::Joining, leaving: false, owed: 0, deadline, next };
-        let Some(group) = self.groups.insert(fresh) else { return };
-        if let Some(id) = self.ids.get_mut(key) {
-            id.groups = Some(group);
+    pub(super) fn joined(
+        &mut self,
+        key: IdKey,
+        group: GroupKey,
+        addr: SocketAddr,
+        deadline: Time,
+        outcome: Outcome,
+    ) -> Following<'static> {
+        if let Err(errno) = outcome {
+            self.set_sync_state(key, SyncState::Never);
+            return self.failed(key, RequestKind::Join, errno);
         }
-        self.clear_waiting(key, if sync { SyncState::For(RequestKind::Join) } else { SyncState::Never });
-        self.set_join_alarm(key);
-        self.call_for_id(key, PendingCall::Join { group }, Call::Join { id: key, group, addr, send_only });
-    }
-
-    pub(super) fn join_begun(&mut self, key: IdKey, group: GroupKey, outcome: Outcome) -> Result<(), Failure> {
-        // An event or a deadline before the outcome has precedence over it. Such a membership is kept until the
-        // application leaves it; that leave fails with EADDRNOTAVAIL if librdmacm has no record of the membership.
-        let open = self.groups.get(group).is_some_and(|group| group.phase == GroupPhase::Joining);
-        match outcome {
-            Err(errno) if open => {
-                self.forget_group(key, group);
-                self.clear_waiting(key, SyncState::Never);
-                Err(self.failure(key, RequestKind::Join, errno))
-            }
-            Ok(()) | Err(_) => Ok(()),
-        }
+        let Some(id) = self.ids.get_mut(key) else { return DONE };
+        let (next, sync) = (id.groups.replace(group), id.is_sync());
+        self.groups.insert(Group { id: key, addr, phase: GroupPhase::Joining, leaving: false, owed: 0, deadline, next });
+        self.set_sync_state(key, if sync { SyncState::For(RequestKind::Join) } else { SyncState::Never });
+        self.set_join_deadline(key);
+        DONE
     }
 
     /// Applies an event to its membership. Returns false if the event is late.
@@ -119,50 +105,32 @@ impl Core {
         }
         group.phase = if is_join && raw.status == 0 { GroupPhase::Joined } else { GroupPhase::Failed };
         group.deadline = Time::NEVER;
-        self.set_join_alarm(raw.id);
+        self.set_join_deadline(raw.id);
         true
     }
 
-    pub(super) fn begin_leave(&mut self, key: IdKey, group: GroupKey) {
-        // As every request, a join discards the event that completed the previous request.
-        self.clear_waiting(key, SyncState::Never);
-        let Some(record) = self.groups.get_mut(group) else { return };
-        record.leaving = true;
-        record.deadline = Time::NEVER;
-        let waits = record.owed > 0;
-        self.set_join_alarm(key);
-        self.discard_group_mail(key, group);
-        if !waits {
-            self.call_leave(key, group, false);
+    /// Begins a leave. If it has to wait for acks, it discards the undelivered events of the membership now.
+    pub(super) fn begin_leave(&mut self, key: IdKey, group: GroupKey) -> Following<'static> {
+        let Some(record) = self.groups.get_mut(group) else { return DONE };
+        if record.owed == 0 {
+            let call = Call::Leave { id: key, group, addr: record.addr };
+            return Following::Call(call, Then::Leave { by_event: false });
         }
-    }
-
-    /// Continues a leave after acks or after the return of the id's call; one leave at a time.
-    pub(super) fn continue_leave(&mut self, key: IdKey) {
-        let idle = self.ids.get(key).is_some_and(|id| id.pending_call == PendingCall::Nothing);
-        let ready = self.find_group(key, |group| group.leaving && group.owed == 0);
-        if let Some(group) = ready {
-            if idle {
-                self.call_leave(key, group, true);
-            }
-        }
+        (record.leaving, record.deadline) = (true, Time::NEVER);
+        // As every request, a leave discards the event that completed the previous request.
+        self.set_sync_state(key, SyncState::Never);
+        self.set_join_deadline(key);
+        self.discard_events_of(key, group);
+        Following::Done(Ok(Progress::WhenAcked))
     }
 
     /// Ends the leaves that wait for acks, because of a destruction. If the destruction ends at its deadline or fails,
     /// the application can leave these memberships again.
     pub(super) fn end_leaves(&mut self, key: IdKey) {
-        let Some(id) = self.ids.get(key) else { return };
-        let (pending_call, mut at) = (id.pending_call, id.groups);
-        while let Some(group) = at {
-            let Some(record) = self.groups.get_mut(group) else { return };
-            record.leaving &= matches!(pending_call, PendingCall::Leave { group: leaves, .. } if leaves == group);
+        let mut at = self.ids.get(key).and_then(|id| id.groups);
+        while let Some(record) = at.and_then(|group| self.groups.get_mut(group)) {
+            record.leaving = false;
             at = record.next;
-        }
-    }
-
-    fn call_leave(&mut self, key: IdKey, group: GroupKey, by_event: bool) {
-        if let Some(addr) = self.groups.get(group).map(|group| group.addr) {
-            self.call_for_id(key, PendingCall::Leave { group, by_event }, Call::Leave { id: key, group, addr });
         }
     }
 
@@ -174,16 +142,18 @@ impl Core {
         group: GroupKey,
         by_event: bool,
         outcome: Outcome,
-    ) -> Option<Result<(), Failure>> {
+    ) -> Following<'static> {
         self.forget_group(key, group);
-        if !by_event {
-            return Some(outcome.map_err(|errno| self.failure(key, RequestKind::Leave, errno)));
+        if by_event {
+            self.made(Due::Leave(key, group));
+            if let Some(channel) = self.channel(key) {
+                let status = outcome.map_or_else(Errno::as_status, |()| 0);
+                self.post(channel, Stored::made(key, EventKind::Left, status).of_group(group));
+            }
+            return DONE;
         }
-        if let Some(id) = self.ids.get(key).filter(|id| !id.orphaned) {
-            let (channel, status) = (id.channel, outcome.map_or_else(Errno::as_status, |()| 0));
-            self.post(Stored::made(key, EventKind::Left, status).of_group(group), channel);
-        }
-        None
+        self.set_sync_state(key, SyncState::Never);
+        outcome.map_or_else(|errno| self.failed(key, RequestKind::Leave, errno), |()| DONE)
     }
 
     /// Ends the joins whose deadline is not after `now`.
@@ -202,7 +172,7 @@ impl Core {
             let made = Stored::made(key, EventKind::DeadlinePassed(RequestKind::Join), 0);
             self.report_expired(key, made.of_group(group), open);
         }
-        self.set_join_alarm(key);
+        self.set_join_deadline(key);
     }
 
     /// Makes the open joins due at once, as at a deadline.
@@ -211,11 +181,10 @@ impl Core {
         while let Some(group) = self.find_group(key, waits).and_then(|group| self.groups.get_mut(group)) {
             group.deadline = Time::ZERO;
         }
-        self.set_join_alarm(key);
+        self.set_join_deadline(key);
     }
 
     /// Ends the open joins of an id that is removed or to be destroyed, because no event will answer them.
-    #[inline(never)]
     pub(super) fn end_joins(&mut self, key: IdKey) {
         let mut at = self.ids.get(key).and_then(|id| id.groups);
         if at.is_none() {
@@ -228,7 +197,7 @@ impl Core {
             }
             at = group.next;
         }
-        self.set_join_alarm(key);
+        self.set_join_deadline(key);
     }
 
     /// Removes the memberships of an id that is gone.
@@ -239,7 +208,7 @@ impl Core {
     }
 
     fn forget_group(&mut self, key: IdKey, group: GroupKey) {
-        self.discard_group_mail(key, group);
+        self.discard_events_of(key, group);
         let Some(next) = self.groups.remove(group).map(|gone| gone.next) else { return };
         let before = self.find_group(key, |record| record.next == Some(group));
         match before.and_then(|before| self.groups.get_mut(before)) {
@@ -250,28 +219,22 @@ impl Core {
                 }
             }
         }
-        self.set_join_alarm(key);
+        self.set_join_deadline(key);
     }
 
     /// Discards the undelivered events of a group, as the kernel does for a group that is left
     /// (`ucma_cleanup_mc_events`).
-    fn discard_group_mail(&mut self, key: IdKey, group: GroupKey) {
-        let Some(id) = self.ids.get(key) else { return };
-        let (channel, mut at) = (id.channel, id.pending.head());
-        while let Some(event_ref) = at {
-            at = self.pending.next_of_owner(event_ref);
-            if self.pending.get(event_ref).group() == Some(group) {
-                self.withdraw(event_ref, channel);
-                self.counters.discarded += 1;
-            }
+    fn discard_events_of(&mut self, key: IdKey, group: GroupKey) {
+        while self.take_event_of(key, |event| event.group == Some(group)).is_some() {
+            self.counters.discarded += 1;
         }
     }
 
-    fn set_join_alarm(&mut self, key: IdKey) {
+    fn set_join_deadline(&mut self, key: IdKey) {
         let nearest = self.memberships(key).map(|(_, group)| group.deadline).min().unwrap_or(Time::NEVER);
         if let Some(id) = self.ids.get_mut(key) {
             id.join_deadline = nearest;
         }
-        self.arm_deadline(key);
+        self.arm(key);
     }
 }

@@ -17,19 +17,13 @@
 //! a listener is migrated, the ids of its undelivered requests follow without a call.
 
 use super::Core;
+use super::begun::{DONE, Following, Then};
 use crate::call::{Call, Outcome};
-use crate::error::Failure;
-use crate::id::{Id, PendingCall, SyncState};
+use crate::id::{Id, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
-use crate::request::Acks;
 use crate::request_kind::RequestKind;
 use crate::state::State;
-use crate::time::Time;
-
-/// The number of ids of undelivered requests that are destroyed at once with their listener. The others follow in
-/// later turns.
-const CHILDREN_AT_ONCE: usize = 4;
 
 impl Core {
     /// Whether a listen must first open a channel.
@@ -37,121 +31,60 @@ impl Core {
         !self.is_private(id.device_channel)
     }
 
-    pub(super) fn begin_listen(&mut self, key: IdKey, backlog: i32, next: State) {
-        let Some(id) = self.ids.get(key) else { return };
-        let before = id.state;
-        if let Some(id) = self.ids.get_mut(key) {
-            id.backlog = requests_of(backlog);
+    pub(super) fn begin_listen(&self, key: IdKey, backlog: i32) -> Following<'static> {
+        let own = self.ids.get(key).filter(|id| self.needs_own_channel(id)).and(self.channels.next_key());
+        match own {
+            Some(channel) => Following::Call(Call::OpenChannel { channel }, Then::OpenToListen { id: key, backlog }),
+            None => Following::Call(Call::Listen { id: key, backlog }, Then::Listen { backlog }),
         }
+    }
+
+    /// Handles the return of the migration to the id's own channel.
+    pub(super) fn moved_to_listen(
+        &mut self,
+        key: IdKey,
+        own: ChannelKey,
+        backlog: i32,
+        outcome: Outcome,
+    ) -> Following<'static> {
+        if let Err(errno) = outcome {
+            self.leave_channel(own);
+            return self.failed(key, RequestKind::Migrate, errno);
+        }
+        let channel = self.ids.get(key).map_or(own, |id| id.channel);
+        self.set_channels(key, channel, own);
+        // The channel has also counted the id that was to come.
+        self.leave_channel(own);
+        self.handle_readable(own);
+        Following::Call(Call::Listen { id: key, backlog }, Then::Listen { backlog })
+    }
+
+    pub(super) fn listened(&mut self, key: IdKey, backlog: i32, outcome: Outcome) -> Following<'static> {
         // As every request, a listen discards the event that completed the previous request.
-        self.clear_waiting(key, SyncState::Never);
-        let Some(id) = self.ids.get(key) else { return };
-        if !self.needs_own_channel(id) {
-            self.set_state(key, next);
-            return self.call_listen(key, backlog, before);
-        }
-        // `lacks_channel` has checked that a channel is free.
-        let Ok(device_channel) = self.insert_channel(Acks::OnDelivery, true) else { return };
-        self.join_channel(device_channel);
-        self.set_listener(device_channel, Some(key));
-        self.set_state(key, next);
-        self.call_for_id(
-            key,
-            PendingCall::OpenToListen { device_channel, backlog, before },
-            Call::OpenChannel { channel: device_channel },
-        );
-    }
-
-    fn call_listen(&mut self, key: IdKey, backlog: i32, before: State) {
-        self.device_channel(key).into_iter().for_each(|device_channel| self.set_listener(device_channel, Some(key)));
-        let pending_call =
-            PendingCall::Request { request_kind: RequestKind::Listen, before, until: Time::NEVER, bound: false };
-        self.call_for_id(key, pending_call, Call::Listen { id: key, backlog });
-    }
-
-    fn set_listener(&mut self, device_channel: ChannelKey, listener: Option<IdKey>) {
-        if let Some(channel) = self.channels.get_mut(device_channel) {
-            channel.listener = listener;
-        }
-    }
-
-    /// Clears the listener of the channel after a failed listen. The number of untaken requests then no longer limits
-    /// reads of the channel.
-    pub(super) fn listen_failed(&mut self, key: IdKey) {
-        self.device_channel(key).into_iter().for_each(|device_channel| self.set_listener(device_channel, None));
-    }
-
-    pub(super) fn open_to_listen_returned(
-        &mut self,
-        key: IdKey,
-        device_channel: ChannelKey,
-        backlog: i32,
-        before: State,
-        outcome: Outcome,
-    ) -> Option<Result<(), Failure>> {
+        self.set_sync_state(key, SyncState::Never);
+        let Some(id) = self.ids.get_mut(key) else { return DONE };
+        let device_channel = id.device_channel;
+        id.backlog = requests_of(backlog);
         if outcome.is_ok() {
-            self.now_open(device_channel);
+            id.rare.insert(Rare::LISTENS);
         }
-        let Some(id) = self.ids.get(key).filter(|id| !id.orphaned) else {
-            self.leave_channel(device_channel);
-            return None;
-        };
-        let from = id.device_channel;
+        if let Some(channel) = self.channels.get_mut(device_channel) {
+            // After a failure the number of untaken requests does not limit reads of the channel.
+            channel.listener = outcome.is_ok().then_some(key);
+        }
         match outcome {
             Ok(()) => {
-                let call = Call::Migrate { id: key, from, to: device_channel };
-                self.call_for_id(key, PendingCall::MigrateToListen { device_channel, backlog, before }, call);
-                None
+                self.set_state(key, State::Listening);
+                DONE
             }
-            Err(errno) => {
-                self.set_listener(device_channel, None);
-                self.leave_channel(device_channel);
-                Some(Err(self.not_listening(key, before, "create_event_channel", errno)))
-            }
+            Err(errno) => self.failed(key, RequestKind::Listen, errno),
         }
-    }
-
-    pub(super) fn migrate_to_listen_returned(
-        &mut self,
-        key: IdKey,
-        device_channel: ChannelKey,
-        backlog: i32,
-        before: State,
-        outcome: Outcome,
-    ) -> Option<Result<(), Failure>> {
-        let channel = self.ids.get(key)?.channel;
-        match outcome {
-            Ok(()) => {
-                self.set_channels(key, channel, device_channel);
-                self.leave_channel(device_channel);
-                self.handle_readable(device_channel);
-                if self.state(key) == Some(State::Listening) {
-                    self.call_listen(key, backlog, before);
-                    return None;
-                }
-                // An event has ended the listening state.
-                self.set_listener(device_channel, None);
-                Some(Err(self.not_listening(key, before, RequestKind::Listen.name(), crate::Errno::ENODEV)))
-            }
-            Err(errno) => {
-                self.set_listener(device_channel, None);
-                self.leave_channel(device_channel);
-                Some(Err(self.not_listening(key, before, RequestKind::Migrate.name(), errno)))
-            }
-        }
-    }
-
-    fn not_listening(&mut self, key: IdKey, before: State, call: &'static str, errno: crate::Errno) -> Failure {
-        if self.state(key) == Some(State::Listening) {
-            self.set_state(key, before);
-        }
-        Failure { call, ..self.failure(key, RequestKind::Listen, errno) }
     }
 
     /// Whether a migration of an id makes no device call: for a listener, also one that still listens after a failed
     /// destruction.
     pub(super) fn moves_without_device(&self, id: &Id) -> bool {
-        id.listens && id.state != State::Removed
+        id.rare.contains(Rare::LISTENS) && id.state != State::Removed
     }
 
     /// Changes the channel that delivers a listener's events. Its undelivered requests and their ids follow. At the
@@ -162,53 +95,20 @@ impl Core {
         let channel = to.unwrap_or(device_channel);
         self.apply_migrate(key, channel, device_channel, by_event);
         if let Some(id) = self.ids.get_mut(key) {
-            id.sync = to.is_none();
+            id.rare.set(Rare::SYNC, to.is_none());
         }
-        let mut at = self.ids.get(key).and_then(|id| id.pending.head());
-        while let Some(event_ref) = at {
-            at = self.pending.next_of_owner(event_ref);
-            let (is_request, child) = (self.pending.get(event_ref).is_request(), self.pending.get(event_ref).id);
+        let child_at = |core: &Core, at: usize| {
+            let stored = core.channels.get(channel)?.events.get(at)?;
+            Some((stored.owner() == key && stored.is_request()).then_some(stored.event().id))
+        };
+        let mut at = 0;
+        while let Some(child) = child_at(self, at) {
+            at += 1;
             // An id that was migrated before its request was delivered stays on its channel.
-            let follows =
-                |child: &Id| child.channel == from && child.device_channel == device_channel && !child.is_moving();
-            if is_request && self.ids.get(child).is_some_and(follows) {
+            let follows = |child: &Id| child.channel == from && child.device_channel == device_channel;
+            if let Some(child) = child.filter(|&child| self.ids.get(child).is_some_and(follows)) {
                 self.apply_migrate(child, channel, device_channel, false);
             }
         }
-    }
-
-    /// Destroys the id of an undelivered request: at once if it is one of the first few, in a later turn otherwise.
-    pub(super) fn destroy_or_queue(&mut self, child: IdKey, begun: &mut usize) {
-        *begun += 1;
-        if *begun <= CHILDREN_AT_ONCE {
-            return self.continue_destroy(child);
-        }
-        // If acks are owed, the last ack continues the destruction.
-        let is_free = |id: &&mut Id| id.pending_call == PendingCall::Nothing && id.owed == 0;
-        if let Some(id) = self.ids.get_mut(child).filter(is_free) {
-            id.pending_call = PendingCall::Queued;
-            self.children.push_back(child);
-            self.queued += 1;
-        }
-    }
-
-    /// Begins the destruction of the next queued id and returns its key; the call follows from
-    /// [`poll_call`](Core::poll_call). The queued ids are those of undelivered requests to a listener that is
-    /// destroyed. Their number is limited by its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)). A driver destroys some
-    /// of them in each turn.
-    #[inline]
-    pub fn poll_child(&mut self) -> Option<IdKey> {
-        if self.children.is_empty() { None } else { self.next_child() }
-    }
-
-    #[inline(never)]
-    fn next_child(&mut self) -> Option<IdKey> {
-        let child = self.children.pop_front()?;
-        self.queued -= 1;
-        if let Some(id) = self.ids.get_mut(child) {
-            id.pending_call = PendingCall::Nothing;
-        }
-        self.continue_destroy(child);
-        Some(child)
     }
 }

@@ -1,9 +1,7 @@
 //! Queries on a core.
 
 use super::{Core, Counters};
-use crate::errno::Errno;
-use crate::event::Event;
-use crate::id::SyncState;
+use crate::id::Rare;
 use crate::key::{ChannelKey, IdKey};
 use crate::request::PortSpace;
 use crate::request_kind::RequestKind;
@@ -26,7 +24,7 @@ impl Core {
     /// Returns the transport of an id's device. InfiniBand until [`Core::note_iwarp`].
     #[must_use]
     pub fn transport(&self, id: IdKey) -> Option<Transport> {
-        self.ids.get(id).map(|id| id.on_device.transport())
+        self.ids.get(id).map(|id| id.transport())
     }
 
     /// Returns the port space of an id.
@@ -55,16 +53,10 @@ impl Core {
     #[must_use]
     pub fn waits_for_acks(&self, id: IdKey, request: RequestKind) -> bool {
         self.ids.get(id).is_some_and(|it| {
-            (request == RequestKind::Migrate && it.pending_migrate.is_some())
+            (request == RequestKind::Migrate && it.rare.contains(Rare::MOVES))
                 || (request == RequestKind::Destroy && it.state == State::Destroying)
                 || (request == RequestKind::Leave && self.memberships(id).any(|(_, group)| group.leaving))
         })
-    }
-
-    /// Whether an id is in synchronous mode.
-    #[must_use]
-    pub fn is_sync(&self, id: IdKey) -> bool {
-        self.ids.get(id).is_some_and(|id| id.sync)
     }
 
     /// Whether an id has a QP, as reported by [`Request::AttachQp`](crate::Request::AttachQp) and
@@ -100,12 +92,12 @@ impl Core {
 
     /// Whether a call, a channel to read, or a child waits for the driver.
     #[must_use]
-    #[inline(always)]
     pub fn has_work(&self) -> bool {
-        self.queued > self.parked.len() || (self.queued > 0 && self.has_room_for_parked())
+        let has_some = !(self.due.is_empty() && self.readable.is_empty() && self.children.is_empty());
+        has_some || (!self.parked.is_empty() && self.has_room_for_parked())
     }
 
-    #[inline(never)]
+    #[cold]
     fn has_room_for_parked(&self) -> bool {
         self.parked.iter().any(|&key| self.wants_event(key).is_some())
     }
@@ -159,42 +151,5 @@ impl Core {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
-    }
-
-    /// Synchronous mode: returns the result of the last request on the id that waits for an event; `None` while it is
-    /// open, or if there was none. The errno is the one that librdmacm would set (`ucma_complete`). In contrast to
-    /// librdmacm, an event of another operation does not complete the request with success: DISCONNECTED during a
-    /// connect is `ECONNRESET`, a device removal is `ENODEV`, and a join ends only by an event of its own group.
-    #[must_use]
-    pub fn sync_result(&self, id: IdKey) -> Option<Result<(), Errno>> {
-        match self.ids.get(id)?.sync_state {
-            SyncState::Never | SyncState::For(_) => None,
-            SyncState::Without { timed_out: false } => Some(Ok(())),
-            SyncState::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
-            SyncState::Ended(request_kind, event_ref) | SyncState::Posted(request_kind, event_ref) => {
-                Some(self.to_event(self.pending.get(event_ref)).result_of(request_kind))
-            }
-        }
-    }
-
-    /// Synchronous mode: returns the open request that waits for its event.
-    #[must_use]
-    pub fn sync_open(&self, id: IdKey) -> Option<RequestKind> {
-        match self.ids.get(id)?.sync_state {
-            SyncState::For(request_kind) => Some(request_kind),
-            SyncState::Never | SyncState::Ended(..) | SyncState::Posted(..) | SyncState::Without { .. } => None,
-        }
-    }
-
-    /// Synchronous mode: returns the event that completed the last request. It can be read until the id's next
-    /// request (rdma_create_id(3)). `None` if the request ended without an event: at once, or at its deadline.
-    #[must_use]
-    pub fn sync_event(&self, id: IdKey) -> Option<Event> {
-        match self.ids.get(id)?.sync_state {
-            SyncState::Ended(_, event_ref) | SyncState::Posted(_, event_ref) => {
-                Some(self.to_event(self.pending.get(event_ref)))
-            }
-            SyncState::Never | SyncState::For(_) | SyncState::Without { .. } => None,
-        }
     }
 }

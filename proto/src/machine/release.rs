@@ -1,19 +1,16 @@
 //! Release of an id from one core, and its adoption by another one, which may be on another thread.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 use super::Core;
-use crate::channel::{Channel, Phase};
-use crate::cm_event::CmEvent;
+use crate::channel::Channel;
 use crate::deadlines::Armed;
 use crate::error::{RefuseReason, Refused};
 use crate::id::{Id, SyncState};
 use crate::key::{ChannelKey, IdKey};
-use crate::private_data_slab::StoredPrivateData;
 use crate::request::Acks;
 use crate::request_kind::RequestKind;
-use crate::slab_index::EventRef;
 use crate::state::State;
 use crate::stored::Stored;
 use crate::table;
@@ -28,9 +25,9 @@ pub struct Released(Box<Parts>);
 #[derive(Debug)]
 struct Parts {
     id: Id,
-    pending: Vec<(Stored, Option<StoredPrivateData>)>,
+    events: VecDeque<Stored>,
     /// The event that completed the last synchronous request, if there is one.
-    ended: Option<(RequestKind, Stored, Option<StoredPrivateData>)>,
+    ended: Option<Stored>,
 }
 
 impl Released {
@@ -49,39 +46,26 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused`] if the id is not in synchronous mode; if it shares its channel (a listener and the [ids of its
-    /// requests](Core::ids_awaiting_migrate), which can be migrated); if a call is under way; if it is a member of
-    /// multicast groups; if acks are owed; or if requests for it are untaken.
+    /// requests](Core::ids_awaiting_migrate), which can be migrated); if a call is due; if it is a member of multicast
+    /// groups; if acks are owed; or if requests for it are untaken.
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
-        let id = self.would_release(key)?;
-        let (channel, sync_state) = (id.channel, id.sync_state);
-        let mut pending = Vec::new();
-        while let Some(event_ref) = self.ids.get(key).and_then(|id| id.pending.head()) {
-            self.detach(event_ref, channel);
-            pending.push(self.take_whole(event_ref));
-        }
-        let ended = match sync_state {
-            SyncState::Ended(request_kind, event_ref) => {
-                let (stored, private_data_of) = self.take_whole(event_ref);
-                // A connection request names an id that stays in this core, so another core cannot use the event.
-                (request_kind != RequestKind::GetRequest || stored.listener().is_none()).then_some((
-                    request_kind,
-                    stored,
-                    private_data_of,
-                ))
-            }
-            SyncState::Never | SyncState::For(_) | SyncState::Posted(..) | SyncState::Without { .. } => None,
-        };
-        let sync_state = if matches!(sync_state, SyncState::Ended(..)) { SyncState::Never } else { sync_state };
+        let mut id = self.would_release(key)?.clone();
+        let channel = id.channel;
         // The id keeps its deadline; only the entry in this core's heap is removed.
-        let deadline = self.ids.get(key).map_or(Time::NEVER, |id| id.deadline);
         self.set_deadline(key, Time::NEVER);
-        self.remove_channel(channel);
-        match self.ids.remove(key).cloned() {
-            Some(id) => {
-                Ok((Released(Box::new(Parts { id: Id { deadline, sync_state, ..id }, pending, ended })), channel))
-            }
-            None => Err(Refused::NoSuchId { id: key, request: RequestKind::Release }),
+        let (mut events, mut ended) = (VecDeque::new(), None);
+        if let Some(channel) = self.channels.get_mut(channel) {
+            (events, ended) = (core::mem::take(&mut channel.events), channel.ended.take());
         }
+        self.undelivered -= events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
+        // A connection request names an id that stays in this core, so another core cannot use the event.
+        ended = ended.filter(|stored| !stored.is_request());
+        if ended.is_none() && matches!(id.sync_state, SyncState::Ended(_)) {
+            id.sync_state = SyncState::Never;
+        }
+        self.remove_channel(channel);
+        self.ids.remove(key);
+        Ok((Released(Box::new(Parts { id, events, ended })), channel))
     }
 
     /// Returns the id if it can be released.
@@ -104,46 +88,36 @@ impl Core {
         if !self.has_room() {
             return Err((Refused::Full("ids"), released));
         }
-        let listens = released.state() == State::Listening;
-        let channel = Channel { phase: Phase::Open, ids: 1, ..Channel::new(Acks::OnDelivery, true) };
-        let Some(channel) = self.channels.insert(channel) else { return Err((Refused::Full("channels"), released)) };
-        let Parts { id, pending, ended } = *released.0;
-        let (deadline, sync_state) = (id.deadline, id.sync_state);
+        let Some(channel) = self.channels.insert(Channel { ids: 1, ..Channel::new(Acks::OnDelivery, true) }) else {
+            return Err((Refused::Full("channels"), released));
+        };
+        let Parts { id, events, ended } = *released.0;
+        let (deadline, listens) = (id.deadline, id.state == State::Listening);
         let fresh = Id {
             channel,
             device_channel: channel,
+            undelivered: 0,
             deadline: Time::NEVER,
             armed: Armed::NOT,
-            sync_state: SyncState::Never,
             ..id
         };
-        let Some(key) = self.ids.insert(fresh) else {
-            let released = Released(Box::new(Parts { id, pending, ended }));
-            return Err((Refused::Full("ids"), released));
-        };
-        if let Some(channel) = self.channels.get_mut(channel).filter(|_| listens) {
-            channel.listener = Some(key);
+        // There is room, so that there is a key.
+        let key = self.ids.insert(fresh);
+        let Some(key) = key else { return Err((Refused::Full("ids"), Released(Box::new(Parts { id, events, ended })))) };
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.listener = listens.then_some(key);
+            channel.ended = ended.map(|stored| stored.rekeyed(key));
         }
+        self.activity += events.len() as u64 + u64::from(!matches!(id.sync_state, SyncState::Never | SyncState::For(_)));
+        events.into_iter().for_each(|stored| self.queue(channel, stored.rekeyed(key)));
         self.set_deadline(key, deadline);
-        for (stored, private_data_of) in pending {
-            let stored = self.rekeyed(stored, private_data_of.as_ref(), key);
-            self.post(stored, channel);
-        }
-        let sync_state = match ended {
-            Some((request_kind, stored, private_data_of)) => {
-                let stored = self.rekeyed(stored, private_data_of.as_ref(), key);
-                SyncState::Ended(request_kind, self.pending.store(stored))
-            }
-            None => sync_state,
-        };
-        self.clear_waiting(key, sync_state);
         self.handle_readable(channel);
         Ok((key, channel))
     }
 
     /// Returns the reason why an id cannot be released, if there is one.
     fn held_here(&self, id: &Id) -> Option<RefuseReason> {
-        if !id.sync {
+        if !id.is_sync() {
             Some(RefuseReason::NotSync)
         } else if self.channels.get(id.channel).is_some_and(|channel| channel.ids != 1) {
             Some(RefuseReason::SharesChannel)
@@ -153,19 +127,7 @@ impl Core {
             Some(RefuseReason::OwesAcks)
         } else {
             // Undelivered requests belong to ids that stay in this core.
-            self.first_of(id, CmEvent::ConnectRequest).map(|_| RefuseReason::Busy(RequestKind::Listen))
+            (id.requests > 0).then_some(RefuseReason::Busy(RequestKind::Listen))
         }
-    }
-
-    fn take_whole(&mut self, event_ref: EventRef) -> (Stored, Option<StoredPrivateData>) {
-        let stored = self.pending.take(event_ref);
-        let private_data_of = self.pending.private_data_of(stored.private_data_ref).cloned();
-        self.pending.discard(stored.private_data_ref);
-        (stored, private_data_of)
-    }
-
-    fn rekeyed(&mut self, stored: Stored, private_data_of: Option<&StoredPrivateData>, key: IdKey) -> Stored {
-        let private_data_ref = private_data_of.and_then(|it| self.pending.keep(&it.private_data, it.datagram));
-        stored.rekeyed(key, private_data_ref)
     }
 }

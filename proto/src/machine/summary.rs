@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::{Core, Counters};
 use crate::group::GroupPhase;
-use crate::id::Id;
+use crate::id::{Id, Rare};
 use crate::key::IdKey;
 use crate::request_kind::RequestKind;
 use crate::state::State;
@@ -15,7 +15,7 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// A device call: queued, or its outcome is not reported yet.
+    /// A device call that is due ([`Core::next`], [`Core::next_child`]).
     Call,
     /// Acks of the application. The call of this request follows: a destroy, migrate or leave.
     Acks(RequestKind),
@@ -47,7 +47,7 @@ pub struct Summary {
     pub events: usize,
     /// Acks that the application owes.
     pub owed: usize,
-    /// Device calls without a reported outcome, queued ones included.
+    /// Device calls that are due.
     pub calls: usize,
     /// Ids that wait for acks ([`WaitsFor::Acks`]), at the [`RequestKind::index`] of the request.
     pub for_acks: [usize; RequestKind::COUNT],
@@ -65,11 +65,10 @@ impl Core {
     /// Returns the contents of the core in numbers. O(ids + channels + undelivered events).
     ///
     /// ```
-    /// # use cmid_proto::{Acks, Core, Limits, PortSpace};
+    /// # use cmid_proto::{Acks, Core, Limits};
     /// let mut core = Core::new(Limits::SINGLE);
-    /// let channel = core.open_channel(Acks::OnDelivery)?;
-    /// core.create_id(Some(channel), PortSpace::Tcp)?;
-    /// assert_eq!(core.summary().to_string(), "ids 1 (1 idle), channels 1, calls 2");
+    /// let _ = core.open_channel(Acks::OnDelivery)?.end(Ok(()));
+    /// assert_eq!(core.summary().to_string(), "ids 0, channels 1");
     /// # Ok::<(), cmid_proto::Refused>(())
     /// ```
     #[must_use]
@@ -78,9 +77,9 @@ impl Core {
             ids: [0; State::COUNT],
             channels: self.channels.len(),
             groups: self.groups.len(),
-            events: usize::from(self.single.is_some()),
+            events: 0,
             owed: 0,
-            calls: 0,
+            calls: self.due.len() + self.children.len(),
             for_acks: [0; RequestKind::COUNT],
             for_events: [0; RequestKind::COUNT],
             deadlines: 0,
@@ -90,7 +89,6 @@ impl Core {
         for (key, id) in self.ids.iter() {
             summary.ids[id.state.index()] += 1;
             summary.owed += id.owed as usize;
-            summary.calls += usize::from(id.call.is_some());
             summary.deadlines += usize::from(id.due() != Time::NEVER);
             match self.waiting_for(key, id) {
                 Some(WaitsFor::Acks(request_kind)) => summary.for_acks[request_kind.index()] += 1,
@@ -99,8 +97,7 @@ impl Core {
             }
         }
         for (_, channel) in self.channels.iter() {
-            summary.events += self.pending.events_of_channel(&channel.pending).count();
-            summary.calls += usize::from(channel.call.is_some());
+            summary.events += channel.events.len();
         }
         summary
     }
@@ -111,13 +108,15 @@ impl Core {
     }
 
     fn waiting_for(&self, key: IdKey, id: &Id) -> Option<WaitsFor> {
-        if id.call.is_some() {
+        let is_ready = id.rare.contains(Rare::MOVES) && id.owed == 0;
+        let is_to_go = id.state == State::Destroying && id.is_free();
+        if is_ready || is_to_go || id.rare.contains(Rare::ANSWER_DUE) {
             Some(WaitsFor::Call)
         } else if id.state == State::Destroying && id.owed == 0 {
             Some(WaitsFor::Event(RequestKind::Connect))
         } else if id.state == State::Destroying {
             Some(WaitsFor::Acks(RequestKind::Destroy))
-        } else if id.pending_migrate.is_some() {
+        } else if id.rare.contains(Rare::MOVES) {
             Some(WaitsFor::Acks(RequestKind::Migrate))
         } else if self.memberships(key).any(|(_, group)| group.leaving) {
             Some(WaitsFor::Acks(RequestKind::Leave))

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Core, Ended, Event, EventKind, IdKey, Limits, Outcome,
-    PortSpace, RawEvent, RefuseReason, Refused, RejectReason, Request, State, Time, Token,
+    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Core, Error, Event, EventKind, Failure, Fault, Flow, IdKey,
+    Limits, Outcome, PortSpace, Progress, RawEvent, RefuseReason, Refused, RejectReason, Request, State, Time,
 };
 
 pub(crate) const OK: Outcome = Ok(());
@@ -16,6 +16,45 @@ pub(crate) struct CoreFixture {
     pub(crate) core: Core,
     pub(crate) now: Time,
     limits: Limits,
+    /// A request whose calls are to be made.
+    open: Option<Open>,
+}
+
+/// A request, and the outcomes of its first calls. A call borrows the core, and a dialogue looks at the core between the
+/// calls: so each call is made on a copy, which replaces the core when the request has ended.
+#[derive(Clone)]
+struct Open {
+    start: Start,
+    outcomes: Vec<Outcome>,
+}
+
+#[derive(Clone, Copy)]
+enum Start {
+    OpenChannel(Acks),
+    CloseChannel(ChannelKey),
+    Create(Option<ChannelKey>, PortSpace),
+    Request(IdKey, Request<'static>, Time),
+    Following,
+    Child,
+}
+
+impl Start {
+    fn begin<'c>(&'c self, core: &'c mut Core, now: Time) -> Result<Flow<'c, 'c>, Refused> {
+        Ok(match *self {
+            Start::OpenChannel(acks) => Flow::Next(core.open_channel(acks)?.1),
+            Start::CloseChannel(channel) => Flow::Next(core.close_channel(channel)?),
+            Start::Create(on, space) => Flow::Next(core.create_id(on, space)?.1),
+            Start::Request(id, ref request, deadline) => core.begin(now, id, request, deadline)?,
+            Start::Following => core.next().map_or(Flow::Done(Ok(Progress::Done)), Flow::Next),
+            Start::Child => core.next_child().map_or(Flow::Done(Ok(Progress::Done)), Flow::Next),
+        })
+    }
+}
+
+/// The end of a request that has made a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) result: Result<Progress, Failure>,
 }
 
 pub(crate) fn addr(last: u8) -> SocketAddr {
@@ -80,7 +119,7 @@ impl CoreFixture {
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
-        CoreFixture { core: Core::new(limits), now: Time(1_000), limits }
+        CoreFixture { core: Core::new(limits), now: Time(1_000), limits, open: None }
     }
 
     /// A new core with limits that reserve `ids` ids and `events` events.
@@ -96,7 +135,8 @@ impl CoreFixture {
     }
 
     pub(crate) fn channel(&mut self, acks: Acks) -> ChannelKey {
-        let channel = self.core.open_channel(acks).unwrap();
+        let channel = self.core.open_channel(acks).unwrap().0;
+        self.start(Start::OpenChannel(acks)).unwrap();
         self.expect_call("create_event_channel", OK);
         channel
     }
@@ -107,13 +147,76 @@ impl CoreFixture {
     }
 
     pub(crate) fn id_for(&mut self, space: PortSpace, on: Option<ChannelKey>) -> IdKey {
-        let id = self.core.create_id(on, space).unwrap();
+        let id = self.creates(space, on).unwrap();
         self.all_well();
         id
     }
 
+    /// Begins the creation of an id, and returns its key.
+    pub(crate) fn creates(&mut self, space: PortSpace, on: Option<ChannelKey>) -> Result<IdKey, Refused> {
+        let id = self.core.create_id(on, space)?.0;
+        self.start(Start::Create(on, space))?;
+        Ok(id)
+    }
+
+    pub(crate) fn closes(&mut self, channel: ChannelKey) -> Result<(), Refused> {
+        self.start(Start::CloseChannel(channel))
+    }
+
+    /// Begins a request, without its calls. If it makes none, it has its effect now.
+    fn start(&mut self, start: Start) -> Result<(), Refused> {
+        assert!(self.open.is_none(), "the calls of a request come before the next request");
+        let is_open = matches!(start.begin(&mut self.core, self.now)?, Flow::Next(_));
+        self.open = is_open.then(|| Open { start, outcomes: Vec::new() });
+        self.core.check();
+        Ok(())
+    }
+
+    /// Makes the calls with known outcomes on a copy of the core. Returns the copy and the next call, or the result.
+    fn play(&self, open: &Open) -> (Core, Result<Call, Result<Progress, Error>>) {
+        let mut core = self.core.clone();
+        let mut flow = open.start.begin(&mut core, self.now).unwrap();
+        for &outcome in &open.outcomes {
+            let Flow::Next(begun) = flow else { panic!("more outcomes than calls") };
+            flow = begun.end(outcome);
+        }
+        let next = match flow {
+            Flow::Next(begun) => Ok(*begun.call()),
+            Flow::Done(result) => Err(result),
+        };
+        (core, next)
+    }
+
+    /// Returns the next call, if there is one.
+    pub(crate) fn next_call(&mut self) -> Option<Call> {
+        if self.open.is_none() && self.core.next().is_some() {
+            self.open = Some(Open { start: Start::Following, outcomes: Vec::new() });
+        }
+        self.open.as_ref().and_then(|open| self.play(open).1.ok())
+    }
+
+    /// Begins the destruction of the next child of a listener that is destroyed.
+    pub(crate) fn next_child(&mut self) -> Option<IdKey> {
+        let child = self.core.next_child()?.call().id();
+        self.open = Some(Open { start: Start::Child, outcomes: Vec::new() });
+        child
+    }
+
+    /// Returns the private data of the next call.
+    pub(crate) fn call_data(&mut self) -> Vec<u8> {
+        self.next_call();
+        let Some(open) = &self.open else { return Vec::new() };
+        let mut core = self.core.clone();
+        let mut flow = open.start.begin(&mut core, self.now).unwrap();
+        for &outcome in &open.outcomes {
+            let Flow::Next(begun) = flow else { panic!("more outcomes than calls") };
+            flow = begun.end(outcome);
+        }
+        if let Flow::Next(begun) = flow { begun.private_data().to_vec() } else { Vec::new() }
+    }
+
     /// Asserts that the request is refused for `reason` and that the core does not change.
-    pub(crate) fn refuses(&mut self, id: IdKey, request: Request<'_>, reason: RefuseReason) -> Refused {
+    pub(crate) fn refuses(&mut self, id: IdKey, request: Request<'static>, reason: RefuseReason) -> Refused {
         let (before, state) = (self.core.clone(), self.state(id));
         let refused = self.submit(id, request).unwrap_err();
         assert_eq!(refused, Refused::Request { id, request: request.request_kind(), state, reason });
@@ -121,56 +224,70 @@ impl CoreFixture {
         refused
     }
 
-    pub(crate) fn submit(&mut self, id: IdKey, request: Request<'_>) -> Result<(), Refused> {
+    pub(crate) fn submit(&mut self, id: IdKey, request: Request<'static>) -> Result<(), Refused> {
         self.submit_until(id, request, Time::NEVER)
     }
 
-    pub(crate) fn submit_until(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
-        let result = self.core.submit(self.now, id, request, deadline);
-        self.core.check();
-        result
+    pub(crate) fn submit_until(&mut self, id: IdKey, request: Request<'static>, deadline: Time) -> Result<(), Refused> {
+        self.start(Start::Request(id, request, deadline))
     }
 
     /// Makes a request. All its calls succeed.
-    pub(crate) fn does(&mut self, id: IdKey, request: Request<'_>) {
+    pub(crate) fn does(&mut self, id: IdKey, request: Request<'static>) {
         self.does_until(id, request, Time::NEVER);
     }
 
-    pub(crate) fn does_until(&mut self, id: IdKey, request: Request<'_>, deadline: Time) {
+    pub(crate) fn does_until(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
         self.submit_until(id, request, deadline).unwrap();
         self.all_well();
     }
 
-    /// Takes the next call, which must be `name`, without an outcome.
-    pub(crate) fn takes_call(&mut self, name: &str) -> (Token, Call) {
-        let (token, call) = self.core.poll_call().unwrap_or_else(|| panic!("no call, expected {name}"));
+    /// Returns the next call, which must be `name`.
+    pub(crate) fn takes_call(&mut self, name: &str) -> Call {
+        let call = self.next_call().unwrap_or_else(|| panic!("no call, expected {name}"));
         assert_eq!(call.name(), name, "{call:?}");
-        self.core.check();
-        (token, call)
+        call
     }
 
-    pub(crate) fn answers(&mut self, token: Token, outcome: Outcome) -> Option<Ended> {
-        let ended = self.core.handle_outcome(token, outcome).unwrap();
+    /// Reports the outcome of the next call. Returns the end of the request, if it has ended; a fault is an error.
+    pub(crate) fn answers(&mut self, outcome: Outcome) -> Result<Option<Ended>, Fault> {
+        self.next_call();
+        let mut open = self.open.take().expect("a call");
+        open.outcomes.push(outcome);
+        let (core, next) = self.play(&open);
+        let Err(result) = next else {
+            self.open = Some(open);
+            return Ok(None);
+        };
+        self.core = core;
         self.core.check();
-        ended
+        let is_asked = !matches!(open.start, Start::Following | Start::Child);
+        match result {
+            Ok(progress) => Ok(is_asked.then_some(Ended { result: Ok(progress) })),
+            Err(Error::Failed(failure)) => Ok(is_asked.then_some(Ended { result: Err(failure) })),
+            Err(Error::Fault(fault)) => Err(fault),
+            Err(Error::Refused(refused)) => panic!("{refused} after the call"),
+        }
     }
 
-    /// Takes the next call, which must be `name`, and reports its outcome.
+    /// Makes the next call, which must be `name`, with this outcome.
     pub(crate) fn expect_call(&mut self, name: &str, outcome: Outcome) -> Option<Ended> {
-        let (token, _) = self.takes_call(name);
-        self.answers(token, outcome)
+        self.takes_call(name);
+        self.answers(outcome).unwrap()
     }
 
     pub(crate) fn no_call(&mut self) {
-        assert_eq!(self.core.poll_call(), None);
+        assert_eq!(self.next_call(), None);
     }
 
     /// Makes every call that waits, with success.
     pub(crate) fn all_well(&mut self) {
         // No test leads to so many calls.
         for _ in 0..100_000 {
-            let Some((token, _)) = self.core.poll_call() else { return };
-            self.answers(token, OK);
+            if self.next_call().is_none() {
+                return;
+            }
+            self.answers(OK).unwrap();
         }
         panic!("there is no end of calls");
     }
@@ -262,7 +379,7 @@ impl CoreFixture {
     /// A new id in `state`, with no undelivered event and no ack owed.
     pub(crate) fn in_state(&mut self, on: ChannelKey, state: State) -> IdKey {
         let lead = |fixture: &mut Self, from: State| fixture.in_state(on, from);
-        let after = |fixture: &mut Self, from: State, request: Request<'_>| {
+        let after = |fixture: &mut Self, from: State, request: Request<'static>| {
             let id = lead(fixture, from);
             fixture.does(id, request);
             id
@@ -331,7 +448,8 @@ impl CoreFixture {
             while let Some(event) = self.core.poll_event(channel) {
                 assert_eq!(event.ack_token, None, "{event:?} is not acked");
             }
-            self.core.close_channel(channel).unwrap();
+            self.closes(channel).unwrap();
+            self.all_well();
         }
         self.all_well();
         while self.core.poll_readable().is_some() {}

@@ -1,0 +1,157 @@
+//! Decisions on requests. The table is checked first, then the other rules. Nothing changes.
+
+use super::Core;
+use crate::cells::{self, Cell, Effects};
+use crate::error::{RefuseReason, Refused};
+use crate::event::EventKind;
+use crate::guard;
+use crate::id::Id;
+use crate::key::IdKey;
+use crate::limits::requests_of;
+use crate::request::Request;
+use crate::request_kind::RequestKind;
+use crate::state::State;
+use crate::table;
+use crate::time::Time;
+
+impl Core {
+    /// Checks whether a request would be refused, without making it.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn would_refuse(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<(), Refused> {
+        self.decide(now, key, request, deadline).map(drop)
+    }
+
+    /// Checks the table, then the other rules. Returns the cell of the request, or the refusal.
+    #[inline]
+    pub(super) fn decide(
+        &self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+    ) -> Result<Cell, Refused> {
+        let request_kind = request.request_kind();
+        let id = self.get(key, request_kind)?;
+        let Some(cell) = cells::request(id.state, request_kind, id.port_space) else {
+            return Err(self.refused_by_table(key, request_kind));
+        };
+        let reason = if matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
+            // A second destruction is possible only while the first one waits for acks or for an answer.
+            (id.state == State::Destroying && id.is_free()).then_some(RefuseReason::Busy(RequestKind::Destroy))
+        } else {
+            self.why_not(key, id, request, cell, now, deadline)
+        };
+        match reason {
+            None => Ok(cell),
+            Some(reason) => Err(self.refusal(key, request_kind, reason)),
+        }
+    }
+
+    /// Checks the rules besides the table.
+    fn why_not(
+        &self,
+        key: IdKey,
+        id: &Id,
+        request: &Request<'_>,
+        cell: Cell,
+        now: Time,
+        deadline: Time,
+    ) -> Option<RefuseReason> {
+        let request_kind = request.request_kind();
+        if !id.rare.is_empty() {
+            // An open synchronous request allows a migration, and an open accept allows a notify.
+            let is_allowed = matches!(request_kind, RequestKind::Migrate | RequestKind::Notify);
+            let open = id.waits_for().filter(|_| !is_allowed).map(RefuseReason::Busy);
+            if let Some(reason) = id.busy().or(open) {
+                return Some(reason);
+            }
+        }
+        if deadline.has_passed(now) {
+            return Some(RefuseReason::TooLate);
+        }
+        if matches!(request_kind, RequestKind::Migrate | RequestKind::Listen) {
+            if let Some(reason) = self.lacks_channel(key, id, request) {
+                return Some(reason);
+            }
+        }
+        if let Err(reason) = guard::check(id, request_kind, request) {
+            return Some(reason);
+        }
+        if cell.has(Effects::NEEDS_CHANNEL) {
+            if let Some(reason) = self.lacks_events(id, request_kind, cell) {
+                return Some(reason);
+            }
+        }
+        if matches!(request_kind, RequestKind::Join | RequestKind::Leave) {
+            self.check_group(key, request).err()
+        } else {
+            None
+        }
+    }
+
+    /// Returns a reason to refuse a request if its end would not be reported: on a failed channel, or on the channel of
+    /// a listener, which is not read until the listener's requests are taken.
+    fn lacks_events(&self, id: &Id, request_kind: RequestKind, cell: Cell) -> Option<RefuseReason> {
+        let waits = cell.has(Effects::WAITS) || request_kind != RequestKind::Accept;
+        let answers = request_kind == RequestKind::Accept;
+        // An accept first moves the id off its listener's channel.
+        let on = if answers { id.channel } else { id.device_channel };
+        let channel = self.channels.get(on)?;
+        if waits && channel.has_failed() {
+            Some(RefuseReason::ChannelFailed(on))
+        } else if answers && self.listener_on(channel).is_some() {
+            Some(RefuseReason::OnListenersChannel)
+        } else {
+            (answers && id.device_channel != on && id.owed > 0).then_some(RefuseReason::OwesAcks)
+        }
+    }
+
+    /// Checks a migration or a listen against the channels.
+    fn lacks_channel(&self, key: IdKey, id: &Id, request: &Request<'_>) -> Option<RefuseReason> {
+        let full = || self.channels.next_key().is_none();
+        if matches!(request, Request::Migrate { .. }) && id.owed > 0 && self.has_undelivered(key, EventKind::Migrated) {
+            // Migrations that end at their deadlines would add any number of these events, because no limit counts them.
+            Some(RefuseReason::Busy(RequestKind::Migrate))
+        } else if let Request::Migrate { to: Some(to) } = *request {
+            match self.target_channel(to) {
+                Ok(_) => None,
+                Err(Refused::ChannelFailed { channel }) => Some(RefuseReason::ChannelFailed(channel)),
+                Err(_) => Some(RefuseReason::NoSuchChannel(to)),
+            }
+        } else if let Request::Migrate { to: None } = request {
+            (!self.moves_without_device(id) && full()).then_some(RefuseReason::NoChannelLeft)
+        } else if matches!(*request, Request::Listen { backlog } if id.requests > requests_of(backlog)) {
+            // Connection requests of an earlier listen that failed are untaken.
+            Some(RefuseReason::Busy(RequestKind::Listen))
+        } else if self.needs_own_channel(id) {
+            if full() { Some(RefuseReason::NoChannelLeft) } else { (id.owed > 0).then_some(RefuseReason::OwesAcks) }
+        } else {
+            // The channel may have ids of connection requests of an earlier listen that failed.
+            let is_shared = self.channels.get(id.device_channel).is_some_and(|device_channel| device_channel.ids > 1)
+                && self.must_leave(id);
+            is_shared.then_some(RefuseReason::SharesChannel)
+        }
+    }
+
+    /// Whether other ids are on the channel of this id. Their events must not wait until a listener's requests are taken.
+    fn must_leave(&self, id: &Id) -> bool {
+        let stays = |other: &Id| other.device_channel == id.device_channel && !other.may_share();
+        self.ids.iter().any(|(_, other)| !core::ptr::eq(other, id) && stays(other))
+    }
+
+    #[cold]
+    fn refused_by_table(&self, key: IdKey, request: RequestKind) -> Refused {
+        let rule = self.ids.get(key).map(|id| table::request_rule(id.state, request, id.port_space.service()));
+        self.refusal(key, request, rule.and_then(Result::err).unwrap_or(RefuseReason::WrongState))
+    }
+
+    #[cold]
+    pub(super) fn refusal(&self, key: IdKey, request: RequestKind, reason: RefuseReason) -> Refused {
+        match self.ids.get(key) {
+            Some(id) => Refused::Request { id: key, request, state: id.state, reason },
+            None => Refused::NoSuchId { id: key, request },
+        }
+    }
+}

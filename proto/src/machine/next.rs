@@ -1,0 +1,116 @@
+//! Calls that do not follow from a request at once: after the last ack, after an event, and at the end of a channel.
+
+use super::Core;
+use super::begun::{Begun, Then};
+use crate::call::Call;
+use crate::errno::Errno;
+use crate::id::Rare;
+use crate::key::{ChannelKey, GroupKey, IdKey};
+use crate::state::State;
+
+/// A call that is due, if its reason still holds when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Due {
+    /// A migration that has waited for acks.
+    Migrate(IdKey),
+    /// A leave that has waited for acks.
+    Leave(IdKey, GroupKey),
+    /// The second disconnect of a teardown.
+    Disconnect(IdKey),
+    /// A destruction that has waited for acks or for the answer to a connect.
+    Destroy(IdKey),
+    /// The closing of a private channel after its last id.
+    Close(ChannelKey),
+}
+
+impl Core {
+    /// Returns the next call that follows from earlier steps. `None` if there is none. Ask after each step.
+    ///
+    /// These calls end requests that have waited, by event, and free objects that nobody uses any more. So the result of
+    /// their [`end`](Begun::end) is a success, or a [`Fault`](crate::Fault) for an object that the device could not free.
+    pub fn next(&mut self) -> Option<Begun<'_, 'static>> {
+        while let Some(&due) = self.due.front() {
+            if let Some((call, then)) = self.prepare(due) {
+                return Some(Begun::new(self, call, &[], then));
+            }
+            self.due.pop_front();
+        }
+        None
+    }
+
+    /// Whether a call may follow from earlier steps.
+    #[must_use]
+    pub fn has_next(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Returns the next call for the ids of undelivered requests to a listener that is destroyed. Their number is limited
+    /// by its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)). A driver destroys some of them in each turn.
+    pub fn next_child(&mut self) -> Option<Begun<'_, 'static>> {
+        while let Some(&id) = self.children.front() {
+            if self.is_to_be_destroyed(id) {
+                return Some(Begun::new(self, Call::Destroy { id }, &[], Then::Destroy { asked: None }));
+            }
+            self.children.pop_front();
+        }
+        None
+    }
+
+    /// Returns the call of an entry. `None` if there is none to make.
+    fn prepare(&mut self, due: Due) -> Option<(Call, Then<'static>)> {
+        match due {
+            Due::Migrate(key) => self.prepare_migrate(key),
+            Due::Leave(id, group) => {
+                let addr = self.groups.get(group).filter(|group| group.leaving && group.owed == 0)?.addr;
+                Some((Call::Leave { id, group, addr }, Then::Leave { by_event: true }))
+            }
+            Due::Disconnect(id) => {
+                let is_due = self.ids.get(id).is_some_and(|id| id.rare.contains(Rare::ANSWER_DUE));
+                is_due.then_some((Call::Disconnect { id }, Then::Answer))
+            }
+            Due::Destroy(id) => {
+                self.is_to_be_destroyed(id).then_some((Call::Destroy { id }, Then::Destroy { asked: None }))
+            }
+            Due::Close(channel) => {
+                self.channels.contains(channel).then_some((Call::CloseChannel { channel }, Then::Close { asked: false }))
+            }
+        }
+    }
+
+    fn is_to_be_destroyed(&self, id: IdKey) -> bool {
+        self.ids.get(id).is_some_and(|id| id.state == State::Destroying && id.is_free())
+    }
+
+    /// Continues a migration after the last ack.
+    fn prepare_migrate(&mut self, key: IdKey) -> Option<(Call, Then<'static>)> {
+        let id = self.ids.get(key).filter(|id| id.rare.contains(Rare::MOVES) && id.owed == 0)?;
+        let (from, to) = (id.device_channel, id.move_to);
+        if self.moves_without_device(id) {
+            self.stop_waiting(key);
+            self.redirect(key, to, true);
+            return None;
+        }
+        let then = Then::Migrate { by_event: true };
+        let refused = match to {
+            // The channel may have been closed while the acks were outstanding.
+            Some(to) if self.target_channel(to).is_err() => Errno::EBADF,
+            Some(to) => return Some((Call::Migrate { id: key, from, to }, then)),
+            None => match self.channels.next_key() {
+                Some(channel) => {
+                    return Some((Call::OpenChannel { channel }, Then::OpenToMigrate { id: key, by_event: true }));
+                }
+                None => Errno::ENOMEM,
+            },
+        };
+        self.stop_waiting(key);
+        self.report_migrated(key, Err(refused));
+        None
+    }
+
+    /// Removes the entry of a call that is made.
+    pub(super) fn made(&mut self, due: Due) {
+        if self.due.front() == Some(&due) {
+            self.due.pop_front();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Synchronous mode: the open request of an id, and the event that has ended the last one.
+
+use super::Core;
+use crate::cm_event::CmEvent;
+use crate::errno::Errno;
+use crate::event::Event;
+use crate::id::SyncState;
+use crate::key::IdKey;
+use crate::request_kind::RequestKind;
+use crate::stored::Stored;
+use crate::time::Time;
+
+impl Core {
+    /// Discards the result of the last request and sets the next state.
+    pub(super) fn set_sync_state(&mut self, key: IdKey, next: SyncState) {
+        let Some(id) = self.ids.get_mut(key) else { return };
+        let (before, channel) = (core::mem::replace(&mut id.sync_state, next), id.channel);
+        match before {
+            SyncState::Ended(_) => {
+                if let Some(channel) = self.channels.get_mut(channel) {
+                    channel.ended = None;
+                }
+            }
+            // The deadline does not end with a state of the listener, so it ends here.
+            SyncState::For(RequestKind::GetRequest) => self.set_deadline(key, Time::NEVER),
+            SyncState::Never | SyncState::For(_) | SyncState::Without { .. } => {}
+        }
+        if let SyncState::Ended(_) | SyncState::Without { .. } = next {
+            self.activity += 1;
+        }
+    }
+
+    /// Ends the open request with an event.
+    pub(super) fn end_sync(&mut self, key: IdKey, request: RequestKind, stored: Stored) {
+        self.set_sync_state(key, SyncState::Ended(request));
+        if let Some(channel) = self.ids.get(key).map(|id| id.channel).and_then(|key| self.channels.get_mut(key)) {
+            channel.ended = Some(stored);
+        }
+    }
+
+    /// Ends a disconnect that waits for no event, because the peer disconnected first or there is no connection any more.
+    /// If the peer's DISCONNECTED is undelivered, it becomes the event of this request.
+    pub(super) fn disconnected_at_once(&mut self, key: IdKey) {
+        if !self.is_sync(key) {
+            return;
+        }
+        match self.take_first(key, CmEvent::Disconnected) {
+            Some(stored) => self.end_sync(key, RequestKind::Disconnect, stored),
+            None => self.set_sync_state(key, SyncState::Without { timed_out: false }),
+        }
+    }
+
+    /// Whether an id is in synchronous mode.
+    #[must_use]
+    pub fn is_sync(&self, id: IdKey) -> bool {
+        self.ids.get(id).is_some_and(|id| id.is_sync())
+    }
+
+    /// Synchronous mode: returns the result of the last request on the id that waits for an event; `None` while it is
+    /// open, or if there was none. The errno is the one that librdmacm would set (`ucma_complete`). In contrast to
+    /// librdmacm, an event of another operation does not complete the request with success: DISCONNECTED during a
+    /// connect is `ECONNRESET`, a device removal is `ENODEV`, and a join ends only by an event of its own group.
+    #[must_use]
+    pub fn sync_result(&self, id: IdKey) -> Option<Result<(), Errno>> {
+        match self.ids.get(id)?.sync_state {
+            SyncState::Never | SyncState::For(_) => None,
+            SyncState::Without { timed_out: false } => Some(Ok(())),
+            SyncState::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
+            SyncState::Ended(request) => Some(self.ended(id)?.event().result_of(request)),
+        }
+    }
+
+    /// Synchronous mode: returns the open request that waits for its event.
+    #[must_use]
+    pub fn sync_open(&self, id: IdKey) -> Option<RequestKind> {
+        self.ids.get(id)?.waits_for()
+    }
+
+    /// Synchronous mode: returns the event that completed the last request. It can be read until the id's next
+    /// request (rdma_create_id(3)). `None` if the request ended without an event: at once, or at its deadline.
+    #[must_use]
+    pub fn sync_event(&self, id: IdKey) -> Option<Event> {
+        self.ended(id).map(|stored| stored.clone().into_event())
+    }
+
+    /// Returns the stored event that has ended the last request.
+    pub(super) fn ended(&self, id: IdKey) -> Option<&Stored> {
+        let id = self.ids.get(id).filter(|id| matches!(id.sync_state, SyncState::Ended(_)))?;
+        self.channels.get(id.channel)?.ended.as_ref()
+    }
+}
