@@ -109,7 +109,8 @@ impl<D: Pollable> Epoll<D> {
     #[inline(never)]
     fn read_or_wait(&mut self, channel: ChannelKey, at_most: Option<Duration>) -> Result<(), Errno> {
         self.drive.note_wait();
-        let has_found = self.drive.run_reported(channel, BUDGET) == Next::Deliver;
+        self.drive.readable(channel);
+        let has_found = self.drive.run(BUDGET) == Next::Deliver;
         self.read_on.found(has_found);
         if has_found { Ok(()) } else { self.wait_for_reports(at_most) }
     }
@@ -133,7 +134,8 @@ impl<D: Pollable> Epoll<D> {
                 // Events precede deadlines that pass meanwhile. The next `run` handles these deadlines, and reads the
                 // clock if there is a deadline.
                 self.drive.note_wait();
-                if self.drive.run_reported(channel, BUDGET) == Next::Deliver {
+                self.drive.readable(channel);
+                if self.drive.run(BUDGET) == Next::Deliver {
                     return Ok(());
                 }
             } else {

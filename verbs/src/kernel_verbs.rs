@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cmid_proto::datapath::QpState;
 use cmid_proto::{
-    Call, ChannelKey, ConnParam, Device, Ece, Errno, EventSink, IdKey, Outcome, Pollable, RawEvent, Transport,
+    Call, ChannelKey, ConnParam, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport,
 };
 
 use crate::data::{Context, Devices, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
@@ -73,13 +73,11 @@ impl KernelVerbs {
         self.cm.detach(id)
     }
 
-    #[inline(never)]
     fn connect(&mut self, id: IdKey, param: &ConnParam, private_data: &[u8]) -> Outcome {
         let KernelVerbs { cm, devices } = self;
         cm.connect_within(id, param, private_data, |location| devices.limits(location))
     }
 
-    #[inline(never)]
     fn accept(&mut self, id: IdKey, param: &ConnParam, private_data: &[u8]) -> Outcome {
         let KernelVerbs { cm, devices } = self;
         cm.accept_within(id, param, private_data, |location| devices.limits(location))
@@ -94,13 +92,6 @@ impl Device for KernelVerbs {
         self.cm.fetch_next(on, child, |location| devices.removed(location))
     }
 
-    #[inline(always)]
-    fn fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
-        let devices = &self.devices;
-        self.cm.fetch_noting(on, child, |location| devices.removed(location), sink)
-    }
-
-    #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         if let Call::Connect { id, ref param } = *call {
             return self.connect(id, param, private_data);

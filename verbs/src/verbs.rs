@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{Caps, DataPath, QpState};
 use cmid_proto::{
-    Attaching, Call, ChannelKey, Device, Ece, Errno, EventSink, IdKey, Outcome, Pollable, RawEvent, Transport,
+    Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport,
 };
 
 use crate::data::{Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
@@ -299,12 +299,6 @@ impl Device for Verbs {
         either!(&mut self.cm, cm => cm.fetch(on, child))
     }
 
-    #[inline(always)]
-    fn fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
-        either!(&mut self.cm, cm => cm.fetch_into(on, child, sink))
-    }
-
-    #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         either!(&mut self.cm, cm => cm.call(call, private_data))
     }

@@ -238,21 +238,22 @@ impl<D: Device> Drive<D> {
     #[inline]
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         let now = self.now.get();
-        if D::OBSERVES {
+        let step = D::OBSERVES.then(|| {
             let result = self.core.would_refuse(now, id, &request, deadline);
-            self.record(Step::Submit { id, request, deadline, result });
-        }
-        self.make(|core| core.begin(now, id, &request, deadline))
+            Step::Submit { id, request, deadline, result }
+        });
+        self.make(step, |core| core.begin(now, id, &request, deadline))
     }
 
-    /// Makes the calls of a request, and those that follow.
+    /// Makes the calls of a request, and those that follow. `step` is what an observing device is told of the request.
     #[inline]
     fn make<'r>(
         &mut self,
+        step: Option<Step<'_>>,
         begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
     ) -> Result<Progress, Error> {
         let Drive { core, device, now, .. } = self;
-        let result = run(device, now.get(), core, begin);
+        let result = run(device, now.get(), core, step, begin);
         if self.core.has_next() {
             self.make_following();
         }
@@ -263,8 +264,7 @@ impl<D: Device> Drive<D> {
     fn make_following(&mut self) {
         while self.core.has_next() {
             let Drive { core, device, now, .. } = self;
-            let result =
-                run(device, now.get(), core, |core| Ok(core.next().map_or(Flow::Done(Ok(Progress::Done)), Flow::Next)));
+            let result = run(device, now.get(), core, None, |core| Ok(Flow::of(core.next())));
             if let Err(Error::Fault(fault)) = result {
                 self.note(fault);
             }
@@ -296,26 +296,37 @@ impl<D: Device> Drive<D> {
     }
 }
 
-/// Makes the calls of a request, and reports each to an observing device.
+/// Makes the calls of a request. Reports the request and each call to an observing device, with the core after each.
 #[inline]
 fn run<'r, D: Device>(
     device: &mut D,
     now: Time,
     core: &mut Core,
+    mut step: Option<Step<'_>>,
     begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
 ) -> Result<Progress, Error> {
-    let mut flow = begin(core)?;
     let mut made: Option<(Call, Outcome)> = None;
-    let observe = |device: &mut D, core: &Core, made: Option<(Call, Outcome)>, fault: Option<Fault>| {
-        if let Some((call, outcome)) = made {
-            device.observe(&StepRecord { now, core, step: Step::Outcome { call: &call, outcome, fault } });
+    let mut observe = |device: &mut D, core: &Core, made: Option<(Call, Outcome)>, fault: Option<Fault>| {
+        if let Some(step) = step.take() {
+            device.observe(&StepRecord { now, core, step });
+        }
+        if let Some((ref call, outcome)) = made {
+            device.observe(&StepRecord { now, core, step: Step::Outcome { call, outcome, fault } });
+        }
+    };
+    let mut flow = match begin(core) {
+        Ok(flow) => flow,
+        Err(refused) => {
+            observe(device, core, None, None);
+            return Err(Error::Refused(refused));
         }
     };
     loop {
         let begun = match flow {
             Flow::Done(result) => {
-                let fault = if let Err(Error::Fault(fault)) = result { Some(fault) } else { None };
-                observe(device, core, made, fault);
+                if D::OBSERVES {
+                    observe(device, core, made, if let Err(Error::Fault(fault)) = result { Some(fault) } else { None });
+                }
                 return result;
             }
             Flow::Next(begun) => begun,

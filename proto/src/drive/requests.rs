@@ -23,10 +23,9 @@ impl<D: Device> Drive<D> {
     #[doc(alias = "rdma_create_event_channel")]
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
         let result = self.core.open_channel(acks).map(|(channel, _)| channel);
-        self.record(Step::OpenChannel { acks, result });
-        let channel = result?;
-        self.make(|core| core.open_channel(acks).map(|(_, begun)| Flow::Next(begun)))?;
-        Ok(channel)
+        let step = Some(Step::OpenChannel { acks, result });
+        self.make(step, |core| core.open_channel(acks).map(|(_, begun)| Flow::Next(begun)))?;
+        Ok(result?)
     }
 
     /// Closes an event channel that no id uses.
@@ -36,8 +35,8 @@ impl<D: Device> Drive<D> {
     #[doc(alias = "rdma_destroy_event_channel")]
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
         let result = self.core.close_channel(channel).map(drop);
-        self.record(Step::CloseChannel { channel, result });
-        self.make(|core| core.close_channel(channel).map(Flow::Next)).map(drop)
+        let step = Some(Step::CloseChannel { channel, result });
+        self.make(step, |core| core.close_channel(channel).map(Flow::Next)).map(drop)
     }
 
     /// Creates an id on a channel, or in synchronous mode (`None`).
@@ -46,12 +45,12 @@ impl<D: Device> Drive<D> {
     /// Refused at the limits and for a channel that does not exist; failed with the device's errno.
     #[doc(alias = "rdma_create_id")]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        if D::OBSERVES {
-            let result = self.core.create_id(channel, port_space).map(|(id, _)| id);
-            self.record(Step::CreateId { channel, port_space, result });
-        }
         let mut key = None;
-        self.make(|core| {
+        let step = D::OBSERVES.then(|| {
+            let result = self.core.create_id(channel, port_space).map(|(id, _)| id);
+            Step::CreateId { channel, port_space, result }
+        });
+        self.make(step, |core| {
             let (id, begun) = core.create_id(channel, port_space)?;
             key = Some(id);
             Ok(Flow::Next(begun))

@@ -30,6 +30,13 @@ pub enum Flow<'c, 'r> {
     Done(Result<Progress, Error>),
 }
 
+impl<'c, 'r> Flow<'c, 'r> {
+    /// A call that follows, if there is one.
+    pub(crate) fn of(begun: Option<Begun<'c, 'r>>) -> Self {
+        begun.map_or(Flow::Done(Ok(Progress::Done)), Flow::Next)
+    }
+}
+
 /// The progress of a request that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {

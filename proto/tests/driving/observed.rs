@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_proto::{
-    AckToken, Acks, ChannelKey, CmEvent, Core, Device, DeviceLayer, Drive, Errno, IdKey, Limits, Next, Outcome,
-    Pollable, PolledDevice, PortSpace, RawEvent, Refused, Step, StepRecord, Time, Token, Turn,
+    AckToken, Acks, Call, ChannelKey, CmEvent, Core, Device, DeviceLayer, Drive, Errno, Error, Flow, IdKey, Limits, Next,
+    Outcome, Pollable, PolledDevice, PortSpace, Progress, RawEvent, Refused, Request, Step, StepRecord, Time, Turn,
 };
 
 use crate::device::{PARAM, RecordingPoller, Script, addr, group_addr};
@@ -19,12 +19,73 @@ use crate::device::{PARAM, RecordingPoller, Script, addr, group_addr};
 struct Twin {
     device: Script,
     core: Core,
-    token: Option<Token>,
+    /// The request whose calls are being made, and the outcomes of the first ones.
+    start: Option<Start>,
+    outcomes: Vec<Outcome>,
     ack_tokens: Vec<AckToken>,
     /// A channel that an event was read from stays readable; no step reports this.
     read_on: Option<ChannelKey>,
     /// The kinds of steps observed so far.
     observed_steps: Rc<RefCell<BTreeSet<&'static str>>>,
+}
+
+/// A request.
+#[derive(Debug)]
+enum Start {
+    OpenChannel(Acks),
+    CloseChannel(ChannelKey),
+    Create(Option<ChannelKey>, PortSpace),
+    Request(Time, IdKey, Request<'static>, Time),
+    Following,
+    Child,
+}
+
+impl Start {
+    /// Begins it, and makes the first calls with these outcomes.
+    fn after<'c>(&'c self, core: &'c mut Core, outcomes: &[Outcome]) -> Flow<'c, 'c> {
+        let following = |begun: Option<_>| begun.map_or(Flow::Done(Ok(Progress::Done)), Flow::Next);
+        let mut flow = match *self {
+            Start::OpenChannel(acks) => Flow::Next(core.open_channel(acks).unwrap().1),
+            Start::CloseChannel(channel) => Flow::Next(core.close_channel(channel).unwrap()),
+            Start::Create(on, space) => Flow::Next(core.create_id(on, space).unwrap().1),
+            Start::Request(now, id, ref request, deadline) => core.begin(now, id, request, deadline).unwrap(),
+            Start::Following => following(core.next()),
+            Start::Child => following(core.next_child()),
+        };
+        for &outcome in outcomes {
+            let Flow::Next(begun) = flow else { panic!("more outcomes than calls") };
+            flow = begun.end(outcome);
+        }
+        flow
+    }
+}
+
+/// The request with private data of its own. It lives as long as the test.
+fn owned(request: Request<'_>) -> Request<'static> {
+    let keep = |data: &[u8]| &*Box::leak(data.to_vec().into_boxed_slice());
+    match request {
+        Request::Bind { addr } => Request::Bind { addr },
+        Request::ResolveAddr { src, dst } => Request::ResolveAddr { src, dst },
+        Request::ResolveRoute => Request::ResolveRoute,
+        Request::Listen { backlog } => Request::Listen { backlog },
+        Request::AttachQp => Request::AttachQp,
+        Request::DetachQp => Request::DetachQp,
+        Request::Connect { param, private_data } => Request::Connect { param, private_data: keep(private_data) },
+        Request::Accept { param, private_data } => Request::Accept { param, private_data: keep(private_data) },
+        Request::Reject { reason, private_data } => Request::Reject { reason, private_data: keep(private_data) },
+        Request::Establish => Request::Establish,
+        Request::Disconnect => Request::Disconnect,
+        Request::Teardown => Request::Teardown,
+        Request::Notify => Request::Notify,
+        Request::GetRequest => Request::GetRequest,
+        Request::Join { addr, send_only } => Request::Join { addr, send_only },
+        Request::Leave { group } => Request::Leave { group },
+        Request::SetOption { option } => Request::SetOption { option },
+        Request::SetEce { ece } => Request::SetEce { ece },
+        Request::Migrate { to } => Request::Migrate { to },
+        Request::Destroy => Request::Destroy,
+        Request::DestroyNow => Request::DestroyNow,
+    }
 }
 
 impl DeviceLayer for Twin {
@@ -80,10 +141,18 @@ impl Twin {
         Twin {
             device: Script::new(),
             core: Core::new(LIMITS),
-            token: None,
+            start: None,
+            outcomes: Vec::new(),
             ack_tokens: Vec::new(),
             read_on: None,
             observed_steps: Rc::default(),
+        }
+    }
+
+    /// Begins a request. One without a call has its effect now.
+    fn begin(&mut self, is_made: bool, start: Start) {
+        if is_made && matches!(start.after(&mut self.core, &[]), Flow::Next(_)) {
+            self.start = Some(start);
         }
     }
 
@@ -96,24 +165,24 @@ impl Twin {
                 "begin"
             }
             Step::OpenChannel { acks, result } => {
-                assert_eq!(core.open_channel(acks), result);
+                assert_eq!(core.open_channel(acks).map(|(channel, _)| channel), result);
+                self.begin(result.is_ok(), Start::OpenChannel(acks));
                 "open channel"
             }
             Step::CloseChannel { channel, result } => {
-                assert_eq!(core.close_channel(channel), result);
+                assert_eq!(core.close_channel(channel).map(drop), result);
+                self.begin(result.is_ok(), Start::CloseChannel(channel));
                 "close channel"
             }
             Step::CreateId { channel, port_space, result } => {
-                assert_eq!(core.create_id(channel, port_space), result);
+                assert_eq!(core.create_id(channel, port_space).map(|(id, _)| id), result);
+                self.begin(result.is_ok(), Start::Create(channel, port_space));
                 "create id"
             }
             Step::Submit { id, request, deadline, result } => {
-                assert_eq!(core.submit(observed.now, id, request, deadline), result);
+                assert_eq!(core.would_refuse(observed.now, id, &request, deadline), result);
+                self.begin(result.is_ok(), Start::Request(observed.now, id, owned(request), deadline));
                 "submit"
-            }
-            Step::Join { id, addr, send_only, deadline, result } => {
-                assert_eq!(core.join(observed.now, id, addr, send_only, deadline), result);
-                "join"
             }
             Step::Ack { owner, group, result } => {
                 let is_it = |ack_token: &AckToken| (ack_token.owner(), ack_token.group()) == (owner, group);
@@ -122,13 +191,29 @@ impl Twin {
                 "ack"
             }
             Step::Call { call, private_data } => {
-                let (token, same) = core.poll_call().unwrap();
-                assert_eq!((&same, core.call_data(token)), (call, private_data));
-                self.token = Some(token);
+                let start = self.start.take().unwrap_or(Start::Following);
+                let mut copy = core.clone();
+                let Flow::Next(begun) = start.after(&mut copy, &self.outcomes) else { panic!("{call:?} is not due") };
+                assert_eq!((begun.call(), begun.private_data()), (call, private_data));
+                self.start = Some(start);
                 "call"
             }
             Step::Outcome { outcome, fault, .. } => {
-                assert_eq!(core.handle_outcome(self.token.take().unwrap(), outcome).err(), fault);
+                self.outcomes.push(outcome);
+                let start = self.start.take().unwrap();
+                let mut copy = core.clone();
+                let result = match start.after(&mut copy, &self.outcomes) {
+                    Flow::Next(_) => None,
+                    Flow::Done(result) => Some(result),
+                };
+                match result {
+                    None => self.start = Some(start),
+                    Some(result) => {
+                        assert_eq!(if let Err(Error::Fault(fault)) = result { Some(fault) } else { None }, fault);
+                        *core = copy;
+                        self.outcomes.clear();
+                    }
+                }
                 "outcome"
             }
             Step::Readable { channel } => {
@@ -150,7 +235,8 @@ impl Twin {
                 "unreadable"
             }
             Step::Child { id } => {
-                assert_eq!(core.poll_child(), Some(id));
+                assert_eq!(core.next_child().map(|begun| *begun.call()), Some(Call::Destroy { id }));
+                self.begin(true, Start::Child);
                 "child"
             }
             Step::Iwarp { id } => {

@@ -107,9 +107,9 @@ fn errors_become_io_errors_of_their_kind() {
     assert_eq!(io::Error::from(posted).kind(), io::ErrorKind::OutOfMemory);
     assert_eq!(io::Error::from(memory::Error::Register(Errno::EBUSY)).kind(), io::ErrorKind::ResourceBusy);
     let mut core = Core::new(Limits::SINGLE);
-    let channel = core.open_channel(cmid_proto::Acks::OnDelivery).unwrap();
+    let channel = core.open_channel(cmid_proto::Acks::OnDelivery).unwrap().0;
     let id = IdKey::from_parts(0, 0, 1).unwrap();
-    let absent = core.submit(Time::ZERO, id, cmid_proto::Request::Establish, Time::NEVER).unwrap_err();
+    let absent = core.begin(Time::ZERO, id, &cmid_proto::Request::Establish, Time::NEVER).unwrap_err();
     assert_eq!(io::Error::from(absent).kind(), io::ErrorKind::NotFound);
     assert_eq!(io::Error::from(Error::from(absent)).kind(), io::ErrorKind::NotFound);
     assert_eq!(io::Error::from(Fault::Read { channel, errno: Errno::EINTR }).kind(), io::ErrorKind::Interrupted);

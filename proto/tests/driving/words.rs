@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use cmid_proto::memory::{self, Code, MrState, PdState, Step, Valid};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Core, Errno, Error, Failure, FailureCause, Fault, GroupKey, IdKey, Limits, PortSpace,
+    Acks, ChannelKey, CmEvent, Core, Flow, Errno, Error, Failure, FailureCause, Fault, GroupKey, IdKey, Limits, PortSpace,
     PrivateData, RawEvent, RefuseReason, Refused, RequestKind, State, Target,
 };
 
@@ -196,11 +196,10 @@ fn codes_are_what_the_library_returns() {
 fn cores_that_are_equal_hash_alike_and_others_do_not() {
     let hasher = RandomState::new();
     let mut core = Core::new(Limits::default());
-    let channel = core.open_channel(Acks::OnDelivery).unwrap();
-    let id = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
-    while let Some((token, _)) = core.poll_call() {
-        core.handle_outcome(token, Ok(())).unwrap();
-    }
+    let (channel, begun) = core.open_channel(Acks::OnDelivery).unwrap();
+    assert!(matches!(begun.end(Ok(())), Flow::Done(Ok(_))));
+    let (id, begun) = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    assert!(matches!(begun.end(Ok(())), Flow::Done(Ok(_))));
     let before = core.clone();
     let data = |first| RawEvent {
         private_data: if first { &[1][..] } else { &[2] },

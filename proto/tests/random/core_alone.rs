@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    AckError, AckToken, Acks, Call, ChannelKey, Core, Device, Ended, Error, Event, Fault, IdKey, Limits, PortSpace,
-    Request, Target, Time,
+    AckError, AckToken, Acks, ChannelKey, Core, Device, Error, Event, Fault, Flow, IdKey, Limits, PortSpace, Progress,
+    Request, Time,
 };
 
 use crate::engine::Engine;
@@ -17,23 +17,30 @@ struct Stepwise {
     core: Core,
     device: HostDevice,
     now: Time,
-    ends: Vec<IdKey>,
     fault: Option<Fault>,
-    /// Whether requests use `Core::perform` if possible. Half of the programs do.
-    performs: bool,
+}
+
+/// Makes the calls of a request.
+fn finish(device: &mut HostDevice, mut flow: Flow<'_, '_>) -> Result<Progress, Error> {
+    loop {
+        match flow {
+            Flow::Done(result) => return result,
+            Flow::Next(begun) => {
+                let outcome = device.call(begun.call(), begun.private_data());
+                flow = begun.end(outcome);
+            }
+        }
+    }
 }
 
 impl Stepwise {
-    /// Makes one call and reports its outcome.
-    fn call(&mut self) -> bool {
-        let Some((token, call)) = self.core.poll_call() else { return false };
-        let outcome = self.device.call(&call, self.core.call_data(token));
-        match self.core.handle_outcome(token, outcome) {
-            Ok(Some(Ended { target: Target::Id(id), .. })) => self.ends.push(id),
-            Ok(_) => {}
-            Err(fault) => self.fault = Some(fault),
+    /// Makes one of the calls that follow.
+    fn follow(&mut self) {
+        let Stepwise { core, device, fault, .. } = self;
+        let begun = if core.has_next() { core.next() } else { core.next_child() };
+        if let Some(Err(Error::Fault(it))) = begun.map(|begun| finish(device, Flow::Next(begun))) {
+            *fault = Some(it);
         }
-        true
     }
 
     fn read(&mut self, channel: ChannelKey) {
@@ -46,61 +53,31 @@ impl Stepwise {
 }
 
 impl Engine for Stepwise {
-    const COUNTS_ENDS: bool = true;
-
     fn core(&self) -> &Core {
         &self.core
     }
 
-    fn take_ends(&mut self) -> Vec<IdKey> {
-        std::mem::take(&mut self.ends)
-    }
-
     fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
-        let channel = self.core.open_channel(acks)?;
-        while self.call() {}
+        let (channel, begun) = self.core.open_channel(acks)?;
+        finish(&mut self.device, Flow::Next(begun))?;
         Ok(channel)
     }
 
     fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
-        self.core.close_channel(channel)?;
-        while self.call() {}
-        Ok(())
+        finish(&mut self.device, Flow::Next(self.core.close_channel(channel)?)).map(drop)
     }
 
     fn create_id(&mut self, on: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        if self.performs {
-            if let Some(home) = on {
-                if let Some(result) = self.core.perform_create(home, port_space, |call| self.device.call(call, &[])) {
-                    return match result {
-                        Ok(id) => {
-                            self.ends.push(id);
-                            Ok(id)
-                        }
-                        Err(failure) => Err(Error::Failed(failure)),
-                    };
-                }
-            }
-        }
-        Ok(self.core.create_id(on, port_space)?)
+        let (id, begun) = self.core.create_id(on, port_space)?;
+        finish(&mut self.device, Flow::Next(begun))?;
+        Ok(id)
     }
 
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<bool, Error> {
-        if self.performs {
-            let Stepwise { core, device, now, .. } = self;
-            let mut make = |call: &Call, private_data: &[u8]| device.call(call, private_data);
-            let performed = core
-                .perform(*now, id, &request, deadline, &mut make)
-                .or_else(|| core.perform_sync(*now, id, &request, deadline, &mut make));
-            if performed.is_some() {
-                self.ends.push(id);
-                return Ok(false);
-            }
-        }
-        self.core.submit(self.now, id, request, deadline)?;
+        let progress = finish(&mut self.device, self.core.begin(self.now, id, &request, deadline)?)?;
         let has_qp = self.core.has_qp(id);
         self.device.network.borrow_mut().attach_qp((self.device.host, id), has_qp);
-        Ok(false)
+        Ok(progress == Progress::Done)
     }
 
     fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
@@ -126,7 +103,7 @@ impl Engine for Stepwise {
                         self.read(channel);
                     }
                 }
-                _ => drop(self.call()),
+                _ => self.follow(),
             }
         }
     }
@@ -151,9 +128,7 @@ fn the_laws_hold_for_a_core_by_itself() {
             core: Core::new(limits),
             device: HostDevice::new(network, host, rng),
             now: Time::ZERO,
-            ends: Vec::new(),
             fault: None,
-            performs: rng.bool(),
         });
     });
     assert!(!usual || unseen(&seen).is_empty(), "no program was in {:?}", unseen(&seen));

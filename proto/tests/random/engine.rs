@@ -4,11 +4,7 @@ use cmid_proto::{AckError, AckToken, Acks, ChannelKey, Core, Error, Event, Fault
 
 /// One side of the network.
 pub(crate) trait Engine {
-    /// Whether ends of requests must be counted because [`request`](Engine::request) does not return them.
-    const COUNTS_ENDS: bool;
     fn core(&self) -> &Core;
-    /// Takes the ids of the requests that ended with the outcome of a call.
-    fn take_ends(&mut self) -> Vec<IdKey>;
     fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error>;
     fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error>;
     fn create_id(&mut self, on: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error>;

@@ -63,9 +63,9 @@ impl Ledger {
     }
 
     /// `counted`: the end of the creation is still to be counted.
-    pub(crate) fn created(&mut self, id: IdKey, home: Option<ChannelKey>, counted: bool) {
+    pub(crate) fn created(&mut self, id: IdKey, home: Option<ChannelKey>) {
         self.sync |= home.is_none();
-        let known = Known { home, open: u32::from(counted), ..Known::default() };
+        let known = Known { home, ..Known::default() };
         assert!(self.known.insert(id, known).is_none() && !self.gone.contains(&id), "{id} is a key used twice");
     }
 
@@ -140,7 +140,7 @@ impl Ledger {
             assert!(self.delivered.insert(number), "event {number} of {owner} is delivered twice");
         }
         if event.cm() == Some(CmEvent::ConnectRequest) {
-            self.created(event.id, Some(on), false);
+            self.created(event.id, Some(on));
         }
         // In synchronous mode a listener's request comes without an event.
         assert!(!self.gone.contains(&owner), "{} for {owner}, which is gone", event.kind);

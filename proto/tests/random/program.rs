@@ -108,8 +108,6 @@ impl<E: Engine> Program<E> {
         }
         for side in &mut self.sides {
             side.engine.core().check();
-            let ends = side.engine.take_ends();
-            ends.into_iter().for_each(|id| side.ledger.ended(id));
             side.ledger.compare(side.engine.core());
         }
     }
@@ -186,7 +184,7 @@ impl<E: Engine> Side<E> {
         let channel = if sync { None } else { rng.choice(self.ledger.channels.clone()) };
         let port_space = *rng.choice(&[PortSpace::Tcp, PortSpace::Tcp, PortSpace::Ib, PortSpace::Udp]).expect("four");
         if let Ok(id) = self.engine.create_id(channel, port_space) {
-            self.ledger.created(id, channel, E::COUNTS_ENDS);
+            self.ledger.created(id, channel);
         }
     }
 

@@ -13,14 +13,8 @@ use crate::program::run;
 use crate::unseen;
 
 impl Engine for Drive<HostDevice> {
-    const COUNTS_ENDS: bool = false;
-
     fn core(&self) -> &Core {
         Drive::core(self)
-    }
-
-    fn take_ends(&mut self) -> Vec<IdKey> {
-        Vec::new()
     }
 
     fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {

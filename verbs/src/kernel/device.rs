@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cmid_proto::{
-    Call, ChannelKey, Device, Ece, Errno, EventSink, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
+    Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
 };
 
 use crate::forgotten::Tables;
@@ -93,7 +93,6 @@ impl KernelCm {
         (self.ids.aside().len(), self.channels.aside().len())
     }
 
-    #[inline]
     pub(super) fn find(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         debug_assert_eq!(self.channels.get(id.channel).map(Channel::fd), Some(id.fd));
@@ -101,7 +100,6 @@ impl KernelCm {
     }
 
     /// Returns the device of an id; `None` if it has none.
-    #[inline]
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<&Location>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         id.locate(&mut self.scratch)
@@ -130,7 +128,6 @@ impl KernelCm {
     /// # Errors
     /// `ENODEV` while the id has no device, `EINVAL` if it has a QP; otherwise the errno of `create`, the kernel or the
     /// provider.
-    #[inline(always)]
     pub(crate) fn create_qp<Q: QueuePair + 'static>(
         &mut self,
         key: IdKey,
@@ -162,7 +159,6 @@ impl KernelCm {
     }
 
     /// Returns the id that the kernel reports on this channel under this number.
-    #[inline]
     pub(super) fn known(&self, on: ChannelKey, uid: u64) -> Option<IdKey> {
         let uid = IdKey::from_bits(uid)?;
         if self.is_reported(uid, uid, on) { Some(uid) } else { self.known_adopted(on, uid) }
@@ -173,19 +169,16 @@ impl KernelCm {
         self.adopted.get(&(uid, on)).copied().filter(|key| self.is_reported(*key, uid, on))
     }
 
-    #[inline]
     fn is_reported(&self, key: IdKey, uid: IdKey, on: ChannelKey) -> bool {
         self.ids.get_filed(key).is_some_and(|id| id.uid == Some(uid) && id.channel == on)
     }
 
-    #[inline(never)]
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
         self.make_room_for_channel(key)?;
         let channel = Channel::open(&self.node).map_err(|error| error.errno())?;
         self.channels.insert(key, channel).map_err(|_| Errno::EINVAL)
     }
 
-    #[inline(never)]
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
         self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
@@ -196,7 +189,6 @@ impl KernelCm {
         self.ids.insert(key, Id::new(handle, Some(key), (on, fd), space)).map_err(|_| Errno::EINVAL)
     }
 
-    #[inline]
     fn forget_adoption(&mut self, uid: Option<IdKey>, on: ChannelKey) {
         if let Some(uid) = uid {
             if !self.adopted.is_empty() {
@@ -205,7 +197,6 @@ impl KernelCm {
         }
     }
 
-    #[inline(never)]
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let (uid, from) = (id.uid, id.channel);
@@ -224,7 +215,6 @@ impl KernelCm {
     }
 
     /// Subtracts one from the ids of this channel. A channel that is set aside is closed after its last id.
-    #[inline]
     fn leave_channel(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;
@@ -233,7 +223,6 @@ impl KernelCm {
         }
     }
 
-    #[inline]
     fn close_channel_aside(&mut self, key: ChannelKey) {
         if self.channels.aside().len() > 0 && self.channels.is_aside(key) {
             self.channels.remove(key);
@@ -266,7 +255,6 @@ impl Tables for KernelCm {
         &mut self.channels
     }
 
-    #[inline(never)]
     fn destroy(&mut self, key: IdKey) -> Outcome {
         let id = self.find(key)?;
         id.destroy()?;
@@ -280,7 +268,6 @@ impl Tables for KernelCm {
 
     /// # Errors
     /// `EBUSY` while ids are on it: the kernel would destroy them.
-    #[inline(never)]
     fn close_channel(&mut self, key: ChannelKey) -> Outcome {
         if self.channels.get(key).ok_or(Errno::EBADF)?.ids > 0 {
             self.destroy_forgotten_on(key);
@@ -304,12 +291,6 @@ impl Device for KernelCm {
         self.fetch_next(on, child, |_| {})
     }
 
-    #[inline(always)]
-    fn fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
-        self.fetch_noting(on, child, |_| {}, sink)
-    }
-
-    #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
             Call::OpenChannel { channel } => self.open_channel(channel),

@@ -1,7 +1,7 @@
 //! Reads events, finds their ids, and moves the QPs of the ids to the states that the events require.
 
 use cmid_proto::{
-    ChannelKey, CmEvent, Errno, EventSink, GroupKey, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam, Transport,
+    ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam, Transport,
 };
 
 use crate::contents::{Contents, contents};
@@ -33,7 +33,6 @@ pub(super) struct Reported {
 
 impl Reported {
     /// An event of a connected id.
-    #[inline(always)]
     pub(super) fn of(id: IdKey, kind: CmEvent, status: i32) -> Self {
         Reported { id, listener: None, kind, status, datagrams: false, group: None }
     }
@@ -43,37 +42,8 @@ impl Reported {
     }
 }
 
-/// Whether an event of this type creates no id, is of no group, and does not concern the device.
-#[inline(always)]
-fn is_plain(kind: CmEvent) -> bool {
-    match kind {
-        CmEvent::AddrResolved
-        | CmEvent::AddrError
-        | CmEvent::RouteResolved
-        | CmEvent::RouteError
-        | CmEvent::ConnectResponse
-        | CmEvent::ConnectError
-        | CmEvent::Unreachable
-        | CmEvent::Rejected
-        | CmEvent::Established
-        | CmEvent::Disconnected
-        | CmEvent::AddrChange
-        | CmEvent::TimewaitExit => true,
-        CmEvent::ConnectRequest
-        | CmEvent::DeviceRemoval
-        | CmEvent::MulticastJoin
-        | CmEvent::MulticastError
-        | CmEvent::AddrinfoResolved
-        | CmEvent::AddrinfoError
-        | CmEvent::User
-        | CmEvent::Internal
-        | CmEvent::Unknown(_) => false,
-    }
-}
-
 impl Id {
     /// The id of a request, on this device.
-    #[inline(always)]
     fn of_request(event: &Answer<'_>, at: (ChannelKey, ChannelFd), space: PortSpace, device: Option<Location>) -> Self {
         let mut id = Id::new(event.handle(), None, at, space);
         if !id.datagrams {
@@ -90,7 +60,6 @@ impl Id {
     ///
     /// As librdmacm does, it queries the kernel about an id that is resolved. If the device was removed before the event is
     /// read, the query fails, and the lookup with it.
-    #[inline(always)]
     fn happened(
         &mut self,
         key: IdKey,
@@ -143,7 +112,6 @@ impl Id {
 
     /// Handles a CONNECT_RESPONSE: on an id with a QP, completes the connection. Returns the type that librdmacm reports,
     /// and the status.
-    #[inline(never)]
     fn answered(&mut self, scratch: &mut Scratch, event: &Answer<'_>) -> (CmEvent, i32) {
         if self.qp.is_none() {
             self.remote_ece = event.ece();
@@ -158,7 +126,6 @@ impl Id {
 
 impl KernelCm {
     /// Stores the id of the request that was read last.
-    #[inline(never)]
     fn requested(&mut self, on: ChannelKey, child: IdKey) -> Option<Reported> {
         let event = Answer(&self.answer);
         let found = self.known(on, event.uid());
@@ -195,75 +162,8 @@ impl KernelCm {
         Some(Reported { id: child, listener: Some(listener), kind, status, datagrams, group: None })
     }
 
-    /// As [`requested`](KernelCm::requested), if the listener is filed under the kernel's key, is not for datagrams, and
-    /// was not moved after its listen. Returns the listener. Otherwise nothing has changed.
-    #[inline(always)]
-    fn plain_request(&mut self, on: ChannelKey, child: IdKey) -> Option<IdKey> {
-        let KernelCm { ids, room_for, channels, answer, scratch, .. } = self;
-        let event = Answer(answer);
-        let key = IdKey::from_bits(event.uid())?;
-        let id = ids.get_filed(key)?;
-        if id.uid != Some(key) || id.channel != on || id.datagrams || id.came_from.is_some() {
-            return None;
-        }
-        let (fd, space) = (id.fd, id.space);
-        let channel = channels.get_filed_mut(on)?;
-        let device = fd.device_of(event.handle(), &mut scratch.place).ok()?;
-        *room_for = None;
-        ids.insert(child, Id::of_request(&event, (on, fd), space, device)).ok()?;
-        channel.ids += 1;
-        Some(key)
-    }
-
-    /// Passes a request on if it has a [short path](KernelCm::plain_request).
-    #[inline(never)]
-    fn take_plain_request(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> bool {
-        let Some(listener) = self.plain_request(on, child) else { return false };
-        let event = Answer(&self.answer);
-        let (param, private_data) = (ReceivedParam(event.conn()), event.conn_private());
-        let raw = RawEvent::new(child, CmEvent::ConnectRequest);
-        sink.take(RawEvent { listener: Some(listener), status: event.status(), param, private_data, ..raw });
-        true
-    }
-
-    /// The id, the type and the status of the event that was read last, if it is [plain](is_plain), of a connected id,
-    /// and reported. Otherwise nothing has changed. The id is looked up once.
-    #[inline(always)]
-    fn plain_event(&mut self, on: ChannelKey, kind: CmEvent) -> Option<(IdKey, CmEvent, i32)> {
-        if !is_plain(kind) {
-            return None;
-        }
-        let KernelCm { ids, answer, scratch, transports, .. } = self;
-        let event = Answer(answer);
-        let key = IdKey::from_bits(event.uid())?;
-        let id = ids.get_filed_mut(key)?;
-        if id.uid != Some(key) || id.channel != on || id.datagrams {
-            return None;
-        }
-        if kind == CmEvent::ConnectResponse {
-            let (kind, status) = id.answered(scratch, &event);
-            return Some((key, kind, status));
-        }
-        let reported = id.happened(key, kind, event.status(), (scratch, transports))?;
-        Some((key, reported.kind, reported.status))
-    }
-
-    /// Passes a [plain](is_plain) event on. One without parameters by itself, so that no zeros are passed as variables.
-    #[inline(always)]
-    fn take_plain(&self, id: IdKey, kind: CmEvent, status: i32, sink: &mut impl EventSink) {
-        let raw = RawEvent { status, ..RawEvent::new(id, kind) };
-        match contents(kind) {
-            Contents::Parameters => {
-                let event = Answer(&self.answer);
-                sink.take(RawEvent { param: ReceivedParam(event.conn()), private_data: event.conn_private(), ..raw });
-            }
-            Contents::Nothing | Contents::Argument | Contents::Group => sink.take(raw),
-        }
-    }
-
     /// Returns the id and the type of the event that was read last, which is not a request; `None` if it is not
     /// reported.
-    #[inline(never)]
     fn reported(&mut self, on: ChannelKey, kind: CmEvent) -> Option<Reported> {
         if matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError) {
             return self.of_membership(on);
@@ -280,7 +180,6 @@ impl KernelCm {
     }
 
     /// Returns the event that was read last.
-    #[inline(always)]
     fn raw(&self, reported: Reported) -> RawEvent<&[u8]> {
         let (param, private_data) = match contents(reported.kind) {
             Contents::Nothing => (ReceivedParam::default(), &[][..]),
@@ -295,7 +194,6 @@ impl KernelCm {
         RawEvent { id, listener, kind, status, param, datagram: None, group: None, private_data }
     }
 
-    #[cold]
     fn raw_of_datagrams(&self, reported: Reported) -> RawEvent<&[u8]> {
         let Reported { id, listener, kind, status, group, .. } = reported;
         let event = Answer(&self.answer);
@@ -313,46 +211,7 @@ impl KernelCm {
         }
     }
 
-    /// Reads the next event, as [`Device::fetch_into`](cmid_proto::Device::fetch_into). `removed` gets the device of a
-    /// DEVICE_REMOVAL, if it is known.
-    #[inline(always)]
-    pub(crate) fn fetch_noting(
-        &mut self,
-        on: ChannelKey,
-        child: IdKey,
-        removed: impl FnOnce(Location),
-        sink: &mut impl EventSink,
-    ) -> Result<bool, Errno> {
-        self.prepare_for(child)?;
-        let read = self.read(on);
-        if let Ok(kind) = read {
-            if let Some((id, kind, status)) = self.plain_event(on, kind) {
-                self.take_plain(id, kind, status, sink);
-                return Ok(true);
-            }
-            if kind == CmEvent::ConnectRequest && self.take_plain_request(on, child, sink) {
-                return Ok(true);
-            }
-        }
-        self.fetch_any_into(on, child, read, removed, sink)
-    }
-
-    #[inline(never)]
-    fn fetch_any_into(
-        &mut self,
-        on: ChannelKey,
-        child: IdKey,
-        read: Result<CmEvent, Errno>,
-        removed: impl FnOnce(Location),
-        sink: &mut impl EventSink,
-    ) -> Result<bool, Errno> {
-        let Some(raw) = self.fetch_any(on, child, read, removed)? else { return Ok(false) };
-        sink.take(raw);
-        Ok(true)
-    }
-
     /// Reserves the slot of the id of a request, so that a request that is read is not lost for lack of one.
-    #[inline(always)]
     fn prepare_for(&mut self, child: IdKey) -> Outcome {
         if self.room_for != Some(child) {
             self.make_room_for_id(child)?;
@@ -362,7 +221,6 @@ impl KernelCm {
     }
 
     /// Reads one event and returns its type.
-    #[inline(always)]
     fn read(&mut self, on: ChannelKey) -> Result<CmEvent, Errno> {
         // An older kernel writes less; the rest stays zero.
         self.answer[offset::EVENT_LEN_OLD..].fill(0);
@@ -370,26 +228,15 @@ impl KernelCm {
         Ok(Answer(&self.answer).kind())
     }
 
-    /// Reads the next event. `removed` as in [`fetch_noting`](KernelCm::fetch_noting).
+    /// Reads the next event, as [`Device::fetch`](cmid_proto::Device::fetch). `removed` gets the device of a
+    /// DEVICE_REMOVAL, if it is known.
     pub(crate) fn fetch_next(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
         self.prepare_for(child)?;
-        let read = self.read(on);
-        self.fetch_any(on, child, read, removed)
-    }
-
-    /// Returns the event that was read last, or the next one that is reported. Any number may precede it: each read
-    /// takes one from the kernel's queue, which the backlogs limit.
-    #[inline]
-    fn fetch_any(
-        &mut self,
-        on: ChannelKey,
-        child: IdKey,
-        mut read: Result<CmEvent, Errno>,
-        removed: impl FnOnce(Location),
-    ) -> Fetched<'_> {
+        // Any number of events that are not reported may precede: each read takes one from the kernel's queue, which the
+        // backlogs limit.
         // Ends: each event that is not reported is one of an id that the application has ended, or of a removed device.
         loop {
-            let reported = match read {
+            let reported = match self.read(on) {
                 Ok(CmEvent::ConnectRequest) => self.requested(on, child),
                 Ok(kind) => self.reported(on, kind),
                 Err(Errno(libc::EAGAIN)) => return Ok(None),
@@ -404,7 +251,6 @@ impl KernelCm {
                 }
                 return Ok(Some(self.raw(reported)));
             }
-            read = self.read(on);
         }
     }
 }

@@ -23,8 +23,6 @@ mod removed_tests;
 #[cfg(feature = "scripted-kernel")]
 mod script;
 #[cfg(all(test, feature = "scripted-kernel"))]
-mod short_tests;
-#[cfg(all(test, feature = "scripted-kernel"))]
 mod stray_tests;
 mod syscall;
 #[cfg(all(test, feature = "scripted-kernel"))]

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::{
-    Call, ChannelKey, Device, Ece, Errno, EventSink, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
+    Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
 };
 
 use crate::data::Contexts;
@@ -69,28 +69,24 @@ impl Rdmacm {
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `ENXIO` for one that ended with its device.
-    #[inline]
     pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
         let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
     /// Like [`Rdmacm::id`], mutable.
-    #[inline]
     pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
     /// Returns an id for which no thread makes a call (acm.rs).
-    #[inline]
     fn idle(&mut self, key: IdKey) -> Result<&Id, Errno> {
         let id = self.id_mut(key)?;
         id.idle()?;
         Ok(id)
     }
 
-    #[inline(never)]
     fn resolve_route(&mut self, key: IdKey, timeout_ms: i32) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() {
@@ -100,18 +96,15 @@ impl Rdmacm {
         calls::resolve_route(id, key, channel, timeout_ms)
     }
 
-    #[inline]
     pub(super) fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
         self.channels.get(key).ok_or(Errno::EBADF)
     }
 
-    #[inline(never)]
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
         self.make_room_for_channel(key)?;
         self.channels.insert(key, Channel::open()?).map_err(|_| Errno::EINVAL)
     }
 
-    #[inline(never)]
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
         self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
@@ -120,7 +113,6 @@ impl Rdmacm {
         Ok(())
     }
 
-    #[inline(never)]
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() {
@@ -137,7 +129,6 @@ impl Rdmacm {
         Ok(())
     }
 
-    #[inline(never)]
     fn leave_group(&mut self, key: IdKey, addr: &SocketAddr) -> Outcome {
         let id = self.id_mut(key)?;
         let verbs = id.verbs();
@@ -153,7 +144,6 @@ impl Rdmacm {
     }
 
     /// Subtracts one from the ids of this channel.
-    #[inline]
     fn leave(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;
@@ -192,7 +182,6 @@ impl Tables for Rdmacm {
         Ok(())
     }
 
-    #[inline(never)]
     fn close_channel(&mut self, key: ChannelKey) -> Outcome {
         // librdmacm would free the channel, and its ids point at it (rdma_destroy_event_channel(3) forbids it).
         if self.channel(key)?.ids > 0 {
@@ -217,14 +206,6 @@ impl Device for Rdmacm {
         self.next_event(on, child)
     }
 
-    #[inline(never)]
-    fn fetch_into(&mut self, on: ChannelKey, child: IdKey, sink: &mut impl EventSink) -> Result<bool, Errno> {
-        let Some(raw) = self.next_event(on, child)? else { return Ok(false) };
-        sink.take(raw);
-        Ok(true)
-    }
-
-    #[inline(never)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
             Call::OpenChannel { channel } => self.open_channel(channel),
