@@ -39,7 +39,7 @@
 //! it.
 //!
 //! ```
-//! use cmid_proto::{Acks, Begun, Call, ChannelKey, Core, Device, Errno, Error, Flow, IdKey, Limits, Outcome, PortSpace};
+//! use cmid_proto::{Acks, Call, ChannelKey, Core, Device, Errno, Error, Flow, IdKey, Limits, Outcome, PortSpace};
 //! use cmid_proto::{Progress, RawEvent, Request, Time};
 //! # use std::net::SocketAddr;
 //! # struct Yes;
@@ -55,8 +55,7 @@
 //! # }
 //!
 //! /// Steps 2 and 3: makes the calls of a request.
-//! fn make(device: &mut impl Device, begun: Begun<'_, '_>) -> Result<Progress, Error> {
-//!     let mut flow = Flow::Next(begun);
+//! fn make(device: &mut impl Device, mut flow: Flow<'_, '_>) -> Result<Progress, Error> {
 //!     loop {
 //!         match flow {
 //!             Flow::Done(result) => return result,
@@ -74,7 +73,7 @@
 //!     readable.iter().for_each(|&channel| core.handle_readable(channel));
 //!     loop {
 //!         while let Some(begun) = core.next() {
-//!             if let Err(fault) = make(device, begun) {
+//!             if let Err(fault) = make(device, begun.into()) {
 //!                 eprintln!("{fault}");
 //!             }
 //!         }
@@ -97,14 +96,12 @@
 //! }
 //!
 //! let (mut core, mut device, now) = (Core::new(Limits::SINGLE), Yes, Time::ZERO);
-//! make(&mut device, core.open_channel(Acks::OnDelivery)?)?;
-//! let channel = core.channel_keys().next().ok_or("no channel")?;
-//! make(&mut device, core.create_id(Some(channel), PortSpace::Tcp)?)?;
-//! let id = core.id_keys().next().ok_or("no id")?;
+//! let (channel, begun) = core.open_channel(Acks::OnDelivery)?;
+//! make(&mut device, begun.into())?;
+//! let (id, begun) = core.create_id(Some(channel), PortSpace::Tcp)?;
+//! make(&mut device, begun.into())?;
 //! let bind = Request::Bind { addr: "10.0.0.1:7471".parse()? };
-//! if let Flow::Next(begun) = core.begin(now, id, &bind, Time::NEVER)? {
-//!     make(&mut device, begun)?;
-//! }
+//! make(&mut device, core.begin(now, id, &bind, Time::NEVER)?)?;
 //! turn(&mut core, &mut device, &[], now);
 //! assert_eq!(core.state(id), Some(cmid_proto::State::Bound));
 //!

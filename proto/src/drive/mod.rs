@@ -264,7 +264,7 @@ impl<D: Device> Drive<D> {
     fn make_following(&mut self) {
         while self.core.has_next() {
             let Drive { core, device, now, .. } = self;
-            let result = run(device, now.get(), core, None, |core| Ok(Flow::of(core.next())));
+            let result = run(device, now.get(), core, None, |core| Ok(core.next().into()));
             if let Err(Error::Fault(fault)) = result {
                 self.note(fault);
             }

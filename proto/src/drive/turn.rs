@@ -6,7 +6,6 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, Fault};
 use crate::key::ChannelKey;
-use crate::machine::Flow;
 use crate::private_data::PrivateData;
 use crate::time::Time;
 
@@ -87,7 +86,7 @@ impl<D: Device> Drive<D> {
     /// Makes the call for one of the ids that are destroyed after their listener. Returns false if there is none.
     fn serve_child(&mut self) -> bool {
         let Some(Call::Destroy { id }) = self.core.next_child().map(|begun| *begun.call()) else { return false };
-        let result = self.make(Some(Step::Child { id }), |core| Ok(Flow::of(core.next_child())));
+        let result = self.make(Some(Step::Child { id }), |core| Ok(core.next_child().into()));
         if let Err(Error::Fault(fault)) = result {
             self.note(fault);
         }

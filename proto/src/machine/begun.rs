@@ -30,9 +30,15 @@ pub enum Flow<'c, 'r> {
     Done(Result<Progress, Error>),
 }
 
-impl<'c, 'r> Flow<'c, 'r> {
-    /// A call that follows, if there is one.
-    pub(crate) fn of(begun: Option<Begun<'c, 'r>>) -> Self {
+impl<'c, 'r> From<Begun<'c, 'r>> for Flow<'c, 'r> {
+    fn from(begun: Begun<'c, 'r>) -> Self {
+        Flow::Next(begun)
+    }
+}
+
+/// A call that follows, if there is one.
+impl<'c, 'r> From<Option<Begun<'c, 'r>>> for Flow<'c, 'r> {
+    fn from(begun: Option<Begun<'c, 'r>>) -> Self {
         begun.map_or(Flow::Done(Ok(Progress::Done)), Flow::Next)
     }
 }

@@ -15,6 +15,9 @@ use crate::state::State;
 use crate::stored::Stored;
 use crate::time::Time;
 
+/// The number of ids of undelivered requests that are destroyed with their listener.
+const CHILDREN_AT_ONCE: usize = 4;
+
 impl Core {
     /// Begins a destruction. If it has to wait, it ends all other requests of the id now.
     pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time) -> Following<'static> {
@@ -118,14 +121,19 @@ impl Core {
     }
 
     /// Discards an id's undelivered events, as the kernel does (`ucma_destroy_private_ctx`). The ids of a listener's
-    /// undelivered requests are destroyed too, in later turns; the device then rejects the peers.
+    /// undelivered requests are destroyed too, the first few with their listener, the others in later turns; the device
+    /// then rejects the peers.
     fn discard_events(&mut self, key: IdKey) {
+        let mut at_once = 0..CHILDREN_AT_ONCE;
         while let Some(stored) = self.take_event_of(key, |_| true) {
             self.counters.discarded += 1;
             let child = stored.event().id;
             if stored.is_request() && self.state(child).is_some_and(|state| state != State::Destroying) {
                 self.end_all(child, DestroyWaiter::None);
-                self.children.push_back(child);
+                match at_once.next() {
+                    Some(_) => self.due.push_back(Due::Destroy(child)),
+                    None => self.children.push_back(child),
+                }
             }
         }
     }

@@ -67,7 +67,7 @@ impl Core {
     /// ```
     /// # use cmid_proto::{Acks, Core, Limits};
     /// let mut core = Core::new(Limits::SINGLE);
-    /// let _ = core.open_channel(Acks::OnDelivery)?.end(Ok(()));
+    /// let _ = core.open_channel(Acks::OnDelivery)?.1.end(Ok(()));
     /// assert_eq!(core.summary().to_string(), "ids 0, channels 1");
     /// # Ok::<(), cmid_proto::Refused>(())
     /// ```

@@ -36,9 +36,8 @@ fn requests_and_their_refusals() {
         state: State::Bound,
         reason: RefuseReason::WrongState,
     };
-    let (acks, port_space, addr) = (Acks::Explicit, PortSpace::Tcp, addr(1));
+    let (acks, port_space) = (Acks::Explicit, PortSpace::Tcp);
     let connect = || Request::Connect { param: ConnParam::default(), private_data: b"data" };
-    let join = |result| Step::Join { id: id(1), addr, send_only: false, deadline: SOON, result };
     expect(&[
         (Step::Begin { limits: Limits::SINGLE }, "begin with 4 ids, 4 channels, 64 events"),
         (Step::OpenChannel { acks, result: Ok(channel(0)) }, "open channel: ch0"),
@@ -68,8 +67,6 @@ fn requests_and_their_refusals() {
             Step::Submit { id: id(1), request: connect(), deadline: SOON, result: Err(refused) },
             "refused: connect on id1 while bound: not in this state",
         ),
-        (join(Ok(group())), &format!("join_multicast on id1: {addr} is grp7, deadline 5.000000000 s")),
-        (join(Err(refused)), "refused: connect on id1 while bound: not in this state"),
         (Step::Ack { owner: id(1), group: None, result: Ok(()) }, "ack of id1"),
         (
             Step::Ack { owner: id(1), group: Some(group()), result: Err(Refused::NothingOwed) },
