@@ -85,15 +85,15 @@ impl Core {
     fn prepare_migrate(&mut self, key: IdKey) -> Option<(Call, Then<'static>)> {
         let id = self.ids.get(key).filter(|id| id.rare.contains(Rare::MOVES) && id.owed == 0)?;
         let (from, to) = (id.device_channel, id.move_to);
-        if self.moves_without_device(id) {
-            self.stop_waiting(key);
-            self.redirect(key, to, true);
-            return None;
-        }
         let then = Then::Migrate { by_event: true };
         let refused = match to {
             // The channel may have been closed while the acks were outstanding.
             Some(to) if self.target_channel(to).is_err() => Errno::EBADF,
+            to if self.moves_without_device(id) => {
+                self.stop_waiting(key);
+                self.redirect(key, to, true);
+                return None;
+            }
             Some(to) => return Some((Call::Migrate { id: key, from, to }, then)),
             None => match self.channels.next_key() {
                 Some(channel) => {
