@@ -43,8 +43,10 @@ impl Core {
         let Some((call, private_data)) = one_call(now, key, request, deadline) else {
             return Ok(self.begin_other(key, of));
         };
-        if let (Request::Accept { .. }, Some(call)) = (request, self.move_before_accept(key)) {
-            return Ok(Flow::Next(Begun::new(self, call, &[], Then::MoveToAccept(of))));
+        if let Request::Accept { .. } = request {
+            if let Some(call) = self.move_before_accept(key) {
+                return Ok(Flow::Next(Begun::new(self, call, &[], Then::MoveToAccept(of))));
+            }
         }
         Ok(Flow::Next(Begun::new(self, call, private_data, Then::Request(of))))
     }

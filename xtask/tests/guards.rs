@@ -1,0 +1,74 @@
+//! What may only fall: the size of the core, its public names, and attributes that tell the compiler how to inline.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test; its output is for documents")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines of `proto/src`.
+const PROTO: usize = 14_600;
+/// Lines of the core that are code: `proto/src` without `drive`, `datapath`, `memory`, `handshake`, unit tests, comments
+/// and blank lines.
+const CORE: usize = 5_850;
+/// `#[inline]` in `proto/src` and `verbs/src`, without the generated bindings.
+const INLINE: usize = 350;
+/// Public methods of `Core`.
+const METHODS: usize = 60;
+/// Names at the root of `proto`.
+const NAMES: usize = 75;
+
+/// The Rust files below a folder of the workspace, with their text.
+fn files(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("generated.rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                files.push((path, text));
+            }
+        }
+    }
+    files
+}
+
+fn falls(what: &str, found: usize, most: usize) {
+    println!("{what}: {found}, at most {most}");
+    assert!(found > 0, "{what} are not found");
+    assert!(found <= most, "{what}: {found}, more than {most}");
+}
+
+#[test]
+fn the_core_does_not_grow() {
+    let all = files("proto/src");
+    falls("lines of proto/src", all.iter().map(|(_, text)| text.lines().count()).sum(), PROTO);
+    let is_core = |path: &Path| {
+        let parts = ["drive", "datapath", "memory", "handshake"];
+        let is_test = path.to_string_lossy().ends_with("tests.rs");
+        !is_test && !path.components().any(|part| parts.iter().any(|&other| part.as_os_str() == other))
+    };
+    let code = |text: &str| {
+        let product = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text).lines();
+        product.filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//")).count()
+    };
+    let core = all.iter().filter(|(path, _)| is_core(path)).map(|(_, text)| code(text)).sum();
+    falls("lines of code of the core", core, CORE);
+}
+
+#[test]
+fn the_compiler_decides_what_it_inlines() {
+    let texts = files("proto/src").into_iter().chain(files("verbs/src"));
+    falls("inlining attributes", texts.map(|(_, text)| text.matches("#[inline").count()).sum(), INLINE);
+}
+
+#[test]
+fn the_public_names_of_the_core_are_few() {
+    let methods = |text: &str| text.lines().filter(|line| line.starts_with("    pub fn ")).count();
+    falls("public methods", files("proto/src/machine").iter().map(|(_, text)| methods(text)).sum(), METHODS);
+    let root = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/src/lib.rs")).unwrap();
+    let exports = root.split("pub use ").skip(1).map(|rest| rest.split(';').next().unwrap_or_default());
+    falls("names at the root", exports.map(|list| list.matches(',').count() + 1).sum(), NAMES);
+}
