@@ -57,11 +57,16 @@ const fn event_cell(transport: Transport, before: State, column: EventColumn) ->
         EventRule::Late => (before, Effects::LATE.union(Effects::RARE)),
         EventRule::Fault => (before, Effects::FAULT.union(Effects::RARE)),
     };
-    let more = match column {
-        EventColumn::AddrResolved => Effects::BINDS,
-        EventColumn::MulticastJoin | EventColumn::MulticastError | EventColumn::DeviceRemoval => Effects::RARE,
-        EventColumn::Disconnected | EventColumn::Rejected if matches!(state, State::Closing) => Effects::RARE,
-        _ => Effects::empty(),
+    let of_few =
+        matches!(column, EventColumn::MulticastJoin | EventColumn::MulticastError | EventColumn::DeviceRemoval);
+    // A teardown answers it.
+    let is_cut = matches!(column, EventColumn::Disconnected | EventColumn::Rejected) && matches!(state, State::Closing);
+    let more = if of_few || is_cut {
+        Effects::RARE
+    } else if matches!(column, EventColumn::AddrResolved) {
+        Effects::BINDS
+    } else {
+        Effects::empty()
     };
     Cell { state, effects: effects.union(more).union(ends(before, state)) }
 }

@@ -426,9 +426,7 @@ impl Error {
         match self {
             Error::Refused(refused) => refused.errno(),
             Error::Failed(failure) => failure.errno,
-            Error::Fault(
-                Fault::Event { .. } | Fault::WrongChild { .. } | Fault::NoSuchChannel { .. },
-            ) => Errno::EIO,
+            Error::Fault(Fault::Event { .. } | Fault::WrongChild { .. } | Fault::NoSuchChannel { .. }) => Errno::EIO,
             Error::Fault(Fault::Leak { errno, .. } | Fault::Read { errno, .. } | Fault::Channel { errno, .. }) => {
                 *errno
             }

@@ -176,9 +176,9 @@ pub use call::{Call, Outcome};
 pub use channel::READ_FAILURES_MAX;
 pub use cm_event::CmEvent;
 pub use cq_room::{CqRoom, Overrun};
+pub use device::Device;
 #[cfg(feature = "std")]
 pub use device::Pollable;
-pub use device::Device;
 pub use device_layer::DeviceLayer;
 pub use drive::{AdoptError, Attaching, Drive, Next, ReleasedId, Step, StepRecord, Turn};
 pub use errno::Errno;

@@ -5,9 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cmid_proto::datapath::QpState;
-use cmid_proto::{
-    Call, ChannelKey, ConnParam, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport,
-};
+use cmid_proto::{Call, ChannelKey, ConnParam, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{Context, Devices, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};

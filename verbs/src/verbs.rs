@@ -7,9 +7,7 @@ use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{Caps, DataPath, QpState};
-use cmid_proto::{
-    Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport,
-};
+use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
 use crate::kernel::{Node, OpenError};

@@ -4,10 +4,10 @@ use super::wait::Wait;
 use super::{Connected, HandshakeError};
 use crate::device::Device;
 use crate::drive::Drive;
-use crate::machine::Progress;
 use crate::error::Error;
 use crate::event::{Event, ReceivedParam};
 use crate::key::IdKey;
+use crate::machine::Progress;
 use crate::private_data::PrivateData;
 use crate::state::State;
 

@@ -3,12 +3,12 @@
 use super::{Connected, HandshakeError};
 use crate::device::Device;
 use crate::drive::Drive;
-use crate::machine::Progress;
 use crate::errno::Errno;
 use crate::error::Error;
 use crate::event::{Datagram, Event, EventKind, ReceivedParam};
 use crate::event_result::EventError;
 use crate::key::IdKey;
+use crate::machine::Progress;
 use crate::private_data::PrivateData;
 use crate::state::State;
 use crate::table::{self, EventColumn, EventRule};

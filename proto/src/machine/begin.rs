@@ -71,8 +71,19 @@ impl Core {
                 self.begin_get_request(key, deadline);
                 DONE
             }
-            // The others are one call.
-            _ => DONE,
+            // These are one call.
+            Request::Bind { .. }
+            | Request::ResolveAddr { .. }
+            | Request::ResolveRoute
+            | Request::Connect { .. }
+            | Request::Accept { .. }
+            | Request::Reject { .. }
+            | Request::Establish
+            | Request::Disconnect
+            | Request::Teardown
+            | Request::Notify
+            | Request::SetOption { .. }
+            | Request::SetEce { .. } => DONE,
         };
         match begun {
             Following::Call(call, then) => Flow::Next(Begun::new(self, call, &[], then)),

@@ -59,27 +59,49 @@ pub(super) enum Then<'r> {
     /// An application opens a channel.
     Open(Acks),
     /// A channel is closed: by the application, or after its last id.
-    Close { asked: bool },
+    Close {
+        asked: bool,
+    },
     /// Opens the private channel of a new synchronous id.
     OpenToCreate(IdKey, PortSpace),
-    Create { sync: bool },
+    Create {
+        sync: bool,
+    },
     /// A request that is one call.
     Request(RequestOf<'r>),
     /// An accept migrates the id off its listener's channel first.
     MoveToAccept(RequestOf<'r>),
     /// A listen opens the id's own channel, migrates the id to it, and listens.
-    OpenToListen { id: IdKey, backlog: i32 },
-    MoveToListen { backlog: i32 },
-    Listen { backlog: i32 },
+    OpenToListen {
+        id: IdKey,
+        backlog: i32,
+    },
+    MoveToListen {
+        backlog: i32,
+    },
+    Listen {
+        backlog: i32,
+    },
     /// A migration to synchronous mode opens the private channel.
-    OpenToMigrate { id: IdKey, by_event: bool },
-    Migrate { by_event: bool },
-    Join { deadline: Time },
-    Leave { by_event: bool },
+    OpenToMigrate {
+        id: IdKey,
+        by_event: bool,
+    },
+    Migrate {
+        by_event: bool,
+    },
+    Join {
+        deadline: Time,
+    },
+    Leave {
+        by_event: bool,
+    },
     /// The second disconnect of a teardown; its outcome is ignored.
     Answer,
     /// A destruction: the request of the application, or the end of one that has waited.
-    Destroy { asked: Option<Unacked> },
+    Destroy {
+        asked: Option<Unacked>,
+    },
 }
 
 /// Whether a destroy ignores the acks that are owed.
@@ -141,7 +163,11 @@ impl<'c, 'r> Begun<'c, 'r> {
                 core.created(id, channel, port_space, sync, outcome)
             }
             (_, Then::Request(of)) => call.id().map_or(DONE, |id| core.request_ended(id, &of, outcome)),
-            (Call::Migrate { id, to, .. }, _) => core.migrated(id, to, then, outcome),
+            (Call::Migrate { id, to, .. }, Then::MoveToAccept(of)) => core.moved_to_accept(id, to, of, outcome),
+            (Call::Migrate { id, to, .. }, Then::MoveToListen { backlog }) => {
+                core.moved_to_listen(id, to, backlog, outcome)
+            }
+            (Call::Migrate { id, to, .. }, Then::Migrate { by_event }) => core.migrated(id, to, by_event, outcome),
             (Call::Listen { id, .. }, Then::Listen { backlog }) => core.listened(id, backlog, outcome),
             (Call::Join { id, group, addr, .. }, Then::Join { deadline }) => {
                 core.joined(id, group, addr, deadline, outcome)

@@ -25,13 +25,7 @@ impl Core {
 
     /// Checks the table, then the other rules. Returns the cell of the request, or the refusal.
     #[inline]
-    pub(super) fn decide(
-        &self,
-        now: Time,
-        key: IdKey,
-        request: &Request<'_>,
-        deadline: Time,
-    ) -> Result<Cell, Refused> {
+    pub(super) fn decide(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<Cell, Refused> {
         let request_kind = request.request_kind();
         let id = self.get(key, request_kind)?;
         let Some(cell) = cells::request(id.state, request_kind, id.port_space) else {

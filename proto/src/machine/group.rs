@@ -82,7 +82,15 @@ impl Core {
         }
         let Some(id) = self.ids.get_mut(key) else { return DONE };
         let (next, sync) = (id.groups.replace(group), id.is_sync());
-        self.groups.insert(Group { id: key, addr, phase: GroupPhase::Joining, leaving: false, owed: 0, deadline, next });
+        self.groups.insert(Group {
+            id: key,
+            addr,
+            phase: GroupPhase::Joining,
+            leaving: false,
+            owed: 0,
+            deadline,
+            next,
+        });
         self.set_sync_state(key, if sync { SyncState::For(RequestKind::Join) } else { SyncState::Never });
         self.set_join_deadline(key);
         DONE
@@ -136,13 +144,7 @@ impl Core {
 
     /// Handles the return of a leave. librdmacm frees the record whatever the kernel returns
     /// (`rdma_leave_multicast`).
-    pub(super) fn left(
-        &mut self,
-        key: IdKey,
-        group: GroupKey,
-        by_event: bool,
-        outcome: Outcome,
-    ) -> Following<'static> {
+    pub(super) fn left(&mut self, key: IdKey, group: GroupKey, by_event: bool, outcome: Outcome) -> Following<'static> {
         self.forget_group(key, group);
         if by_event {
             self.made(Due::Leave(key, group));

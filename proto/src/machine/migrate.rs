@@ -48,21 +48,14 @@ impl Core {
         }
     }
 
-    /// Handles the outcome of the device's migration, and goes on with the request that it is part of.
-    pub(super) fn migrated<'r>(
+    /// Handles the outcome of the device's migration.
+    pub(super) fn migrated(
         &mut self,
         key: IdKey,
         to: ChannelKey,
-        then: Then<'r>,
+        by_event: bool,
         outcome: Outcome,
-    ) -> Following<'r> {
-        let by_event = match then {
-            Then::MoveToAccept(of) => return self.moved_to_accept(key, to, of, outcome),
-            Then::MoveToListen { backlog } => return self.moved_to_listen(key, to, backlog, outcome),
-            Then::Migrate { by_event } => by_event,
-            // No other request migrates an id.
-            _ => return DONE,
-        };
+    ) -> Following<'static> {
         // A private channel was opened for this migration and has counted the id.
         let is_counted = self.is_private(to);
         if let Err(errno) = outcome {

@@ -28,6 +28,7 @@ impl Core {
     ///
     /// These calls end requests that have waited, by event, and free objects that nobody uses any more. So the result of
     /// their [`end`](Begun::end) is a success, or a [`Fault`](crate::Fault) for an object that the device could not free.
+    #[allow(clippy::should_implement_trait, reason = "the call borrows the core, so it is no item of an iterator")]
     pub fn next(&mut self) -> Option<Begun<'_, 'static>> {
         while let Some(&due) = self.due.front() {
             if let Some((call, then)) = self.prepare(due) {
@@ -71,9 +72,10 @@ impl Core {
             Due::Destroy(id) => {
                 self.is_to_be_destroyed(id).then_some((Call::Destroy { id }, Then::Destroy { asked: None }))
             }
-            Due::Close(channel) => {
-                self.channels.contains(channel).then_some((Call::CloseChannel { channel }, Then::Close { asked: false }))
-            }
+            Due::Close(channel) => self
+                .channels
+                .contains(channel)
+                .then_some((Call::CloseChannel { channel }, Then::Close { asked: false })),
         }
     }
 

@@ -93,22 +93,19 @@ impl Core {
         };
         let Parts { id, events, ended } = *released.0;
         let (deadline, listens) = (id.deadline, id.state == State::Listening);
-        let fresh = Id {
-            channel,
-            device_channel: channel,
-            undelivered: 0,
-            deadline: Time::NEVER,
-            armed: Armed::NOT,
-            ..id
-        };
+        let fresh =
+            Id { channel, device_channel: channel, undelivered: 0, deadline: Time::NEVER, armed: Armed::NOT, ..id };
         // There is room, so that there is a key.
         let key = self.ids.insert(fresh);
-        let Some(key) = key else { return Err((Refused::Full("ids"), Released(Box::new(Parts { id, events, ended })))) };
+        let Some(key) = key else {
+            return Err((Refused::Full("ids"), Released(Box::new(Parts { id, events, ended }))));
+        };
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.listener = listens.then_some(key);
             channel.ended = ended.map(|stored| stored.rekeyed(key));
         }
-        self.activity += events.len() as u64 + u64::from(!matches!(id.sync_state, SyncState::Never | SyncState::For(_)));
+        self.activity +=
+            events.len() as u64 + u64::from(!matches!(id.sync_state, SyncState::Never | SyncState::For(_)));
         events.into_iter().for_each(|stored| self.queue(channel, stored.rekeyed(key)));
         self.set_deadline(key, deadline);
         self.handle_readable(channel);

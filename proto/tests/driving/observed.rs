@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_proto::{
-    AckToken, Acks, Call, ChannelKey, CmEvent, Core, Device, DeviceLayer, Drive, Errno, Error, Flow, IdKey, Limits, Next,
-    Outcome, Pollable, PolledDevice, PortSpace, Progress, RawEvent, Refused, Request, Step, StepRecord, Time, Turn,
+    AckToken, Acks, Call, ChannelKey, CmEvent, Core, Device, DeviceLayer, Drive, Errno, Error, Flow, IdKey, Limits,
+    Next, Outcome, Pollable, PolledDevice, PortSpace, Progress, RawEvent, Refused, Request, Step, StepRecord, Time,
+    Turn,
 };
 
 use crate::device::{PARAM, RecordingPoller, Script, addr, group_addr};

@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use cmid_proto::memory::{self, Code, MrState, PdState, Step, Valid};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Core, Flow, Errno, Error, Failure, FailureCause, Fault, GroupKey, IdKey, Limits, PortSpace,
-    PrivateData, RawEvent, RefuseReason, Refused, RequestKind, State, Target,
+    Acks, ChannelKey, CmEvent, Core, Errno, Error, Failure, FailureCause, Fault, Flow, GroupKey, IdKey, Limits,
+    PortSpace, PrivateData, RawEvent, RefuseReason, Refused, RequestKind, State, Target,
 };
 
 use cmid_proto::handshake::HandshakeError;

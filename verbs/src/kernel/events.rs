@@ -1,8 +1,6 @@
 //! Reads events, finds their ids, and moves the QPs of the ids to the states that the events require.
 
-use cmid_proto::{
-    ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam, Transport,
-};
+use cmid_proto::{ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam, Transport};
 
 use crate::contents::{Contents, contents};
 use crate::forgotten::Tables as _;
