@@ -158,12 +158,12 @@ impl Id {
         self.is_request() || matches!(self.state, State::Failed | State::Removed | State::Destroying)
     }
 
-    /// Returns the reason to refuse other requests while a migration waits or a call is due.
+    /// Returns the reason to refuse other requests while a call is due or a migration waits.
     pub(crate) fn busy(&self) -> Option<RefuseReason> {
-        if self.rare.contains(Rare::MOVES) {
-            Some(RefuseReason::Busy(RequestKind::Migrate))
-        } else if self.rare.contains(Rare::ANSWER_DUE) {
+        if self.rare.contains(Rare::ANSWER_DUE) {
             Some(RefuseReason::Busy(RequestKind::Teardown))
+        } else if self.rare.contains(Rare::MOVES) {
+            Some(RefuseReason::Busy(RequestKind::Migrate))
         } else {
             None
         }
