@@ -30,34 +30,26 @@ const SPACES: [(PortSpace, State, State); 2] = [
 
 #[test]
 fn an_accept_migrates_the_id_of_the_request_and_then_accepts_and_nothing_is_read() {
-    for (space, _, accepted) in SPACES {
+    for (space, before, accepted) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
         let (listener, device_channel, child) = requested(&mut fixture, space, here);
         let soon = fixture.within(SOON);
         fixture.submit_until(child, accept(), soon).unwrap();
-        assert_eq!(fixture.state(child), accepted);
-        fixture.refuses(
-            child,
-            REJECT,
-            if space == PortSpace::Tcp { RefuseReason::Stalls } else { RefuseReason::WrongState },
-        );
-        fixture.refuses(
-            child,
-            Request::DetachQp,
-            if space == PortSpace::Tcp { RefuseReason::WrongState } else { RefuseReason::Busy(RequestKind::Accept) },
-        );
-        let (token, call) = fixture.takes_call("migrate_id");
+        let call = fixture.takes_call("migrate_id");
         assert_eq!(call, Call::Migrate { id: child, from: device_channel, to: here });
-        assert_eq!(fixture.core.call_data(token), b"");
-        fixture.no_call();
-        assert_eq!(fixture.answers(token, OK), None, "the request goes on");
-        assert_eq!(fixture.core.device_channel(child), Some(here));
-        let (token, call) = fixture.takes_call("accept");
+        assert_eq!(fixture.call_data(), b"");
+        assert_eq!(fixture.answers(OK), None, "the request goes on");
+        let call = fixture.takes_call("accept");
         let Request::Accept { param, private_data } = accept() else { panic!("no accept") };
-        assert_eq!((call, fixture.core.call_data(token)), (Call::Accept { id: child, param }, private_data));
-        assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
+        assert_eq!((call, fixture.call_data().as_slice()), (Call::Accept { id: child, param }, private_data));
+        assert_eq!((fixture.state(child), fixture.core.poll_timeout()), (before, None), "until the outcome");
+        assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
+        assert_eq!((fixture.state(child), fixture.core.device_channel(child)), (accepted, Some(here)));
         assert_eq!(fixture.core.poll_readable(), None);
+        fixture.no_call();
         let waits = space == PortSpace::Tcp;
+        fixture.refuses(child, REJECT, if waits { RefuseReason::Stalls } else { RefuseReason::WrongState });
+        fixture.refuses(child, Request::DetachQp, if waits { RefuseReason::WrongState } else { RefuseReason::NoQp });
         assert_eq!(fixture.core.poll_timeout(), waits.then_some((soon, child)));
         if waits {
             fixture.report_and_take(child, CmEvent::Established);
@@ -94,9 +86,9 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
             for target in [here, there] {
                 let mut fixture = fixture.clone();
                 fixture.submit(child, to(target)).unwrap();
-                let (token, call) = fixture.takes_call("migrate_id");
+                let call = fixture.takes_call("migrate_id");
                 assert_eq!(call, Call::Migrate { id: child, from: device_channel, to: target });
-                assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
+                assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
                 assert_eq!(
                     (fixture.core.channel(child), fixture.core.device_channel(child)),
                     (Some(target), Some(target))
@@ -141,7 +133,7 @@ fn an_accept_whose_migration_fails_leaves_the_request_to_be_accepted_again() {
         let failure = fixture.expect_call("migrate_id", Err(Errno::ENOMEM)).unwrap().result.unwrap_err();
         assert_eq!((failure.call, failure.state, failure.errno), ("migrate_id", before, Errno::ENOMEM));
         assert_eq!((fixture.state(child), fixture.core.device_channel(child)), (before, Some(device_channel)));
-        assert_eq!((fixture.core.poll_timeout(), fixture.core.poll_call()), (None, None));
+        assert_eq!((fixture.core.poll_timeout(), fixture.next_call()), (None, None));
         fixture.does(child, accept());
         assert_eq!((fixture.state(child), fixture.core.device_channel(child)), (accepted, Some(here)));
         fixture.ends(&[child, listener], &[here]);
@@ -160,79 +152,29 @@ fn an_accept_that_fails_after_the_migration_has_rejected_the_peer() {
     fixture.ends(&[child, listener], &[here]);
 }
 
+/// The kernel reports no event of an id before its accept; a device may.
 #[test]
-fn a_deadline_or_a_destroy_in_the_middle_of_an_accept_makes_no_second_call() {
-    for outcome in [OK, Err(Errno::ENOMEM)] {
-        let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-        let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
-        let soon = fixture.within(SOON);
-        fixture.submit_until(child, accept(), soon).unwrap();
-        let (token, _) = fixture.takes_call("migrate_id");
-        let mut other = fixture.clone();
-        fixture.passes(SOON);
-        assert_eq!(fixture.state(child), State::Failed);
-        fixture.no_event(here);
-        // The deadline ends the request, as it does while the device makes the accept itself.
-        assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()));
-        fixture.no_call();
-        fixture.sees(here, child, EventKind::DeadlinePassed(RequestKind::Accept));
-        assert_eq!(fixture.core.device_channel(child), Some(if outcome.is_ok() { here } else { device_channel }));
-        fixture.ends(&[child, listener], &[here]);
-
-        other.submit(child, Request::Destroy).unwrap();
-        assert_eq!(other.answers(token, outcome), None);
-        assert_eq!(other.expect_call("destroy_id", OK), None);
-        other.no_call();
-        other.sees(here, child, EventKind::Destroyed);
-        other.ends(&[listener], &[here]);
-    }
-}
-
-/// The kernel reports no event of an id before its accept; a device may. The accept call is not yet made here.
-#[test]
-fn an_event_in_the_middle_of_an_accept_is_taken_as_before_it() {
+fn an_event_before_an_accept_is_delivered_where_the_id_is_accepted() {
     for (space, before, accepted) in SPACES {
         let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
         let (listener, device_channel, child) = requested(&mut fixture, space, here);
-        fixture.submit(child, accept()).unwrap();
-        let (token, _) = fixture.takes_call("migrate_id");
         assert_eq!(fixture.report_on(device_channel, raw(child, CmEvent::Established, 0)), Admission::Late);
         assert_eq!(fixture.report_on(device_channel, raw(child, CmEvent::AddrChange, 0)), Admission::Known);
-        assert_eq!(fixture.state(child), accepted);
-        fixture.no_event(here);
+        assert_eq!(fixture.state(child), before);
         let mut gone = fixture.clone();
-        fixture.answers(token, OK);
+        fixture.submit(child, accept()).unwrap();
+        fixture.expect_call("migrate_id", OK);
         fixture.expect_call("accept", OK);
+        assert_eq!(fixture.state(child), accepted);
         fixture.sees(here, child, cm(CmEvent::AddrChange));
         fixture.ends(&[child, listener], &[here]);
 
         assert_eq!(gone.report_on(device_channel, raw(child, CmEvent::DeviceRemoval, 0)), Admission::Known);
-        let ended = gone.answers(token, Err(Errno::ENXIO)).unwrap();
-        match ended.result {
-            // The removal ends the accept.
-            Ok(()) => assert_eq!(before, State::Requested),
-            Err(failure) => {
-                assert_eq!((before, failure.call, failure.errno), (State::SidrReqReceived, "migrate_id", Errno::ENXIO))
-            }
-        }
+        assert_eq!(gone.refuses(child, accept(), RefuseReason::DeviceGone).errno(), Errno::ENXIO);
         gone.sees(here, child, cm(CmEvent::AddrChange));
         gone.sees(here, child, cm(CmEvent::DeviceRemoval));
         gone.ends(&[child, listener], &[here]);
     }
-}
-
-#[test]
-fn a_lookup_whose_device_goes_in_the_middle_of_its_answer_fails_although_it_was_moved() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Udp, here);
-    fixture.submit(child, accept()).unwrap();
-    let (token, _) = fixture.takes_call("migrate_id");
-    fixture.report_on(device_channel, raw(child, CmEvent::DeviceRemoval, 0));
-    let failure = fixture.answers(token, OK).unwrap().result.unwrap_err();
-    assert_eq!((failure.call, failure.state, failure.errno), ("accept", State::Removed, Errno::ENODEV));
-    fixture.no_call();
-    assert_eq!(fixture.core.device_channel(child), Some(here));
-    fixture.ends(&[child, listener], &[here]);
 }
 
 /// The ack of a CONNECT_REQUEST counts for the listener. An unacked event of the id itself makes the core refuse the
@@ -265,6 +207,7 @@ fn a_listener_that_goes_leaves_its_channel_until_the_request_is_accepted() {
     assert!(fixture.core.has_channel(device_channel));
     fixture.submit(child, accept()).unwrap();
     fixture.expect_call("migrate_id", OK);
+    fixture.expect_call("accept", OK);
     let closes = fixture.core.has_channel(device_channel);
     fixture.all_well();
     assert_eq!((closes, fixture.core.has_channel(device_channel)), (true, false));
@@ -283,11 +226,10 @@ fn an_accept_is_refused_where_the_id_would_be_on_a_channel_that_failed() {
     while other.core.handle_unreadable(device_channel) {}
     other.does(child, accept());
     other.report_and_take(child, CmEvent::Established);
-    // The channel fails during the accept.
+    // The channel fails after the accept.
     fixture.core.resume_channel(here).unwrap();
-    fixture.submit(child, accept()).unwrap();
+    fixture.does(child, accept());
     while fixture.core.handle_unreadable(here) {}
-    fixture.all_well();
     fixture.passes(Duration::ZERO);
     fixture.sees(here, child, EventKind::DeadlinePassed(RequestKind::Accept));
 }

@@ -98,7 +98,7 @@ fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
     fixture.report(id, CmEvent::AddrChange);
     let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
     fixture.submit(id, to(there)).unwrap();
-    fixture.core.close_channel(there).unwrap();
+    fixture.closes(there).unwrap();
     fixture.all_well();
     fixture.acks(held);
     fixture.no_call();
@@ -107,47 +107,33 @@ fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
 }
 
 #[test]
-fn a_destroy_overtakes_a_migration_at_every_point() {
+fn a_destroy_overtakes_a_migration_that_waits_or_is_due() {
     for acked in [false, true] {
-        for outcome in [OK, Err(Errno::ENOMEM)] {
-            for sync in [false, true] {
-                let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-                let there = fixture.channel(Acks::Explicit);
-                let id = fixture.in_state(here, State::Connected);
-                fixture.report(id, CmEvent::AddrChange);
-                let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
-                fixture.submit(id, if sync { crate::fixture::TO_SYNC } else { to(there) }).unwrap();
-                if acked {
-                    fixture.acks(held);
-                    let (token, _) = fixture.takes_call(if sync { "create_event_channel" } else { "migrate_id" });
-                    fixture.submit(id, Request::Destroy).unwrap();
-                    fixture.answers(token, outcome);
-                } else {
-                    fixture.submit(id, Request::Destroy).unwrap();
-                    fixture.no_call();
-                    fixture.acks(held);
-                }
-                let home = fixture.core.channel(id).unwrap();
-                fixture.all_well();
-                fixture.sees(home, id, EventKind::Destroyed);
-                fixture.ends(&[], &[here, there]);
+        for sync in [false, true] {
+            let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+            let there = fixture.channel(Acks::Explicit);
+            let id = fixture.in_state(here, State::Connected);
+            fixture.report(id, CmEvent::AddrChange);
+            let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+            fixture.submit(id, if sync { crate::fixture::TO_SYNC } else { to(there) }).unwrap();
+            if acked {
+                fixture.acks(held);
+                fixture.takes_call(if sync { "create_event_channel" } else { "migrate_id" });
+                fixture.submit(id, Request::Destroy).unwrap();
+                assert_eq!(fixture.expect_call("destroy_id", OK).unwrap().result, Ok(()), "it waits for nothing");
+            } else {
+                fixture.submit(id, Request::Destroy).unwrap();
+                fixture.no_call();
+                fixture.acks(held);
+                assert_eq!(fixture.expect_call("destroy_id", OK), None);
+                fixture.sees(here, id, EventKind::Destroyed);
             }
+            fixture.no_call();
+            fixture.no_event(here);
+            fixture.no_event(there);
+            fixture.ends(&[], &[here, there]);
         }
     }
-}
-
-#[test]
-fn nothing_can_be_taken_of_an_id_that_is_being_moved() {
-    // An event taken between the request and the call would owe an ack when the kernel moves the id.
-    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
-    let there = fixture.channel(Acks::Explicit);
-    let id = fixture.in_state(here, State::Connected);
-    fixture.report(id, CmEvent::AddrChange);
-    fixture.submit(id, to(there)).unwrap();
-    fixture.no_event(here);
-    fixture.expect_call("migrate_id", OK);
-    fixture.sees(there, id, cm(CmEvent::AddrChange));
-    fixture.ends(&[id], &[here, there]);
 }
 
 #[test]

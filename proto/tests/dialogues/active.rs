@@ -9,19 +9,18 @@ fn an_id_without_a_qp_connects_establishes_and_disconnects() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.id(Some(channel));
     fixture.submit(id, RESOLVE).unwrap();
-    let (token, call) = fixture.takes_call("resolve_addr");
+    let call = fixture.takes_call("resolve_addr");
     assert_eq!(call, Call::ResolveAddr { id, src: None, dst: addr(2), timeout_ms: i32::MAX });
-    assert!(fixture.answers(token, OK).unwrap().result.is_ok());
+    assert!(fixture.answers(OK).unwrap().result.is_ok());
     fixture.report_and_take(id, CmEvent::AddrResolved);
     fixture.does(id, Request::ResolveRoute);
     fixture.report_and_take(id, CmEvent::RouteResolved);
 
     fixture.submit(id, connect()).unwrap();
-    let (token, call) = fixture.takes_call("connect");
+    let call = fixture.takes_call("connect");
     assert_eq!(call, Call::Connect { id, param: param() });
-    assert_eq!(fixture.core.call_data(token), b"hello");
-    fixture.answers(token, OK);
-    assert_eq!(fixture.core.call_data(token), b"", "the device has it");
+    assert_eq!(fixture.call_data(), b"hello");
+    fixture.answers(OK);
     fixture.report_and_take(id, CmEvent::ConnectResponse);
     assert_eq!(fixture.state(id), State::Responded);
     fixture.does(id, Request::Establish);
@@ -109,19 +108,6 @@ fn the_guards_refuse_what_the_table_leaves_open() {
     let dst = "[fe80::1]:1".parse().unwrap();
     assert!(fixture.submit(idle, Request::ResolveAddr { src: Some(addr(1)), dst }).is_err());
     fixture.ends(&[id, idle], &[channel]);
-}
-
-#[test]
-fn one_call_at_a_time_is_made_for_an_id() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
-    fixture.submit(id, BIND).unwrap();
-    let refused = fixture.submit(id, RESOLVE).unwrap_err();
-    assert_eq!(refused.to_string(), format!("resolve_addr on {id} while bound: bind_addr is under way"));
-    assert_eq!(refused.errno(), Errno::EBUSY);
-    fixture.expect_call("bind_addr", OK);
-    fixture.no_call();
-    fixture.ends(&[id], &[channel]);
 }
 
 #[test]

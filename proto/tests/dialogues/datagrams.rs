@@ -30,10 +30,10 @@ fn each_port_space_has_its_number_and_its_service() {
         (PortSpace::Ipoib, 0x0002, Service::Datagram),
     ] {
         let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.core.create_id(Some(channel), space).unwrap();
-        let (token, call) = fixture.takes_call("create_id");
+        let id = fixture.creates(space, Some(channel)).unwrap();
+        let call = fixture.takes_call("create_id");
         assert_eq!(call, Call::CreateId { id, channel, port_space: space });
-        fixture.answers(token, OK);
+        fixture.answers(OK);
         assert_eq!((space.code(), space.service(), fixture.core.port_space(id)), (code, service, Some(space)));
         fixture.ends(&[id], &[channel]);
     }
@@ -45,10 +45,10 @@ fn a_lookup_is_answered_and_the_id_is_of_no_more_use() {
     let id = routed(&mut fixture, channel);
     // A lookup carries no QP number, so none is required.
     fixture.submit(id, Request::Connect { param: ConnParam::default(), private_data: b"who" }).unwrap();
-    let (token, call) = fixture.takes_call("connect");
+    let call = fixture.takes_call("connect");
     assert_eq!(call, Call::Connect { id, param: ConnParam::default() });
-    assert_eq!(fixture.core.call_data(token), b"who");
-    assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
+    assert_eq!(fixture.call_data(), b"who");
+    assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
     assert_eq!(fixture.state(id), State::SidrReqSent);
     let way = Datagram { qp_num: 17, qkey: 0x0123_4567, path: AhAttr::default() };
     let event = RawEvent { datagram: Some(way), private_data: &b"me"[..], ..raw(id, CmEvent::Established, 0) };
@@ -154,16 +154,16 @@ fn private_data_is_limited_by_what_the_message_of_the_service_holds() {
     let active = routed(&mut fixture, channel);
     let [one, two] =
         [fixture.in_state(channel, State::SidrReqReceived), fixture.in_state(channel, State::SidrReqReceived)];
-    let data = [7; 181];
+    static DATA: [u8; 181] = [7; 181];
     let reason = cmid_proto::RejectReason::Consumer;
     let too_long = |max: usize| RefuseReason::PrivateDataTooLong { len: max + 1, max };
-    fixture.refuses(active, Request::Connect { param: param(), private_data: &data }, too_long(180));
-    fixture.refuses(one, Request::Accept { param: param(), private_data: &data[..137] }, too_long(136));
-    let refused = fixture.refuses(two, Request::Reject { reason, private_data: &data[..137] }, too_long(136));
+    fixture.refuses(active, Request::Connect { param: param(), private_data: &DATA }, too_long(180));
+    fixture.refuses(one, Request::Accept { param: param(), private_data: &DATA[..137] }, too_long(136));
+    let refused = fixture.refuses(two, Request::Reject { reason, private_data: &DATA[..137] }, too_long(136));
     assert_eq!(refused.errno(), Errno::EINVAL);
-    fixture.does(active, Request::Connect { param: param(), private_data: &data[..180] });
-    fixture.does(one, Request::Accept { param: param(), private_data: &data[..136] });
-    fixture.does(two, Request::Reject { reason, private_data: &data[..136] });
+    fixture.does(active, Request::Connect { param: param(), private_data: &DATA[..180] });
+    fixture.does(one, Request::Accept { param: param(), private_data: &DATA[..136] });
+    fixture.does(two, Request::Reject { reason, private_data: &DATA[..136] });
     assert_eq!(fixture.state(two), State::Failed);
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, Request, RequestKind, State, Time};
 
-use crate::fixture::{CoreFixture, OK, RESOLVE, accept, cm, connect, to};
+use crate::fixture::{CoreFixture, RESOLVE, accept, cm, connect, to};
 
 const SOON: Duration = Duration::from_millis(2);
 
@@ -60,7 +60,7 @@ fn the_kernel_gets_the_same_deadline_in_milliseconds_rounded_up() {
     let id = fixture.id(Some(channel));
     let deadline = fixture.now.after(Duration::from_nanos(1));
     fixture.submit_until(id, RESOLVE, deadline).unwrap();
-    let (_, call) = fixture.takes_call("resolve_addr");
+    let call = fixture.takes_call("resolve_addr");
     assert!(matches!(call, cmid_proto::Call::ResolveAddr { timeout_ms: 1, .. }), "{call:?}");
 }
 
@@ -137,23 +137,6 @@ fn a_destroy_that_waits_for_acks_gives_up_at_its_deadline_and_can_be_requested_a
     fixture.acks(held);
     fixture.no_call();
     fixture.ends(&[id], &[channel]);
-}
-
-#[test]
-fn a_deadline_may_pass_before_the_call_returns_and_the_request_ends_once() {
-    for outcome in [OK, Err(Errno::EINVAL)] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = fixture.in_state(channel, State::RouteResolved);
-        let soon = fixture.within(SOON);
-        fixture.submit_until(id, connect(), soon).unwrap();
-        let (token, _) = fixture.takes_call("connect");
-        fixture.passes(SOON);
-        let ended = fixture.answers(token, outcome).unwrap();
-        assert_eq!(ended.result, Ok(()), "the event is its end");
-        fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
-        assert_eq!(fixture.state(id), State::Failed);
-        fixture.ends(&[id], &[channel]);
-    }
 }
 
 #[test]

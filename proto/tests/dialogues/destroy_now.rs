@@ -75,8 +75,8 @@ fn it_ends_a_destroy_that_waits_for_acks() {
         fixture.no_call();
         assert_eq!(fixture.core.ids_with_owed_acks().collect::<Vec<_>>(), [(id, 1)], "one that is to be destroyed too");
         fixture.submit(id, NOW).unwrap();
-        assert_eq!(fixture.core.poll_timeout(), None, "the deadline is over");
         assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
+        assert_eq!(fixture.core.poll_timeout(), None, "the deadline is over");
         fixture.no_event(channel);
         is_refused(&mut fixture, lost);
         fixture.ends(&[], &[channel]);
@@ -85,38 +85,14 @@ fn it_ends_a_destroy_that_waits_for_acks() {
 
 #[test]
 fn one_that_waits_for_nothing_is_not_hastened() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
-    fixture.submit(id, BIND).unwrap();
-    let (bind, _) = fixture.takes_call("bind_addr");
+    let (mut fixture, channel, id, ack_token) = owing(State::Connected);
     fixture.submit(id, Request::Destroy).unwrap();
-    fixture.refuses(id, NOW, RefuseReason::Busy(RequestKind::Destroy));
-    fixture.answers(bind, OK);
+    fixture.core.ack(ack_token).unwrap();
     fixture.refuses(id, NOW, RefuseReason::Busy(RequestKind::Destroy));
     fixture.all_well();
     fixture.sees(channel, id, EventKind::Destroyed);
     assert_eq!(fixture.submit(id, NOW), Err(Refused::NoSuchId { id, request: RequestKind::DestroyNow }));
     fixture.ends(&[], &[channel]);
-}
-
-#[test]
-fn a_call_that_is_under_way_is_waited_for() {
-    for waits_already in [false, true] {
-        let (mut fixture, channel, id, lost) = owing(State::Idle);
-        fixture.submit(id, BIND).unwrap();
-        let (bind, _) = fixture.takes_call("bind_addr");
-        if waits_already {
-            fixture.submit(id, Request::Destroy).unwrap();
-        }
-        fixture.submit(id, NOW).unwrap();
-        fixture.no_call();
-        is_refused(&mut fixture, lost);
-        assert_eq!(fixture.answers(bind, OK), None);
-        assert_eq!(fixture.expect_call("destroy_id", OK), None, "it ends by event");
-        assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Ok(()));
-        fixture.no_event(channel);
-        fixture.ends(&[], &[channel]);
-    }
 }
 
 #[test]
@@ -181,7 +157,7 @@ fn a_leave_that_waits_for_acks_goes_with_it() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(channel));
     fixture.does(id, BIND);
-    let group = fixture.core.join(fixture.now, id, group_addr(9), false, Time::NEVER).unwrap();
+    let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
     fixture.all_well();
     let joined = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
     fixture.report_on(channel, joined);

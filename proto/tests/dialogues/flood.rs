@@ -23,9 +23,7 @@ fn flood(fixture: &mut CoreFixture, listener: IdKey) -> Vec<IdKey> {
         let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
         fixture.core.handle_event(device_channel, request).unwrap();
         children.push(child);
-        while let Some((token, _)) = fixture.core.poll_call() {
-            fixture.core.handle_outcome(token, OK).unwrap();
-        }
+        assert!(!fixture.core.has_next());
     }
     fixture.core.check();
     children
@@ -107,7 +105,7 @@ fn requests_leave_the_ids_and_events_that_are_reserved() {
     for _ in 0..3 {
         fixture.id(Some(channel));
     }
-    assert_eq!(fixture.core.create_id(Some(channel), PortSpace::Tcp), Err(Refused::Full("ids")));
+    assert_eq!(fixture.creates(PortSpace::Tcp, Some(channel)), Err(Refused::Full("ids")));
     for child in children {
         fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
     }
@@ -210,8 +208,8 @@ fn the_ids_of_many_requests_follow_their_listener_without_a_call() {
     assert_eq!(children.len(), 100);
     fixture.submit(listener, to(there)).unwrap();
     fixture.no_call();
-    assert_eq!(fixture.core.poll_child(), None);
-    fixture.core.close_channel(here).unwrap();
+    assert_eq!(fixture.next_child(), None);
+    fixture.closes(here).unwrap();
     fixture.all_well();
     for child in &children {
         fixture.sees(there, *child, cm(CmEvent::ConnectRequest));
@@ -235,21 +233,21 @@ fn a_listener_that_goes_takes_the_ids_of_many_requests_along_a_few_at_a_time() {
             fixture.does(listener, to(there));
         }
         fixture.submit(listener, Request::Destroy).unwrap();
-        let mut gone = 0;
-        while let Some((token, call)) = fixture.core.poll_call() {
-            assert_eq!(call.name(), "destroy_id");
-            fixture.answers(token, OK);
-            gone += 1;
+        assert_eq!(fixture.expect_call("destroy_id", OK).unwrap().result, Ok(()));
+        assert_eq!((fixture.core.state(listener), fixture.core.ids()), (None, 100));
+        // Four more follow at once.
+        for child in &children[..4] {
+            assert_eq!(fixture.takes_call("destroy_id").id(), Some(*child));
+            assert_eq!(fixture.answers(OK), None);
         }
-        assert_eq!(gone, 5, "the listener and four more in one turn");
         for child in &children[4..] {
+            fixture.no_call();
             assert!(fixture.core.has_work() && fixture.core.has_channel(device_channel));
-            assert_eq!(fixture.core.poll_child(), Some(*child));
-            fixture.core.check();
-            fixture.expect_call("destroy_id", OK);
+            assert_eq!(fixture.next_child(), Some(*child));
+            assert_eq!(fixture.expect_call("destroy_id", OK), None);
             assert_eq!(fixture.core.state(*child), None);
         }
-        assert_eq!((fixture.core.poll_child(), fixture.core.ids()), (None, 0));
+        assert_eq!((fixture.next_child(), fixture.core.ids()), (None, 0));
         fixture.expect_call("destroy_event_channel", OK);
         assert!(!fixture.core.has_channel(device_channel));
         fixture.ends(&[], &[here, there]);
@@ -329,7 +327,7 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     fixture.passes(std::time::Duration::ZERO);
     fixture.sees(channel, busy, cmid_proto::EventKind::DeadlinePassed(cmid_proto::RequestKind::ResolveAddr));
     assert_eq!(fixture.refuses(idle, RESOLVE, RefuseReason::ChannelFailed(channel)).errno(), Errno::EIO);
-    let refused = fixture.core.create_id(Some(channel), PortSpace::Tcp).unwrap_err();
+    let refused = fixture.creates(PortSpace::Tcp, Some(channel)).unwrap_err();
     assert_eq!((refused, refused.errno()), (Refused::ChannelFailed { channel }, Errno::EIO));
     let spare = fixture.channel(Acks::OnDelivery);
     let id = fixture.id(Some(spare));
@@ -357,7 +355,7 @@ fn what_waits_on_a_failed_channel_in_synchronous_mode_or_for_a_group_ends() {
     let member = fixture.id_for(PortSpace::Udp, Some(channel));
     fixture.does(member, RESOLVE);
     fixture.report_and_take(member, CmEvent::AddrResolved);
-    let group = fixture.core.join(fixture.now, member, "239.1.1.1:7471".parse().unwrap(), false, Time::NEVER).unwrap();
+    let group = fixture.joins(member, "239.1.1.1:7471".parse().unwrap(), false, Time::NEVER).unwrap();
     fixture.all_well();
     for failed in
         [fixture.core.device_channel(sync), fixture.core.device_channel(listener), Some(channel)].into_iter().flatten()

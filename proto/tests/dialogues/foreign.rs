@@ -1,8 +1,8 @@
 //! Invalid input from a device or a driver.
 
-use cmid_proto::{Acks, Admission, CmEvent, Errno, Fault, RawEvent, Request, State};
+use cmid_proto::{Acks, Admission, CmEvent, Fault, RawEvent, Request, State};
 
-use crate::fixture::{BIND, CoreFixture, OK, cm, raw};
+use crate::fixture::{CoreFixture, OK, cm, raw};
 
 #[test]
 fn an_event_of_an_unknown_id_is_counted() {
@@ -19,7 +19,7 @@ fn an_event_of_an_unknown_id_is_counted() {
 #[test]
 fn an_event_on_an_unknown_channel_is_a_fault() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    fixture.core.close_channel(channel).unwrap();
+    fixture.closes(channel).unwrap();
     fixture.all_well();
     let other = fixture.channel(Acks::OnDelivery);
     let id = fixture.id(Some(other));
@@ -66,35 +66,6 @@ fn a_request_for_a_listener_that_is_gone_is_destroyed() {
     assert_eq!(fixture.report_on(channel, request), Admission::Stray);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     fixture.ends(&[], &[channel]);
-}
-
-#[test]
-fn an_outcome_counts_once() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(channel));
-    fixture.submit(id, BIND).unwrap();
-    let (bind, _) = fixture.takes_call("bind_addr");
-    fixture.answers(bind, OK);
-    assert_eq!(fixture.core.handle_outcome(bind, Err(Errno::EIO)), Err(Fault::NoSuchCall { token: bind }));
-    fixture.submit(id, Request::Destroy).unwrap();
-    assert_eq!(fixture.core.handle_outcome(bind, OK), Err(Fault::NoSuchCall { token: bind }), "not the destroy's");
-    let (destroy, _) = fixture.takes_call("destroy_id");
-    fixture.answers(destroy, OK);
-    assert_eq!(fixture.core.handle_outcome(destroy, OK), Err(Fault::NoSuchCall { token: destroy }));
-    assert_eq!(fixture.core.counters().faults, 3);
-}
-
-#[test]
-fn an_outcome_of_the_opening_does_not_close_a_channel() {
-    let mut fixture = CoreFixture::new();
-    let channel = fixture.core.open_channel(Acks::OnDelivery).unwrap();
-    let (open, _) = fixture.takes_call("create_event_channel");
-    fixture.answers(open, OK);
-    fixture.core.close_channel(channel).unwrap();
-    assert_eq!(fixture.core.handle_outcome(open, OK), Err(Fault::NoSuchCall { token: open }));
-    assert!(fixture.core.has_channel(channel));
-    fixture.expect_call("destroy_event_channel", OK);
-    assert!(!fixture.core.has_channel(channel));
 }
 
 #[test]

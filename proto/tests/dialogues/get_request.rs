@@ -148,8 +148,8 @@ fn a_destroy_ends_a_wait() {
     let soon = fixture.within(SOON);
     fixture.submit_until(id, NEXT, soon).unwrap();
     fixture.submit(id, Request::Destroy).unwrap();
-    assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
+    assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
     fixture.ends(&[], &[]);
 }
 

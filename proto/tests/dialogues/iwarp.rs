@@ -147,8 +147,7 @@ fn a_destroy_after_a_connect_that_failed_waits_for_nothing() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = on_iwarp(&mut fixture, channel, State::RouteResolved);
     fixture.submit_until(id, connect(), Time::NEVER).unwrap();
-    let (token, _) = fixture.takes_call("connect");
-    fixture.core.handle_outcome(token, Err(Errno(111))).unwrap();
+    fixture.expect_call("connect", Err(Errno(111)));
     fixture.does(id, Request::Destroy);
     assert_eq!(fixture.core.state(id), None);
     fixture.ends(&[], &[channel]);
@@ -197,9 +196,9 @@ fn a_disconnect_is_one_call() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = on_iwarp(&mut fixture, channel, State::Connected);
     fixture.submit(id, Request::Disconnect).unwrap();
-    let (token, call) = fixture.takes_call("disconnect");
+    let call = fixture.takes_call("disconnect");
     assert_eq!(call, Call::Disconnect { id });
-    fixture.answers(token, Ok(()));
+    fixture.answers(Ok(()));
     fixture.report_and_take(id, CmEvent::Disconnected);
     assert_eq!(fixture.state(id), State::Closed);
     fixture.no_call();

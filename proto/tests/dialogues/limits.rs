@@ -66,7 +66,7 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait() {
     let (door, room) = (fixture.channel(Acks::OnDelivery), fixture.channel(Acks::OnDelivery));
     let id = fixture.in_state(room, State::RouteResolved);
     let listener = fixture.in_state(door, State::Listening);
-    assert_eq!(fixture.core.create_id(Some(room), PortSpace::Tcp), Err(Refused::Full("ids")));
+    assert_eq!(fixture.creates(PortSpace::Tcp, Some(room)), Err(Refused::Full("ids")));
     let device_channel = fixture.core.device_channel(listener).unwrap();
     assert_eq!(fixture.core.wants_event(device_channel), None, "the next event may be a request");
     assert!(fixture.core.wants_event(door).is_some(), "where its events are delivered none is reported");
@@ -138,8 +138,8 @@ fn a_full_core_refuses_and_changes_nothing() {
     let id = fixture.id(Some(channel));
     let other = fixture.id(None);
     let before = fixture.core.clone();
-    assert_eq!(fixture.core.open_channel(Acks::Explicit), Err(Refused::Full("channels")));
-    assert_eq!(fixture.core.create_id(None, PortSpace::Tcp), Err(Refused::Full("channels")));
+    assert_eq!(fixture.opens(Acks::Explicit), Err(Refused::Full("channels")));
+    assert_eq!(fixture.creates(PortSpace::Tcp, None), Err(Refused::Full("channels")));
     let refused = fixture.submit(id, TO_SYNC).unwrap_err();
     assert!(refused.to_string().ends_with("the limit on channels is reached (Limits::channels; with cmid-mio, the number of its tokens), and the id needs its own"));
     assert_eq!(fixture.core, before);

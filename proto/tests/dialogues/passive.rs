@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, Admission, CmEvent, Errno, RawEvent, Request, State};
 
-use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, accept, cm, raw, to};
+use crate::fixture::{CoreFixture, OK, REJECT, accept, cm, raw, to};
 
 #[test]
 fn a_request_is_accepted_and_lives_until_its_peer_leaves() {
@@ -25,9 +25,9 @@ fn a_request_is_turned_down() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (listener, child) = fixture.requested(channel);
     fixture.submit(child, REJECT).unwrap();
-    let (token, _) = fixture.takes_call("reject");
-    assert_eq!(fixture.core.call_data(token), b"no");
-    fixture.answers(token, OK);
+    fixture.takes_call("reject");
+    assert_eq!(fixture.call_data(), b"no");
+    fixture.answers(OK);
     assert_eq!(fixture.state(child), State::Failed);
     fixture.ends(&[child, listener], &[channel]);
 }
@@ -58,12 +58,16 @@ fn a_destroyed_listener_takes_its_undelivered_requests_along_and_leaves_the_othe
     let (listener, seen) = fixture.requested(channel);
     let (first, second) = (fixture.report_request(listener), fixture.report_request(listener));
     fixture.submit(listener, Request::Destroy).unwrap();
+    assert_eq!(fixture.takes_call("destroy_id").id(), Some(listener));
+    assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
     fixture.no_event(channel);
-    assert_eq!(fixture.expect_call("destroy_id", OK), None);
-    assert_eq!(fixture.expect_call("destroy_id", OK), None);
-    assert_eq!((fixture.core.state(first), fixture.core.state(second)), (None, None));
-    let ended = fixture.expect_call("destroy_id", OK).unwrap();
-    assert_eq!((ended.target, ended.result), (cmid_proto::Target::Id(listener), Ok(())));
+    for child in [first, second] {
+        assert_eq!(fixture.state(child), State::Destroying);
+        assert_eq!(fixture.takes_call("destroy_id").id(), Some(child));
+        assert_eq!(fixture.answers(OK), None);
+        assert_eq!(fixture.core.state(child), None);
+    }
+    assert_eq!(fixture.next_child(), None);
     fixture.does(seen, accept());
     fixture.ends(&[seen], &[channel]);
 }
@@ -95,30 +99,15 @@ fn an_unread_request_that_cannot_be_destroyed_is_a_leak_and_is_forgotten() {
     let listener = fixture.in_state(channel, State::Listening);
     let child = fixture.report_request(listener);
     fixture.submit(listener, Request::Destroy).unwrap();
-    let (token, _) = fixture.takes_call("destroy_id");
-    let fault = fixture.core.handle_outcome(token, Err(Errno::EBADF)).unwrap_err();
+    fixture.expect_call("destroy_id", OK);
+    assert_eq!(fixture.takes_call("destroy_id").id(), Some(child));
+    let fault = fixture.reports(Err(Errno::EBADF)).unwrap_err();
     let target = cmid_proto::Target::Id(child);
     assert_eq!(fault, cmid_proto::Fault::Leak { call: "destroy_id", target, errno: Errno::EBADF });
-    fixture.core.check();
+    assert_eq!(fixture.core.counters().faults, 1);
     assert_eq!(fixture.core.state(child), None);
     fixture.all_well();
     assert_eq!(fixture.core.ids(), 0);
-}
-
-#[test]
-fn a_request_that_precedes_the_failure_of_the_listen_can_be_answered() {
-    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(channel, State::Bound);
-    fixture.submit(id, LISTEN).unwrap();
-    fixture.expect_call("create_event_channel", OK);
-    fixture.expect_call("migrate_id", OK);
-    let (token, _) = fixture.takes_call("listen");
-    let child = fixture.report_request(id);
-    fixture.answers(token, Err(Errno::EADDRINUSE));
-    assert_eq!(fixture.state(id), State::Bound);
-    fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
-    fixture.does(child, REJECT);
-    fixture.ends(&[id, child], &[channel]);
 }
 
 #[test]

@@ -127,7 +127,9 @@ fn multicast(world: &mut World, a: u8, b: u8, c: u8) {
 }
 
 fn step(world: &mut World, (what, a, b, c): Step) {
-    let outcome = if c < 48 { Err(Errno(i32::from(c % 8) * 37)) } else { Ok(()) };
+    if c < 48 {
+        world.fails = Some((a % 4, Errno(i32::from(c % 8) * 37)));
+    }
     match what % 28 {
         0 => world.open_channel(if b % 2 == 0 { Acks::Explicit } else { Acks::OnDelivery }),
         1 => world.create(if c < 80 { None } else { world.some_channel(b) }),
@@ -136,12 +138,9 @@ fn step(world: &mut World, (what, a, b, c): Step) {
         3..=6 => any_request(world, a, b, c),
         7 => onward(world, a, 1, c),
         8 | 9 => onward(world, a, b % 16, c),
-        10 | 11 => world.take_call(),
-        12 | 13 => world.answer(a, outcome),
-        14 => {
-            world.take_call();
-            world.answer(u8::MAX, outcome);
-        }
+        10..=12 => drop(world.follow(b % 4)),
+        13 => drop(world.child()),
+        14 => world.well(),
         15 | 16 => {
             if let Some(id) = world.id(a) {
                 let on = if c < 60 { world.some_channel(c) } else { None };
@@ -155,7 +154,11 @@ fn step(world: &mut World, (what, a, b, c): Step) {
                 );
             }
         }
-        17 => world.id(a).into_iter().for_each(|id| world.request(id)),
+        17 => {
+            if let Some(id) = world.id(a) {
+                (0..=b % 8).for_each(|_| world.request(id));
+            }
+        }
         18 | 19 => {
             let home = world.id(a).and_then(|id| world.core.channel(id));
             if let Some(channel) = if c % 2 == 0 { world.some_channel(b) } else { home } {
@@ -171,6 +174,10 @@ fn step(world: &mut World, (what, a, b, c): Step) {
         },
         23 => world.adopt(),
         _ => multicast(world, a, b, c),
+    }
+    // A driver makes the calls that follow after each step. A core does not rely on it.
+    if c % 4 != 0 {
+        world.follow(u8::MAX);
     }
     world.look();
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::{Acks, CmEvent, Errno, Limits, RefuseReason, Refused, Request, RequestKind, State, Time};
 
-use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC, accept, cm, to};
+use crate::fixture::{CoreFixture, LISTEN, RESOLVE, TO_SYNC, accept, cm, connect, to};
 
 #[test]
 fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
@@ -86,23 +86,21 @@ fn what_cannot_be_released_is_refused_and_stays() {
         reason
     };
     assert_eq!(reason(&mut fixture, shared), RefuseReason::NotSync);
-    fixture.submit(alone, LISTEN).unwrap();
-    assert_eq!(reason(&mut fixture, alone), RefuseReason::Busy(RequestKind::Listen));
-    fixture.all_well();
+    fixture.does(alone, LISTEN);
     let child = fixture.report_request(alone);
     assert_eq!(reason(&mut fixture, alone), RefuseReason::SharesChannel, "a request of it lives on its channel");
     fixture.does(child, to(channel));
     assert_eq!(reason(&mut fixture, alone), RefuseReason::Busy(RequestKind::Listen), "a request waits to be taken");
     let private = fixture.core.channel(alone).unwrap();
     fixture.sees(private, child, cm(CmEvent::ConnectRequest));
-    let moving = fixture.id(None);
-    fixture.submit(moving, to(channel)).unwrap();
-    assert_eq!(reason(&mut fixture, moving), RefuseReason::Busy(RequestKind::Migrate));
-    fixture.expect_call("migrate_id", Err(Errno::EINVAL));
-    fixture.does(moving, Request::Destroy);
-    fixture.submit(alone, Request::Destroy).unwrap();
-    assert_eq!(reason(&mut fixture, alone), RefuseReason::WrongState);
-    fixture.all_well();
+    let going = fixture.in_state(channel, State::RouteResolved);
+    fixture.does(going, TO_SYNC);
+    fixture.core.note_iwarp(going);
+    fixture.does(going, connect());
+    fixture.submit(going, Request::Destroy).unwrap();
+    assert_eq!(reason(&mut fixture, going), RefuseReason::WrongState, "it waits for the answer to its connect");
+    fixture.does(going, Request::DestroyNow);
+    fixture.does(alone, Request::Destroy);
     assert!(matches!(fixture.core.release(alone), Err(Refused::NoSuchId { .. })));
     fixture.ends(&[shared, child], &[channel]);
 }
@@ -123,7 +121,7 @@ fn an_id_that_finds_no_room_is_given_back() {
     let (refused, released) = two.core.adopt(released).unwrap_err();
     assert_eq!(refused, Refused::Full("channels"));
     two.core.check();
-    two.core.close_channel(channel).unwrap();
+    two.closes(channel).unwrap();
     two.all_well();
     let (key, home) = two.core.adopt(released).unwrap();
     two.sees(home, key, cm(CmEvent::AddrChange));
@@ -148,15 +146,12 @@ fn a_listener_listens_in_the_other_core() {
 }
 
 #[test]
-fn a_key_is_stale_after_the_release_and_an_outcome_for_it_is_a_fault() {
+fn a_key_is_stale_after_the_release() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
-    fixture.submit_until(id, RESOLVE, Time::NEVER).unwrap();
-    let (token, _) = fixture.takes_call("resolve_addr");
-    assert!(fixture.core.release(id).is_err(), "a call is under way");
-    fixture.answers(token, OK);
+    fixture.does_until(id, RESOLVE, Time::NEVER);
     let (released, private) = fixture.core.release(id).unwrap();
-    assert!(fixture.core.handle_outcome(token, OK).is_err());
+    assert!(matches!(fixture.submit(id, Request::ResolveRoute), Err(Refused::NoSuchId { .. })));
     assert!(fixture.core.handle_event(private, crate::fixture::raw(id, CmEvent::AddrResolved, 0)).is_err());
     drop(released);
 }

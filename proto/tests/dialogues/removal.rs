@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, CmOption, Errno, EventKind, IdKey, Request, RequestKind, State, table,
+    Acks, Admission, ChannelKey, CmEvent, CmOption, Errno, EventKind, IdKey, RefuseReason, Request, RequestKind, State,
+    table,
 };
 
-use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC, accept, cm, connect, raw, to};
+use crate::fixture::{CoreFixture, OK, RESOLVE, TO_SYNC, accept, cm, connect, raw, to};
 
 const SOON: Duration = Duration::from_millis(2);
 const GONE: CmEvent = CmEvent::DeviceRemoval;
@@ -39,44 +40,30 @@ fn is_over(fixture: &mut CoreFixture, id: IdKey, on: ChannelKey) {
 }
 
 #[test]
-fn every_state_ends_removed_also_while_a_call_is_under_way() {
-    // No request of a listener is one call.
-    for state in living().filter(|&state| state != State::Listening) {
-        for outcome in [OK, Err(Errno::ENXIO)] {
-            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-            let id = fixture.in_state(channel, state);
-            fixture.submit(id, Request::SetOption { option: CmOption::ReuseAddr(true) }).unwrap();
-            let (token, _) = fixture.takes_call("set_option");
-            fixture.report(id, GONE);
-            assert_eq!(fixture.state(id), State::Removed);
-            let ended = fixture.answers(token, outcome).unwrap();
-            assert_eq!(ended.result.map_err(|failure| failure.state), outcome.map_err(|_| State::Removed), "{state}");
-            fixture.sees(channel, id, cm(GONE));
-            is_over(&mut fixture, id, channel);
-        }
+fn every_state_ends_removed() {
+    for state in living() {
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, state);
+        fixture.report(id, GONE);
+        assert_eq!(fixture.state(id), State::Removed);
+        let option = Request::SetOption { option: CmOption::ReuseAddr(true) };
+        fixture.refuses(id, option, RefuseReason::DeviceGone);
+        fixture.sees(channel, id, cm(GONE));
+        is_over(&mut fixture, id, channel);
     }
 }
 
 #[test]
-fn every_operation_ends_by_the_removal_before_and_after_its_call_has_returned() {
+fn every_operation_ends_by_the_removal() {
     for (from, request) in operations() {
-        for outcome in [None, Some(OK), Some(Err(Errno::ENXIO))] {
-            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-            let id = fixture.in_state(channel, from);
-            let soon = fixture.within(SOON);
-            fixture.submit_until(id, request, soon).unwrap();
-            let (token, _) = fixture.core.poll_call().unwrap();
-            if outcome.is_none() {
-                fixture.answers(token, OK);
-            }
-            fixture.report(id, GONE);
-            if let Some(outcome) = outcome {
-                assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()), "the event is its end");
-            }
-            fixture.sees(channel, id, cm(GONE));
-            fixture.passes(SOON);
-            is_over(&mut fixture, id, channel);
-        }
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, from);
+        let soon = fixture.within(SOON);
+        fixture.does_until(id, request, soon);
+        fixture.report(id, GONE);
+        fixture.sees(channel, id, cm(GONE));
+        fixture.passes(SOON);
+        is_over(&mut fixture, id, channel);
     }
 }
 
@@ -96,17 +83,18 @@ fn every_synchronous_wait_ends_with_enodev() {
     }
 }
 
+/// The device of a removed id may migrate it yet or refuse to.
 #[test]
-fn a_migration_during_a_removal_ends_with_the_outcome_of_its_call() {
-    for state in living().filter(|&state| state != State::Listening) {
+fn a_migration_after_a_removal_ends_with_the_outcome_of_its_call() {
+    for state in living() {
         for outcome in [OK, Err(Errno::ENXIO)] {
             let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
             let there = fixture.channel(Acks::OnDelivery);
             let id = fixture.in_state(here, state);
+            fixture.report(id, GONE);
             fixture.submit(id, to(there)).unwrap();
-            let (token, _) = fixture.takes_call("migrate_id");
-            fixture.report_on(here, raw(id, GONE, 0));
-            assert_eq!(fixture.answers(token, outcome).unwrap().result.is_ok(), outcome.is_ok());
+            let ended = fixture.expect_call("migrate_id", outcome).unwrap();
+            assert_eq!(ended.result.map_err(|failure| failure.state), outcome.map_err(|_| State::Removed), "{state}");
             let home = if outcome.is_ok() { there } else { here };
             fixture.sees(home, id, cm(GONE));
             is_over(&mut fixture, id, home);
@@ -129,33 +117,6 @@ fn a_migration_that_waits_for_acks_is_made_and_may_fail() {
     assert_eq!(fixture.sees(here, id, EventKind::Migrated).result(), Err(Errno::ENXIO));
     is_over(&mut fixture, id, here);
     fixture.ends(&[], &[here, there]);
-}
-
-#[test]
-fn a_listen_in_the_middle_fails_or_has_made_a_listener_of_a_removed_device() {
-    for made in 0..3 {
-        for outcome in [OK, Err(Errno::ENXIO)] {
-            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-            let id = fixture.in_state(channel, State::Bound);
-            fixture.submit(id, LISTEN).unwrap();
-            let calls = ["create_event_channel", "migrate_id", "listen"];
-            for call in &calls[..made] {
-                fixture.expect_call(call, OK);
-            }
-            let (token, _) = fixture.takes_call(calls[made]);
-            fixture.report(id, GONE);
-            let mut ended = fixture.answers(token, outcome);
-            while ended.is_none() {
-                let (token, _) = fixture.core.poll_call().unwrap();
-                ended = fixture.answers(token, Err(Errno::ENXIO));
-            }
-            assert_eq!(ended.unwrap().result.is_ok(), made == 2 && outcome.is_ok());
-            fixture.all_well();
-            fixture.sees(channel, id, cm(GONE));
-            is_over(&mut fixture, id, channel);
-            fixture.ends(&[], &[channel]);
-        }
-    }
 }
 
 #[test]
@@ -192,7 +153,7 @@ fn an_address_that_was_not_read_before_the_removal_is_an_error_and_then_the_remo
 }
 
 #[test]
-fn a_destroy_that_waits_or_is_under_way_takes_no_notice() {
+fn a_destroy_that_waits_or_is_due_takes_no_notice() {
     for waits in [true, false] {
         let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
         let id = fixture.in_state(channel, State::Connected);
@@ -205,9 +166,9 @@ fn a_destroy_that_waits_or_is_under_way_takes_no_notice() {
             fixture.expect_call("destroy_id", OK);
         } else {
             fixture.acks(held);
-            let (token, _) = fixture.takes_call("destroy_id");
+            fixture.takes_call("destroy_id");
             assert_eq!(fixture.report(id, GONE), Admission::Late);
-            fixture.answers(token, OK);
+            assert_eq!(fixture.expect_call("destroy_id", OK), None);
         }
         fixture.sees(channel, id, EventKind::Destroyed);
         fixture.ends(&[], &[channel]);

@@ -39,7 +39,7 @@ fn the_event_that_ends_a_request_is_readable_until_the_next_request() {
         assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
         assert_eq!(fixture.core.sync_event(id).unwrap().kind, cm(CmEvent::AddrResolved));
     }
-    fixture.submit(id, Request::ResolveRoute).unwrap();
+    fixture.does(id, Request::ResolveRoute);
     assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None));
     fixture.ends(&[id], &[]);
 }
@@ -136,8 +136,7 @@ fn the_private_channel_closes_with_its_id() {
     fixture.submit(id, Request::Destroy).unwrap();
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
     assert!(fixture.core.has_channel(private));
-    let (token, _) = fixture.takes_call("destroy_event_channel");
-    fixture.answers(token, OK);
+    assert_eq!(fixture.expect_call("destroy_event_channel", OK), None);
     assert!(!fixture.core.has_channel(private));
     fixture.ends(&[], &[]);
 }
@@ -148,23 +147,24 @@ fn a_private_channel_that_cannot_be_closed_is_a_leak() {
     let id = fixture.id(None);
     fixture.submit(id, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", OK);
-    let (token, _) = fixture.takes_call("destroy_event_channel");
-    assert!(fixture.core.handle_outcome(token, Err(Errno::EIO)).is_err());
+    fixture.takes_call("destroy_event_channel");
+    assert!(fixture.reports(Err(Errno::EIO)).is_err());
     assert_eq!((fixture.core.channels(), fixture.core.counters().faults), (0, 1));
 }
 
 #[test]
 fn a_synchronous_id_that_cannot_be_created_leaves_nothing() {
     let mut fixture = CoreFixture::new();
-    fixture.core.create_id(None, cmid_proto::PortSpace::Tcp).unwrap();
+    fixture.creates(cmid_proto::PortSpace::Tcp, None).unwrap();
     let ended = fixture.expect_call("create_event_channel", Err(Errno::EMFILE)).unwrap();
     assert_eq!(ended.result.unwrap_err().call, "create_event_channel");
     assert_eq!((fixture.core.ids(), fixture.core.channels()), (0, 0));
-    fixture.core.create_id(None, cmid_proto::PortSpace::Tcp).unwrap();
+    fixture.creates(cmid_proto::PortSpace::Tcp, None).unwrap();
     fixture.expect_call("create_event_channel", OK);
     let ended = fixture.expect_call("create_id", Err(Errno::ENOMEM)).unwrap();
     assert_eq!(ended.result.unwrap_err().call, "create_id");
-    fixture.expect_call("destroy_event_channel", OK);
+    assert_eq!((fixture.core.ids(), fixture.core.channels()), (0, 1));
+    assert_eq!(fixture.expect_call("destroy_event_channel", OK), None);
     fixture.ends(&[], &[]);
 }
 
@@ -180,65 +180,32 @@ fn an_open_request_that_leaves_synchronous_mode_ends_by_event() {
 }
 
 #[test]
-fn an_event_that_ends_a_request_while_its_id_moves_is_delivered_once() {
-    for outcome in [OK, Err(Errno::ENOMEM)] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = routed(&mut fixture);
-        let private = fixture.core.channel(id).unwrap();
-        fixture.does(id, connect());
-        fixture.report(id, CmEvent::AddrChange);
-        fixture.submit(id, to(channel)).unwrap();
-        let (token, _) = fixture.takes_call("migrate_id");
-        fixture.report(id, CmEvent::Established);
-        fixture.report(id, CmEvent::Disconnected);
-        fixture.answers(token, outcome);
-        if outcome.is_ok() {
-            for kind in [CmEvent::AddrChange, CmEvent::Established, CmEvent::Disconnected] {
-                fixture.sees(channel, id, cm(kind));
-            }
-            assert_eq!(fixture.core.sync_result(id), None);
-        } else {
-            assert_eq!(fixture.core.sync_event(id).unwrap().kind, cm(CmEvent::Established));
-            fixture.sees(private, id, cm(CmEvent::AddrChange));
-            fixture.sees(private, id, cm(CmEvent::Disconnected));
-        }
-        fixture.ends(&[id], &[channel]);
-    }
-}
-
-#[test]
 fn a_destroy_ends_a_wait() {
-    for returned in [false, true] {
-        let mut fixture = CoreFixture::new();
-        let id = routed(&mut fixture);
-        let soon = fixture.within(Duration::from_secs(1));
-        fixture.submit_until(id, connect(), soon).unwrap();
-        let (token, _) = fixture.takes_call("connect");
-        if returned {
-            fixture.answers(token, OK);
-        }
-        fixture.submit(id, Request::Destroy).unwrap();
-        assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
-        if !returned {
-            assert_eq!(fixture.answers(token, OK), None);
-        }
-        assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "no channel is left for the event");
-        fixture.ends(&[], &[]);
-    }
+    let mut fixture = CoreFixture::new();
+    let id = routed(&mut fixture);
+    let soon = fixture.within(Duration::from_secs(1));
+    fixture.does_until(id, connect(), soon);
+    fixture.submit(id, Request::Destroy).unwrap();
+    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok(), "no channel is left for the event");
+    assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
+    fixture.ends(&[], &[]);
 }
 
+/// On iWARP a destroy waits for the answer to a connect.
 #[test]
 fn a_destroy_that_outlives_its_deadline_is_reported_on_the_private_channel() {
     let mut fixture = CoreFixture::new();
     let id = routed(&mut fixture);
     let private = fixture.core.channel(id).unwrap();
-    fixture.submit(id, connect()).unwrap();
-    let (token, _) = fixture.takes_call("connect");
+    fixture.core.note_iwarp(id);
+    fixture.does(id, connect());
     let soon = fixture.within(Duration::from_secs(1));
     fixture.submit_until(id, Request::Destroy, soon).unwrap();
+    assert_eq!((fixture.core.sync_open(id), fixture.core.sync_result(id)), (None, None), "it ends the connect");
+    fixture.no_call();
     fixture.passes(Duration::from_secs(1));
-    fixture.sees(private, id, EventKind::Destroyed);
-    fixture.answers(token, OK);
+    assert_eq!(fixture.sees(private, id, EventKind::Destroyed).result(), Err(Errno::ETIMEDOUT));
+    assert_eq!(fixture.report(id, CmEvent::Rejected), cmid_proto::Admission::Late);
     fixture.ends(&[id], &[]);
 }
 
@@ -274,9 +241,8 @@ fn a_request_that_is_destroyed_last_closes_the_channel_of_its_listener() {
     let child = fixture.report_request(listener);
     fixture.sees(private, child, cm(CmEvent::ConnectRequest));
     fixture.does(listener, Request::Destroy);
-    fixture.submit(child, accept()).unwrap();
+    fixture.does(child, accept());
     fixture.submit(child, Request::Destroy).unwrap();
-    fixture.expect_call("accept", OK);
     assert!(fixture.expect_call("destroy_id", OK).is_some());
     fixture.ends(&[], &[]);
 }

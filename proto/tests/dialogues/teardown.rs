@@ -10,9 +10,9 @@ const SOON: Duration = Duration::from_millis(2);
 
 /// The core makes the second disconnect by itself, and reports no end of it.
 fn answers(fixture: &mut CoreFixture, id: IdKey) {
-    let (token, call) = fixture.takes_call("disconnect");
+    let call = fixture.takes_call("disconnect");
     assert_eq!(call, Call::Disconnect { id });
-    assert_eq!(fixture.answers(token, OK), None);
+    assert_eq!(fixture.answers(OK), None);
 }
 
 #[test]
@@ -51,37 +51,6 @@ fn both_sides_at_once_get_their_time_wait_by_the_second_disconnect() {
         assert_eq!(fixture.state(id), State::Closed);
     }
     fixture.ends(&sides, &[channel]);
-}
-
-#[test]
-fn the_event_of_a_crossing_disconnect_may_precede_the_outcome_of_ones_own() {
-    for outcome in [OK, Err(Errno::ENXIO)] {
-        for (ended, synchronous) in
-            [(CmEvent::Disconnected, false), (CmEvent::Rejected, false), (CmEvent::Disconnected, true)]
-        {
-            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-            let id = fixture.in_state(channel, State::Connected);
-            if synchronous {
-                fixture.does(id, TO_SYNC);
-            }
-            let home = fixture.core.channel(id).unwrap();
-            fixture.submit(id, Request::Teardown).unwrap();
-            let (token, _) = fixture.takes_call("disconnect");
-            fixture.report_and_take(id, ended);
-            fixture.no_call();
-            // The id does not return to connected, whatever the outcome.
-            assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()));
-            assert_eq!(fixture.state(id), State::Closing);
-            answers(&mut fixture, id);
-            fixture.report(id, CmEvent::TimewaitExit);
-            if synchronous {
-                assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
-            } else {
-                fixture.sees(home, id, cm(CmEvent::TimewaitExit));
-            }
-            fixture.ends(&[id], &[channel]);
-        }
-    }
 }
 
 #[test]
@@ -145,27 +114,18 @@ fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
 }
 
 #[test]
-fn a_deadline_may_pass_while_either_disconnect_is_under_way() {
-    for outcome in [OK, Err(Errno::ENXIO)] {
-        for second in [false, true] {
-            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-            let id = fixture.in_state(channel, State::Connected);
-            let soon = fixture.within(SOON);
-            fixture.submit_until(id, Request::Teardown, soon).unwrap();
-            if second {
-                fixture.expect_call("disconnect", OK);
-                fixture.report_and_take(id, CmEvent::Disconnected);
-            }
-            let (token, _) = fixture.takes_call("disconnect");
-            fixture.passes(SOON);
-            let ended = fixture.answers(token, outcome);
-            assert_eq!(ended.map(|ended| ended.result), (!second).then_some(Ok(())), "the event is its end");
-            fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Teardown));
-            assert_eq!(fixture.state(id), State::Closed);
-            fixture.no_call();
-            fixture.ends(&[id], &[channel]);
-        }
-    }
+fn a_deadline_that_passes_before_the_second_disconnect_is_made_ends_it() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::Connected);
+    let soon = fixture.within(SOON);
+    fixture.does_until(id, Request::Teardown, soon);
+    fixture.report_and_take(id, CmEvent::Disconnected);
+    fixture.takes_call("disconnect");
+    fixture.passes(SOON);
+    fixture.no_call();
+    fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Teardown));
+    assert_eq!(fixture.state(id), State::Closed);
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
@@ -202,22 +162,6 @@ fn another_disconnect_leaves_the_teardown_its_deadline() {
 }
 
 #[test]
-fn the_second_disconnect_waits_until_the_id_has_moved() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let there = fixture.channel(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::Closing);
-    fixture.submit(id, to(there)).unwrap();
-    let (token, _) = fixture.takes_call("migrate_id");
-    fixture.report(id, CmEvent::Disconnected);
-    fixture.no_call();
-    fixture.answers(token, OK);
-    answers(&mut fixture, id);
-    fixture.sees(there, id, cm(CmEvent::Disconnected));
-    fixture.no_call();
-    fixture.ends(&[id], &[here, there]);
-}
-
-#[test]
 fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follows_it() {
     #[derive(PartialEq)]
     enum Then {
@@ -234,25 +178,27 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
         let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
         fixture.submit_until(id, to(there), fixture.within(SOON)).unwrap();
         fixture.report(id, CmEvent::Disconnected);
-        let (token, _) = fixture.takes_call("disconnect");
+        fixture.takes_call("disconnect");
         fixture.refuses(id, Request::Disconnect, RefuseReason::Busy(RequestKind::Teardown));
         if then == Then::GivesUp {
             fixture.passes(SOON);
         }
         fixture.acks(held);
-        fixture.no_call();
+        assert_eq!(fixture.takes_call("disconnect"), Call::Disconnect { id }, "first");
         assert_eq!(fixture.core.waits_for_acks(id, RequestKind::Migrate), then != Then::GivesUp);
         let mut channels = vec![here, there];
         match then {
             Then::HasNowhereToGo => {
-                fixture.core.close_channel(there).unwrap();
-                fixture.all_well();
+                fixture.closes(there).unwrap();
+                assert!(fixture.expect_call("destroy_event_channel", OK).is_some());
                 channels.pop();
             }
             Then::IsDestroyed => fixture.submit(id, Request::Destroy).unwrap(),
             Then::Moves | Then::GivesUp => {}
         }
-        assert_eq!(fixture.answers(token, OK), None);
+        if then != Then::IsDestroyed {
+            answers(&mut fixture, id);
+        }
         match then {
             Then::Moves => {
                 fixture.expect_call("migrate_id", OK);
@@ -260,12 +206,13 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
                 fixture.sees(there, id, cm(CmEvent::Disconnected));
             }
             Then::GivesUp | Then::HasNowhereToGo => {
+                fixture.no_call();
                 fixture.sees(here, id, cm(CmEvent::Disconnected));
                 assert_ne!(fixture.sees(here, id, EventKind::Migrated).status, 0);
             }
             Then::IsDestroyed => {
-                fixture.expect_call("destroy_id", OK);
-                fixture.sees(here, id, EventKind::Destroyed);
+                assert_eq!(fixture.expect_call("destroy_id", OK).unwrap().result, Ok(()), "neither is made");
+                fixture.no_event(here);
             }
         }
         fixture.no_call();
@@ -274,17 +221,16 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
 }
 
 #[test]
-fn a_destroy_during_the_second_disconnect_follows_it() {
+fn a_destroy_before_the_second_disconnect_takes_its_place() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Closing);
     fixture.report_and_take(id, CmEvent::Disconnected);
-    let (token, _) = fixture.takes_call("disconnect");
+    fixture.takes_call("disconnect");
     fixture.refuses(id, to(channel), RefuseReason::Busy(RequestKind::Teardown));
     fixture.submit(id, Request::Destroy).unwrap();
+    assert_eq!(fixture.expect_call("destroy_id", OK).unwrap().result, Ok(()));
     fixture.no_call();
-    assert_eq!(fixture.answers(token, Err(Errno::ENXIO)), None);
-    assert_eq!(fixture.expect_call("destroy_id", OK), None);
-    fixture.sees(channel, id, EventKind::Destroyed);
+    fixture.no_event(channel);
     fixture.ends(&[], &[channel]);
 }
 
@@ -324,10 +270,7 @@ fn it_goes_to_another_core_with_its_deadline() {
     let id = one.in_state(channel, State::Connected);
     one.does(id, TO_SYNC);
     let soon = one.within(SOON);
-    one.submit_until(id, Request::Teardown, soon).unwrap();
-    let refused = one.core.release(id).map(drop).unwrap_err();
-    assert!(refused.to_string().ends_with("teardown is under way"), "{refused}");
-    one.all_well();
+    one.does_until(id, Request::Teardown, soon);
     one.report(id, CmEvent::Disconnected);
     let refused = one.core.release(id).map(drop).unwrap_err();
     assert!(refused.to_string().ends_with("teardown is under way"), "the second disconnect: {refused}");

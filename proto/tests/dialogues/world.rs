@@ -1,21 +1,22 @@
 //! A random application on a random device, and the invariants that must hold.
 
 mod events;
+mod making;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cmid_proto::{
-    AckToken, Acks, Call, ChannelKey, Core, Ended, GroupKey, IdKey, Limits, Outcome, PortSpace, Released, Request,
-    RequestKind, State, Target, Time, Token,
+    AckToken, Acks, Call, ChannelKey, Core, Errno, GroupKey, IdKey, Limits, PortSpace, Progress, Released, Request,
+    State, Time,
 };
 
-/// A request that has not ended.
+use crate::start::Start;
+
+/// A request that ends by event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenRequest {
-    Create,
-    Call,
     Migrate,
     Leave,
     Destroy,
@@ -30,8 +31,6 @@ pub(crate) const GROUPS: [SocketAddr; 2] = [
 #[derive(Default)]
 struct Known {
     open: Vec<OpenRequest>,
-    /// The device has not created the id yet.
-    creating: bool,
     /// The numbers of the events that the core has read and not delivered, in order.
     waiting: Vec<i32>,
 }
@@ -46,7 +45,8 @@ pub(crate) struct World {
     ack_tokens: Vec<Owed>,
     /// Ack tokens that were owed when their id was destroyed with `DestroyNow`.
     void: Vec<Owed>,
-    calls: Vec<(Token, Call)>,
+    /// One of the next calls fails, after this number of others.
+    pub(crate) fails: Option<(u8, Errno)>,
     /// Numbers of the events that ended a synchronous request.
     ended: BTreeSet<i32>,
     released: Vec<(Released, Released, Known)>,
@@ -77,7 +77,7 @@ impl World {
             channels: Vec::new(),
             ack_tokens: Vec::new(),
             void: Vec::new(),
-            calls: Vec::new(),
+            fails: None,
             ended: BTreeSet::new(),
             released: Vec::new(),
             of_group: BTreeMap::new(),
@@ -125,13 +125,17 @@ impl World {
     }
 
     pub(crate) fn open_channel(&mut self, acks: Acks) {
-        if let Ok(channel) = self.both(|core| core.open_channel(acks)) {
-            self.channels.push(channel);
+        let before = self.core.clone();
+        let Ok(made) = self.make(Start::OpenChannel(acks)) else { return };
+        match (made.only_call(), made.result) {
+            (Call::OpenChannel { channel }, Ok(_)) => self.channels.push(channel),
+            (call, _) => assert_eq!(self.core, before, "{call:?} has failed and left something"),
         }
     }
 
     pub(crate) fn close_channel(&mut self, channel: ChannelKey) {
-        if self.both(|core| core.close_channel(channel)).is_ok() {
+        if self.make(Start::CloseChannel(channel)).is_ok() {
+            assert!(!self.core.has_channel(channel), "{channel} is closed whatever the outcome");
             self.channels.retain(|&other| other != channel);
         }
     }
@@ -154,40 +158,52 @@ impl World {
     pub(crate) fn create(&mut self, on: Option<ChannelKey>) {
         let space = if self.number % 3 == 0 { PortSpace::Udp } else { PortSpace::Tcp };
         self.number += 1;
-        if let Ok(id) = self.both(|core| core.create_id(on, space)) {
-            self.known.insert(id, Known { open: vec![OpenRequest::Create], creating: true, ..Known::default() });
+        let before = self.core.clone();
+        let foretold = self.core.create_id(on, space).map(|(id, _)| id);
+        let made = self.make(Start::Create(on, space));
+        assert_eq!(made.as_ref().map(drop).map_err(|&refused| refused), foretold.map(drop));
+        let (Ok(made), Ok(id)) = (made, foretold) else { return };
+        if made.result.is_ok() {
+            assert_eq!(self.core.state(id), Some(State::Idle));
+            self.known.insert(id, Known::default());
+        } else {
+            let left = made.calls.len() - 1;
+            assert_eq!(self.core.channels(), before.channels() + left, "{id} has failed and left something");
+            assert!(left > 0 || self.core == before, "{id} has failed and left something");
         }
     }
 
-    pub(crate) fn submit(&mut self, id: IdKey, request: Request<'_>, wait: Option<u64>) {
+    pub(crate) fn submit(&mut self, id: IdKey, request: Request<'static>, wait: Option<u64>) {
         let (now, before) = (self.now, self.core.clone());
         let deadline = wait.map_or(Time::NEVER, |wait| Time(now.0 + wait));
         let foretold = self.core.would_refuse(now, id, &request, deadline);
-        let result = self.both(|core| core.submit(now, id, request, deadline));
-        assert_eq!(result, foretold, "{request:?}");
-        if result.is_err() {
+        let made = self.make(Start::Request(id, request, deadline));
+        assert_eq!(made.as_ref().map(drop).map_err(|&refused| refused), foretold, "{request:?}");
+        let Ok(made) = made else {
             assert_eq!(self.core, before, "{request:?} was refused and changed something");
             return;
-        }
-        let at_once = !self.core.waits_for_acks(id, RequestKind::Migrate)
-            && before.state(id) == Some(State::Listening)
-            && before.device_channel(id).is_some_and(|device_channel| before.is_private(device_channel));
+        };
+        let owes = |owed: &Owed| match request {
+            Request::Migrate { .. } | Request::Destroy => owed.owner == id,
+            Request::Leave { group } => owed.group == Some(group),
+            _ => false,
+        };
+        let waits = self.ack_tokens.iter().any(owes);
+        assert_eq!(made.result == Ok(Progress::WhenAcked), waits, "{request:?}: {made:?}");
+        assert!(!waits || made.calls.is_empty(), "{request:?} waits: {made:?}");
         let known = self.known.entry(id).or_default();
         match request {
-            Request::AttachQp | Request::DetachQp | Request::GetRequest => {}
-            // The core migrates a listener without a call.
-            Request::Migrate { .. } if at_once => {}
-            Request::Migrate { .. } => known.open.push(OpenRequest::Migrate),
+            Request::Migrate { .. } if waits => known.open.push(OpenRequest::Migrate),
             Request::Leave { group } => {
-                known.open.push(OpenRequest::Leave);
+                known.open.extend(waits.then_some(OpenRequest::Leave));
                 known.waiting.retain(|number| self.of_group.get(number) != Some(&group));
             }
             Request::Destroy | Request::DestroyNow => {
                 // A destroy ends all other requests.
-                known.open = vec![OpenRequest::Destroy];
+                known.open = waits.then_some(OpenRequest::Destroy).into_iter().collect();
                 known.waiting.clear();
             }
-            _ => known.open.push(OpenRequest::Call),
+            _ => {}
         }
         if let Request::DestroyNow = request {
             let (void, kept) =
@@ -195,86 +211,9 @@ impl World {
             self.ack_tokens = kept;
             self.void.extend(void);
         }
+        self.forget_if_gone(id);
         // A request that was already undelivered ends a wait at once.
         self.look();
-    }
-
-    /// The device takes the next call.
-    pub(crate) fn take_call(&mut self) {
-        let next = self.both(Core::poll_call).or_else(|| {
-            self.both(Core::poll_child)?;
-            self.both(Core::poll_call)
-        });
-        let Some((token, call)) = next else { return };
-        if let Some(id) = call.id() {
-            assert!(!self.calls.iter().any(|(_, other)| other.id() == Some(id)), "two calls for {id}: {call:?}");
-            if let Call::Migrate { .. } | Call::Destroy { .. } = call {
-                assert!(!self.ack_tokens.iter().any(|owed| owed.owner == id), "{call:?} while acks are owed");
-            }
-            if let Call::Leave { group, .. } = call {
-                assert!(!self.ack_tokens.iter().any(|owed| owed.group == Some(group)), "{call:?} while acks are owed");
-            }
-        }
-        self.calls.push((token, call));
-    }
-
-    /// The device reports the outcome of one of the calls that it has taken.
-    pub(crate) fn answer(&mut self, pick: u8, outcome: Outcome) {
-        if self.calls.is_empty() {
-            return;
-        }
-        let (token, call) = self.calls.remove(usize::from(pick) % self.calls.len());
-        if let (Call::OpenChannel { channel }, Err(_)) = (call, outcome) {
-            self.channels.retain(|&other| other != channel);
-        }
-        let result = self.both(|core| core.handle_outcome(token, outcome));
-        match result {
-            Ok(Some(Ended { target: Target::Id(id), .. })) => self.ended_by(id, call),
-            Ok(_) => {}
-            Err(fault) => assert!(outcome.is_err(), "{call:?}: {fault}"),
-        }
-        if let (Call::CreateId { id, .. }, Ok(())) = (call, outcome) {
-            if let Some(known) = self.known.get_mut(&id) {
-                known.creating = false;
-            }
-        }
-        // A destroy that gave up has ended the creation too. If the creation then fails, the id is gone.
-        let core = &self.core;
-        self.known.retain(|&id, known| !known.creating || !known.open.is_empty() || core.state(id).is_some());
-        self.both(|core| core.handle_outcome(token, Ok(()))).unwrap_err();
-    }
-
-    /// Makes every call that waits, with success.
-    pub(crate) fn well(&mut self) {
-        for _ in 0..8 {
-            self.take_call();
-            self.answer(u8::MAX, Ok(()));
-            self.look();
-        }
-    }
-
-    fn ended_by(&mut self, id: IdKey, call: Call) {
-        let gone = self.core.state(id).is_none();
-        let known = self.known.get_mut(&id).unwrap_or_else(|| panic!("{id} ended without a record in the model"));
-        let request = match call {
-            Call::CreateId { .. } => OpenRequest::Create,
-            Call::OpenChannel { .. } if known.open.contains(&OpenRequest::Create) => OpenRequest::Create,
-            // A listen opens a channel and migrates the id to it.
-            Call::OpenChannel { .. } | Call::Migrate { .. } if !known.open.contains(&OpenRequest::Migrate) => {
-                OpenRequest::Call
-            }
-            Call::OpenChannel { .. } | Call::Migrate { .. } => OpenRequest::Migrate,
-            Call::Leave { .. } => OpenRequest::Leave,
-            Call::Destroy { .. } => OpenRequest::Destroy,
-            _ => OpenRequest::Call,
-        };
-        let take = |list: &mut Vec<OpenRequest>, request| {
-            list.iter().position(|&other| other == request).map(|at| list.remove(at)).is_some()
-        };
-        // If a creation fails, the destroy that overtook it ends with it.
-        let ended = take(&mut known.open, request) || (gone && take(&mut known.open, OpenRequest::Destroy));
-        assert!(ended, "{request:?} on {id} ended twice");
-        self.forget_if_gone(id);
     }
 
     fn forget_if_gone(&mut self, id: IdKey) {
@@ -310,15 +249,17 @@ impl World {
         }
     }
 
-    /// Brings both cores to rest: ends all calls, takes and acks all events, destroys all ids, closes all channels.
+    /// Brings both cores to rest: takes and acks all events, makes all calls, destroys all ids, closes all channels.
     pub(crate) fn rest(mut self) {
+        self.fails = None;
         for round in 0.. {
             assert!(round < 100, "it does not come to rest");
             let before = self.core.clone();
             self.adopt();
             self.settle();
             for id in self.known.keys().copied().collect::<Vec<_>>() {
-                let waiting = self.known.get(&id).map_or(&[][..], |known| &known.waiting);
+                let Some(Known { open, waiting }) = self.known.get(&id) else { continue };
+                assert_eq!(*open, [], "{id}: no ack is owed, and something has not ended");
                 assert!(waiting.iter().all(|number| self.ended.contains(number)), "{id} has lost events");
                 if self.core.state(id).is_some_and(|state| state != State::Destroying) {
                     self.submit(id, Request::Destroy, None);
@@ -335,15 +276,15 @@ impl World {
         }
         assert_eq!((self.core.ids(), self.core.channels()), (0, 0));
         assert_eq!(self.core.poll_timeout(), None);
-        assert_eq!(self.core.poll_call(), None);
+        assert!(!self.core.has_work() && !self.core.has_next());
         assert!(self.known.is_empty(), "ids that never ended: {:?}", self.known.keys());
     }
 
     fn settle(&mut self) {
         loop {
             let before = self.core.clone();
-            self.take_call();
-            self.answer(0, Ok(()));
+            self.follow(u8::MAX);
+            while self.child() {}
             self.ack(0);
             let homes = self.known.keys().filter_map(|&id| self.core.channel(id));
             for channel in homes.chain(self.channels.iter().copied()).collect::<Vec<_>>() {
@@ -353,7 +294,7 @@ impl World {
             }
             while self.both(Core::poll_readable).is_some() {}
             self.look();
-            if self.core == before && self.calls.is_empty() && self.ack_tokens.is_empty() {
+            if self.core == before && self.ack_tokens.is_empty() {
                 return;
             }
         }

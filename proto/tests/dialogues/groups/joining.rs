@@ -14,10 +14,10 @@ use crate::fixture::{CoreFixture, OK, cm, raw};
 fn a_group_is_joined_used_and_left() {
     let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
     let id = bound(&mut fixture, Some(channel));
-    let group = fixture.core.join(fixture.now, id, at(1), true, Time::NEVER).unwrap();
-    let (token, call) = fixture.takes_call("join_multicast");
+    let group = fixture.joins(id, at(1), true, Time::NEVER).unwrap();
+    let call = fixture.takes_call("join_multicast");
     assert_eq!(call, Call::Join { id, group, addr: at(1), send_only: true });
-    assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
+    assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
     assert_eq!((fixture.core.group_at(id, at(1)), fixture.core.group_at(id, at(2))), (Some(group), None));
     let way = Datagram { qp_num: 0xff_ffff, qkey: 0x0123_4567, path: AhAttr::default() };
     let event = RawEvent { group: Some(group), datagram: Some(way), ..raw(id, JOINED, 0) };
@@ -25,9 +25,9 @@ fn a_group_is_joined_used_and_left() {
     let event = fixture.sees(channel, id, cm(JOINED));
     assert_eq!((event.group, event.datagram, fixture.state(id)), (Some(group), Some(way), State::Bound));
     fixture.submit(id, leave(group)).unwrap();
-    let (token, call) = fixture.takes_call("leave_multicast");
+    let call = fixture.takes_call("leave_multicast");
     assert_eq!(call, Call::Leave { id, group, addr: at(1) });
-    assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
+    assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
     assert_eq!((fixture.core.groups(), fixture.core.group_at(id, at(1))), (0, None));
     fixture.no_event(channel);
     fixture.ends(&[id], &[channel]);
@@ -52,7 +52,7 @@ fn what_cannot_be_joined_or_left_is_refused_with_a_reason() {
     assert_eq!(fixture.refuses(one, leave(other), RefuseReason::NoSuchGroup(other)).errno(), Errno::EADDRNOTAVAIL);
     let now = fixture.now;
     let reason = RefuseReason::TooLate;
-    let refused = fixture.core.join(now, one, at(3), false, now).unwrap_err();
+    let refused = fixture.joins(one, at(3), false, now).unwrap_err();
     assert_eq!(refused, Refused::Request { id: one, request: RequestKind::Join, state: State::Bound, reason });
     fixture.does(one, leave(group));
     fixture.refuses(one, leave(group), RefuseReason::NoSuchGroup(group));
@@ -129,45 +129,23 @@ fn an_event_of_no_membership_of_the_id_is_late() {
 }
 
 #[test]
-fn an_answer_that_precedes_the_outcome_is_the_newer_word() {
-    for outcome in [OK, Err(Errno::EINVAL)] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = bound(&mut fixture, Some(channel));
-        let group = fixture.core.join(fixture.now, id, at(1), false, Time::NEVER).unwrap();
-        let (token, _) = fixture.takes_call("join_multicast");
-        report(&mut fixture, id, group, JOINED, 0);
-        assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()));
-        assert_eq!(fixture.sees(channel, id, cm(JOINED)).group, Some(group));
-        fixture.does(id, leave(group));
-        fixture.ends(&[id], &[channel]);
-    }
-}
-
-#[test]
 fn a_join_ends_at_its_deadline_and_is_to_be_left_even_so() {
-    for before_outcome in [None, Some(OK), Some(Err(Errno::EINVAL))] {
-        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
-        let id = bound(&mut fixture, Some(channel));
-        let soon = fixture.within(SOON);
-        let group = fixture.core.join(fixture.now, id, at(1), false, soon).unwrap();
-        let (token, _) = fixture.takes_call("join_multicast");
-        if before_outcome.is_none() {
-            fixture.answers(token, OK);
-        }
-        assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
-        fixture.passes(SOON);
-        if let Some(outcome) = before_outcome {
-            assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()), "the event is its end");
-        }
-        let event = fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Join));
-        assert_eq!((event.group, event.result()), (Some(group), Err(Errno::ETIMEDOUT)));
-        assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Bound, None), "the id is as it was");
-        assert_eq!(report(&mut fixture, id, group, JOINED, 0), Admission::Late);
-        fixture.refuses(id, join(1), RefuseReason::AlreadyMember(at(1)));
-        fixture.does(id, leave(group));
-        member(&mut fixture, channel, id, 1);
-        fixture.ends(&[id], &[channel]);
-    }
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = bound(&mut fixture, Some(channel));
+    let soon = fixture.within(SOON);
+    let group = fixture.joins(id, at(1), false, soon).unwrap();
+    assert_eq!((fixture.core.groups(), fixture.core.poll_timeout()), (0, None), "until the outcome");
+    fixture.expect_call("join_multicast", OK);
+    assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
+    fixture.passes(SOON);
+    let event = fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Join));
+    assert_eq!((event.group, event.result()), (Some(group), Err(Errno::ETIMEDOUT)));
+    assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Bound, None), "the id is as it was");
+    assert_eq!(report(&mut fixture, id, group, JOINED, 0), Admission::Late);
+    fixture.refuses(id, join(1), RefuseReason::AlreadyMember(at(1)));
+    fixture.does(id, leave(group));
+    member(&mut fixture, channel, id, 1);
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]

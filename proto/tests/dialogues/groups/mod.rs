@@ -36,7 +36,7 @@ fn bound(fixture: &mut CoreFixture, on: Option<ChannelKey>) -> IdKey {
 }
 
 fn begins(fixture: &mut CoreFixture, id: IdKey, last: u8, deadline: Time) -> GroupKey {
-    let group = fixture.core.join(fixture.now, id, at(last), false, deadline).unwrap();
+    let group = fixture.joins(id, at(last), false, deadline).unwrap();
     fixture.all_well();
     group
 }

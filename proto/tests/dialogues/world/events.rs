@@ -6,11 +6,8 @@ use super::{GROUPS, OpenRequest, Owed, World};
 use crate::fixture::raw;
 
 impl World {
-    /// The device reports an event. An id that is not created yet has none.
+    /// The device reports an event.
     pub(crate) fn event(&mut self, id: IdKey, kind: CmEvent, on: Option<ChannelKey>) {
-        if self.known.get(&id).is_some_and(|known| known.creating) {
-            return;
-        }
         let Some(device_channel) = on.or(self.core.device_channel(id)) else { return };
         if self.core.wants_event(device_channel).is_none() {
             return;

@@ -1,0 +1,33 @@
+//! What an application can ask of a core, and what follows, each up to its first call.
+
+use cmid_proto::{Acks, ChannelKey, Core, Flow, IdKey, PortSpace, Refused, Request, Time};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start {
+    OpenChannel(Acks),
+    CloseChannel(ChannelKey),
+    Create(Option<ChannelKey>, PortSpace),
+    Request(IdKey, Request<'static>, Time),
+    /// The next call that follows from earlier steps.
+    Following,
+    /// The next child of a listener that is destroyed.
+    Child,
+}
+
+impl Start {
+    pub(crate) fn begin<'c>(&'c self, core: &'c mut Core, now: Time) -> Result<Flow<'c, 'c>, Refused> {
+        Ok(match *self {
+            Start::OpenChannel(acks) => Flow::Next(core.open_channel(acks)?.1),
+            Start::CloseChannel(channel) => Flow::Next(core.close_channel(channel)?),
+            Start::Create(on, space) => Flow::Next(core.create_id(on, space)?.1),
+            Start::Request(id, ref request, deadline) => core.begin(now, id, request, deadline)?,
+            Start::Following => core.next().into(),
+            Start::Child => core.next_child().into(),
+        })
+    }
+
+    /// Whether it makes its calls although acks are owed.
+    pub(crate) fn gives_up_acks(&self) -> bool {
+        matches!(self, Start::Request(_, Request::DestroyNow, _))
+    }
+}
