@@ -40,7 +40,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod at_once;
+mod calls;
 mod chart;
 mod counts;
 mod line;

@@ -1,7 +1,5 @@
 //! The lines of a trace. `docs/trace.md` documents them.
 
-use std::net::SocketAddr;
-
 use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Limits, PortSpace, RawEvent};
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +8,7 @@ use crate::snapshot::{Snapshot, Sum};
 use crate::values::{As, Bytes};
 
 /// The name in the first line, and the version of the format.
-pub(crate) const FORMAT: (&str, u32) = ("cmid-trace", 2);
+pub(crate) const FORMAT: (&str, u32) = ("cmid-trace", 3);
 
 /// One line: the input of the core, and its result. Results that are only compared are stored as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,19 +50,6 @@ pub(crate) enum Line {
         deadline: Option<u64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        state: Option<String>,
-    },
-    Join {
-        id: As<IdKey>,
-        addr: SocketAddr,
-        send_only: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        deadline: Option<u64>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        is: Option<As<GroupKey>>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<String>,
     },
     Ack {
         owner: As<IdKey>,
@@ -73,7 +58,7 @@ pub(crate) enum Line {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
-    /// The core requests a device call.
+    /// A device call of the preceding request, or one that follows from earlier steps.
     Call {
         call: String,
         #[serde(default, skip_serializing_if = "Bytes::is_empty")]

@@ -17,8 +17,7 @@ pub trait Observer {
 
 /// Device middleware that passes each step of its drive to an observer. Forwards all calls to the inner device.
 ///
-/// A drive on an observed device uses no short paths, so each request and each event is a sequence of steps. A drive on
-/// another device has no code for observation.
+/// A drive on another device has no code for observation.
 #[derive(Debug)]
 pub struct Observed<D, O> {
     device: D,

@@ -53,9 +53,6 @@ impl Parts {
             Step::Submit { id, ref request, result, .. } => {
                 Parts { id: Some(id), request: Some(request.request_kind()), problem: refusal(result), ..none }
             }
-            Step::Join { id, result, .. } => {
-                Parts { id: Some(id), request: Some(RequestKind::Join), problem: refusal(result), ..none }
-            }
             Step::Release { id, result } => {
                 let problem = result.err().map(|error| match error {
                     Error::Refused(refused) => Problem::Refused(refused),

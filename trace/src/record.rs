@@ -185,21 +185,9 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
             is: result.ok().map(As),
             refused: refusal(result),
         },
-        Step::Submit { id, ref request, deadline, result } => Line::Submit {
-            id: As(id),
-            request: request.into(),
-            deadline: ends(deadline),
-            refused: refusal(result),
-            state: state(core, id),
-        },
-        Step::Join { id, addr, send_only, deadline, result } => Line::Join {
-            id: As(id),
-            addr,
-            send_only,
-            deadline: ends(deadline),
-            is: result.ok().map(As),
-            refused: refusal(result),
-        },
+        Step::Submit { id, ref request, deadline, result } => {
+            Line::Submit { id: As(id), request: request.into(), deadline: ends(deadline), refused: refusal(result) }
+        }
         Step::Ack { owner, group, result } => {
             Line::Ack { owner: As(owner), group: group.map(As), refused: refusal(result) }
         }

@@ -1,11 +1,11 @@
-//! Runs a recording through a new core, line by line. Requests with a short path are also performed at once, on a copy.
+//! Runs a recording through a new core, line by line. A request is replayed with the lines of its calls.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 
-use cmid_proto::{AckToken, Call, ChannelKey, Core, Errno, IdKey, Refused, Released, Time, Token};
+use cmid_proto::{AckToken, Begun, ChannelKey, Core, Errno, Flow, IdKey, Refused, Released, Time};
 
-use crate::at_once::AtOnce;
+use crate::calls::{Ahead, Seen};
 use crate::line::Line;
 use crate::read::{Recording, Wrong};
 use crate::snapshot::{Snapshot, Sum, admission, event, state};
@@ -24,15 +24,11 @@ pub struct Replay<'a> {
     now: Time,
     /// The number of replayed lines, without the first of the file.
     done: usize,
-    /// The call that is under way.
-    call: Option<(Token, Call)>,
+    ahead: Ahead,
     /// The channel that is being read.
     reads: Option<ChannelKey>,
     /// Ack tokens of delivered events that are not acked yet.
     ack_tokens: Vec<AckToken>,
-    /// The core that has performed the request under way at once, to compare at its last outcome.
-    at_once: Option<AtOnce>,
-    performed: usize,
 }
 
 /// The result of one step of a replay.
@@ -56,25 +52,16 @@ impl<'a> Replay<'a> {
             core,
             now: Time::ZERO,
             done: 0,
-            call: None,
+            ahead: Ahead::default(),
             reads: None,
             ack_tokens: Vec::new(),
-            at_once: None,
-            performed: 0,
         }
     }
 
-    /// Returns the current core.
+    /// Returns the current core. From the line of a request on, it is the core after the last outcome of the request.
     #[must_use]
     pub fn core(&self) -> &Core {
         &self.core
-    }
-
-    /// The number of requests that were also performed at once ([`Core::perform`], [`Core::perform_create`]) with the
-    /// same resulting core.
-    #[must_use]
-    pub fn performed(&self) -> usize {
-        self.performed
     }
 
     /// Returns the number of the next line in the file.
@@ -90,33 +77,45 @@ impl<'a> Replay<'a> {
     pub fn step(&mut self, between: &mut Between) -> Result<Played, Wrong> {
         let recording = self.recording;
         let Some(line) = recording.lines.get(self.done) else { return Ok(Played::Over) };
-        if let Line::Adopt { ticket, .. } = line {
-            if !between.0.contains_key(ticket) {
-                return Ok(Played::Waits);
-            }
-        }
+        let seen = match (self.ahead.take(), line) {
+            (Some(seen), _) => seen,
+            (None, Line::Adopt { ticket, .. }) if !between.0.contains_key(ticket) => return Ok(Played::Waits),
+            (None, Line::Call { .. }) => self.see_call(),
+            (None, _) => self.see(line, between),
+        };
+        let Seen { id, before, after } = seen.map_err(|what| Wrong::at(self.next_line(), what))?;
         let number = self.next_line();
-        let id = self.target(line);
-        let before = id.and_then(|id| self.core.state(id));
-        let played = self.perform(line).and_then(|()| self.play(line, between)).and_then(|()| self.follow());
-        played.map_err(|what| Wrong::at(number, what))?;
         self.done += 1;
-        let after = id.and_then(|id| self.core.state(id));
         let (arrow, text) = describe(line);
         Ok(Played::Step(Transition { line: number, at: self.now, id, before, after, arrow, text }))
+    }
+
+    /// Replays a line. If it is a request, its calls are replayed too.
+    fn see(&mut self, line: &Line, between: &mut Between) -> Result<Seen, String> {
+        let id = self.target(line);
+        let before = id.and_then(|id| self.core.state(id));
+        self.play(line, between)?;
+        // A request changes nothing before its calls.
+        let after = if self.ahead.is_empty() { id.and_then(|id| self.core.state(id)) } else { before };
+        Ok(Seen { id, before, after })
+    }
+
+    /// Replays the line of a call that follows from earlier steps, and the lines after it.
+    fn see_call(&mut self) -> Result<Seen, String> {
+        let lines = &self.recording.lines[self.done..];
+        let answer = self.ahead.make(&mut self.core, lines, |core| Ok(core.next().into()));
+        done(answer, &None)?;
+        self.ahead.take().unwrap_or_else(|| Err("the core has no call".into()))
     }
 
     /// Returns the id that a line concerns.
     fn target(&self, line: &Line) -> Option<IdKey> {
         match line {
             Line::CreateId { is, .. } => is.map(|As(id)| id),
-            Line::Submit { id, .. } | Line::Join { id, .. } | Line::Release { id, .. } | Line::Adopt { id, .. } => {
-                Some(id.0)
-            }
+            Line::Submit { id, .. } | Line::Release { id, .. } | Line::Adopt { id, .. } => Some(id.0),
             Line::Ack { owner, .. } => Some(owner.0),
             Line::Event { raw, .. } => Some(raw.id.0),
             Line::Child(id) => Some(id.0),
-            Line::Outcome { .. } => self.call.as_ref().and_then(|(_, call)| call.id()),
             // Several ids may be due; this returns the first.
             Line::Timeout => self.core.poll_timeout().map(|(_, id)| id),
             Line::Begin { .. }
@@ -131,39 +130,22 @@ impl<'a> Replay<'a> {
             | Line::PauseChannel { .. }
             | Line::ResumeChannel { .. }
             | Line::Call { .. }
+            | Line::Outcome { .. }
             | Line::Deliver { .. }
             | Line::Yield(_)
             | Line::End(_) => None,
         }
     }
 
-    /// Performs the request of a line at once, if the line is a request.
-    fn perform(&mut self, line: &Line) -> Result<(), String> {
-        let lines = &self.recording.lines[self.done + 1..];
-        if let Line::Submit { id, request, deadline, .. } = line {
-            self.at_once = AtOnce::request(&self.core, self.now, id.0, &request.request(), ends(*deadline), lines)?;
-        } else if let Line::CreateId { on: Some(on), port_space, .. } = line {
-            self.at_once = AtOnce::create(&self.core, on.0, port_space.0, lines)?;
-        }
-        Ok(())
-    }
-
-    /// Compares with the core that has performed the request, once the last outcome is replayed.
-    fn follow(&mut self) -> Result<(), String> {
-        if let Some(at_once) = &mut self.at_once {
-            if at_once.follow(&self.core)? {
-                self.at_once = None;
-                self.performed += 1;
-            }
-        }
-        Ok(())
+    /// Makes a request of the core, with the outcomes in the lines that follow.
+    fn make<'r>(
+        &mut self,
+        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
+    ) -> Result<(), Refused> {
+        self.ahead.make(&mut self.core, &self.recording.lines[self.done + 1..], begin)
     }
 
     fn play(&mut self, line: &Line, between: &mut Between) -> Result<(), String> {
-        // A driver makes each call and reports its outcome before any other step.
-        if self.call.is_some() && !matches!(line, Line::Outcome { .. } | Line::End(_)) {
-            return Err("a call is under way, and this line is not its outcome".into());
-        }
         // A read completes in the next line: with an event, or with none.
         let reads = self.reads.take();
         match line {
@@ -173,36 +155,25 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             Line::OpenChannel { acks, is, refused } => {
-                answered(self.core.open_channel(acks.0), is.map(|As(key)| key), refused)
+                let mut key = None;
+                let answer = self.make(|core| core.open_channel(acks.0).map(|it| keyed(it, &mut key)));
+                answered(answer.map(|()| key), is.map(|As(key)| key), refused)
             }
-            Line::CloseChannel { channel, refused } => done(self.core.close_channel(channel.0), refused),
+            Line::CloseChannel { channel, refused } => {
+                done(self.make(|core| core.close_channel(channel.0).map(Flow::Next)), refused)
+            }
             Line::CreateId { on, port_space, is, refused } => {
-                let id = self.core.create_id(on.map(|As(on)| on), port_space.0);
-                answered(id, is.map(|As(id)| id), refused)
+                let (mut key, on) = (None, on.map(|As(on)| on));
+                let answer = self.make(|core| core.create_id(on, port_space.0).map(|it| keyed(it, &mut key)));
+                answered(answer.map(|()| key), is.map(|As(id)| id), refused)
             }
-            Line::Submit { id, request, deadline, refused, state } => {
-                done(self.core.submit(self.now, id.0, request.request(), ends(*deadline)), refused)?;
-                self.is_in(Some(id.0), state)
-            }
-            Line::Join { id, addr, send_only, deadline, is, refused } => {
-                let group = self.core.join(self.now, id.0, *addr, *send_only, ends(*deadline));
-                answered(group, is.map(|As(group)| group), refused)
+            Line::Submit { id, request, deadline, refused } => {
+                let (now, request) = (self.now, request.request());
+                done(self.make(|core| core.begin(now, id.0, &request, ends(*deadline))), refused)
             }
             Line::Ack { owner, group, refused } => self.ack(owner.0, group.map(|As(group)| group), refused),
-            Line::Call { call, data } => {
-                let (token, next) = self.core.poll_call().ok_or("the core has no call")?;
-                same("the call", &format!("{next:?}"), call)?;
-                same("its private data", &crate::values::Bytes::from(self.core.call_data(token)), data)?;
-                self.call = Some((token, next));
-                Ok(())
-            }
-            Line::Outcome { errno, fault, state } => {
-                let (token, call) = self.call.take().ok_or("there is no call under way")?;
-                let outcome = errno.map_or(Ok(()), |As(errno)| Err(errno));
-                let answer = self.core.handle_outcome(token, outcome);
-                same("the fault", &answer.err().map(|fault| fault.to_string()), fault)?;
-                self.is_in(call.id(), state)
-            }
+            Line::Call { .. } => Err("the core has no call".into()),
+            Line::Outcome { .. } => Err("there is no call under way".into()),
             Line::Readable(channel) => {
                 self.core.handle_readable(channel.0);
                 Ok(())
@@ -227,7 +198,12 @@ impl<'a> Replay<'a> {
                 self.core.handle_unreadable(on.0);
                 Ok(())
             }
-            Line::Child(id) => same("the next id to destroy", &self.core.poll_child().map(As), &Some(*id)),
+            Line::Child(id) => {
+                let mut next = None;
+                let answer = self.make(|core| Ok(core.next_child().inspect(|begun| next = begun.call().id()).into()));
+                done(answer, &None)?;
+                same("the next id to destroy", &next, &Some(id.0))
+            }
             Line::Iwarp(id) => {
                 self.core.note_iwarp(id.0);
                 Ok(())
@@ -360,7 +336,13 @@ fn ends(deadline: Option<u64>) -> Time {
     deadline.map_or(Time::NEVER, Time)
 }
 
-fn same<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, recorded: &T) -> Result<(), String> {
+/// Keeps the key of an object that is being created.
+fn keyed<'c, K>((key, begun): (K, Begun<'c, 'static>), keep: &mut Option<K>) -> Flow<'c, 'static> {
+    *keep = Some(key);
+    Flow::Next(begun)
+}
+
+pub(crate) fn same<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, recorded: &T) -> Result<(), String> {
     if found == recorded { Ok(()) } else { Err(format!("{what} is {found:?}; recorded was {recorded:?}")) }
 }
 
@@ -369,12 +351,12 @@ fn done(answer: Result<(), Refused>, refused: &Option<String>) -> Result<(), Str
 }
 
 fn answered<K: PartialEq + Display>(
-    answer: Result<K, Refused>,
+    answer: Result<Option<K>, Refused>,
     recorded: Option<K>,
     refused: &Option<String>,
 ) -> Result<(), String> {
     let (key, reason) = match answer {
-        Ok(key) => (Some(key), None),
+        Ok(key) => (key, None),
         Err(reason) => (None, Some(reason.to_string())),
     };
     same("the refusal", &reason, refused)?;

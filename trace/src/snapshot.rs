@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cmid_proto::{Admission, ChannelKey, Core, Event, Fault, IdKey, ReceivedParam};
+use cmid_proto::{Admission, ChannelKey, Core, Event, Fault, Flow, IdKey, ReceivedParam};
 use serde::{Deserialize, Serialize};
 
 use crate::values::Bytes;
@@ -15,7 +15,7 @@ pub(crate) struct Snapshot {
     ids: BTreeMap<String, String>,
     /// Undelivered events by channel.
     channels: BTreeMap<String, Vec<String>>,
-    /// Pending device calls.
+    /// Device calls that are due.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     calls: Vec<String>,
     /// Channels to read.
@@ -67,12 +67,26 @@ impl Snapshot {
         let mut copy = core.clone();
         let ids = core.id_keys().map(|key| (key.to_string(), id(core, key))).collect();
         let to_read = std::iter::from_fn(|| copy.poll_readable()).map(|channel| channel.to_string()).collect();
-        let calls = std::iter::from_fn(|| copy.poll_call()).map(|(_, call)| format!("{call:?}")).collect();
         let taken = |key: ChannelKey| std::iter::from_fn(|| copy.poll_event(key)).map(|it| event(&it)).collect();
         let mut taken = taken;
         let channels = core.channel_keys().map(|key| (key.to_string(), taken(key))).collect();
-        Snapshot { ids, channels, calls, to_read, sum: Sum::of(core) }
+        Snapshot { ids, channels, calls: calls(core), to_read, sum: Sum::of(core) }
     }
+}
+
+/// The calls that are due. A drive has made them all, unless its device has panicked.
+fn calls(core: &Core) -> Vec<String> {
+    let (mut copy, mut calls) = (core.clone(), Vec::new());
+    while let Some(mut begun) = copy.next() {
+        loop {
+            calls.push(format!("{:?}", begun.call()));
+            match begun.end(Ok(())) {
+                Flow::Next(next) => begun = next,
+                Flow::Done(_) => break,
+            }
+        }
+    }
+    calls
 }
 
 /// An id in one line.

@@ -46,7 +46,7 @@ use crate::parts::{Parts, Problem};
 /// let mut drive = Drive::new(Observed::new(device, Tracing), Limits::SINGLE);
 /// let id = drive.create_id(None, PortSpace::Tcp)?;
 /// drive.establish(id).unwrap_err();
-/// // DEBUG cmid::request: create id, TCP in synchronous mode: id0 now=0.000000000 s id=id0 state=idle
+/// // DEBUG cmid::request: create id, TCP in synchronous mode: id0 now=0.000000000 s id=id0
 /// // WARN cmid::request: refused: establish on id0 while idle: not in this state now=0.000000000 s id=id0 state=idle
 /// //     request=establish error=establish on id0 while idle: not in this state
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -140,7 +140,6 @@ fn class(step: &Step<'_>) -> (Target, Level) {
         | Step::CloseChannel { .. }
         | Step::CreateId { .. }
         | Step::Submit { .. }
-        | Step::Join { .. }
         | Step::Ack { .. }
         | Step::Iwarp { .. }
         | Step::PauseChannel { .. }

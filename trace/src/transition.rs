@@ -89,12 +89,14 @@ pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
         }
         Line::Submit { id, request, refused, .. } => {
             let request = request.request();
-            let target =
-                if let Request::Migrate { to: Some(to) } = request { format!(" to {to}") } else { String::new() };
+            let target = if let Request::Migrate { to: Some(to) } = request {
+                format!(" to {to}")
+            } else if let Request::Join { addr, .. } = request {
+                format!(" {addr}")
+            } else {
+                String::new()
+            };
             (Some(Arrow::AppToCore), format!("{} {}{target}{}", request.request_kind(), id.0, no(refused)))
-        }
-        Line::Join { id, addr, is, refused, .. } => {
-            (Some(Arrow::AppToCore), format!("join_multicast {} {addr}{}{}", id.0, named(is), no(refused)))
         }
         Line::Ack { owner, refused, .. } => (Some(Arrow::AppToCore), format!("ack for {}{}", owner.0, no(refused))),
         Line::Call { call, .. } => (Some(Arrow::CoreToDevice), call.clone()),

@@ -8,7 +8,7 @@ use common::{KERNEL, SIM, texts};
 use proptest::prelude::*;
 
 const BEGIN: &str =
-    r#"{"begin":{"format":"cmid-trace","version":2,"limits":{"ids":4,"channels":4,"events":4,"groups":4}}}"#;
+    r#"{"begin":{"format":"cmid-trace","version":3,"limits":{"ids":4,"channels":4,"events":4,"groups":4}}}"#;
 
 /// Reads and replays one recording.
 fn play(text: &[u8]) -> Result<bool, Wrong> {
@@ -30,10 +30,10 @@ fn what_is_wrong_is_said_with_its_line() {
     assert_eq!(wrong(b""), "line 1: the trace is empty");
     assert_eq!(wrong(b"\"timeout\"\n"), "line 1: a trace begins with \"begin\"");
     assert_eq!(wrong(&BEGIN.as_bytes()[..40]), "line 1: the line is cut off");
-    let of_later = BEGIN.replace("\"version\":2", "\"version\":3") + "\n";
-    assert_eq!(wrong(of_later.as_bytes()), "line 1: cmid-trace of version 3 is not cmid-trace of version 2");
+    let of_later = BEGIN.replace("\"version\":3", "\"version\":4") + "\n";
+    assert_eq!(wrong(of_later.as_bytes()), "line 1: cmid-trace of version 4 is not cmid-trace of version 3");
     let of_others = BEGIN.replace("cmid-trace", "\\u001b[m") + "\n";
-    assert!(wrong(of_others.as_bytes()).starts_with("line 1: \\u{1b}[m of version 2 is not"));
+    assert!(wrong(of_others.as_bytes()).starts_with("line 1: \\u{1b}[m of version 3 is not"));
     assert_eq!(after_begin(&format!("{BEGIN}\n")), "line 2: the trace begins twice");
     assert_eq!(after_begin("{\"time\":1}\n{\"ti"), "line 3: the line is cut off");
     assert_eq!(after_begin("{\"time\":1}\n\n"), "line 3: column 0: EOF while parsing a value");
@@ -57,13 +57,36 @@ fn a_core_that_does_otherwise_is_reported_with_its_line() {
     assert!(
         after_begin(&format!("{open}{other_call}")).starts_with("line 3: the call is \"OpenChannel { channel: ch0")
     );
+    assert!(after_begin(&format!("{open}\"timeout\"\n")).starts_with("line 3: the next step is the call OpenChannel"));
     assert!(after_begin(&format!("{open}{call}\"timeout\"\n")).starts_with("line 4: a call is under way"));
+    assert!(
+        after_begin(&format!("{open}{call}{{\"outcome\":{{\"state\":\"idle\"}}}}\n"))
+            .starts_with("line 4: the id's state")
+    );
+    assert!(
+        after_begin(&format!("{open}{call}{{\"outcome\":{{\"fault\":\"x\"}}}}\n"))
+            .starts_with("line 4: the fault is None")
+    );
     assert_eq!(after_begin("{\"outcome\":{}}\n"), "line 2: there is no call under way");
     assert_eq!(after_begin("{\"ack\":{\"owner\":\"id0\"}}\n"), "line 2: no such event was delivered");
     let deliver = "{\"deliver\":{\"on\":\"ch0\",\"event\":\"ESTABLISHED on id0\"}}\n";
-    assert_eq!(after_begin(&format!("{open}{deliver}")), "line 3: there is no event to take");
+    assert_eq!(
+        after_begin(&format!("{open}{call}{{\"outcome\":{{}}}}\n{deliver}")),
+        "line 5: there is no event to take"
+    );
     let destroy = "{\"submit\":{\"id\":\"id7\",\"request\":\"destroy\"}}\n";
     assert!(after_begin(destroy).contains("there is no such id"));
+}
+
+/// The trace of a program that crashes ends at any line. It can be replayed up to there.
+#[test]
+fn a_recording_can_end_at_any_line() {
+    for text in texts(SIM).iter().take(2) {
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1).filter(|&end| end < text.len());
+        for (line, end) in ends.enumerate() {
+            assert_eq!(play(&text.as_bytes()[..end]), Ok(false), "up to line {}", line + 1);
+        }
+    }
 }
 
 /// Every line of a recording is necessary: removing one causes an error, or the end is missing.
@@ -73,6 +96,7 @@ fn no_line_can_be_left_out() {
     for name in [KERNEL, SIM] {
         // The third recording depends on the second.
         for text in &texts(name)[..2] {
+            assert_eq!(play(text.as_bytes()), Ok(true), "{name}");
             let lines: Vec<&str> = text.lines().collect();
             for (at, line) in lines.iter().enumerate() {
                 // Exceptions: a missing time is replaced by the next one, a `yield` only compares, and a refused
@@ -94,6 +118,7 @@ fn no_line_can_be_left_out() {
 fn no_answer_can_be_another() {
     let mut tried = 0;
     for text in &texts(KERNEL)[..2] {
+        assert_eq!(play(text.as_bytes()), Ok(true));
         let answers = [
             "\"state\":\"",
             "\"is\":\"known",

@@ -7,7 +7,7 @@
 
 mod common;
 
-use cmid_trace::{Chart, ChartFormat, Recording, Replay, replay};
+use cmid_trace::{Chart, ChartFormat, Recording, replay};
 use common::{KERNEL, SIM, recordings};
 
 #[test]
@@ -32,8 +32,6 @@ fn comes_to_its_end(name: &str) {
         replay.core().check();
         assert_eq!(replay.core().ids(), 0);
     }
-    let performed: usize = replays.iter().map(Replay::performed).sum();
-    assert!(performed >= 16, "{name}: {performed} requests at once");
     // The recording contains the steps that it was made for.
     for part in [
         "MIGRATED on id0",

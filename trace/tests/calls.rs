@@ -1,0 +1,181 @@
+//! Requests that are several calls, and calls that follow from acks and events, with a failure of each call.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cmid_proto::{
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, IdKey, Limits, Outcome, PortSpace, RawEvent,
+    Time,
+};
+use cmid_trace::{Memory, Recording, Trace, replay};
+
+/// A device that reports the given events. One call fails.
+struct FailsOnce {
+    events: VecDeque<(IdKey, CmEvent)>,
+    calls: usize,
+    fails: usize,
+}
+
+impl Device for FailsOnce {
+    type Handle = ();
+
+    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        let event = self.events.pop_front();
+        Ok(event.map(|(id, kind)| match kind == CmEvent::ConnectRequest {
+            true => RawEvent { listener: Some(id), ..RawEvent::new(child, kind) },
+            false => RawEvent::new(id, kind),
+        }))
+    }
+    fn call(&mut self, _: &Call, _: &[u8]) -> Outcome {
+        self.calls += 1;
+        if self.calls == self.fails { Err(Errno::EIO) } else { Ok(()) }
+    }
+    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EADDRNOTAVAIL)
+    }
+    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EADDRNOTAVAIL)
+    }
+    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn adopt(&mut self, _: IdKey, _: ChannelKey, (): ()) -> Outcome {
+        Ok(())
+    }
+}
+
+type Traced = Drive<Trace<FailsOnce>>;
+
+const PARAM: ConnParam = ConnParam {
+    responder_resources: 0,
+    initiator_depth: 0,
+    flow_control: false,
+    retry_count: 0,
+    rnr_retry_count: 0,
+    srq: false,
+    qp_num: 0,
+};
+
+/// Lets the device report an event on the channel of `of` at the device.
+fn report(drive: &mut Traced, of: IdKey, kind: CmEvent) {
+    let Some(channel) = drive.core().device_channel(of) else { return };
+    drive.device_mut().events.push_back((of, kind));
+    drive.readable(channel);
+    let _rest = drive.run(8);
+    // The channel takes no event after a failure.
+    drive.device_mut().events.clear();
+}
+
+/// A listener with eight requests: one is accepted on another channel, one becomes synchronous, six are not delivered.
+/// Destructions and migrations wait for acks. A request that fails is left out.
+fn program(drive: &mut Traced) {
+    let here: SocketAddr = "10.0.0.1:7471".parse().unwrap();
+    let Ok(channel) = drive.open_channel(Acks::Explicit) else { return };
+    let other = drive.open_channel(Acks::OnDelivery);
+    let sync = drive.create_id(None, PortSpace::Tcp);
+    let Ok(listener) = drive.create_id(Some(channel), PortSpace::Tcp) else { return };
+    let _ = drive.bind(listener, here);
+    let _ = drive.listen(listener, 8);
+    for _ in 0..8 {
+        report(drive, listener, CmEvent::ConnectRequest);
+    }
+    if let Some(event) = drive.next_event(channel) {
+        let _ = drive.accept(event.id, PARAM, &[7; 3], Time::NEVER);
+        report(drive, event.id, CmEvent::Established);
+        // The ack of the request is owed.
+        let _ = drive.migrate(event.id, other.ok(), Time(50));
+        let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
+        let _ = drive.teardown(event.id, Time::NEVER);
+        report(drive, event.id, CmEvent::Disconnected);
+    }
+    if let Some(event) = drive.next_event(channel) {
+        let _ = drive.migrate(event.id, None, Time::NEVER);
+        let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
+        let _ = drive.destroy(event.id, Time::NEVER);
+    }
+    let _ = drive.destroy(listener, Time::NEVER);
+    drive.set_now(Time(100));
+    while drive.has_work() {
+        let _rest = drive.run(1);
+    }
+    for event in std::iter::from_fn(|| drive.next_event(channel)).collect::<Vec<_>>() {
+        let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
+    }
+    if let Ok(sync) = sync {
+        let _ = drive.migrate(sync, Some(channel), Time::NEVER);
+        let _ = drive.destroy(sync, Time::NEVER);
+    }
+    let _ = drive.close_channel(channel);
+}
+
+/// Records the program with a failure of one call. Returns the trace and the number of calls.
+fn recorded(fails: usize) -> (String, usize) {
+    let memory = Memory::default();
+    let limits = Limits { ids: 16, channels: 8, ..Limits::SINGLE };
+    let device = FailsOnce { events: VecDeque::new(), calls: 0, fails };
+    let mut drive = Drive::new(Trace::new(device, Arc::new(memory.clone())).unwrap(), limits);
+    program(&mut drive);
+    let (live, calls) = (drive.core().clone(), drive.device().calls);
+    drop(drive);
+    let text = memory.texts().swap_remove(0);
+    let recordings = [Recording::read(&text[..]).unwrap()];
+    let text = String::from_utf8(text).unwrap();
+    let replays = replay(&recordings, |_, _| {}).unwrap_or_else(|(_, wrong)| panic!("call {fails}: {wrong}\n{text}"));
+    assert!(recordings[0].is_whole());
+    assert!(*replays[0].core() == live, "call {fails}");
+    (text, calls)
+}
+
+fn steps(text: &str) -> Vec<String> {
+    let mut steps = Vec::new();
+    replay(&[Recording::read(text.as_bytes()).unwrap()], |_, step| steps.push(step.to_string())).unwrap();
+    steps
+}
+
+#[test]
+fn each_call_can_fail() {
+    let (text, calls) = recorded(0);
+    assert!(calls > 20 && text.contains("{\"child\":"), "{text}");
+    let mut faults = 0;
+    for fails in 1..=calls {
+        let (text, _) = recorded(fails);
+        assert_eq!(text.matches("\"errno\":\"EIO\"").count(), 1, "call {fails}\n{text}");
+        faults += text.matches("\"fault\":").count();
+    }
+    assert!(faults > 1, "{faults} faults");
+}
+
+/// The id keeps its state until the last outcome.
+#[test]
+fn a_listen_is_three_calls() {
+    let steps = steps(&recorded(0).0);
+    let at = steps.iter().position(|step| step.contains("listen id1 ")).unwrap();
+    let shown: Vec<_> = steps[at..at + 7].iter().map(|step| step.split_once("  ").unwrap().1.trim()).collect();
+    assert_eq!(
+        shown,
+        [
+            "> core           listen id1   [id1 stays bound]",
+            "core >  device OpenChannel { channel: ch3 }",
+            "core  < device ok",
+            "core >  device Migrate { id: id1, from: ch0, to: ch3 }",
+            "core  < device ok   [id1 stays bound]",
+            "core >  device Listen { id: id1, backlog: 8 }",
+            "core  < device ok   [id1: bound -> listening]",
+        ]
+    );
+}
+
+/// The program ended in the middle of a request: each part of the trace can be replayed.
+#[test]
+fn a_trace_can_end_within_a_request() {
+    let text = recorded(0).0;
+    for (end, _) in text.match_indices('\n').skip(1) {
+        let lines = steps(&text[..=end]).len();
+        assert_eq!(lines + 1, text[..=end].lines().count());
+    }
+}
