@@ -36,7 +36,8 @@ pub(crate) fn id_in_state(state: State, service: Service) -> Option<IdInState> {
 
 /// An id for datagrams in `state`. With `in_a_group` it is a member if possible, and the join is not answered.
 pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+    let (mut fixture, here) =
+        CoreFixture::on(if state == State::Destroying { Acks::Explicit } else { Acks::OnDelivery });
     let there = fixture.channel(Acks::OnDelivery);
     if state == State::SidrReqReceived {
         let id = fixture.in_state(here, State::SidrReqReceived);
@@ -90,7 +91,7 @@ pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
         }
         State::Listening => id_in_state.fixture.does(id, LISTEN),
         State::Removed => report_and_take(&mut id_in_state, CmEvent::DeviceRemoval),
-        State::Destroying => id_in_state.fixture.submit(id, Request::Destroy).unwrap(),
+        State::Destroying => destroys_when_acked(&mut id_in_state),
         _ => return None,
     }
     assert_eq!(id_in_state.fixture.state(id), state);
@@ -103,11 +104,18 @@ pub(crate) fn destroying_with_qp() -> IdInState {
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Bound);
     fixture.does(id, Request::AttachQp);
-    fixture.report(id, CmEvent::AddrChange);
-    assert!(fixture.expect_event(here, id, cm(CmEvent::AddrChange)).ack_token.is_some());
-    fixture.submit(id, Request::Destroy).unwrap();
+    let mut id_in_state = IdInState { fixture, id, here, there, group: None };
+    destroys_when_acked(&mut id_in_state);
+    id_in_state
+}
+
+/// Begins the destruction of an id that owes an ack.
+fn destroys_when_acked(id_in_state: &mut IdInState) {
+    let IdInState { fixture, id, here, .. } = id_in_state;
+    fixture.report(*id, CmEvent::AddrChange);
+    assert!(fixture.expect_event(*here, *id, cm(CmEvent::AddrChange)).ack_token.is_some());
+    fixture.submit(*id, Request::Destroy).unwrap();
     fixture.no_call();
-    IdInState { fixture, id, here, there, group: None }
 }
 
 /// An id in `state` with a QP; `None` if it cannot have one there.
@@ -115,7 +123,7 @@ pub(crate) fn with_qp(state: State) -> Option<IdInState> {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
     let from = match state {
-        State::Idle => return None,
+        State::Idle | State::Destroying => return None,
         State::Requested | State::Accepting => State::Requested,
         State::SidrReqReceived | State::SidrResolved => State::SidrReqReceived,
         State::SidrReqSent => State::SidrReqSent,
@@ -154,7 +162,6 @@ impl IdInState {
         match state {
             State::Listening => fixture.does(self.id, LISTEN),
             State::Removed => self.report_and_take(CmEvent::DeviceRemoval),
-            State::Destroying => fixture.submit(self.id, Request::Destroy).unwrap(),
             State::Accepting | State::SidrResolved => fixture.does(self.id, accept()),
             State::Failed => self.after(State::Connecting, CmEvent::Rejected),
             State::Responded => self.after(State::Connecting, CmEvent::ConnectResponse),

@@ -16,3 +16,9 @@ mod kinds;
 #[path = "../dialogues/request_of.rs"]
 mod request_of;
 mod requests;
+#[allow(dead_code, reason = "of the dialogues")]
+#[path = "../dialogues/start.rs"]
+mod start;
+#[allow(dead_code, reason = "of the dialogues")]
+#[path = "../dialogues/states.rs"]
+mod states;
