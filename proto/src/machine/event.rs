@@ -172,6 +172,9 @@ impl Core {
     }
 
     fn admit_request(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
+        if self.channels.get(on).is_none_or(|channel| channel.closing) {
+            return Err(Fault::NoSuchChannel { channel: on });
+        }
         let wrong = Err(Fault::WrongChild { id: raw.id });
         let Some(listener) = raw.listener else { return wrong };
         let is_over = |id: &Id| id.state == State::Listening && id.requests >= id.backlog;

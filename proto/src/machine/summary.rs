@@ -110,7 +110,8 @@ impl Core {
     fn waiting_for(&self, key: IdKey, id: &Id) -> Option<WaitsFor> {
         let is_ready = id.rare.contains(Rare::MOVES) && id.owed == 0;
         let is_to_go = id.state == State::Destroying && id.is_free();
-        if is_ready || is_to_go || id.rare.contains(Rare::ANSWER_DUE) {
+        let is_to_leave = self.memberships(key).any(|(_, group)| group.leaving && group.owed == 0);
+        if is_ready || is_to_go || is_to_leave || id.rare.contains(Rare::ANSWER_DUE) {
             Some(WaitsFor::Call)
         } else if id.state == State::Destroying && id.owed == 0 {
             Some(WaitsFor::Event(RequestKind::Connect))
