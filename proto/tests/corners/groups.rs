@@ -17,8 +17,7 @@ fn joining() -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(here));
     fixture.does(id, BIND);
-    let group =
-        fixture.core.join(fixture.now, id, SocketAddr::from(([239, 1, 1, 1], 7471)), false, Time::NEVER).unwrap();
+    let group = fixture.joins(id, SocketAddr::from(([239, 1, 1, 1], 7471)), false, Time::NEVER).unwrap();
     fixture.all_well();
     (fixture, here, id, group)
 }
@@ -108,7 +107,7 @@ fn only_a_multicast_address_or_the_wildcard_is_joined() {
             let addr = addr.parse().unwrap();
             for send_only in [false, true] {
                 if is_group {
-                    let group = fixture.core.join(fixture.now, id, addr, send_only, Time::NEVER).unwrap();
+                    let group = fixture.joins(id, addr, send_only, Time::NEVER).unwrap();
                     fixture.all_well();
                     fixture.does(id, Request::Leave { group });
                 } else {

@@ -11,6 +11,12 @@ mod groups;
 mod loopback;
 mod release;
 mod requests;
+#[allow(dead_code, reason = "of the dialogues")]
+#[path = "../dialogues/start.rs"]
+mod start;
+#[allow(dead_code, clippy::wildcard_enum_match_arm, reason = "of the dialogues")]
+#[path = "../dialogues/states.rs"]
+mod states;
 mod summary;
 mod values;
 
@@ -78,7 +84,7 @@ fn a_destruction_that_fails_after_the_acks_has_a_negative_errno_as_status() {
 }
 
 #[test]
-fn a_request_is_not_delivered_while_the_device_moves_its_listener() {
+fn a_request_is_delivered_where_the_device_has_moved_its_listener() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
     let listener = fixture.id(Some(here));
@@ -88,10 +94,9 @@ fn a_request_is_not_delivered_while_the_device_moves_its_listener() {
     let device_channel = fixture.core.device_channel(listener).unwrap();
     fixture.report_on(device_channel, fixture::raw(listener, CmEvent::DeviceRemoval, 0));
     fixture.submit(listener, to(there)).unwrap();
-    let (token, _) = fixture.takes_call("migrate_id");
-    fixture.no_event(here);
-    fixture.answers(token, OK);
+    fixture.expect_call("migrate_id", OK);
     fixture.all_well();
+    fixture.no_event(here);
     fixture.sees(there, child, cm(CmEvent::ConnectRequest));
     fixture.sees(there, listener, cm(CmEvent::DeviceRemoval));
 }
@@ -120,27 +125,13 @@ fn an_id_listens_only_where_there_is_room_for_its_channel() {
 }
 
 #[test]
-fn a_listen_goes_no_further_when_its_id_is_to_be_destroyed() {
-    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.id(Some(here));
-    fixture.submit(id, LISTEN).unwrap();
-    let (token, _) = fixture.takes_call("create_event_channel");
-    fixture.submit(id, Request::Destroy).unwrap();
-    fixture.answers(token, OK);
-    fixture.expect_call("destroy_event_channel", OK);
-    fixture.expect_call("destroy_id", OK);
-    fixture.no_call();
-    fixture.ends(&[], &[here]);
-}
-
-#[test]
 fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let listener = fixture.in_state(here, State::Listening);
     let device_channel = fixture.core.device_channel(listener).unwrap();
     fixture.submit(listener, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", OK);
-    let (token, _) = fixture.takes_call("destroy_event_channel");
+    fixture.takes_call("destroy_event_channel");
     // The core accepts no event on this channel, so the key is from another channel.
     assert_eq!(fixture.core.wants_event(device_channel), None);
     let child = fixture.core.wants_event(here).unwrap();
@@ -150,20 +141,21 @@ fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
         Err(Fault::NoSuchChannel { channel: device_channel })
     );
     fixture.core.check();
-    fixture.answers(token, OK);
+    fixture.answers(OK);
     assert_eq!((fixture.core.ids(), fixture.core.channels()), (0, 1));
 }
 
 #[test]
 fn a_call_is_made_with_its_own_private_data() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let [one, two] = [(); 2].map(|()| fixture.in_state(here, State::RouteResolved));
+    let ids = [(); 2].map(|()| fixture.in_state(here, State::RouteResolved));
     let with = |private_data| Request::Connect { param: fixture::param(), private_data };
-    fixture.submit(one, with(b"one")).unwrap();
-    fixture.submit(two, with(b"two")).unwrap();
-    let calls: Vec<_> = std::iter::from_fn(|| fixture.core.poll_call()).collect();
-    let data: Vec<_> = calls.iter().map(|(token, _)| fixture.core.call_data(*token)).collect();
-    assert_eq!(data, [&b"one"[..], b"two"]);
+    for (id, data) in ids.into_iter().zip([&b"one"[..], b"two"]) {
+        fixture.submit(id, with(data)).unwrap();
+        assert_eq!(fixture.takes_call("connect").id(), Some(id));
+        assert_eq!(fixture.call_data(), data);
+        fixture.answers(OK);
+    }
 }
 
 #[test]
@@ -216,18 +208,19 @@ fn an_id_does_not_listen_while_one_ack_is_owed() {
     fixture.ends(&[id], &[here]);
 }
 
+/// An accept first migrates the id.
 #[test]
-fn only_the_call_that_is_under_way_has_private_data() {
+fn only_the_call_of_a_request_that_sends_it_has_its_private_data() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
-    let id = fixture.in_state(here, State::AddrResolved);
-    fixture.submit(id, Request::ResolveRoute).unwrap();
-    let (resolve, _) = fixture.takes_call("resolve_route");
-    fixture.answers(resolve, OK);
-    fixture.report_and_take(id, CmEvent::RouteResolved);
-    fixture.submit(id, connect()).unwrap();
-    let (connect, _) = fixture.takes_call("connect");
-    assert_eq!((fixture.core.call_data(resolve), fixture.core.call_data(connect)), (&b""[..], &b"hello"[..]));
-    fixture.answers(connect, OK);
-    assert!(fixture.core.call_data(connect).is_empty());
-    fixture.ends(&[id], &[here]);
+    let listener = fixture.in_state(here, State::Listening);
+    let id = fixture.report_request(listener);
+    fixture.sees(here, id, cm(CmEvent::ConnectRequest));
+    fixture.submit(id, fixture::accept()).unwrap();
+    fixture.takes_call("migrate_id");
+    assert_eq!(fixture.call_data(), b"");
+    fixture.answers(OK);
+    fixture.takes_call("accept");
+    assert_eq!(fixture.call_data(), b"welcome");
+    fixture.answers(OK);
+    fixture.ends(&[id, listener], &[here]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::{
     Acks, CmEvent, CmOption, ConnParam, Errno, EventKind, Limits, PortSpace, RawEvent, RefuseReason, Request,
-    RequestKind, State, Target, Time,
+    RequestKind, State, Time,
 };
 
 use crate::fixture::{BIND, CoreFixture, RESOLVE, addr, cm, group_addr, raw, to};
@@ -148,7 +148,7 @@ fn what_the_core_made_is_not_to_be_acked() {
     let there = fixture.channel(Acks::Explicit);
     let id = fixture.id_for(PortSpace::Udp, Some(here));
     fixture.does(id, BIND);
-    let group = fixture.core.join(fixture.now, id, group_addr(9), false, Time::NEVER).unwrap();
+    let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
     fixture.all_well();
     fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
     let joined = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
@@ -191,21 +191,6 @@ fn the_request_that_waits_for_its_event_in_synchronous_mode_is_named() {
     fixture.report(id, CmEvent::AddrResolved);
     assert_eq!(fixture.core.sync_open(id), None);
     fixture.does(id, Request::Destroy);
-}
-
-#[test]
-fn the_end_of_an_id_is_not_reported_on_a_channel_that_is_still_being_opened() {
-    let mut fixture = CoreFixture::new();
-    let channel = fixture.core.open_channel(Acks::OnDelivery).unwrap();
-    let (opening, _) = fixture.takes_call("create_event_channel");
-    let id = fixture.core.create_id(Some(channel), PortSpace::Tcp).unwrap();
-    let (creating, _) = fixture.takes_call("create_id");
-    fixture.submit(id, Request::Destroy).unwrap();
-    let ended = fixture.answers(creating, Err(Errno::ENOMEM)).unwrap();
-    assert_eq!((ended.target, ended.result), (Target::Id(id), Ok(())));
-    fixture.answers(opening, Ok(()));
-    fixture.no_event(channel);
-    fixture.ends(&[], &[channel]);
 }
 
 #[test]

@@ -24,12 +24,12 @@ fn ids_by_state_events_calls_and_deadlines() {
     assert_eq!(fixture.core.summary().deadlines, 0);
     let deadline = fixture.within(Duration::from_secs(5));
     fixture.submit_until(resolving, RESOLVE, deadline).unwrap();
-    assert_eq!(waits(&fixture, resolving), Some(WaitsFor::Call));
+    assert_eq!((waits(&fixture, resolving), fixture.core.summary().calls), (None, 0), "before the outcome");
+    fixture.all_well();
     let Summary { calls, for_events, next_deadline, ids, .. } = fixture.core.summary();
-    assert_eq!((calls, for_events.iter().sum::<usize>(), next_deadline), (1, 0, Some((deadline, resolving))));
+    assert_eq!((calls, for_events.iter().sum::<usize>(), next_deadline), (0, 1, Some((deadline, resolving))));
     assert_eq!((ids[State::Idle.index()], ids[State::AddrResolving.index()]), (1, 1));
 
-    fixture.all_well();
     assert_eq!(waits(&fixture, resolving), Some(WaitsFor::Event(RequestKind::ResolveAddr)));
     assert_eq!(waits(&fixture, idle), None);
     for id in [idle, idle, resolving] {
@@ -45,7 +45,10 @@ fn ids_by_state_events_calls_and_deadlines() {
     let gone = IdKey::from_parts(0, 9, 1).unwrap();
     fixture.report_on(here, raw(gone, CmEvent::AddrChange, 0));
     fixture.does(resolving, Request::Destroy);
-    fixture.core.open_channel(Acks::OnDelivery).unwrap();
+    // The closing of a private channel is due.
+    let alone = fixture.id(None);
+    fixture.submit(alone, Request::Destroy).unwrap();
+    fixture.expect_call("destroy_id", Ok(()));
     assert_eq!(text(&fixture), "ids 1 (1 idle), channels 2, events 2, calls 1, stray 1, discarded 1");
 }
 
@@ -80,12 +83,12 @@ fn memberships_that_are_joined_and_left() {
     let id = fixture.id_for(PortSpace::Udp, Some(here));
     fixture.does(id, BIND);
     let addr = SocketAddr::from(([239, 1, 1, 1], 7471));
-    let group = fixture.core.join(fixture.now, id, addr, false, Time::NEVER).unwrap();
+    let group = fixture.joins(id, addr, false, Time::NEVER).unwrap();
     fixture.all_well();
     assert_eq!(waits(&fixture, id), Some(WaitsFor::Event(RequestKind::Join)));
     let joined = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
     fixture.report_on(here, joined);
-    let _owed = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
+    let owed = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
     assert_eq!(waits(&fixture, id), None);
     fixture.submit(id, Request::Leave { group }).unwrap();
     assert_eq!(waits(&fixture, id), Some(WaitsFor::Acks(RequestKind::Leave)));
@@ -93,6 +96,9 @@ fn memberships_that_are_joined_and_left() {
         text(&fixture),
         "ids 1 (1 bound), channels 1, groups 1, acks owed 1, waiting for acks: 1 leave_multicast"
     );
+    fixture.acks(owed);
+    assert_eq!(waits(&fixture, id), Some(WaitsFor::Call));
+    assert_eq!(text(&fixture), "ids 1 (1 bound), channels 1, groups 1, calls 1");
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn a_receipt_names_the_id_and_the_group_that_it_counts_for() {
     let id = fixture.id_for(PortSpace::Udp, Some(here));
     fixture.does(id, BIND);
     let at = group_addr(9);
-    let group = fixture.core.join(fixture.now, id, at, false, Time::NEVER).unwrap();
+    let group = fixture.joins(id, at, false, Time::NEVER).unwrap();
     fixture.all_well();
     fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
     let ack_token = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin)).ack_token.unwrap();
@@ -112,12 +112,11 @@ fn a_receipt_names_the_id_and_the_group_that_it_counts_for() {
 fn a_connection_that_ends_otherwise_is_disconnected_no_second_time() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(here, State::Connected);
-    fixture.submit(id, Request::Teardown).unwrap();
-    let (token, _) = fixture.takes_call("disconnect");
+    fixture.does(id, Request::Teardown);
     // The core would answer the peer's disconnect, but the device is removed first.
     fixture.report(id, CmEvent::Disconnected);
+    fixture.takes_call("disconnect");
     fixture.report(id, CmEvent::DeviceRemoval);
-    fixture.answers(token, Ok(()));
     fixture.no_call();
     fixture.ends(&[id], &[here]);
 }
@@ -135,14 +134,14 @@ fn the_lists_of_a_core_contain_every_key_once() {
 #[test]
 fn a_call_names_its_id_and_one_on_a_channel_names_none() {
     let mut fixture = CoreFixture::new();
-    let channel = fixture.core.open_channel(Acks::OnDelivery).unwrap();
-    let (token, call) = fixture.takes_call("create_event_channel");
+    let channel = fixture.opens(Acks::OnDelivery).unwrap();
+    let call = fixture.takes_call("create_event_channel");
     assert_eq!(call.id(), None);
-    fixture.answers(token, Ok(()));
-    let id = fixture.core.create_id(Some(channel), PortSpace::Tcp).unwrap();
-    let (token, call) = fixture.takes_call("create_id");
+    fixture.answers(Ok(()));
+    let id = fixture.creates(PortSpace::Tcp, Some(channel)).unwrap();
+    let call = fixture.takes_call("create_id");
     assert_eq!(call.id(), Some(id));
-    fixture.answers(token, Ok(()));
+    fixture.answers(Ok(()));
     fixture.ends(&[id], &[channel]);
 }
 
@@ -154,7 +153,7 @@ fn waits_for_acks_is_true_only_of_the_request_that_waits() {
         let there = fixture.channel(Acks::Explicit);
         let id = fixture.id_for(PortSpace::Udp, Some(here));
         fixture.does(id, BIND);
-        let group = fixture.core.join(fixture.now, id, group_addr(9), false, Time::NEVER).unwrap();
+        let group = fixture.joins(id, group_addr(9), false, Time::NEVER).unwrap();
         fixture.all_well();
         fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
         let event = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
