@@ -1,5 +1,7 @@
 //! A call that is to be made, and what its outcome changes.
 
+use core::fmt;
+
 use super::Core;
 use crate::call::{Call, Outcome};
 use crate::cells::Cell;
@@ -11,13 +13,19 @@ use crate::time::Time;
 /// A device call that is to be made now. It borrows the core, so nothing can come between the decision and the outcome.
 /// Make the call, and report its outcome to [`end`](Begun::end). Nothing has changed before; if the value is dropped
 /// instead, nothing has happened.
-#[derive(Debug)]
 #[must_use = "the call is to be made, and its outcome to be reported"]
 pub struct Begun<'c, 'r> {
     core: &'c mut Core,
     call: Call,
     private_data: &'r [u8],
     then: Then<'r>,
+}
+
+/// Private data may be secret.
+impl fmt::Debug for Begun<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Begun").field(&self.call).finish()
+    }
 }
 
 /// How a request goes on.

@@ -43,7 +43,7 @@ impl Core {
     /// without an event in between, and is not read any more.
     ///
     /// The ids on a failed channel stay alive. Their requests that wait for an event end now, as at a deadline.
-    /// [`submit`](Core::submit) refuses new requests that would wait for an event
+    /// [`begin`](Core::begin) refuses new requests that would wait for an event
     /// ([`RefuseReason::ChannelFailed`](crate::RefuseReason)). The ids can be destroyed. They can also be migrated to
     /// another channel, where their unread events are read from the kernel. [`resume_channel`](Core::resume_channel)
     /// tries the channel again.
