@@ -91,6 +91,25 @@ fn a_migration_that_waited_and_failed_is_reported_on_the_old_channel() {
 }
 
 #[test]
+fn a_migration_that_is_due_waits_for_the_ack_of_what_is_taken_before_its_call() {
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    let there = fixture.channel(Acks::Explicit);
+    let id = fixture.in_state(here, State::Connected);
+    for _ in 0..2 {
+        fixture.report(id, CmEvent::AddrChange);
+    }
+    let first = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    fixture.submit(id, to(there)).unwrap();
+    fixture.acks(first);
+    let second = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    fixture.no_call();
+    fixture.acks(second);
+    assert_eq!(fixture.expect_call("migrate_id", OK), None);
+    assert_eq!(fixture.sees(there, id, EventKind::Migrated).result(), Ok(()));
+    fixture.ends(&[id], &[here, there]);
+}
+
+#[test]
 fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
     let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
     let there = fixture.channel(Acks::Explicit);
