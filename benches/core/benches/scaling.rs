@@ -27,8 +27,8 @@ fn measure<L: Level, C: Case<L>>(criterion: &mut Criterion, what: &str) {
 fn all(criterion: &mut Criterion) {
     measure::<Bare, cases::OneEvent>(criterion, "event");
     measure::<Driven, cases::OneEvent>(criterion, "event");
-    measure::<Bare, cases::SetOption<false>>(criterion, "request");
-    measure::<Driven, cases::SetOption<false>>(criterion, "request");
+    measure::<Bare, cases::SetOption>(criterion, "request");
+    measure::<Driven, cases::SetOption>(criterion, "request");
     measure::<Bare, cases::Active>(criterion, "active life");
     measure::<Driven, cases::Active>(criterion, "active life");
     measure::<Bare, cases::Look>(criterion, "nothing to do");

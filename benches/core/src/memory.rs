@@ -7,7 +7,7 @@ use std::mem::size_of;
 use std::net::SocketAddr;
 
 use cmid_proto::memory::{Domain, Region as Registration};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Core, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Core, Flow, IdKey, Limits, PortSpace, RawEvent, Request, Time};
 use stats_alloc::{Region, StatsAlloc};
 
 use crate::cases::{self, Case};
@@ -126,9 +126,9 @@ impl World {
             channel_events: 1 << 21,
             ..Limits::SINGLE
         });
-        let channel = core.open_channel(Acks::OnDelivery).expect("room");
+        let (channel, begun) = core.open_channel(Acks::OnDelivery).expect("room");
+        make(begun.into());
         let mut world = World { core, channel, ids: Vec::new() };
-        world.calls();
         world.ids = (0..ids).map(|_| world.create()).collect();
         world
     }
@@ -144,27 +144,20 @@ impl World {
         world
     }
 
-    fn calls(&mut self) {
-        while let Some((token, _)) = self.core.poll_call() {
-            self.core.handle_outcome(token, Ok(())).expect("the call is known");
-        }
-    }
-
     fn create(&mut self) -> IdKey {
-        let id = self.core.create_id(Some(self.channel), PortSpace::Udp).expect("room");
-        self.calls();
+        let (id, begun) = self.core.create_id(Some(self.channel), PortSpace::Udp).expect("room");
+        make(begun.into());
         id
     }
 
     fn open(&mut self) -> ChannelKey {
-        let channel = self.core.open_channel(Acks::Explicit).expect("room");
-        self.calls();
+        let (channel, begun) = self.core.open_channel(Acks::Explicit).expect("room");
+        make(begun.into());
         channel
     }
 
     fn request(&mut self, id: usize, request: Request<'_>, deadline: Time) {
-        self.core.submit(Time::ZERO, self.ids[id], request, deadline).expect("a request in the right state");
-        self.calls();
+        make(self.core.begin(Time::ZERO, self.ids[id], &request, deadline).expect("a request in the right state"));
     }
 
     /// Adds an event that stays undelivered.
@@ -176,5 +169,12 @@ impl World {
     fn join(&mut self, id: usize) {
         let addr = SocketAddr::from(([239, 1, 1, 1], 7471));
         self.request(id, Request::Join { addr, send_only: false }, Time::NEVER);
+    }
+}
+
+/// Makes the call of a request.
+fn make(flow: Flow<'_, '_>) {
+    if let Flow::Next(begun) = flow {
+        assert!(matches!(begun.end(Ok(())), Flow::Done(Ok(_))), "one call");
     }
 }

@@ -12,12 +12,12 @@ use crate::requests::connect;
 
 /// A request that changes no state (`rdma_set_option`).
 #[derive(Debug)]
-pub struct SetOption<const IN_STEPS: bool> {
+pub struct SetOption {
     /// Calls made before the step.
     made: u64,
 }
 
-impl<L: Level, const IN_STEPS: bool> Case<L> for SetOption<IN_STEPS> {
+impl<L: Level> Case<L> for SetOption {
     type Input = IdKey;
     type Output = ();
 
@@ -33,11 +33,7 @@ impl<L: Level, const IN_STEPS: bool> Case<L> for SetOption<IN_STEPS> {
     #[inline(always)]
     fn step(&mut self, prepared: &mut Prepared<L>, id: IdKey) {
         let request = Request::SetOption { option: CmOption::Tos(black_box(1)) };
-        if IN_STEPS {
-            prepared.level.request_in_steps(id, request, Time::NEVER);
-        } else {
-            prepared.level.request(id, request, Time::NEVER);
-        }
+        prepared.level.request(id, request, Time::NEVER);
     }
 
     fn check(&mut self, prepared: &mut Prepared<L>, (): ()) {

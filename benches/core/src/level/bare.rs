@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use cmid_proto::{AckToken, Acks, Call, ChannelKey, Core, Event, EventKind, IdKey, PortSpace, RawEvent, Request, Time};
+use cmid_proto::{AckToken, Acks, ChannelKey, Core, Event, EventKind, Flow, IdKey, PortSpace, RawEvent, Request, Time};
 
 use super::{LIMITS, Level};
 
@@ -14,32 +14,30 @@ pub struct Bare {
     made: u64,
 }
 
-impl Bare {
-    /// A request that has no short path on an id that is not synchronous.
-    #[inline(never)]
-    fn request_any(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
-        let made = &mut self.made;
-        let make = |call: &Call, data: &[u8]| {
-            black_box((call, data));
-            *made += 1;
-            Ok(())
-        };
-        match self.core.perform_sync(self.now, id, &request, deadline, make) {
-            Some(result) => result.expect("success"),
-            None => self.request_in_steps(id, request, deadline),
+/// Steps 2 and 3 of the contract: makes the calls of a request.
+#[inline(always)]
+fn make(mut flow: Flow<'_, '_>, made: &mut u64) {
+    loop {
+        match flow {
+            Flow::Next(begun) => {
+                black_box((begun.call(), begun.private_data()));
+                *made += 1;
+                flow = begun.end(Ok(()));
+            }
+            Flow::Done(result) => {
+                result.expect("success");
+                return;
+            }
         }
     }
+}
 
-    /// Step 3 of the contract.
+impl Bare {
+    /// Step 3 of the contract, for calls that follow from earlier steps.
     #[inline(always)]
     fn calls(&mut self) {
-        loop {
-            // Used in place, without a move.
-            let next = self.core.poll_call();
-            let Some((token, call)) = &next else { return };
-            black_box((call, self.core.call_data(*token)));
-            self.made += 1;
-            self.core.handle_outcome(*token, Ok(())).expect("the call is known");
+        while let Some(begun) = self.core.next() {
+            make(begun.into(), &mut self.made);
         }
     }
 }
@@ -62,51 +60,28 @@ impl Level for Bare {
     }
 
     fn open(&mut self) -> ChannelKey {
-        let channel = self.core.open_channel(Acks::Explicit).expect("room");
-        self.calls();
+        let (channel, begun) = self.core.open_channel(Acks::Explicit).expect("room");
+        make(begun.into(), &mut self.made);
         channel
     }
 
     #[inline(always)]
     fn create(&mut self, on: ChannelKey) -> IdKey {
-        let made = &mut self.made;
-        let make = |call: &Call| {
-            black_box(call);
-            *made += 1;
-            Ok(())
-        };
-        let id = self.core.perform_create(on, PortSpace::Tcp, make).expect("nothing in the way");
-        id.expect("success")
+        let (id, begun) = self.core.create_id(Some(on), PortSpace::Tcp).expect("room");
+        make(begun.into(), &mut self.made);
+        id
     }
 
     fn create_sync(&mut self) -> IdKey {
-        let id = self.core.create_id(None, PortSpace::Tcp).expect("room");
-        self.calls();
+        let (id, begun) = self.core.create_id(None, PortSpace::Tcp).expect("room");
+        make(begun.into(), &mut self.made);
         id
     }
 
     #[inline(always)]
     fn request(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
-        let made = &mut self.made;
-        let make = |call: &Call, data: &[u8]| {
-            black_box((call, data));
-            *made += 1;
-            Ok(())
-        };
-        match self.core.perform(self.now, id, &request, deadline, make) {
-            Some(result) => {
-                result.expect("success");
-                if self.core.has_calls() {
-                    self.calls();
-                }
-            }
-            None => self.request_any(id, request, deadline),
-        }
-    }
-
-    #[inline(always)]
-    fn request_in_steps(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
-        self.core.submit(self.now, id, request, deadline).expect("a request in the right state");
+        let flow = self.core.begin(self.now, id, &request, deadline).expect("a request in the right state");
+        make(flow, &mut self.made);
         self.calls();
     }
 
@@ -154,7 +129,7 @@ impl Level for Bare {
     fn look(&mut self, on: ChannelKey) -> bool {
         // One after the other, as in a driver's loop. All are polled if all are empty.
         let core = &mut self.core;
-        core.poll_call().is_some()
+        core.next().is_some()
             || core.poll_readable().is_some()
             || core.poll_event(on).is_some()
             || core.poll_timeout().is_some()

@@ -42,11 +42,6 @@ pub trait Level: Sized {
     /// Makes a request and its call, which must succeed.
     fn request(&mut self, id: IdKey, request: Request<'static>, deadline: Time);
 
-    /// The same in separate steps, as for a device that observes each. `Drive` has them only for such a device.
-    fn request_in_steps(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
-        self.request(id, request, deadline);
-    }
-
     /// Migrates an id to another channel, which is then read and empty.
     fn migrate(&mut self, id: IdKey, to: ChannelKey);
 
@@ -56,7 +51,7 @@ pub trait Level: Sized {
     /// Reads the event, which stays undelivered.
     fn receive(&mut self, device_channel: ChannelKey, raw: Self::Arriving);
 
-    /// Makes the core's internal calls.
+    /// Makes the calls that follow from earlier steps.
     fn run_turns(&mut self);
 
     /// Takes an event from the channel.

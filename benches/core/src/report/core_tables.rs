@@ -11,8 +11,8 @@ use crate::results::OfCore;
 use crate::verdict::Verdict;
 
 const ABOUT: [&str; 2] = [
-    "The bare core. An event is `handle_event`, `poll_event`, `ack`; a request `perform`; in steps it is \
-     `submit`, `poll_call`, `call_data`, `handle_outcome`, and the `poll_call` that says there is no more; a migration is also `poll_readable` and `wants_event` of the \
+    "The bare core. An event is `handle_event`, `poll_event`, `ack`; a request `begin`, `end`, and the `next` that says there is no more; \
+     a migration is also `poll_readable` and `wants_event` of the \
      channel that is to be read. Deadlines are what they cost beyond the same step without one, with as many armed as there are \
      ids; target and limit are for up to 100,000. *Before* is the first version.",
     "The same through `Drive`, the loop that the drivers share, with a device that does nothing: an event is a whole turn.",
