@@ -180,6 +180,30 @@ fn an_open_request_that_leaves_synchronous_mode_ends_by_event() {
 }
 
 #[test]
+fn events_that_no_request_waited_for_move_with_the_id_and_the_one_that_ended_a_request_is_read_before() {
+    for outcome in [OK, Err(Errno::ENOMEM)] {
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = routed(&mut fixture);
+        let private = fixture.core.channel(id).unwrap();
+        fixture.does(id, connect());
+        for kind in [CmEvent::AddrChange, CmEvent::Established, CmEvent::Disconnected] {
+            fixture.report(id, kind);
+        }
+        assert_eq!(fixture.core.sync_event(id).unwrap().kind, cm(CmEvent::Established));
+        fixture.submit(id, to(channel)).unwrap();
+        fixture.expect_call("migrate_id", outcome);
+        // As every request, the migration gives up the event that ended the one before.
+        assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None));
+        let home = if outcome.is_ok() { channel } else { private };
+        for kind in [CmEvent::AddrChange, CmEvent::Disconnected] {
+            fixture.sees(home, id, cm(kind));
+        }
+        fixture.no_event(home);
+        fixture.ends(&[id], &[channel]);
+    }
+}
+
+#[test]
 fn a_destroy_ends_a_wait() {
     let mut fixture = CoreFixture::new();
     let id = routed(&mut fixture);
