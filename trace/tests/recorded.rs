@@ -72,7 +72,8 @@ fn charts_are_drawn() {
     let mermaid = chart.draw(ChartFormat::Mermaid);
     assert!(mermaid.starts_with("sequenceDiagram\n    participant application\n"), "{mermaid}");
     for line in [
-        "    application->>core: create an id, TCP: id0\n    Note over core: id0: - -> idle\n",
+        "    application->>core: create an id, TCP: id0\n    core->>device: CreateId { id: id0, channel: ch0, port_space: Tcp }\n    \
+         device-->>core: ok\n    Note over core: id0: - -> idle\n",
         "    core->>device: Migrate { id: id0, from: ch0, to: ch1 }\n    device-->>core: ok\n",
         "    core->>application: MIGRATED on id0, on ch1\n",
         "    device->>core: ROUTE_RESOLVED of id0 on ch1\n",
