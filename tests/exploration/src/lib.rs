@@ -3,13 +3,14 @@
 //! A world is a state machine of `cmid_proto` with a minimal faithful environment. [`connections`] has the core, a
 //! device with the kernel's rules, and an application that keeps accounts. [`memory`] has regions and domains, and a
 //! device that tracks its references. A [`connections::Scene`] or [`memory::Scene`] defines the contents of a world
-//! and the possible actions. Within these bounds all orders of actions are explored.
+//! and the possible actions. Within these bounds all orders of actions are explored. An action is made with its device
+//! calls, and each of these may fail.
 //!
 //! Checks in every state:
 //!
 //! - the invariants, from the accounts: [`connections::Invariant`], [`memory::Invariant`];
 //! - the internal invariants, `Core::check`;
-//! - a refused request changes nothing;
+//! - a request that is refused, or whose call is not made, changes nothing;
 //! - *the end is reachable*: from the state, without new external events, reported events are delivered. After all
 //!   acks and destroys, in either order, nothing remains in the state machine or at the device.
 //!

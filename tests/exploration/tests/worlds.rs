@@ -24,7 +24,13 @@ worlds! {
     listener_removed: Connections(scenes::LISTENER_REMOVED);
     dialer_deadlines: Connections(scenes::DIALER_DEADLINES);
     memory_one: Memory(memory::scenes::ONE);
-    two_movers_with_an_event: Connections(Scene { events_in_all: 1, ..scenes::MOVERS });
+    movers: Connections(scenes::MOVERS);
+    movers_full: Connections(scenes::MOVERS_FULL);
+    mover_deadlines: Connections(scenes::MOVER_DEADLINES);
+    dialer: Connections(scenes::DIALER);
+    dialer_sync: Connections(scenes::DIALER_SYNC);
+    listener_trouble: Connections(scenes::LISTENER_TROUBLE);
+    listener_sync: Connections(scenes::LISTENER_SYNC);
 }
 
 /// Those that take minutes without optimisation.
@@ -36,22 +42,6 @@ mod large {
         memory_two: Memory(memory::scenes::TWO);
         #[cfg_attr(debug_assertions, ignore = "only with --release")]
         memory_checks_first: Memory(memory::scenes::CHECKS_FIRST);
-        #[cfg_attr(debug_assertions, ignore = "only with --release")]
-        movers: Connections(scenes::MOVERS);
-        #[cfg_attr(debug_assertions, ignore = "only with --release")]
-        movers_slow: Connections(scenes::MOVERS_SLOW);
-        #[cfg_attr(debug_assertions, ignore = "only with --release")]
-        movers_full: Connections(scenes::MOVERS_FULL);
-        #[cfg_attr(debug_assertions, ignore = "only with --release")]
-        mover_deadlines: Connections(scenes::MOVER_DEADLINES);
-        #[cfg_attr(debug_assertions, ignore = "only with --release")]
-        dialer: Connections(scenes::DIALER);
-        #[cfg_attr(debug_assertions, ignore = "only with --release")]
-        dialer_sync: Connections(scenes::DIALER_SYNC);
-        #[cfg_attr(debug_assertions, ignore = "only with --release")]
-        listener_trouble: Connections(scenes::LISTENER_TROUBLE);
-        #[cfg_attr(debug_assertions, ignore = "only with --release")]
-        listener_sync: Connections(scenes::LISTENER_SYNC);
     }
 }
 

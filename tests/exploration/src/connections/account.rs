@@ -1,15 +1,13 @@
 //! The application's account of one id: known events and open requests.
 
-use cmid_proto::{Call, IdKey};
+use cmid_proto::IdKey;
 
 use super::invariant::Invariant;
 use super::scene::Role;
 
-/// A request with a reported completion.
+/// A request that waits for acks and ends by event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum OpenRequest {
-    Create,
-    Call,
     Migrate,
     Destroy,
 }
@@ -42,36 +40,20 @@ impl Account {
     }
 
     pub(super) fn begin(&mut self, asked: OpenRequest) {
-        if asked == OpenRequest::Destroy {
-            // A destroy ends all other requests, and undelivered events are dropped.
-            self.open.clear();
-            self.expected.clear();
-        }
         self.open.push(asked);
     }
 
-    /// Records the end of a request; `gone` if the id does not exist any more.
-    pub(super) fn end(&mut self, asked: OpenRequest, gone: bool) -> Result<(), Invariant> {
-        let ended = take(&mut self.open, asked)
-            // A destroy ends with the creation that it overtook, if that fails.
-            || (gone && take(&mut self.open, OpenRequest::Destroy));
-        if ended { Ok(()) } else { Err(Invariant::EndsTwice) }
+    /// A destroy ends all other requests, and undelivered events are dropped.
+    pub(super) fn end_all(&mut self) {
+        self.open.clear();
+        self.expected.clear();
     }
 
-    /// The request that ended with a call.
-    pub(super) fn open_request_of(&self, call: &Call) -> OpenRequest {
-        let has = |asked| self.open.contains(&asked);
-        let opens = matches!(call, Call::OpenChannel { .. });
-        if matches!(call, Call::CreateId { .. }) || (opens && has(OpenRequest::Create)) {
-            OpenRequest::Create
-        } else if matches!(call, Call::Destroy { .. }) {
-            OpenRequest::Destroy
-        } else if (opens || matches!(call, Call::Migrate { .. })) && has(OpenRequest::Migrate) {
-            OpenRequest::Migrate
-        } else {
-            // Also a listen, which opens a channel and moves the id there.
-            OpenRequest::Call
-        }
+    /// Records the end of a request.
+    pub(super) fn end(&mut self, asked: OpenRequest) -> Result<(), Invariant> {
+        let at = self.open.iter().position(|&other| other == asked).ok_or(Invariant::EndsTwice)?;
+        self.open.remove(at);
+        Ok(())
     }
 
     pub(super) fn has_open(&self) -> bool {
@@ -106,8 +88,4 @@ impl Account {
     pub(super) fn misses_event(&self) -> bool {
         self.expected.iter().any(|it| !it.read)
     }
-}
-
-fn take(list: &mut Vec<OpenRequest>, asked: OpenRequest) -> bool {
-    list.iter().position(|&other| other == asked).map(|at| list.remove(at)).is_some()
 }

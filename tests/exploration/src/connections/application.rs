@@ -1,6 +1,6 @@
 //! The application's steps.
 
-use cmid_proto::{ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, Request, RequestKind, Time};
+use cmid_proto::{ChannelKey, CmEvent, Errno, Error, Event, EventKind, Flow, IdKey, Progress, Request, Time};
 
 use super::account::{Account, OpenRequest};
 use super::invariant::Invariant;
@@ -10,16 +10,23 @@ use super::witness::{Seen, Witness};
 use super::world::{NOW, World};
 
 impl World {
-    pub(super) fn create(&mut self, scene: &Scene) -> Result<(), Invariant> {
+    pub(super) fn create(&mut self, scene: &Scene, seen: &Seen) -> Result<(), Invariant> {
         let role = scene.roles[self.environment.created];
-        let id = self.core.create_id(Some(self.environment.channels[0]), role.port_space()).expect("there is room");
-        let mut account = Account::new(id, role, true);
-        account.begin(OpenRequest::Create);
-        self.environment.accounts.push(account);
-        self.environment.created += 1;
-        Ok(())
+        let before = self.core.clone();
+        let on = Some(self.environment.channels[0]);
+        let (id, begun) = self.core.create_id(on, role.port_space()).expect("there is room");
+        match self.environment.make(seen, None, Flow::Next(begun))? {
+            Ok(_) => {
+                self.environment.accounts.push(Account::new(id, role, true));
+                self.environment.created += 1;
+                Ok(())
+            }
+            Err(_) if self.core == before => Ok(()),
+            Err(_) => Err(Invariant::FailsAndChanges),
+        }
     }
 
+    /// Submits a request, with its calls.
     pub(super) fn submit(
         &mut self,
         seen: &Seen,
@@ -27,41 +34,42 @@ impl World {
         request: Request<'static>,
         deadline: Time,
     ) -> Result<(), Invariant> {
-        let requests = self.account(id)?.undelivered();
-        let moving = self.account(id)?.is_open(OpenRequest::Migrate);
-        let queued = self.queued().len();
-        self.core.compare_request(NOW, id, &request, deadline);
-        self.core.submit(NOW, id, request, deadline).expect("it would not be refused");
+        let account = self.account(id)?;
+        let moving = account.is_open(OpenRequest::Migrate);
+        let has_requests = account.role == Role::Listener && account.undelivered() > 0;
+        let flow = self.core.begin(NOW, id, &request, deadline).expect("it would not be refused");
+        let makes_no_call = matches!(flow, Flow::Done(_));
+        let result = self.environment.make(seen, Some(&request), flow)?;
         self.environment.private_channels += u8::from(Scene::opens_channel(&request));
-        let listens = self.account(id)?.role == Role::Listener && requests > 0;
-        let asked = match request {
-            Request::GetRequest | Request::AttachQp | Request::DetachQp => return Ok(()),
-            Request::Migrate { .. } => {
-                // That of a listener is the core's own business.
-                if !self.core.waits_for_acks(id, RequestKind::Migrate) && self.queued().len() == queued {
-                    seen.note_if(listens, Witness::ListenerMovedWithRequests);
-                    return Ok(());
-                }
-                OpenRequest::Migrate
-            }
-            Request::DestroyNow => {
-                let lost = core::mem::take(&mut self.account(id)?.owed);
-                seen.note_if(lost > 0, Witness::DestroyedWithoutAcks);
-                let before = self.core.clone();
-                if self.core.ack(key_allocator::ack_token(id)).is_ok() || self.core != before {
-                    return Err(Invariant::TakesVoidReceipt);
-                }
-                OpenRequest::Destroy
-            }
-            Request::Destroy => {
-                seen.note_if(listens, Witness::RequestsDiscarded);
+        if let Err(Error::Fault(_)) = result {
+            return Err(Invariant::Faults);
+        }
+        let waits = matches!(result, Ok(Progress::WhenAcked));
+        match request {
+            Request::Migrate { .. } if waits => self.account(id)?.begin(OpenRequest::Migrate),
+            // That of a listener is the core's own business.
+            Request::Migrate { .. } => seen.note_if(has_requests && makes_no_call, Witness::ListenerMovedWithRequests),
+            Request::Destroy | Request::DestroyNow => {
+                seen.note_if(has_requests, Witness::RequestsDiscarded);
                 seen.note_if(moving, Witness::DestroyOvertookMove);
-                OpenRequest::Destroy
+                self.account(id)?.end_all();
+                if waits {
+                    self.account(id)?.begin(OpenRequest::Destroy);
+                }
+                if request == Request::DestroyNow {
+                    self.give_up_acks(seen, id)?;
+                }
+                if result.is_ok() && !waits && self.core.state(id).is_some() {
+                    return Err(Invariant::NeverEnds);
+                }
+                self.forget_if_gone(id)?;
             }
             Request::Bind { .. }
             | Request::ResolveAddr { .. }
             | Request::ResolveRoute
             | Request::Listen { .. }
+            | Request::AttachQp
+            | Request::DetachQp
             | Request::Connect { .. }
             | Request::Accept { .. }
             | Request::Reject { .. }
@@ -69,12 +77,27 @@ impl World {
             | Request::Disconnect
             | Request::Teardown
             | Request::Notify
+            | Request::GetRequest
             | Request::Join { .. }
             | Request::Leave { .. }
             | Request::SetOption { .. }
-            | Request::SetEce { .. } => OpenRequest::Call,
-        };
-        self.account(id)?.begin(asked);
+            | Request::SetEce { .. } => {
+                if waits {
+                    return Err(Invariant::NeverEnds);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After a destroy without the acks that are owed.
+    fn give_up_acks(&mut self, seen: &Seen, id: IdKey) -> Result<(), Invariant> {
+        let lost = core::mem::take(&mut self.account(id)?.owed);
+        seen.note_if(lost > 0, Witness::DestroyedWithoutAcks);
+        let before = self.core.clone();
+        if self.core.ack(key_allocator::ack_token(id)).is_ok() || self.core != before {
+            return Err(Invariant::TakesVoidReceipt);
+        }
         Ok(())
     }
 
@@ -95,7 +118,6 @@ impl World {
         if let EventKind::Destroyed = event.kind {
             self.forget_if_gone(owner)?;
         }
-        self.look(seen);
         Ok(true)
     }
 
@@ -105,11 +127,11 @@ impl World {
         match event.kind {
             EventKind::Migrated => {
                 seen.note(if timed_out { Witness::MoveTimedOut } else { Witness::MovedAfterAcks });
-                account.end(OpenRequest::Migrate, false)
+                account.end(OpenRequest::Migrate)
             }
             EventKind::Destroyed => {
                 seen.note(if timed_out { Witness::DestroyTimedOut } else { Witness::DestroyedAfterAcks });
-                account.end(OpenRequest::Destroy, false)
+                account.end(OpenRequest::Destroy)
             }
             EventKind::DeadlinePassed(_) => {
                 seen.note(Witness::DeadlinePassed);

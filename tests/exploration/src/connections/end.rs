@@ -1,6 +1,6 @@
 //! Checks that the end is reachable from every state, and further checks of a state.
 
-use cmid_proto::{Request, State, Time};
+use cmid_proto::{Flow, Request, State, Time};
 
 use super::account::Account;
 use super::invariant::Invariant;
@@ -12,7 +12,7 @@ impl World {
     /// Runs the driver and the application until there is no work left. The device reports nothing new.
     fn come_to_rest(&mut self, seen: &Seen) -> Result<(), Invariant> {
         for _ in 0..200 {
-            self.make_all(seen)?;
+            self.follow(seen)?;
             let mut worked = self.read(seen)?;
             for home in self.homes() {
                 worked |= self.deliver(seen, home)?;
@@ -37,12 +37,12 @@ impl World {
             return Err(Invariant::LosesEvent);
         }
         let mut other = self.clone();
-        self.ack_all()?;
+        self.ack_all(&seen)?;
         self.come_to_rest(&seen)?;
         self.destroy_all(&seen)?;
         self.be_gone(&seen)?;
         other.destroy_all(&seen)?;
-        other.ack_all()?;
+        other.ack_all(&seen)?;
         other.be_gone(&seen)
     }
 
@@ -53,9 +53,9 @@ impl World {
             return Err(Invariant::NeverEnds);
         }
         for channel in core::mem::take(&mut self.environment.channels) {
-            self.core.close_channel(channel).map_err(|_| Invariant::Leaks)?;
+            let begun = self.core.close_channel(channel).map_err(|_| Invariant::Leaks)?;
+            self.environment.make(seen, None, Flow::Next(begun))?.map_err(|_| Invariant::Faults)?;
         }
-        self.make_all(seen)?;
         self.core.check();
         let core = &self.core;
         let empty = (core.ids(), core.channels(), core.groups()) == (0, 0, 0) && core.poll_timeout().is_none();
@@ -66,10 +66,11 @@ impl World {
         }
     }
 
-    fn ack_all(&mut self) -> Result<(), Invariant> {
+    fn ack_all(&mut self, seen: &Seen) -> Result<(), Invariant> {
         for at in 0..self.environment.accounts.len() {
             while self.environment.accounts[at].owed > 0 {
                 self.ack(self.environment.accounts[at].id)?;
+                self.follow(seen)?;
             }
         }
         Ok(())
@@ -85,28 +86,33 @@ impl World {
                     .would_refuse(NOW, id, &Request::Destroy, Time::NEVER)
                     .map_err(|_| Invariant::RefusesDestroy)?;
                 self.submit(seen, id, Request::Destroy, Time::NEVER)?;
+                self.follow(seen)?;
             }
         }
         Ok(())
     }
 
-    /// The maximum number of calls of one id that are queued or under way.
-    pub(super) fn calls_of_one_id(&self) -> usize {
-        let calls = self.environment.under_way.iter().map(|it| it.call).chain(self.queued());
-        let target: Vec<_> = calls.filter_map(|call| call.id()).collect();
-        target.iter().map(|id| target.iter().filter(|&other| other == id).count()).max().unwrap_or(0)
-    }
-
-    /// Whether a request that is refused changes nothing.
+    /// Whether a request that is refused changes nothing, and neither does one whose call is not made.
     pub(super) fn refusals_change_nothing(&self, scene: &Scene, seen: &Seen) -> bool {
         let mut core = self.core.clone();
         for account in &self.environment.accounts {
             for request in scene.requests(&self.core, account.id, account.role, &self.environment.channels) {
-                if let Err(refused) = self.core.would_refuse(NOW, account.id, &request, SOON) {
-                    seen.note(Witness::Refused);
-                    if core.submit(NOW, account.id, request, SOON) != Err(refused) {
+                let foretold = self.core.would_refuse(NOW, account.id, &request, SOON);
+                let makes_no_call = match core.begin(NOW, account.id, &request, SOON) {
+                    Err(refused) => {
+                        seen.note(Witness::Refused);
+                        if foretold != Err(refused) {
+                            return false;
+                        }
+                        false
+                    }
+                    Ok(flow) => foretold.is_err() || matches!(flow, Flow::Done(_)),
+                };
+                if makes_no_call {
+                    if foretold.is_err() {
                         return false;
                     }
+                    core = self.core.clone();
                 }
             }
         }

@@ -12,8 +12,6 @@ pub enum Invariant {
     CallsWhileAcksAreOwed,
     /// It accepted an ack token that was given up.
     TakesVoidReceipt,
-    /// Two calls about one id were under way.
-    TwoCalls,
     /// A call named an object that the device does not have, or has elsewhere.
     NamesWhatIsNotThere,
     /// It called a migration of a listening id.
@@ -21,7 +19,7 @@ pub enum Invariant {
     /// An id was accepted while the device still reports its events on its listener's channel. Unread requests there
     /// would delay them.
     AcceptsOnListenersChannel,
-    /// It moved the id of a request that the application neither accepts nor migrates.
+    /// It moved an id that the application neither migrates nor accepts, and that is not to listen.
     MovesUnasked,
     /// It closed a channel with ids.
     ClosesUnderIds,
@@ -33,6 +31,8 @@ pub enum Invariant {
     EndsTwice,
     /// A request never ended.
     NeverEnds,
+    /// A creation failed, and something changed.
+    FailsAndChanges,
     /// An event was lost.
     LosesEvent,
     /// An event stayed unread after all work was done: a wakeup was lost.

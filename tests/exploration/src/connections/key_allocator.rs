@@ -7,7 +7,9 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use cmid_proto::{AckToken, Acks, ChannelKey, CmEvent, Core, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+use cmid_proto::{AckToken, Acks, ChannelKey, CmEvent, Core, Flow, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+
+use super::calls::well;
 
 /// A core with an id of one key.
 struct KeyAllocator {
@@ -29,18 +31,17 @@ impl KeyAllocator {
     /// Creates ids, and destroys them until one has the key.
     fn new(id: IdKey) -> KeyAllocator {
         let mut core = Core::new(Limits { core: Some(id.core()), ..Limits::LARGE });
-        let channel = core.open_channel(Acks::Explicit).expect("an empty core has room");
-        well(&mut core);
+        let (channel, begun) = core.open_channel(Acks::Explicit).expect("an empty core has room");
+        well(Flow::Next(begun));
         loop {
-            let fresh = core.create_id(Some(channel), PortSpace::Tcp).expect("keys are small");
-            well(&mut core);
+            let (fresh, begun) = core.create_id(Some(channel), PortSpace::Tcp).expect("keys are small");
+            well(Flow::Next(begun));
             if fresh == id {
                 return KeyAllocator { core, channel, id };
             }
             // The same slot with an earlier generation.
             if fresh.slot() == id.slot() {
-                core.submit(Time::ZERO, fresh, Request::Destroy, Time::NEVER).expect("it lives");
-                well(&mut core);
+                well(core.begin(Time::ZERO, fresh, &Request::Destroy, Time::NEVER).expect("it lives"));
             }
         }
     }
@@ -50,12 +51,5 @@ impl KeyAllocator {
             .handle_event(self.channel, RawEvent::new(self.id, CmEvent::User))
             .expect("any id may have this event");
         self.core.poll_event(self.channel).and_then(|event| event.ack_token).expect("the channel has explicit acks")
-    }
-}
-
-/// Completes all calls with success.
-fn well(core: &mut Core) {
-    while let Some((token, _)) = core.poll_call() {
-        core.handle_outcome(token, Ok(())).expect("the call is under way");
     }
 }

@@ -44,8 +44,6 @@ pub struct Scene {
     pub private_channels: u8,
     /// Whether calls may fail.
     pub failures: bool,
-    /// Whether other actions may occur between a call and its outcome.
-    pub slow_calls: bool,
     /// Whether the device may be removed.
     pub removal: bool,
     /// Whether requests may have deadlines, which pass at any time.
@@ -73,7 +71,6 @@ impl Scene {
         sync: false,
         private_channels: 0,
         failures: false,
-        slow_calls: false,
         removal: false,
         deadlines: false,
         lost: false,

@@ -16,30 +16,19 @@ pub const MOVERS: Scene = Scene {
         Witness::MovedAfterAcks,
         Witness::DestroyedAfterAcks,
         Witness::DestroyOvertookMove,
+        Witness::LateEvent,
         Witness::Refused,
         Witness::Ended,
     ],
     ..Scene::PLAIN
 };
 
-/// As [`MOVERS`], with slow calls: events and requests occur between a call and its outcome.
-pub const MOVERS_SLOW: Scene = Scene {
-    name: "movers-slow",
-    target: "2 ids x 2 channels x 1 event; anything may come between a call and its outcome",
-    events: 1,
-    events_in_all: 1,
-    slow_calls: true,
-    shows: &[Witness::ArrivedByEvent, Witness::MovedAfterAcks, Witness::DestroyOvertookMove, Witness::LateEvent],
-    ..MOVERS
-};
-
 /// One id with all kinds of failures.
 pub const MOVER_TROUBLE: Scene = Scene {
     name: "mover-trouble",
-    target: "1 id x 2 channels x 2 events; slow and failing calls, device removal, synchronous mode, moves in place, lost ack tokens",
+    target: "1 id x 2 channels x 2 events; failing calls, device removal, synchronous mode, moves in place, lost ack tokens",
     roles: &[Role::Mover],
     lost: true,
-    slow_calls: true,
     failures: true,
     in_place: true,
     removal: true,
@@ -49,9 +38,6 @@ pub const MOVER_TROUBLE: Scene = Scene {
         Witness::NotMoved,
         Witness::NotDestroyed,
         Witness::Removed,
-        Witness::LateEvent,
-        Witness::ArrivedByEvent,
-        Witness::MovedAllTheSame,
         Witness::MovedAfterAcks,
         Witness::DestroyedAfterAcks,
         Witness::DestroyedWithoutAcks,
@@ -62,9 +48,8 @@ pub const MOVER_TROUBLE: Scene = Scene {
 /// One id with deadlines on requests.
 pub const MOVER_DEADLINES: Scene = Scene {
     name: "mover-deadlines",
-    target: "1 id x 2 channels x 2 events; slow and failing calls, deadlines on migrations and destructions",
+    target: "1 id x 2 channels x 2 events; failing calls, deadlines on migrations and destructions",
     roles: &[Role::Mover],
-    slow_calls: true,
     failures: true,
     deadlines: true,
     shows: &[Witness::MoveTimedOut, Witness::DestroyTimedOut, Witness::NotDestroyed, Witness::NotMoved],
@@ -84,9 +69,8 @@ pub const MOVERS_FULL: Scene = Scene {
 /// A complete connection with migrations.
 pub const DIALER: Scene = Scene {
     name: "dialer",
-    target: "an active connection, 2 channels x 2 events; slow and failing calls, device removal, migrations at any time",
+    target: "an active connection, 2 channels x 2 events; failing calls, device removal, migrations at any time",
     roles: &[Role::Dialer],
-    slow_calls: true,
     failures: true,
     removal: true,
     shows: &[Witness::Established, Witness::Removed, Witness::LateEvent, Witness::MovedWithUnread, Witness::NotMoved],
@@ -96,10 +80,9 @@ pub const DIALER: Scene = Scene {
 /// As [`DIALER`], with deadlines.
 pub const DIALER_DEADLINES: Scene = Scene {
     name: "dialer-deadlines",
-    target: "an active connection, 2 events, explicit acks; slow and failing calls, deadlines on everything",
+    target: "an active connection, 2 events, explicit acks; failing calls, deadlines on everything",
     roles: &[Role::Dialer],
     still: &[Role::Dialer],
-    slow_calls: true,
     failures: true,
     deadlines: true,
     shows: &[Witness::Established, Witness::DeadlinePassed, Witness::LateEvent, Witness::DestroyTimedOut],
@@ -142,9 +125,8 @@ pub const LISTENER: Scene = Scene {
 /// As [`LISTENER`], with failures.
 pub const LISTENER_TROUBLE: Scene = Scene {
     name: "listener-trouble",
-    target: "a listener and 1 request, 1 channel; slow and failing calls, device removal",
+    target: "a listener and 1 request, 1 channel; failing calls, device removal",
     channels: &[Acks::Explicit],
-    slow_calls: true,
     failures: true,
     removal: true,
     shows: &[Witness::ChildDelivered, Witness::LateRequest, Witness::NotDestroyed, Witness::Removed],
@@ -180,7 +162,6 @@ pub const LISTENER_REMOVED: Scene = Scene {
 /// The worlds of every run.
 pub const ALL: &[Scene] = &[
     MOVERS,
-    MOVERS_SLOW,
     MOVERS_FULL,
     MOVER_TROUBLE,
     MOVER_DEADLINES,
@@ -195,8 +176,11 @@ pub const ALL: &[Scene] = &[
 
 /// Worlds with wider bounds, which take minutes.
 pub const LARGE: &[Scene] = &[
-    Scene { name: "movers-3", events_in_all: 3, ..MOVERS },
-    Scene { name: "movers-slow-failing", failures: true, ..MOVERS_SLOW },
-    Scene { name: "dialer-sync-2", private_channels: 2, ..DIALER_SYNC },
-    Scene { name: "listener-trouble-2", private_channels: 2, ..LISTENER_TROUBLE },
+    Scene { name: "movers-4", events_in_all: 4, failures: true, ..MOVERS },
+    Scene { name: "mover-trouble-3", events: 3, events_in_all: 3, private_channels: 3, ..MOVER_TROUBLE },
+    Scene { name: "dialer-3", events: 3, events_in_all: 3, deadlines: true, ..DIALER },
+    Scene { name: "dialer-sync-2", private_channels: 2, failures: true, ..DIALER_SYNC },
+    Scene { name: "listener-2", children: 2, ..LISTENER },
+    Scene { name: "listener-sync-3", private_channels: 3, ..LISTENER_SYNC },
+    Scene { name: "listener-trouble-2", private_channels: 2, events: 2, events_in_all: 2, ..LISTENER_TROUBLE },
 ];

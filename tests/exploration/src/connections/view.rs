@@ -1,28 +1,21 @@
 //! A state without its history, for the checker's comparison of states.
 //!
-//! Some numbers of a core only grow: it counts calls, news and late events. They would make every state a new one.
-//! Others are names: a token and an event's tag mean nothing but "the same one". So a state is hashed into words
-//! first. Then the counters are left out, and each name is replaced by the order in which it turns up.
+//! Some numbers of a core only grow: it counts news and late events. They would make every state a new one. An event's
+//! tag is a name: it means nothing but "the same one". So a state is hashed into words first. Then the counters are left
+//! out, and each tag is replaced by the order in which it turns up.
 //!
-//! A name is known by the width that it is hashed with: a token's number is the only u64 below [`NAMES`], as
-//! deadlines lie far beyond, and a tag the only i32 from [`TAGS`] on. That the counters are the last words is checked
-//! each time.
+//! A tag is the only i32 from [`TAGS`] on. That the counters are the last words is checked each time.
 
 use core::hash::{Hash, Hasher};
 
 use cmid_proto::Core;
 
-/// Every u64 below is the number of a token, or a counter.
-pub(super) const NAMES: u64 = 1 << 28;
-/// Tags of events begin here. No status, backlog or time-out of the worlds lies in the range, which has room for long
-/// paths.
+/// Tags of events begin here. No status or backlog of the worlds lies in the range, which has room for long paths.
 pub(super) const TAGS: core::ops::Range<i32> = 1_000_000..2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Plain(u64),
-    /// The number of a token; or a counter.
-    Number(u64),
     Tag(i32),
 }
 
@@ -35,14 +28,13 @@ impl Words {
         self.0.push(Word::Plain(value));
     }
 
-    /// The counters of a core are its last words: `next_token`, those of [`Core::counters`], and [`Core::activity`].
+    /// The counters of a core are its last words: those of [`Core::counters`], and [`Core::activity`].
     fn drop_counters(&mut self, core: &Core) {
         let counters = core.counters();
         let known = [counters.late, counters.stray, counters.faults, counters.discarded, core.activity()];
         let tail = self.0.len() - known.len();
-        assert_eq!(self.0[tail..], known.map(Word::Number), "the fields of Core are not in the order known here");
-        assert!(matches!(self.0[tail - 1], Word::Number(_)), "the fields of Core are not in the order known here");
-        self.0.truncate(tail - 1);
+        assert_eq!(self.0[tail..], known.map(Word::Plain), "the fields of Core are not in the order known here");
+        self.0.truncate(tail);
     }
 }
 
@@ -64,7 +56,7 @@ impl Hasher for Words {
     }
 
     fn write_u64(&mut self, value: u64) {
-        self.0.push(if value < NAMES { Word::Number(value) } else { Word::Plain(value) });
+        self.plain(value);
     }
 
     fn write_usize(&mut self, value: usize) {
@@ -90,7 +82,7 @@ pub(super) fn hash<H: Hasher>(core: &Core, environment: &impl Hash, into: &mut H
     for word in words.0 {
         let value = match word {
             Word::Plain(value) => value,
-            Word::Number(_) | Word::Tag(_) => {
+            Word::Tag(_) => {
                 let rank = names.iter().position(|&name| name == word).unwrap_or_else(|| {
                     names.push(word);
                     names.len() - 1
@@ -107,22 +99,18 @@ pub(super) fn hash<H: Hasher>(core: &Core, environment: &impl Hash, into: &mut H
 mod tests {
     use std::hash::DefaultHasher;
 
-    use cmid_proto::{Acks, ChannelKey, CmEvent, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+    use cmid_proto::{Acks, ChannelKey, CmEvent, Flow, IdKey, Limits, PortSpace, RawEvent, Request, Time};
 
     use super::*;
-
-    fn well(core: &mut Core) {
-        while let Some((token, _)) = core.poll_call() {
-            core.handle_outcome(token, Ok(())).unwrap();
-        }
-    }
+    use crate::connections::calls::well;
 
     /// An id on a channel.
     fn stage() -> (Core, ChannelKey, IdKey) {
         let mut core = Core::new(Limits::SINGLE);
-        let channel = core.open_channel(Acks::OnDelivery).unwrap();
-        let id = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
-        well(&mut core);
+        let (channel, begun) = core.open_channel(Acks::OnDelivery).unwrap();
+        well(Flow::Next(begun));
+        let (id, begun) = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
+        well(Flow::Next(begun));
         (core, channel, id)
     }
 
@@ -141,8 +129,7 @@ mod tests {
         let (core, channel, id) = stage();
         let mut other = core.clone();
         let there = Request::Migrate { to: Some(channel) };
-        other.submit(Time::ZERO, id, there, Time::NEVER).unwrap();
-        well(&mut other);
+        well(other.begin(Time::ZERO, id, &there, Time::NEVER).unwrap());
         other.handle_event(channel, RawEvent::new(id, CmEvent::AddrResolved)).unwrap_err();
         while other.poll_readable().is_some() {}
         assert_ne!(core, other);
@@ -169,10 +156,10 @@ mod tests {
             event(&mut next, (channel, id), kind, TAGS.start);
             changed.push(next);
         }
-        for deadline in [Time::NEVER, Time(NAMES), Time(NAMES + 1)] {
+        for deadline in [Time::NEVER, Time(1), Time(2)] {
             let mut next = core.clone();
             let dst = "10.0.0.1:7471".parse().unwrap();
-            next.submit(Time::ZERO, id, Request::ResolveAddr { src: None, dst }, deadline).unwrap();
+            well(next.begin(Time::ZERO, id, &Request::ResolveAddr { src: None, dst }, deadline).unwrap());
             changed.push(next);
         }
         let mut hashes: Vec<_> = changed.iter().map(|core| hash_of(core, &())).collect();

@@ -17,16 +17,12 @@ witnesses! {
     DestroyedAfterAcks,
     /// An id was destroyed with owed acks.
     DestroyedWithoutAcks,
-    /// A destroy overtook a migration.
+    /// A destroy ended a migration that waited for acks.
     DestroyOvertookMove,
     /// A destroy failed, and the id remained.
     NotDestroyed,
     /// A late event was ignored.
     LateEvent,
-    /// An event on the new channel arrived before the outcome of the migration.
-    ArrivedByEvent,
-    /// An event on the new channel arrived, and the device then reported failure of the migration.
-    MovedAllTheSame,
     /// A request was refused, and nothing changed.
     Refused,
     /// A deadline passed.

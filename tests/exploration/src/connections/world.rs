@@ -2,7 +2,7 @@
 
 use core::hash::{Hash, Hasher};
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Core, IdKey, Outcome, Request, RequestKind, State, Time, Token};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Core, Flow, IdKey, Request, RequestKind, State, Time};
 
 use super::account::{Account, OpenRequest};
 use super::device::Device;
@@ -14,11 +14,23 @@ use super::witness::{Seen, Witness};
 /// It is always this time; a core counts only how far off a deadline is.
 pub(super) const NOW: Time = Time::ZERO;
 /// The deadline of all requests that have one.
-pub(super) const SOON: Time = Time(view::NAMES << 8);
+pub(super) const SOON: Time = Time(1_000_000_000);
 
-/// A step from one state to another.
+/// No step has more calls that may fail: a listen opens a channel, migrates the id to it, and listens.
+const CALLS_MAX: u8 = 3;
+
+/// A step from one state to another, with its calls and those that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub struct Action {
+    /// The step.
+    pub step: Step,
+    /// The number of the call that fails, from 0.
+    pub fails: Option<u8>,
+}
+
+/// A step of the application, the driver or the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
     /// The application creates the next id, on the first channel.
     Create,
     /// It submits a request, with the deadline [`Time::NEVER`] or soon.
@@ -27,21 +39,19 @@ pub enum Action {
     Deliver(ChannelKey),
     /// It acks an event of an id.
     Ack(IdKey),
-    /// The driver makes the next call, which may fail.
-    Call {
-        /// Whether it fails.
-        fails: bool,
-    },
-    /// The driver reports the outcome of the call.
-    Answer,
-    /// The driver reports failure of a migration that was made.
-    Deny,
-    /// The driver reads the next readable channel.
+    /// The driver destroys the id of a request that was not delivered, or reads the next readable channel.
     Read,
     /// The device reports an event.
     Happen(IdKey, CmEvent),
     /// All deadlines pass.
     Expire,
+}
+
+impl Step {
+    /// Whether calls that may fail are part of it or follow from it.
+    const fn calls(self) -> bool {
+        matches!(self, Step::Create | Step::Submit(..) | Step::Ack(_) | Step::Read)
+    }
 }
 
 /// A state of a world.
@@ -59,21 +69,12 @@ pub(super) struct Environment {
     pub(super) accounts: Vec<Account>,
     /// The channels that the application has opened.
     pub(super) channels: Vec<ChannelKey>,
-    pub(super) under_way: Option<UnderWay>,
     pub(super) created: usize,
     pub(super) private_channels: u8,
     pub(super) children: u8,
+    /// During an action: how many more calls succeed before one fails.
+    pub(super) fails: Option<u8>,
     pub(super) broken: Option<Invariant>,
-}
-
-/// A call with an outcome that is not reported yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct UnderWay {
-    pub(super) token: Token,
-    pub(super) call: Call,
-    pub(super) outcome: Outcome,
-    /// An event on the new channel of a migration has arrived.
-    pub(super) arrived: bool,
 }
 
 impl Hash for World {
@@ -89,60 +90,66 @@ impl World {
             device: Device::default(),
             accounts: Vec::new(),
             channels: Vec::new(),
-            under_way: None,
             created: 0,
             private_channels: 0,
             children: 0,
+            fails: None,
             broken: None,
         };
         let mut world = World { core: Core::new(scene.limits), environment, next_tag: view::TAGS.start };
         for &acks in scene.channels {
-            let channel = world.core.open_channel(acks).expect("the limits leave room for the channels");
-            world.environment.channels.push(channel);
-            world.make_all(&Seen::default()).expect("nothing goes wrong");
+            world.open(acks);
         }
         world
     }
 
-    /// The possible next actions.
+    fn open(&mut self, acks: Acks) {
+        let (channel, begun) = self.core.open_channel(acks).expect("the limits leave room for the channels");
+        let result = self.environment.make(&Seen::default(), None, Flow::Next(begun));
+        result.expect("nothing goes wrong").expect("no call fails");
+        self.environment.channels.push(channel);
+    }
+
+    /// The possible next actions, and some that turn out to have fewer calls.
     pub(super) fn actions(&self, scene: &Scene, all: &mut Vec<Action>) {
+        for step in self.steps(scene) {
+            all.push(Action { step, fails: None });
+            if scene.failures && step.calls() {
+                all.extend((0..CALLS_MAX).map(|at| Action { step, fails: Some(at) }));
+            }
+        }
+    }
+
+    fn steps(&self, scene: &Scene) -> Vec<Step> {
+        let mut all = Vec::new();
         let environment = &self.environment;
         let in_all: usize = environment.accounts.iter().map(|account| self.events_of(account)).sum();
         if environment.created < scene.roles.len() {
-            all.push(Action::Create);
+            all.push(Step::Create);
         }
         for account in &environment.accounts {
             let id = account.id;
             if account.known && self.core.state(id).is_some() {
-                self.requests(scene, account, all);
+                self.requests(scene, account, &mut all);
             }
             if account.owed > 0 {
-                all.push(Action::Ack(id));
+                all.push(Step::Ack(id));
             }
             if self.events_of(account) < scene.events && in_all < scene.events_in_all {
                 let happenings = environment.device.happenings(id, scene.removal).into_iter().map(|(kind, _)| kind);
                 let has_room =
                     |kind: &CmEvent| *kind != CmEvent::ConnectRequest || environment.children < scene.children;
-                all.extend(happenings.filter(has_room).map(|kind| Action::Happen(id, kind)));
+                all.extend(happenings.filter(has_room).map(|kind| Step::Happen(id, kind)));
             }
         }
-        all.extend(self.homes().into_iter().map(Action::Deliver));
-        match environment.under_way {
-            Some(_) => {
-                all.push(Action::Answer);
-                all.extend((scene.failures && self.has_arrived()).then_some(Action::Deny));
-            }
-            None => {
-                all.push(Action::Call { fails: false });
-                all.extend(scene.failures.then_some(Action::Call { fails: true }));
-            }
-        }
+        all.extend(self.homes().into_iter().map(Step::Deliver));
         if self.core.has_work() {
-            all.push(Action::Read);
+            all.push(Step::Read);
         }
         if self.core.poll_timeout().is_some() {
-            all.push(Action::Expire);
+            all.push(Step::Expire);
         }
+        all
     }
 
     /// The events of an id that are unread, undelivered, or not acked.
@@ -150,7 +157,7 @@ impl World {
         self.environment.device.unread_of(account.id) + account.undelivered() + usize::from(account.owed)
     }
 
-    fn requests(&self, scene: &Scene, account: &Account, all: &mut Vec<Action>) {
+    fn requests(&self, scene: &Scene, account: &Account, all: &mut Vec<Step>) {
         let id = account.id;
         for request in scene.requests(&self.core, id, account.role, &self.environment.channels) {
             let is_bounded_out =
@@ -161,9 +168,9 @@ impl World {
             {
                 continue;
             }
-            all.push(Action::Submit(id, request, Time::NEVER));
+            all.push(Step::Submit(id, request, Time::NEVER));
             if scene.deadlines && Scene::may_wait(request.request_kind()) {
-                all.push(Action::Submit(id, request, SOON));
+                all.push(Step::Submit(id, request, SOON));
             }
         }
     }
@@ -179,31 +186,26 @@ impl World {
         homes
     }
 
-    /// Takes a step; false if it has no effect.
-    pub(super) fn step(&mut self, scene: &Scene, seen: &Seen, action: Action) -> Result<bool, Invariant> {
-        match action {
-            Action::Create => self.create(scene)?,
-            Action::Submit(id, request, deadline) => self.submit(seen, id, request, deadline)?,
-            Action::Deliver(channel) => return self.deliver(seen, channel),
-            Action::Ack(id) => self.ack(id)?,
-            Action::Call { fails } => {
-                if !self.call(seen, fails)? {
-                    return Ok(false);
-                }
-                if !scene.slow_calls {
-                    self.answer(seen)?;
-                }
-            }
-            Action::Answer => self.answer(seen)?,
-            Action::Deny => {
-                self.deny();
-                self.answer(seen)?;
-            }
-            Action::Read => return self.read(seen),
-            Action::Happen(id, kind) => self.happen(scene, seen, id, kind)?,
-            Action::Expire => self.core.handle_timeout(SOON),
-        }
+    /// Takes a step with its calls and those that follow; false if it has no effect, or fewer calls than the one that
+    /// is to fail.
+    pub(super) fn act(&mut self, scene: &Scene, seen: &Seen, action: Action) -> Result<bool, Invariant> {
+        self.environment.fails = action.fails;
+        let has_effect = self.step(scene, seen, action.step)?;
+        self.follow(seen)?;
         self.look(seen);
+        Ok(has_effect && self.environment.fails.take().is_none())
+    }
+
+    fn step(&mut self, scene: &Scene, seen: &Seen, step: Step) -> Result<bool, Invariant> {
+        match step {
+            Step::Create => self.create(scene, seen)?,
+            Step::Submit(id, request, deadline) => self.submit(seen, id, request, deadline)?,
+            Step::Deliver(channel) => return self.deliver(seen, channel),
+            Step::Ack(id) => self.ack(id)?,
+            Step::Read => return self.read(seen),
+            Step::Happen(id, kind) => self.happen(scene, id, kind)?,
+            Step::Expire => self.core.handle_timeout(SOON),
+        }
         Ok(true)
     }
 
@@ -221,8 +223,7 @@ impl World {
                 }
             }
         }
-        // An id is gone without a report if the application never took its request, or if it could not be created and
-        // the destroy that ended its creation has given up.
+        // An id is gone without a report if the application never took its request.
         let core = &self.core;
         self.environment.accounts.retain(|it| core.state(it.id).is_some() || (it.known && it.has_open()));
     }
