@@ -10,7 +10,7 @@ use crate::script;
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let limits = script::limits(&mut input);
-    let mut world = World::new(1, limits, input.once_in(2));
+    let mut world = World::new(1, limits);
     while !input.is_over() {
         step(&mut world, &mut input);
         world.look();
@@ -20,18 +20,18 @@ pub fn run(data: &[u8]) {
 
 fn step(world: &mut World, input: &mut Input<'_>) {
     match input.below(16) {
-        0 => world.hosts[0].open_channel(script::acks(input)),
+        0 => world.hosts[0].open_channel(&mut world.kernel, script::acks(input)),
         1 => {
             let on = if input.once_in(3) { None } else { world.some_channel(0, input) };
-            world.hosts[0].create_id(on, script::port_space(input));
+            world.hosts[0].create_id(&mut world.kernel, on, script::port_space(input));
         }
         2..=4 => onward::lead(world, 0, input),
         5 | 6 => world.request(0, input),
-        7 => world.work(0, input),
+        7 => world.trouble(0, input),
         8 | 9 => world.happen(0, input),
         10 | 11 => drop(world.read(0)),
         12 => drop(world.some_home(0, input).map(|home| world.hosts[0].take_event(home))),
-        13 => drop(world.hosts[0].ack(input.below(8))),
+        13 => drop(world.hosts[0].ack(&mut world.kernel, input.below(8))),
         14 => world.pass(input.below(64) as u64),
         _ => rarely(world, input),
     }
@@ -44,7 +44,7 @@ fn rarely(world: &mut World, input: &mut Input<'_>) {
         240.. => world.hosts[0].resume(),
         choice => match choice % 4 {
             0 => world.settle(),
-            1 => drop(world.some_channel(0, input).map(|channel| world.hosts[0].close_channel(channel))),
+            1 => world.close(0, input),
             2 => drop(world.some_id(0, input).map(|id| world.release(0, id))),
             _ => world.adopt(0),
         },

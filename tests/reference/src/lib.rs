@@ -6,7 +6,7 @@
 //!
 //! | target | application | device | what must hold |
 //! | --- | --- | --- | --- |
-//! | [`ops`] | hostile | hostile | no panic; every invariant after every step; a refused request changes nothing |
+//! | [`ops`] | hostile | hostile | no panic; every invariant; a request that is refused or not made changes nothing |
 //! | [`raw_event`] | correct, to any state | any raw event | an event is delivered unchanged, or changes nothing |
 //! | [`faithful`] | any requests | a model of the kernel | no fault; nothing lost; deadlines kept; all work ends |
 //! | [`migrate`] | ids move between channels and cores | the same model | the same, and nothing on the old channel |
@@ -28,6 +28,7 @@ pub mod raw_event;
 pub mod rereg;
 mod say;
 mod script;
+mod well;
 
 /// Prints each step of an input to standard error from now on. The environment variable `CMID_FUZZ_TRACE` enables
 /// this from the start.

@@ -13,10 +13,10 @@ use crate::script;
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let limits = script::limits(&mut input);
-    let mut world = World::new(2, limits, input.once_in(2));
+    let mut world = World::new(2, limits);
     for host in &mut world.hosts {
-        host.open_channel(Acks::OnDelivery);
-        host.open_channel(Acks::Explicit);
+        host.open_channel(&mut world.kernel, Acks::OnDelivery);
+        host.open_channel(&mut world.kernel, Acks::Explicit);
     }
     while !input.is_over() {
         let at = input.below(2);
@@ -33,10 +33,10 @@ fn step(world: &mut World, at: usize, input: &mut Input<'_>) {
         // The state that moves with an id: events at any time, and requests of a listener.
         4..=6 => world.happen(at, input),
         7 | 8 => move_one(world, at, input),
-        9..=11 => world.work(at, input),
+        9..=11 => world.trouble(at, input),
         12 | 13 => drop(world.read(at)),
         14 | 15 => drop(world.some_home(at, input).map(|home| world.hosts[at].take_event(home))),
-        16 => drop(world.hosts[at].ack(input.below(8))),
+        16 => drop(world.hosts[at].ack(&mut world.kernel, input.below(8))),
         17 => drop(world.some_id(at, input).map(|id| world.release(at, id))),
         18 => world.adopt(at),
         _ => rarely(world, at, input),
@@ -46,7 +46,7 @@ fn step(world: &mut World, at: usize, input: &mut Input<'_>) {
 fn create(world: &mut World, at: usize, input: &mut Input<'_>) {
     let on = if input.once_in(4) { None } else { world.some_channel(at, input) };
     let space = if input.once_in(8) { PortSpace::Udp } else { PortSpace::Tcp };
-    world.hosts[at].create_id(on, space);
+    world.hosts[at].create_id(&mut world.kernel, on, space);
 }
 
 fn move_one(world: &mut World, at: usize, input: &mut Input<'_>) {
@@ -58,8 +58,8 @@ fn move_one(world: &mut World, at: usize, input: &mut Input<'_>) {
 
 fn rarely(world: &mut World, at: usize, input: &mut Input<'_>) {
     match input.below(6) {
-        0 => world.hosts[at].open_channel(script::acks(input)),
-        1 => drop(world.some_channel(at, input).map(|channel| world.hosts[at].close_channel(channel))),
+        0 => world.hosts[at].open_channel(&mut world.kernel, script::acks(input)),
+        1 => world.close(at, input),
         2 => world.pass(input.below(64) as u64),
         3 => world.request(at, input),
         4 => world.settle(),

@@ -1,13 +1,13 @@
 //! Application, driver, device and clock are all hostile: any request, outcome, time, and event on any channel and
-//! key, including those of another core. Faults are allowed.
+//! key, including those of another core. Calls that follow from earlier steps are made late. Faults are allowed.
 //!
-//! Two cores get these inputs, including keys, tokens and released ids of each other.
+//! Two cores get these inputs, including keys, ack tokens and released ids of each other.
 
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    AckToken, Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, READ_FAILURES_MAX,
-    RawEvent, Released, Request, State, Time, Token,
+    AckToken, Call, ChannelKey, CmEvent, Core, Counters, Error, EventKind, Flow, GroupKey, IdKey, Limits, Progress,
+    READ_FAILURES_MAX, RawEvent, Released, Request, State, Time,
 };
 
 use crate::input::Input;
@@ -44,8 +44,6 @@ struct World {
     ids: Vec<IdKey>,
     channels: Vec<ChannelKey>,
     groups: Vec<GroupKey>,
-    /// Calls for either core to answer, once or more often.
-    tokens: Vec<Token>,
     released: Vec<Released>,
 }
 
@@ -72,7 +70,6 @@ impl World {
             ids: Vec::new(),
             channels: Vec::new(),
             groups: Vec::new(),
-            tokens: Vec::new(),
             released: Vec::new(),
         }
     }
@@ -82,9 +79,8 @@ impl World {
         match input.below(20) {
             0 => self.channel(at, input),
             1 => self.create(at, input),
-            2..=5 => self.submit(at, input),
-            6 => self.take_calls(at),
-            7..=9 => self.answer(at, input),
+            2..=7 => self.submit(at, input),
+            8 | 9 => self.follow(at, input),
             10..=13 => self.event(at, input),
             14 | 15 => self.deliver(at, input),
             16 => self.ack(at, input),
@@ -104,29 +100,42 @@ impl World {
     }
 
     fn channel(&mut self, at: usize, input: &mut Input<'_>) {
-        let side = &mut self.sides[at];
+        let core = &mut self.sides[at].core;
+        let before = core.clone();
         if input.once_in(3) {
             let Some(key) = input.pick(&self.channels) else { return };
-            let before = side.core.clone();
-            if side.core.close_channel(key).is_err() {
-                assert_eq!(side.core, before, "a channel was not closed and something changed");
+            drop(core.close_channel(key));
+            assert_eq!(*core, before, "a channel was not closed and something changed");
+            if let Ok(begun) = core.close_channel(key) {
+                let _ = make(at, Flow::Next(begun), &mut self.channels, input);
+                assert!(!core.has_channel(key), "{key} was closed");
             }
-        } else if let Ok(key) = side.core.open_channel(script::acks(input)) {
-            remember(&mut self.channels, key);
+        } else {
+            let acks = script::acks(input);
+            drop(core.open_channel(acks));
+            assert_eq!(*core, before, "no channel was opened and something changed");
+            if let Ok((key, begun)) = core.open_channel(acks) {
+                let result = make(at, Flow::Next(begun), &mut self.channels, input);
+                assert_eq!(core.has_channel(key), result.is_ok(), "{key}: {result:?}");
+                assert!(result.is_ok() || *core == before, "no channel was opened and something changed");
+            }
         }
     }
 
     fn create(&mut self, at: usize, input: &mut Input<'_>) {
         let home = if input.once_in(3) { None } else { self.some_channel(input) };
+        let port_space = script::port_space(input);
         let core = &mut self.sides[at].core;
         let before = core.clone();
-        match core.create_id(home, script::port_space(input)) {
-            Ok(id) => {
-                say(|| format!("core {at}: creates {id} on {home:?}"));
-                remember(&mut self.ids, id);
-                core.channel(id).into_iter().for_each(|home| remember(&mut self.channels, home));
-            }
-            Err(_) => assert_eq!(*core, before, "no id was created and something changed"),
+        drop(core.create_id(home, port_space));
+        assert_eq!(*core, before, "no id was created and something changed");
+        let Ok((id, begun)) = core.create_id(home, port_space) else { return };
+        say(|| format!("core {at}: creates {id} on {home:?}"));
+        let result = make(at, Flow::Next(begun), &mut self.channels, input);
+        assert_eq!(core.state(id), result.is_ok().then_some(State::Idle), "{id}: {result:?}");
+        assert!(result.is_ok() || home.is_none() || *core == before, "no id was created and something changed");
+        if result.is_ok() {
+            remember(&mut self.ids, id);
         }
     }
 
@@ -137,48 +146,57 @@ impl World {
         let core = &mut self.sides[at].core;
         let foretold = core.would_refuse(self.now, id, &request, deadline);
         say(|| format!("core {at}: {request:?} on {id} until {deadline:?}: {foretold:?}"));
-        let is_short = core.compare_request(self.now, id, &request, deadline);
-        assert!(foretold.is_ok() || !is_short, "{request:?} on {id} is refused and performed");
-        let before = foretold.is_err().then(|| core.clone());
-        assert_eq!(core.submit(self.now, id, request, deadline), foretold, "{request:?} on {id}");
-        if request == Request::DestroyNow && foretold.is_ok() {
+        let before = core.clone();
+        // What is begun is dropped here: its call is not made.
+        let calls = core.begin(self.now, id, &request, deadline).map(|flow| matches!(flow, Flow::Next(_)));
+        assert_eq!(calls.map(drop), foretold, "{request:?} on {id}");
+        if calls != Ok(false) {
+            assert_eq!(*core, before, "{request:?} on {id} was refused or not made, and something changed");
+        }
+        if calls == Ok(true) {
+            let flow = core.begin(self.now, id, &request, deadline).expect("nothing has changed");
+            let result = make(at, flow, &mut self.channels, input);
+            say(|| format!("core {at}: {request:?} on {id} has ended: {result:?}"));
+            let waits = result == Ok(Progress::WhenAcked);
+            assert!(!waits, "{request:?} on {id} waits for acks, and a call was made");
+        }
+        if request == Request::DestroyNow && calls.is_ok() {
             self.sides[at].waived.insert(id);
         }
-        let core = &mut self.sides[at].core;
-        if let Some(before) = before {
-            assert_eq!(*core, before, "{request:?} on {id} was refused and something changed");
-        }
+        let core = &self.sides[at].core;
         core.device_channel(id).into_iter().for_each(|line| remember(&mut self.channels, line));
         for group in script::GROUPS.iter().filter_map(|&addr| core.group_at(id, addr)) {
             remember(&mut self.groups, group);
         }
     }
 
-    fn take_calls(&mut self, at: usize) {
+    /// Makes a call that follows from earlier steps, or all of them.
+    fn follow(&mut self, at: usize, input: &mut Input<'_>) {
+        let all = input.once_in(2);
         let core = &mut self.sides[at].core;
-        while let Some((token, call)) = core.poll_call() {
-            let sends = matches!(call, Call::Connect { .. } | Call::Accept { .. } | Call::Reject { .. });
-            assert!(sends || core.call_data(token).is_empty(), "private data with {call:?}");
-            if let Call::OpenChannel { channel } = call {
-                remember(&mut self.channels, channel);
+        loop {
+            let call = core.next().map(|begun| *begun.call());
+            let before = core.clone();
+            let Some(begun) = core.next() else {
+                assert!(call.is_none() && !core.has_next(), "{call:?} was due and is not");
+                return;
+            };
+            assert_eq!(Some(*begun.call()), call, "the call that was not made is due again");
+            assert_eq!(*begun.core(), before, "a call was not made and something changed");
+            let result = make(at, Flow::Next(begun), &mut self.channels, input);
+            assert!(matches!(result, Ok(_) | Err(Error::Fault(_))), "no request waits for it: {result:?}");
+            if !all {
+                return;
             }
-            say(|| format!("core {at}: call {call:?} as {token:?}"));
-            self.tokens.push(token);
         }
     }
 
-    /// Answers a call, perhaps not for the last time.
-    fn answer(&mut self, at: usize, input: &mut Input<'_>) {
-        if input.once_in(3) {
-            self.take_calls(at);
+    fn child(&mut self, at: usize, input: &mut Input<'_>) {
+        if let Some(begun) = self.sides[at].core.next_child() {
+            assert!(matches!(begun.call(), Call::Destroy { .. }), "{:?}", begun.call());
+            let result = make(at, Flow::Next(begun), &mut self.channels, input);
+            assert!(matches!(result, Ok(_) | Err(Error::Fault(_))), "no request waits for it: {result:?}");
         }
-        let Some(token) = self.tokens.len().checked_sub(1 + input.below(self.tokens.len())) else { return };
-        let keep = input.once_in(8);
-        let token = if keep { self.tokens[token] } else { self.tokens.remove(token) };
-        // A fault is as good as anything here.
-        let outcome = script::outcome(input);
-        let result = self.sides[at].core.handle_outcome(token, outcome);
-        say(|| format!("core {at}: {token:?} returned {outcome:?}: {result:?}"));
     }
 
     fn event(&mut self, at: usize, input: &mut Input<'_>) {
@@ -199,18 +217,12 @@ impl World {
             ..RawEvent::new(id, kind)
         };
         let side = &mut self.sides[at];
-        let (before, activity, line) = (side.core.ids(), side.core.activity(), side.core.device_channel(id));
-        side.core.compare_event(on, &raw);
+        let (before, activity) = (side.core.ids(), side.core.activity());
         let admission = side.core.handle_event(on, raw);
         say(|| format!("core {at}: {raw:?} on {on}: {admission:?}"));
         remember(&mut self.ids, id);
         if !matches!(admission, Ok(cmid_proto::Admission::Known | cmid_proto::Admission::Child(_))) {
-            // A late event may show that a migration is done.
-            let moved = admission == Ok(cmid_proto::Admission::Late) && side.core.device_channel(id) == Some(on);
-            assert!(
-                side.core.activity() == activity || (moved && line != Some(on)),
-                "{raw:?} was not admitted, and is news"
-            );
+            assert_eq!(side.core.activity(), activity, "{raw:?} was not admitted, and is news");
             // A request that cannot be answered brings an id, which is destroyed.
             let more = side.core.ids() - before;
             assert!(more == 0 || side.core.state(id) == Some(State::Destroying), "{raw:?} was not admitted");
@@ -238,7 +250,6 @@ impl World {
         let (owner, ack_token) = self.sides[at].ack_tokens.remove(which);
         let ack_token = self.given_to_the_other(at, ack_token);
         let side = &mut self.sides[at];
-        // An id with events may turn out never to have been created.
         let is_owed = side.core.state(owner).is_some() && !side.waived.contains(&owner);
         let before = (!is_owed).then(|| side.core.clone());
         assert_eq!(side.core.ack(ack_token).is_ok(), is_owed, "an ack token of {owner}");
@@ -304,7 +315,7 @@ impl World {
             0 => core.handle_readable(channel),
             1 => {
                 core.wait_for_room(channel);
-                core.poll_child();
+                self.child(at, input);
             }
             2 => {
                 let had_work = core.has_work();
@@ -361,6 +372,30 @@ impl Side {
             // Readable or not, asking must do.
             let _ = (self.core.sync_result(id), self.core.sync_event(id), self.core.sync_open(id));
         }
+    }
+}
+
+/// Makes the calls of a request, with any outcomes.
+fn make(
+    at: usize,
+    mut flow: Flow<'_, '_>,
+    channels: &mut Vec<ChannelKey>,
+    input: &mut Input<'_>,
+) -> Result<Progress, Error> {
+    loop {
+        let begun = match flow {
+            Flow::Done(result) => return result,
+            Flow::Next(begun) => begun,
+        };
+        let call = *begun.call();
+        let sends = matches!(call, Call::Connect { .. } | Call::Accept { .. } | Call::Reject { .. });
+        assert!(sends || begun.private_data().is_empty(), "private data with {call:?}");
+        if let Call::OpenChannel { channel } = call {
+            remember(channels, channel);
+        }
+        let outcome = script::outcome(input);
+        say(|| format!("core {at}: call {call:?}: {outcome:?}"));
+        flow = begun.end(outcome);
     }
 }
 

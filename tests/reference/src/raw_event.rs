@@ -4,12 +4,13 @@
 //! event that is not admitted changes only a counter. Unknown codes are kept. Nothing panics, including formatting.
 
 use cmid_proto::{
-    Acks, Admission, AhAttr, ChannelKey, CmEvent, ConnParam, Core, Datagram, Event, GlobalRoute, GroupKey, IdKey,
+    Acks, Admission, AhAttr, ChannelKey, CmEvent, ConnParam, Core, Datagram, Event, Flow, GlobalRoute, GroupKey, IdKey,
     Limits, PRIVATE_DATA_MAX, PortSpace, RawEvent, ReceivedParam, Request, State, Time,
 };
 
 use crate::input::Input;
 use crate::script;
+use crate::well::{follow_well, well};
 
 /// Runs the input.
 pub fn run(data: &[u8]) {
@@ -44,17 +45,12 @@ fn filling(input: &mut Input<'_>) -> Vec<u8> {
 impl World {
     fn new(input: &mut Input<'_>) -> Option<Self> {
         let mut core = Core::new(Limits::SINGLE);
-        let channel = core.open_channel(Acks::OnDelivery).ok()?;
-        let id = core.create_id(Some(channel), [PortSpace::Tcp, PortSpace::Udp][input.below(2)]).ok()?;
-        let mut world = World { core, channel, id, others: vec![id] };
-        world.all_is_well();
-        Some(world)
-    }
-
-    fn all_is_well(&mut self) {
-        while let Some((token, call)) = self.core.poll_call() {
-            assert!(self.core.handle_outcome(token, Ok(())).is_ok(), "the outcome of {call:?}");
-        }
+        let (channel, begun) = core.open_channel(Acks::OnDelivery).ok()?;
+        well(Flow::Next(begun));
+        let space = [PortSpace::Tcp, PortSpace::Udp][input.below(2)];
+        let (id, begun) = core.create_id(Some(channel), space).ok()?;
+        well(Flow::Next(begun));
+        Some(World { core, channel, id, others: vec![id] })
     }
 
     /// A request, which the device grants.
@@ -65,8 +61,10 @@ impl World {
         // Where nothing listens all requests of the application are as good as these.
         let request =
             if matches!(request, Request::Destroy | Request::DestroyNow) { Request::ResolveRoute } else { request };
-        let _ = self.core.submit(Time(1), id, request, Time::NEVER);
-        self.all_is_well();
+        if let Ok(flow) = self.core.begin(Time(1), id, &request, Time::NEVER) {
+            well(flow);
+        }
+        follow_well(&mut self.core);
     }
 
     fn deliver(&mut self, input: &mut Input<'_>, filling: &[u8]) {
@@ -90,7 +88,7 @@ impl World {
         let before = self.core.state(raw.id);
         let admission = self.core.handle_event(on, raw);
         let _ = format!("{raw:?} {kind} {admission:?}");
-        self.all_is_well();
+        follow_well(&mut self.core);
         match admission {
             Ok(Admission::Known) => {
                 let home = self.core.channel(raw.id).unwrap_or(on);

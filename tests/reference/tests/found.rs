@@ -2,26 +2,49 @@
 #![allow(clippy::unwrap_used)]
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, IdKey, Limits, PortSpace, RawEvent, RefuseReason, Refused,
-    Request, State, Time,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, Error, EventKind, Flow, IdKey, Limits, Outcome, PortSpace,
+    Progress, RawEvent, RefuseReason, Refused, Request, State, Time,
 };
 
-fn all_is_well(core: &mut Core) {
-    while let Some((token, _)) = core.poll_call() {
-        core.handle_outcome(token, Ok(())).unwrap();
+/// Makes the calls of a request, each with this outcome.
+fn make(mut flow: Flow<'_, '_>, outcome: Outcome) -> Result<Progress, Error> {
+    loop {
+        match flow {
+            Flow::Next(begun) => flow = begun.end(outcome),
+            Flow::Done(result) => return result,
+        }
+    }
+}
+
+/// Makes the calls that follow, with success.
+fn follow(core: &mut Core) {
+    while let Some(begun) = core.next() {
+        make(Flow::Next(begun), Ok(())).unwrap();
     }
     core.check();
 }
 
 fn submit(core: &mut Core, id: IdKey, request: Request<'_>) {
-    core.submit(Time(1), id, request, Time::NEVER).unwrap();
-    all_is_well(core);
+    make(core.begin(Time(1), id, &request, Time::NEVER).unwrap(), Ok(())).unwrap();
+    follow(core);
+}
+
+fn open(core: &mut Core, acks: Acks) -> ChannelKey {
+    let (channel, begun) = core.open_channel(acks).unwrap();
+    make(Flow::Next(begun), Ok(())).unwrap();
+    channel
+}
+
+fn create(core: &mut Core, on: Option<ChannelKey>) -> IdKey {
+    let (id, begun) = core.create_id(on, PortSpace::Tcp).unwrap();
+    make(Flow::Next(begun), Ok(())).unwrap();
+    core.check();
+    id
 }
 
 /// A listener in synchronous mode with an undelivered request, and the id of that request.
 fn listener_with_a_request(core: &mut Core) -> (IdKey, IdKey) {
-    let listener = core.create_id(None, PortSpace::Tcp).unwrap();
-    all_is_well(core);
+    let listener = create(core, None);
     submit(core, listener, Request::Listen { backlog: 0 });
     let line: ChannelKey = core.device_channel(listener).unwrap();
     let child = core.wants_event(line).unwrap();
@@ -35,7 +58,7 @@ fn listener_with_a_request(core: &mut Core) -> (IdKey, IdKey) {
 #[test]
 fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_moves() {
     let mut core = Core::new(Limits::SINGLE);
-    let channel = core.open_channel(Acks::OnDelivery).unwrap();
+    let channel = open(&mut core, Acks::OnDelivery);
     let (listener, child) = listener_with_a_request(&mut core);
     submit(&mut core, child, Request::Migrate { to: None });
     let home = core.channel(child);
@@ -50,17 +73,13 @@ fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_m
 #[test]
 fn a_listener_that_was_moved_after_its_device_had_gone_has_no_channel_of_its_own() {
     let mut core = Core::new(Limits::SINGLE);
-    let channel = core.open_channel(Acks::OnDelivery).unwrap();
-    let id = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
-    all_is_well(&mut core);
+    let channel = open(&mut core, Acks::OnDelivery);
+    let id = create(&mut core, Some(channel));
     submit(&mut core, id, Request::Listen { backlog: 0 });
     core.handle_event(core.device_channel(id).unwrap(), RawEvent::new(id, CmEvent::DeviceRemoval)).unwrap();
     submit(&mut core, id, Request::Migrate { to: Some(channel) });
     assert_eq!(core.device_channel(id), Some(channel));
-    core.submit(Time(1), id, Request::Destroy, Time::NEVER).unwrap();
-    while let Some((token, _)) = core.poll_call() {
-        core.handle_outcome(token, Err(Errno::EBADF)).ok();
-    }
+    make(core.begin(Time(1), id, &Request::Destroy, Time::NEVER).unwrap(), Err(Errno::EBADF)).unwrap_err();
     assert_eq!(core.state(id), Some(State::Failed));
     submit(&mut core, id, Request::Migrate { to: None });
     assert!(core.is_sync(id));
@@ -72,25 +91,26 @@ fn a_listener_that_was_moved_after_its_device_had_gone_has_no_channel_of_its_own
 #[test]
 fn the_id_of_a_request_that_could_not_be_moved_is_moved_to_where_its_listener_was_by_then() {
     let mut core = Core::new(Limits::SINGLE);
-    let [here, there] = [(); 2].map(|()| core.open_channel(Acks::OnDelivery).unwrap());
-    let listener = core.create_id(Some(here), PortSpace::Tcp).unwrap();
-    all_is_well(&mut core);
+    let [here, there] = [(); 2].map(|()| open(&mut core, Acks::OnDelivery));
+    let listener = create(&mut core, Some(here));
     submit(&mut core, listener, Request::Listen { backlog: 0 });
     let line = core.device_channel(listener).unwrap();
     let child = core.wants_event(line).unwrap();
     let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
     core.handle_event(line, raw).unwrap();
-    core.submit(Time(1), listener, Request::Migrate { to: Some(there) }, Time::NEVER).unwrap();
-    assert_eq!(core.poll_call(), None);
+    let moves = Request::Migrate { to: Some(there) };
+    let flow = core.begin(Time(1), listener, &moves, Time::NEVER).unwrap();
+    assert!(matches!(flow, Flow::Done(Ok(Progress::Done))), "{flow:?}");
+    assert!(!core.has_next());
     assert!(core.poll_event(there).is_some());
     let accept = Request::Accept { param: ConnParam { qp_num: 7, ..ConnParam::default() }, private_data: &[] };
     for outcome in [Err(Errno::ENOMEM), Ok(())] {
-        core.submit(Time(1), child, accept, Time::NEVER).unwrap();
-        let (token, call) = core.poll_call().unwrap();
-        assert_eq!(call, Call::Migrate { id: child, from: line, to: there });
-        core.handle_outcome(token, outcome).unwrap();
+        let flow = core.begin(Time(1), child, &accept, Time::NEVER).unwrap();
+        let Flow::Next(begun) = flow else { panic!("{flow:?}") };
+        assert_eq!(*begun.call(), Call::Migrate { id: child, from: line, to: there });
+        assert_eq!(make(begun.end(outcome), Ok(())).is_ok(), outcome.is_ok());
     }
-    all_is_well(&mut core);
+    core.check();
     assert_eq!((core.channel(child), core.device_channel(child)), (Some(there), Some(there)));
 }
 
@@ -99,15 +119,34 @@ fn the_id_of_a_request_that_could_not_be_moved_is_moved_to_where_its_listener_wa
 #[test]
 fn an_accept_does_not_move_an_id_to_the_channel_of_a_listener() {
     let mut core = Core::new(Limits::SINGLE);
-    let elsewhere = core.open_channel(Acks::OnDelivery).unwrap();
-    let listener = core.create_id(None, PortSpace::Tcp).unwrap();
-    all_is_well(&mut core);
+    let elsewhere = open(&mut core, Acks::OnDelivery);
+    let listener = create(&mut core, None);
     submit(&mut core, listener, Request::Listen { backlog: 0 });
     let child = core.wants_event(elsewhere).unwrap();
     let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
     core.handle_event(elsewhere, raw).unwrap();
     let accept = Request::Accept { param: ConnParam { qp_num: 7, ..ConnParam::default() }, private_data: &[] };
-    let refused = core.submit(Time(1), child, accept, Time::NEVER).unwrap_err();
+    let refused = core.begin(Time(1), child, &accept, Time::NEVER).unwrap_err();
     assert!(matches!(refused, Refused::Request { reason: RefuseReason::OnListenersChannel, .. }), "{refused}");
-    assert!(!core.compare_request(Time(1), child, &accept, Time::NEVER));
+}
+
+/// A listener that waited for acks to move to a channel which was closed meanwhile.
+#[test]
+fn a_listener_does_not_move_to_a_channel_that_was_closed_while_it_waited() {
+    let mut core = Core::new(Limits::SINGLE);
+    let [here, there] = [(); 2].map(|()| open(&mut core, Acks::Explicit));
+    let listener = create(&mut core, Some(here));
+    submit(&mut core, listener, Request::Listen { backlog: 0 });
+    let line = core.device_channel(listener).unwrap();
+    core.handle_event(line, RawEvent::new(listener, CmEvent::AddrChange)).unwrap();
+    let ack_token = core.poll_event(here).unwrap().ack_token.unwrap();
+    let moves = Request::Migrate { to: Some(there) };
+    let flow = core.begin(Time(1), listener, &moves, Time::NEVER).unwrap();
+    assert!(matches!(flow, Flow::Done(Ok(Progress::WhenAcked))), "{flow:?}");
+    make(Flow::Next(core.close_channel(there).unwrap()), Ok(())).unwrap();
+    core.ack(ack_token).unwrap();
+    follow(&mut core);
+    let event = core.poll_event(here).unwrap();
+    assert_eq!((event.kind, event.status), (EventKind::Migrated, -Errno::EBADF.0));
+    assert_eq!((core.channel(listener), core.device_channel(listener)), (Some(here), Some(line)));
 }

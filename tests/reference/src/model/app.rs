@@ -1,7 +1,7 @@
 //! The application of a host: submits requests, takes events, returns ack tokens.
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, PortSpace, Released, Request, RequestKind, State, Time,
+    Acks, ChannelKey, Event, EventKind, Flow, IdKey, PortSpace, Progress, Released, Request, RequestKind, State, Time,
 };
 
 use super::host::{Held, Host};
@@ -25,89 +25,89 @@ pub(crate) struct DetachedId {
 }
 
 impl Host {
-    pub(crate) fn open_channel(&mut self, acks: Acks) {
-        if let Ok(channel) = self.core.open_channel(acks) {
+    pub(crate) fn open_channel(&mut self, kernel: &mut Kernel, acks: Acks) {
+        if let Ok((channel, begun)) = self.core.open_channel(acks) {
             say(|| format!("opens {channel} with {acks:?}"));
-            self.open.push(channel);
-            self.take_calls(None);
+            let (_, result) = self.device.make(kernel, None, Flow::Next(begun));
+            assert_eq!(self.core.has_channel(channel), result.is_ok(), "{channel}");
+            self.open.extend(result.is_ok().then_some(channel));
             self.look();
         }
     }
 
-    pub(crate) fn close_channel(&mut self, channel: ChannelKey) {
-        if self.core.close_channel(channel).is_ok() {
+    pub(crate) fn close_channel(&mut self, kernel: &mut Kernel, channel: ChannelKey) {
+        if let Ok(begun) = self.core.close_channel(channel) {
             say(|| format!("closes {channel}"));
             assert!(self.ledger.is_empty(channel), "{channel} is closed and events on it are undelivered");
+            let (_, result) = self.device.make(kernel, None, Flow::Next(begun));
+            assert!(result.is_ok() && !self.core.has_channel(channel), "{channel}: {result:?}");
             self.open.retain(|&open| open != channel);
-            self.take_calls(None);
             self.look();
         }
     }
 
-    pub(crate) fn create_id(&mut self, on: Option<ChannelKey>, port_space: PortSpace) {
-        if let Ok(id) = self.core.create_id(on, port_space) {
+    pub(crate) fn create_id(&mut self, kernel: &mut Kernel, on: Option<ChannelKey>, port_space: PortSpace) {
+        if let Ok((id, begun)) = self.core.create_id(on, port_space) {
             say(|| format!("creates {id} on {on:?} for {port_space}"));
+            let (_, result) = self.device.make(kernel, None, Flow::Next(begun));
+            assert_eq!(self.core.state(id).is_some(), result.is_ok(), "{id}");
             self.ledger.track(&self.core, id);
-            let called = self.take_calls(Some(id));
-            // Creation is not a request kind; the accounts use this one instead.
-            let asked = Deadline { id, request_kind: RequestKind::Bind, group: None, due: Time::NEVER, sync: false };
-            self.requests.accepted(&self.core, asked, called);
+            self.follow(kernel);
             self.look();
         }
     }
 
     pub(crate) fn submit(&mut self, kernel: &mut Kernel, id: IdKey, request: Request<'static>, deadline: Time) {
-        self.core.compare_request(self.now, id, &request, deadline);
-        if self.core.submit(self.now, id, request, deadline).is_err() {
+        if self.core.would_refuse(self.now, id, &request, deadline).is_err() {
             return;
         }
         say(|| format!("asks {request:?} of {id} until {deadline:?}: {:?}", self.core.state(id)));
-        let request_kind = match request.request_kind() {
-            RequestKind::DestroyNow => {
-                self.void.extend(self.held.extract_if(.., |held| held.owner == id));
-                RequestKind::Destroy
+        let flow = self.core.begin(self.now, id, &request, deadline).expect("it would not be refused");
+        let (made, result) = self.device.make(kernel, Some(&request), flow);
+        let waived = request == Request::DestroyNow;
+        self.note(&made, waived);
+        self.asked.insert(id, request);
+        let waits = result == Ok(Progress::WhenAcked);
+        assert_eq!(waits, made.is_empty() && waits_for_acks(&request, |kind| self.core.waits_for_acks(id, kind)));
+        let mut request_kind = request.request_kind();
+        let mut group = None;
+        match request {
+            Request::AttachQp | Request::DetachQp => {
+                if let Some(&no) = self.device.ids.get(&id) {
+                    kernel.id_mut(no).qp = request == Request::AttachQp;
+                }
             }
-            request_kind => request_kind,
-        };
-        let group = match request {
-            Request::Join { addr, .. } => self.core.group_at(id, addr),
-            Request::Leave { group } => Some(group),
-            _ => None,
-        };
-        if !matches!(request, Request::AttachQp | Request::DetachQp) {
-            self.asked.insert(id, (request, deadline));
-            if let Request::Listen { backlog } = request {
-                // As in the kernel: an invalid backlog means the maximum.
-                let kept = if (1..=1024).contains(&backlog) { backlog } else { 1024 };
-                self.backlogs.insert(id, kept as usize);
+            Request::Join { addr, .. } => group = self.core.group_at(id, addr),
+            Request::Leave { group: left } => {
+                group = Some(left);
+                self.excused_groups.insert(left);
+                self.requests.answered(left);
+                self.ledger.discard(|letter| letter.group == group);
             }
-        } else if let Some(&no) = self.ids.get(&id) {
-            kernel.id_mut(no).qp = request_kind == RequestKind::AttachQp;
+            Request::Migrate { .. } if made.is_empty() && !waits => self.moved_without_device(id),
+            Request::Destroy | Request::DestroyNow => {
+                if waived {
+                    self.void.extend(self.held.extract_if(.., |held| held.owner == id));
+                }
+                request_kind = RequestKind::Destroy;
+                assert_eq!(waits, self.core.state(id).is_some(), "{request:?} on {id}: {result:?}");
+                self.excused.insert(id);
+                self.ledger.discard(|letter| letter.owner == id);
+            }
+            _ => {}
         }
-        if request_kind == RequestKind::Destroy {
-            self.excused.insert(id);
-            let gone = self.ledger.discard(|letter| letter.owner == id);
-            self.excused.extend(gone.iter().filter(|it| it.kind == CmEvent::ConnectRequest).map(|it| it.id));
+        if result.is_ok() {
+            let asked = Deadline { id, request_kind, group, due: deadline, sync: false };
+            self.requests.made(&self.core, asked, waits);
         }
-        if let (RequestKind::Leave, Some(group)) = (request_kind, group) {
-            self.excused_groups.insert(group);
-            self.requests.answered(group);
-            self.ledger.discard(|letter| letter.group == Some(group));
-        }
-        let called = self.take_calls(Some(id));
-        let asked = Deadline { id, request_kind, group, due: deadline, sync: false };
-        self.requests.accepted(&self.core, asked, called);
-        if request_kind == RequestKind::Migrate && !called && !self.core.waits_for_acks(id, request_kind) {
-            self.moved_without_device(id);
-        }
+        self.follow(kernel);
         self.look();
     }
 
     /// Takes the next event of a channel.
     pub(crate) fn take_event(&mut self, on: ChannelKey) -> bool {
         let Some(mut event) = self.core.poll_event(on) else {
-            let kept_back = self.ledger.homes.iter().any(|(&id, &home)| home == on && self.is_moving(id));
-            assert!(kept_back || self.ledger.is_empty(on), "{on} has events and does not deliver them");
+            assert!(self.ledger.is_empty(on), "{on} has events and does not deliver them");
             return false;
         };
         say(|| format!("takes {} of {} off {on}, status {}", event.kind, event.id, event.status));
@@ -116,7 +116,6 @@ impl Host {
         match event.kind {
             EventKind::Cm(_) => {
                 self.ledger.deliver(on, &event);
-                assert!(!self.is_moving(owner), "{event:?} is delivered while its id moves");
                 self.ledger.track(&self.core, id);
             }
             EventKind::Migrated => self.requests.ended_by_event(id, RequestKind::Migrate),
@@ -143,7 +142,7 @@ impl Host {
         self.held.iter().filter(|held| held.owner == id).count()
     }
 
-    pub(crate) fn ack(&mut self, at: usize) -> bool {
+    pub(crate) fn ack(&mut self, kernel: &mut Kernel, at: usize) -> bool {
         if let Some(Held { ack_token, owner, .. }) = self.void.pop() {
             let before = self.core.clone();
             let refused = self.core.ack(ack_token).expect_err("nothing is owed any more");
@@ -157,8 +156,8 @@ impl Host {
         say(|| format!("acks an event of {owner}"));
         let waited = self.core.waits_for_acks(owner, RequestKind::Migrate);
         assert_eq!(self.core.ack(ack_token), Ok(()), "an ack that is owed for {owner}");
-        let called = self.take_calls(Some(owner));
-        if waited && !called && !self.core.waits_for_acks(owner, RequestKind::Migrate) {
+        let made = self.follow(kernel);
+        if waited && made.is_empty() && !self.core.waits_for_acks(owner, RequestKind::Migrate) {
             self.moved_without_device(owner);
         }
         self.look();
@@ -166,10 +165,9 @@ impl Host {
     }
 
     /// Advances the time.
-    pub(crate) fn pass(&mut self, now: Time) {
+    pub(crate) fn pass(&mut self, kernel: &mut Kernel, now: Time) {
         self.now = now;
-        let mut by_result = self.requests.synchronous(&self.core, now);
-        by_result.retain(|it| !self.is_moving(it.id));
+        let by_result = self.requests.synchronous(&self.core, now);
         self.core.handle_timeout(now);
         let passed = self.requests.pass(&self.core, now, &by_result);
         for deadline in &passed {
@@ -180,9 +178,7 @@ impl Host {
                 None => self.excused.extend([deadline.id]),
             }
         }
-        for id in passed.iter().map(|deadline| deadline.id) {
-            self.take_calls(Some(id));
-        }
+        self.follow(kernel);
         self.look();
     }
 
@@ -193,8 +189,8 @@ impl Host {
         let (released, channel) = self.core.release(id).ok()?;
         say(|| format!("releases {id}"));
         assert_eq!(Some(released.state()), state);
-        let no = self.ids.remove(&id).expect("an id that is released exists");
-        let file = self.files.remove(&channel).expect("and so does its channel");
+        let no = self.device.ids.remove(&id).expect("an id that is released exists");
+        let file = self.device.files.remove(&channel).expect("and so does its channel");
         let letters = self.ledger.discard(|letter| letter.owner == id);
         self.ledger.homes.remove(&id);
         let open = self.requests.release(id);
@@ -219,8 +215,8 @@ impl Host {
         };
         say(|| format!("adopts {id} on {channel}"));
         kernel.id_mut(released_id.no).key = Some(id);
-        self.ids.insert(id, released_id.no);
-        self.files.insert(channel, released_id.file);
+        self.device.ids.insert(id, released_id.no);
+        self.device.files.insert(channel, released_id.file);
         self.ledger.track(&self.core, id);
         for letter in released_id.letters {
             self.ledger.admit(ExpectedEvent { owner: id, id, ..letter });
@@ -237,5 +233,15 @@ impl Host {
         assert!(self.core.state(id) != Some(State::Destroying) && self.core.is_sync(id));
         self.look();
         None
+    }
+}
+
+/// Whether a request is one that may wait for acks, and waits.
+fn waits_for_acks(request: &Request<'_>, waits: impl Fn(RequestKind) -> bool) -> bool {
+    match request {
+        Request::Migrate { .. } => waits(RequestKind::Migrate),
+        Request::Leave { .. } => waits(RequestKind::Leave),
+        Request::Destroy => waits(RequestKind::Destroy),
+        _ => false,
     }
 }

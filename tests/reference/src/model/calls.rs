@@ -16,27 +16,10 @@ impl Kernel {
         from_to: Option<(File, File)>,
         refused: Option<Errno>,
     ) -> Outcome {
-        let id = self.id(no);
         if let Call::Destroy { .. } = call {
             self.destroy(no);
             return Ok(());
         }
-        if let Call::Leave { group, .. } = *call
-            && let Some(at) = id.refused.iter().position(|&refused| refused == group)
-        {
-            // librdmacm has no record of it. If a refused join is reported late, the core has already given the join
-            // up, and keeps the membership until it is left.
-            self.id_mut(no).refused.swap_remove(at);
-            return Err(Errno::EADDRNOTAVAIL);
-        }
-        let outcome = self.outcome(no, call, from_to, refused);
-        if let (Call::Join { group, .. }, Err(_)) = (call, outcome) {
-            self.id_mut(no).refused.push(*group);
-        }
-        outcome
-    }
-
-    fn outcome(&mut self, no: No, call: &Call, from_to: Option<(File, File)>, refused: Option<Errno>) -> Outcome {
         if self.id(no).removed {
             // The record of a membership is removed nevertheless.
             if let Call::Leave { .. } = call {

@@ -192,7 +192,6 @@ impl Id {
             qp: false,
             connect_error: false,
             groups: Vec::new(),
-            refused: Vec::new(),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! A core on the kernel model, driven according to the contract. The fuzzer chooses each step.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use cmid_proto::{
-    AckToken, Admission, Call, ChannelKey, CmEvent, Core, Errno, GroupKey, IdKey, Limits, Outcome, RawEvent,
-    ReceivedParam, Request, RequestKind, State, Target, Time, Token,
+    AckToken, Admission, Call, ChannelKey, CmEvent, Core, Errno, Flow, GroupKey, IdKey, Limits, RawEvent,
+    ReceivedParam, Request, RequestKind, State, Time,
 };
 
 use super::agreement::agrees;
-use super::asked::check_asked;
+use super::device::{Device, Made};
 use super::fetch::Fetched;
-use super::kernel::{File, Kernel, No};
+use super::kernel::Kernel;
 use super::ledger::{ExpectedEvent, Ledger};
 use super::requests::Requests;
 use crate::say::say;
@@ -29,21 +29,14 @@ pub(crate) struct Host {
     pub(crate) core: Core,
     pub(crate) ledger: Ledger,
     pub(crate) requests: Requests,
-    pub(crate) ids: BTreeMap<IdKey, No>,
-    pub(crate) files: BTreeMap<ChannelKey, File>,
+    pub(crate) device: Device,
     /// Channels that the application opened.
     pub(crate) open: Vec<ChannelKey>,
     /// The last request of each id.
-    pub(crate) asked: BTreeMap<IdKey, (Request<'static>, Time)>,
+    pub(crate) asked: BTreeMap<IdKey, Request<'static>>,
     pub(crate) held: Vec<Held>,
     /// Ack tokens of ids that were destroyed without them.
     pub(crate) void: Vec<Held>,
-    /// Calls to be made, in order.
-    queue: VecDeque<(Token, Call)>,
-    /// Calls with outcomes that are not reported to the core yet.
-    made: Vec<(Token, Call, Outcome)>,
-    /// Channels that are being opened, with their ids.
-    opening: BTreeMap<ChannelKey, IdKey>,
     /// Ids with possibly late events: something has ended before the device could know.
     pub(crate) excused: BTreeSet<IdKey>,
     pub(crate) excused_groups: BTreeSet<GroupKey>,
@@ -64,15 +57,11 @@ impl Host {
             core: Core::new(limits),
             ledger: Ledger::default(),
             requests: Requests::default(),
-            ids: BTreeMap::new(),
-            files: BTreeMap::new(),
+            device: Device::default(),
             open: Vec::new(),
             asked: BTreeMap::new(),
             held: Vec::new(),
             void: Vec::new(),
-            queue: VecDeque::new(),
-            made: Vec::new(),
-            opening: BTreeMap::new(),
             excused: BTreeSet::new(),
             excused_groups: BTreeSet::new(),
             unmoved: BTreeSet::new(),
@@ -84,157 +73,64 @@ impl Host {
         }
     }
 
-    pub(crate) fn outstanding(&self) -> impl Iterator<Item = &Call> {
-        self.queue.iter().map(|(_, call)| call).chain(self.made.iter().map(|(_, call, _)| call))
+    /// The next call that can fail is refused, after `left` others.
+    pub(crate) fn refuse(&mut self, left: usize, errno: Option<Errno>) {
+        self.device.refusal = errno.map(|errno| (left, errno));
     }
 
-    /// Whether a migration of an id is pending; its events are then held back.
-    pub(crate) fn is_moving(&self, id: IdKey) -> bool {
-        self.outstanding().any(|call| match call {
-            Call::Migrate { id: moves, .. } => *moves == id,
-            Call::OpenChannel { channel } => self.opening.get(channel) == Some(&id),
-            _ => false,
-        })
+    /// Makes the calls that follow from the last step. Returns them.
+    pub(crate) fn follow(&mut self, kernel: &mut Kernel) -> Vec<Made> {
+        let mut all = Vec::new();
+        while let Some(begun) = self.core.next() {
+            let (made, result) = self.device.make(kernel, None, Flow::Next(begun));
+            assert!(result.is_ok(), "{made:?}: {result:?}, and no request waits for it");
+            self.note(&made, false);
+            all.extend(made);
+        }
+        assert!(!self.core.has_next(), "a call is due and is not to be made");
+        all
     }
 
-    /// Takes the core's calls, after an input about this id. Returns whether there was one about it.
-    pub(crate) fn take_calls(&mut self, about: Option<IdKey>) -> bool {
-        let mut any = false;
-        while let Some((token, call)) = self.core.poll_call() {
-            say(|| format!("  {call:?}"));
-            match (call, about) {
-                (Call::OpenChannel { channel }, Some(id)) => {
-                    self.opening.insert(channel, id);
-                    any = true;
+    /// Checks calls that were made, and what they change. `waived`: a destroy without its acks.
+    pub(crate) fn note(&mut self, made: &[Made], waived: bool) {
+        for &Made { call, outcome, home } in made {
+            let Some(id) = call.id() else { continue };
+            if let Call::Migrate { .. } | Call::Destroy { .. } = call {
+                assert!(waived || self.held.iter().all(|held| held.owner != id), "{call:?} while acks are owed");
+            }
+            match call {
+                Call::Migrate { to, .. } => {
+                    self.requests.begun(id, RequestKind::Migrate);
+                    match outcome {
+                        Ok(()) => {
+                            self.requests.moved(id);
+                            // It goes to the end of its new channel, even if it was to be delivered there.
+                            if home == Some(to) {
+                                self.ledger.requeue(id);
+                            }
+                        }
+                        Err(_) => drop(self.unmoved.insert(id)),
+                    }
                 }
-                _ => any |= call.id().is_some() && call.id() == about,
-            }
-            self.may_call(&call);
-            self.queue.push_back((token, call));
-        }
-        any
-    }
-
-    /// Invariants on the order of calls.
-    fn may_call(&mut self, call: &Call) {
-        let Some(id) = call.id() else { return };
-        assert!(self.outstanding().all(|other| other.id() != Some(id)), "two calls for {id} at a time: {call:?}");
-        if let Call::Migrate { .. } | Call::Destroy { .. } = call {
-            assert!(self.held.iter().all(|held| held.owner != id), "{call:?} while acks are owed");
-        }
-        match *call {
-            Call::Migrate { .. } => self.requests.begun(id, RequestKind::Migrate),
-            Call::Destroy { .. } => self.requests.begun(id, RequestKind::Destroy),
-            Call::Leave { group, .. } => {
-                assert!(self.held.iter().all(|held| held.group != Some(group)), "{call:?} while acks are owed");
-            }
-            _ => {}
-        }
-    }
-
-    /// Executes the next call; the outcome is reported later. `refused` is an errno of an external failure.
-    pub(crate) fn make(&mut self, kernel: &mut Kernel, refused: Option<Errno>) -> bool {
-        let Some((token, call)) = self.queue.pop_front() else { return false };
-        let asked = call.id().and_then(|id| self.asked.get(&id)).map(|&(request, _)| request);
-        check_asked(&call, self.core.call_data(token), asked);
-        let outcome = self.call(kernel, &call, refused);
-        say(|| format!("  {call:?} is made: {outcome:?}"));
-        self.made.push((token, call, outcome));
-        true
-    }
-
-    fn call(&mut self, kernel: &mut Kernel, call: &Call, refused: Option<Errno>) -> Outcome {
-        match *call {
-            Call::OpenChannel { channel } => {
-                refused.map_or(Ok(()), Err)?;
-                self.files.insert(channel, kernel.open());
-                Ok(())
-            }
-            Call::CloseChannel { channel } => {
-                let file = self.files.remove(&channel).expect("a channel that is closed was open");
-                kernel.close(file);
-                Ok(())
-            }
-            Call::CreateId { id, channel, port_space } => {
-                let file = *self.files.get(&channel).ok_or(Errno::EBADF)?;
-                refused.map_or(Ok(()), Err)?;
-                let datagram = port_space.service() == cmid_proto::Service::Datagram;
-                self.ids.insert(id, kernel.create(id, file, datagram));
-                Ok(())
-            }
-            _ => {
-                let id = call.id().expect("a call about an id");
-                let no = *self.ids.get(&id).unwrap_or_else(|| panic!("{call:?}: the device has no such id"));
-                let from_to = match *call {
-                    Call::Migrate { from, to, .. } => Some((
-                        *self.files.get(&from).expect("a migration from a channel that is open"),
-                        *self.files.get(&to).ok_or(Errno::EBADF)?,
-                    )),
-                    _ => None,
-                };
-                if matches!(call, Call::Destroy { .. }) {
-                    self.ids.remove(&id);
+                Call::Destroy { .. } => self.requests.begun(id, RequestKind::Destroy),
+                Call::Leave { group, .. } => {
+                    assert!(self.held.iter().all(|held| held.group != Some(group)), "{call:?} while acks are owed");
                 }
-                kernel.call(no, call, from_to, refused)
-            }
-        }
-    }
-
-    /// Reports the outcome of one of the calls to the core.
-    pub(crate) fn report(&mut self, at: usize) -> bool {
-        if self.made.is_empty() {
-            return false;
-        }
-        let (token, call, outcome) = self.made.remove(at % self.made.len());
-        let about = match call {
-            Call::OpenChannel { channel } => self.opening.remove(&channel),
-            _ => call.id(),
-        };
-        // Unless an event has shown it before, the id moves now. It goes to the end of its new channel, even if it
-        // was to be delivered there.
-        let arrives = match call {
-            Call::Migrate { id, from, to } => {
-                let stays = self.core.channel(id) == Some(to) && self.core.device_channel(id) == Some(from);
-                (stays && outcome.is_ok()).then_some(id)
-            }
-            _ => None,
-        };
-        let ended = match self.core.handle_outcome(token, outcome) {
-            Ok(ended) => ended,
-            Err(fault) => panic!("{call:?} returned {outcome:?}, which is called a fault: {fault}"),
-        };
-        say(|| format!("  {call:?} has returned {outcome:?}: {ended:?}"));
-        self.take_calls(about);
-        match (call, outcome) {
-            (Call::Migrate { id, .. }, Err(_)) => drop(self.unmoved.insert(id)),
-            // If the answer of a teardown is refused, it can only wait for its deadline.
-            (Call::Disconnect { id }, Err(_)) => drop(self.excused.insert(id)),
-            _ => {}
-        }
-        if let Call::Migrate { id, .. } = call {
-            self.requests.moved(id, outcome.is_ok());
-        }
-        arrives.into_iter().for_each(|id| self.ledger.requeue(id));
-        if let Some(ended) = ended {
-            match ended.result {
-                Ok(()) => {}
-                Err(failure) => assert!(outcome.is_ok() || outcome == Err(failure.errno), "{outcome:?}, {failure:?}"),
-            }
-            match ended.target {
-                Target::Id(id) => self.requests.ended(&self.core, id, ended.result.is_err()),
-                Target::Channel(channel) => {
-                    let failed_to_open = matches!(call, Call::OpenChannel { .. }) && outcome.is_err();
-                    self.open.retain(|&open| open != channel || !failed_to_open);
+                // If the answer of a teardown is refused, it can only wait for its deadline.
+                Call::Disconnect { .. } if outcome.is_err() => drop(self.excused.insert(id)),
+                // As in the kernel: an invalid backlog means the maximum.
+                Call::Listen { backlog, .. } => {
+                    let kept = if (1..=1024).contains(&backlog) { backlog } else { 1024 };
+                    self.backlogs.insert(id, kept as usize);
                 }
+                _ => {}
             }
         }
-        self.look();
-        true
     }
 
     /// Reports readable channels to the driver.
     pub(crate) fn wake(&mut self, kernel: &Kernel) {
-        for (&channel, file) in &self.files {
+        for (&channel, file) in &self.device.files {
             if kernel.wakes.contains(file) {
                 self.core.handle_readable(channel);
             }
@@ -243,22 +139,23 @@ impl Host {
 
     /// Reads the next channel that is to be read, once.
     pub(crate) fn read(&mut self, kernel: &mut Kernel) -> bool {
-        if let Some(child) = self.core.poll_child() {
-            self.take_calls(Some(child));
+        if let Some(begun) = self.core.next_child() {
+            let (made, _) = self.device.make(kernel, None, Flow::Next(begun));
+            self.note(&made, false);
+            self.follow(kernel);
             self.look();
             return true;
         }
         let Some(channel) = self.core.poll_readable() else { return false };
         let wanted = self.core.wants_event(channel);
-        let is_of_it = |call: &Call| matches!(call, Call::OpenChannel { channel: of } | Call::CloseChannel { channel: of } if *of == channel);
-        if self.files.contains_key(&channel) && !self.outstanding().any(is_of_it) {
+        if self.device.files.contains_key(&channel) {
             assert_eq!(wanted.is_some(), self.has_room(channel), "{channel} with {:?}", self.ledger);
         }
         let Some(child) = wanted else {
             self.core.wait_for_room(channel);
             return true;
         };
-        let Some(&file) = self.files.get(&channel) else { return true };
+        let Some(&file) = self.device.files.get(&channel) else { return true };
         if let Some(fetched) = kernel.fetch(file, child) {
             self.feed(kernel, channel, child, fetched);
             self.core.handle_readable(channel);
@@ -273,7 +170,7 @@ impl Host {
         let (id, owner) = (key(fetched.id), key(fetched.owner));
         let listener = (event.kind == CmEvent::ConnectRequest).then_some(owner);
         if listener.is_some() {
-            self.ids.insert(child, fetched.id);
+            self.device.ids.insert(child, fetched.id);
         }
         let data = ExpectedEvent::data(number, event.kind);
         let mut param = ReceivedParam::default();
@@ -287,28 +184,15 @@ impl Host {
             ..RawEvent::new(id, event.kind)
         };
         let (before, counters, activity) = (self.core.state(id), self.core.counters(), self.core.activity());
-        let (home, line) = (self.core.channel(id), self.core.device_channel(id));
-        self.core.compare_event(on, &raw);
         let admission = match self.core.handle_event(on, raw) {
             Ok(admission) => admission,
             Err(fault) => panic!("{raw:?} on {on}, and that is called a fault: {fault}"),
         };
         say(|| format!("  {number}: {} of {id} on {on}: {admission:?}", event.kind));
-        // By the contract, the outcome of a call comes before all else. A core that relies on this takes an earlier
-        // event as the newer information, and may be wrong. A migration is different: an event can show it.
-        let is_early = |call: &Call| call.id() == Some(id) && !matches!(call, Call::Migrate { .. });
-        if self.outstanding().any(is_early) {
-            self.excused.insert(id);
-        }
-        self.take_calls(Some(id));
         if listener.is_some() {
             self.ledger.track(&self.core, child);
         }
         self.ledger.follow(&self.core);
-        // The event shows that the id has moved to the channel of its deliveries.
-        if line.is_some() && self.core.device_channel(id) != line && self.core.channel(id) == home {
-            self.ledger.requeue(id);
-        }
         match admission {
             Admission::Known | Admission::Child(_) => {
                 assert!(self.core.activity() > activity, "{raw:?} is no news");
@@ -334,20 +218,17 @@ impl Host {
                 let excused = self.excused.contains(&owner)
                     || event.group.is_some_and(|group| self.excused_groups.contains(&group));
                 assert!(excused, "{raw:?} while {before:?} is called late, and nothing has ended");
-                if listener.is_some() {
-                    self.excused.insert(id);
-                }
             }
             Admission::Stray => panic!("{raw:?} is called a stray, and the device has that id"),
         }
         assert_eq!(self.core.counters().late - counters.late, u64::from(admission == Admission::Late));
+        self.follow(kernel);
         self.look();
     }
 
     /// Handles the end of a migration without a call: that of a listener. The order of its events may have changed.
-    /// It has failed if the channel could not be opened meanwhile.
     pub(crate) fn moved_without_device(&mut self, id: IdKey) {
-        if let Some((Request::Migrate { to: Some(to) }, _)) = self.asked.get(&id)
+        if let Some(Request::Migrate { to: Some(to) }) = self.asked.get(&id)
             && self.open.contains(to)
             && Some(to) == self.ledger.homes.get(&id)
         {
@@ -374,7 +255,6 @@ impl Host {
             let owed = self.held.iter().filter(|held| held.owner == id).count();
             assert_eq!(self.core.owed(id) as usize, owed, "{id}: the acks that are owed");
             if self.core.is_sync(id)
-                && !self.is_moving(id)
                 && let Some(event) = self.core.sync_event(id)
             {
                 self.ledger.take_result(id, &event);
@@ -390,12 +270,9 @@ impl Host {
 
     /// Checks that ids without undelivered events are in the kernel's state.
     pub(crate) fn compare(&self, kernel: &Kernel) {
-        for (&key, &no) in &self.ids {
+        for (&key, &no) in &self.device.ids {
             let Some(state) = self.core.state(key) else { continue };
-            let settled = self.outstanding().all(|call| call.id() != Some(key))
-                && !self.opening.values().any(|&of| of == key)
-                && !kernel.has_unread(no)
-                && !self.excused.contains(&key);
+            let settled = state != State::Destroying && !kernel.has_unread(no) && !self.excused.contains(&key);
             if settled {
                 let id = kernel.id(no);
                 assert!(agrees(id, state), "{key} is {state} and the kernel has it as {id:?}");

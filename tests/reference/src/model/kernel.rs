@@ -68,8 +68,6 @@ pub(crate) struct Id {
     /// The library could not complete the connection, and swallows its later events.
     pub(crate) connect_error: bool,
     pub(crate) groups: Vec<Membership>,
-    /// Refused joins that are not left yet.
-    pub(crate) refused: Vec<GroupKey>,
 }
 
 /// A membership in a multicast group.

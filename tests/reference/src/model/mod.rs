@@ -1,7 +1,7 @@
 //! The reference model: the behaviour of a device that keeps its contract, and what an application must observe. It
 //! derives from the semantics of librdmacm and the kernel, not from the core's tables.
 //!
-//! `kernel`, `happening`, `calls`, `fetch`: the device. `ledger`: undelivered events. `requests`: open requests and
+//! `kernel`, `happening`, `calls`, `fetch`: the device. `device`: a host's part of it, and the calls of a host. `ledger`: undelivered events. `requests`: open requests and
 //! their deadlines. `agreement`: the expected state of an id. `asked`: the expected contents of a call. `host`,
 //! `app`: a core driven according to the contract, and checked against all of these. `world`: hosts on one kernel,
 //! and the end of a run. `mr`: the device under memory regions.
@@ -12,6 +12,7 @@ mod agreement;
 mod app;
 mod asked;
 mod calls;
+mod device;
 mod fetch;
 mod happening;
 mod host;

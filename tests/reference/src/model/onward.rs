@@ -14,11 +14,6 @@ pub(crate) fn lead(world: &mut World, at: usize, input: &mut Input<'_>) {
     for _ in 0..steps {
         one_step(world, at, id, input);
         world.look();
-        let host = &mut world.hosts[at];
-        while host.make(&mut world.kernel, None) {
-            host.report(usize::MAX);
-        }
-        world.look();
         if !quiet {
             world.read(at);
             world.look();
@@ -31,7 +26,7 @@ pub(crate) fn lead(world: &mut World, at: usize, input: &mut Input<'_>) {
 
 fn one_step(world: &mut World, at: usize, id: IdKey, input: &mut Input<'_>) {
     let host = &world.hosts[at];
-    let (Some(state), Some(&no)) = (host.core.state(id), host.ids.get(&id)) else { return };
+    let (Some(state), Some(&no)) = (host.core.state(id), host.device.ids.get(&id)) else { return };
     let deadline = script::deadline(input, host.now);
     let param = ConnParam { qp_num: 7, ..ConnParam::default() };
     let request = match state {

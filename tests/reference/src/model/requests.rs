@@ -1,7 +1,5 @@
 //! Open requests: every request ends once, and before its deadline.
 
-use std::collections::BTreeMap;
-
 use cmid_proto::{Core, Errno, GroupKey, IdKey, RequestKind, State, Time};
 
 /// The deadline of a request.
@@ -18,13 +16,9 @@ pub(crate) struct Deadline {
 /// The open requests of one core.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Calls are made for it; one of them ends it.
-    called: BTreeMap<IdKey, RequestKind>,
     /// It waits for acks and ends by event.
     waiting: Vec<(IdKey, RequestKind)>,
     deadlines: Vec<Deadline>,
-    /// The deadline that an accepted request has replaced, restored if the device refuses it.
-    replaced: BTreeMap<IdKey, Deadline>,
     /// Expired deadlines that must be reported to the application.
     passed: Vec<Deadline>,
 }
@@ -51,25 +45,19 @@ fn waits_in(request_kind: RequestKind, state: Option<State>) -> bool {
 }
 
 impl Requests {
-    /// A request was accepted. `called`: a call was made for it.
-    pub(crate) fn accepted(&mut self, core: &Core, asked: Deadline, called: bool) {
+    /// A request was made. `waits`: for acks.
+    pub(crate) fn made(&mut self, core: &Core, asked: Deadline, waits: bool) {
         let Deadline { id, request_kind, .. } = asked;
         let asked = Deadline { sync: core.sync_open(id) == Some(request_kind), ..asked };
         if request_kind == RequestKind::Destroy {
             self.end_all(id);
         }
-        let waits = core.waits_for_acks(id, request_kind) && !called;
-        let ends_at_once =
-            matches!(request_kind, RequestKind::AttachQp | RequestKind::DetachQp | RequestKind::GetRequest);
         if waits {
+            let is_known = matches!(request_kind, RequestKind::Migrate | RequestKind::Destroy | RequestKind::Leave);
+            assert!(is_known, "{request_kind} on {id} waits for acks");
             let untold = request_kind == RequestKind::Migrate && self.waiting.contains(&(id, request_kind));
             assert!(!untold, "{request_kind} on {id} waits, and the end of the one before is untold");
             self.waiting.push((id, request_kind));
-        } else if called {
-            let before = self.called.insert(id, request_kind);
-            assert_eq!(before, None, "{request_kind} on {id} while another is under way");
-        } else {
-            assert!(ends_at_once || request_kind == RequestKind::Migrate, "{request_kind} on {id} has come to nothing");
         }
         let counts = match request_kind {
             RequestKind::Migrate | RequestKind::Destroy => waits,
@@ -78,12 +66,8 @@ impl Requests {
             request_kind => waits_in(request_kind, core.state(id)),
         };
         if counts {
-            if is_operation(request_kind)
-                && let Some(at) =
-                    self.deadlines.iter().position(|other| other.id == id && is_operation(other.request_kind))
-            {
-                let before = self.deadlines.swap_remove(at);
-                self.replaced.insert(id, before);
+            if is_operation(request_kind) {
+                self.forget(|other| other.id == id && is_operation(other.request_kind));
             }
             self.deadlines.push(asked);
         }
@@ -91,26 +75,8 @@ impl Requests {
 
     /// A destroy ends all other requests of its id: no end of them may follow.
     fn end_all(&mut self, id: IdKey) {
-        self.called.remove(&id);
         self.waiting.retain(|(of, _)| *of != id);
         self.forget(|deadline| deadline.id == id);
-    }
-
-    /// Records that the core reports the end of a request by a call.
-    pub(crate) fn ended(&mut self, core: &Core, id: IdKey, failed: bool) {
-        if let Some(request_kind) = self.called.remove(&id) {
-            if failed
-                && let Some(at) = self.deadlines.iter().rposition(|it| it.id == id && it.request_kind == request_kind)
-            {
-                self.deadlines.swap_remove(at);
-                self.deadlines.extend(self.replaced.remove(&id));
-            }
-            self.replaced.remove(&id);
-        } else {
-            // A destroy ends with the creation that it overtook, if that fails.
-            let ended = core.state(id).is_none() && self.take_waiting(id, RequestKind::Destroy);
-            assert!(ended, "something on {id} has ended twice");
-        }
     }
 
     /// Records that the core reports the end of a request by event.
@@ -148,9 +114,6 @@ impl Requests {
     pub(crate) fn follow(&mut self, core: &Core) {
         self.deadlines.retain(|deadline| is_pending(core, deadline));
         self.passed.retain(|deadline| core.state(deadline.id).is_some_and(|state| state != State::Destroying));
-        if let Some((id, request_kind)) = self.called.iter().find(|(id, _)| core.state(**id).is_none()) {
-            panic!("{id} is gone and its {request_kind} has not ended");
-        }
     }
 
     /// The nearest deadline.
@@ -178,21 +141,16 @@ impl Requests {
         passed
     }
 
-    /// The requests that synchronous mode ends by result at this time: those of ids that do not move.
+    /// The requests that synchronous mode ends by result at this time.
     pub(crate) fn synchronous(&self, core: &Core, now: Time) -> Vec<Deadline> {
         let open = |it: &&Deadline| it.sync && it.due <= now && core.sync_open(it.id) == Some(it.request_kind);
         self.deadlines.iter().filter(open).copied().collect()
     }
 
-    /// Handles the end of an id's migration. If it succeeded, requests of synchronous mode end by event. If it
-    /// failed, those with a deadline that passed meanwhile have ended by result.
-    pub(crate) fn moved(&mut self, id: IdKey, done: bool) {
-        if done {
-            let all = self.deadlines.iter_mut().chain(&mut self.passed);
-            all.filter(|it| it.id == id).for_each(|it| it.sync = false);
-        } else {
-            self.passed.retain(|it| it.id != id || !it.sync);
-        }
+    /// The id has moved: requests of synchronous mode end by event.
+    pub(crate) fn moved(&mut self, id: IdKey) {
+        let all = self.deadlines.iter_mut().chain(&mut self.passed);
+        all.filter(|it| it.id == id).for_each(|it| it.sync = false);
     }
 
     /// Records that the application gets a passed deadline: `of` an id and request, for a join of this group.
@@ -204,7 +162,6 @@ impl Requests {
 
     /// Takes out the open requests of an id that is released, and its passed deadlines with undelivered events.
     pub(crate) fn release(&mut self, id: IdKey) -> Travelling {
-        assert!(!self.called.contains_key(&id), "{id} is released while a call is under way");
         let (deadlines, left) = self.deadlines.drain(..).partition(|deadline| deadline.id == id);
         let (passed, reported) = self.passed.drain(..).partition(|deadline| deadline.id == id);
         let (waiting, stay): (Vec<_>, _) = self.waiting.drain(..).partition(|(of, _)| *of == id);
@@ -221,7 +178,7 @@ impl Requests {
 
     /// Asserts that no request is open.
     pub(crate) fn assert_none_open(&self) {
-        assert!(self.called.is_empty() && self.waiting.is_empty(), "never ended: {:?} {:?}", self.called, self.waiting);
+        assert!(self.waiting.is_empty(), "never ended: {:?}", self.waiting);
         assert!(self.deadlines.is_empty() && self.passed.is_empty(), "never reported: {:?}", self.passed);
     }
 

@@ -24,30 +24,22 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) released_id: Vec<DetachedId>,
     now: Time,
-    /// Whether calls are made and answered at once, as by the drivers; otherwise other steps may come in between.
-    prompt: bool,
 }
 
 impl World {
-    pub(crate) fn new(hosts: usize, limits: Limits, prompt: bool) -> Self {
-        say(|| format!("{hosts} hosts with {limits:?}, {}", if prompt { "prompt" } else { "slow" }));
+    pub(crate) fn new(hosts: usize, limits: Limits) -> Self {
+        say(|| format!("{hosts} hosts with {limits:?}"));
         World {
             kernel: Kernel::default(),
             hosts: (0..hosts).map(|at| Host::new(limits, at as u32 * 1_000_000)).collect(),
             released_id: Vec::new(),
             now: Time(1),
-            prompt,
         }
     }
 
     /// After every step.
     pub(crate) fn look(&mut self) {
         for host in &mut self.hosts {
-            if self.prompt {
-                while host.make(&mut self.kernel, None) {
-                    host.report(0);
-                }
-            }
             host.wake(&self.kernel);
             host.compare(&self.kernel);
         }
@@ -74,6 +66,13 @@ impl World {
 
     pub(crate) fn some_channel(&self, at: usize, input: &mut Input<'_>) -> Option<ChannelKey> {
         input.pick(&self.hosts[at].open)
+    }
+
+    /// Closes a channel of the application.
+    pub(crate) fn close(&mut self, at: usize, input: &mut Input<'_>) {
+        if let Some(channel) = self.some_channel(at, input) {
+            self.hosts[at].close_channel(&mut self.kernel, channel);
+        }
     }
 
     /// A channel on which the device may report something.
@@ -104,23 +103,17 @@ impl World {
         host.submit(&mut self.kernel, id, request, deadline);
     }
 
-    /// Runs the device: it makes calls, and reports outcomes.
-    pub(crate) fn work(&mut self, at: usize, input: &mut Input<'_>) {
-        let host = &mut self.hosts[at];
-        let refused = if input.once_in(8) { input.pick(&REFUSALS) } else { None };
-        match input.below(3) {
-            0 => drop(host.make(&mut self.kernel, refused)),
-            1 => drop(host.report(input.below(4))),
-            _ => {
-                host.make(&mut self.kernel, refused);
-                host.report(usize::MAX);
-            }
-        }
+    /// One of the next calls fails, or none.
+    pub(crate) fn trouble(&mut self, at: usize, input: &mut Input<'_>) {
+        let errno = if input.once_in(3) { None } else { input.pick(&REFUSALS) };
+        self.hosts[at].refuse(input.below(4), errno);
     }
 
     /// Applies an external event to an id.
     pub(crate) fn happen(&mut self, at: usize, input: &mut Input<'_>) {
-        let Some(no) = self.some_id(at, input).and_then(|id| self.hosts[at].ids.get(&id).copied()) else { return };
+        let Some(no) = self.some_id(at, input).and_then(|id| self.hosts[at].device.ids.get(&id).copied()) else {
+            return;
+        };
         let possible = self.kernel.possible(no);
         if let Some(what) = input.pick(&possible) {
             self.happen_to(no, what);
@@ -140,7 +133,7 @@ impl World {
         self.now = Time(self.now.0 + span);
         say(|| format!("it is {:?}", self.now));
         for host in &mut self.hosts {
-            host.pass(self.now);
+            host.pass(&mut self.kernel, self.now);
         }
     }
 
@@ -165,17 +158,16 @@ impl World {
         }
     }
 
-    /// Completes all calls, and reads, takes and acks all events.
+    /// Reads, takes and acks all events; no call fails.
     pub(crate) fn settle(&mut self) {
+        self.hosts.iter_mut().for_each(|host| host.refuse(0, None));
         self.look();
         for step in 0.. {
             assert!(step < STEPS, "it does not come to rest");
             let mut any = false;
             for at in 0..self.hosts.len() {
-                any |= self.hosts[at].make(&mut self.kernel, None);
-                any |= self.hosts[at].report(0);
                 any |= self.read(at);
-                any |= self.hosts[at].ack(0);
+                any |= self.hosts[at].ack(&mut self.kernel, 0);
                 let mut homes = self.hosts[at].open.clone();
                 homes.extend(self.hosts[at].ledger.homes.values());
                 for channel in homes {
@@ -188,7 +180,7 @@ impl World {
             }
         }
         for host in &self.hosts {
-            for (&channel, file) in &host.files {
+            for (&channel, file) in &host.device.files {
                 let unread = self.kernel.files[file].len();
                 let wanted = host.core.wants_event(channel).is_some();
                 assert!(unread == 0 || !wanted, "{unread} events on {channel} and no read is requested");
@@ -223,7 +215,7 @@ impl World {
             self.settle();
             for host in &mut self.hosts {
                 for channel in host.open.clone() {
-                    host.close_channel(channel);
+                    host.close_channel(&mut self.kernel, channel);
                 }
             }
             self.settle();
@@ -234,14 +226,10 @@ impl World {
         }
         for host in &mut self.hosts {
             assert_eq!(host.core.groups(), 0, "memberships are left");
-            assert_eq!((host.core.poll_timeout(), host.core.poll_call()), (None, None));
+            assert_eq!((host.core.poll_timeout(), host.core.has_next()), (None, false));
             assert_eq!((host.core.poll_readable(), host.core.has_work()), (None, false));
-            assert!(
-                host.ids.is_empty() && host.files.is_empty(),
-                "the device has kept {:?} {:?}",
-                host.ids,
-                host.files
-            );
+            let device = &host.device;
+            assert!(device.ids.is_empty() && device.files.is_empty(), "the device has kept {device:?}");
             host.requests.assert_none_open();
         }
         assert!(self.kernel.ids.is_empty(), "the kernel has kept {:?}", self.kernel.ids);
