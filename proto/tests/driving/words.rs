@@ -245,7 +245,7 @@ fn a_vector_is_a_buffer() {
 /// `main` prints the Debug form, and a chain of errors prints each source.
 #[test]
 fn an_error_prints_itself_once_and_in_words() {
-    use cmid_proto::datapath::{PostError, WcStatus};
+    use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason, WcStatus};
     use core::error::Error as _;
 
     let refused = memory::Refused {
@@ -262,10 +262,11 @@ fn an_error_prints_itself_once_and_in_words() {
     let error = Error::from(Refused::NothingOwed);
     assert_eq!((format!("{error:?}"), error.source().is_none()), (error.to_string(), true));
     assert_eq!(format!("{:?}", WcStatus::REM_ACCESS_ERR), "remote access error");
-    assert_eq!(
-        format!("{:?}", PostError { posted: 3, errno: Errno::ENOMEM }),
-        "3 work requests are posted, the next one is not: ENOMEM"
-    );
+    let error = PostError::new(PostCall::Recv, 3, PostReason::HasSrq);
+    assert!(error.source().is_none());
+    let batch = BatchError { posted: 3, error };
+    assert_eq!(format!("{batch:?}"), format!("3 work requests are posted, the next one is not: {error:?}"));
+    assert_eq!(format!("{error:?}"), format!("post_recv on QP 3: {}", PostReason::HasSrq));
 }
 
 /// A `main` that returns an error prints its `Debug` form.

@@ -1,10 +1,10 @@
 //! Re-registration by a kernel's driver that can change PD and rights (rxe): behaviours 82, 106 and 114 to 121.
 
-use cmid_harness::failure::same;
+use cmid_harness::failure::{same, why};
 use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Fixture, TestMr};
 use cmid_proto::Errno;
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
+use cmid_proto::datapath::{MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Change, Changes, Code, Policy, RefuseReason, Step, Valid};
 
 use super::memory::{
@@ -46,7 +46,11 @@ pub(super) fn behaviour_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>
     same("what was written", contents(&to)?, bytes(1))?;
     changed::<L>(&mut from, Change::default().to_pd(new.clone()))?;
     from.write(0, b"abc")?;
-    same("posting it", client.qp.post_send(SendWr::write(2, from.sge(0..LEN), to.remote(0))), Err(Errno::EINVAL))?;
+    same(
+        "posting it",
+        why(client.qp.post_send(SendWr::write(2, from.sge(0..LEN), to.remote(0)))),
+        Err(PostReason::OtherPd(OfPd::Mr)),
+    )?;
     b.part((client, server))?;
     deregister(from)?;
     same("what nobody has written", deregister(to)?, bytes(1))?;
