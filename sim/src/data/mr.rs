@@ -61,7 +61,12 @@ impl Mr {
                 let own = Owned { device, machine: Arc::new(Mutex::new(machine)) };
                 Ok(Mr { fabric: fabric.clone(), own })
             }
-            Ok(Some(Ended::NotRegistered(errno, lent))) => Err((shared.give_back(&lent), Error::Register(errno))),
+            Ok(Some(Ended::NotRegistered(errno, lent))) => {
+                let buffer = shared.give_back(&lent);
+                let limit = shared.with(|world| world.config.lock_limit);
+                let error = Error::register(errno, buffer.len(), limit);
+                Err((buffer, error))
+            }
             Ok(_) => Err((Buffer::new(), impossible(RequestKind::Register, &machine).into())),
             Err(fault) => Err((Buffer::new(), fault.into())),
         }

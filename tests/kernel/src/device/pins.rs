@@ -19,7 +19,7 @@ fn pinned(mut mr: Mr) -> Mr {
     let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
     let reason = |error| match error {
         Error::Refused(refused) => Some((refused.reason, refused.errno())),
-        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+        Error::Register { .. } | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
     };
     assert_eq!(outcome.result.map_err(reason), Err(Some((RefuseReason::InFlight, Errno::EBUSY))));
     assert_eq!(outcome.buffer.and_then(|buffer| buffer.into_vec().ok()), Some(vec![3; 8]));

@@ -80,7 +80,7 @@ pub(crate) fn device_removed() {
     // The removal applies to the device's memory: only deregistration is left, also for memory in flight.
     let refused = |error: Error| match error {
         Error::Refused(refused) => Some((refused.reason, refused.errno())),
-        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+        Error::Register { .. } | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
     };
     let gone = Some((RefuseReason::DeviceGone, Errno::EIO));
     assert_eq!(pair.s.pd.state(), PdState::Stranded);
