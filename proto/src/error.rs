@@ -1,14 +1,12 @@
 //! Errors: of the caller (`Refused`), of the environment (`Failure`), and of the device or its driver (`Fault`).
 
-use core::fmt;
-
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::request_kind::RequestKind;
 use crate::state::State;
-use crate::words::debug_in_words;
+use crate::words::{Because, debug_in_words};
 
 /// The request is not possible now. Nothing has changed and no call was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -313,15 +311,6 @@ pub enum FailureCause {
     /// (`cma_bind_loopback`); only InfiniBand connects an id to it.
     #[error("no RoCE or iWARP device reaches a loopback address: connect to an address of the peer's RDMA device")]
     LoopbackPeer,
-}
-
-/// A cause behind an errno.
-struct Because(Option<FailureCause>);
-
-impl fmt::Display for Because {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |cause| write!(f, ": {cause}"))
-    }
 }
 
 /// The device or its driver broke the contract of [`Core`](crate::Core). The core ignores the input and remains usable.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::datapath::PostError;
+use crate::datapath::{BatchError, PostError};
 use crate::errno::Errno;
 use crate::error::{AckError, Error, Failure, Fault, Refused};
 use crate::event_result::EventError;
@@ -39,7 +39,8 @@ into_io! {
     Fault: |fault: &Fault| Error::Fault(*fault).errno();
     AckError: |error: &AckError| Refused::from(error).errno();
     EventError: |error: &EventError| error.errno;
-    PostError: |error: &PostError| error.errno;
+    PostError: |error: &PostError| error.errno();
+    BatchError: |error: &BatchError| error.errno();
     memory::Error: |error: &memory::Error| error.errno();
     HandshakeError: |error: &HandshakeError| error.errno();
 }

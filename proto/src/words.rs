@@ -1,4 +1,6 @@
-//! Debug texts of errors.
+//! Texts of errors.
+
+use core::fmt;
 
 /// Implements `Debug` by `Display`: a `main` that returns an error prints its `Debug` form, and that is to be in words.
 macro_rules! debug_in_words {
@@ -13,3 +15,12 @@ macro_rules! debug_in_words {
     };
 }
 pub(crate) use debug_in_words;
+
+/// A cause behind an errno.
+pub(crate) struct Because<T>(pub(crate) Option<T>);
+
+impl<T: fmt::Display> fmt::Display for Because<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |cause| write!(f, ": {cause}"))
+    }
+}

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use cmid_blocking::{Connection, Ready};
 use cmid_proto::datapath::{
-    Access, Caps, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, Remote, SendWr, WcStatus,
+    Access, Caps, CompletionQueue, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, Remote, SendWr,
+    WcStatus,
 };
 use cmid_proto::{Attaching, Errno};
 
@@ -50,15 +51,15 @@ impl<D: DataPath> Port<D> {
         self.messages.write(0, from)
     }
 
-    pub(crate) fn post_recv(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), Errno> {
+    pub(crate) fn post_recv(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), PostError> {
         self.qp.post_recv(wr_id, self.messages.sge(range))
     }
 
-    pub(crate) fn post_send(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), Errno> {
+    pub(crate) fn post_send(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), PostError> {
         self.qp.post_send(SendWr::send(wr_id, self.messages.sge(range)))
     }
 
-    pub(crate) fn post_write(&mut self, wr_id: u64, range: Range<usize>, to: Remote) -> Result<(), Errno> {
+    pub(crate) fn post_write(&mut self, wr_id: u64, range: Range<usize>, to: Remote) -> Result<(), PostError> {
         self.qp.post_send(SendWr::write(wr_id, self.messages.sge(range), to))
     }
 

@@ -5,7 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result, bail, ensure};
 use cmid_proto::datapath::{
-    Access, Caps, Completion, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus,
+    Access, Caps, Completion, CompletionQueue, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, SendWr,
+    WcStatus,
 };
 use cmid_proto::{Attaching, Errno};
 
@@ -239,7 +240,7 @@ impl<D: DataPath> Session<D> {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<(), Errno> {
+    fn receive(&mut self) -> Result<(), PostError> {
         self.qp.post_recv(RECV, self.recv.sge(0..Message::LEN))
     }
 

@@ -6,7 +6,7 @@
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, Caps, Completion, DataPath, GRH_LEN, SendFlags, SendOp, SendWr, To, WcStatus, prelude::*,
+    Access, Caps, Completion, DataPath, GRH_LEN, PostError, SendFlags, SendOp, SendWr, To, WcStatus, prelude::*,
 };
 use cmid_epoll::proto::{AhAttr, Attaching, Errno};
 use thiserror::Error;
@@ -40,6 +40,9 @@ pub enum PortError {
     /// A call of the device failed.
     #[error("a call of the data path failed: {0}")]
     Device(#[from] Errno),
+    /// A receive cannot be posted.
+    #[error(transparent)]
+    Post(#[from] PostError),
 }
 
 /// A QP with its CQ and memory.
@@ -119,7 +122,7 @@ impl<D: DataPath> Port<D> {
     /// [`next_message`](Port::next_message) takes the completions that free it.
     ///
     /// # Errors
-    /// The errno of the post.
+    /// The error of the post.
     #[inline]
     pub fn send(&mut self, bytes: &Bytes) -> Result<(), Errno> {
         self.post(bytes, SendOp::Send)
@@ -180,7 +183,7 @@ impl<D: DataPath> Port<D> {
         }
     }
 
-    fn post_recv(&mut self, slot: u64) -> Result<(), Errno> {
+    fn post_recv(&mut self, slot: u64) -> Result<(), PostError> {
         let start = slot as usize * SLOT;
         self.qp.post_recv(slot, self.receives.sge(start..start + self.header + LEN))
     }

@@ -80,7 +80,7 @@ impl<D: DataPath> Port<D> {
         self.pd.create_ah_from(completion, &self.mr, slot(arrived.slot, self.size).start)
     }
 
-    pub(crate) fn post_recv(&mut self, number: usize) -> Result<(), Errno> {
+    pub(crate) fn post_recv(&mut self, number: usize) -> Result<(), PostError> {
         self.qp.post_recv(number as u64, self.mr.sge(slot(number, self.size)))
     }
 
@@ -89,21 +89,16 @@ impl<D: DataPath> Port<D> {
         let start = slot(SLOTS, self.size).start;
         self.mr.write(start, bytes)?;
         let to = To { ah: way, qp_num, qkey };
-        self.qp.post_send(SendWr::send_to(SLOTS as u64, self.mr.sge(start..start + bytes.len()), to))
+        Ok(self.qp.post_send(SendWr::send_to(SLOTS as u64, self.mr.sge(start..start + bytes.len()), to))?)
     }
 
     /// Posts `count` sends of the same bytes, with immediate data and one doorbell. No send may be outstanding.
-    pub(crate) fn send_burst(
-        &mut self,
-        count: u32,
-        bytes: &[u8],
-        to: To<'_, D::Ah>,
-        imm: u32,
-    ) -> Result<(), PostError> {
+    pub(crate) fn send_burst(&mut self, count: u32, bytes: &[u8], to: To<'_, D::Ah>, imm: u32) -> Result<(), Errno> {
         let start = slot(SLOTS, self.size).start;
         self.mr.write(start, bytes)?;
         let request = SendWr::send_to_imm(SLOTS as u64, self.mr.sge(start..start + bytes.len()), to, imm);
-        self.qp.post_sends((0..count).map(|_| request)).map(drop)
+        self.qp.post_sends((0..count).map(|_| request))?;
+        Ok(())
     }
 
     pub(crate) fn read(&self, arrived: Arrived) -> Result<Vec<u8>, Errno> {

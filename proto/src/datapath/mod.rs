@@ -18,7 +18,7 @@
 //! A work request names ranges of registered memory as [`Sge`]s. [`SendWr`] describes one request of a send queue.
 //!
 //! ```
-//! use cmid_proto::datapath::{Access, DataPath, QueuePair, Remote, SendWr, prelude::*};
+//! use cmid_proto::datapath::{Access, DataPath, PostError, QueuePair, Remote, SendWr, prelude::*};
 //! use cmid_proto::{Errno, IdKey};
 //!
 //! /// Returns registered memory that contains a greeting.
@@ -30,7 +30,7 @@
 //! }
 //!
 //! /// Sends a message, and then writes the region to the memory of the peer. Only the write has a completion.
-//! fn twice<Q: QueuePair>(qp: &mut Q, mr: &Q::Mr, remote: Remote) -> Result<(), Errno> {
+//! fn twice<Q: QueuePair>(qp: &mut Q, mr: &Q::Mr, remote: Remote) -> Result<(), PostError> {
 //!     qp.post_send(SendWr::send(1, mr.sge(0..5)).unsignaled())?;
 //!     qp.post_send(SendWr::write(2, mr.sge(0..64), remote))
 //! }
@@ -42,6 +42,7 @@ mod completion_queue;
 mod device;
 mod layer;
 mod memory_region;
+mod post_error;
 mod protection_domain;
 mod queue_pair;
 mod shared_receive_queue;
@@ -54,10 +55,11 @@ pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 pub use completion_queue::{AsyncEventQueue, CompletionChannel, CompletionQueue};
 pub use device::DataPath;
 pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
+pub use post_error::{BatchError, Length, OfPd, PostCall, PostError, PostReason};
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::QueuePair;
 pub use shared_receive_queue::{SharedReceiveQueue, SrqCaps};
-pub use values::{Caps, GRH_LEN, PostError, QpState, Remote, To};
+pub use values::{Caps, GRH_LEN, QpState, Remote, To};
 pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
 /// All traits of the data path, to bring their methods into scope.

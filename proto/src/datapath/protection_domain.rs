@@ -24,9 +24,9 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// Returns the buffer with the error. Refused without a device call: [`memory::RefuseReason::Empty`],
     /// [`memory::RefuseReason::RemoteWithoutLocalWrite`], [`memory::RefuseReason::Gone`] after
     /// [`ProtectionDomain::dealloc`], [`memory::RefuseReason::DeviceGone`] after DEVICE_REMOVAL.
-    /// [`memory::Error::Register`] with the errno of the device: `ENOMEM` above the lock limit, `EFAULT` for memory
-    /// that is not mapped, `EOPNOTSUPP` for a right that the device does not support, `EINVAL` for a right that the
-    /// kernel does not define.
+    /// [`memory::RefuseReason::UnknownRights`]. [`memory::Error::Register`] with the errno of the device, and its cause:
+    /// `ENOMEM` above the lock limit, `EFAULT` for memory that cannot be pinned, `EOPNOTSUPP` for a right that the device
+    /// does not support, `EINVAL` for a right that the kernel does not have yet.
     #[doc(alias("ibv_reg_mr", "rdma_reg_msgs", "rdma_reg_read", "rdma_reg_write"))]
     fn register(
         &self,

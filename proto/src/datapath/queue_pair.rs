@@ -2,7 +2,9 @@
 
 use core::ops::Range;
 
-use super::{Access, Caps, MemoryRegion, PostError, QpState, SendWr, Sge};
+#[cfg(doc)]
+use super::PostReason;
+use super::{Access, BatchError, Caps, MemoryRegion, PostError, QpState, SendWr, Sge};
 use crate::errno::Errno;
 
 /// The handle of a QP. One thread at a time posts to it.
@@ -38,21 +40,21 @@ pub trait QueuePair: Send {
     /// Sends and writes of at most [`Caps::max_inline`] bytes are inlined.
     ///
     /// # Errors
-    /// The request is not posted. `EINVAL` for a range beyond the end, an MR or an address handle of another PD, an MR
-    /// without a valid registration, a target without [`Access::LOCAL_WRITE`], more ranges than the QP permits, a
-    /// datagram on a connected QP or the reverse, a read or an atomic operation if the peer answers none (not known on
-    /// iWARP), and before the QP is in [`QpState::RTS`]. `EOPNOTSUPP` for what the transport lacks: on iWARP immediate
-    /// data and atomic operations. `ENOMEM` if the queue is full. A request occupies the queue until its completion is
-    /// polled; an unsignaled one, until the completion of a later request is polled, on iWARP a later read or fenced
-    /// request for a read. On iWARP completions come out of order, so the queue may be full although only its oldest
-    /// request is not complete.
+    /// The request is not posted, for one of the [reasons](PostReason): a range beyond the end, an MR or an address
+    /// handle of another PD, an MR without a valid registration, a target without [`Access::LOCAL_WRITE`], more ranges
+    /// than the QP permits, a datagram on a connected QP or the reverse, a read or an atomic operation if the peer
+    /// answers none (not known on iWARP), and before the QP is in [`QpState::RTS`]. [`PostReason::NotOfTransport`] for
+    /// what the transport lacks: on iWARP immediate data and atomic operations. [`PostReason::QueueFull`] if there is no
+    /// room. A request occupies the queue until its completion is polled; an unsignaled one, until the completion of a
+    /// later request is polled, on iWARP a later read or fenced request for a read. On iWARP completions come out of
+    /// order, so the queue may be full although only its oldest request is not complete.
     ///
-    /// Another errno is that of the device or its library, which may have queued the request, and may execute it later.
-    /// So the request occupies the queue and pins its memory like an unsignaled one. Its completion is not returned,
-    /// unless another thread polls it before this call returns.
+    /// After [`PostReason::Device`] the device or its library may have queued the request, and may execute it later. So
+    /// the request occupies the queue and pins its memory like an unsignaled one. Its completion is not returned, unless
+    /// another thread polls it before this call returns.
     #[doc(alias("ibv_post_send", "rdma_post_send", "rdma_post_write", "rdma_post_read", "rdma_post_ud_send"))]
     #[doc(alias("rdma_post_sendv", "rdma_post_writev", "rdma_post_readv"))]
-    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Self::Ah>) -> Result<(), Errno>
+    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Self::Ah>) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Self::Mr>]>,
         Self::Mr: 'a;
@@ -65,11 +67,11 @@ pub trait QueuePair: Send {
     /// for each other for ever. It may panic; then none is posted.
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`]; `EINVAL` for an empty batch. [`PostError::posted`] is the number of requests that
+    /// As [`QueuePair::post_send`]; [`PostReason::EmptyBatch`]. [`BatchError::posted`] is the number of requests that
     /// are posted nevertheless. Those after them are refused; after an error of the device they may be executed, as
     /// with [`QueuePair::post_send`].
     #[doc(alias("ibv_post_send", "ibv_wr_start", "ibv_wr_complete"))]
-    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = SendWr<'a, L, Self::Ah>>,
         L: AsRef<[Sge<'a, Self::Mr>]>,
@@ -80,9 +82,9 @@ pub trait QueuePair: Send {
     /// (ibv_post_recv(3)).
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`].
+    /// As [`QueuePair::post_send`]; [`PostReason::HasSrq`].
     #[doc(alias("ibv_post_recv", "rdma_post_recv", "rdma_post_recvv"))]
-    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Self::Mr>]>,
         Self::Mr: 'a;
@@ -92,7 +94,7 @@ pub trait QueuePair: Send {
     /// # Errors
     /// As [`QueuePair::post_sends`].
     #[doc(alias = "ibv_post_recv")]
-    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Self::Mr>]>,
@@ -103,8 +105,8 @@ pub trait QueuePair: Send {
     /// to write. The key of the window changes. Invalidate a bound window first; otherwise the completion is an error.
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`]; `EINVAL` also if window or MR are of another PD, if the MR lacks a right, or if
-    /// `access` has other bits than the three rights of a peer.
+    /// As [`QueuePair::post_send`]; [`PostReason::OtherPd`] also for the window; [`PostReason::LacksRight`] of the MR;
+    /// [`PostReason::NotOfWindow`] if `access` has other bits than the three rights of a peer.
     #[doc(alias("ibv_bind_mw", "IBV_WR_BIND_MW"))]
     fn post_bind(
         &mut self,
@@ -113,15 +115,15 @@ pub trait QueuePair: Send {
         mr: &Self::Mr,
         range: Range<usize>,
         access: Access,
-    ) -> Result<(), Errno>;
+    ) -> Result<(), PostError>;
 
     /// Posts the invalidation of a window (`IBV_WR_LOCAL_INV`). When the completion is polled, the peer has no access.
     /// Deallocate a window that the peer may invalidate ([`SendOp::SendInvalidate`](super::SendOp::SendInvalidate))
     /// instead: the kernel's soft-RoCE fails on the second invalidation (`rxe_do_invalidate_mw`).
     ///
     /// # Errors
-    /// As [`QueuePair::post_send`]; `EINVAL` also if the last bind of the window was posted to another QP or has failed at
+    /// As [`QueuePair::post_send`]; [`PostReason::NotBound`] if the last bind of the window was posted to another QP or has failed at
     /// its post, if an invalidation was posted since, or if a polled receive has told that the peer invalidated it.
     #[doc(alias = "IBV_WR_LOCAL_INV")]
-    fn post_invalidate(&mut self, wr_id: u64, window: &mut Self::Mw) -> Result<(), Errno>;
+    fn post_invalidate(&mut self, wr_id: u64, window: &mut Self::Mw) -> Result<(), PostError>;
 }

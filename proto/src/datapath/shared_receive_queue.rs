@@ -1,6 +1,6 @@
 //! The trait of a shared receive queue.
 
-use super::{MemoryRegion, PostError, Sge};
+use super::{BatchError, MemoryRegion, PostError, Sge};
 use crate::errno::Errno;
 
 /// The capacities of a shared receive queue (`struct ibv_srq_attr`).
@@ -71,14 +71,15 @@ pub trait SharedReceiveQueue: Send {
     /// Posts ranges to receive a message (ibv_post_srq_recv(3)).
     ///
     /// # Errors
-    /// The receive is not posted. `EINVAL` for a range beyond the end, an MR of another PD than that of the SRQ, an MR
-    /// without a valid registration or without [`Access::LOCAL_WRITE`](super::Access::LOCAL_WRITE), and more ranges
-    /// than the SRQ permits. `ENOMEM` if the SRQ is full: [`SrqCaps::max_wr`] receives are unpolled.
+    /// The receive is not posted, for one of the [reasons](super::PostReason): a range beyond the end, an MR of another
+    /// PD than that of the SRQ, an MR without a valid registration or without
+    /// [`Access::LOCAL_WRITE`](super::Access::LOCAL_WRITE), more ranges than the SRQ permits, and a full SRQ:
+    /// [`SrqCaps::max_wr`] receives are unpolled.
     ///
-    /// Another errno is that of the device or its library, which may have queued the receive. So it stays unpolled. If
-    /// it completes, its completion is not returned.
+    /// After [`PostReason::Device`](super::PostReason::Device) the device or its library may have queued the receive. So
+    /// it stays unpolled. If it completes, its completion is not returned.
     #[doc(alias = "ibv_post_srq_recv")]
-    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Self::Mr>]>,
         Self::Mr: 'a;
@@ -87,10 +88,11 @@ pub trait SharedReceiveQueue: Send {
     /// posted.
     ///
     /// # Errors
-    /// As [`SharedReceiveQueue::post_recv`]; `EINVAL` for an empty batch. [`PostError::posted`] is the number of
+    /// As [`SharedReceiveQueue::post_recv`]; [`PostReason::EmptyBatch`](super::PostReason::EmptyBatch).
+    /// [`BatchError::posted`] is the number of
     /// receives that are posted nevertheless.
     #[doc(alias = "ibv_post_srq_recv")]
-    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Self::Mr>]>,

@@ -2,8 +2,6 @@
 
 use core::fmt;
 
-use crate::errno::Errno;
-
 /// The length of the global route header (GRH) before each datagram in the receive buffer, in bytes
 /// (`struct ibv_grh`). [`Completion::byte_len`](super::Completion::byte_len) includes it. If
 /// [`WcFlags::GRH`](super::WcFlags::GRH) is not set, these bytes have no meaning.
@@ -100,27 +98,3 @@ impl<A> Clone for To<'_, A> {
 }
 
 impl<A> Copy for To<'_, A> {}
-
-/// A batch of work requests was not posted, or only in part.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{posted} work requests are posted, the next one is not: {errno}")]
-pub struct PostError {
-    /// The number of requests that are posted, from the first one on. They will complete.
-    pub posted: usize,
-    /// The error of the first request that is not posted.
-    pub errno: Errno,
-}
-
-/// In words, because a `main` that returns this error prints its [`Debug`](fmt::Debug) form.
-impl fmt::Debug for PostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl From<Errno> for PostError {
-    /// No request is posted.
-    fn from(errno: Errno) -> Self {
-        PostError { posted: 0, errno }
-    }
-}

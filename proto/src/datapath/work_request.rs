@@ -14,7 +14,7 @@ pub struct Sge<'a, M> {
     pub mr: &'a M,
     /// The first byte, as an offset into the MR.
     pub offset: usize,
-    /// The length in bytes; `None` for a reversed range, which a post refuses with `EINVAL`.
+    /// The length in bytes; `None` for a reversed range, which a post refuses.
     pub len: Option<usize>,
 }
 

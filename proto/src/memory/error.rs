@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::errno::Errno;
 use crate::memory::{Code, MrState, PdState, RefuseReason, RequestKind, Valid};
+use crate::words::{Because, debug_in_words};
 
 /// The request is not legal now. Nothing has changed and no call was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -58,6 +59,7 @@ impl Refused {
             | RefuseReason::NoPd
             | RefuseReason::OtherDevice
             | RefuseReason::AccessWithoutFlag
+            | RefuseReason::UnknownRights(_)
             | RefuseReason::RemoteWithoutLocalWrite => Errno::EINVAL,
         }
     }
@@ -108,8 +110,13 @@ pub enum Error {
     #[error("refused: {0}")]
     Refused(Refused),
     /// `ibv_reg_mr` failed: nothing is registered.
-    #[error("ibv_reg_mr: {0}")]
-    Register(Errno),
+    #[error("ibv_reg_mr: {errno}{}", Because(*.cause))]
+    Register {
+        /// The errno of the call.
+        errno: Errno,
+        /// What causes this errno, if it is known.
+        cause: Option<RegisterCause>,
+    },
     /// A re-registration or deregistration failed.
     #[error("{0}")]
     Failed(Failure),
@@ -121,12 +128,7 @@ pub enum Error {
     Fault(Fault),
 }
 
-/// In words, because a `main` that returns this error prints its [`Debug`](fmt::Debug) form.
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_in_words!(Error);
 
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Self {
@@ -146,14 +148,50 @@ impl From<Fault> for Error {
     }
 }
 
+/// What causes an errno of `ibv_reg_mr`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterCause {
+    /// The pages are above the limit on locked memory, which counts all pages that the process has locked or registered.
+    /// The kernel does not look at it for a process with CAP_IPC_LOCK.
+    #[error("{len} bytes, with a limit on locked memory (RLIMIT_MEMLOCK) of {limit} bytes")]
+    LockLimit {
+        /// The length of the memory.
+        len: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The kernel cannot pin the pages. They are not mapped, they are mapped read-only and the device is to write to them,
+    /// or they belong to a file whose file system does not let a device write to its pages.
+    #[error("its pages cannot be pinned: they are not mapped, or are read-only, or belong to a file")]
+    NotPinnable,
+    /// The buffer is read-only, and the rights let the device write to it.
+    #[error("the buffer is read-only, and the rights let the device write to it")]
+    ReadOnly,
+}
+
+debug_in_words!(RegisterCause);
+
 impl Error {
+    /// Returns the error of `ibv_reg_mr` for memory of this length, in a process with this limit on locked memory in bytes.
+    /// `None` means no limit.
+    #[must_use]
+    pub const fn register(errno: Errno, len: usize, lock_limit: Option<u64>) -> Self {
+        let cause = match (errno, lock_limit) {
+            (Errno::ENOMEM, Some(limit)) => Some(RegisterCause::LockLimit { len: len as u64, limit }),
+            (Errno::EFAULT, _) => Some(RegisterCause::NotPinnable),
+            _ => None,
+        };
+        Error::Register { errno, cause }
+    }
+
     /// Returns the errno that libibverbs returns for this error.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {
             Error::Refused(refused) => refused.errno(),
             Error::Failed(failure) => failure.errno,
-            Error::Register(errno) | Error::Dealloc(errno) => *errno,
+            Error::Register { errno, .. } | Error::Dealloc(errno) => *errno,
             Error::Fault(_) => Errno::EIO,
         }
     }

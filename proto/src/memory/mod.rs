@@ -71,7 +71,7 @@ pub use change::{Change, Changes};
 pub use device::{Call, Keys};
 pub use domain::Domain;
 pub use ended::{Ended, Returned, Settled};
-pub use error::{Error, Failure, Fault, Refused, Step, Target};
+pub use error::{Error, Failure, Fault, Refused, RegisterCause, Step, Target};
 pub use flag::Flag;
 pub use outcome::{Code, Outcome, Provider, Reply, Valid, valid_after};
 pub use owned::{Buffer, Pd};

@@ -59,6 +59,10 @@ pub enum RefuseReason {
     /// The library returns `IBV_REREG_MR_ERR_INPUT`.
     #[error("access rights need IBV_REREG_MR_CHANGE_ACCESS")]
     AccessWithoutFlag,
+    /// Access rights that are not among those of [`Access`](crate::memory::Access), as bits. Some kernels refuse them,
+    /// others ignore them.
+    #[error("there are no access rights {0:#x}")]
+    UnknownRights(u32),
     /// The kernel returns EINVAL.
     #[error("remote write and remote atomic need local write")]
     RemoteWithoutLocalWrite,

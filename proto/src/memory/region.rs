@@ -50,7 +50,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// Creates a region; its `ibv_reg_mr` is the next call.
     ///
     /// # Errors
-    /// [`RefuseReason::Empty`], [`RefuseReason::RemoteWithoutLocalWrite`]. The buffer is returned, and the use of the
+    /// [`RefuseReason::Empty`], [`RefuseReason::UnknownRights`], [`RefuseReason::RemoteWithoutLocalWrite`]. The buffer is returned, and the use of the
     /// PD ends.
     pub fn register(pd: P, buffer: B, access: Access) -> Result<Self, (B, Refused)> {
         let empty = if buffer.is_empty() { Err(RefuseReason::Empty) } else { Ok(()) };
@@ -75,7 +75,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     ///
     /// # Errors
     /// [`RefuseReason::NothingToChange`], [`RefuseReason::Empty`], [`RefuseReason::OtherDevice`],
-    /// [`RefuseReason::RemoteWithoutLocalWrite`]; [`RefuseReason::InDoubt`] for new memory;
+    /// [`RefuseReason::UnknownRights`], [`RefuseReason::RemoteWithoutLocalWrite`]; [`RefuseReason::InDoubt`] for new memory;
     /// [`RefuseReason::InFlight`] while work requests are in flight, [`RefuseReason::WindowBound`] while a window may be
     /// bound to it; and the refusals of the [table](table::MR). The
     /// change is returned.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{
-    Access, AsyncEvent, AsyncEventQueue, Caps, Completion, CompletionChannel, CompletionQueue, DataPath, PostError,
-    ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue, SrqCaps,
+    Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, DataPath,
+    PostError, ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::memory::{self, PdState};
 use cmid_proto::{
@@ -243,11 +243,11 @@ impl SharedReceiveQueue for Srq {
         Ok(0)
     }
 
-    fn post_recv<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: u64, _: L) -> Result<(), Errno> {
+    fn post_recv<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: u64, _: L) -> Result<(), PostError> {
         Ok(())
     }
 
-    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Bytes>]>,
@@ -273,11 +273,11 @@ impl QueuePair for Qp {
         Caps::default()
     }
 
-    fn post_send<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: SendWr<'a, L, u8>) -> Result<(), Errno> {
+    fn post_send<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: SendWr<'a, L, u8>) -> Result<(), PostError> {
         Ok(())
     }
 
-    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = SendWr<'a, L, u8>>,
         L: AsRef<[Sge<'a, Bytes>]>,
@@ -285,11 +285,11 @@ impl QueuePair for Qp {
         Ok(requests.into_iter().count())
     }
 
-    fn post_recv<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: u64, _: L) -> Result<(), Errno> {
+    fn post_recv<'a, L: AsRef<[Sge<'a, Bytes>]>>(&mut self, _: u64, _: L) -> Result<(), PostError> {
         Ok(())
     }
 
-    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Bytes>]>,
@@ -297,11 +297,11 @@ impl QueuePair for Qp {
         Ok(requests.into_iter().count())
     }
 
-    fn post_bind(&mut self, _: u64, _: &mut Mw, _: &Bytes, _: Range<usize>, _: Access) -> Result<(), Errno> {
+    fn post_bind(&mut self, _: u64, _: &mut Mw, _: &Bytes, _: Range<usize>, _: Access) -> Result<(), PostError> {
         Ok(())
     }
 
-    fn post_invalidate(&mut self, _: u64, _: &mut Mw) -> Result<(), Errno> {
+    fn post_invalidate(&mut self, _: u64, _: &mut Mw) -> Result<(), PostError> {
         Ok(())
     }
 }

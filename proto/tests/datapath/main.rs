@@ -8,10 +8,10 @@ mod memory;
 mod names;
 
 use cmid_proto::datapath::{
-    Caps, Completion, CompletionQueue, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, Remote,
-    SendFlags, SendOp, SendWr, Sge, SrqCaps, To,
+    Access, BatchError, Caps, Completion, CompletionQueue, DataPath, Length, MemoryRegion, PostCall, PostError,
+    PostReason, ProtectionDomain, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, SrqCaps, To,
 };
-use cmid_proto::{Acks, Drive, Errno, IdKey, Limits, PortSpace};
+use cmid_proto::{Acks, Drive, Errno, IdKey, Limits, PortSpace, Transport};
 
 use crate::device::{Bytes, Layer, Log, Paths};
 
@@ -116,7 +116,46 @@ fn each_constructor_makes_its_operation() {
 
 #[test]
 fn a_batch_that_was_posted_in_part_says_how_far() {
-    let error = PostError { posted: 2, errno: Errno::ENOMEM };
-    assert_eq!(error.to_string(), "2 work requests are posted, the next one is not: ENOMEM");
-    assert_eq!(PostError::from(Errno::EINVAL), PostError { posted: 0, errno: Errno::EINVAL });
+    let error = PostError::new(PostCall::Send, 17, PostReason::Device(Errno::ENOMEM));
+    let text = "2 work requests are posted, the next one is not: post_send on QP 17: the device returned ENOMEM, and may \
+                execute the request nevertheless";
+    let batch = BatchError { posted: 2, error };
+    assert_eq!((batch.to_string().as_str(), batch.errno()), (text, Errno::ENOMEM));
+    assert_eq!((Errno::from(batch), Errno::from(error)), (Errno::ENOMEM, Errno::ENOMEM));
+}
+
+/// What is not posted, and why, with the limits.
+#[test]
+fn a_post_error_names_the_call_the_queue_and_the_cause() {
+    let is = |call, reason: PostReason, errno, text: &str| {
+        let error = PostError::new(call, 0x12_3456, reason);
+        assert_eq!((error.call(), error.num(), error.reason(), error.errno()), (call, 0x12_3456, reason, errno));
+        assert_eq!(error.to_string(), text);
+        assert_eq!(format!("{error:?}"), text, "`main` prints the Debug form");
+    };
+    let early = "post_send on QP 1193046: the QP is in INIT, and sends from RTS on";
+    is(PostCall::Send, PostReason::TooEarly(QpState::INIT), Errno::EINVAL, early);
+    let len = Length::new(1 << 40);
+    let range = "post_recv on SRQ 1193046: a range ends beyond its MR of 1099511627776 bytes";
+    is(PostCall::SrqRecv, PostReason::OutOfRange { len }, Errno::EINVAL, range);
+    let read_only = "post_recv on QP 1193046: the MR is read-only: it is registered without LOCAL_WRITE";
+    is(PostCall::Recv, PostReason::ReadOnly, Errno::EINVAL, read_only);
+    let full = "post_recv on QP 1193046: the queue is full: it holds 16 requests, each until its completion is polled";
+    is(PostCall::Recv, PostReason::QueueFull { max: 16 }, Errno::ENOMEM, full);
+    let ranges = "post_send on QP 1193046: 4 ranges, more than the queue's maximum of 3";
+    is(PostCall::Send, PostReason::TooManyRanges { ranges: 4, max: 3 }, Errno::EINVAL, ranges);
+    let iwarp = "post_send on QP 1193046: iWARP has no such operation";
+    is(PostCall::Send, PostReason::NotOfTransport(Transport::Iwarp), Errno::EOPNOTSUPP, iwarp);
+    let lacks = PostReason::LacksRight(Access::MW_BIND | Access::LOCAL_WRITE);
+    is(
+        PostCall::Bind,
+        lacks,
+        Errno::EINVAL,
+        "post_bind on QP 1193046: the bind needs an MR with LOCAL_WRITE | MW_BIND",
+    );
+    let rights = PostReason::NotOfWindow(Access::from_bits_retain(1 << 30 | 1));
+    let text = "post_invalidate on QP 1193046: a window has no other rights than those of a peer, and \
+                LOCAL_WRITE | 0x40000000 are given";
+    is(PostCall::Invalidate, rights, Errno::EINVAL, text);
+    assert!(size_of::<Result<(), PostError>>() <= 16, "it is returned in two registers");
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use cmid_proto::datapath::PostError;
+use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason};
 use cmid_proto::handshake::HandshakeError;
 use cmid_proto::{
     AckError, Acks, CmEvent, Core, Errno, Error, Event, EventKind, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent,
@@ -102,10 +102,12 @@ fn errors_become_io_errors_of_their_kind() {
     let timed_out = HandshakeError::TimedOut { during: RequestKind::Accept };
     assert_eq!(io::Error::from(timed_out).kind(), io::ErrorKind::TimedOut);
     assert_eq!(io::Error::from(Errno::EADDRINUSE).raw_os_error(), Some(98));
-    let posted = PostError { posted: 1, errno: Errno::ENOMEM };
+    let refused = PostError::new(PostCall::Send, 1, PostReason::QueueFull { max: 4 });
+    let posted = BatchError { posted: 1, error: refused };
+    assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::OutOfMemory);
     assert_eq!(io::Error::from(posted).to_string(), posted.to_string());
     assert_eq!(io::Error::from(posted).kind(), io::ErrorKind::OutOfMemory);
-    assert_eq!(io::Error::from(memory::Error::Register(Errno::EBUSY)).kind(), io::ErrorKind::ResourceBusy);
+    assert_eq!(io::Error::from(memory::Error::register(Errno::EBUSY, 1, None)).kind(), io::ErrorKind::ResourceBusy);
     let mut core = Core::new(Limits::SINGLE);
     let channel = core.open_channel(cmid_proto::Acks::OnDelivery).unwrap().0;
     let id = IdKey::from_parts(0, 0, 1).unwrap();

@@ -130,6 +130,7 @@ fn every_refusal_of_memory_has_its_errno() {
         RefuseReason::NoPd,
         RefuseReason::OtherDevice,
         RefuseReason::AccessWithoutFlag,
+        RefuseReason::UnknownRights(1 << 15),
         RefuseReason::RemoteWithoutLocalWrite,
     ];
     let busy = [
@@ -174,12 +175,26 @@ fn errors_of_memory_say_the_step_the_code_and_what_is_left() {
     assert_eq!(fault(memory::Target::Pd(PdState::Live)).to_string(), "an outcome of register for a PD while live");
     let others = [
         (memory::Error::from(fault(memory::Target::Pd(PdState::Live))), Errno::EIO),
-        (memory::Error::Register(Errno::EFAULT), Errno::EFAULT),
+        (memory::Error::register(Errno::EFAULT, 8, None), Errno::EFAULT),
         (memory::Error::Dealloc(Errno::EBUSY), Errno::EBUSY),
     ];
     for (error, errno) in others {
         assert_eq!(error.errno(), errno, "{error}");
     }
+}
+
+/// The limit that a registration is above, with its size; and that unmapped memory is not the only one that cannot be
+/// pinned.
+#[test]
+fn a_registration_that_fails_names_its_cause() {
+    let text = |errno, limit| memory::Error::register(errno, 1 << 20, limit).to_string();
+    let limit = "ibv_reg_mr: ENOMEM: 1048576 bytes, with a limit on locked memory (RLIMIT_MEMLOCK) of 65536 bytes";
+    assert_eq!(text(Errno::ENOMEM, Some(65536)), limit);
+    assert_eq!(text(Errno::ENOMEM, None), "ibv_reg_mr: ENOMEM");
+    let pinned =
+        "ibv_reg_mr: EFAULT: its pages cannot be pinned: they are not mapped, or are read-only, or belong to a file";
+    assert_eq!(text(Errno::EFAULT, Some(65536)), pinned);
+    assert_eq!(text(Errno::EOPNOTSUPP, Some(65536)), "ibv_reg_mr: EOPNOTSUPP");
 }
 
 #[test]
@@ -244,7 +259,7 @@ fn a_vector_is_a_buffer() {
 /// `main` prints the Debug form, and a chain of errors prints each source.
 #[test]
 fn an_error_prints_itself_once_and_in_words() {
-    use cmid_proto::datapath::{PostError, WcStatus};
+    use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason, WcStatus};
     use core::error::Error as _;
 
     let refused = memory::Refused {
@@ -261,10 +276,11 @@ fn an_error_prints_itself_once_and_in_words() {
     let error = Error::from(Refused::NothingOwed);
     assert_eq!((format!("{error:?}"), error.source().is_none()), (error.to_string(), true));
     assert_eq!(format!("{:?}", WcStatus::REM_ACCESS_ERR), "remote access error");
-    assert_eq!(
-        format!("{:?}", PostError { posted: 3, errno: Errno::ENOMEM }),
-        "3 work requests are posted, the next one is not: ENOMEM"
-    );
+    let error = PostError::new(PostCall::Recv, 3, PostReason::HasSrq);
+    assert!(error.source().is_none());
+    let batch = BatchError { posted: 3, error };
+    assert_eq!(format!("{batch:?}"), format!("3 work requests are posted, the next one is not: {error:?}"));
+    assert_eq!(format!("{error:?}"), format!("post_recv on QP 3: {}", PostReason::HasSrq));
 }
 
 /// A `main` that returns an error prints its `Debug` form.

@@ -71,6 +71,8 @@ fn registered() -> Region {
 fn a_registration_that_cannot_be_is_refused_and_the_memory_comes_back() {
     let cases = [
         (Bytes(0), LOCAL, RefuseReason::Empty),
+        (Bytes(1), Access::from_bits_retain(!0), RefuseReason::UnknownRights(!Access::all().bits())),
+        (Bytes(1), Access::from_bits_retain(32), RefuseReason::UnknownRights(32)),
         (Bytes(1), Access::REMOTE_WRITE, RefuseReason::RemoteWithoutLocalWrite),
         (Bytes(1), Access::REMOTE_ATOMIC | Access::REMOTE_READ, RefuseReason::RemoteWithoutLocalWrite),
     ];
@@ -91,6 +93,7 @@ fn a_change_that_cannot_be_is_refused_and_comes_back() {
         (unchanged(), RefuseReason::NothingToChange),
         (unchanged().to_buffer(Bytes(0)), RefuseReason::Empty),
         (unchanged().to_pd(ELSEWHERE), RefuseReason::OtherDevice),
+        (unchanged().to_access(Access::from_bits_retain(!0)), RefuseReason::UnknownRights(!Access::all().bits())),
         (unchanged().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
         (unchanged().to_access(Access::REMOTE_ATOMIC), RefuseReason::RemoteWithoutLocalWrite),
         // A valid part does not make up for an invalid one.

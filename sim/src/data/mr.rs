@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{self, MemoryRegion, Sge};
+use cmid_proto::datapath::{self, Length, MemoryRegion, OfPd, PostReason, Sge};
 use cmid_proto::memory::{
     self, Access, Call, Ended, Error, Fault, MrState, Outcome, Policy, Refused, Region, RequestKind, Returned, Target,
     Traffic,
@@ -61,7 +61,12 @@ impl Mr {
                 let own = Owned { device, machine: Arc::new(Mutex::new(machine)) };
                 Ok(Mr { fabric: fabric.clone(), own })
             }
-            Ok(Some(Ended::NotRegistered(errno, lent))) => Err((shared.give_back(&lent), Error::Register(errno))),
+            Ok(Some(Ended::NotRegistered(errno, lent))) => {
+                let buffer = shared.give_back(&lent);
+                let limit = shared.with(|world| world.config.lock_limit);
+                let error = Error::register(errno, buffer.len(), limit);
+                Err((buffer, error))
+            }
             Ok(_) => Err((Buffer::new(), impossible(RequestKind::Register, &machine).into())),
             Err(fault) => Err((Buffer::new(), fault.into())),
         }
@@ -102,25 +107,29 @@ impl Mr {
         }
     }
 
-    /// Whether a QP of this domain may use it with these rights.
-    pub(crate) fn allows(&self, fabric: &Fabric, pd: PdNo, needs: Access) -> bool {
-        let machine = self.machine();
-        let own = machine.pd().is_some_and(|own| self.fabric.is(fabric) && own.no == pd);
-        own && machine.access().is_some_and(|access| access.contains(needs))
-    }
-
-    /// Returns a part of it for a work request. `EINVAL` if the region is of another domain or lacks these rights.
+    /// Returns a part of it for a work request of a queue of this domain, which needs these rights.
     pub(crate) fn keyed_range(
         &self,
         fabric: &Fabric,
         pd: PdNo,
         sge: &Sge<'_, Mr>,
         needs: Access,
-    ) -> Result<KeyedRange, Errno> {
-        if !self.allows(fabric, pd, needs) {
-            return Err(Errno::EINVAL);
+    ) -> Result<KeyedRange, PostReason> {
+        {
+            let machine = self.machine();
+            let (own, access) = machine.pd().zip(machine.access()).ok_or(PostReason::NotRegistered)?;
+            if !self.fabric.is(fabric) || own.no != pd {
+                return Err(PostReason::OtherPd(OfPd::Mr));
+            }
+            match needs.difference(access) {
+                Access::LOCAL_WRITE if needs == Access::LOCAL_WRITE => return Err(PostReason::ReadOnly),
+                missing if missing.is_empty() => {}
+                missing => return Err(PostReason::LacksRight(missing)),
+            }
         }
-        let part = self.part(sge.offset, sge.len.ok_or(Errno::EINVAL)?)?;
+        let len = sge.len.ok_or(PostReason::ReversedRange)?;
+        let whole = Length::new(self.stretch().len);
+        let part = self.part(sge.offset, len).map_err(|_| PostReason::OutOfRange { len: whole })?;
         Ok(KeyedRange { addr: part.addr, key: self.lkey(), len: part.len })
     }
 

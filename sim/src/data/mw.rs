@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, MemoryRegion, MemoryWindow, WcOpcode};
+use cmid_proto::datapath::{Access, MemoryRegion, MemoryWindow, OfPd, PostReason, WcOpcode};
 use cmid_proto::memory;
 
 use crate::data::action::{Action, Command, Local};
@@ -83,9 +83,10 @@ impl Qp {
         mr: &Mr,
         range: Range<usize>,
         access: Access,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), PostReason> {
         self.check(mw)?;
-        let keyed_range = self.keyed_range(&mr.sge(range), access.needed_to_bind().ok_or(Errno::EINVAL)?)?;
+        let needed = access.needed_to_bind().ok_or(PostReason::NotOfWindow(access))?;
+        let keyed_range = self.keyed_range(&mr.sge(range), needed)?;
         let bind = Bind { window: mw.no, rkey: mw.rkey, keyed_range, access };
         self.enqueue(wr_id, WcOpcode::BIND_MW, Local::Bound(keyed_range), Command::Bind(bind))?;
         // The device executes it later, also if the doorbell is refused.
@@ -103,12 +104,12 @@ impl Qp {
         })
     }
 
-    pub(super) fn invalidate_window(&self, wr_id: u64, mw: &mut Mw) -> Result<(), Errno> {
+    pub(super) fn invalidate_window(&self, wr_id: u64, mw: &mut Mw) -> Result<(), PostReason> {
         self.check(mw)?;
         let (no, qp_num) = (mw.no.0, self.no.num);
         let may = |world: &mut World| Some(world.domains.bindings(mw.pd.no)?.may_invalidate(no, qp_num));
         if self.fabric.with(may) != Some(true) {
-            return Err(Errno::EINVAL);
+            return Err(PostReason::NotBound);
         }
         self.enqueue(wr_id, WcOpcode::LOCAL_INV, Local::Nothing, Command::Invalidate(mw.rkey))?;
         self.fabric.with(|world| {
@@ -123,16 +124,16 @@ impl Qp {
         })
     }
 
-    fn enqueue(&self, wr_id: u64, opcode: WcOpcode, local: Local, command: Command) -> Result<(), Errno> {
+    fn enqueue(&self, wr_id: u64, opcode: WcOpcode, local: Local, command: Command) -> Result<(), PostReason> {
         let action = Action::Command(command);
         let work = Work { wr_id, opcode, local, signaled: true, is_fenced: false, action };
         self.fabric.with(|world| world.enqueue(self.no, work))
     }
 
     /// Refuses a window of another domain than the QP's.
-    fn check(&self, mw: &Mw) -> Result<(), Errno> {
-        let own = self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd));
-        if self.fabric.is(&mw.fabric) && own == Some(mw.pd.no) { Ok(()) } else { Err(Errno::EINVAL) }
+    fn check(&self, mw: &Mw) -> Result<(), PostReason> {
+        let own = self.pd()?;
+        if self.fabric.is(&mw.fabric) && own == mw.pd.no { Ok(()) } else { Err(PostReason::OtherPd(OfPd::Mw)) }
     }
 }
 

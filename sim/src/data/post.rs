@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use cmid_proto::Errno;
 use cmid_proto::datapath::{
-    Access, Caps, PostError, QpState, QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, WcOpcode,
+    Access, BatchError, Caps, OfPd, PostCall, PostError, PostReason, QpState, QueuePair, Remote, SendFlags, SendOp,
+    SendWr, Sge, WcOpcode,
 };
+use cmid_proto::{Errno, Service, Transport};
 
 use crate::data::action::{Action, Local};
 use crate::data::ah::Ah;
@@ -15,7 +16,7 @@ use crate::data::packet::Extra;
 use crate::data::qp::Qp;
 use crate::data::receive::Receive;
 use crate::data::space::KeyedRange;
-use crate::data::work::{Peer, Work};
+use crate::data::work::{Peer, Stopped, Work};
 use crate::fabric::Fabric;
 use crate::index::PdNo;
 
@@ -43,17 +44,18 @@ impl QueuePair for Qp {
     /// own QP if attached (`rxe_rcv_mcast_pkt`).
     ///
     /// # Errors
-    /// `EINVAL` also for a datagram of more bytes than the active MTU of the port
-    /// ([`Config::mtu`](crate::Config::mtu)), and after the QP is destroyed.
-    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Ah>) -> Result<(), Errno>
+    /// [`PostReason::DatagramTooLong`] for a datagram of more bytes than the active MTU of the port
+    /// ([`Config::mtu`](crate::Config::mtu)); [`PostReason::Gone`] after the QP is destroyed.
+    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Ah>) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let work = self.work(request.wr_id, request.op, request.sges.as_ref(), request.flags)?;
-        self.fabric.with(|world| world.post(self.no, work))
+        let work = self.work(request.wr_id, request.op, request.sges.as_ref(), request.flags);
+        let posted = work.and_then(|work| self.fabric.with(|world| world.post(self.no, work)));
+        posted.map_err(|reason| self.error(PostCall::Send, reason))
     }
 
-    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = SendWr<'a, L, Ah>>,
         L: AsRef<[Sge<'a, Mr>]>,
@@ -61,32 +63,41 @@ impl QueuePair for Qp {
     {
         let batch =
             requests.into_iter().map(|SendWr { wr_id, op, sges, flags }| self.work(wr_id, op, sges.as_ref(), flags));
-        let batch = batch.collect::<Result<Vec<Work>, Errno>>()?;
-        self.fabric.with(|world| {
-            let room = world.queues.pairs.get(&self.no).map_or(0, |pair| pair.send_room());
-            world.post_all(self.no, fitting(room, batch)?)
-        })
+        let batch = batch.collect::<Result<Vec<Work>, PostReason>>();
+        let posted = batch.map_err(Stopped::from).and_then(|batch| {
+            self.fabric.with(|world| {
+                let pair = world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?;
+                let batch = fitting(pair.send_room(), pair.caps.max_send_wr, batch)?;
+                world.post_all(self.no, batch)
+            })
+        });
+        posted.map_err(|stopped| self.stopped(PostCall::Send, stopped))
     }
 
-    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let receive = self.receive(wr_id, sges.as_ref())?;
-        self.fabric.with(|world| world.post_receives(self.no, vec![receive])).map(drop).map_err(|error| error.errno)
+        let receive = self.receive(wr_id, sges.as_ref()).map_err(Stopped::from);
+        let posted = receive.and_then(|receive| self.fabric.with(|world| world.post_receives(self.no, vec![receive])));
+        posted.map(drop).map_err(|stopped| self.stopped(PostCall::Recv, stopped).error)
     }
 
-    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let batch = requests.into_iter().map(|(wr_id, sges)| self.receive(wr_id, sges.as_ref()));
-        let batch = batch.collect::<Result<Vec<Receive>, Errno>>()?;
-        self.fabric.with(|world| {
-            let room = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?.receive_room()?;
-            world.post_receives(self.no, fitting(room, batch)?)
-        })
+        let batch = batch.collect::<Result<Vec<Receive>, PostReason>>();
+        let posted = batch.map_err(Stopped::from).and_then(|batch| {
+            self.fabric.with(|world| {
+                let pair = world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?;
+                let batch = fitting(pair.receive_room()?, pair.caps.max_recv_wr, batch)?;
+                world.post_receives(self.no, batch)
+            })
+        });
+        posted.map_err(|stopped| self.stopped(PostCall::Recv, stopped))
     }
 
     /// If the device rejects the bind, the QP enters its error state. The status of the completion is
@@ -100,27 +111,36 @@ impl QueuePair for Qp {
         mr: &Mr,
         range: Range<usize>,
         access: Access,
-    ) -> Result<(), Errno> {
-        self.bind_window(wr_id, window, mr, range, access)
+    ) -> Result<(), PostError> {
+        let posted = self.bind_window(wr_id, window, mr, range, access);
+        posted.map_err(|reason| self.error(PostCall::Bind, reason))
     }
 
-    fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
-        self.invalidate_window(wr_id, window)
+    fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), PostError> {
+        self.invalidate_window(wr_id, window).map_err(|reason| self.error(PostCall::Invalidate, reason))
     }
 }
 
-/// Returns a batch, if it is not empty and the queue has room for all of it.
-pub(super) fn fitting<T>(room: u32, batch: Vec<T>) -> Result<Vec<T>, Errno> {
+/// Returns a batch, if it is not empty and the queue, which holds `max` requests, has room for all of it.
+pub(super) fn fitting<T>(room: u32, max: u32, batch: Vec<T>) -> Result<Vec<T>, PostReason> {
     match batch.len() {
-        0 => Err(Errno::EINVAL),
-        count if count > room as usize => Err(Errno::ENOMEM),
+        0 => Err(PostReason::EmptyBatch),
+        count if count > room as usize => Err(PostReason::QueueFull { max }),
         _ => Ok(batch),
     }
 }
 
 impl Qp {
+    fn error(&self, call: PostCall, reason: PostReason) -> PostError {
+        PostError::new(call, self.no.num, reason)
+    }
+
+    fn stopped(&self, call: PostCall, Stopped { posted, reason }: Stopped) -> BatchError {
+        BatchError { posted, error: self.error(call, reason) }
+    }
+
     /// Makes the checks of a request that do not need its send queue.
-    fn work(&self, wr_id: u64, op: SendOp<'_, Ah>, sges: &[Sge<'_, Mr>], flags: SendFlags) -> Result<Work, Errno> {
+    fn work(&self, wr_id: u64, op: SendOp<'_, Ah>, sges: &[Sge<'_, Mr>], flags: SendFlags) -> Result<Work, PostReason> {
         let caps = self.caps();
         self.check_transport(&op)?;
         let needs = if op.writes_locally() { Access::LOCAL_WRITE } else { Access::empty() };
@@ -157,7 +177,7 @@ impl Qp {
     }
 
     /// Refuses what iWARP does not have: immediate data and atomic operations.
-    fn check_transport(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
+    fn check_transport(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
         let is_of_iwarp = match op {
             SendOp::Send | SendOp::SendInvalidate(_) | SendOp::SendTo(_) | SendOp::Write(_) | SendOp::Read(_) => true,
             SendOp::SendImm(_)
@@ -167,33 +187,50 @@ impl Qp {
             | SendOp::FetchAdd { .. } => false,
         };
         let is_iwarp = || self.fabric.with(|world| world.is_iwarp(self.no.host));
-        if is_of_iwarp || !is_iwarp() { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+        if is_of_iwarp || !is_iwarp() { Ok(()) } else { Err(PostReason::NotOfTransport(Transport::Iwarp)) }
     }
 
     /// Returns the action of a datagram. Checks its destination and length.
-    fn datagram(&self, to: Peer<'_>, extra: Extra, len: usize) -> Result<Action, Errno> {
+    fn datagram(&self, to: Peer<'_>, extra: Extra, len: usize) -> Result<Action, PostReason> {
         self.fabric.with(|world| {
-            let pair = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?;
-            let foreign = (to.ah.pd.device.host, to.ah.pd.no) != (self.no.host, pair.pd);
-            let source = world.address_at(self.no.host, to.ah.route.sgid_index).ok_or(Errno::EINVAL)?;
-            if foreign || len > world.config.mtu as usize {
-                return Err(Errno::EINVAL);
+            let pair = world.queues.pairs.get(&self.no).ok_or(PostReason::Gone)?;
+            if pair.service == Service::Connected {
+                return Err(PostReason::IsConnected);
+            }
+            if (to.ah.pd.device.host, to.ah.pd.no) != (self.no.host, pair.pd) {
+                return Err(PostReason::OtherPd(OfPd::Ah));
+            }
+            let source = world.address_at(self.no.host, to.ah.route.sgid_index);
+            let source = source.ok_or(PostReason::Device(Errno::EINVAL))?;
+            if len > world.config.mtu as usize {
+                let len = u32::try_from(len).unwrap_or(u32::MAX);
+                return Err(PostReason::DatagramTooLong { len, mtu: world.config.mtu });
             }
             Ok(Action::Datagram { source, route: to.ah.route, to_qp: to.qp_num, qkey: to.qkey, extra })
         })
     }
 
-    fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, Errno> {
+    fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, PostReason> {
+        let has_srq = self.fabric.with(|world| world.queues.pairs.get(&self.no).is_some_and(|pair| pair.srq.is_some()));
+        if has_srq {
+            return Err(PostReason::HasSrq);
+        }
         receive(&self.fabric, self.pd()?, self.caps().max_recv_sge, wr_id, sges)
     }
 
-    fn ranges(&self, sges: &[Sge<'_, Mr>], needs: Access, max: u32) -> Result<Vec<KeyedRange>, Errno> {
+    fn ranges(&self, sges: &[Sge<'_, Mr>], needs: Access, max: u32) -> Result<Vec<KeyedRange>, PostReason> {
         ranges(&self.fabric, self.pd()?, sges, needs, max)
     }
 }
 
 /// Creates a receive for a queue of this domain.
-pub(super) fn receive(fabric: &Fabric, pd: PdNo, max: u32, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, Errno> {
+pub(super) fn receive(
+    fabric: &Fabric,
+    pd: PdNo,
+    max: u32,
+    wr_id: u64,
+    sges: &[Sge<'_, Mr>],
+) -> Result<Receive, PostReason> {
     Ok(Receive {
         wr_id,
         ranges: ranges(fabric, pd, sges, Access::LOCAL_WRITE, max)?,
@@ -203,17 +240,26 @@ pub(super) fn receive(fabric: &Fabric, pd: PdNo, max: u32, wr_id: u64, sges: &[S
 }
 
 /// Returns the non-empty ranges of a work request.
-fn ranges(fabric: &Fabric, pd: PdNo, sges: &[Sge<'_, Mr>], needs: Access, max: u32) -> Result<Vec<KeyedRange>, Errno> {
+fn ranges(
+    fabric: &Fabric,
+    pd: PdNo,
+    sges: &[Sge<'_, Mr>],
+    needs: Access,
+    max: u32,
+) -> Result<Vec<KeyedRange>, PostReason> {
     let ranges = sges.iter().map(|sge| sge.mr.keyed_range(fabric, pd, sge, needs)).collect::<Result<Vec<_>, _>>()?;
     let ranges: Vec<_> = ranges.into_iter().filter(|range| range.len != 0).collect();
-    if ranges.len() > max as usize { Err(Errno::EINVAL) } else { Ok(ranges) }
+    match u32::try_from(ranges.len()).unwrap_or(u32::MAX) {
+        ranges if ranges > max => Err(PostReason::TooManyRanges { ranges, max }),
+        _ => Ok(ranges),
+    }
 }
 
 /// The length of an atomic operation, in bytes.
 const ATOMIC_LEN: usize = 8;
 
 /// The check of `validate_send_wr` of librxe.
-fn check_atomic(remote: Remote, len: usize) -> Result<(), Errno> {
+fn check_atomic(remote: Remote, len: usize) -> Result<(), PostReason> {
     let legal = len >= ATOMIC_LEN && remote.addr % ATOMIC_LEN as u64 == 0;
-    if legal { Ok(()) } else { Err(Errno::EINVAL) }
+    if legal { Ok(()) } else { Err(PostReason::BadAtomic) }
 }

@@ -1,7 +1,6 @@
 //! Queue pairs.
 
-use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, Sge};
+use cmid_proto::datapath::{Access, PostReason, Sge};
 
 use crate::data::mr::Mr;
 use crate::data::space::KeyedRange;
@@ -18,13 +17,13 @@ pub struct Qp {
 }
 
 impl Qp {
-    /// Returns its domain. `EINVAL` if the QP is destroyed.
-    pub(crate) fn pd(&self) -> Result<PdNo, Errno> {
-        self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd)).ok_or(Errno::EINVAL)
+    /// Returns its domain; [`PostReason::Gone`] if the QP is destroyed.
+    pub(crate) fn pd(&self) -> Result<PdNo, PostReason> {
+        self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd)).ok_or(PostReason::Gone)
     }
 
     /// Returns a part of a region for a work request of this QP.
-    pub(crate) fn keyed_range(&self, sge: &Sge<'_, Mr>, needs: Access) -> Result<KeyedRange, Errno> {
+    pub(crate) fn keyed_range(&self, sge: &Sge<'_, Mr>, needs: Access) -> Result<KeyedRange, PostReason> {
         sge.mr.keyed_range(&self.fabric, self.pd()?, sge, needs)
     }
 }

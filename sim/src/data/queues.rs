@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cmid_proto::datapath::{Caps, Completion, WcStatus};
+use cmid_proto::datapath::{Caps, Completion, PostReason, WcStatus};
 use cmid_proto::{Errno, Service};
 
 use crate::data::completion::{CqState, Ready};
@@ -137,11 +137,11 @@ impl Pair {
         self.caps.max_send_wr.saturating_sub(u32::try_from(self.filed.len()).unwrap_or(u32::MAX))
     }
 
-    /// Returns the number of receives that the queue has room for. `EINVAL` if the QP uses a shared receive queue
+    /// Returns the number of receives that the queue has room for. Refuses if the QP uses a shared receive queue
     /// (`rxe_post_recv` of librxe).
-    pub(crate) fn receive_room(&self) -> Result<u32, Errno> {
+    pub(crate) fn receive_room(&self) -> Result<u32, PostReason> {
         if self.srq.is_some() {
-            return Err(Errno::EINVAL);
+            return Err(PostReason::HasSrq);
         }
         Ok(self.caps.max_recv_wr.saturating_sub(self.unpolled_receives))
     }

@@ -1,12 +1,13 @@
 //! The handle of a shared receive queue.
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{PostError, Sge, SharedReceiveQueue, SrqCaps};
+use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason, Sge, SharedReceiveQueue, SrqCaps};
 
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
 use crate::data::post::{self, fitting};
 use crate::data::receive::Receive;
+use crate::data::work::Stopped;
 use crate::fabric::Fabric;
 use crate::index::{PdNo, SrqNo};
 
@@ -27,8 +28,12 @@ impl Srq {
         Ok(Srq { fabric: pd.fabric.clone(), pd: pd.no, no, caps })
     }
 
-    fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, Errno> {
+    fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, PostReason> {
         post::receive(&self.fabric, self.pd, self.caps.max_sge, wr_id, sges)
+    }
+
+    fn stopped(&self, Stopped { posted, reason }: Stopped) -> BatchError {
+        BatchError { posted, error: PostError::new(PostCall::SrqRecv, self.no.number(), reason) }
     }
 }
 
@@ -56,26 +61,33 @@ impl SharedReceiveQueue for Srq {
     }
 
     /// # Errors
-    /// `EINVAL` also after a removal of the device.
-    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    /// [`PostReason::Gone`] after a removal of the device.
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
-        let receive = self.receive(wr_id, sges.as_ref())?;
-        self.fabric.with(|world| world.post_srq_receives(self.no, vec![receive])).map(drop).map_err(|error| error.errno)
+        let posted = self
+            .receive(wr_id, sges.as_ref())
+            .map_err(Stopped::from)
+            .and_then(|receive| self.fabric.with(|world| world.post_srq_receives(self.no, vec![receive])));
+        posted.map(drop).map_err(|stopped| self.stopped(stopped).error)
     }
 
-    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let batch = requests.into_iter().map(|(wr_id, sges)| self.receive(wr_id, sges.as_ref()));
-        let batch = batch.collect::<Result<Vec<Receive>, Errno>>()?;
-        self.fabric.with(|world| {
-            let room = world.queues.srqs.get(self.no)?.room();
-            world.post_srq_receives(self.no, fitting(room, batch)?)
-        })
+        let batch = batch.collect::<Result<Vec<Receive>, PostReason>>();
+        let posted = batch.map_err(Stopped::from).and_then(|batch| {
+            self.fabric.with(|world| {
+                let srq = world.queues.srqs.get(self.no).map_err(|_| PostReason::Gone)?;
+                let batch = fitting(srq.room(), srq.caps.max_wr, batch)?;
+                world.post_srq_receives(self.no, batch)
+            })
+        });
+        posted.map_err(|stopped| self.stopped(stopped))
     }
 }
 

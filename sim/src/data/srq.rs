@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{AsyncEventKind, AsyncSource, PostError, SrqCaps};
+use cmid_proto::datapath::{AsyncEventKind, AsyncSource, PostReason, SrqCaps};
 
 use crate::data::receive::{Receive, SrqEntry};
 use crate::data::srqs::SrqState;
+use crate::data::work::Stopped;
 use crate::fabric::world::World;
 use crate::index::{DeviceNo, PdNo, QpNo, SrqNo};
 
@@ -43,11 +44,12 @@ impl World {
 
     /// `ibv_post_srq_recv` for one or several receives. If the kernel refuses the doorbell, they are in the queue, and the
     /// device takes them after the next doorbell.
-    pub(crate) fn post_srq_receives(&mut self, no: SrqNo, batch: Vec<Receive>) -> Result<usize, PostError> {
-        let (srq, count) = (self.queues.srqs.get_mut(no)?, batch.len());
+    pub(crate) fn post_srq_receives(&mut self, no: SrqNo, batch: Vec<Receive>) -> Result<usize, Stopped> {
+        let gone = |_| PostReason::Gone;
+        let (srq, count) = (self.queues.srqs.get_mut(no).map_err(gone)?, batch.len());
         for (posted, receive) in batch.into_iter().enumerate() {
             if srq.room() == 0 {
-                return Err(PostError { posted, errno: Errno::ENOMEM });
+                return Err(Stopped { posted, reason: PostReason::QueueFull { max: srq.caps.max_wr } });
             }
             srq.sequence += 1;
             let srq_entry = SrqEntry { srq: no, sequence: srq.sequence };
@@ -56,10 +58,10 @@ impl World {
         }
         let host = srq.device.host;
         let rung = self.doorbell(host);
-        let srq = self.queues.srqs.get_mut(no)?;
-        if let Err(errno) = rung {
+        let srq = self.queues.srqs.get_mut(no).map_err(gone)?;
+        if let Err(reason) = rung {
             srq.unrung.iter_mut().for_each(|receive| receive.is_withdrawn = true);
-            return Err(errno.into());
+            return Err(reason.into());
         }
         srq.receives.extend(srq.unrung.drain(..));
         // Its QPs may have packets that wait for a receive.

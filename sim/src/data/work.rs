@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cmid_proto::Errno;
-use cmid_proto::datapath::{Caps, PostError, To, WcOpcode, WcStatus};
+use cmid_proto::Service;
+use cmid_proto::datapath::{Caps, PostReason, To, WcOpcode, WcStatus};
 
 use crate::data::action::{Action, Command, Local};
 use crate::data::ah::Ah;
@@ -34,41 +34,60 @@ pub(crate) struct Work {
     pub(crate) action: Action,
 }
 
+/// The post of a batch ended before this request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopped {
+    /// The number of requests before it, which are posted.
+    pub(crate) posted: usize,
+    pub(crate) reason: PostReason,
+}
+
+impl From<PostReason> for Stopped {
+    fn from(reason: PostReason) -> Self {
+        Stopped { posted: 0, reason }
+    }
+}
+
 impl World {
     /// `ibv_post_send`: puts a work request into the queue, and rings the doorbell.
-    pub(crate) fn post(&mut self, qp: QpNo, work: Work) -> Result<(), Errno> {
+    pub(crate) fn post(&mut self, qp: QpNo, work: Work) -> Result<(), PostReason> {
         self.enqueue(qp, work)?;
         self.ring(qp)
     }
 
     /// The same for several, with one doorbell. If the kernel refuses it, all of them are in the queue.
-    pub(crate) fn post_all(&mut self, qp: QpNo, batch: Vec<Work>) -> Result<usize, PostError> {
+    pub(crate) fn post_all(&mut self, qp: QpNo, batch: Vec<Work>) -> Result<usize, Stopped> {
         let count = batch.len();
         for (posted, work) in batch.into_iter().enumerate() {
-            self.enqueue(qp, work).map_err(|errno| PostError { posted, errno })?;
+            self.enqueue(qp, work).map_err(|reason| Stopped { posted, reason })?;
         }
         self.ring(qp)?;
         Ok(count)
     }
 
     /// Queues a work request and pins its regions, if the QP accepts it.
-    pub(crate) fn enqueue(&mut self, qp: QpNo, work: Work) -> Result<(), Errno> {
-        let service = work.action.service();
-        let pair = self.queues.pairs.get_mut(&qp).filter(|pair| pair.service == service).ok_or(Errno::EINVAL)?;
+    pub(crate) fn enqueue(&mut self, qp: QpNo, work: Work) -> Result<(), PostReason> {
+        let pair = self.queues.pairs.get_mut(&qp).ok_or(PostReason::Gone)?;
+        if pair.service != work.action.service() {
+            return Err(match pair.service {
+                Service::Connected => PostReason::IsConnected,
+                Service::Datagram => PostReason::IsDatagram,
+            });
+        }
         if matches!(pair.state, PairState::Init | PairState::Rtr) {
-            return Err(Errno::EINVAL);
+            return Err(PostReason::TooEarly(pair.state.into()));
         }
         // rxe would wait for an answer forever.
         if is_read(work.opcode) && !pair.answers_reads && pair.order == Order::OfPosts {
-            return Err(Errno::EINVAL);
+            return Err(PostReason::NoReads);
         }
         if pair.send_room() == 0 {
-            return Err(Errno::ENOMEM);
+            return Err(PostReason::QueueFull { max: pair.caps.max_send_wr });
         }
         let Work { wr_id, opcode, local, signaled, is_fenced, action } = work;
         let local = match &local {
             Local::From(ranges) if is_inline(&pair.caps, ranges) => {
-                Local::Inline(self.memory.space.all_bytes(ranges).ok_or(Errno::EINVAL)?)
+                Local::Inline(self.memory.space.all_bytes(ranges).ok_or(PostReason::NotRegistered)?)
             }
             Local::From(_) | Local::Inline(_) | Local::Into(_) | Local::Bound(_) | Local::Nothing => local,
         };
@@ -92,7 +111,7 @@ impl World {
 
     /// Rings the doorbell of a send queue. If the kernel refuses, the device executes the queue with the next doorbell
     /// ([`Host::fail_next_doorbell`](crate::Host::fail_next_doorbell)).
-    pub(crate) fn ring(&mut self, qp: QpNo) -> Result<(), Errno> {
+    pub(crate) fn ring(&mut self, qp: QpNo) -> Result<(), PostReason> {
         let rung = self.doorbell(qp.host);
         if let Some(pair) = self.queues.pairs.get_mut(&qp) {
             if rung.is_err() {
@@ -107,9 +126,9 @@ impl World {
     }
 
     /// Fails if the kernel refuses a doorbell on this host.
-    pub(crate) fn doorbell(&mut self, host: HostNo) -> Result<(), Errno> {
+    pub(crate) fn doorbell(&mut self, host: HostNo) -> Result<(), PostReason> {
         let refused = self.hosts.get_mut(host.0).and_then(|host| host.faults.doorbell.pop_front());
-        refused.map_or(Ok(()), Err)
+        refused.map_or(Ok(()), |errno| Err(PostReason::Device(errno)))
     }
 
     /// Begins with the work requests of a send queue that wait for nothing. In the error state it flushes them.
@@ -203,21 +222,21 @@ impl World {
 
     /// `ibv_post_recv` for one or several receives of a QP. If the kernel refuses the doorbell, they are in the queue, and
     /// the device takes them after the next doorbell.
-    pub(crate) fn post_receives(&mut self, qp: QpNo, batch: Vec<Receive>) -> Result<usize, PostError> {
-        let pair = self.queues.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
+    pub(crate) fn post_receives(&mut self, qp: QpNo, batch: Vec<Receive>) -> Result<usize, Stopped> {
+        let pair = self.queues.pairs.get_mut(&qp).ok_or(PostReason::Gone)?;
         let count = batch.len();
         for (posted, receive) in batch.into_iter().enumerate() {
             if pair.receive_room()? == 0 {
-                return Err(PostError { posted, errno: Errno::ENOMEM });
+                return Err(Stopped { posted, reason: PostReason::QueueFull { max: pair.caps.max_recv_wr } });
             }
             pair.file_receive(&receive);
             pair.unrung.push(receive);
         }
         let rung = self.doorbell(qp.host);
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(count) };
-        if let Err(errno) = rung {
+        if let Err(reason) = rung {
             pair.unrung.iter_mut().for_each(|receive| receive.is_withdrawn = true);
-            return Err(errno.into());
+            return Err(reason.into());
         }
         pair.receives.extend(pair.unrung.drain(..));
         if pair.state == PairState::Err {

@@ -118,7 +118,7 @@ impl SimDevice {
         let no = self.host.fabric.with(|world| {
             let no = world.create_id(self.host.no, file, port_space)?;
             world.id(no)?.key = Some(key);
-            Ok(no)
+            Ok::<_, Errno>(no)
         })?;
         self.ids.insert(key, no).map_err(|_| Errno::EINVAL)
     }
@@ -128,7 +128,7 @@ impl SimDevice {
         self.host.fabric.with(|world| {
             world.id(no)?;
             world.destroy_id(no);
-            Ok(())
+            Ok::<_, Errno>(())
         })?;
         self.ids.remove(key);
         Ok(())

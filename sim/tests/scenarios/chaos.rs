@@ -141,7 +141,7 @@ impl Actor {
         let posted = qp.post_send(SendWr::write(2, mr.sge(0..4), Remote { addr: mr.addr(), rkey: mr.rkey() }));
         let room = register(&pd, 64, Access::LOCAL_WRITE)?;
         self.stations.push(Peer { pd, _cq: cq, qp, mr: room, to: None });
-        posted
+        Ok(posted?)
     }
 
     /// Sends a datagram from a random QP to the destination of an event.
@@ -151,7 +151,7 @@ impl Actor {
         qp.post_recv(3, mr.sge(0..64))?;
         let Some(Datagram { qp_num, qkey, path }) = *to else { return Ok(()) };
         let ah = pd.create_ah(&path)?;
-        qp.post_send(SendWr::send_to(4, mr.sge(0..8), To { ah: &ah, qp_num, qkey }))
+        Ok(qp.post_send(SendWr::send_to(4, mr.sge(0..8), To { ah: &ah, qp_num, qkey }))?)
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::time::Duration;
 
-use cmid_proto::datapath::DataPath;
+use cmid_proto::datapath::{DataPath, PostError, PostReason};
 use cmid_proto::{
     Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent,
     RejectReason,
@@ -14,6 +14,11 @@ use cmid_sim::{Caps, Config, Cq, Fabric, Host, Pd, Qp, SimDevice};
 
 /// The time limit for an event.
 const AGES: Duration = Duration::from_secs(3000);
+
+/// Returns the outcome of a post with the reason alone.
+pub(crate) fn why(posted: Result<(), PostError>) -> Result<(), PostReason> {
+    posted.map_err(|error| error.reason())
+}
 
 /// An event with a copy of its private data.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,14 @@
 //! Data over a connection with QPs.
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
 use cmid_proto::{CmEvent, Errno};
 use cmid_sim::{Access, Completion, Cq, QpState, Remote, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::common::{Env, Pair, SECOND};
+use crate::common::{Env, Pair, SECOND, why};
 
 /// Polls up to eight completions.
 fn drain(cq: &mut Cq) -> Vec<Completion> {
@@ -202,12 +204,12 @@ fn posts_are_checked() {
     let mut c = env.client.qp(id);
     assert_eq!(c.qp.state(), Ok(QpState::INIT));
     let mut mr = c.pd.register(vec![0; 8], BOTH).unwrap();
-    assert_eq!(c.qp.post_send(SendWr::send(1, mr.sge(0..8))), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_recv(1, mr.sge(0..9)), Err(Errno::EINVAL));
+    assert_eq!(why(c.qp.post_send(SendWr::send(1, mr.sge(0..8)))), Err(PostReason::TooEarly(QpState::INIT)));
+    assert_eq!(why(c.qp.post_recv(1, mr.sge(0..9))), Err(PostReason::OutOfRange { len: Length::new(8) }));
     for n in 0..16 {
         assert_eq!(c.qp.post_recv(n, mr.sge(0..8)), Ok(()));
     }
-    assert_eq!(c.qp.post_recv(16, mr.sge(0..8)), Err(Errno::ENOMEM));
+    assert_eq!(why(c.qp.post_recv(16, mr.sge(0..8))), Err(PostReason::QueueFull { max: 16 }));
     assert_eq!(mr.read(1, &mut [0; 8]), Err(Errno::EINVAL));
     assert_eq!(mr.write(usize::MAX, &[0; 8]), Err(Errno::EINVAL));
     let again = env.client.device.create_qp(
@@ -233,14 +235,26 @@ fn the_wrong_domain_is_refused() {
     let remote = Remote { addr: mine.addr(), rkey: mine.rkey() };
     // Also for an empty range, for which the device would check no key.
     for range in [0..8, 3..3] {
-        assert_eq!(c.qp.post_recv(1, foreign.sge(range.clone())), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_send(SendWr::send(2, foreign.sge(range.clone()))), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_send(SendWr::write(3, foreign.sge(range.clone()), remote)), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_send(SendWr::read(4, foreign.sge(range), remote)), Err(Errno::EINVAL));
+        assert_eq!(why(c.qp.post_recv(1, foreign.sge(range.clone()))), Err(PostReason::OtherPd(OfPd::Mr)));
+        assert_eq!(
+            why(c.qp.post_send(SendWr::send(2, foreign.sge(range.clone())))),
+            Err(PostReason::OtherPd(OfPd::Mr))
+        );
+        assert_eq!(
+            why(c.qp.post_send(SendWr::write(3, foreign.sge(range.clone()), remote))),
+            Err(PostReason::OtherPd(OfPd::Mr))
+        );
+        assert_eq!(
+            why(c.qp.post_send(SendWr::read(4, foreign.sge(range), remote))),
+            Err(PostReason::OtherPd(OfPd::Mr))
+        );
     }
     // Memory of a domain with the same number on another fabric is refused too.
     let (_far, other) = connected();
-    assert_eq!(c.qp.post_recv(1, (other.client_qp.pd.register([0; 8], BOTH).unwrap()).sge(0..8)), Err(Errno::EINVAL));
+    assert_eq!(
+        why(c.qp.post_recv(1, (other.client_qp.pd.register([0; 8], BOTH).unwrap()).sge(0..8))),
+        Err(PostReason::OtherPd(OfPd::Mr))
+    );
     assert_eq!(c.qp.state(), Ok(QpState::RTS));
 }
 

@@ -1,9 +1,10 @@
 //! Work requests on iWARP: sends and writes complete when TCP has them, reads when they are answered.
 
-use cmid_proto::Errno;
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::{Errno, Transport};
 use cmid_sim::{Access, Config, QpState, SendOp, WcOpcode};
 
+use crate::common::why;
 use crate::data_path::ended;
 use crate::iwarp;
 use crate::providers::{ALL, OK, polled, remote};
@@ -87,7 +88,7 @@ fn on_iwarp_there_are_no_immediate_data_and_no_atomics() {
         SendOp::CompareSwap { remote, compare: 0, swap: 1 },
     ] {
         let refused = c.qp.post_send(SendWr { op, ..SendWr::write(1, here.sge(0..8), remote) });
-        assert_eq!(refused, Err(Errno::EOPNOTSUPP));
+        assert_eq!(why(refused), Err(PostReason::NotOfTransport(Transport::Iwarp)));
     }
     assert_eq!(polled(&env, &mut c.send_cq), []);
 }

@@ -2,8 +2,8 @@
 //! device has limits.
 
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue,
-    SrqCaps,
+    CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
+    SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::memory::Error;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use cmid_proto::{Attaching, CmEvent, ConnParam, Errno, Transport};
 use cmid_sim::{Access, Caps, Completion, Config, Cq, Fabric, Mr, QpState, Remote, SendOp, WcStatus};
 
-use crate::common::{Env, Pair, SECOND, Side, ip};
+use crate::common::{Env, Pair, SECOND, Side, ip, why};
 
 pub(crate) const ALL: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::MW_BIND);
@@ -361,7 +361,7 @@ fn a_read_that_the_peer_does_not_answer_is_refused() {
     env.server.accept(new, ConnParam { responder_resources: 0, ..param }, &[]).unwrap();
     env.client.next(env.cc).is(client, CmEvent::Established, 0);
     let [here, there] = [&c.pd, &s.pd].map(|pd| pd.register(vec![1; 8], ALL).unwrap());
-    assert_eq!(c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&there))), Err(Errno::EINVAL));
+    assert_eq!(why(c.qp.post_send(SendWr::read(1, here.sge(0..8), remote(&there)))), Err(PostReason::NoReads));
     s.qp.post_send(SendWr::read(2, there.sge(0..8), remote(&here))).unwrap();
     assert_eq!(polled(&env, &mut s.send_cq), [(2, OK)]);
 }

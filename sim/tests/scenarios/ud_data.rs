@@ -1,10 +1,12 @@
 //! Datagrams between QPs.
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
 use cmid_proto::{AhAttr, Datagram, Errno, GlobalRoute, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Mr, To, WcStatus};
 
-use crate::common::{Env, Equipment, SECOND, Side, ip};
+use crate::common::{Env, Equipment, SECOND, Side, ip, why};
 
 fn one(cq: &mut Cq) -> Option<Completion> {
     let mut buffer = [Completion::default(); 2];
@@ -38,9 +40,9 @@ impl Talk {
         Talk { env, client, server, server_id: s, found, here, there }
     }
 
-    fn send(&mut self, len: usize, qp_num: u32, qkey: u32) -> Result<(), Errno> {
-        let ah = self.client.pd.create_ah(&self.found.path)?;
-        self.client.qp.post_send(SendWr::send_to(1, self.here.sge(0..len), To { ah: &ah, qp_num, qkey }))
+    fn send(&mut self, len: usize, qp_num: u32, qkey: u32) -> Result<(), PostReason> {
+        let ah = self.client.pd.create_ah(&self.found.path).unwrap();
+        why(self.client.qp.post_send(SendWr::send_to(1, self.here.sge(0..len), To { ah: &ah, qp_num, qkey })))
     }
 
     /// Sends a datagram that does not reach the server.
@@ -121,17 +123,20 @@ fn posts_are_checked() {
     let mut talk = Talk::new();
     let Datagram { qp_num, qkey, .. } = talk.found;
     assert_eq!(talk.send(1024, qp_num, qkey), Ok(()));
-    assert_eq!(talk.send(1025, qp_num, qkey), Err(Errno::EINVAL));
-    assert_eq!(talk.send(5001, qp_num, qkey), Err(Errno::EINVAL));
+    assert_eq!(talk.send(1025, qp_num, qkey), Err(PostReason::DatagramTooLong { len: 1025, mtu: 1024 }));
+    assert_eq!(talk.send(5001, qp_num, qkey), Err(PostReason::OutOfRange { len: Length::new(5000) }));
     // A datagram QP has no peer, and an address handle has one domain.
-    assert_eq!(talk.client.qp.post_send(SendWr::send(1, talk.here.sge(0..1))), Err(Errno::EINVAL));
+    assert_eq!(why(talk.client.qp.post_send(SendWr::send(1, talk.here.sge(0..1)))), Err(PostReason::IsDatagram));
     let ah = talk.server.pd.create_ah(&talk.found.path).unwrap();
     let to = To { ah: &ah, qp_num, qkey };
-    assert_eq!(talk.client.qp.post_send(SendWr::send_to(1, talk.here.sge(0..1), to)), Err(Errno::EINVAL));
+    assert_eq!(
+        why(talk.client.qp.post_send(SendWr::send_to(1, talk.here.sge(0..1), to))),
+        Err(PostReason::OtherPd(OfPd::Ah))
+    );
     for sent in 1..16 {
         assert_eq!(talk.send(1, qp_num, qkey), Ok(()), "{sent}");
     }
-    assert_eq!(talk.send(1, qp_num, qkey), Err(Errno::ENOMEM));
+    assert_eq!(talk.send(1, qp_num, qkey), Err(PostReason::QueueFull { max: 16 }));
     // In the error state work requests are flushed, also without an id.
     talk.env.server.disconnect(talk.server_id).unwrap();
     talk.server.qp.post_recv(4, talk.there.sge(0..100)).unwrap();
@@ -150,7 +155,7 @@ fn a_connected_qp_sends_no_datagrams() {
     let grh = Some(GlobalRoute::default());
     let ah = c.pd.create_ah(&AhAttr { grh, port_num: 1, ..AhAttr::default() }).unwrap();
     let to = To { ah: &ah, qp_num: 1, qkey: 1 };
-    assert_eq!(c.qp.post_send(SendWr::send_to(1, mr.sge(0..8), to)), Err(Errno::EINVAL));
+    assert_eq!(why(c.qp.post_send(SendWr::send_to(1, mr.sge(0..8), to))), Err(PostReason::IsConnected));
 }
 
 #[test]
@@ -196,7 +201,10 @@ fn a_larger_mtu_lets_larger_datagrams_through_also_over_ipv6() {
     s_qp.qp.post_recv(1, there.sge(0..4096 + GRH_LEN)).unwrap();
     let ah = c_qp.pd.create_ah(&found.path).unwrap();
     let to = To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey };
-    assert_eq!(c_qp.qp.post_send(SendWr::send_to(2, here.sge(0..4097), to)), Err(Errno::EINVAL));
+    assert_eq!(
+        why(c_qp.qp.post_send(SendWr::send_to(2, here.sge(0..4097), to))),
+        Err(PostReason::DatagramTooLong { len: 4097, mtu: 4096 })
+    );
     c_qp.qp.post_send(SendWr::send_to(2, here.sge(0..4096), to)).unwrap();
     fabric.advance_by(SECOND);
     let got = one(&mut s_qp.recv_cq).unwrap();

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use cmid_proto::datapath::{
-    Access, Caps, Completion, DataPath, PostError, QpState, Remote, SendOp, SendWr, Sge, SrqCaps, prelude::*,
+    Access, BatchError, Caps, Completion, DataPath, QpState, Remote, SendOp, SendWr, Sge, SrqCaps, prelude::*,
 };
 use cmid_proto::memory::{Change, Fallback, Policy};
 use cmid_proto::{Attaching, Errno};
@@ -221,7 +221,7 @@ impl<D: DataPath> Data<D> {
             DataStep::DeallocWindow => self.dealloc_window(),
             DataStep::Bind { at, len, write } => self.bind(wr_id, at, len, write, own),
             DataStep::Invalidate => match &mut self.window {
-                Some(window) => self.qp.post_invalidate(wr_id, window),
+                Some(window) => self.qp.post_invalidate(wr_id, window).map_err(Errno::from),
                 None => Err(Errno::ENOENT),
             },
             DataStep::Poll => return self.poll(),
@@ -248,31 +248,32 @@ impl<D: DataPath> Data<D> {
         }
         let sge = sge(self.mr.as_ref(), at, len)?;
         match &mut self.srq {
-            Some(srq) => srq.post_recv(wr_id, sge),
-            None => self.qp.post_recv(wr_id, sge),
+            Some(srq) => srq.post_recv(wr_id, sge)?,
+            None => self.qp.post_recv(wr_id, sge)?,
         }
+        Ok(())
     }
 
-    fn receive_all(&mut self, wr_id: u64, at: u8, len: u8, count: u8) -> Result<usize, PostError> {
+    fn receive_all(&mut self, wr_id: u64, at: u8, len: u8, count: u8) -> Result<usize, Stopped> {
         if self.qp.state()? == QpState::ERR {
             return Err(Errno::ENOTCONN.into());
         }
         let sge = sge(self.mr.as_ref(), at, len)?;
         let receives = numbers(wr_id, count).map(|wr_id| (wr_id, sge));
         match &mut self.srq {
-            Some(srq) => srq.post_recvs(receives),
-            None => self.qp.post_recvs(receives),
+            Some(srq) => Ok(srq.post_recvs(receives)?),
+            None => Ok(self.qp.post_recvs(receives)?),
         }
     }
 
     fn post(&mut self, wr_id: u64, request: Request, peer: Targets) -> Result<(), Errno> {
         let request = send_wr(self.mr.as_ref(), wr_id, request, peer)?;
-        self.qp.post_send(request)
+        Ok(self.qp.post_send(request)?)
     }
 
-    fn post_all(&mut self, wr_id: u64, request: Request, count: u8, peer: Targets) -> Result<usize, PostError> {
+    fn post_all(&mut self, wr_id: u64, request: Request, count: u8, peer: Targets) -> Result<usize, Stopped> {
         let request = send_wr(self.mr.as_ref(), wr_id, request, peer)?;
-        self.qp.post_sends(numbers(wr_id, count).map(|wr_id| SendWr { wr_id, ..request }))
+        Ok(self.qp.post_sends(numbers(wr_id, count).map(|wr_id| SendWr { wr_id, ..request }))?)
     }
 
     /// Polls both CQs empty. The order between queues is not defined, so each has its own CQ.
@@ -344,10 +345,28 @@ fn send_wr<'a, M: MemoryRegion, A>(
 }
 
 /// The outcome of a batch.
-fn batch(result: Result<usize, PostError>) -> String {
+fn batch(result: Result<usize, Stopped>) -> String {
     match result {
         Ok(posted) => format!("{posted} posted"),
-        Err(PostError { posted, errno }) => format!("{posted} posted, {errno}"),
+        Err(Stopped { posted, errno }) => format!("{posted} posted, {errno}"),
+    }
+}
+
+/// A batch was not posted, or only in part.
+struct Stopped {
+    posted: usize,
+    errno: Errno,
+}
+
+impl From<Errno> for Stopped {
+    fn from(errno: Errno) -> Self {
+        Stopped { posted: 0, errno }
+    }
+}
+
+impl From<BatchError> for Stopped {
+    fn from(error: BatchError) -> Self {
+        Stopped { posted: error.posted, errno: error.errno() }
     }
 }
 

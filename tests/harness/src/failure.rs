@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use cmid_proto::datapath::{BatchError, PostError, PostReason};
+
 /// A difference between the expected and the observed behaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
@@ -35,6 +37,18 @@ impl From<cmid_proto::Errno> for Failure {
     }
 }
 
+impl From<PostError> for Failure {
+    fn from(error: PostError) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+impl From<BatchError> for Failure {
+    fn from(error: BatchError) -> Self {
+        Failure(error.to_string())
+    }
+}
+
 impl From<cmid_proto::memory::Error> for Failure {
     fn from(error: cmid_proto::memory::Error) -> Self {
         Failure(error.to_string())
@@ -55,6 +69,16 @@ pub fn ensure(condition: bool, text: impl FnOnce() -> String) -> Check {
 /// Returns a failure unless both values are equal.
 pub fn same<T: PartialEq + fmt::Debug>(what: &str, seen: T, expected: T) -> Check {
     ensure(seen == expected, || format!("{what}: {seen:?}, expected {expected:?}"))
+}
+
+/// Returns the outcome of a post with the reason alone.
+pub fn why(posted: Result<(), PostError>) -> Result<(), PostReason> {
+    posted.map_err(|error| error.reason())
+}
+
+/// Returns the outcome of a batch with the number of posted requests and the reason.
+pub fn stopped(posted: Result<usize, BatchError>) -> Result<usize, (usize, PostReason)> {
+    posted.map_err(|error| (error.posted, error.error.reason()))
 }
 
 /// Returns a failure unless the call failed with this errno.

@@ -48,14 +48,14 @@ pub(crate) fn remote<D: DataPath>(connected: &mut Connected<D>, access: Access) 
 /// Reads from the server into a region.
 fn read<D: DataPath>(connected: &mut Connected<D>, into: &D::Mr, from: Remote) -> Result<()> {
     let request = SendWr::read(OWN, into.sge(0..MEMORY), from);
-    connected.side.qp.post_send(request).map_err(|errno| classified("posting a read", errno))?;
+    connected.side.qp.post_send(request).map_err(|error| classified("posting a read", error))?;
     connected.side.succeed("an RDMA read")
 }
 
 /// Writes to the server from a region, and returns the completion.
 fn write<D: DataPath>(connected: &mut Connected<D>, from: &D::Mr, to: Remote) -> Result<Completion> {
     let request = SendWr::write(OWN, from.sge(0..MEMORY), to);
-    connected.side.qp.post_send(request).map_err(|errno| classified("posting a write", errno))?;
+    connected.side.qp.post_send(request).map_err(|error| classified("posting a write", error))?;
     connected.side.complete()
 }
 

@@ -97,8 +97,9 @@ impl fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 /// The error of a call: [`Unsupported`] for the errnos with which providers and kernel refuse what they do not have.
-pub(crate) fn classified(call: &str, errno: Errno) -> anyhow::Error {
-    let text = format!("{call}: {errno}");
+pub(crate) fn classified(call: &str, error: impl Into<Errno> + fmt::Display) -> anyhow::Error {
+    let text = format!("{call}: {error}");
+    let errno = error.into();
     if [Errno::EOPNOTSUPP, Errno::ENOSYS].contains(&errno) {
         anyhow::Error::new(Unsupported(text))
     } else {

@@ -121,8 +121,8 @@ impl<D: DataPath> Session<'_, D> {
             Err(errno) => return Ok(Err(errno)),
         };
         let rights = Access::REMOTE_WRITE | Access::REMOTE_READ;
-        if let Err(errno) = side.qp.post_bind(OWN, &mut window, &region, 0..MEMORY, rights) {
-            return Ok(Err(errno));
+        if let Err(error) = side.qp.post_bind(OWN, &mut window, &region, 0..MEMORY, rights) {
+            return Ok(Err(error.errno()));
         }
         side.succeed("the bind of a window")?;
         let reply = [region.addr(), window.rkey().into(), region.rkey().into()];
@@ -133,8 +133,8 @@ impl<D: DataPath> Session<'_, D> {
 
     fn unbind(&mut self, side: &mut Side<D>) -> Result<Result<[u64; 3], Errno>> {
         let Some(window) = self.windows.last_mut() else { return Ok(Err(Errno::EINVAL)) };
-        if let Err(errno) = side.qp.post_invalidate(OWN, window) {
-            return Ok(Err(errno));
+        if let Err(error) = side.qp.post_invalidate(OWN, window) {
+            return Ok(Err(error.errno()));
         }
         side.succeed("the invalidation of a window")?;
         Ok(Ok([0; 3]))

@@ -84,9 +84,10 @@ impl<D: DataPath> Side<D> {
         let at = place * Message::LEN;
         let sge = self.messages.sge(at..at + Message::LEN);
         match &mut self.srq {
-            Some(srq) => srq.post_recv(place as u64, sge),
-            None => self.qp.post_recv(place as u64, sge),
+            Some(srq) => srq.post_recv(place as u64, sge)?,
+            None => self.qp.post_recv(place as u64, sge)?,
         }
+        Ok(())
     }
 
     /// Registers memory of `len` bytes.

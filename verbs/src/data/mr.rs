@@ -242,6 +242,13 @@ impl Mr {
         Ok(mr)
     }
 
+    /// Creates an MR without memory and without a registration, with these names of its PD.
+    #[cfg(test)]
+    pub(super) fn scripted(len: usize, source: usize, target: usize) -> Self {
+        let (start, keys) = (NonNull::dangling(), memory::Keys { lkey: 5, rkey: 5 });
+        Mr { start, len, source, target, writable: false, keys, registration: None }
+    }
+
     /// Returns the object of libibverbs; `None` if the MR is unusable.
     pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
         self.registration.as_ref()?.as_ptr()

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{MemoryRegion, MemoryWindow, SendFlags, SendOp, WcOpcode};
+use cmid_proto::datapath::{MemoryRegion, MemoryWindow, OfPd, PostReason, SendFlags, SendOp, WcOpcode};
 use cmid_proto::memory::Bind;
 
 use crate::accounting::kind::Kind;
@@ -119,14 +119,21 @@ impl Qp {
         memory: &Mr,
         range: Range<usize>,
         access: Access,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), PostReason> {
+        if !window.pd.is_of(&self.inner.pd) {
+            return Err(PostReason::OtherPd(OfPd::Mw));
+        }
+        let needed = access.needed_to_bind().ok_or(PostReason::NotOfWindow(access))?;
         let part = self.source(&memory.sge(range))?;
-        let has_rights = access.needed_to_bind().zip(memory.access()).is_some_and(|(needed, own)| own.contains(needed));
-        if self.is_datagram || !window.pd.is_of(&self.inner.pd) || !has_rights {
-            return Err(Errno::EINVAL);
+        let missing = needed.difference(memory.access().unwrap_or(Access::empty()));
+        if !missing.is_empty() {
+            return Err(PostReason::LacksRight(missing));
+        }
+        if self.is_datagram {
+            return Err(PostReason::IsDatagram);
         }
         let bind_info = ibv_mw_bind_info {
-            mr: memory.as_ptr().ok_or(Errno::EINVAL)?,
+            mr: memory.as_ptr().ok_or(PostReason::NotRegistered)?,
             addr: part.addr,
             length: u64::from(part.length),
             // Only the rights of a peer (`needed_to_bind`).
@@ -158,13 +165,15 @@ impl Qp {
         self.settle(answer).inspect_err(|_| self.inner.pd.inner().bindings().bind_failed(number))
     }
 
-    pub(super) fn invalidate_window(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
+    pub(super) fn invalidate_window(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), PostReason> {
         // rxe follows null pointers when a window is not bound (`rxe_do_invalidate_mw`). On the QP of the bind, this
         // request is executed only after a successful bind. A window that was bound through this QP is of its PD.
         let (number, qp_num) = (window.number(), self.inner.qp_num());
-        let is_of_pd = window.pd.is_of(&self.inner.pd);
-        if !is_of_pd || !self.inner.pd.inner().bindings().may_invalidate(number, qp_num) {
-            return Err(Errno::EINVAL);
+        if !window.pd.is_of(&self.inner.pd) {
+            return Err(PostReason::OtherPd(OfPd::Mw));
+        }
+        if !self.inner.pd.inner().bindings().may_invalidate(number, qp_num) {
+            return Err(PostReason::NotBound);
         }
         let token = self.file_send(wr_id, &[], Kind::of(WcOpcode::LOCAL_INV))?;
         self.inner.pd.inner().bindings().invalidate(number, qp_num);

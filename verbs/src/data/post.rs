@@ -12,14 +12,16 @@
 use core::ops::Range;
 use core::ptr;
 
-use cmid_proto::Errno;
-use cmid_proto::datapath::{Caps, PostError, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge};
+use cmid_proto::datapath::{
+    BatchError, Caps, OfPd, PostCall, PostError, PostReason, QpState, QueuePair, SendFlags, SendOp, SendWr, Sge,
+};
 use cmid_proto::memory::Access;
+use cmid_proto::{Errno, Transport};
 
 use crate::accounting::wr_ring::Filing;
-use crate::data::ranges::{Sges, add_empty, pinned_key, pinned_keys, ranges, source, target};
+use crate::data::ranges::{Sges, add_empty, pinned_key, pinned_keys};
 use crate::data::request::{check_atomic, is_of_iwarp, kind_of, send_request};
-use crate::data::staging::answer;
+use crate::data::staging::{Stopped, answer};
 use crate::data::wr_api::{Payload, WrApi};
 use crate::data::{Ah, Mr, Mw, Qp};
 use crate::ffi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
@@ -51,41 +53,85 @@ impl QueuePair for Qp {
 
     /// A datagram must fit into one packet. A longer one is lost, and some devices complete it with success.
     #[inline(always)]
-    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Ah>) -> Result<(), Errno>
+    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, Ah>) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
         let SendWr { wr_id, op, sges, flags } = request;
-        match sges.as_ref() {
+        let posted = match sges.as_ref() {
             // The usual case, without a loop.
             [sge] => self.post_one(wr_id, op, *sge, flags),
             sges => self.post_ranges(wr_id, op, sges, flags),
+        };
+        match posted {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(self.error(PostCall::Send, reason)),
         }
     }
 
-    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = SendWr<'a, L, Ah>>,
         L: AsRef<[Sge<'a, Mr>]>,
         Ah: 'a,
     {
-        self.open_send()?;
-        match self.wr_api {
-            // Separate loops: in each the kind of the QP is a constant.
-            Some(api) if self.is_datagram => self.post_batch(api, true, requests),
-            Some(api) => self.post_batch(api, false, requests),
-            None => self.post_list(requests),
-        }
+        let posted = match self.open_send() {
+            Err(reason) => Err(reason.into()),
+            Ok(()) => match self.wr_api {
+                // Separate loops: in each the kind of the QP is a constant.
+                Some(api) if self.is_datagram => self.post_batch(api, true, requests),
+                Some(api) => self.post_batch(api, false, requests),
+                None => self.post_list(requests),
+            },
+        };
+        posted.map_err(|Stopped { posted, reason }| BatchError { posted, error: self.error(PostCall::Send, reason) })
     }
 
     #[inline(always)]
-    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
+        match self.post_receive(wr_id, sges.as_ref()) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(self.error(PostCall::Recv, reason)),
+        }
+    }
+
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, Mr>]>,
+    {
+        self.open_recv();
+        let posted = self.post_recv_list(requests);
+        posted.map_err(|Stopped { posted, reason }| BatchError { posted, error: self.error(PostCall::Recv, reason) })
+    }
+
+    fn post_bind(
+        &mut self,
+        wr_id: u64,
+        window: &mut Mw,
+        mr: &Mr,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<(), PostError> {
+        let posted = self.bind_window(wr_id, window, mr, range, access);
+        posted.map_err(|reason| self.error(PostCall::Bind, reason))
+    }
+
+    /// A window that is not bound is refused, because rxe would follow null pointers (`rxe_do_invalidate_mw`).
+    fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), PostError> {
+        self.invalidate_window(wr_id, window).map_err(|reason| self.error(PostCall::Invalidate, reason))
+    }
+}
+
+impl Qp {
+    #[inline(always)]
+    fn post_receive(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
         let mut one;
         let mut list;
-        let (token, sg_list, num_sge) = match sges.as_ref() {
+        let (token, sg_list, num_sge) = match sges {
             [sge] => {
                 let sge = self.recv_target(sge)?;
                 let token = self.file_recv_one(wr_id, pinned_key(&sge, false))?;
@@ -93,7 +139,7 @@ impl QueuePair for Qp {
                 (token, &raw mut one, self.recv_ranges(&sge))
             }
             sges => {
-                list = self.ranges(sges, true, self.inner.requested().max_recv_sge)?;
+                list = self.receive_ranges(sges)?;
                 let token = self.file_recv(wr_id, &pinned_keys(&list, false))?;
                 add_empty(&mut list, self.is_iwarp);
                 (token, list.as_mut_ptr(), list.len() as i32)
@@ -109,39 +155,18 @@ impl QueuePair for Qp {
                 self.recv.advance();
                 Ok(())
             }
-            Err(errno) => Err(self.withdraw_recvs(0, 1, errno)),
+            Err(errno) => Err(self.withdraw_recvs(0, 1, PostReason::Device(errno))),
         }
     }
 
-    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
-    where
-        I: IntoIterator<Item = (u64, L)>,
-        L: AsRef<[Sge<'a, Mr>]>,
-    {
-        self.open_recv();
-        self.post_recv_list(requests)
-    }
-
-    fn post_bind(
+    #[inline(always)]
+    fn post_one(
         &mut self,
         wr_id: u64,
-        window: &mut Mw,
-        mr: &Mr,
-        range: Range<usize>,
-        access: Access,
-    ) -> Result<(), Errno> {
-        self.bind_window(wr_id, window, mr, range, access)
-    }
-
-    /// A window that is not bound is refused, because rxe would follow null pointers (`rxe_do_invalidate_mw`).
-    fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
-        self.invalidate_window(wr_id, window)
-    }
-}
-
-impl Qp {
-    #[inline(always)]
-    fn post_one(&mut self, wr_id: u64, op: SendOp<'_, Ah>, sge: Sge<'_, Mr>, flags: SendFlags) -> Result<(), Errno> {
+        op: SendOp<'_, Ah>,
+        sge: Sge<'_, Mr>,
+        flags: SendFlags,
+    ) -> Result<(), PostReason> {
         let Some(api) = self.api_for(&op) else { return self.post_one_classic(wr_id, op, sge, flags) };
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
@@ -169,12 +194,12 @@ impl Qp {
         op: SendOp<'_, Ah>,
         sge: Sge<'_, Mr>,
         flags: SendFlags,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), PostReason> {
         self.check_op(&op)?;
         let mut sge = self.range(&sge, op.writes_locally())?;
         check_atomic(&op, u64::from(sge.length))?;
         if sge.length != 0 && self.inner.requested().max_send_sge == 0 {
-            return Err(Errno::EINVAL);
+            return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
         }
         let is_inline = self.inlines(&op, u64::from(sge.length));
         let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op).with(flags))?;
@@ -202,7 +227,7 @@ impl Qp {
 
     /// Returns the only range of a request, and whether the post copies it.
     #[inline(always)]
-    fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), Errno> {
+    fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), PostReason> {
         self.check_reads(op)?;
         let sge = self.range(sge, op.writes_locally())?;
         check_atomic(op, u64::from(sge.length))?;
@@ -216,7 +241,7 @@ impl Qp {
         op: SendOp<'_, Ah>,
         sges: &[Sge<'_, Mr>],
         flags: SendFlags,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), PostReason> {
         self.open_send()?;
         let Filed { token, mut sges, is_inline } = self.file_ranges(&mut self.send.batch(), wr_id, &op, flags, sges)?;
         let answer = if let Some(api) = self.wr_api {
@@ -238,7 +263,7 @@ impl Qp {
 
     /// Posts a batch by the extended calls. Nothing is posted if a request is refused, because the batch is dropped.
     #[inline(always)]
-    fn post_batch<'a, L, I>(&mut self, api: WrApi, is_datagram: bool, requests: I) -> Result<usize, PostError>
+    fn post_batch<'a, L, I>(&mut self, api: WrApi, is_datagram: bool, requests: I) -> Result<usize, Stopped>
     where
         I: IntoIterator<Item = SendWr<'a, L, Ah>>,
         L: AsRef<[Sge<'a, Mr>]>,
@@ -255,13 +280,13 @@ impl Qp {
                     // As in `post_one`.
                     if is_inline {
                         let Some(token) = filing.file_one(wr_id, pinned_key(&sge, true), kind_of(&op)) else {
-                            return Err(Errno::ENOMEM.into());
+                            return Err(self.send_refusal().into());
                         };
                         // SAFETY: see `SAFETY OF POSTING`.
                         unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
                     } else {
                         let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false), kind_of(&op)) else {
-                            return Err(Errno::ENOMEM.into());
+                            return Err(self.send_refusal().into());
                         };
                         // SAFETY: see `SAFETY OF POSTING`.
                         unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
@@ -276,10 +301,10 @@ impl Qp {
             count += 1;
         }
         if count == 0 {
-            return Err(Errno::EINVAL.into());
+            return Err(PostReason::EmptyBatch.into());
         }
         if let Err(errno) = batch.complete() {
-            return Err(self.withdraw_sends(0, count as usize, errno).into());
+            return Err(self.withdraw_sends(0, count as usize, PostReason::Device(errno)).into());
         }
         self.send.advance_by(count);
         Ok(count as usize)
@@ -303,7 +328,7 @@ impl Qp {
         op: &SendOp<'_, Ah>,
         flags: SendFlags,
         sges: &[Sge<'_, Mr>],
-    ) -> Result<Filed, Errno> {
+    ) -> Result<Filed, PostReason> {
         self.check_op(op)?;
         let sges = self.ranges(sges, op.writes_locally(), self.inner.requested().max_send_sge)?;
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
@@ -311,7 +336,7 @@ impl Qp {
         let is_inline = self.inlines(op, len);
         let token = {
             let (keys, kind) = (pinned_keys(&sges, is_inline), kind_of(op).with(flags));
-            filing.file(wr_id, &keys, kind).ok_or(Errno::ENOMEM)?
+            filing.file(wr_id, &keys, kind).ok_or_else(|| self.send_refusal())?
         };
         Ok(Filed { token, sges, is_inline })
     }
@@ -319,25 +344,29 @@ impl Qp {
     /// Refuses an operation of the other kind of QP: the provider would follow the pointer of an address handle that is
     /// not set. Refuses an address handle of another PD: the provider would use it as a handle of its own device.
     #[inline]
-    fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
+    fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
         self.check_kind(op, self.is_datagram)?;
         if self.is_iwarp && !is_of_iwarp(op) {
-            return Err(Errno::EOPNOTSUPP);
+            return Err(PostReason::NotOfTransport(Transport::Iwarp));
         }
         self.check_reads(op)
     }
 
     /// Refuses what the peer does not answer: soft-RoCE would wait for ever.
     #[inline(always)]
-    fn check_reads(&self, op: &SendOp<'_, Ah>) -> Result<(), Errno> {
-        if op.writes_locally() && self.refuses_reads { Err(Errno::EINVAL) } else { Ok(()) }
+    fn check_reads(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
+        if op.writes_locally() && self.refuses_reads { Err(PostReason::NoReads) } else { Ok(()) }
     }
 
     /// As `check_op`, where the kind of the QP is a constant.
     #[inline(always)]
-    fn check_kind(&self, op: &SendOp<'_, Ah>, is_datagram: bool) -> Result<(), Errno> {
-        let is_right = match op {
-            SendOp::SendTo(to) | SendOp::SendToImm(to, _) => is_datagram && to.ah.is_of(&self.inner.pd),
+    fn check_kind(&self, op: &SendOp<'_, Ah>, is_datagram: bool) -> Result<(), PostReason> {
+        let refusal = match op {
+            SendOp::SendTo(_) | SendOp::SendToImm(..) if !is_datagram => PostReason::IsConnected,
+            SendOp::SendTo(to) | SendOp::SendToImm(to, _) if !to.ah.is_of(&self.inner.pd) => {
+                PostReason::OtherPd(OfPd::Ah)
+            }
+            SendOp::SendTo(_) | SendOp::SendToImm(..) => return Ok(()),
             SendOp::Send
             | SendOp::SendImm(_)
             | SendOp::SendInvalidate(_)
@@ -345,9 +374,21 @@ impl Qp {
             | SendOp::WriteImm(..)
             | SendOp::Read(_)
             | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. } => !is_datagram,
+            | SendOp::FetchAdd { .. }
+                if is_datagram =>
+            {
+                PostReason::IsDatagram
+            }
+            SendOp::Send
+            | SendOp::SendImm(_)
+            | SendOp::SendInvalidate(_)
+            | SendOp::Write(_)
+            | SendOp::WriteImm(..)
+            | SendOp::Read(_)
+            | SendOp::CompareSwap { .. }
+            | SendOp::FetchAdd { .. } => return Ok(()),
         };
-        if is_right { Ok(()) } else { Err(Errno::EINVAL) }
+        Err(refusal)
     }
 
     /// Whether the post copies the bytes.
@@ -355,48 +396,5 @@ impl Qp {
     fn inlines(&self, op: &SendOp<'_, Ah>, len: u64) -> bool {
         // 0 wraps around: an empty range is not inlined.
         !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.max_inline)
-    }
-
-    #[inline]
-    pub(super) fn ranges(&self, sges: &[Sge<'_, Mr>], writes: bool, max: u32) -> Result<Sges, Errno> {
-        ranges(self.pd, sges, max, if writes { target } else { source })
-    }
-
-    /// Checks and converts a range that the device reads from, or, if `writes`, that the device or its provider writes
-    /// to.
-    #[inline]
-    fn range(&self, sge: &Sge<'_, Mr>, writes: bool) -> Result<ibv_sge, Errno> {
-        if writes { self.target(sge) } else { self.source(sge) }
-    }
-
-    #[inline]
-    pub(super) fn source(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-        source(self.pd, sge)
-    }
-
-    #[inline]
-    fn target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-        target(self.pd, sge)
-    }
-
-    /// Checks and converts the only range of a receive.
-    #[inline(always)]
-    pub(super) fn recv_target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-        match target(self.recv_pd, sge) {
-            Ok(sge) => Ok(sge),
-            Err(_) => self.recv_empty(sge),
-        }
-    }
-
-    /// As `recv_target`, on a queue whose receives have no ranges: an empty range is none.
-    #[cold]
-    fn recv_empty(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
-        target(self.pd, sge).and_then(|sge| if sge.length == 0 { Ok(sge) } else { Err(Errno::EINVAL) })
-    }
-
-    /// The number of ranges of a receive with one range: an empty one is none, except as in `add_empty`.
-    #[inline(always)]
-    pub(super) fn recv_ranges(&self, sge: &ibv_sge) -> i32 {
-        if sge.length == 0 { i32::from(self.is_iwarp) } else { 1 }
     }
 }

@@ -2,21 +2,20 @@
 
 use core::ptr;
 
-use cmid_proto::Errno;
-use cmid_proto::datapath::{PostError, SendWr, Sge};
+use cmid_proto::datapath::{PostReason, SendWr, Sge};
 
 use crate::accounting::kind::Kind;
 use crate::data::post::Filed;
 use crate::data::ranges::{add_empty, pinned_key, pinned_keys};
 use crate::data::request::send_request;
-use crate::data::staging::Staging;
+use crate::data::staging::{Staging, Stopped};
 use crate::data::{Ah, Mr, Qp};
 use crate::ffi::ibv_send_wr;
 
 impl Qp {
     /// Posts a batch of receives.
     #[inline(always)]
-    pub(super) fn post_recv_list<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    pub(super) fn post_recv_list<'a, L, I>(&mut self, requests: I) -> Result<usize, Stopped>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
@@ -36,7 +35,7 @@ impl Qp {
                     (request.wr_id, request.num_sge) = (token, self.recv_ranges(&sge));
                 }
                 sges => {
-                    let mut sges = self.ranges(sges, true, caps.max_recv_sge)?;
+                    let mut sges = self.receive_ranges(sges)?;
                     let keys = pinned_keys(&sges, false);
                     add_empty(&mut sges, self.is_iwarp);
                     let token = filing.file(wr_id, &keys, Kind::RECEIVE).ok_or_else(|| self.recv_refusal())?;
@@ -48,7 +47,7 @@ impl Qp {
         let len = list.len();
         let first = staging.end(len);
         if first.is_null() {
-            return Err(Errno::EINVAL.into());
+            return Err(PostReason::EmptyBatch.into());
         }
         let mut bad = ptr::null_mut();
         // SAFETY: as in `post_recv`, for each request of the list. The list and the ranges are in `staging`, which does
@@ -64,7 +63,7 @@ impl Qp {
     }
 
     /// Posts a batch by ibv_post_send(3).
-    pub(super) fn post_list<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    pub(super) fn post_list<'a, L, I>(&mut self, requests: I) -> Result<usize, Stopped>
     where
         I: IntoIterator<Item = SendWr<'a, L, Ah>>,
         L: AsRef<[Sge<'a, Mr>]>,
@@ -83,7 +82,7 @@ impl Qp {
         let len = list.len();
         let first = staging.end(len);
         if first.is_null() {
-            return Err(Errno::EINVAL.into());
+            return Err(PostReason::EmptyBatch.into());
         }
         let mut bad = ptr::null_mut();
         // SAFETY: as in `post_filed`, for each request of the list. The list and the ranges are in `staging`, which

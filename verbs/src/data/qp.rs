@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Caps, QpState};
+use cmid_proto::datapath::{Caps, PostCall, PostError, PostReason, QpState};
 
 use crate::accounting::in_flight::PdWork as _;
 use crate::accounting::kind::Kind;
@@ -15,6 +15,7 @@ use crate::accounting::work_queue::WorkQueues;
 use crate::accounting::wr_ring::Cursor;
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
+use crate::data::ranges::NO_PD;
 use crate::data::reused_memory::ReusedMemory;
 use crate::data::srq::SrqUse;
 use crate::data::staging::Staging;
@@ -54,7 +55,7 @@ pub struct Qp {
     pub(super) is_iwarp: bool,
     /// Whether the peer answers no reads and atomic operations. Known after the first post.
     pub(super) refuses_reads: bool,
-    /// As `pd`, for receives; 0 if they have no ranges.
+    /// As `pd`, for receives; [`NO_PD`] if they have no ranges.
     pub(super) recv_pd: usize,
     /// Created by the first list of each kind. Boxes keep the handle small.
     pub(super) send_staging: Option<Box<Staging<ibv_send_wr>>>,
@@ -102,7 +103,7 @@ impl Qp {
         let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
         let (wr_api, max_inline, is_datagram) = (inner.wr_api, inner.requested().max_inline, inner.is_datagram);
         let connected_api = wr_api.filter(|_| !is_datagram);
-        let recv_pd = if inner.requested().max_recv_sge == 0 { 0 } else { pd };
+        let recv_pd = if inner.requested().max_recv_sge == 0 { NO_PD } else { pd };
         let is_iwarp = inner.is_iwarp;
         Qp {
             inner,
@@ -128,14 +129,14 @@ impl Qp {
     }
 
     /// Files a work request of the send queue; see `Cursor::file`.
-    pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32], kind: Kind) -> Result<u64, Errno> {
+    pub(super) fn file_send(&mut self, wr_id: u64, lkeys: &[u32], kind: Kind) -> Result<u64, PostReason> {
         self.open_send()?;
-        self.send.file(wr_id, lkeys, kind).ok_or(Errno::ENOMEM)
+        self.send.file(wr_id, lkeys, kind).ok_or_else(|| self.send_refusal())
     }
 
     /// The same with one range.
     #[inline(always)]
-    pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, Errno> {
+    pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, PostReason> {
         match self.send.file_one(wr_id, lkey, kind) {
             Some(token) => Ok(token),
             None => self.file_first_send(wr_id, lkey, kind),
@@ -143,14 +144,14 @@ impl Qp {
     }
 
     /// Files a work request of the receive queue; see `Cursor::file`.
-    pub(super) fn file_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Result<u64, Errno> {
+    pub(super) fn file_recv(&mut self, wr_id: u64, lkeys: &[u32]) -> Result<u64, PostReason> {
         self.open_recv();
         self.recv.file(wr_id, lkeys, Kind::RECEIVE).ok_or_else(|| self.recv_refusal())
     }
 
     /// The same with one range.
     #[inline(always)]
-    pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
+    pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, PostReason> {
         match self.recv.file_one(wr_id, lkey, Kind::RECEIVE) {
             Some(token) => Ok(token),
             None => self.file_first_recv(wr_id, lkey),
@@ -162,15 +163,15 @@ impl Qp {
     /// and execute it later.
     ///
     /// # Errors
-    /// `EINVAL` if the QP does not send yet; the errno of a query of its state.
+    /// If the QP does not send yet, or its state cannot be queried.
     #[inline]
-    pub(super) fn open_send(&mut self) -> Result<(), Errno> {
+    pub(super) fn open_send(&mut self) -> Result<(), PostReason> {
         if self.send.is_without_ring() { self.open_first_send() } else { Ok(()) }
     }
 
     #[cold]
     #[inline(never)]
-    fn open_first_send(&mut self) -> Result<(), Errno> {
+    fn open_first_send(&mut self) -> Result<(), PostReason> {
         let inner = &self.inner;
         if !inner.sends.load(Ordering::Acquire) {
             inner.learn_whether_it_sends()?;
@@ -189,18 +190,36 @@ impl Qp {
         }
     }
 
-    /// Returns the errno for a receive that was not filed.
+    /// Returns the reason why a request of the send queue was not filed.
     #[cold]
-    pub(super) fn recv_refusal(&self) -> Errno {
-        if self.inner.srq.is_some() { Errno::EINVAL } else { Errno::ENOMEM }
+    #[inline(never)]
+    pub(super) fn send_refusal(&self) -> PostReason {
+        PostReason::QueueFull { max: self.inner.requested().max_send_wr }
+    }
+
+    /// Returns the reason why a receive was not filed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn recv_refusal(&self) -> PostReason {
+        match self.inner.srq {
+            Some(_) => PostReason::HasSrq,
+            None => PostReason::QueueFull { max: self.inner.requested().max_recv_wr },
+        }
+    }
+
+    /// Returns the error of a post.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn error(&self, call: PostCall, reason: PostReason) -> PostError {
+        PostError::new(call, self.inner.qp_num(), reason)
     }
 
     #[cold]
     #[inline(never)]
-    fn file_first_send(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, Errno> {
+    fn file_first_send(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, PostReason> {
         self.open_send()?;
         if self.refuses_reads && kind.is_answered() {
-            return Err(Errno::EINVAL);
+            return Err(PostReason::NoReads);
         }
         self.file_send(wr_id, &[lkey], kind)
     }
@@ -208,13 +227,13 @@ impl Qp {
     /// Ends the post of the request of the send queue that was filed last. After an error it stays in flight, because
     /// the provider may have queued it.
     #[inline(always)]
-    pub(super) fn settle(&mut self, answer: Result<(), Errno>) -> Result<(), Errno> {
+    pub(super) fn settle(&mut self, answer: Result<(), Errno>) -> Result<(), PostReason> {
         match answer {
             Ok(()) => {
                 self.send.advance();
                 Ok(())
             }
-            Err(errno) => Err(self.withdraw_sends(0, 1, errno)),
+            Err(errno) => Err(self.withdraw_sends(0, 1, PostReason::Device(errno))),
         }
     }
 
@@ -236,7 +255,7 @@ impl Qp {
 
     #[cold]
     #[inline(never)]
-    fn file_first_recv(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
+    fn file_first_recv(&mut self, wr_id: u64, lkey: u32) -> Result<u64, PostReason> {
         self.file_recv(wr_id, &[lkey])
     }
 }
@@ -297,14 +316,14 @@ impl QpInner {
     /// Queries whether the QP is in RTS or was: another party moves it there, librdmacm or the kernel (iWARP).
     ///
     /// # Errors
-    /// `EINVAL` if not; the errno of the query.
-    fn learn_whether_it_sends(&self) -> Result<(), Errno> {
+    /// If not, or if the query fails.
+    fn learn_whether_it_sends(&self) -> Result<(), PostReason> {
         let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 | ibv_qp_attr_mask::IBV_QP_MAX_QP_RD_ATOMIC.0;
-        let attr = self.query(mask)?;
+        let attr = self.query(mask).map_err(PostReason::StateUnknown)?;
         // Soft-iWARP before Linux 6.8 does not tell the state; the QP was in INIT when it was made.
         let is_unknown = self.is_iwarp && QpState(attr.qp_state) == QpState::RESET;
         if attr.qp_state < QpState::RTS.0 && !is_unknown {
-            return Err(Errno::EINVAL);
+            return Err(PostReason::TooEarly(QpState(attr.qp_state)));
         }
         self.note_sends(attr.max_rd_atomic);
         Ok(())

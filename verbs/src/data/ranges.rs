@@ -1,7 +1,6 @@
 //! The ranges of a work request.
 
-use cmid_proto::Errno;
-use cmid_proto::datapath::Sge;
+use cmid_proto::datapath::{Length, OfPd, PostReason, Sge};
 use smallvec::SmallVec;
 
 use crate::accounting::wr_ring::NO_KEY;
@@ -11,31 +10,49 @@ use crate::ffi::ibv_sge;
 /// The non-empty ranges of a work request. Some devices interpret a length of 0 as 2 GiB.
 pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
 
+/// No name of a PD, which is an aligned address, and not the name that an MR has while it may not be used.
+pub(super) const NO_PD: usize = 1;
+
 /// Checks and converts a range that the device reads from. It must be of the PD of the queue, so that work in flight
 /// there pins it (in_flight.rs).
 #[inline(always)]
-pub(super) fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+pub(super) fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
     match sge.mr.ibv_sge(sge) {
         Some(range) if sge.mr.source == pd => Ok(range),
-        _ => Err(refused()),
+        _ => Err(reason(sge.mr, sge.offset, sge.len, pd, false)),
     }
 }
 
 /// Checks and converts a range that the device or its provider writes to: as [`source`], and it must be writable. Not
 /// every provider checks the key.
 #[inline(always)]
-pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, Errno> {
+pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
     match sge.mr.ibv_sge(sge) {
         Some(range) if sge.mr.target == pd => Ok(range),
-        _ => Err(refused()),
+        _ => Err(reason(sge.mr, sge.offset, sge.len, pd, true)),
     }
 }
 
-/// Returns the errno for a range that cannot be posted. Not inlined, so that the errno is not loaded before each check.
+/// Returns the reason why a range cannot be posted. It takes the fields of the range: a pointer to it would keep it out
+/// of registers in a post that succeeds.
 #[cold]
 #[inline(never)]
-fn refused() -> Errno {
-    core::hint::black_box(Errno::EINVAL)
+fn reason(mr: &Mr, offset: usize, len: Option<usize>, pd: usize, writes: bool) -> PostReason {
+    if mr.source == 0 {
+        PostReason::NotRegistered
+    } else if mr.source != pd {
+        PostReason::OtherPd(OfPd::Mr)
+    } else if writes && mr.target != pd {
+        PostReason::ReadOnly
+    } else {
+        match len {
+            None => PostReason::ReversedRange,
+            Some(len) if offset <= mr.len && len <= mr.len - offset => {
+                PostReason::RangeTooLong { len: Length::new(len) }
+            }
+            Some(_) => PostReason::OutOfRange { len: Length::new(mr.len) },
+        }
+    }
 }
 
 /// Converts the ranges that are not empty.
@@ -44,8 +61,8 @@ pub(super) fn ranges(
     pd: usize,
     sges: &[Sge<'_, Mr>],
     max: u32,
-    range: impl Fn(usize, &Sge<'_, Mr>) -> Result<ibv_sge, Errno>,
-) -> Result<Sges, Errno> {
+    range: impl Fn(usize, &Sge<'_, Mr>) -> Result<ibv_sge, PostReason>,
+) -> Result<Sges, PostReason> {
     let mut list = Sges::new();
     for sge in sges {
         let sge = range(pd, sge)?;
@@ -53,7 +70,7 @@ pub(super) fn ranges(
             list.push(sge);
         }
     }
-    if list.len() > max as usize { Err(Errno::EINVAL) } else { Ok(list) }
+    if list.len() > max as usize { Err(PostReason::TooManyRanges { ranges: list.len() as u32, max }) } else { Ok(list) }
 }
 
 /// Adds an empty range to a receive without ranges, on iWARP: libsiw refuses one without (`push_recv_wqe`).
@@ -74,4 +91,56 @@ pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
 #[inline]
 pub(super) fn pinned_keys(sges: &[ibv_sge], is_inline: bool) -> SmallVec<[u32; 4]> {
     sges.iter().map(|sge| pinned_key(sge, is_inline)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use cmid_proto::datapath::MemoryRegion as _;
+
+    use super::*;
+
+    const PD: usize = 64;
+
+    fn why(found: Result<ibv_sge, PostReason>) -> Option<PostReason> {
+        found.err()
+    }
+
+    #[test]
+    fn a_range_that_cannot_be_posted_has_a_reason() {
+        let (own, read_only) = (Mr::scripted(8, PD, PD), Mr::scripted(8, PD, 0));
+        let (foreign, gone) = (Mr::scripted(8, 128, 128), Mr::scripted(8, 0, 0));
+        assert_eq!((why(source(PD, &own.sge(0..8))), why(target(PD, &own.sge(0..8)))), (None, None));
+        assert_eq!(why(source(PD, &read_only.sge(0..8))), None);
+        assert_eq!(why(target(PD, &read_only.sge(0..8))), Some(PostReason::ReadOnly));
+        for (mr, reason) in [(&foreign, PostReason::OtherPd(OfPd::Mr)), (&gone, PostReason::NotRegistered)] {
+            assert_eq!((why(source(PD, &mr.sge(0..8))), why(target(PD, &mr.sge(3..3)))), (Some(reason), Some(reason)));
+        }
+        let beyond = Some(PostReason::OutOfRange { len: Length::new(8) });
+        for range in [0..9, 9..9, 1..usize::MAX, usize::MAX..usize::MAX] {
+            assert_eq!((why(source(PD, &own.sge(range.clone()))), why(target(PD, &own.sge(range)))), (beyond, beyond));
+        }
+        #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
+        let reversed = own.sge(2..1);
+        assert_eq!(why(source(PD, &reversed)), Some(PostReason::ReversedRange));
+        let long = Mr::scripted(usize::MAX, PD, PD);
+        let len = Length::new(1 << 32);
+        assert_eq!(why(source(PD, &long.sge(0..1 << 32))), Some(PostReason::RangeTooLong { len }));
+    }
+
+    #[test]
+    fn only_ranges_that_are_not_empty_count() {
+        let own = Mr::scripted(8, PD, PD);
+        let counted =
+            |max| ranges(PD, &[own.sge(0..1), own.sge(1..1), own.sge(2..3)], max, source).map(|list| list.len());
+        assert_eq!(counted(2), Ok(2));
+        assert_eq!(counted(1), Err(PostReason::TooManyRanges { ranges: 2, max: 1 }));
+    }
+
+    /// Such memory has the name 0, which no queue may have.
+    #[test]
+    fn a_queue_without_ranges_takes_no_memory_that_is_read_only_or_not_registered() {
+        for mr in [Mr::scripted(8, PD, 0), Mr::scripted(8, 0, 0), Mr::scripted(8, PD, PD)] {
+            assert!(target(NO_PD, &mr.sge(0..8)).is_err());
+        }
+    }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    self, Call, Code, Ended, Error, Failure, Fault, Keys, MrState, Outcome, Policy, RefuseReason, Refused, Reply,
-    RequestKind, Returned, Step, Target, Traffic, Valid, Way,
+    self, Call, Code, Ended, Error, Failure, Fault, Keys, MrState, Outcome, Policy, RefuseReason, Refused,
+    RegisterCause, Reply, RequestKind, Returned, Step, Target, Traffic, Valid, Way,
 };
+use rustix::process::{Resource, getrlimit};
 
 use crate::accounting::in_flight::PdWork as _;
 use crate::data::buffer::Pinned;
@@ -63,7 +64,8 @@ impl Registration {
             Err(refused) => return Err((buffer, refused.into())),
         };
         if !buffer.is_writable() && access.intersects(WRITES) {
-            return Err((buffer, Error::Register(Errno::EACCES)));
+            let cause = Some(RegisterCause::ReadOnly);
+            return Err((buffer, Error::Register { errno: Errno::EACCES, cause }));
         }
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access);
@@ -71,7 +73,10 @@ impl Registration {
         let mut this = Box::new(Registration { region, handle: None, pd: inner, exposed: false });
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
-            Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
+            Ok(Some(Ended::NotRegistered(errno, buffer))) => {
+                let error = Error::register(errno, memory::Buffer::len(&buffer), lock_limit());
+                Err((buffer.release(), error))
+            }
             // A defect of the state machine. The buffer is leaked, because its use is not known.
             other => Err((Buffer::from(Vec::new()), this.strange(other, RequestKind::Register))),
         }
@@ -253,6 +258,12 @@ fn make(call: Call<'_, PdUse, Pinned, Handle>) -> Outcome<Handle> {
             Outcome::Deregistered(errno::of_ibv(unsafe { ffi::ibv_dereg_mr(handle.0.as_ptr()) }))
         }
     }
+}
+
+/// The limit on memory that the process may lock, in bytes; `None` if there is none.
+#[cold]
+fn lock_limit() -> Option<u64> {
+    getrlimit(Resource::Memlock).current
 }
 
 fn reg_mr(pd: &PdUse, buffer: &Pinned, access: Access) -> Result<(Handle, Keys), Errno> {

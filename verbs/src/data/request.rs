@@ -2,8 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use cmid_proto::Errno;
-use cmid_proto::datapath::{Remote, SendFlags, SendOp, WcOpcode};
+use cmid_proto::datapath::{PostReason, Remote, SendFlags, SendOp, WcOpcode};
 
 use crate::accounting::kind::Kind;
 use crate::data::Ah;
@@ -106,10 +105,10 @@ pub(super) fn is_of_iwarp(op: &SendOp<'_, Ah>) -> bool {
 /// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. The extended calls
 /// of soft-RoCE do not check it.
 #[inline(always)]
-pub(super) fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), Errno> {
+pub(super) fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
     if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op {
         if len < 8 || remote.addr & 7 != 0 {
-            return Err(Errno::EINVAL);
+            return Err(PostReason::BadAtomic);
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{PostError, Sge, SharedReceiveQueue, SrqCaps};
+use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason, Sge, SharedReceiveQueue, SrqCaps};
 
 use crate::accounting::poll::Provider as _;
 use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
@@ -13,7 +13,7 @@ use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
 use crate::data::ranges::{add_empty, pinned_key, ranges, target};
-use crate::data::staging::{Staging, answer};
+use crate::data::staging::{Staging, Stopped, answer};
 use crate::data::{Mr, Pd};
 use crate::errno;
 use crate::ffi::{
@@ -93,6 +93,19 @@ impl Srq {
         Ok(Srq { inner, pd: name, cursor, staging: None })
     }
 
+    /// Returns the reason of a full queue.
+    #[cold]
+    fn full(&self) -> PostReason {
+        PostReason::QueueFull { max: self.inner.requested.max_wr }
+    }
+
+    /// Returns the error of a post.
+    #[cold]
+    #[inline(never)]
+    fn error(&self, reason: PostReason) -> PostError {
+        PostError::new(PostCall::SrqRecv, self.num(), reason)
+    }
+
     /// Posts a list. Returns what the provider returns, and the first receive that it has not posted.
     fn post_list(&self, first: *mut ibv_recv_wr) -> (c_int, *mut ibv_recv_wr) {
         let mut bad = ptr::null_mut();
@@ -137,35 +150,58 @@ impl SharedReceiveQueue for Srq {
     /// # Errors
     /// The errno of the provider. After a removal of the device some providers refuse, and others accept receives that
     /// never complete.
-    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    #[inline]
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Mr>]>,
     {
+        match self.post_one(wr_id, sges.as_ref()) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(self.error(reason)),
+        }
+    }
+
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
+    where
+        I: IntoIterator<Item = (u64, L)>,
+        L: AsRef<[Sge<'a, Mr>]>,
+    {
+        let posted = self.post_batch(requests);
+        posted.map_err(|Stopped { posted, reason }| BatchError { posted, error: self.error(reason) })
+    }
+}
+
+impl Srq {
+    #[inline]
+    fn post_one(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
         let mut one;
         let mut list;
-        let (token, sg_list, num_sge) = match sges.as_ref() {
+        let (token, sg_list, num_sge) = match sges {
             [sge] => {
                 one = target(self.pd, sge)?;
                 if one.length != 0 && self.inner.requested.max_sge == 0 {
-                    return Err(Errno::EINVAL);
+                    return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
                 }
-                let token = self.cursor.file_one(wr_id, pinned_key(&one, false)).ok_or(Errno::ENOMEM)?;
+                let token = self.cursor.file_one(wr_id, pinned_key(&one, false)).ok_or_else(|| self.full())?;
                 (token, &raw mut one, i32::from(one.length != 0 || self.inner.is_iwarp))
             }
             sges => {
                 list = ranges(self.pd, sges, self.inner.requested.max_sge, target)?;
                 let lkeys = list.iter().map(|sge| pinned_key(sge, false));
-                let token = self.cursor.file(wr_id, lkeys).ok_or(Errno::ENOMEM)?;
+                let token = self.cursor.file(wr_id, lkeys).ok_or_else(|| self.full())?;
                 add_empty(&mut list, self.inner.is_iwarp);
                 (token, list.as_mut_ptr(), list.len() as i32)
             }
         };
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
         let (returned, bad) = self.post_list(&raw mut request);
-        answer(returned, bad).inspect_err(|_| self.cursor.withdraw(token))
+        answer(returned, bad).map_err(|errno| {
+            self.cursor.withdraw(token);
+            PostReason::Device(errno)
+        })
     }
 
-    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_batch<'a, L, I>(&mut self, requests: I) -> Result<usize, Stopped>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, Mr>]>,
@@ -184,20 +220,20 @@ impl SharedReceiveQueue for Srq {
         staging.set_len(len);
         if len > self.cursor.room() as usize {
             self.staging = Some(staging);
-            return Err(Errno::ENOMEM.into());
+            return Err(self.full().into());
         }
         for (request, sges) in staging.receives() {
             let lkeys = sges.iter().map(|sge| pinned_key(sge, false));
             // There is room, because only this thread posts.
-            request.wr_id = self.cursor.file(request.wr_id, lkeys).ok_or(Errno::ENOMEM)?;
+            request.wr_id = self.cursor.file(request.wr_id, lkeys).ok_or(PostReason::QueueFull { max: max_wr })?;
         }
         let first = staging.end(len);
         if first.is_null() {
-            return Err(Errno::EINVAL.into());
+            return Err(PostReason::EmptyBatch.into());
         }
         let (returned, bad) = self.post_list(first);
         let result = staging.posted(returned, bad);
-        if let Err(PostError { posted, .. }) = result {
+        if let Err(Stopped { posted, .. }) = result {
             staging.receives().skip(posted).for_each(|(request, _)| self.cursor.withdraw(request.wr_id));
         }
         self.staging = Some(staging);

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::{ptr, slice};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::PostError;
+use cmid_proto::datapath::PostReason;
 
 use crate::errno;
 use crate::ffi::{c_int, ibv_recv_wr, ibv_send_wr, ibv_sge};
@@ -26,6 +26,20 @@ pub(super) struct Staging<W> {
 unsafe impl<W> Send for Staging<W> {}
 // SAFETY: all its functions take `&mut self`.
 unsafe impl<W> Sync for Staging<W> {}
+
+/// The post of a batch ended before a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stopped {
+    /// The number of requests before it, which are posted.
+    pub(super) posted: usize,
+    pub(super) reason: PostReason,
+}
+
+impl From<PostReason> for Stopped {
+    fn from(reason: PostReason) -> Self {
+        Stopped { posted: 0, reason }
+    }
+}
 
 /// A request in a list.
 pub(super) trait Request: Sized {
@@ -124,13 +138,13 @@ impl<W: Request> Staging<W> {
     /// # Errors
     /// The list is not posted, or only in part: libsiw then returns 0. If `bad` is no request of the list, none is
     /// known to be posted.
-    pub(super) fn posted(&self, returned: c_int, bad: *const W) -> Result<usize, PostError> {
+    pub(super) fn posted(&self, returned: c_int, bad: *const W) -> Result<usize, Stopped> {
         let errno = match answer(returned, bad) {
             Ok(()) => return Ok(self.len),
             Err(errno) => errno,
         };
         let before = self.requests.iter().take(self.len).position(|request| ptr::eq(request, bad));
-        Err(PostError { posted: before.unwrap_or(0), errno })
+        Err(Stopped { posted: before.unwrap_or(0), reason: PostReason::Device(errno) })
     }
 }
 
@@ -138,7 +152,7 @@ impl<W: Request> Staging<W> {
 #[inline(always)]
 pub(super) fn answer<W>(returned: c_int, bad: *const W) -> Result<(), Errno> {
     errno::of_ibv(returned)?;
-    if bad.is_null() { Ok(()) } else { Err(full()) }
+    if bad.is_null() { Ok(()) } else { Err(partial()) }
 }
 
 /// A list under construction: the places that are left.
@@ -155,13 +169,13 @@ impl<'a, W> List<'a, W> {
     /// Adds a request with these ranges. The caller writes its other fields, and leaves the links.
     ///
     /// # Errors
-    /// `ENOMEM` if the list is as long as the queue; `EINVAL` for more ranges than `max_sge`.
+    /// If the list is as long as the queue, and for more ranges than `max_sge`.
     #[inline]
-    pub(super) fn add(&mut self, sges: &[ibv_sge]) -> Result<&'a mut W, Errno> {
+    pub(super) fn add(&mut self, sges: &[ibv_sge]) -> Result<&'a mut W, PostReason> {
         if sges.len() > self.max_sge {
-            return Err(Errno::EINVAL);
+            return Err(PostReason::TooManyRanges { ranges: sges.len() as u32, max: self.max_sge as u32 });
         }
-        let Some(request) = self.requests.next() else { return Err(full()) };
+        let Some(request) = self.requests.next() else { return Err(full(self.capacity)) };
         // SAFETY: each request has `max_sge` places (`Staging::new`), borrowed by `&mut` (`Staging::begin`), and both
         // advance together. `sges` does not overlap them, because it is a shared borrow.
         unsafe {
@@ -174,10 +188,10 @@ impl<'a, W> List<'a, W> {
     /// Adds a request with one range.
     ///
     /// # Errors
-    /// `ENOMEM` if the list is as long as the queue.
+    /// If the list is as long as the queue.
     #[inline(always)]
-    pub(super) fn add_one(&mut self, sge: ibv_sge) -> Result<&'a mut W, Errno> {
-        let Some(request) = self.requests.next() else { return Err(full()) };
+    pub(super) fn add_one(&mut self, sge: ibv_sge) -> Result<&'a mut W, PostReason> {
+        let Some(request) = self.requests.next() else { return Err(full(self.capacity)) };
         // SAFETY: as in `add`; `max_sge` is at least 1.
         unsafe {
             *self.sges = sge;
@@ -192,10 +206,17 @@ impl<'a, W> List<'a, W> {
     }
 }
 
-/// Returns the errno for a full list. Not inlined, so that the errno is loaded only there.
+/// Returns the reason of a full list. Not inlined, so that it is loaded only there.
 #[cold]
 #[inline(never)]
-fn full() -> Errno {
+fn full(capacity: usize) -> PostReason {
+    PostReason::QueueFull { max: capacity as u32 }
+}
+
+/// Returns the errno for a list that is posted only in part, although no error is returned.
+#[cold]
+#[inline(never)]
+fn partial() -> Errno {
     Errno::ENOMEM
 }
 
@@ -222,7 +243,7 @@ mod tests {
         read
     }
 
-    fn add(list: &mut List<'_, ibv_recv_wr>, wr_id: u64, sges: &[ibv_sge]) -> Result<(), Errno> {
+    fn add(list: &mut List<'_, ibv_recv_wr>, wr_id: u64, sges: &[ibv_sge]) -> Result<(), PostReason> {
         let request = list.add(sges)?;
         (request.wr_id, request.num_sge) = (wr_id, sges.len() as i32);
         Ok(())
@@ -239,12 +260,12 @@ mod tests {
             let expected: Vec<_> = (0..len).map(|number| (number, vec![10 * number, 10 * number + 1])).collect();
             assert_eq!(list.len() as u64, len);
             if len == 3 {
-                assert_eq!(add(&mut list, 3, &[]), Err(Errno::ENOMEM));
+                assert_eq!(add(&mut list, 3, &[]), Err(PostReason::QueueFull { max: 3 }));
             }
             assert_eq!(read(staging.end(len as usize)), expected);
         }
         let (third, other) = (&raw const staging.requests[2], &raw const *Box::new(ibv_recv_wr::ZERO));
-        let failed = |posted, errno| Err(PostError { posted, errno });
+        let failed = |posted, errno| Err(Stopped { posted, reason: PostReason::Device(errno) });
         assert_eq!(staging.posted(0, ptr::null()), Ok(3));
         assert_eq!(staging.posted(0, third), failed(2, Errno::ENOMEM), "a partial post of libsiw");
         assert_eq!(staging.posted(22, third), failed(2, Errno::EINVAL));
@@ -256,7 +277,8 @@ mod tests {
     #[test]
     fn a_request_has_at_most_the_ranges_of_the_queue() {
         let mut staging = Staging::<ibv_recv_wr>::new(1, 1);
-        assert_eq!(add(&mut staging.begin(), 1, &[sge(1), sge(2)]), Err(Errno::EINVAL));
+        let refused = Err(PostReason::TooManyRanges { ranges: 2, max: 1 });
+        assert_eq!(add(&mut staging.begin(), 1, &[sge(1), sge(2)]), refused);
         let request = staging.begin().add_one(sge(3)).expect("room");
         (request.wr_id, request.num_sge) = (4, 1);
         assert_eq!(read(staging.end(1)), [(4, vec![3])]);

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-use cmid_mio::proto::datapath::{Access, Caps, Remote, SendWr, WcOpcode, prelude::*};
+use cmid_mio::proto::datapath::{Access, Caps, PostError, Remote, SendWr, WcOpcode, prelude::*};
 use cmid_mio::proto::memory::{Change, Fallback, Policy};
 use cmid_mio::proto::{Attaching, Errno};
 
@@ -81,7 +81,7 @@ impl<D: DataPath> Connection<D> {
         Ok(connection)
     }
 
-    fn post_recv(&mut self, slot: usize) -> Result<(), Errno> {
+    fn post_recv(&mut self, slot: usize) -> Result<(), PostError> {
         self.qp.post_recv(RECV | slot as u64, self.messages.sge(slot * SLOT..(slot + 1) * SLOT))
     }
 
@@ -95,7 +95,7 @@ impl<D: DataPath> Connection<D> {
         rkey.copy_from_slice(&self.region.rkey().to_be_bytes());
         self.messages.write(slot * SLOT, &packet)?;
         let range = slot * SLOT..slot * SLOT + PACKET;
-        self.qp.post_send(SendWr::send(SEND | slot as u64, self.messages.sge(range)))
+        Ok(self.qp.post_send(SendWr::send(SEND | slot as u64, self.messages.sge(range)))?)
     }
 
     /// Writes a frame into the region of the peer. The immediate data is its offset.
@@ -105,7 +105,8 @@ impl<D: DataPath> Connection<D> {
         // The peer has read the earlier frame in this place, so that frame is not in flight.
         self.frames.write(from, frame)?;
         let to = Remote { addr: addr.wrapping_add(offset.into()), rkey };
-        self.qp.post_send(SendWr::write_imm(WRITE, self.frames.sge(from..from + frame.len()), to, offset))
+        let range = from..from + frame.len();
+        Ok(self.qp.post_send(SendWr::write_imm(WRITE, self.frames.sge(range), to, offset))?)
     }
 
     /// Permits the peer to write into the region, or revokes that right. On a device without ibv_rereg_mr this makes a

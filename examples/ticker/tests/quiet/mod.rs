@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use cmid_epoll::proto::datapath::{Access, Caps, Completion, DataPath, PostError, QpState, SendWr, Sge, prelude::*};
+use cmid_epoll::proto::datapath::{
+    Access, BatchError, Caps, Completion, DataPath, PostError, QpState, SendWr, Sge, prelude::*,
+};
 use cmid_epoll::proto::{Attaching, Call, ChannelKey, CqRoom, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 use cmid_epoll::sim::{self, Fabric, SimDevice};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -210,14 +212,14 @@ impl QueuePair for QuietQp {
         self.0.caps()
     }
 
-    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, sim::Ah>) -> Result<(), Errno>
+    fn post_send<'a, L>(&mut self, request: SendWr<'a, L, sim::Ah>) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, sim::Mr>]>,
     {
         simulator(|| self.0.post_send(request))
     }
 
-    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_sends<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = SendWr<'a, L, sim::Ah>>,
         L: AsRef<[Sge<'a, sim::Mr>]>,
@@ -225,14 +227,14 @@ impl QueuePair for QuietQp {
         simulator(|| self.0.post_sends(requests))
     }
 
-    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), Errno>
+    fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, sim::Mr>]>,
     {
         simulator(|| self.0.post_recv(wr_id, sges))
     }
 
-    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, PostError>
+    fn post_recvs<'a, L, I>(&mut self, requests: I) -> Result<usize, BatchError>
     where
         I: IntoIterator<Item = (u64, L)>,
         L: AsRef<[Sge<'a, sim::Mr>]>,
@@ -247,11 +249,11 @@ impl QueuePair for QuietQp {
         mr: &sim::Mr,
         range: Range<usize>,
         access: Access,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), PostError> {
         self.0.post_bind(wr_id, window, mr, range, access)
     }
 
-    fn post_invalidate(&mut self, wr_id: u64, window: &mut sim::Mw) -> Result<(), Errno> {
+    fn post_invalidate(&mut self, wr_id: u64, window: &mut sim::Mw) -> Result<(), PostError> {
         self.0.post_invalidate(wr_id, window)
     }
 }

@@ -1,10 +1,12 @@
 //! A device with a copy at the poll: received data goes to the address of the work request, without a key check.
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
+};
 use cmid_sim::{Completion, Cq, Remote, WcStatus};
 
 use super::*;
-use crate::common::{Pair, SECOND};
+use crate::common::{Pair, SECOND, why};
 
 /// Completions outlive their QP, and the memory of a removed device can be deregistered.
 fn connected() -> (Env, Pair) {
@@ -94,7 +96,7 @@ fn memory_of_another_domain_is_not_written_to_by_a_poll() {
     assert_eq!(returned(to).buffer, [0; 8]);
     let polled = s.recv_cq.poll(&mut [Completion::default()]);
     assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
-    assert_eq!((posted, polled), (Err(Errno::EINVAL), Ok(0)));
+    assert_eq!((why(posted), polled), (Err(PostReason::OtherPd(OfPd::Mr)), Ok(0)));
 }
 
 /// Fails if the destruction of the QP ends the pin while its completions are in the CQ.

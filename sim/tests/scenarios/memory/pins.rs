@@ -1,10 +1,12 @@
 //! Work requests pin the regions that they name, until their completions have been polled or their QP is gone.
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, Length, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr,
+};
 use cmid_sim::{Caps, Change, Completion, Cq, Remote, Way, WcStatus};
 
 use super::*;
-use crate::common::{Equipment, Pair, SECOND};
+use crate::common::{Equipment, Pair, SECOND, why};
 
 fn connected() -> (Env, Pair) {
     let mut env = Env::with(Config { rereg: Rereg::All, ..Config::default() });
@@ -89,8 +91,14 @@ fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
     let (mut env, mut pair) = connected();
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
-    assert_eq!(c.qp.post_send(SendWr::send(1, here.sge(0..9))), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_recv(1, here.sge(usize::MAX..usize::MAX)), Err(Errno::EINVAL));
+    assert_eq!(
+        why(c.qp.post_send(SendWr::send(1, here.sge(0..9)))),
+        Err(PostReason::OutOfRange { len: Length::new(8) })
+    );
+    assert_eq!(
+        why(c.qp.post_recv(1, here.sge(usize::MAX..usize::MAX))),
+        Err(PostReason::OutOfRange { len: Length::new(8) })
+    );
     c.qp.post_recv(2, here.sge(0..8)).unwrap();
     env.client.disconnect(pair.client).unwrap();
     c.qp.post_recv(3, here.sge(0..8)).unwrap();
@@ -217,9 +225,10 @@ fn what_is_posted_and_not_polled_fills_the_queue() {
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     env.client.disconnect(pair.client).unwrap();
-    for (wr_id, expected) in (0..17).map(|n| (n, if n < 16 { Ok(()) } else { Err(Errno::ENOMEM) })) {
-        assert_eq!(c.qp.post_recv(wr_id, here.sge(0..8)), expected);
-        assert_eq!(c.qp.post_send(SendWr::send(wr_id, here.sge(0..8))), expected);
+    for (wr_id, expected) in (0..17).map(|n| (n, if n < 16 { Ok(()) } else { Err(PostReason::QueueFull { max: 16 }) }))
+    {
+        assert_eq!(why(c.qp.post_recv(wr_id, here.sge(0..8))), expected);
+        assert_eq!(why(c.qp.post_send(SendWr::send(wr_id, here.sge(0..8)))), expected);
     }
     let mut one = [Completion::default()];
     assert_eq!((c.recv_cq.poll(&mut one), c.send_cq.poll(&mut one)), (Ok(1), Ok(1)));

@@ -1,10 +1,12 @@
 //! Effects of a re-registration on access to memory. Rights are checked when a work request is carried out.
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr,
+};
 use cmid_sim::{Change, Completion, Cq, QpState, Remote, Way, WcStatus};
 
 use super::*;
-use crate::common::{Pair, SECOND};
+use crate::common::{Pair, SECOND, why};
 
 struct Link {
     env: Env,
@@ -110,7 +112,7 @@ fn in_another_domain_it_is_out_of_reach_of_the_qp() {
     let mut link = Link::new(Rereg::PdAccess);
     let pd = another(&mut link);
     link.change(Change::default().to_pd(pd));
-    assert_eq!(link.pair.server_qp.qp.post_recv(3, link.there.sge(0..16)), Err(Errno::EINVAL));
+    assert_eq!(why(link.pair.server_qp.qp.post_recv(3, link.there.sge(0..16))), Err(PostReason::OtherPd(OfPd::Mr)));
     // Back in its own domain it can be reached.
     let mut link = Link::new(Rereg::PdAccess);
     let own = link.there.pd().unwrap();
@@ -125,8 +127,8 @@ fn a_receive_needs_local_write_now() {
     let mut link = Link::new(Rereg::PdAccess);
     link.change(Change::default().to_access(Access::empty()));
     let s = &mut link.pair.server_qp.qp;
-    assert_eq!(s.post_recv(3, link.there.sge(0..16)), Err(Errno::EINVAL));
-    assert_eq!(s.post_recv(3, link.there.sge(4..4)), Err(Errno::EINVAL));
+    assert_eq!(why(s.post_recv(3, link.there.sge(0..16))), Err(PostReason::ReadOnly));
+    assert_eq!(why(s.post_recv(3, link.there.sge(4..4))), Err(PostReason::ReadOnly));
     link.change(Change::default().to_access(Access::LOCAL_WRITE));
     assert_eq!(link.sends(), [WcStatus::SUCCESS; 2]);
 }
@@ -136,7 +138,10 @@ fn a_read_needs_local_write_where_it_puts_its_bytes() {
     let mut link = Link::new(Rereg::PdAccess);
     let remote = link.remote();
     link.here = link.pair.client_qp.pd.register([1; 16], Access::REMOTE_READ).unwrap();
-    assert_eq!(link.pair.client_qp.qp.post_send(SendWr::read(1, link.here.sge(0..16), remote)), Err(Errno::EINVAL));
+    assert_eq!(
+        why(link.pair.client_qp.qp.post_send(SendWr::read(1, link.here.sge(0..16), remote))),
+        Err(PostReason::ReadOnly)
+    );
     // A write only reads from the region.
     assert_eq!(link.writes(remote), WcStatus::SUCCESS);
 }
@@ -171,6 +176,9 @@ fn an_unusable_region_can_be_posted_nowhere() {
     let fault = cmid_sim::ReregFault::Cmd { errno: Errno::EIO, left: cmid_sim::Left::New };
     link.env.host.fail_next_reregistration(fault);
     assert!(link.there.reregister(Change::default().to_buffer([7; 16]), ANEW).result.is_err());
-    assert_eq!(link.pair.server_qp.qp.post_recv(1, link.there.sge(0..8)), Err(Errno::EINVAL));
-    assert_eq!(link.pair.server_qp.qp.post_send(SendWr::send(1, link.there.sge(0..8))), Err(Errno::EINVAL));
+    assert_eq!(why(link.pair.server_qp.qp.post_recv(1, link.there.sge(0..8))), Err(PostReason::NotRegistered));
+    assert_eq!(
+        why(link.pair.server_qp.qp.post_send(SendWr::send(1, link.there.sge(0..8)))),
+        Err(PostReason::NotRegistered)
+    );
 }

@@ -1,12 +1,14 @@
 //! The QP that a window was bound through: only its peer may use the window, and the QP exists as long as the window.
 
 use cmid_proto::CmEvent;
-use cmid_proto::datapath::{DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_proto::datapath::{
+    DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
 use cmid_sim::{Caps, QpState, Remote, WcStatus};
 
 use super::windows::{BIND, INVALIDATE, connected, ended, ended_after};
 use super::*;
-use crate::common::{Equipment, Pair, SECOND};
+use crate::common::{Equipment, Pair, SECOND, why};
 
 const READ: WcOpcode = WcOpcode::RDMA_READ;
 
@@ -80,7 +82,11 @@ fn a_window_that_is_bound_elsewhere_lets_the_first_qp_go() {
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
-    assert_eq!(second.qp.post_invalidate(2, &mut mw), Err(Errno::EINVAL), "it was not bound through this one");
+    assert_eq!(
+        why(second.qp.post_invalidate(2, &mut mw)),
+        Err(PostReason::NotBound),
+        "it was not bound through this one"
+    );
     s.qp.post_invalidate(2, &mut mw).unwrap();
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
     env.server.device.destroy_qp(pair.new).unwrap();
@@ -148,7 +154,7 @@ fn a_window_of_a_device_that_is_gone_keeps_no_qp() {
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
     env.host.remove_device();
     assert_eq!(s.qp.state(), Err(Errno::EINVAL));
-    assert_eq!(s.qp.post_invalidate(2, &mut mw), Err(Errno::EINVAL));
+    assert_eq!(why(s.qp.post_invalidate(2, &mut mw)), Err(PostReason::Gone));
     assert_eq!(s.pd.users(), 2);
     drop(mw);
     assert_eq!(s.pd.users(), 1);

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use cmid_proto::datapath::{
-    CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+    CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, OfPd, PostReason, ProtectionDomain, QueuePair,
+    SendWr, WcOpcode,
 };
 use cmid_sim::{Change, Completion, Cq, Flavour, QpState, Remote, WcStatus};
 
 use super::*;
-use crate::common::{Equipment, Pair, SECOND};
+use crate::common::{Equipment, Pair, SECOND, why};
 
 const BINDABLE: Access = RW.union(Access::MW_BIND);
 pub(super) const BIND: WcOpcode = WcOpcode::BIND_MW;
@@ -152,7 +153,12 @@ fn a_bind_needs_the_rights_that_it_lends() {
         (bindable, Access::REMOTE_READ | Access::REMOTE_ATOMIC),
     ] {
         let mr = s.pd.register([0; 8], access).unwrap();
-        assert_eq!(s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted), Err(Errno::EINVAL), "{access:?} {wanted:?}");
+        let missing = wanted.needed_to_bind().unwrap().difference(access);
+        assert_eq!(
+            why(s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted)),
+            Err(PostReason::LacksRight(missing)),
+            "{access:?} {wanted:?}"
+        );
         returned(mr);
     }
     // Bits that no window has.
@@ -160,7 +166,11 @@ fn a_bind_needs_the_rights_that_it_lends() {
     for wanted in
         [Access::from_bits_retain(!0), Access::LOCAL_WRITE, Access::REMOTE_READ | Access::from_bits_retain(32)]
     {
-        assert_eq!(s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted), Err(Errno::EINVAL), "{wanted:?}");
+        assert_eq!(
+            why(s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted)),
+            Err(PostReason::NotOfWindow(wanted)),
+            "{wanted:?}"
+        );
     }
     returned(mr);
     // The current rights of the region count.
@@ -205,7 +215,7 @@ fn only_a_bound_window_can_be_invalidated() {
             s.qp.post_invalidate(2, &mut mw).unwrap();
             assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
         }
-        assert_eq!(s.qp.post_invalidate(3, &mut mw), Err(Errno::EINVAL));
+        assert_eq!(why(s.qp.post_invalidate(3, &mut mw)), Err(PostReason::NotBound));
         assert_eq!(s.qp.state(), Ok(QpState::RTS));
     }
 }
@@ -217,16 +227,22 @@ fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
     let (mut foreign, foreign_mr) = (other.alloc_mw().unwrap(), other.register([0; 8], BINDABLE).unwrap());
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
-    for (ours, mr, len) in [(false, &mr, 8), (false, &foreign_mr, 8), (true, &foreign_mr, 8), (true, &mr, 65)] {
+    let (foreign_window, foreign_region) = (PostReason::OtherPd(OfPd::Mw), PostReason::OtherPd(OfPd::Mr));
+    for (ours, mr, len, reason) in [
+        (false, &mr, 8, foreign_window),
+        (false, &foreign_mr, 8, foreign_window),
+        (true, &foreign_mr, 8, foreign_region),
+        (true, &mr, 65, PostReason::OutOfRange { len: Length::new(64) }),
+    ] {
         let window = if ours { &mut mw } else { &mut foreign };
         let before = window.rkey();
-        assert_eq!(s.qp.post_bind(1, window, mr, 0..len, Access::REMOTE_READ), Err(Errno::EINVAL));
+        assert_eq!(why(s.qp.post_bind(1, window, mr, 0..len, Access::REMOTE_READ)), Err(reason));
         assert_eq!(window.rkey(), before);
     }
-    assert_eq!(s.qp.post_invalidate(1, &mut foreign), Err(Errno::EINVAL));
+    assert_eq!(why(s.qp.post_invalidate(1, &mut foreign)), Err(PostReason::OtherPd(OfPd::Mw)));
     // On another fabric everything has the same numbers.
     let (_there, mut far, _) = connected(Rereg::None);
-    assert_eq!(far.server_qp.qp.post_invalidate(1, &mut mw), Err(Errno::EINVAL));
+    assert_eq!(why(far.server_qp.qp.post_invalidate(1, &mut mw)), Err(PostReason::OtherPd(OfPd::Mw)));
     returned(mr);
 
     let mut env = Env::new();
@@ -234,8 +250,8 @@ fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
     env.client.bind(id, "10.0.0.1:0").unwrap();
     let mut d = env.client.qp(id);
     let (mut mw, mr) = (d.pd.alloc_mw().unwrap(), d.pd.register([0; 8], BINDABLE).unwrap());
-    assert_eq!(d.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
-    assert_eq!(d.qp.post_invalidate(1, &mut mw), Err(Errno::EINVAL));
+    assert_eq!(why(d.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ)), Err(PostReason::IsDatagram));
+    assert_eq!(why(d.qp.post_invalidate(1, &mut mw)), Err(PostReason::NotBound));
 }
 
 #[test]
@@ -256,7 +272,7 @@ fn a_bound_window_holds_the_rights_of_its_region() {
         match end {
             0 => {
                 s.qp.post_invalidate(2, &mut mw).unwrap();
-                assert_eq!(s.qp.post_invalidate(2, &mut mw), Err(Errno::EINVAL));
+                assert_eq!(why(s.qp.post_invalidate(2, &mut mw)), Err(PostReason::NotBound));
                 refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), RefuseReason::WindowBound);
                 assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
             }

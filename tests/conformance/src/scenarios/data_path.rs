@@ -3,12 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_harness::failure::{ensure, same};
+use cmid_harness::failure::{ensure, same, stopped, why};
 use cmid_harness::fixture::{EndOf, PdOf, SOON, Side};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr, make_qp, test_caps};
 use cmid_proto::datapath::{
-    Caps, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QueuePair, Remote,
-    SendWr, WcFlags, WcOpcode, WcStatus,
+    Caps, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair,
+    Remote, SendWr, WcFlags, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, RefuseReason};
 use cmid_proto::{ConnParam, Errno, PortSpace};
@@ -79,9 +79,13 @@ pub(super) fn a_message_is_gathered_and_scattered<L: Env>(b: &mut Fixture<'_, L>
     }
     same("a range of both messages", &contents(to)?[50..55], &[21, 22, 30, 31, 154])?;
     let four = [mr.sge(0..1), mr.sge(1..2), mr.sge(2..3), mr.sge(3..4)];
-    same("a send of four", client.qp.post_send(SendWr::send(3, four)), Err(Errno::EINVAL))?;
+    same(
+        "a send of four",
+        why(client.qp.post_send(SendWr::send(3, four))),
+        Err(PostReason::TooManyRanges { ranges: 4, max: 3 }),
+    )?;
     let four = [to.sge(0..1), to.sge(1..2), to.sge(2..3), to.sge(3..4)];
-    same("a receive of four", server.qp.post_recv(3, four), Err(Errno::EINVAL))?;
+    same("a receive of four", why(server.qp.post_recv(3, four)), Err(PostReason::TooManyRanges { ranges: 4, max: 3 }))?;
     link.close(b)
 }
 
@@ -154,8 +158,16 @@ pub(super) fn atomic_operations_return_the_old_value<L: Env>(b: &mut Fixture<'_,
     }
     same("the value", to.load_acquire::<u64>(8)?, 99)?;
     let skewed = Remote { addr: there.addr + 4, ..there };
-    same("not aligned", client.qp.post_send(SendWr::fetch_add(5, mr.sge(0..8), skewed, 1)), Err(Errno::EINVAL))?;
-    same("too short", client.qp.post_send(SendWr::fetch_add(5, mr.sge(0..4), there, 1)), Err(Errno::EINVAL))?;
+    same(
+        "not aligned",
+        why(client.qp.post_send(SendWr::fetch_add(5, mr.sge(0..8), skewed, 1))),
+        Err(PostReason::BadAtomic),
+    )?;
+    same(
+        "too short",
+        why(client.qp.post_send(SendWr::fetch_add(5, mr.sge(0..4), there, 1))),
+        Err(PostReason::BadAtomic),
+    )?;
     let closed = register(&link.pds.1, vec![0; 8], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     client.qp.post_send(SendWr::fetch_add(6, mr.sge(0..8), closed.remote(0), 1))?;
     b.ends(client, 6, WcStatus::REM_ACCESS_ERR)?;
@@ -174,7 +186,7 @@ pub(super) fn an_unsignaled_request_ends_with_a_later_one<L: Env>(b: &mut Fixtur
         }
         client.qp.post_send(SendWr::write(3 + round, link.mrs.0.sge(0..8), to))?;
         let full = client.qp.post_send(SendWr::write(9, link.mrs.0.sge(0..8), to));
-        same("a request too many", full, Err(Errno::ENOMEM))?;
+        same("a request too many", why(full), Err(PostReason::QueueFull { max: 4 }))?;
         b.ends(client, 3 + round, WcStatus::SUCCESS)?;
     }
     same("another completion", client.cq.poll_one()?.map(|done| done.wr_id), None)?;
@@ -207,18 +219,26 @@ pub(super) fn a_batch_is_posted_completely_or_not_at_all<L: Env>(b: &mut Fixture
     let ((client, server), (mr, to)) = ((&mut link.ends.0, &mut link.ends.1), (&link.mrs.0, &link.mrs.1));
     let part = |n: u64| n as usize * 4..n as usize * 4 + 4;
     let send = |n: u64| SendWr::send(n, mr.sge(part(n)));
-    let none = |errno| Err(PostError { posted: 0, errno });
-    same("no sends", client.qp.post_sends((0..0).map(send)), none(Errno::EINVAL))?;
-    same("no receives", server.qp.post_recvs((0..0).map(|n| (n, to.sge(part(n))))), none(Errno::EINVAL))?;
-    same("too many sends", client.qp.post_sends((0..9).map(send)), none(Errno::ENOMEM))?;
+    let beyond = PostReason::OutOfRange { len: Length::new(64) };
+    same("no sends", stopped(client.qp.post_sends((0..0).map(send))), Err((0, PostReason::EmptyBatch)))?;
+    same(
+        "no receives",
+        stopped(server.qp.post_recvs((0..0).map(|n| (n, to.sge(part(n)))))),
+        Err((0, PostReason::EmptyBatch)),
+    )?;
+    same(
+        "too many sends",
+        stopped(client.qp.post_sends((0..9).map(send))),
+        Err((0, PostReason::QueueFull { max: 8 })),
+    )?;
     let bad = (0..4).map(|n| SendWr::send(n, mr.sge(n as usize..if n == 2 { 65 } else { 62 })));
-    same("a range beyond the end", client.qp.post_sends(bad), none(Errno::EINVAL))?;
+    same("a range beyond the end", stopped(client.qp.post_sends(bad)), Err((0, beyond)))?;
     let bad = (0..4).map(|n| (n, to.sge(0..if n == 3 { 65 } else { 8 })));
-    same("a receive beyond the end", server.qp.post_recvs(bad), none(Errno::EINVAL))?;
+    same("a receive beyond the end", stopped(server.qp.post_recvs(bad)), Err((0, beyond)))?;
     for round in 0..2 {
         let receives = (0..8).map(|n| (n, to.sge(n as usize * 8..n as usize * 8 + 8)));
         same("receives", server.qp.post_recvs(receives), Ok(8))?;
-        same("a receive too many", server.qp.post_recv(9, to.sge(0..1)), Err(Errno::ENOMEM))?;
+        same("a receive too many", why(server.qp.post_recv(9, to.sge(0..1))), Err(PostReason::QueueFull { max: 8 }))?;
         // Only the last one has a completion.
         let sends = (0..8).map(|n| if n == 7 { send(n + round) } else { send(n + round).unsignaled() });
         same("sends", client.qp.post_sends(sends), Ok(8))?;

@@ -6,10 +6,12 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_harness::failure::{ensure, same};
+use cmid_harness::failure::{ensure, same, why};
 use cmid_harness::fixture::{CqOf, EndOf, SOON};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr as _, test_caps};
-use cmid_proto::datapath::{Completion, CompletionQueue, MemoryRegion, QpState, QueuePair, Remote, SendWr, WcStatus};
+use cmid_proto::datapath::{
+    Completion, CompletionQueue, MemoryRegion, PostReason, QpState, QueuePair, Remote, SendWr, WcStatus,
+};
 use cmid_proto::memory::{Access, RefuseReason};
 use cmid_proto::{ConnParam, Errno};
 
@@ -140,13 +142,13 @@ pub(super) fn what_follows_a_failure_is_flushed_in_order<L: Env>(b: &mut Fixture
 }
 
 pub(super) fn a_send_without_a_receive_and_retries_fails_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    without_a_receive(b, 0, |link| link.ends.0.qp.post_send(SendWr::send(1, link.mrs.0.sge(0..8))))
+    without_a_receive(b, 0, |link| Ok(link.ends.0.qp.post_send(SendWr::send(1, link.mrs.0.sge(0..8)))?))
 }
 
 pub(super) fn a_write_without_a_receive_fails_after_its_retries<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let post = |link: &mut Link<L>| {
         let write = SendWr::write_imm(1, link.mrs.0.sge(0..8), link.mrs.1.remote(0), 7);
-        link.ends.0.qp.post_send(write)
+        Ok(link.ends.0.qp.post_send(write)?)
     };
     without_a_receive(b, 1, post)
 }
@@ -227,7 +229,7 @@ pub(super) fn a_full_queue_of_unsignaled_requests_needs_a_completion<L: Env>(b: 
     // All are complete, and none has a completion: nothing frees the queue.
     same("completions", client.cq.poll_one()?.map(|done| done.wr_id), None)?;
     let more = client.qp.post_send(SendWr::write(8, link.mrs.0.sge(0..8), to));
-    same("one more", more, Err(Errno::ENOMEM))?;
+    same("one more", why(more), Err(PostReason::QueueFull { max: 8 }))?;
     same("the state", client.qp.state()?, QpState::RTS)?;
     link.close(b)
 }

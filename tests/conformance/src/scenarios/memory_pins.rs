@@ -1,9 +1,9 @@
 //! Work requests in flight pin their memory until their completions have been polled or the QP is destroyed.
 
-use cmid_harness::failure::same;
+use cmid_harness::failure::{same, why};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
-use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
+use cmid_proto::datapath::{MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
 use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
 use cmid_proto::{CmEvent, Errno, Time};
 
@@ -100,8 +100,16 @@ pub(super) fn until_the_qp_is_gone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let ends = {
         let (client, mut server) = b.join(&own, &pd)?;
         server.qp.post_recv(1, mr.sge(0..LEN))?;
-        same("an MR of another PD", server.qp.post_recv(2, foreign.sge(0..LEN)), Err(Errno::EINVAL))?;
-        same("to read from there", server.qp.post_send(SendWr::send(3, foreign.sge(0..LEN))), Err(Errno::EINVAL))?;
+        same(
+            "an MR of another PD",
+            why(server.qp.post_recv(2, foreign.sge(0..LEN))),
+            Err(PostReason::OtherPd(OfPd::Mr)),
+        )?;
+        same(
+            "to read from there",
+            why(server.qp.post_send(SendWr::send(3, foreign.sge(0..LEN)))),
+            Err(PostReason::OtherPd(OfPd::Mr)),
+        )?;
         (client, server)
     };
     let mr = pinned("posted", mr)?;

@@ -3,12 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_harness::failure::{ensure, same};
+use cmid_harness::failure::{ensure, same, stopped, why};
 use cmid_harness::fixture::{DeviceOf, EndOf, MrOf, PdOf, SOON, Side, SrqOf, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr as _, test_caps};
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, CompletionQueue, DataPath, MemoryRegion, PostError,
-    ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
+    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, CompletionQueue, DataPath, Length, MemoryRegion, OfPd,
+    PostReason, ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, RefuseReason};
 use cmid_proto::{CmEvent, Errno, IdKey, Time};
@@ -101,9 +101,10 @@ pub(super) fn each_qp_takes_the_next_receive<L: Env>(b: &mut Fixture<'_, L>) -> 
     let rest = (1..4).map(|wr_id| (wr_id, mr.sge(8 * wr_id as usize..8 * wr_id as usize + 8)));
     same("a batch", hall.srq.post_recvs(rest), Ok(3))?;
     same("receives", hall.srq.unpolled(), 4)?;
-    same("one too many", hall.srq.post_recv(9, mr.sge(0..8)), Err(Errno::ENOMEM))?;
+    let full = PostReason::QueueFull { max: 4 };
+    same("one too many", why(hall.srq.post_recv(9, mr.sge(0..8))), Err(full))?;
     let batch = hall.srq.post_recvs([(9, mr.sge(0..8))]);
-    same("a batch too many", batch, Err(PostError { posted: 0, errno: Errno::ENOMEM }))?;
+    same("a batch too many", stopped(batch), Err((0, full)))?;
     for (wr_id, from) in [(10, 1), (11, 0), (12, 0), (13, 1)] {
         hall.send(from, wr_id)?;
         hall.arrives(b, from, wr_id, wr_id - 10)?;
@@ -235,18 +236,21 @@ pub(super) fn what_an_srq_refuses<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     same("an SRQ of too many", hall.pds.1.create_srq(huge).map(drop), einval)?;
     let (mr, foreign) = (&hall.mrs.1, &hall.mrs.0);
     let source = register(&hall.pds.1, vec![0; 8], Access::empty())?;
-    same("memory of another PD", hall.srq.post_recv(1, foreign.sge(0..8)), einval)?;
-    same("memory that is not to be written", hall.srq.post_recv(1, source.sge(0..8)), einval)?;
-    same("beyond the end", hall.srq.post_recv(1, mr.sge(60..65)), einval)?;
-    same("three ranges", hall.srq.post_recv(1, [mr.sge(0..1), mr.sge(1..2), mr.sge(2..3)]), einval)?;
-    let refused = Err(PostError { posted: 0, errno: Errno::EINVAL });
+    let (of_pd, read_only) = (PostReason::OtherPd(OfPd::Mr), PostReason::ReadOnly);
+    same("memory of another PD", why(hall.srq.post_recv(1, foreign.sge(0..8))), Err(of_pd))?;
+    same("memory that is not to be written", why(hall.srq.post_recv(1, source.sge(0..8))), Err(read_only))?;
+    let beyond = PostReason::OutOfRange { len: Length::new(64) };
+    same("beyond the end", why(hall.srq.post_recv(1, mr.sge(60..65))), Err(beyond))?;
+    let three = PostReason::TooManyRanges { ranges: 3, max: 2 };
+    same("three ranges", why(hall.srq.post_recv(1, [mr.sge(0..1), mr.sge(1..2), mr.sge(2..3)])), Err(three))?;
     let batch = [(1, mr.sge(0..8)), (2, source.sge(0..8))];
-    same("a batch with a wrong one", hall.srq.post_recvs(batch), refused)?;
-    same("an empty batch", hall.srq.post_recvs(batch.into_iter().take(0)), refused)?;
+    same("a batch with a wrong one", stopped(hall.srq.post_recvs(batch)), Err((0, read_only)))?;
+    let empty = stopped(hall.srq.post_recvs(batch.into_iter().take(0)));
+    same("an empty batch", empty, Err((0, PostReason::EmptyBatch)))?;
     same("what is posted", hall.srq.unpolled(), 0)?;
     let qp = &mut hall.ends[0].1.qp;
-    same("a receive of the QP", qp.post_recv(1, mr.sge(0..8)), einval)?;
-    same("receives of the QP", qp.post_recvs([(1, mr.sge(0..8))]), refused)?;
+    same("a receive of the QP", why(qp.post_recv(1, mr.sge(0..8))), Err(PostReason::HasSrq))?;
+    same("receives of the QP", stopped(qp.post_recvs([(1, mr.sge(0..8))])), Err((0, PostReason::HasSrq)))?;
     // The QP itself is as any other.
     hall.receive(0)?;
     hall.send(0, 10)?;

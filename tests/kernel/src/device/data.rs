@@ -2,14 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_proto::datapath::{
+    CompletionQueue, Length, MemoryRegion, PostError, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
 use cmid_proto::{Call, CmEvent, Errno};
 use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
 
-use crate::env::{End, Pair, readable};
+use crate::env::{CAPS, End, Pair, readable};
 
 const PAGE: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Returns the outcome of a post with the reason alone.
+pub(crate) fn why(posted: Result<(), PostError>) -> Result<(), PostReason> {
+    posted.map_err(|error| error.reason())
+}
 
 pub(crate) fn register(end: &End, fill: u8, access: Access) -> Mr {
     end.pd.register(vec![fill; PAGE], access).expect("register")
@@ -128,17 +135,23 @@ pub(crate) fn ranges_and_rights() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
     let memory = register(&c, 1, Access::LOCAL_WRITE);
     #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
-    for wrong in [0..PAGE + 1, PAGE + 1..PAGE + 1, 9..8, usize::MAX..0, 1..usize::MAX] {
-        assert_eq!(c.qp.post_send(SendWr::send(1, memory.sge(wrong.clone()))), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_recv(1, memory.sge(wrong)), Err(Errno::EINVAL));
+    for (wrong, reason) in [
+        (0..PAGE + 1, PostReason::OutOfRange { len: Length::new(PAGE) }),
+        (PAGE + 1..PAGE + 1, PostReason::OutOfRange { len: Length::new(PAGE) }),
+        (9..8, PostReason::ReversedRange),
+        (usize::MAX..0, PostReason::ReversedRange),
+        (1..usize::MAX, PostReason::OutOfRange { len: Length::new(PAGE) }),
+    ] {
+        assert_eq!(why(c.qp.post_send(SendWr::send(1, memory.sge(wrong.clone())))), Err(reason));
+        assert_eq!(why(c.qp.post_recv(1, memory.sge(wrong))), Err(reason));
     }
     assert_eq!(memory.read(PAGE - 1, &mut [0; 2]), Err(Errno::EINVAL));
     assert_eq!(memory.read(usize::MAX, &mut [0; 2]), Err(Errno::EINVAL));
     assert_eq!(memory.read(PAGE, &mut []), Ok(()));
 
-    // A full queue returns ENOMEM.
     let full = (0..1000).find_map(|n| s.qp.post_recv(n, (register(&s, 0, Access::LOCAL_WRITE)).sge(0..1)).err());
-    assert_eq!(full, Some(Errno::ENOMEM));
+    let full = full.map(|error| (error.reason(), error.errno()));
+    assert_eq!(full, Some((PostReason::QueueFull { max: CAPS.max_recv_wr }, Errno::ENOMEM)));
 
     let private = register(&s, 2, Access::LOCAL_WRITE);
     c.qp.post_send(SendWr::read(5, memory.sge(0..8), Remote { addr: private.addr(), rkey: private.rkey() }))

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_proto::datapath::{
+    CompletionQueue, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
 use cmid_proto::{AhAttr, Errno, GlobalRoute, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, Mr, Remote, To, WcStatus};
 
-use crate::data::{bytes, polled, register, success};
+use crate::data::{bytes, polled, register, success, why};
 use crate::env::{Pair, Side};
 use crate::lookup::{QKEY, found};
 
@@ -79,16 +81,27 @@ pub(crate) fn kinds() {
     let ah = c.pd.create_ah(&found.path).expect("create_ah");
     let to = To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey };
     let remote = Remote { addr: memory.addr(), rkey: memory.rkey() };
-    assert_eq!(c.qp.post_send(SendWr::send(1, memory.sge(0..8))), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_send(SendWr::write(1, memory.sge(0..8), remote)), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_send(SendWr::read(1, memory.sge(0..8), remote)), Err(Errno::EINVAL));
-    assert_eq!(c.qp.post_send(SendWr::send_to(1, memory.sge(0..4097), to)), Err(Errno::EINVAL));
-    assert_eq!(s.qp.post_send(SendWr::send_to(1, memory.sge(0..8), to)), Err(Errno::EINVAL), "a handle of another PD");
+    assert_eq!(why(c.qp.post_send(SendWr::send(1, memory.sge(0..8)))), Err(PostReason::IsDatagram));
+    assert_eq!(why(c.qp.post_send(SendWr::write(1, memory.sge(0..8), remote))), Err(PostReason::IsDatagram));
+    assert_eq!(why(c.qp.post_send(SendWr::read(1, memory.sge(0..8), remote))), Err(PostReason::IsDatagram));
+    assert_eq!(
+        why(c.qp.post_send(SendWr::send_to(1, memory.sge(0..4097), to))),
+        Err(PostReason::OutOfRange { len: Length::new(4096) })
+    );
+    assert_eq!(
+        why(s.qp.post_send(SendWr::send_to(1, memory.sge(0..8), to))),
+        Err(PostReason::OtherPd(OfPd::Ah)),
+        "a handle of another PD"
+    );
 
     let mut pair = Pair::connected();
     let own = pair.c.pd.create_ah(&found.path).expect("create_ah");
     let to = To { ah: &own, ..to };
-    assert_eq!(pair.c.qp.post_send(SendWr::send_to(1, memory.sge(0..8), to)), Err(Errno::EINVAL), "it is connected");
+    assert_eq!(
+        why(pair.c.qp.post_send(SendWr::send_to(1, memory.sge(0..8), to))),
+        Err(PostReason::IsConnected),
+        "it is connected"
+    );
 
     // Paths that the device does not support.
     let route = found.path.grh.expect("RoCE");

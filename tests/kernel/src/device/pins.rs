@@ -1,11 +1,13 @@
 //! Work in flight pins its memory.
 
-use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_proto::datapath::{
+    CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
 use cmid_proto::memory::{Error, Fallback, Policy, Provider, RefuseReason};
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};
 
-use crate::data::{polled, register, success};
+use crate::data::{polled, register, success, why};
 use crate::env::Pair;
 use crate::memory::{PAGE, kernel_mrs};
 
@@ -17,7 +19,7 @@ fn pinned(mut mr: Mr) -> Mr {
     let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
     let reason = |error| match error {
         Error::Refused(refused) => Some((refused.reason, refused.errno())),
-        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+        Error::Register { .. } | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
     };
     assert_eq!(outcome.result.map_err(reason), Err(Some((RefuseReason::InFlight, Errno::EBUSY))));
     assert_eq!(outcome.buffer.and_then(|buffer| buffer.into_vec().ok()), Some(vec![3; 8]));
@@ -73,10 +75,13 @@ pub(crate) fn nothing() {
     s.qp.post_recv(1, to.sge(5..5)).expect("post_recv");
     let at = Remote { addr: far.addr(), rkey: far.rkey() };
     for range in [0..PAGE, 0..8, 5..5] {
-        assert_eq!(s.qp.post_recv(2, far.sge(range.clone())), Err(Errno::EINVAL));
-        assert_eq!(s.qp.post_send(SendWr::send(2, far.sge(range.clone()))), Err(Errno::EINVAL));
-        assert_eq!(s.qp.post_send(SendWr::write(2, far.sge(range.clone()), at)), Err(Errno::EINVAL));
-        assert_eq!(s.qp.post_send(SendWr::read(2, far.sge(range), at)), Err(Errno::EINVAL));
+        assert_eq!(why(s.qp.post_recv(2, far.sge(range.clone()))), Err(PostReason::OtherPd(OfPd::Mr)));
+        assert_eq!(why(s.qp.post_send(SendWr::send(2, far.sge(range.clone())))), Err(PostReason::OtherPd(OfPd::Mr)));
+        assert_eq!(
+            why(s.qp.post_send(SendWr::write(2, far.sge(range.clone()), at))),
+            Err(PostReason::OtherPd(OfPd::Mr))
+        );
+        assert_eq!(why(s.qp.post_send(SendWr::read(2, far.sge(range), at))), Err(PostReason::OtherPd(OfPd::Mr)));
     }
     let deregistered = far.deregister().map_err(|(_, error)| error).expect("it is not pinned");
     assert_eq!((deregistered.buffer.len(), foreign.dealloc()), (PAGE, Ok(())));
@@ -94,8 +99,8 @@ pub(crate) fn read_only() {
     let remote = register(&s, 2, Access::LOCAL_WRITE | Access::REMOTE_READ);
     let at = Remote { addr: remote.addr(), rkey: remote.rkey() };
     for range in [0..8, 3..3] {
-        assert_eq!(c.qp.post_recv(1, memory.sge(range.clone())), Err(Errno::EINVAL));
-        assert_eq!(c.qp.post_send(SendWr::read(1, memory.sge(range), at)), Err(Errno::EINVAL));
+        assert_eq!(why(c.qp.post_recv(1, memory.sge(range.clone()))), Err(PostReason::ReadOnly));
+        assert_eq!(why(c.qp.post_send(SendWr::read(1, memory.sge(range), at))), Err(PostReason::ReadOnly));
     }
     // The current access rights count, in both directions.
     let mut to = |access| memory.reregister(Change::default().to_access(access), ANEW).result.map(drop);
@@ -104,7 +109,7 @@ pub(crate) fn read_only() {
     success(polled(&mut c.cq), 2, WcOpcode::RDMA_READ);
     let mut to = |access| memory.reregister(Change::default().to_access(access), ANEW).result.map(drop);
     assert_eq!(to(Access::empty()), Ok(()));
-    assert_eq!(c.qp.post_send(SendWr::read(3, memory.sge(0..8), at)), Err(Errno::EINVAL));
+    assert_eq!(why(c.qp.post_send(SendWr::read(3, memory.sge(0..8), at))), Err(PostReason::ReadOnly));
     s.qp.post_recv(4, remote.sge(0..64)).expect("post_recv");
     c.qp.post_send(SendWr::send(5, memory.sge(0..64))).expect("post_send");
     success(polled(&mut s.cq), 4, WcOpcode::RECV);
@@ -134,8 +139,8 @@ pub(crate) fn cq_room() {
     );
     // As many as requested, also if the provider rounds up.
     let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
-    let posted = (0..).find_map(|n| qp.post_recv(n, memory.sge(0..8)).err().map(|errno| (n, errno)));
-    assert_eq!(posted, Some((u64::from(depth / 2), Errno::ENOMEM)));
+    let posted = (0..).find_map(|n| qp.post_recv(n, memory.sge(0..8)).err().map(|error| (n, error.reason())));
+    assert_eq!(posted, Some((u64::from(depth / 2), PostReason::QueueFull { max: depth / 2 })));
     side.device.destroy_qp(first).expect("destroy_qp");
     drop(qp);
     // Nothing was sent.
@@ -310,8 +315,8 @@ pub(crate) fn threads() {
         let poster = scope.spawn(move || {
             for wr_id in 0..ROUNDS {
                 let memory = posting.register(vec![7; PAGE], Access::empty()).expect("register");
-                while let Err(errno) = qp.post_send(SendWr::write(wr_id, memory.sge(0..64), at)) {
-                    assert_eq!(errno, Errno::ENOMEM, "the queue is full");
+                while let Err(error) = qp.post_send(SendWr::write(wr_id, memory.sge(0..64), at)) {
+                    assert_eq!(error.errno(), Errno::ENOMEM, "the queue is full");
                     std::thread::yield_now();
                 }
             }

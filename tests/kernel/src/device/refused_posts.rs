@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use cmid_proto::datapath::{Caps, MemoryRegion, QueuePair, SendFlags, SendWr, WcOpcode};
-use cmid_proto::{Attaching, Call, CmEvent, ConnParam, Errno, Transport};
+use cmid_proto::datapath::{Caps, MemoryRegion, PostReason, QpState, QueuePair, SendFlags, SendWr, WcOpcode};
+use cmid_proto::{Attaching, Call, CmEvent, ConnParam, Transport};
 use cmid_verbs::{Access, Completion, CompletionQueue as _, Cq, DataPath as _, Mr, ProtectionDomain as _, WcStatus};
 use rustix::thread::{Uid, set_thread_res_uid};
 
-use crate::data::{bytes, polled, register, returned, success};
+use crate::data::{bytes, polled, register, returned, success, why};
 use crate::env::{CAPS, End, Pair, Side, answered, param};
 
 const BOTH: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
@@ -41,8 +41,9 @@ pub(crate) fn too_early() {
     for wr in
         [SendWr::send(1, from.sge(0..64)), SendWr::write(2, from.sge(0..64), at), SendWr::read(3, from.sge(0..64), at)]
     {
-        assert_eq!(early.qp.post_send(wr), Err(Errno::EINVAL), "{wr:?}");
-        assert_eq!(early.qp.post_sends([wr]).map_err(|error| (error.posted, error.errno)), Err((0, Errno::EINVAL)));
+        assert_eq!(why(early.qp.post_send(wr)), Err(PostReason::TooEarly(QpState::INIT)), "{wr:?}");
+        let error = early.qp.post_sends([wr]).expect_err("it is too early");
+        assert_eq!((error.posted, error.error.reason()), (0, PostReason::TooEarly(QpState::INIT)));
     }
     early.qp.post_recv(4, from.sge(64..128)).expect("a receive is posted early");
     client.ok(&Call::Connect { id, param: param() });
@@ -50,7 +51,7 @@ pub(crate) fn too_early() {
     let mut s = server.end(request.id);
     let to = register(&s, 0, BOTH);
     (0..4).for_each(|wr_id| s.qp.post_recv(wr_id, to.sge(0..64)).expect("post_recv"));
-    assert_eq!(s.qp.post_send(SendWr::send(9, to.sge(0..64))), Err(Errno::EINVAL));
+    assert_eq!(why(s.qp.post_send(SendWr::send(9, to.sge(0..64)))), Err(PostReason::TooEarly(QpState::INIT)));
     server.ok(&Call::Accept { id: s.id, param: param() });
     client.expect(CmEvent::Established);
     server.expect(CmEvent::Established);
@@ -154,15 +155,17 @@ pub(crate) fn without_ranges() {
     let request = server.expect(CmEvent::ConnectRequest);
     let mut s = end(&mut server, request.id);
     let (from, to) = (register(&c, 1, BOTH), register(&s, 2, BOTH));
-    assert_eq!(s.qp.post_recv(1, to.sge(0..1)), Err(Errno::EINVAL));
+    assert_eq!(why(s.qp.post_recv(1, to.sge(0..1))), Err(PostReason::TooManyRanges { ranges: 1, max: 0 }));
     assert!(s.qp.post_recvs([(1, to.sge(0..1))]).is_err());
+    let read_only = register(&s, 3, Access::empty());
+    assert_eq!(why(s.qp.post_recv(1, read_only.sge(0..1))), Err(PostReason::ReadOnly));
     s.qp.post_recv(2, to.sge(0..0)).expect("an empty range");
     s.qp.post_recv(3, []).expect("an empty list");
     server.ok(&Call::Accept { id: s.id, param: param() });
     client.expect(CmEvent::Established);
     server.expect(CmEvent::Established);
     for wr in [SendWr::send(1, from.sge(0..1)), SendWr::write(1, from.sge(0..1), to.remote(0))] {
-        assert_eq!(c.qp.post_send(wr), Err(Errno::EINVAL));
+        assert_eq!(why(c.qp.post_send(wr)), Err(PostReason::TooManyRanges { ranges: 1, max: 0 }));
         assert!(c.qp.post_sends([wr]).is_err());
     }
     c.qp.post_send(SendWr::send(4, from.sge(0..0))).expect("an empty range");
@@ -199,10 +202,10 @@ pub(crate) fn no_reads() {
     let (memory, far) = (register(&c, 1, BOTH), register(&s, 2, BOTH));
     for (end, memory, far) in [(&mut c, &memory, &far), (&mut s, &far, &memory)] {
         let read = SendWr::read(1, memory.sge(0..64), far.remote(0));
-        assert_eq!(end.qp.post_send(read), Err(Errno::EINVAL));
+        assert_eq!(why(end.qp.post_send(read)), Err(PostReason::NoReads));
         assert!(end.qp.post_sends([read]).is_err());
         end.qp.post_send(SendWr::write(2, memory.sge(0..64), far.remote(0))).expect("post_send");
         assert_eq!(polled(&mut end.cq).status, WcStatus::SUCCESS);
-        assert_eq!(end.qp.post_send(read), Err(Errno::EINVAL));
+        assert_eq!(why(end.qp.post_send(read)), Err(PostReason::NoReads));
     }
 }

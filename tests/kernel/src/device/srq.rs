@@ -93,7 +93,7 @@ pub(crate) fn threads() {
             // A place is free when the poll that returns its receive is over.
             match srq.post_recv(at as u64, range(at)) {
                 Ok(()) => posted[at] += 1,
-                Err(errno) => assert_eq!(errno, Errno::ENOMEM),
+                Err(error) => assert_eq!(error.errno(), Errno::ENOMEM),
             }
         }
         let unpolled = posted.iter().sum::<usize>() - 2 * MESSAGES as usize;

@@ -3,11 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SendWr, WcOpcode};
+use cmid_proto::datapath::{
+    DataPath, Length, MemoryRegion, MemoryWindow, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
+};
 use cmid_proto::memory::{Error, Fallback, MrState, Policy, Provider, RefuseReason};
 use cmid_verbs::{Access, Change, Mw, Remote, Reregistered, WcStatus};
 
-use crate::data::{bytes, polled, register, success};
+use crate::data::{bytes, polled, register, success, why};
 use crate::env::Pair;
 use crate::memory::{PAGE, kernel_mrs, mapped};
 
@@ -115,7 +117,7 @@ pub(crate) fn dropped() {
     drop(mr);
     s.qp.post_invalidate(2, &mut window).expect("post_invalidate");
     success(polled(&mut s.cq), 2, WcOpcode::LOCAL_INV);
-    assert_eq!(s.qp.post_invalidate(3, &mut window), Err(Errno::EINVAL));
+    assert_eq!(why(s.qp.post_invalidate(3, &mut window)), Err(PostReason::NotBound));
     assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 2, 0));
     drop(s.pd.clone());
     assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 1, 1));
@@ -126,21 +128,37 @@ pub(crate) fn foreign() {
     let Pair { client: _client, server: _server, c, mut s, .. } = Pair::connected();
     let (near, far) = (register(&s, 0, Access::MW_BIND), register(&c, 0, Access::MW_BIND));
     let (mut own, mut other) = (s.pd.alloc_mw().expect("alloc_mw"), c.pd.alloc_mw().expect("alloc_mw"));
-    assert_eq!(s.qp.post_bind(1, &mut other, &near, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
-    assert_eq!(s.qp.post_bind(1, &mut own, &far, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
-    assert_eq!(s.qp.post_bind(1, &mut own, &near, 0..PAGE + 1, Access::REMOTE_READ), Err(Errno::EINVAL));
+    assert_eq!(
+        why(s.qp.post_bind(1, &mut other, &near, 0..8, Access::REMOTE_READ)),
+        Err(PostReason::OtherPd(OfPd::Mw))
+    );
+    assert_eq!(why(s.qp.post_bind(1, &mut own, &far, 0..8, Access::REMOTE_READ)), Err(PostReason::OtherPd(OfPd::Mr)));
+    assert_eq!(
+        why(s.qp.post_bind(1, &mut own, &near, 0..PAGE + 1, Access::REMOTE_READ)),
+        Err(PostReason::OutOfRange { len: Length::new(PAGE) })
+    );
     // Rights that the registration does not have.
-    assert_eq!(s.qp.post_bind(1, &mut own, &near, 0..8, Access::REMOTE_WRITE), Err(Errno::EINVAL));
+    assert_eq!(
+        why(s.qp.post_bind(1, &mut own, &near, 0..8, Access::REMOTE_WRITE)),
+        Err(PostReason::LacksRight(Access::LOCAL_WRITE))
+    );
     let unbindable = register(&s, 0, Access::LOCAL_WRITE);
-    assert_eq!(s.qp.post_bind(1, &mut own, &unbindable, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
+    assert_eq!(
+        why(s.qp.post_bind(1, &mut own, &unbindable, 0..8, Access::REMOTE_READ)),
+        Err(PostReason::LacksRight(Access::MW_BIND))
+    );
     // Bits that no window has. None reaches the provider.
     let whole = register(&s, 0, Access::LOCAL_WRITE | Access::MW_BIND);
     for access in [Access::from_bits_retain(!0), Access::LOCAL_WRITE, Access::REMOTE_READ | Access::MW_BIND] {
-        assert_eq!(s.qp.post_bind(1, &mut own, &whole, 0..8, access), Err(Errno::EINVAL), "{access:?}");
+        assert_eq!(
+            why(s.qp.post_bind(1, &mut own, &whole, 0..8, access)),
+            Err(PostReason::NotOfWindow(access)),
+            "{access:?}"
+        );
     }
     assert!(whole.deregister().is_ok());
     // rxe would dereference null pointers.
-    assert_eq!(s.qp.post_invalidate(1, &mut own), Err(Errno::EINVAL));
+    assert_eq!(why(s.qp.post_invalidate(1, &mut own)), Err(PostReason::NotBound));
     drop(own);
     assert!(near.deregister().is_ok());
 }
@@ -208,7 +226,7 @@ pub(crate) fn invalidated_by_the_peer() {
     c.qp.post_send(SendWr::send_invalidate(3, from.sge(0..8), window.rkey())).expect("post_send");
     success(polled(&mut c.cq), 3, WcOpcode::SEND);
     success(polled(&mut s.cq), 2, WcOpcode::RECV);
-    assert_eq!(s.qp.post_invalidate(4, &mut window), Err(Errno::EINVAL));
+    assert_eq!(why(s.qp.post_invalidate(4, &mut window)), Err(PostReason::NotBound));
     assert_eq!(mr.slice_mut().map(|slice| slice[0]), Ok(1));
     // It can be bound again.
     s.qp.post_bind(5, &mut window, &mr, 0..64, Access::REMOTE_READ).expect("post_bind");
@@ -216,7 +234,7 @@ pub(crate) fn invalidated_by_the_peer() {
     let (mr, error) = mr.deregister().map(drop).expect_err("a window is bound to it");
     assert_eq!(reason(error), Some(RefuseReason::WindowBound));
     s.qp.post_invalidate(6, &mut window).expect("post_invalidate");
-    assert_eq!(s.qp.post_invalidate(7, &mut window), Err(Errno::EINVAL), "twice");
+    assert_eq!(why(s.qp.post_invalidate(7, &mut window)), Err(PostReason::NotBound), "twice");
     success(polled(&mut s.cq), 6, WcOpcode::LOCAL_INV);
     assert!(mr.deregister().is_ok());
     drop(window);

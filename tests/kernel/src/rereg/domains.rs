@@ -1,7 +1,7 @@
 //! Re-registration in another PD.
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
+use cmid_proto::datapath::{CompletionQueue, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr};
 use cmid_proto::memory::{Error, PdState, RefuseReason};
 use cmid_verbs::{Access, Change, Completion, Pd, QpState, WcStatus};
 
@@ -84,7 +84,8 @@ pub(crate) fn away_from_the_own_qp() {
     assert_eq!(completion(&mut pair.s).status, WcStatus::SUCCESS);
 
     in_place(&mut mr, Change::default().to_pd(other));
-    assert_eq!(pair.c.qp.post_send(SendWr::send(6, mr.sge(0..len))), Err(Errno::EINVAL));
+    let refused = pair.c.qp.post_send(SendWr::send(6, mr.sge(0..len)));
+    assert_eq!(refused.map_err(|error| error.reason()), Err(PostReason::OtherPd(OfPd::Mr)));
     assert_eq!(pair.c.qp.state(), Ok(QpState::RTS));
     // Nothing has reached the peer.
     assert_eq!(pair.s.cq.poll(&mut [Completion::default()]), Ok(0));

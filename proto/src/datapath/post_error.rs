@@ -1,0 +1,316 @@
+//! The errors of posts: the call, the queue, and the reason.
+
+use core::fmt;
+
+use super::{Access, QpState};
+use crate::errno::Errno;
+use crate::transport::Transport;
+use crate::words::debug_in_words;
+
+/// A work request was not posted. `Result<(), PostError>` fits into two registers.
+///
+/// Nothing is queued, and no memory is pinned, unless the reason is [`PostReason::Device`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{} on {} {}: {reason}", self.call(), self.call().queue(), self.num())]
+pub struct PostError {
+    /// The call in the upper 8 bits, and the number in the others: numbers of QPs have 24 bits.
+    queue: u32,
+    reason: PostReason,
+}
+
+const _: () = assert!(size_of::<Result<(), PostError>>() <= 16);
+
+impl PostError {
+    /// Creates the error of a call on the QP or SRQ of this number.
+    #[must_use]
+    pub const fn new(call: PostCall, num: u32, reason: PostReason) -> Self {
+        PostError { queue: (call as u32) << 24 | num & 0xff_ffff, reason }
+    }
+
+    /// Returns the call.
+    #[must_use]
+    pub const fn call(&self) -> PostCall {
+        match self.queue >> 24 {
+            0 => PostCall::Send,
+            1 => PostCall::Recv,
+            2 => PostCall::Bind,
+            3 => PostCall::Invalidate,
+            _ => PostCall::SrqRecv,
+        }
+    }
+
+    /// Returns the number of the QP or SRQ; of an SRQ's number the lower 24 bits.
+    #[must_use]
+    pub const fn num(&self) -> u32 {
+        self.queue & 0xff_ffff
+    }
+
+    /// Returns the reason.
+    #[must_use]
+    pub const fn reason(&self) -> PostReason {
+        self.reason
+    }
+
+    /// Returns the errno that libibverbs returns for it, or the one that fits.
+    #[must_use]
+    pub const fn errno(&self) -> Errno {
+        self.reason.errno()
+    }
+}
+
+/// A call that posts a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PostCall {
+    /// [`QueuePair::post_send`](super::QueuePair::post_send) or `post_sends`.
+    Send,
+    /// [`QueuePair::post_recv`](super::QueuePair::post_recv) or `post_recvs`.
+    Recv,
+    /// [`QueuePair::post_bind`](super::QueuePair::post_bind).
+    Bind,
+    /// [`QueuePair::post_invalidate`](super::QueuePair::post_invalidate).
+    Invalidate,
+    /// [`SharedReceiveQueue::post_recv`](super::SharedReceiveQueue::post_recv) or `post_recvs`.
+    SrqRecv,
+}
+
+impl PostCall {
+    /// Returns the kind of the queue.
+    const fn queue(self) -> &'static str {
+        match self {
+            PostCall::Send | PostCall::Recv | PostCall::Bind | PostCall::Invalidate => "QP",
+            PostCall::SrqRecv => "SRQ",
+        }
+    }
+}
+
+impl fmt::Display for PostCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PostCall::Send => "post_send",
+            PostCall::Recv | PostCall::SrqRecv => "post_recv",
+            PostCall::Bind => "post_bind",
+            PostCall::Invalidate => "post_invalidate",
+        })
+    }
+}
+
+/// The reason why a work request was not posted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostReason {
+    /// The QP does not send yet. Soft-RoCE and soft-iWARP would queue the request, report an error, and execute it
+    /// later.
+    #[error("the QP is in {0}, and sends from RTS on")]
+    TooEarly(QpState),
+    /// A range ends beyond its MR.
+    #[error("a range ends beyond its MR of {len} bytes")]
+    OutOfRange {
+        /// The length of the MR.
+        len: Length,
+    },
+    /// A range ends before it begins.
+    #[error("a range ends before it begins")]
+    ReversedRange,
+    /// A range is longer than the length field of `struct ibv_sge`.
+    #[error("a range of {len} bytes, more than the maximum of 4294967295")]
+    RangeTooLong {
+        /// The length of the range.
+        len: Length,
+    },
+    /// The device would write to memory without [`Access::LOCAL_WRITE`].
+    #[error("the MR is read-only: it is registered without LOCAL_WRITE")]
+    ReadOnly,
+    /// The MR has no valid registration.
+    #[error("the MR is not registered")]
+    NotRegistered,
+    /// An object of another PD than that of the queue. Work in flight would not pin it.
+    #[error("{0} is of another PD")]
+    OtherPd(OfPd),
+    /// More non-empty ranges than the queue permits.
+    #[error("{ranges} ranges, more than the queue's maximum of {max}")]
+    TooManyRanges {
+        /// The number of ranges that are not empty.
+        ranges: u32,
+        /// [`Caps::max_send_sge`](super::Caps::max_send_sge), or that of receives.
+        max: u32,
+    },
+    /// The queue has no room: the completions of as many requests as it holds have not been polled.
+    #[error("the queue is full: it holds {max} requests, each until its completion is polled")]
+    QueueFull {
+        /// The capacity that was requested.
+        max: u32,
+    },
+    /// Immediate data or an atomic operation on iWARP.
+    #[error("{0} has no such operation")]
+    NotOfTransport(Transport),
+    /// A datagram, on a connected QP.
+    #[error("a connected QP sends no datagrams")]
+    IsConnected,
+    /// Something else than a datagram, on a datagram QP.
+    #[error("a datagram QP sends only datagrams")]
+    IsDatagram,
+    /// The peer answers no reads and atomic operations. Soft-RoCE would wait for ever.
+    #[error("the peer answers no reads and atomic operations: its responder_resources are 0")]
+    NoReads,
+    /// An atomic operation into fewer than 8 bytes, or on an address that is not a multiple of 8.
+    #[error("an atomic operation needs 8 bytes, and an address of the peer that is a multiple of 8")]
+    BadAtomic,
+    /// The QP takes its receives from a shared receive queue.
+    #[error("the QP takes its receives from an SRQ: post them there")]
+    HasSrq,
+    /// A batch without work requests.
+    #[error("the batch is empty")]
+    EmptyBatch,
+    /// The MR lacks a right that a bind needs.
+    #[error("the bind needs an MR with {}", Rights(*.0))]
+    LacksRight(Access),
+    /// The bind gives other rights than the three of a peer.
+    #[error("a window has no other rights than those of a peer, and {} are given", Rights(*.0))]
+    NotOfWindow(Access),
+    /// The window is not bound by this QP, as far as is known.
+    #[error("the window is not bound by this QP, or is invalidated")]
+    NotBound,
+    /// A datagram that does not fit into one packet (the simulator).
+    #[error("a datagram of {len} bytes, more than the MTU of {mtu}")]
+    DatagramTooLong {
+        /// The length.
+        len: u32,
+        /// The active MTU of the port.
+        mtu: u32,
+    },
+    /// The queue was destroyed with its device (the simulator).
+    #[error("the queue is gone")]
+    Gone,
+    /// The state of the QP could not be queried, so it is not known whether the QP sends already.
+    #[error("the state of the QP cannot be queried: {0}")]
+    StateUnknown(Errno),
+    /// The errno of the device or its library, which may have queued the request, and may execute it later. It occupies
+    /// the queue and pins its memory like an unsignaled request.
+    #[error("the device returned {0}, and may execute the request nevertheless")]
+    Device(Errno),
+}
+
+impl PostReason {
+    /// Returns the errno that libibverbs returns for it, or the one that fits.
+    #[must_use]
+    pub const fn errno(self) -> Errno {
+        match self {
+            PostReason::TooEarly(_)
+            | PostReason::OutOfRange { .. }
+            | PostReason::ReversedRange
+            | PostReason::RangeTooLong { .. }
+            | PostReason::ReadOnly
+            | PostReason::NotRegistered
+            | PostReason::OtherPd(_)
+            | PostReason::TooManyRanges { .. }
+            | PostReason::IsConnected
+            | PostReason::IsDatagram
+            | PostReason::NoReads
+            | PostReason::BadAtomic
+            | PostReason::HasSrq
+            | PostReason::EmptyBatch
+            | PostReason::LacksRight(_)
+            | PostReason::NotOfWindow(_)
+            | PostReason::NotBound
+            | PostReason::DatagramTooLong { .. }
+            | PostReason::Gone => Errno::EINVAL,
+            PostReason::QueueFull { .. } => Errno::ENOMEM,
+            PostReason::NotOfTransport(_) => Errno::EOPNOTSUPP,
+            PostReason::StateUnknown(errno) | PostReason::Device(errno) => errno,
+        }
+    }
+}
+
+/// An object of a PD that a work request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OfPd {
+    /// A memory region.
+    Mr,
+    /// An address handle.
+    Ah,
+    /// A memory window.
+    Mw,
+}
+
+impl fmt::Display for OfPd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OfPd::Mr => "the MR",
+            OfPd::Ah => "the address handle",
+            OfPd::Mw => "the window",
+        })
+    }
+}
+
+/// A length in bytes. Its alignment of 4 keeps a [`PostError`] in two registers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(Rust, packed(4))]
+pub struct Length(u64);
+
+impl Length {
+    /// Creates a length.
+    #[must_use]
+    pub const fn new(bytes: usize) -> Self {
+        Length(bytes as u64)
+    }
+
+    /// Returns the number of bytes.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl fmt::Debug for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Access rights in words, with the bits that have no name.
+struct Rights(Access);
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        bitflags::parser::to_writer(&self.0, f)
+    }
+}
+
+/// A batch of work requests was not posted, or only in part.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{posted} work requests are posted, the next one is not: {error}")]
+pub struct BatchError {
+    /// The number of requests that are posted, from the first one on. They will complete.
+    pub posted: usize,
+    /// The error of the first request that is not posted; after a refusal, of the one that is refused.
+    pub error: PostError,
+}
+
+impl BatchError {
+    /// Returns the errno of its error.
+    #[must_use]
+    pub const fn errno(&self) -> Errno {
+        self.error.errno()
+    }
+}
+
+debug_in_words!(PostError, PostReason, BatchError);
+
+impl From<PostError> for Errno {
+    fn from(error: PostError) -> Self {
+        error.errno()
+    }
+}
+
+impl From<BatchError> for Errno {
+    fn from(error: BatchError) -> Self {
+        error.errno()
+    }
+}
