@@ -58,7 +58,7 @@ const PARAM: ConnParam = ConnParam {
     retry_count: 0,
     rnr_retry_count: 0,
     srq: false,
-    qp_num: 0,
+    qp_num: 17,
 };
 
 /// Lets the device report an event on the channel of `of` at the device.
@@ -71,12 +71,12 @@ fn report(drive: &mut Traced, of: IdKey, kind: CmEvent) {
     drive.device_mut().events.clear();
 }
 
-/// A listener with eight requests: one is accepted on another channel, one becomes synchronous, six are not delivered.
-/// Destructions and migrations wait for acks. A request that fails is left out.
+/// A listener with eight requests: one is accepted and torn down, one is accepted on another channel and becomes
+/// synchronous, six are not delivered. A migration and a destruction wait for acks. A request that fails is left out.
 fn program(drive: &mut Traced) {
     let here: SocketAddr = "10.0.0.1:7471".parse().unwrap();
     let Ok(channel) = drive.open_channel(Acks::Explicit) else { return };
-    let other = drive.open_channel(Acks::OnDelivery);
+    let other = drive.open_channel(Acks::Explicit).unwrap_or(channel);
     let sync = drive.create_id(None, PortSpace::Tcp);
     let Ok(listener) = drive.create_id(Some(channel), PortSpace::Tcp) else { return };
     let _ = drive.bind(listener, here);
@@ -85,25 +85,27 @@ fn program(drive: &mut Traced) {
         report(drive, listener, CmEvent::ConnectRequest);
     }
     if let Some(event) = drive.next_event(channel) {
+        let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
         let _ = drive.accept(event.id, PARAM, &[7; 3], Time::NEVER);
         report(drive, event.id, CmEvent::Established);
-        // The ack of the request is owed.
-        let _ = drive.migrate(event.id, other.ok(), Time(50));
-        let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
         let _ = drive.teardown(event.id, Time::NEVER);
         report(drive, event.id, CmEvent::Disconnected);
     }
     if let Some(event) = drive.next_event(channel) {
-        let _ = drive.migrate(event.id, None, Time::NEVER);
         let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
-        let _ = drive.destroy(event.id, Time::NEVER);
+        let _ = drive.migrate(event.id, Some(other), Time::NEVER);
+        let _ = drive.accept(event.id, PARAM, &[], Time::NEVER);
+        report(drive, event.id, CmEvent::Established);
+        let ack_token = drive.next_event(other).and_then(|event| event.ack_token);
+        let _ = drive.migrate(event.id, None, Time::NEVER);
+        let _ = ack_token.map(|ack_token| drive.ack(ack_token));
     }
     let _ = drive.destroy(listener, Time::NEVER);
-    drive.set_now(Time(100));
     while drive.has_work() {
         let _rest = drive.run(1);
     }
-    for event in std::iter::from_fn(|| drive.next_event(channel)).collect::<Vec<_>>() {
+    while let Some(event) = drive.next_event(channel) {
+        let _ = drive.destroy(event.id, Time::NEVER);
         let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
     }
     if let Ok(sync) = sync {
@@ -140,7 +142,10 @@ fn steps(text: &str) -> Vec<String> {
 #[test]
 fn each_call_can_fail() {
     let (text, calls) = recorded(0);
-    assert!(calls > 20 && text.contains("{\"child\":"), "{text}");
+    assert!(calls > 25, "{text}");
+    for part in ["{\"child\":", "\"Disconnect {", "to: ch4 }", "MIGRATED", "\"CloseChannel { channel: ch3"] {
+        assert!(text.contains(part), "no {part} in\n{text}");
+    }
     let mut faults = 0;
     for fails in 1..=calls {
         let (text, _) = recorded(fails);
@@ -178,4 +183,19 @@ fn a_trace_can_end_within_a_request() {
         let lines = steps(&text[..=end]).len();
         assert_eq!(lines + 1, text[..=end].lines().count());
     }
+}
+
+#[test]
+fn the_private_data_of_a_call_is_compared() {
+    let text = recorded(0).0;
+    let (before, call) = text.split_once("{\"call\":{\"call\":\"Accept ").unwrap();
+    let other =
+        format!("{before}{{\"call\":{{\"call\":\"Accept {}", call.replacen("\"data\":\"07", "\"data\":\"08", 1));
+    assert_ne!(other, text);
+    let (_, wrong) = replay(&[Recording::read(other.as_bytes()).unwrap()], |_, _| {}).unwrap_err();
+    assert_eq!(
+        (wrong.line, wrong.what.starts_with("its private data is")),
+        (before.lines().count() + 1, true),
+        "{wrong}"
+    );
 }
