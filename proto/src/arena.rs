@@ -82,12 +82,12 @@ impl<K: Key, T> Arena<K, T> {
         self.get(key).is_some()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, key: K) -> Option<&T> {
         self.slots.get(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &slot.tenant)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
         self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &mut slot.tenant)
     }

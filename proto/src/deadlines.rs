@@ -50,12 +50,14 @@ impl Deadlines {
     }
 
     /// Returns the nearest deadline.
+    #[inline(always)]
     pub(crate) fn first(&self) -> Option<(Time, IdKey)> {
         self.heap.peek().map(|&Reverse(entry)| entry)
     }
 
     /// Ensures that an id has an entry that is not after its deadline. Returns whether entries may be stale at the top, or
     /// are too many: [`drop_stale`](Deadlines::drop_stale) must follow.
+    #[inline(always)]
     pub(crate) fn arm(&mut self, armed: &mut Armed, due: Time, id: IdKey) -> bool {
         if due < armed.0 {
             armed.0 = due;

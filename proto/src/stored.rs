@@ -1,100 +1,176 @@
-//! An undelivered event.
+//! Undelivered events. Few have private data, so it is stored apart.
 
 use core::hash::{Hash, Hasher};
 
-use crate::event::{Event, EventKind, RawEvent, ReceivedParam};
+use slab::Slab;
+
+use crate::event::{Datagram, Event, EventKind, RawEvent, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
 
-/// An event without an ack token, as it waits for its delivery.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stored(Event);
+/// An event as it waits for its delivery: without an ack token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Stored {
+    pub(crate) id: IdKey,
+    /// Of a connection request, the listener.
+    listener: Option<IdKey>,
+    /// Of an event of a membership, the membership.
+    pub(crate) group: Option<GroupKey>,
+    pub(crate) kind: EventKind,
+    status: i32,
+    param: ReceivedParam,
+    /// Its private data and the destination of datagrams.
+    pub(crate) data: Option<DataRef>,
+}
+
+static_assertions::const_assert!(core::mem::size_of::<Stored>() <= 64);
+
+/// The place of an event's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DataRef(u32);
+
+/// What few events have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Data {
+    private_data: PrivateData,
+    datagram: Option<Datagram>,
+}
+
+/// The data of all undelivered events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DataSlab(Slab<Data>);
 
 impl Stored {
-    /// An event of the device. A connection request belongs to its listener, an event of a membership to the membership.
-    pub(crate) fn of(raw: &RawEvent<&[u8]>, listener: Option<IdKey>, group: Option<GroupKey>) -> Self {
-        Stored(Event {
+    /// An event of the device.
+    #[inline(always)]
+    pub(crate) fn of(raw: &RawEvent<&[u8]>, data: Option<DataRef>) -> Self {
+        Stored {
             id: raw.id,
-            listener,
+            listener: None,
+            group: None,
             kind: EventKind::Cm(raw.kind),
             status: raw.status,
             param: raw.param,
-            datagram: raw.datagram,
-            group,
-            private_data: PrivateData::copy_of(raw.private_data),
-            ack_token: None,
-        })
+            data,
+        }
+    }
+
+    /// A connection request, which belongs to its listener.
+    pub(crate) fn of_listener(self, listener: IdKey) -> Self {
+        Stored { listener: Some(listener), ..self }
+    }
+
+    /// An event of a membership.
+    pub(crate) fn of_group(self, group: Option<GroupKey>) -> Self {
+        Stored { group, ..self }
     }
 
     /// An event that the core makes itself.
     pub(crate) fn made(id: IdKey, kind: EventKind, status: i32) -> Self {
-        Stored(Event {
-            id,
-            listener: None,
-            kind,
-            status,
-            param: ReceivedParam::default(),
-            datagram: None,
-            group: None,
-            private_data: PrivateData::empty(),
-            ack_token: None,
-        })
-    }
-
-    /// An event of a membership that the core makes itself.
-    pub(crate) fn of_group(mut self, group: GroupKey) -> Self {
-        self.0.group = Some(group);
-        self
+        Stored { id, listener: None, group: None, kind, status, param: ReceivedParam::default(), data: None }
     }
 
     /// The same event of another id, which has no memberships.
-    pub(crate) fn rekeyed(mut self, id: IdKey) -> Self {
-        (self.0.id, self.0.group) = (id, None);
-        self
+    pub(crate) fn rekeyed(self, id: IdKey, data: Option<DataRef>) -> Self {
+        Stored { id, group: None, data, ..self }
     }
 
     /// The id that the event belongs to: of a connection request the listener. The event moves with that id, and counts
     /// among its owed acks.
+    #[inline(always)]
     pub(crate) fn owner(&self) -> IdKey {
-        self.0.listener.unwrap_or(self.0.id)
+        self.listener.unwrap_or(self.id)
     }
 
     /// Whether the event is a connection request. The backlog of the listener limits their number.
+    #[inline(always)]
     pub(crate) fn is_request(&self) -> bool {
-        self.0.listener.is_some()
+        self.listener.is_some()
     }
 
     /// Whether the device has reported the event. Such an event needs an ack and counts against the limit.
+    #[inline(always)]
     pub(crate) fn of_device(&self) -> bool {
-        matches!(self.0.kind, EventKind::Cm(_))
+        matches!(self.kind, EventKind::Cm(_))
     }
 
     /// Whether the event counts against the limit of one channel.
+    #[inline(always)]
     pub(crate) fn of_channel(&self) -> bool {
         self.of_device() && !self.is_request()
     }
 
-    pub(crate) fn event(&self) -> &Event {
-        &self.0
-    }
-
-    pub(crate) fn into_event(self) -> Event {
-        self.0
+    /// The event without its data and without an ack token.
+    #[inline(always)]
+    pub(crate) fn bare(&self) -> Event {
+        Event {
+            id: self.id,
+            listener: self.listener,
+            kind: self.kind,
+            status: self.status,
+            param: self.param,
+            datagram: None,
+            group: self.group,
+            private_data: PrivateData::empty(),
+            ack_token: None,
+        }
     }
 }
 
-// An event with an ack token cannot be cloned; a stored one has none.
-impl Clone for Stored {
-    fn clone(&self) -> Self {
-        let Event { id, listener, kind, status, param, datagram, group, ref private_data, ack_token: _ } = self.0;
-        let private_data = private_data.clone();
-        Stored(Event { id, listener, kind, status, param, datagram, group, private_data, ack_token: None })
+impl DataSlab {
+    /// Stores the data of an event, if it has some.
+    #[inline(always)]
+    pub(crate) fn keep(&mut self, raw: &RawEvent<&[u8]>) -> Option<DataRef> {
+        if raw.private_data.is_empty() && raw.datagram.is_none() { None } else { self.keep_some(raw) }
+    }
+
+    #[inline(never)]
+    fn keep_some(&mut self, raw: &RawEvent<&[u8]>) -> Option<DataRef> {
+        self.insert(Data { private_data: PrivateData::copy_of(raw.private_data), datagram: raw.datagram })
+    }
+
+    pub(crate) fn insert(&mut self, data: Data) -> Option<DataRef> {
+        // The limits on events are below 2^32.
+        u32::try_from(self.0.insert(data)).ok().map(DataRef)
+    }
+
+    /// Removes the data of an event.
+    pub(crate) fn take(&mut self, data: Option<DataRef>) -> Option<Data> {
+        self.0.try_remove(data?.0 as usize)
+    }
+
+    /// Adds its data to an event, and removes it here.
+    #[inline(never)]
+    pub(crate) fn fill(&mut self, data: DataRef, event: &mut Event) {
+        if let Some(Data { private_data, datagram }) = self.take(Some(data)) {
+            (event.private_data, event.datagram) = (private_data, datagram);
+        }
+    }
+
+    /// Returns a copy of an event that stays stored.
+    pub(crate) fn copy_of(&self, stored: &Stored) -> Event {
+        let mut event = stored.bare();
+        if let Some(data) = stored.data.and_then(|data| self.0.get(data.0 as usize)) {
+            (event.private_data, event.datagram) = (data.private_data.clone(), data.datagram);
+        }
+        event
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 }
 
-impl Hash for Stored {
+impl PartialEq for DataSlab {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.iter().eq(other.0.iter())
+    }
+}
+
+impl Eq for DataSlab {}
+
+impl Hash for DataSlab {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Event { id, listener, kind, status, param, datagram, group, ref private_data, ack_token: _ } = self.0;
-        (id, listener, kind, status, param, datagram, group, private_data).hash(state);
+        self.0.iter().for_each(|entry| entry.hash(state));
     }
 }

@@ -235,7 +235,7 @@ impl<D: Device> Drive<D> {
     }
 
     /// Makes a request on an id, and the calls that follow.
-    #[inline]
+    #[inline(always)]
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         let now = self.now.get();
         let step = D::OBSERVES.then(|| {
@@ -246,7 +246,7 @@ impl<D: Device> Drive<D> {
     }
 
     /// Makes the calls of a request, and those that follow. `step` is what an observing device is told of the request.
-    #[inline]
+    #[inline(always)]
     fn make<'r>(
         &mut self,
         step: Option<Step<'_>>,
@@ -297,7 +297,7 @@ impl<D: Device> Drive<D> {
 }
 
 /// Makes the calls of a request. Reports the request and each call to an observing device, with the core after each.
-#[inline]
+#[inline(always)]
 fn run<'r, D: Device>(
     device: &mut D,
     now: Time,

@@ -30,7 +30,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused`]: nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub fn begin<'c, 'r>(
         &'c mut self,
         now: Time,
@@ -52,6 +52,7 @@ impl Core {
     }
 
     /// Begins a request that is not exactly one call.
+    #[inline(never)]
     fn begin_other<'c, 'r>(&'c mut self, key: IdKey, of: RequestOf<'r>) -> Flow<'c, 'r> {
         let RequestOf { request, deadline, .. } = of;
         let begun = match *request {
@@ -115,7 +116,7 @@ impl Core {
     }
 
     /// Applies the success of a request that is one call.
-    #[inline]
+    #[inline(always)]
     pub(super) fn requested(&mut self, key: IdKey, of: &RequestOf<'_>) {
         let RequestOf { request, cell, deadline } = *of;
         let Some(mut id) = self.ids.get_mut(key) else { return };
@@ -197,7 +198,7 @@ fn failure_cause(id: &Id, request_kind: RequestKind) -> Option<FailureCause> {
 }
 
 /// Returns the call of a request that is one call, and its private data; `None` for any other request.
-#[inline]
+#[inline(always)]
 fn one_call<'r>(now: Time, id: IdKey, request: &'r Request<'r>, deadline: Time) -> Option<(Call, &'r [u8])> {
     Some(match *request {
         Request::Bind { addr } => (Call::Bind { id, addr }, &[]),
@@ -227,6 +228,7 @@ fn one_call<'r>(now: Time, id: IdKey, request: &'r Request<'r>, deadline: Time) 
 
 /// Records which addresses of an id are of the loopback, before its state changes. A resolve uses the source only if the
 /// id is idle; without one it binds the id to the wildcard.
+#[inline(always)]
 fn note_addresses(id: &mut Id, request: &Request<'_>) {
     if let Request::Bind { addr } = *request {
         id.on_device.note_local(guard::is_loopback(addr));
@@ -239,6 +241,7 @@ fn note_addresses(id: &mut Id, request: &Request<'_>) {
 }
 
 /// Whether a request gives the id a device when its call succeeds.
+#[inline(always)]
 fn binds(request: &Request<'_>) -> bool {
     matches!(*request, Request::Bind { addr } if guard::names_a_device(addr))
 }
@@ -246,6 +249,7 @@ fn binds(request: &Request<'_>) -> bool {
 /// Returns the kernel's own timeout for a resolve: seven eighths of the time until the deadline. When the kernel's
 /// timeout passes, the id returns to its previous state, and the request can be repeated. When the core's deadline
 /// passes first, the state in the kernel is unknown, and the id can only be destroyed.
+#[inline(always)]
 fn kernel_timeout(now: Time, deadline: Time) -> i32 {
     let left = deadline.0.saturating_sub(now.0);
     if deadline == Time::NEVER { i32::MAX } else { Time(left - left / 8).millis_from(Time::ZERO) }

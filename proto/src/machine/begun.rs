@@ -128,6 +128,7 @@ pub(super) struct RequestOf<'r> {
 }
 
 impl<'c, 'r> Begun<'c, 'r> {
+    #[inline(always)]
     pub(super) fn new(core: &'c mut Core, call: Call, private_data: &'r [u8], then: Then<'r>) -> Self {
         Begun { core, call, private_data, then }
     }
@@ -152,7 +153,7 @@ impl<'c, 'r> Begun<'c, 'r> {
 
     /// Reports the outcome of the call. Returns the next call of the request, or its result. A failure has the state after
     /// it. [`Error::Fault`]: the device could not close a channel or destroy an id that nobody knows any more.
-    #[inline]
+    #[inline(always)]
     pub fn end(self, outcome: Outcome) -> Flow<'c, 'r> {
         let Begun { core, call, private_data, then } = self;
         if let (Then::Request(of), Ok(()), Some(key)) = (then, outcome, call.id()) {
@@ -162,6 +163,7 @@ impl<'c, 'r> Begun<'c, 'r> {
         Begun { core, call, private_data, then }.end_of_sequence(outcome)
     }
 
+    #[inline(never)]
     fn end_of_sequence(self, outcome: Outcome) -> Flow<'c, 'r> {
         let Begun { core, call, private_data, then } = self;
         let following = match (call, then) {

@@ -160,6 +160,8 @@ impl Core {
         let (readable, parked) = (gone.readable, gone.parked);
         self.counters.discarded += gone.events.len() as u64;
         self.undelivered -= gone.events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
+        let stored = gone.events.iter().chain(&gone.ended);
+        stored.for_each(|stored| drop(self.data.take(stored.data)));
         self.channels.remove(key);
         if readable {
             self.readable.retain(|&other| other != key);

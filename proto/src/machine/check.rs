@@ -126,7 +126,7 @@ impl Core {
         let held_up = group.owed > 0 || self.is_due(Due::Leave(group.id, key));
         assert!(!group.leaving || held_up, "{key} is to be left and nothing holds it up");
         let mut events = self.channels.iter().flat_map(|(_, channel)| &channel.events);
-        let undelivered = events.any(|stored| stored.event().group == Some(key));
+        let undelivered = events.any(|stored| stored.group == Some(key));
         assert!(!group.leaving || !undelivered, "{key} is to be left and has undelivered events");
     }
 
@@ -134,6 +134,10 @@ impl Core {
         let events = self.channels.iter().flat_map(|(_, channel)| &channel.events);
         let of_device: u32 = events.map(|stored| u32::from(stored.of_device())).sum();
         assert_eq!(of_device, self.undelivered, "events that count against the limit");
+        let with_data = |stored: &&Stored| stored.data.is_some();
+        let ended = self.channels.iter().filter_map(|(_, channel)| channel.ended.as_ref()).filter(with_data).count();
+        let events = self.channels.iter().flat_map(|(_, channel)| &channel.events).filter(with_data).count();
+        assert_eq!(self.data.len(), events + ended, "data that no event has");
         let nearest = self.ids.iter().map(|(key, id)| (id.due(), key)).min().filter(|&(due, _)| due != Time::NEVER);
         assert_eq!(self.deadlines.first(), nearest, "the nearest deadline");
         assert!(!self.deadlines.needs_compaction(), "more deadlines left behind than there may be");

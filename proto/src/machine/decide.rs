@@ -24,7 +24,7 @@ impl Core {
     }
 
     /// Checks the table, then the other rules. Returns the cell of the request, or the refusal.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decide(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<Cell, Refused> {
         let request_kind = request.request_kind();
         let id = self.get(key, request_kind)?;
@@ -44,6 +44,7 @@ impl Core {
     }
 
     /// Checks the rules besides the table.
+    #[inline(always)]
     fn why_not(
         &self,
         key: IdKey,

@@ -13,6 +13,7 @@ use crate::stored::Stored;
 
 impl Core {
     /// Returns the next event of a channel, in the order of the device. `None` if there is none.
+    #[inline(always)]
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
         let channel = self.channels.get_mut(on)?;
         let stored = channel.events.pop_front()?;
@@ -20,7 +21,10 @@ impl Core {
         self.undelivered -= u32::from(of_device);
         channel.counted -= u32::from(of_device && !is_request);
         let is_owed = of_device && channel.acks == Acks::Explicit;
-        let mut event = stored.into_event();
+        let mut event = stored.bare();
+        if let Some(data) = stored.data {
+            self.data.fill(data, &mut event);
+        }
         // The end of a destruction is delivered after its id.
         let Some(id) = self.ids.get_mut(owner) else { return Some(event) };
         id.undelivered -= 1;
@@ -40,6 +44,7 @@ impl Core {
     ///
     /// # Errors
     /// [`AckError`] with the ack token, if the token is of another core or its id is gone. Nothing has changed.
+    #[inline(always)]
     pub fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
         let Some(owner) = self.ids.get_mut(ack_token.owner) else { return Err(AckError { ack_token }) };
         let Some(owed) = owner.owed.checked_sub(1) else { return Err(AckError { ack_token }) };
@@ -67,12 +72,14 @@ impl Core {
     }
 
     /// Puts an event at the end of a channel's queue, to be delivered.
+    #[inline(always)]
     pub(super) fn post(&mut self, on: ChannelKey, stored: Stored) {
         self.activity += 1;
         self.queue(on, stored);
     }
 
     /// Puts an event at the end of a channel's queue.
+    #[inline(always)]
     pub(super) fn queue(&mut self, on: ChannelKey, stored: Stored) {
         let Some(channel) = self.channels.get_mut(on) else { return };
         let (of_device, is_request) = (stored.of_device(), stored.is_request());
@@ -85,11 +92,11 @@ impl Core {
         channel.events.push_back(stored);
     }
 
-    /// Removes the first undelivered event of an id that is such an event.
-    pub(super) fn take_event_of(&mut self, key: IdKey, is_it: impl Fn(&Event) -> bool) -> Option<Stored> {
+    /// Removes the first undelivered event of an id that is such an event. Its data stays.
+    pub(super) fn take_event_of(&mut self, key: IdKey, is_it: impl Fn(&Stored) -> bool) -> Option<Stored> {
         let id = self.ids.get_mut(key).filter(|id| id.undelivered > 0)?;
         let channel = self.channels.get_mut(id.channel)?;
-        let at = channel.events.iter().position(|it| it.owner() == key && is_it(it.event()))?;
+        let at = channel.events.iter().position(|it| it.owner() == key && is_it(it))?;
         let stored = channel.events.remove(at)?;
         id.undelivered -= 1;
         id.requests -= u16::from(stored.is_request());
@@ -100,12 +107,12 @@ impl Core {
 
     /// Removes the first undelivered event of this kind of an id.
     pub(super) fn take_first(&mut self, key: IdKey, kind: CmEvent) -> Option<Stored> {
-        self.take_event_of(key, |event| event.kind == EventKind::Cm(kind))
+        self.take_event_of(key, |stored| stored.kind == EventKind::Cm(kind))
     }
 
     /// Whether an id has an undelivered event of this kind.
     pub(super) fn has_undelivered(&self, key: IdKey, kind: EventKind) -> bool {
-        let is_it = |stored: &Stored| stored.event().kind == kind && stored.owner() == key;
+        let is_it = |stored: &Stored| stored.kind == kind && stored.owner() == key;
         let channel = self.ids.get(key).filter(|id| id.undelivered > 0).and_then(|id| self.channels.get(id.channel));
         channel.is_some_and(|channel| channel.events.iter().any(is_it))
     }

@@ -127,7 +127,8 @@ impl Core {
         let mut at_once = 0..CHILDREN_AT_ONCE;
         while let Some(stored) = self.take_event_of(key, |_| true) {
             self.counters.discarded += 1;
-            let child = stored.event().id;
+            self.data.take(stored.data);
+            let child = stored.id;
             if stored.is_request() && self.state(child).is_some_and(|state| state != State::Destroying) {
                 self.end_all(child, DestroyWaiter::None);
                 match at_once.next() {

@@ -43,6 +43,7 @@ impl Core {
     ///
     /// The key is valid only for the next [`handle_event`](Core::handle_event), without a request in between, because a
     /// request may use the key.
+    #[inline(always)]
     #[must_use]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
@@ -68,6 +69,7 @@ impl Core {
             && has_more(self.undelivered as usize, self.limits.reserved_events, self.limits.events)
     }
 
+    #[inline(always)]
     fn has_room_for_event(&self, channel: &Channel) -> bool {
         let is_within = channel.counted < self.limits.channel_events && self.undelivered < self.limits.events;
         channel.counted == 0 || is_within
@@ -78,11 +80,13 @@ impl Core {
     /// # Errors
     /// [`Fault`]: the event is not possible now. It is counted, and nothing else changes, with one exception: the new
     /// id of a connection request without a listener is destroyed.
+    #[inline(always)]
     pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Result<Admission, Fault> {
         self.admit(on, &raw)
     }
 
     /// As `handle_event`, without a copy of the event.
+    #[inline(always)]
     pub(crate) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
         let Some(channel) = self.channels.get_mut(on) else {
             return self.counted(Err(Fault::NoSuchChannel { channel: on }));
@@ -112,7 +116,8 @@ impl Core {
         if is_rare {
             self.post_rare(channel, raw, before, cell);
         } else {
-            self.post(channel, Stored::of(raw, None, None));
+            let data = self.data.keep(raw);
+            self.post(channel, Stored::of(raw, data));
         }
         Ok(Admission::Known)
     }
@@ -151,7 +156,8 @@ impl Core {
     #[cold]
     fn post_rare(&mut self, channel: ChannelKey, raw: &RawEvent<&[u8]>, before: State, cell: Cell) {
         let group = raw.group.filter(|_| of_group(raw.kind));
-        let stored = Stored::of(raw, None, group);
+        let data = self.data.keep(raw);
+        let stored = Stored::of(raw, data).of_group(group);
         let Some(id) = self.ids.get_mut(raw.id) else { return };
         if cell.state != State::Closing {
             id.rare.remove(Rare::ANSWER_DUE);
@@ -189,7 +195,8 @@ impl Core {
         let Some(child) = self.ids.insert(Id::child(port_space, channel, on)) else { return wrong };
         self.join_both(channel, on);
         if let EventRule::Go(_) = verdict {
-            let stored = Stored::of(raw, Some(listener), None);
+            let data = self.data.keep(raw);
+            let stored = Stored::of(raw, data).of_listener(listener);
             if self.sync_open(listener) == Some(RequestKind::GetRequest) {
                 self.end_sync(listener, RequestKind::GetRequest, stored);
             } else {

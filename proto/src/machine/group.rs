@@ -150,7 +150,7 @@ impl Core {
             self.made(Due::Leave(key, group));
             if let Some(channel) = self.channel(key) {
                 let status = outcome.map_or_else(Errno::as_status, |()| 0);
-                self.post(channel, Stored::made(key, EventKind::Left, status).of_group(group));
+                self.post(channel, Stored::made(key, EventKind::Left, status).of_group(Some(group)));
             }
             return DONE;
         }
@@ -172,7 +172,7 @@ impl Core {
             let open =
                 id.waits_for().filter(|&request_kind| request_kind == RequestKind::Join && id.groups == Some(group));
             let made = Stored::made(key, EventKind::DeadlinePassed(RequestKind::Join), 0);
-            self.report_expired(key, made.of_group(group), open);
+            self.report_expired(key, made.of_group(Some(group)), open);
         }
         self.set_join_deadline(key);
     }
@@ -227,7 +227,8 @@ impl Core {
     /// Discards the undelivered events of a group, as the kernel does for a group that is left
     /// (`ucma_cleanup_mc_events`).
     fn discard_events_of(&mut self, key: IdKey, group: GroupKey) {
-        while self.take_event_of(key, |event| event.group == Some(group)).is_some() {
+        while let Some(stored) = self.take_event_of(key, |stored| stored.group == Some(group)) {
+            self.data.take(stored.data);
             self.counters.discarded += 1;
         }
     }

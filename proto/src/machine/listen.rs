@@ -99,7 +99,7 @@ impl Core {
         }
         let child_at = |core: &Core, at: usize| {
             let stored = core.channels.get(channel)?.events.get(at)?;
-            Some((stored.owner() == key && stored.is_request()).then_some(stored.event().id))
+            Some((stored.owner() == key && stored.is_request()).then_some(stored.id))
         };
         let mut at = 0;
         while let Some(child) = child_at(self, at) {

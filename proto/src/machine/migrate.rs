@@ -1,8 +1,6 @@
 //! Migration. An id first waits for the acks that the application owes. Then the device call is made. After its outcome
 //! the id is on the new channel.
 
-use alloc::collections::VecDeque;
-
 use super::Core;
 use super::begun::{DONE, Following, Progress, Then};
 use super::next::Due;
@@ -131,29 +129,25 @@ impl Core {
     /// Moves an id's `left` events from any positions in one queue to the end of another or of the same one. Each event of
     /// the queue is looked at.
     fn move_events(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey, mut left: u32) {
-        let all = self.channels.get(from).map_or(0, |source| source.events.len());
-        let mut of_same = VecDeque::new();
-        for _ in 0..all {
-            let Some(source) = self.channels.get_mut(from) else { return };
-            let Some(stored) = source.events.pop_front() else { return };
-            if left == 0 || stored.owner() != key {
-                source.events.push_back(stored);
-                continue;
-            }
-            left -= 1;
-            if from == to {
-                of_same.push_back(stored);
-                continue;
-            }
-            let of_channel = u32::from(stored.of_channel());
-            source.counted -= of_channel;
-            if let Some(target) = self.channels.get_mut(to) {
-                target.counted += of_channel;
+        let Some(source) = self.channels.get_mut(from) else { return };
+        let (mut events, mut counted) = (core::mem::take(&mut source.events), 0);
+        let Some(target) = self.channels.get_mut(to) else { return };
+        for _ in 0..events.len() {
+            let Some(stored) = events.pop_front() else { break };
+            if left > 0 && stored.owner() == key {
+                left -= 1;
+                counted += u32::from(stored.of_channel());
                 target.events.push_back(stored);
+            } else {
+                events.push_back(stored);
             }
         }
-        if let Some(target) = self.channels.get_mut(to) {
-            target.events.append(&mut of_same);
+        target.counted += counted;
+        if let Some(source) = self.channels.get_mut(from) {
+            source.counted -= counted;
+            // Only the same queue is not empty.
+            events.append(&mut source.events);
+            source.events = events;
         }
     }
 

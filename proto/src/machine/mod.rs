@@ -36,6 +36,7 @@ use crate::key::{ChannelKey, GroupKey, IdKey, Target};
 use crate::limits::Limits;
 use crate::request_kind::RequestKind;
 use crate::state::State;
+use crate::stored::DataSlab;
 use crate::table;
 use crate::time::Time;
 
@@ -61,6 +62,8 @@ pub struct Core {
     readable: VecDeque<ChannelKey>,
     /// Channels to read when there is room, each at most once.
     parked: Vec<ChannelKey>,
+    /// The private data of undelivered events, and of those that have ended a synchronous request.
+    data: DataSlab,
     /// The number of undelivered events that the device has reported, on all channels.
     undelivered: u32,
     deadlines: Deadlines,
@@ -75,7 +78,7 @@ impl Core {
     #[allow(clippy::type_complexity, reason = "the fields")]
     fn fields(&self) -> (impl Eq + Hash + '_, impl Eq + Hash + '_, impl Eq + Hash + '_) {
         (
-            (&self.limits, &self.ids, &self.channels, &self.groups, self.undelivered),
+            (&self.limits, &self.ids, &self.channels, &self.groups, &self.data, self.undelivered),
             (&self.due, &self.children, &self.readable, &self.parked),
             (self.counters, self.activity),
         )
@@ -129,6 +132,7 @@ impl Core {
             children: VecDeque::new(),
             readable: VecDeque::new(),
             parked: Vec::new(),
+            data: DataSlab::default(),
             undelivered: 0,
             deadlines: Deadlines::new(),
             counters: Counters::default(),

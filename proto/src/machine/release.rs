@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use super::Core;
 use crate::channel::Channel;
@@ -12,7 +13,7 @@ use crate::key::{ChannelKey, IdKey};
 use crate::request::Acks;
 use crate::request_kind::RequestKind;
 use crate::state::State;
-use crate::stored::Stored;
+use crate::stored::{Data, Stored};
 use crate::table;
 use crate::time::Time;
 
@@ -25,9 +26,9 @@ pub struct Released(Box<Parts>);
 #[derive(Debug)]
 struct Parts {
     id: Id,
-    events: VecDeque<Stored>,
+    events: Vec<(Stored, Option<Data>)>,
     /// The event that completed the last synchronous request, if there is one.
-    ended: Option<Stored>,
+    ended: Option<(Stored, Option<Data>)>,
 }
 
 impl Released {
@@ -58,8 +59,10 @@ impl Core {
             (events, ended) = (core::mem::take(&mut channel.events), channel.ended.take());
         }
         self.undelivered -= events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
+        let events = events.into_iter().map(|stored| (stored, self.data.take(stored.data))).collect();
+        let ended = ended.map(|stored| (stored, self.data.take(stored.data)));
         // A connection request names an id that stays in this core, so another core cannot use the event.
-        ended = ended.filter(|stored| !stored.is_request());
+        let ended = ended.filter(|(stored, _)| !stored.is_request());
         if ended.is_none() && matches!(id.sync_state, SyncState::Ended(_)) {
             id.sync_state = SyncState::Never;
         }
@@ -102,11 +105,17 @@ impl Core {
         };
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.listener = listens.then_some(key);
-            channel.ended = ended.map(|stored| stored.rekeyed(key));
+            channel.ended = ended.map(|(stored, data)| {
+                let data = data.and_then(|data| self.data.insert(data));
+                stored.rekeyed(key, data)
+            });
         }
         self.activity +=
             events.len() as u64 + u64::from(!matches!(id.sync_state, SyncState::Never | SyncState::For(_)));
-        events.into_iter().for_each(|stored| self.queue(channel, stored.rekeyed(key)));
+        for (stored, data) in events {
+            let data = data.and_then(|data| self.data.insert(data));
+            self.queue(channel, stored.rekeyed(key, data));
+        }
         self.set_deadline(key, deadline);
         self.handle_readable(channel);
         Ok((key, channel))

@@ -17,9 +17,8 @@ impl Core {
         let (before, channel) = (core::mem::replace(&mut id.sync_state, next), id.channel);
         match before {
             SyncState::Ended(_) => {
-                if let Some(channel) = self.channels.get_mut(channel) {
-                    channel.ended = None;
-                }
+                let ended = self.channels.get_mut(channel).and_then(|channel| channel.ended.take());
+                self.data.take(ended.and_then(|stored| stored.data));
             }
             // The deadline does not end with a state of the listener, so it ends here.
             SyncState::For(RequestKind::GetRequest) => self.set_deadline(key, Time::NEVER),
@@ -66,7 +65,7 @@ impl Core {
             SyncState::Never | SyncState::For(_) => None,
             SyncState::Without { timed_out: false } => Some(Ok(())),
             SyncState::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
-            SyncState::Ended(request) => Some(self.ended(id)?.event().result_of(request)),
+            SyncState::Ended(request) => Some(self.ended(id)?.bare().result_of(request)),
         }
     }
 
@@ -80,7 +79,7 @@ impl Core {
     /// request (rdma_create_id(3)). `None` if the request ended without an event: at once, or at its deadline.
     #[must_use]
     pub fn sync_event(&self, id: IdKey) -> Option<Event> {
-        self.ended(id).map(|stored| stored.clone().into_event())
+        self.ended(id).map(|stored| self.data.copy_of(stored))
     }
 
     /// Returns the stored event that has ended the last request.

@@ -14,6 +14,7 @@ use crate::time::Time;
 impl Core {
     /// Ends every request with a deadline that is not after `now`. Later events of the device for these requests count
     /// as late.
+    #[inline(always)]
     pub fn handle_timeout(&mut self, now: Time) {
         if self.deadlines.first().is_some_and(|(due, _)| due <= now) {
             self.end_overdue(now);
@@ -42,6 +43,7 @@ impl Core {
     }
 
     /// Updates the heap of deadlines after a change of one of an id's.
+    #[inline(always)]
     pub(super) fn arm(&mut self, key: IdKey) {
         let Core { ids, deadlines, .. } = self;
         let Some(id) = ids.get_mut(key) else { return };
