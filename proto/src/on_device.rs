@@ -12,6 +12,7 @@ impl OnDevice {
     const AWAITS_ANSWER: u8 = 4;
     const ON_LOOPBACK: u8 = 8;
     const TO_LOOPBACK: u8 = 16;
+    const BINDS_TO_LOOPBACK: u8 = 32;
 
     pub(crate) const NO: OnDevice = OnDevice(0);
     pub(crate) const YES: OnDevice = OnDevice(1);
@@ -40,10 +41,24 @@ impl OnDevice {
         self.0 &= !OnDevice::AWAITS_ANSWER;
     }
 
-    /// Records whether the address that the id is bound to is of the [loopback](crate::guard::is_loopback).
+    /// Records whether the address of a bind is of the [loopback](crate::guard::is_loopback). It counts once the bind has
+    /// succeeded: [`OnDevice::note_bound`].
     #[inline(always)]
-    pub(crate) fn note_local(&mut self, is_loopback: bool) {
-        self.0 = if is_loopback { self.0 | OnDevice::ON_LOOPBACK } else { self.0 & !OnDevice::ON_LOOPBACK };
+    pub(crate) fn note_bind(&mut self, to_loopback: bool) {
+        self.0 = if to_loopback { self.0 | OnDevice::BINDS_TO_LOOPBACK } else { self.0 & !OnDevice::BINDS_TO_LOOPBACK };
+    }
+
+    /// Records that the bind has succeeded.
+    #[inline(always)]
+    pub(crate) fn note_bound(&mut self) {
+        let on = if self.0 & OnDevice::BINDS_TO_LOOPBACK == 0 { 0 } else { OnDevice::ON_LOOPBACK };
+        self.0 = self.0 & !OnDevice::ON_LOOPBACK | on;
+    }
+
+    /// Records that a lookup of an idle id may bind it to a loopback address. It may do so also if it fails.
+    #[inline(always)]
+    pub(crate) fn note_source(&mut self, is_loopback: bool) {
+        self.0 |= if is_loopback { OnDevice::ON_LOOPBACK } else { 0 };
     }
 
     /// Records whether the address of the peer is of the [loopback](crate::guard::is_loopback).
@@ -52,7 +67,7 @@ impl OnDevice {
         self.0 = if is_loopback { self.0 | OnDevice::TO_LOOPBACK } else { self.0 & !OnDevice::TO_LOOPBACK };
     }
 
-    /// Whether the address that the id is bound to is of the loopback.
+    /// Whether the id is bound to a loopback address, or may be, because a lookup from one has failed.
     pub(crate) const fn is_on_loopback(self) -> bool {
         self.0 & OnDevice::ON_LOOPBACK != 0
     }

@@ -183,6 +183,9 @@ impl Core {
             Ok(()) => {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.on_device.note(bound);
+                    if request_kind == RequestKind::Bind {
+                        id.on_device.note_bound();
+                    }
                     id.listens |= request_kind == RequestKind::Listen;
                     id.number_sent |= request_kind == RequestKind::Accept;
                 }

@@ -8,7 +8,7 @@
 //! steps.
 
 use super::outcome::creation_failure;
-use super::submit::{binds, note_addresses, one_call};
+use super::submit::{binds, note_addresses, note_success, one_call};
 use super::timeout::change_deadline;
 use super::{Core, count_call};
 use crate::arena::{Arena, Tenant as _};
@@ -115,7 +115,7 @@ impl Core {
             count_call(&mut self.last_call);
             note_addresses(id, request);
             id.state = next.state;
-            id.on_device.note(binds(request));
+            note_success(id, request);
             id.number_sent |= request.request_kind() == RequestKind::Accept;
             if next.sets_deadline() {
                 let due = if next.waits() { deadline } else { Time::NEVER };
@@ -316,6 +316,9 @@ impl Core {
         id.pending_call = PendingCall::Nothing;
         id.plain = Plain::YES;
         id.on_device.note(bound);
+        if request_kind == RequestKind::Bind {
+            id.on_device.note_bound();
+        }
         id.number_sent |= request_kind == RequestKind::Accept;
         self.pending.discard(id.call_data.take());
         true

@@ -2,7 +2,7 @@
 //! path on every cell.
 
 use super::perform::allowed_by_cell;
-use super::submit::{binds, note_addresses, one_call};
+use super::submit::{note_addresses, note_success, one_call};
 use super::{Core, count_call};
 use crate::call::{Call, Outcome};
 use crate::error::Failure;
@@ -67,7 +67,7 @@ impl Core {
             if let Some(id) = self.ids.get_untouched(key) {
                 note_addresses(id, request);
                 id.state = next.state;
-                id.on_device.note(binds(request));
+                note_success(id, request);
                 id.number_sent |= request_kind == RequestKind::Accept;
             }
             if next.sets_deadline() {

@@ -380,16 +380,25 @@ pub(super) fn one_call<'a>(now: Time, id: IdKey, request: &Request<'a>, deadline
 }
 
 /// Records which addresses of an id are of the loopback, before its state changes. A resolve uses the source only if the
-/// id is idle; without one it binds the id to the wildcard.
+/// id is idle. Without one it binds the id to the wildcard, unless an earlier one that failed has bound it.
 #[inline(always)]
 pub(super) fn note_addresses(id: &mut Id, request: &Request<'_>) {
     if let Request::Bind { addr } = *request {
-        id.on_device.note_local(guard::is_loopback(addr));
+        id.on_device.note_bind(guard::is_loopback(addr));
     } else if let Request::ResolveAddr { src, dst } = *request {
         if id.state == State::Idle {
-            id.on_device.note_local(src.is_some_and(guard::is_loopback));
+            id.on_device.note_source(src.is_some_and(guard::is_loopback));
         }
         id.on_device.note_peer(guard::is_loopback(dst));
+    }
+}
+
+/// Records what a request whose call has succeeded has done to the id's addresses and device.
+#[inline(always)]
+pub(super) fn note_success(id: &mut Id, request: &Request<'_>) {
+    id.on_device.note(binds(request));
+    if matches!(*request, Request::Bind { .. }) {
+        id.on_device.note_bound();
     }
 }
 
