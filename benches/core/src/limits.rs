@@ -57,7 +57,7 @@ pub const ROWS: &[Row] = &[
     row("event_of_change", "an event in, out, acked: one that changes the state", [Some(464), Some(755)], [Some(170), None], [154, 280]),
     row("event_with_data", "an event in, out, acked: with 196 bytes, it ends a deadline too", [None, None], [None, None], [409, 543]),
     row("request", "a request, its call, its outcome", [Some(488), Some(610)], [Some(80), Some(65)], [78, 106]),
-    row("request_in_steps", "a request, its call, its outcome: each step by itself", [Some(488), None], [Some(200), None], [209, 143]),
+    row("request_in_steps", "a request, its call, its outcome: each step by itself", [Some(488), None], [Some(200), None], [222, 143]),
     row("request_sync", "a request, its call, its outcome: of a synchronous id", [None, None], [None, None], [324, 357]),
     row("request_with_data", "a request, its call, its outcome: with 56 bytes and a deadline", [None, None], [None, None], [134, 129]),
     row("active_life", "a whole active life, create to destroy", [Some(7652), Some(10041)], [Some(2500), Some(3200)], [2015, 2662]),
