@@ -149,8 +149,8 @@ pub enum RefuseReason {
     /// The id is bound already, also by a failed resolve. The kernel would ignore the given source.
     #[error("the id is bound already, so its address is the source: give none")]
     IsBound,
-    /// The id is bound to a loopback address. The kernel takes it for the wildcard (`cma_any_addr`), so a listener on it
-    /// would accept connection requests from all networks of the host.
+    /// The id is bound to a loopback address, or may be, because a resolve from one has failed. The kernel takes it for the
+    /// wildcard (`cma_any_addr`), so a listener on it would accept connection requests from all networks of the host.
     #[error(
         "the kernel takes its loopback address for the wildcard, and other hosts could connect: bind it to an address of \
          an RDMA device, or to the wildcard"

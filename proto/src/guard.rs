@@ -84,8 +84,8 @@ pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -
         Request::GetRequest if !id.is_sync() => Err(RefuseReason::NotSync),
         Request::Join { .. } if service == Service::Connected => Err(RefuseReason::NotDatagram),
         Request::Join { addr, .. } if !names_a_group(addr) => Err(RefuseReason::NoGroup(addr)),
-        // An id that is idle is bound to the wildcard by its listen.
-        Request::Listen { .. } if id.state == State::Bound && id.on_device.is_on_loopback() => {
+        // An idle id is bound to the wildcard by its listen, unless a failed lookup has bound it.
+        Request::Listen { .. } if matches!(id.state, State::Idle | State::Bound) && id.on_device.is_on_loopback() => {
             Err(RefuseReason::OnLoopback)
         }
         Request::Join { .. } | Request::AttachQp | Request::Listen { .. } | Request::Connect { .. }

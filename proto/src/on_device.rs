@@ -33,12 +33,17 @@ impl OnDevice {
         self.0 = if is_loopback { self.0 | OnDevice::ON_LOOPBACK } else { self.0 & !OnDevice::ON_LOOPBACK };
     }
 
+    /// Records that a lookup of an idle id may bind it to a loopback address. It may do so also if it fails.
+    pub(crate) fn note_source(&mut self, is_loopback: bool) {
+        self.0 |= if is_loopback { OnDevice::ON_LOOPBACK } else { 0 };
+    }
+
     /// Records whether the address of the peer is of the [loopback](crate::guard::is_loopback).
     pub(crate) fn note_peer(&mut self, is_loopback: bool) {
         self.0 = if is_loopback { self.0 | OnDevice::TO_LOOPBACK } else { self.0 & !OnDevice::TO_LOOPBACK };
     }
 
-    /// Whether the address that the id is bound to is of the loopback.
+    /// Whether the id is bound to a loopback address, or may be, because a lookup from one has failed.
     pub(crate) const fn is_on_loopback(self) -> bool {
         self.0 & OnDevice::ON_LOOPBACK != 0
     }

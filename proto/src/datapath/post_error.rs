@@ -7,7 +7,7 @@ use crate::errno::Errno;
 use crate::transport::Transport;
 use crate::words::debug_in_words;
 
-/// A work request was not posted. `Result<(), PostError>` fits into two registers.
+/// A work request was not posted. `Result<(), PostError>` has 16 bytes.
 ///
 /// Nothing is queued, and no memory is pinned, unless the reason is [`PostReason::Device`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -243,7 +243,7 @@ impl fmt::Display for OfPd {
     }
 }
 
-/// A length in bytes. Its alignment of 4 keeps a [`PostError`] in two registers.
+/// A length in bytes. Its alignment of 4 keeps a [`PostError`] at 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(Rust, packed(4))]
 pub struct Length(u64);

@@ -125,7 +125,7 @@ impl Core {
             let Some(again) = self.ids.get_mut(key) else { return };
             id = again;
         }
-        note_addresses(id, request);
+        note_addresses(id, request, true);
         id.state = cell.state;
         id.on_device.note(binds(request));
         id.number_sent |= matches!(request, Request::Accept { .. });
@@ -164,7 +164,7 @@ impl Core {
         };
         let request_kind = of.request.request_kind();
         let Some(id) = self.ids.get_mut(key) else { return DONE };
-        note_addresses(id, of.request);
+        note_addresses(id, of.request, false);
         let next = table::after_failure(id.state, request_kind, errno);
         self.set_state(key, next);
         if request_kind != RequestKind::Notify {
@@ -227,14 +227,16 @@ fn one_call<'r>(now: Time, id: IdKey, request: &'r Request<'r>, deadline: Time) 
 }
 
 /// Records which addresses of an id are of the loopback, before its state changes. A resolve uses the source only if the
-/// id is idle; without one it binds the id to the wildcard.
+/// id is idle, and binds the id to it even if it fails; without one it binds the id to the wildcard.
 #[inline(always)]
-fn note_addresses(id: &mut Id, request: &Request<'_>) {
+fn note_addresses(id: &mut Id, request: &Request<'_>, is_done: bool) {
     if let Request::Bind { addr } = *request {
-        id.on_device.note_local(guard::is_loopback(addr));
+        if is_done {
+            id.on_device.note_local(guard::is_loopback(addr));
+        }
     } else if let Request::ResolveAddr { src, dst } = *request {
         if id.state == State::Idle {
-            id.on_device.note_local(src.is_some_and(guard::is_loopback));
+            id.on_device.note_source(src.is_some_and(guard::is_loopback));
         }
         id.on_device.note_peer(guard::is_loopback(dst));
     }

@@ -63,6 +63,36 @@ fn the_source_of_a_failed_resolve_counts_as_the_address_of_a_bind() {
     fixture.ends(&[], &[here]);
 }
 
+/// The core cannot know whether a lookup that fails with another error has bound the id, so it assumes that.
+#[test]
+fn an_idle_id_that_may_be_bound_to_a_loopback_address_does_not_listen() {
+    for sync in [false, true] {
+        let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.id_for(PortSpace::Tcp, (!sync).then_some(here));
+        let resolve = |src: Option<&str>| Request::ResolveAddr { src: src.map(at), dst: at("10.0.0.255:7") };
+        fixture.submit(id, resolve(Some("127.0.0.1:0"))).unwrap();
+        fixture.expect_call("resolve_addr", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+        assert_eq!(fixture.state(id), State::Idle);
+        fixture.refuses(id, LISTEN, RefuseReason::OnLoopback);
+        // A bind that fails and a lookup without a source do not change the address.
+        fixture.submit(id, BIND).unwrap();
+        fixture.expect_call("bind_addr", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+        fixture.refuses(id, LISTEN, RefuseReason::OnLoopback);
+        fixture.submit(id, resolve(None)).unwrap();
+        fixture.expect_call("resolve_addr", Err(Errno::ENETUNREACH)).unwrap().result.unwrap_err();
+        fixture.refuses(id, LISTEN, RefuseReason::OnLoopback);
+        fixture.does(id, Request::Destroy);
+        // A bind that succeeds shows that the id was not bound.
+        let free = fixture.id_for(PortSpace::Tcp, (!sync).then_some(here));
+        fixture.submit(free, resolve(Some("127.0.0.1:0"))).unwrap();
+        fixture.expect_call("resolve_addr", Err(Errno::EADDRINUSE)).unwrap().result.unwrap_err();
+        fixture.refuses(free, LISTEN, RefuseReason::OnLoopback);
+        fixture.does(free, BIND);
+        fixture.does(free, LISTEN);
+        fixture.ends(&[free], &[here]);
+    }
+}
+
 #[test]
 fn an_address_that_the_id_is_not_bound_to_does_not_count() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);

@@ -11,7 +11,6 @@ use crate::fabric::Fabric;
 use crate::fabric::host::Host;
 use crate::fabric::world::World;
 use crate::index::{FileNo, IdNo};
-use crate::kernel::address::with_scope;
 use crate::kernel::fetch::Fetched;
 use crate::kernel::host::HostState;
 use crate::kernel::id::Id;
@@ -156,7 +155,8 @@ impl SimDevice {
     fn address_of(&self, key: IdKey, which: impl FnOnce(&Id) -> Option<SocketAddr>) -> Result<SocketAddr, Errno> {
         self.on_id(key, |world, no| {
             let id = world.ids.get(&no).ok_or(Errno::ENOENT)?;
-            which(id).map(with_scope).ok_or(Errno::EADDRNOTAVAIL)
+            let host = world.hosts.get(id.host.0).ok_or(Errno::ENODEV)?;
+            which(id).map(|addr| host.scoped(addr, id.known_src)).ok_or(Errno::EADDRNOTAVAIL)
         })
     }
 }

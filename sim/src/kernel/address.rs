@@ -42,19 +42,6 @@ pub(crate) fn without_scope(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip(), addr.port())
 }
 
-/// The index of the interface of the RDMA device.
-const LINK: u32 = 2;
-
-/// A link-local address with the scope of its interface. The devices of `cmid-verbs` find it where the kernel has none.
-pub(crate) fn with_scope(addr: SocketAddr) -> SocketAddr {
-    match addr {
-        SocketAddr::V6(v6) if v6.scope_id() == 0 && v6.ip().is_unicast_link_local() => {
-            SocketAddrV6::new(*v6.ip(), v6.port(), v6.flowinfo(), LINK).into()
-        }
-        SocketAddr::V4(_) | SocketAddr::V6(_) => addr,
-    }
-}
-
 /// Whether this is the broadcast address of an IPv4 /24.
 pub(crate) fn is_subnet_broadcast(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V4(v4) if v4.octets()[3] == 255 && !v4.is_broadcast() && !v4.is_multicast())

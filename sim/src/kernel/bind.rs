@@ -79,12 +79,22 @@ impl World {
             | CmState::Listen => return Err(Errno::EINVAL),
         }
         self.own_port(no)?;
+        self.listen_on_devices(no)?;
         let id = self.id(no)?;
         id.state = CmState::Listen;
         id.query_addresses();
         // The library may read the device only here, because a failed lookup may have bound the id.
         id.verbs |= id.device;
         Ok(())
+    }
+
+    /// Listens on each device, for a listener without one (`cma_listen_on_all`). siw makes a socket per device, and restricts
+    /// it to the device if the address is the wildcard: on a loopback address the second one fails (`siw_create_listen`).
+    fn listen_on_devices(&mut self, no: IdNo) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        let (host, on_loopback) = (id.host, id.src.is_some_and(|src| src.ip().is_loopback()));
+        let several = self.hosts.get(host.0).is_some_and(|host| host.last_device_index() > 0);
+        if on_loopback && several && self.is_iwarp(host) { Err(Errno::EADDRINUSE) } else { Ok(()) }
     }
 
     /// Makes the port exclusive to a listener, permanently (`cma_bind_listen`).

@@ -1,7 +1,7 @@
 //! A host: its addresses, its port tables, and its device's tables of live connections.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use cmid_proto::Transport;
 
@@ -10,6 +10,10 @@ use crate::fabric::table::Table;
 use crate::index::{CommId, HostNo, IdNo};
 use crate::kernel::address::{Interface, Subnet, is_link_local};
 use crate::kernel::ports::Ports;
+
+/// The indices of the loopback interface and of the interface of the RDMA device.
+const LOOPBACK: u32 = 1;
+const LINK: u32 = 2;
 
 #[derive(Debug)]
 pub(crate) struct HostState {
@@ -99,6 +103,23 @@ impl HostState {
         } else {
             None
         }
+    }
+
+    /// The address with the scope of the interface of `local`, the local address of the id, if it needs one. The devices of
+    /// `cmid-verbs` find it where the kernel has none.
+    pub(crate) fn scoped(&self, addr: SocketAddr, local: Option<SocketAddr>) -> SocketAddr {
+        let (SocketAddr::V6(mut v6), Some(SocketAddr::V6(local))) = (addr, local) else { return addr };
+        if v6.scope_id() == 0 && v6.ip().is_unicast_link_local() {
+            let found = match self.interface_of(IpAddr::V6(*local.ip())) {
+                _ if local.scope_id() != 0 => local.scope_id(),
+                _ if local.ip().is_loopback() => LOOPBACK,
+                Some(interface) if interface.rdma => LINK,
+                Some(_) => LINK + 1,
+                None => 0,
+            };
+            v6.set_scope_id(found);
+        }
+        v6.into()
     }
 
     /// The host's source address for a destination: one of the same network if possible, otherwise any of the family,

@@ -72,7 +72,9 @@ impl World {
             let Some(src) = id.src.map(|src| src.ip()) else { continue };
             service_known = true;
             let family = src.is_ipv4() == ip.is_ipv4() || !id.options.takes_only_its_family(src);
-            if (is_any(src) && family) || src == ip {
+            // siw listens on a loopback address itself (`siw_create_listen`).
+            let wildcard = is_any(src) && !(src.is_loopback() && self.is_iwarp(at));
+            if (wildcard && family) || src == ip {
                 return Ok(no);
             }
         }

@@ -102,8 +102,11 @@ impl World {
             let own = source_for_many(host, bound.ip(), ip, confined)?;
             let way_out = host.interface_of(own).ok_or(Errno::ENETUNREACH)?;
             self.id(no)?.interface.get_or_insert(way_out);
-            // The source may be the IPv6 loopback address, which no device has.
-            let named = way_out.rdma && !bound.ip().is_loopback();
+            // The source may be the IPv6 loopback address, which no device has. iWARP does not look for it
+            // (`cma_acquire_dev_by_src_ip`).
+            let on_loopback = bound.ip().is_loopback();
+            let named = way_out.rdma && (!on_loopback || self.is_on_iwarp(no)?);
+            let own = if on_loopback { bound.ip() } else { own };
             return Ok((if named { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
         }
         let local = host.interface_of(ip);

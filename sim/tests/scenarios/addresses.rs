@@ -1,9 +1,10 @@
 //! Section "addresses" of the conformance scenarios.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use cmid_proto::datapath::DataPath;
-use cmid_proto::{Call, CmEvent, Device as _, Errno};
+use cmid_proto::datapath::{DataPath, QueuePair as _};
+use cmid_proto::{Call, CmEvent, ConnParam, Device as _, Errno, Transport};
 use cmid_sim::{Config, Fabric};
 
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
@@ -284,4 +285,74 @@ fn a_mapped_address_can_be_bound_after_a_failed_bind() {
     assert_eq!(side.resolve_addr(second, Some("[::ffff:10.0.0.2]:5"), "10.0.0.1:3", 2000), EINVAL);
     side.listen(second, 1).unwrap();
     assert_eq!(side.local(second), "[::ffff:10.0.0.2]:5".parse().unwrap());
+}
+
+/// siw makes a socket for each device, and restricts it to the device if the address is the wildcard
+/// (`siw_create_listen`).
+#[test]
+fn on_two_iwarp_devices_nothing_listens_on_a_loopback_address() {
+    for (transport, two, listens) in [
+        (Transport::Iwarp, true, Err(Errno::EADDRINUSE)),
+        (Transport::Iwarp, false, Ok(())),
+        (Transport::InfiniBand, true, Ok(())),
+    ] {
+        let fabric = Fabric::new(Config::default());
+        let (one, other) = ([ip("10.0.0.1"), ip("10.0.0.2")], [ip("10.1.0.1")]);
+        let devices: &[&[IpAddr]] = &[&one, &other];
+        let mut side = Side::new(&fabric.host_with_devices(if two { devices } else { &devices[..1] }, transport));
+        let on = side.channel();
+        for addr in ["127.0.0.1:7", "[::1]:8"] {
+            let id = side.id(on);
+            side.bind(id, addr).unwrap();
+            assert_eq!(side.listen(id, 1), listens, "{addr}");
+            // It stays bound, and keeps its port.
+            assert_eq!(side.bind(id, "10.0.0.1:9"), EINVAL);
+            let next = side.id(on);
+            assert_eq!(side.bind(next, addr), Err(Errno::EADDRNOTAVAIL));
+        }
+        // A lookup from there that fails binds the id, too.
+        let id = side.id(on);
+        assert_eq!(side.resolve_addr(id, Some("127.0.0.1:0"), "10.0.0.255:0", 100), EINVAL);
+        assert_eq!(side.listen(id, 1), listens);
+        let wildcard = side.id(on);
+        side.bind(wildcard, "0.0.0.0:9").unwrap();
+        side.listen(wildcard, 1).unwrap();
+    }
+}
+
+/// siw listens on a loopback address itself; on InfiniBand the listener accepts requests from everywhere.
+#[test]
+fn a_listener_on_a_loopback_address_is_reached_over_infiniband_only() {
+    for (transport, found) in [(Transport::Iwarp, Err(Errno(111))), (Transport::InfiniBand, Ok(()))] {
+        let fabric = Fabric::new(Config::default());
+        let mut side = Side::new(&fabric.host_with(&[ip("10.0.0.1"), ip("10.0.0.2")], transport));
+        let on = side.channel();
+        side.listener(on, "127.0.0.1:7");
+        let client = side.resolved(on, "10.0.0.2:7");
+        let qp = side.qp(client);
+        let param = ConnParam { qp_num: qp.qp.num(), ..ConnParam::default() };
+        assert_eq!(side.connect(client, param, &[]), found);
+    }
+}
+
+/// iWARP looks for the interface of the way out, RoCE for the source (`cma_acquire_dev_by_src_ip`).
+#[test]
+fn from_the_loopback_address_to_a_group_goes_an_id_of_an_iwarp_device() {
+    for (transport, status) in [(Transport::Iwarp, Ok(())), (Transport::InfiniBand, Err(-19))] {
+        let fabric = Fabric::new(Config::default());
+        let mut side = Side::new(&fabric.host_with(&[ip("10.0.0.1"), ip("fd99::1"), ip("fe80::1")], transport));
+        let on = side.channel();
+        let id = side.id(on);
+        side.resolve_addr(id, Some("[::1]:4"), "[ff02::5]:4", 2000).unwrap();
+        let seen = side.next(on);
+        match status {
+            Ok(()) => {
+                seen.is(id, CmEvent::AddrResolved, 0);
+                assert_eq!(side.local(id), "[::1]:4".parse().unwrap());
+                side.resolve_route(id).unwrap();
+                side.next(on).is(id, CmEvent::RouteResolved, 0);
+            }
+            Err(status) => drop(seen.is(id, CmEvent::AddrError, status)),
+        }
+    }
 }

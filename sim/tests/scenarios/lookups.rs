@@ -313,3 +313,17 @@ fn a_queue_has_as_many_work_requests_as_the_largest_cq() {
     assert_eq!(attach(1 << 15), Err(Errno::EOVERFLOW));
     assert_eq!(attach((1 << 15) - 1), Ok(()));
 }
+
+/// The scope is that of the id's own address, so an id without an address has none to give.
+#[test]
+fn a_peer_that_a_lookup_seeks_has_a_scope_only_if_the_id_has_an_address() {
+    let (_fabric, mut side) = host_of_ipv6();
+    let on = side.channel();
+    let id = side.id_in(PortSpace::Ipoib, on);
+    side.resolve_addr(id, None, "[fe80::9]:7", 2000).unwrap();
+    assert_eq!(side.device.peer_addr(id), Ok("[fe80::9]:7".parse().unwrap()));
+    let bound = side.id(on);
+    side.bind(bound, "[fd99::1]:0").unwrap();
+    side.resolve_addr(bound, None, "[fe80::1]:7", 2000).unwrap();
+    assert_eq!(side.device.peer_addr(bound), Ok("[fe80::1%2]:7".parse().unwrap()));
+}

@@ -1,7 +1,7 @@
 //! Runs a program on the simulator, in virtual time, under a schedule.
 
 use std::cell::Cell;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -157,7 +157,9 @@ pub fn simulate_on<D: DataPath + 'static>(
         ..Config::default()
     });
     let [a, b, a6, b6] = [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6].map(|ip| Endpoint(ip, 0).resolve(numbers).ip());
-    let host = fabric.host_with(&[a, b, a6, b6, LINK_LOCAL.into()], program.network.transport());
+    // The VM has another device (`xtask/vm/src/lib.rs`).
+    let devices: [&[IpAddr]; 2] = [&[a, b, a6, b6, LINK_LOCAL.into()], &[Ipv4Addr::new(10, 98, 0, 1).into()]];
+    let host = fabric.host_with_devices(&devices, program.network.transport());
     host.add_plain_addr_without_arp(Ipv4Addr::new(172, 16, 0, 1).into());
     let (sent, sends) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let before_read = before_read(&fabric, schedule.prompt, &sent, &sends);

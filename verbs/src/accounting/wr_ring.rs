@@ -256,12 +256,28 @@ impl Cursor {
     /// As [`Cursor::file`], for one range.
     #[inline(always)]
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
-        let token = self.wr_ring.posted.number.load(Ordering::Relaxed);
-        if token < self.limit {
-            self.wr_ring.store(token, wr_id, lkey, kind);
-            return Some(token);
-        }
-        self.file_after_look(token, wr_id, lkey, kind)
+        let next = self.next();
+        let token = if self.has_room_at(next) { next } else { self.look_for_room(next)? };
+        self.file_at(token, wr_id, lkey, kind);
+        Some(token)
+    }
+
+    /// The token of the next post.
+    #[inline(always)]
+    pub(crate) fn next(&self) -> u64 {
+        self.wr_ring.posted.number.load(Ordering::Relaxed)
+    }
+
+    /// Whether the queue is known to have room at the token of the next post.
+    #[inline(always)]
+    pub(crate) fn has_room_at(&self, next: u64) -> bool {
+        next < self.limit
+    }
+
+    /// Stores a work request with at most one range under the token of the next post, where there is room.
+    #[inline(always)]
+    pub(crate) fn file_at(&self, token: u64, wr_id: u64, lkey: u32, kind: Kind) {
+        self.wr_ring.store(token, wr_id, lkey, kind);
     }
 
     /// Called after the post of the request that was filed last.
@@ -301,19 +317,16 @@ impl Cursor {
         Filing { wr_ring: &self.wr_ring, next, limit: self.limit }
     }
 
-    /// The rest of [`Cursor::file_one`] where the queue is not known to have room: reads the position of the poller.
+    /// Called where the queue is not known to have room: reads the position of the poller. Returns the token of the next
+    /// post; `None` if the queue is full.
     #[cold]
     #[inline(never)]
-    fn file_after_look(&mut self, next: u64, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
+    pub(crate) fn look_for_room(&mut self, next: u64) -> Option<u64> {
         let (token, limit) = self.wr_ring.room(next);
         self.limit = limit;
         if token != next {
             self.wr_ring.posted.number.store(token, Ordering::Release);
         }
-        if token == limit {
-            return None;
-        }
-        self.wr_ring.store(token, wr_id, lkey, kind);
-        Some(token)
+        (token != limit).then_some(token)
     }
 }

@@ -132,11 +132,7 @@ impl CompletionQueue for Cq {
     /// completions of the same poll are returned before, or by the next call.
     #[inline(always)]
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
-        let polled = Poller::poll(self, completions);
-        if !self.inner.window_qps.is_empty() {
-            self.inner.window_qps.note(completions.get(..polled.unwrap_or(0)).unwrap_or_default());
-        }
-        polled
+        Poller::poll(self, completions)
     }
 
     fn num(&self) -> u32 {
@@ -231,6 +227,15 @@ impl Provider for CqInner {
         // SAFETY: the CQ is alive, and the function is its provider's. A Completion is laid out as an ibv_wc (asserted
         // in completion.rs), and each bit pattern is a value of it. The slice has room for `room` of them.
         unsafe { (self.poll)(self.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn notes(&self) -> bool {
+        !self.window_qps.is_empty()
+    }
+
+    fn note(&self, completions: &[Completion]) {
+        self.window_qps.note(completions);
     }
 }
 

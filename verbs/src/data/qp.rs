@@ -137,10 +137,10 @@ impl Qp {
     /// The same with one range.
     #[inline(always)]
     pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, PostReason> {
-        match self.send.file_one(wr_id, lkey, kind) {
-            Some(token) => Ok(token),
-            None => self.file_first_send(wr_id, lkey, kind),
-        }
+        let next = self.send.next();
+        let token = if self.send.has_room_at(next) { next } else { self.send_room(kind)? };
+        self.send.file_at(token, wr_id, lkey, kind);
+        Ok(token)
     }
 
     /// Files a work request of the receive queue; see `Cursor::file`.
@@ -152,10 +152,10 @@ impl Qp {
     /// The same with one range.
     #[inline(always)]
     pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, PostReason> {
-        match self.recv.file_one(wr_id, lkey, Kind::RECEIVE) {
-            Some(token) => Ok(token),
-            None => self.file_first_recv(wr_id, lkey),
-        }
+        let next = self.recv.next();
+        let token = if self.recv.has_room_at(next) { next } else { self.recv_room()? };
+        self.recv.file_at(token, wr_id, lkey, Kind::RECEIVE);
+        Ok(token)
     }
 
     /// Creates the ring of the send queue, if there is none. Until then the cursor has no room, so no request reaches
@@ -214,14 +214,15 @@ impl Qp {
         PostError::new(call, self.inner.qp_num(), reason)
     }
 
+    /// Returns the token of the next send; opens its queue if this is the first one.
     #[cold]
     #[inline(never)]
-    fn file_first_send(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, PostReason> {
+    fn send_room(&mut self, kind: Kind) -> Result<u64, PostReason> {
         self.open_send()?;
         if self.refuses_reads && kind.is_answered() {
             return Err(PostReason::NoReads);
         }
-        self.file_send(wr_id, &[lkey], kind)
+        self.send.look_for_room(self.send.next()).ok_or_else(|| self.send_refusal())
     }
 
     /// Ends the post of the request of the send queue that was filed last. After an error it stays in flight, because
@@ -253,10 +254,12 @@ impl Qp {
         error
     }
 
+    /// The same for receives.
     #[cold]
     #[inline(never)]
-    fn file_first_recv(&mut self, wr_id: u64, lkey: u32) -> Result<u64, PostReason> {
-        self.file_recv(wr_id, &[lkey])
+    fn recv_room(&mut self) -> Result<u64, PostReason> {
+        self.open_recv();
+        self.recv.look_for_room(self.recv.next()).ok_or_else(|| self.recv_refusal())
     }
 }
 

@@ -324,12 +324,15 @@ impl Device for KernelCm {
     }
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        let peer = match self.ids.get(id).ok_or(Errno::ENOENT)? {
-            Id { sought: Some(sought), .. } => return Ok(*sought),
+        let found = self.ids.get(id).ok_or(Errno::ENOENT)?;
+        let peer = match found {
+            Id { sought: Some(sought), .. } => *sought,
             Id { has_peer: true, .. } => self.address(id, offset::ADDR_DST)?,
             Id { .. } => return Err(Errno(libc::EADDRNOTAVAIL)),
         };
-        Ok(scoped(peer, || self.address(id, offset::ADDR_SRC)))
+        // As with librdmacm, an address that a lookup seeks is scoped by the address of a bind only.
+        let local = || if found.has_address { self.address(id, offset::ADDR_SRC) } else { Err(Errno::EADDRNOTAVAIL) };
+        Ok(scoped(peer, local))
     }
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {

@@ -11,6 +11,7 @@ mod dispatch;
 mod events;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod failing_tests;
+mod group_events;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod group_tests;
 mod location;
