@@ -194,12 +194,11 @@ faults! { "Messages of the connection manager are lost";
         let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Responded)?;
         s.b.client.drive().establish(ids.client)?;
-        loss.wait_for_one(SOON)?;
-        s.note("it is lost");
         // The filter stands until the server has said so: a repeated RTU must not come first.
+        s.note(loss.wait_for_one(SOON).map(|()| "it is lost")?);
         let server = ids.server.unwrap_or(ids.client);
-        let result = s.b.server.drive().notify_established(server);
-        s.tries("server: notify_established", result);
+        let said = s.b.server.drive().notify_established(server);
+        s.tries("server: notify_established", said);
         loss.lift()?;
         s.sees(Side::Server, server, 0..=2).map(drop)
     }
