@@ -7,7 +7,7 @@ use cmid_sim::Flavour;
 use crate::address::Numbers;
 use crate::program::Program;
 use crate::runner::Observed;
-use crate::simulated::{Limits, Schedule, schedules, simulate};
+use crate::simulated::{Limits, Schedule, Simulated, schedules, simulate};
 use crate::trace::Trace;
 
 /// How much earlier than the simulator's a real timer may end.
@@ -28,6 +28,16 @@ pub struct Run {
     pub phases: Vec<Duration>,
     /// The duration of the whole run.
     pub whole: Duration,
+}
+
+impl Run {
+    /// A run on the simulator in place of a kernel. It takes no time.
+    #[must_use]
+    pub fn simulated(numbers: Numbers, ran: Simulated) -> Self {
+        let phases = vec![Duration::ZERO; ran.limits.phases.len()];
+        let Simulated { trace, observed, .. } = ran;
+        Run { numbers, trace, observed, drops_errnos: false, phases, whole: Duration::ZERO }
+    }
 }
 
 /// The system that the simulator is compared with: a kernel.

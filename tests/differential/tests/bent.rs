@@ -134,15 +134,7 @@ impl Reality for BentReality {
             let delays = if self.hurried { vec![Duration::ZERO; program.boundaries()] } else { Vec::new() };
             let schedule = Schedule { delays, ticks: self.ticks, ..Schedule::default() };
             let ran = simulate_on(program, NUMBERS, Flavour::Linux6_12, &schedule, wrap);
-            let phases = vec![Duration::ZERO; ran.limits.phases.len()];
-            Run {
-                numbers: NUMBERS,
-                trace: ran.trace,
-                observed: ran.observed,
-                drops_errnos: false,
-                phases,
-                whole: Duration::ZERO,
-            }
+            Run::simulated(NUMBERS, ran)
         };
         Ok(programs.iter().map(one).collect())
     }
@@ -229,15 +221,7 @@ fn a_message_may_arrive_while_the_step_that_sends_it_goes_on() {
     };
     let (late, early) = (ran(Prompt::None), ran(Prompt::All));
     assert_ne!(late.trace, early.trace);
-    let phases = vec![Duration::ZERO; early.limits.phases.len()];
-    let run = Run {
-        numbers: NUMBERS,
-        trace: early.trace,
-        observed: early.observed,
-        drops_errnos: false,
-        phases,
-        whole: Duration::ZERO,
-    };
+    let run = Run::simulated(NUMBERS, early);
     assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
 }
 

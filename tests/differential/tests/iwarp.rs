@@ -1,7 +1,5 @@
 //! Programs for soft-iWARP: they contain what it offers, reach their goals on the simulator, and show a difference.
 
-use std::time::Duration;
-
 use cmid_differential::campaign::{FIRST_SEED, Outcome, Plan, run_made};
 use cmid_differential::generate::{self, NUMBERS, program_on};
 use cmid_differential::judge::{Reality, Run};
@@ -29,15 +27,7 @@ impl Reality for Simulator {
                     rest.push('0');
                 }
             }
-            let phases = vec![Duration::ZERO; ran.limits.phases.len()];
-            Run {
-                numbers: NUMBERS,
-                trace: ran.trace,
-                observed: ran.observed,
-                drops_errnos: false,
-                phases,
-                whole: Duration::ZERO,
-            }
+            Run::simulated(NUMBERS, ran)
         };
         Ok(programs.iter().map(one).collect())
     }

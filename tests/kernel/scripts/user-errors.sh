@@ -28,7 +28,6 @@ errors "select one of \`ip address\`" \
     "$replog" serve --id 0 --client 192.0.2.1:7600 --folder /tmp/replog --replica 10.99.0.1:7500
 errors "choose one that" "$ticker" exchange --listen 192.0.2.1:7400
 errors "choose one that" "$ticker" feed --listen 172.16.0.1:7300
-errors "start \`ticker feed\` first" "$ticker" trader --local 10.99.0.2 --feed 10.99.0.1:7300 --exchange 10.99.0.1:7400
 
 echo "--- ports in use"
 "$replog" serve --id 0 --client 10.99.0.1:7601 --folder /tmp/other --replica 10.99.0.1:7500 >/dev/null &
@@ -42,6 +41,8 @@ errors "10.99.0.1:7601 is in use: stop the other program" \
 errors "/tmp/other is in use: stop the other replica" \
     "$replog" serve --id 0 --client 10.99.0.1:7602 --folder /tmp/other --replica 10.99.0.1:7502
 errors "10.99.0.1:7400 is in use: end the program" "$ticker" exchange --listen 10.99.0.1:7400
+# The exchange runs, so it is the feed that is missing.
+errors "start \`ticker feed\` first" "$ticker" trader --local 10.99.0.2 --feed 10.99.0.1:7300 --exchange 10.99.0.1:7400
 errors "another program listens there" "$ticker" trader --local 10.99.0.2 --feed 10.99.0.1:7500 --exchange 10.99.0.1:7400
 kill $replica $exchange
 
