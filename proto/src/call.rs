@@ -12,6 +12,8 @@ use crate::request::{CmOption, PortSpace, RejectReason};
 /// connection is established or has failed, at most for about two minutes. A destroy blocks while a connect of the id
 /// awaits its answer, at most for 10 seconds; the core makes such a call only for
 /// [`Request::DestroyNow`](crate::Request::DestroyNow).
+// The tag has a place of its own, not one in an address.
+#[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Open a non-blocking event channel (`rdma_create_event_channel`).

@@ -23,11 +23,13 @@ bitflags::bitflags! {
         const NEEDS_CHANNEL = 4;
         /// The event gives the id a device.
         const BINDS = 8;
+        /// The id records more of the request than its new state: its addresses, or that a QP number was sent.
+        const NOTED = 128;
         /// The operation of the event has ended.
         const LATE = 16;
         /// The event is not possible.
         const FAULT = 32;
-        /// The event needs steps that most events do not need.
+        /// The event or the request needs steps that most do not need.
         const RARE = 64;
     }
 }
@@ -83,6 +85,25 @@ const fn request_cell(before: State, kind: RequestKind, port_space: PortSpace) -
     }
     if matches!(kind, RequestKind::Accept | RequestKind::Join | RequestKind::GetRequest) {
         effects = effects.union(Effects::NEEDS_CHANNEL);
+    }
+    if matches!(kind, RequestKind::Bind | RequestKind::ResolveAddr | RequestKind::Accept) {
+        effects = effects.union(Effects::NOTED);
+    }
+    // Not always exactly one call.
+    if matches!(
+        kind,
+        RequestKind::Listen
+            | RequestKind::AttachQp
+            | RequestKind::DetachQp
+            | RequestKind::Accept
+            | RequestKind::GetRequest
+            | RequestKind::Join
+            | RequestKind::Leave
+            | RequestKind::Migrate
+            | RequestKind::Destroy
+            | RequestKind::DestroyNow
+    ) {
+        effects = effects.union(Effects::RARE);
     }
     Some(Cell { state, effects })
 }

@@ -55,17 +55,24 @@ impl Deadlines {
         self.heap.peek().map(|&Reverse(entry)| entry)
     }
 
-    /// Ensures that an id has an entry that is not after its deadline. Returns whether entries may be stale at the top, or
-    /// are too many: [`drop_stale`](Deadlines::drop_stale) must follow.
+    /// Ensures that an id has an entry that is not after its deadline. Returns whether an entry may be stale at the top, or
+    /// entries are too many: [`drop_stale`](Deadlines::drop_stale) must follow.
     #[inline(always)]
     pub(crate) fn arm(&mut self, armed: &mut Armed, due: Time, id: IdKey) -> bool {
         if due < armed.0 {
             armed.0 = due;
             self.heap.push(Reverse((due, id)));
-            self.heap.len() > self.most
-        } else {
-            armed.0 != due && self.first() == Some((armed.0, id))
+            return self.heap.len() > self.most;
         }
+        if armed.0 == due || self.first() != Some((armed.0, id)) {
+            return false;
+        }
+        self.heap.pop();
+        armed.0 = due;
+        if due != Time::NEVER {
+            self.heap.push(Reverse((due, id)));
+        }
+        !self.heap.is_empty()
     }
 
     /// Drops stale entries at the top, and all stale ones if they are too many. `stands` returns the time at which the
@@ -77,7 +84,9 @@ impl Deadlines {
                 break;
             }
             self.heap.pop();
-            self.heap.extend(due.map(|due| Reverse((due, key))));
+            if let Some(due) = due {
+                self.heap.push(Reverse((due, key)));
+            }
         }
         if self.heap.len() > self.most {
             let entries: Vec<_> = core::mem::take(&mut self.heap).into_vec();

@@ -172,6 +172,11 @@ impl RawEvent<&[u8]> {
             private_data: &[],
         }
     }
+
+    /// Whether the event has neither private data nor a destination of datagrams, as most events.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.private_data.is_empty() && self.datagram.is_none()
+    }
 }
 
 impl<B> RawEvent<B> {

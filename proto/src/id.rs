@@ -1,12 +1,14 @@
 //! The data that the core stores for one id.
 
-use crate::deadlines::Armed;
+use crate::deadlines::{Armed, Deadlines};
 use crate::error::RefuseReason;
-use crate::key::{ChannelKey, GroupKey};
+use crate::event::AckToken;
+use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::on_device::OnDevice;
-use crate::request::{PortSpace, Service};
+use crate::request::{Acks, PortSpace, Service};
 use crate::request_kind::RequestKind;
 use crate::state::State;
+use crate::stored::Of;
 use crate::time::Time;
 use crate::transport::Transport;
 
@@ -175,6 +177,21 @@ impl Id {
             SyncState::For(request_kind) => Some(request_kind),
             SyncState::Never | SyncState::Ended(_) | SyncState::Without { .. } => None,
         }
+    }
+
+    /// Counts the ack that the application owes for an event.
+    pub(crate) fn owe(&mut self, of: Of, acks: Acks) -> Option<AckToken> {
+        if acks != Acks::Explicit || self.rare.contains(Rare::WAIVED) {
+            return None;
+        }
+        self.owed += 1;
+        Some(AckToken { owner: of.owner(), group: of.group })
+    }
+
+    /// Updates the heap of deadlines after a change of one of its own; see [`Deadlines::arm`].
+    pub(crate) fn arm(&mut self, key: IdKey, deadlines: &mut Deadlines) -> bool {
+        let due = self.due();
+        deadlines.arm(&mut self.armed, due, key)
     }
 
     /// Returns the nearest of its deadlines.

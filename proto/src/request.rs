@@ -116,6 +116,8 @@ pub enum Acks {
 }
 
 /// A request on an id that exists. A refused request changes nothing.
+// The tag has a place of its own, not one in an address.
+#[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Bind to a local address; port 0 selects a free one (rdma_bind_addr(3)).

@@ -4,18 +4,14 @@ use core::hash::{Hash, Hasher};
 
 use slab::Slab;
 
-use crate::event::{Datagram, Event, EventKind, RawEvent, ReceivedParam};
+use crate::event::{AckToken, Datagram, Event, EventKind, RawEvent, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
 
 /// An event as it waits for its delivery: without an ack token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
-    pub(crate) id: IdKey,
-    /// Of a connection request, the listener.
-    listener: Option<IdKey>,
-    /// Of an event of a membership, the membership.
-    pub(crate) group: Option<GroupKey>,
+    pub(crate) of: Of,
     pub(crate) kind: EventKind,
     status: i32,
     param: ReceivedParam,
@@ -24,6 +20,58 @@ pub(crate) struct Stored {
 }
 
 static_assertions::const_assert!(core::mem::size_of::<Stored>() <= 64);
+
+/// What an event belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Of {
+    pub(crate) id: IdKey,
+    /// Of a connection request, the listener.
+    pub(crate) listener: Option<IdKey>,
+    /// Of an event of a membership, the membership.
+    pub(crate) group: Option<GroupKey>,
+}
+
+impl Of {
+    pub(crate) fn id(id: IdKey) -> Self {
+        Of { id, listener: None, group: None }
+    }
+
+    /// The id that the event belongs to: of a connection request the listener. The event moves with that id, and counts
+    /// among its owed acks.
+    pub(crate) fn owner(self) -> IdKey {
+        self.listener.unwrap_or(self.id)
+    }
+}
+
+/// An event of the device that is delivered at once.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) of: Of,
+    pub(crate) ack_token: Option<AckToken>,
+}
+
+impl Delivery {
+    /// Returns the event, which is [bare](RawEvent::is_bare).
+    #[inline(always)]
+    pub(crate) fn bare(self, raw: &RawEvent<&[u8]>) -> Event {
+        let Delivery { of: Of { id, listener, group }, ack_token } = self;
+        let (kind, status, param) = (EventKind::Cm(raw.kind), raw.status, raw.param);
+        let private_data = PrivateData::empty();
+        Event { id, listener, kind, status, param, datagram: None, group, private_data, ack_token }
+    }
+
+    /// Returns the event, with the data that it has.
+    #[inline(never)]
+    pub(crate) fn whole(self, raw: &RawEvent<&[u8]>) -> Option<Event> {
+        // Filled in place: an event is large.
+        let mut event = Some(self.bare(raw));
+        if let Some(event) = &mut event {
+            event.private_data.set(raw.private_data);
+            event.datagram = raw.datagram;
+        }
+        event
+    }
+}
 
 /// The place of an event's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,50 +90,29 @@ pub(crate) struct DataSlab(Slab<Data>);
 
 impl Stored {
     /// An event of the device.
-    #[inline(always)]
-    pub(crate) fn of(raw: &RawEvent<&[u8]>, data: Option<DataRef>) -> Self {
-        Stored {
-            id: raw.id,
-            listener: None,
-            group: None,
-            kind: EventKind::Cm(raw.kind),
-            status: raw.status,
-            param: raw.param,
-            data,
-        }
-    }
-
-    /// A connection request, which belongs to its listener.
-    pub(crate) fn of_listener(self, listener: IdKey) -> Self {
-        Stored { listener: Some(listener), ..self }
-    }
-
-    /// An event of a membership.
-    pub(crate) fn of_group(self, group: Option<GroupKey>) -> Self {
-        Stored { group, ..self }
+    pub(crate) fn of(raw: &RawEvent<&[u8]>, of: Of, data: Option<DataRef>) -> Self {
+        Stored { of, kind: EventKind::Cm(raw.kind), status: raw.status, param: raw.param, data }
     }
 
     /// An event that the core makes itself.
     pub(crate) fn made(id: IdKey, kind: EventKind, status: i32) -> Self {
-        Stored { id, listener: None, group: None, kind, status, param: ReceivedParam::default(), data: None }
+        Stored { of: Of::id(id), kind, status, param: ReceivedParam::default(), data: None }
+    }
+
+    /// The same event, of a membership.
+    pub(crate) fn of_group(self, group: Option<GroupKey>) -> Self {
+        Stored { of: Of { group, ..self.of }, ..self }
     }
 
     /// The same event of another id, which has no memberships.
     pub(crate) fn rekeyed(self, id: IdKey, data: Option<DataRef>) -> Self {
-        Stored { id, group: None, data, ..self }
-    }
-
-    /// The id that the event belongs to: of a connection request the listener. The event moves with that id, and counts
-    /// among its owed acks.
-    #[inline(always)]
-    pub(crate) fn owner(&self) -> IdKey {
-        self.listener.unwrap_or(self.id)
+        Stored { of: Of { id, group: None, ..self.of }, data, ..self }
     }
 
     /// Whether the event is a connection request. The backlog of the listener limits their number.
     #[inline(always)]
     pub(crate) fn is_request(&self) -> bool {
-        self.listener.is_some()
+        self.of.listener.is_some()
     }
 
     /// Whether the device has reported the event. Such an event needs an ack and counts against the limit.
@@ -104,13 +131,13 @@ impl Stored {
     #[inline(always)]
     pub(crate) fn bare(&self) -> Event {
         Event {
-            id: self.id,
-            listener: self.listener,
+            id: self.of.id,
+            listener: self.of.listener,
             kind: self.kind,
             status: self.status,
             param: self.param,
             datagram: None,
-            group: self.group,
+            group: self.of.group,
             private_data: PrivateData::empty(),
             ack_token: None,
         }
@@ -121,7 +148,7 @@ impl DataSlab {
     /// Stores the data of an event, if it has some.
     #[inline(always)]
     pub(crate) fn keep(&mut self, raw: &RawEvent<&[u8]>) -> Option<DataRef> {
-        if raw.private_data.is_empty() && raw.datagram.is_none() { None } else { self.keep_some(raw) }
+        if raw.is_bare() { None } else { self.keep_some(raw) }
     }
 
     #[inline(never)]

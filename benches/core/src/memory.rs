@@ -7,7 +7,7 @@ use std::mem::size_of;
 use std::net::SocketAddr;
 
 use cmid_proto::memory::{Domain, Region as Registration};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Core, Flow, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+use cmid_proto::{Begun, Acks, ChannelKey, CmEvent, Core, Flow, IdKey, Limits, PortSpace, RawEvent, Request, Time};
 use stats_alloc::{Region, StatsAlloc};
 
 use crate::cases::{self, Case};
@@ -127,7 +127,7 @@ impl World {
             ..Limits::SINGLE
         });
         let (channel, begun) = core.open_channel(Acks::OnDelivery).expect("room");
-        make(begun.into());
+        make(begun);
         let mut world = World { core, channel, ids: Vec::new() };
         world.ids = (0..ids).map(|_| world.create()).collect();
         world
@@ -146,13 +146,13 @@ impl World {
 
     fn create(&mut self) -> IdKey {
         let (id, begun) = self.core.create_id(Some(self.channel), PortSpace::Udp).expect("room");
-        make(begun.into());
+        make(begun);
         id
     }
 
     fn open(&mut self) -> ChannelKey {
         let (channel, begun) = self.core.open_channel(Acks::Explicit).expect("room");
-        make(begun.into());
+        make(begun);
         channel
     }
 
@@ -173,8 +173,6 @@ impl World {
 }
 
 /// Makes the call of a request.
-fn make(flow: Flow<'_, '_>) {
-    if let Flow::Next(begun) = flow {
-        assert!(matches!(begun.end(Ok(())), Flow::Done(Ok(_))), "one call");
-    }
+fn make(begun: Begun<'_, '_>) {
+    assert!(matches!(begun.end(Ok(())), Flow::Done(Ok(_))), "one call");
 }

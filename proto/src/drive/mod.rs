@@ -17,7 +17,7 @@ use crate::error::{AckError, Error, Failure, Fault, Refused};
 use crate::event::{AckToken, Event};
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
-use crate::machine::{Core, Flow, Progress, Released};
+use crate::machine::{Begun, Core, Flow, Progress, Released};
 use crate::request::Request;
 use crate::state::State;
 use crate::time::Time;
@@ -250,10 +250,10 @@ impl<D: Device> Drive<D> {
     fn make<'r>(
         &mut self,
         step: Option<Step<'_>>,
-        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
+        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, Refused>,
     ) -> Result<Progress, Error> {
         let Drive { core, device, now, .. } = self;
-        let result = run(device, now.get(), core, step, begin);
+        let result = make(device, now.get(), core, step, begin)?;
         if self.core.has_next() {
             self.make_following();
         }
@@ -264,8 +264,8 @@ impl<D: Device> Drive<D> {
     fn make_following(&mut self) {
         while self.core.has_next() {
             let Drive { core, device, now, .. } = self;
-            let result = run(device, now.get(), core, None, |core| Ok(core.next().into()));
-            if let Err(Error::Fault(fault)) = result {
+            let made = make(device, now.get(), core, None, |core| core.next().ok_or(()));
+            if let Ok(Err(Error::Fault(fault))) = made {
                 self.note(fault);
             }
         }
@@ -298,46 +298,75 @@ impl<D: Device> Drive<D> {
 
 /// Makes the calls of a request. Reports the request and each call to an observing device, with the core after each.
 #[inline(always)]
-fn run<'r, D: Device>(
+fn make<'r, D: Device, R>(
     device: &mut D,
     now: Time,
     core: &mut Core,
     mut step: Option<Step<'_>>,
-    begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
-) -> Result<Progress, Error> {
-    let mut made: Option<(Call, Outcome)> = None;
-    let mut observe = |device: &mut D, core: &Core, made: Option<(Call, Outcome)>, fault: Option<Fault>| {
-        if let Some(step) = step.take() {
+    begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, R>,
+) -> Result<Result<Progress, Error>, R> {
+    let observe = |device: &mut D, core: &Core, step: Option<Step<'_>>| {
+        if let Some(step) = step {
             device.observe(&StepRecord { now, core, step });
         }
-        if let Some((ref call, outcome)) = made {
-            device.observe(&StepRecord { now, core, step: Step::Outcome { call, outcome, fault } });
-        }
     };
-    let mut flow = match begin(core) {
-        Ok(flow) => flow,
+    let begun = match begin(core) {
+        Ok(begun) => begun,
         Err(refused) => {
-            observe(device, core, None, None);
-            return Err(Error::Refused(refused));
+            observe(device, core, step);
+            return Err(refused);
         }
     };
-    loop {
-        let begun = match flow {
-            Flow::Done(result) => {
-                if D::OBSERVES {
-                    observe(device, core, made, if let Err(Error::Fault(fault)) = result { Some(fault) } else { None });
-                }
-                return result;
-            }
-            Flow::Next(begun) => begun,
-        };
-        if D::OBSERVES {
-            observe(device, begun.core(), made, None);
-            let step = Step::Call { call: begun.call(), private_data: begun.private_data() };
-            device.observe(&StepRecord { now, core: begun.core(), step });
+    if D::OBSERVES && begun.call().is_some() {
+        observe(device, begun.core(), step.take());
+    }
+    let (result, last) = match make_one(device, now, begun) {
+        (Flow::Done(result), last) => (result, last),
+        (Flow::Next(next), _) => make_others(device, now, next),
+    };
+    if D::OBSERVES {
+        observe(device, core, step);
+        if let Some((call, outcome)) = &last {
+            let fault = if let Err(Error::Fault(fault)) = result { Some(fault) } else { None };
+            observe(device, core, Some(Step::Outcome { call, outcome: *outcome, fault }));
         }
-        let outcome = device.call(begun.call(), begun.private_data());
-        made = D::OBSERVES.then_some((*begun.call(), outcome));
-        flow = begun.end(outcome);
+    }
+    Ok(result)
+}
+
+/// A call and its outcome, for an observing device.
+type Made = Option<(Call, Outcome)>;
+
+/// Makes the other calls of a request. Returns the last call, too.
+#[inline(never)]
+fn make_others<D: Device>(device: &mut D, now: Time, mut begun: Begun<'_, '_>) -> (Result<Progress, Error>, Made) {
+    loop {
+        match make_one(device, now, begun) {
+            (Flow::Done(result), last) => return (result, last),
+            (Flow::Next(next), _) => begun = next,
+        }
+    }
+}
+
+/// Makes a call. Returns it, if it is the last one of its request.
+#[inline(always)]
+fn make_one<'c, 'r, D: Device>(device: &mut D, now: Time, begun: Begun<'c, 'r>) -> (Flow<'c, 'r>, Made) {
+    let call = begun.call();
+    let Some(call) = &call else { return (begun.end(Ok(())), None) };
+    let private_data = begun.private_data();
+    if D::OBSERVES {
+        let step = Step::Call { call, private_data };
+        device.observe(&StepRecord { now, core: begun.core(), step });
+    }
+    let outcome = device.call(call, private_data);
+    match begun.end(outcome) {
+        Flow::Next(next) => {
+            if D::OBSERVES {
+                let step = Step::Outcome { call, outcome, fault: None };
+                device.observe(&StepRecord { now, core: next.core(), step });
+            }
+            (Flow::Next(next), None)
+        }
+        done => (done, D::OBSERVES.then(|| (*call, outcome))),
     }
 }

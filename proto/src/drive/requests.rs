@@ -9,7 +9,7 @@ use crate::errno::Errno;
 use crate::error::{Error, Fault, RefuseReason, Refused};
 use crate::event::{ConnParam, Ece};
 use crate::key::{ChannelKey, GroupKey, IdKey, Target};
-use crate::machine::{Flow, Progress};
+use crate::machine::Progress;
 use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
 use crate::request_kind::RequestKind;
 use crate::time::Time;
@@ -24,7 +24,7 @@ impl<D: Device> Drive<D> {
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
         let result = self.core.open_channel(acks).map(|(channel, _)| channel);
         let step = Some(Step::OpenChannel { acks, result });
-        self.make(step, |core| core.open_channel(acks).map(|(_, begun)| Flow::Next(begun)))?;
+        self.make(step, |core| core.open_channel(acks).map(|(_, begun)| begun))?;
         Ok(result?)
     }
 
@@ -36,7 +36,7 @@ impl<D: Device> Drive<D> {
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
         let result = self.core.close_channel(channel).map(drop);
         let step = Some(Step::CloseChannel { channel, result });
-        self.make(step, |core| core.close_channel(channel).map(Flow::Next)).map(drop)
+        self.make(step, |core| core.close_channel(channel)).map(drop)
     }
 
     /// Creates an id on a channel, or in synchronous mode (`None`).
@@ -53,7 +53,7 @@ impl<D: Device> Drive<D> {
         self.make(step, |core| {
             let (id, begun) = core.create_id(channel, port_space)?;
             key = Some(id);
-            Ok(Flow::Next(begun))
+            Ok(begun)
         })?;
         // Without a refusal there is a key.
         key.ok_or(Error::Refused(Refused::Full("ids")))

@@ -1,6 +1,6 @@
 //! Turns of the loop: deadlines, calls and reads, and the next action.
 
-use super::{Drive, Step};
+use super::{Drive, Step, make};
 use crate::call::Call;
 use crate::device::Device;
 use crate::errno::Errno;
@@ -85,11 +85,15 @@ impl<D: Device> Drive<D> {
 
     /// Makes the call for one of the ids that are destroyed after their listener. Returns false if there is none.
     fn serve_child(&mut self) -> bool {
-        let Some(Call::Destroy { id }) = self.core.next_child().map(|begun| *begun.call()) else { return false };
-        let result = self.make(Some(Step::Child { id }), |core| Ok(core.next_child().into()));
-        if let Err(Error::Fault(fault)) = result {
+        let child = self.core.next_child().and_then(|begun| begun.call());
+        let Some(Call::Destroy { id }) = child else { return false };
+        let Drive { core, device, now, .. } = self;
+        let step = Some(Step::Child { id });
+        let made = make(device, now.get(), core, step, |core| core.next_child().ok_or(()));
+        if let Ok(Err(Error::Fault(fault))) = made {
             self.note(fault);
         }
+        self.make_following();
         true
     }
 
@@ -151,7 +155,7 @@ impl<D: Device> Drive<D> {
                 Ok(Some(raw)) => {
                     // The event borrows from the device, so `observe` needs a copy.
                     let copied = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
-                    let result = self.core.admit(channel, &raw);
+                    let result = self.core.handle_event(channel, raw);
                     if let Some(copied) = copied {
                         let reads_on = !D::LEVEL_TRIGGERED;
                         self.record(Step::Event { channel, event: copied.as_deref(), result, reads_on });

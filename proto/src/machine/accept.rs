@@ -2,11 +2,10 @@
 //! accept makes two calls: the first migrates the id to the channel that delivers its events.
 
 use super::Core;
-use super::begun::{Following, RequestOf, Then};
-use crate::call::{Call, Outcome};
+use super::begun::{Following, Part};
+use crate::call::Outcome;
 use crate::id::Id;
 use crate::key::{ChannelKey, IdKey};
-use crate::request::Request;
 use crate::request_kind::RequestKind;
 
 impl Core {
@@ -21,28 +20,22 @@ impl Core {
         self.ids.iter().filter(is_away).map(|(key, id)| (key, id.channel))
     }
 
-    /// Returns the migration that precedes an accept, if there is one.
-    pub(super) fn move_before_accept(&self, key: IdKey) -> Option<Call> {
-        let id = self.ids.get(key)?;
-        let (from, to) = (id.device_channel, id.channel);
-        (from != to).then_some(Call::Migrate { id: key, from, to })
+    /// Returns the first part of an accept: the migration that precedes it, or the accept itself.
+    pub(super) fn accept_part(&self, key: IdKey) -> Part {
+        match self.ids.get(key) {
+            Some(id) if id.device_channel != id.channel => {
+                Part::MoveToAccept { id: key, from: id.device_channel, to: id.channel }
+            }
+            Some(_) | None => Part::Request,
+        }
     }
 
     /// Handles the return of that migration. If it has failed, the id is as before, and the accept can be repeated.
-    pub(super) fn moved_to_accept<'r>(
-        &mut self,
-        key: IdKey,
-        to: ChannelKey,
-        of: RequestOf<'r>,
-        outcome: Outcome,
-    ) -> Following<'r> {
-        match (outcome, *of.request) {
-            (Ok(()), Request::Accept { param, .. }) => {
-                self.set_channels(key, to, to);
-                Following::Call(Call::Accept { id: key, param }, Then::Request(of))
-            }
-            (Ok(()), _) => super::begun::DONE,
-            (Err(errno), _) => self.failed(key, RequestKind::Migrate, errno),
+    pub(super) fn moved_to_accept(&mut self, key: IdKey, to: ChannelKey, outcome: Outcome) -> Following {
+        if let Err(errno) = outcome {
+            return self.failed(key, RequestKind::Migrate, errno);
         }
+        self.set_channels(key, to, to);
+        Following::Next(Part::Request)
     }
 }

@@ -2,8 +2,8 @@
 //! their own.
 
 use super::Core;
-use super::begun::{Begun, DONE, Flow, Following, RequestOf, Then, Unacked};
-use crate::call::{Call, Outcome};
+use super::begun::{Begun, DONE, Following, Part, RequestOf, Unacked};
+use crate::call::Outcome;
 use crate::cells::Effects;
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
@@ -24,58 +24,84 @@ impl Core {
     /// mode with `ETIMEDOUT`. The deadline also applies to a migration and a destruction while they wait for acks, and
     /// has no effect on other requests. A request with a deadline in the past is refused, unless it is a destruction.
     ///
-    /// Most requests are one call; a listen, an accept or a migration may be several. `AttachQp`, `DetachQp`,
-    /// `GetRequest`, and the migration of a listener, make no call. A request that waits for acks makes its call
-    /// [later](Core::next).
+    /// Nothing changes before [`Begun::end`]. Most requests are one call; a listen, an accept or a migration may be
+    /// several. `AttachQp`, `DetachQp`, `GetRequest`, and the migration of a listener, make no call. A request that waits
+    /// for acks makes its call [later](Core::next).
     ///
     /// # Errors
-    /// [`Refused`]: nothing has changed.
+    /// [`Refused`].
     #[inline(always)]
     pub fn begin<'c, 'r>(
         &'c mut self,
         now: Time,
-        key: IdKey,
+        id: IdKey,
         request: &'r Request<'r>,
         deadline: Time,
-    ) -> Result<Flow<'c, 'r>, Refused> {
-        let cell = self.decide(now, key, request, deadline)?;
-        let of = RequestOf { request, cell, deadline };
-        let Some((call, private_data)) = one_call(now, key, request, deadline) else {
-            return Ok(self.begin_other(key, of));
+    ) -> Result<Begun<'c, 'r>, Refused> {
+        let cell = match self.decide(now, id, request, deadline) {
+            Ok(cell) => cell,
+            Err(reason) => return Err(self.refusal(id, request.request_kind(), reason)),
         };
-        if let Request::Accept { .. } = request {
-            if let Some(call) = self.move_before_accept(key) {
-                return Ok(Flow::Next(Begun::new(self, call, &[], Then::MoveToAccept(of))));
-            }
+        let timeout_ms = match request {
+            Request::ResolveAddr { .. } | Request::ResolveRoute => kernel_timeout(now, deadline),
+            _ => 0,
+        };
+        let of = RequestOf { id, request, deadline, timeout_ms, cell };
+        if cell.has(Effects::RARE) {
+            let part = self.first_part(of);
+            return Ok(Begun::new(self, Some(of), part));
         }
-        Ok(Flow::Next(Begun::new(self, call, private_data, Then::Request(of))))
+        Ok(Begun::new(self, Some(of), Part::Request))
     }
 
-    /// Begins a request that is not exactly one call.
+    /// Returns the first part of a request that is not always exactly one call.
     #[inline(never)]
-    fn begin_other<'c, 'r>(&'c mut self, key: IdKey, of: RequestOf<'r>) -> Flow<'c, 'r> {
-        let RequestOf { request, deadline, .. } = of;
-        let begun = match *request {
-            Request::Listen { backlog } => self.begin_listen(key, backlog),
-            Request::Migrate { to } => self.begin_migrate(key, to, deadline),
-            Request::Join { addr, send_only } => self.begin_join(key, addr, send_only, deadline),
-            Request::Leave { group } => self.begin_leave(key, group),
-            Request::Destroy => self.begin_destroy(key, deadline),
-            Request::DestroyNow => {
-                Following::Call(Call::Destroy { id: key }, Then::Destroy { asked: Some(Unacked::Waived) })
+    fn first_part(&self, of: RequestOf<'_>) -> Part {
+        let RequestOf { id, request, .. } = of;
+        match *request {
+            Request::Accept { .. } => self.accept_part(id),
+            Request::Listen { backlog } => self.listen_part(id, backlog),
+            Request::Migrate { to } => self.migrate_part(id, to),
+            Request::Join { .. } => self.groups.next_key().map_or(Part::Uncalled, |group| Part::Join { group }),
+            Request::Leave { group } => self.leave_part(id, group),
+            Request::Destroy if self.ids.get(id).is_some_and(Id::is_free) => {
+                Part::Destroy { id, asked: Some(Unacked::Refused) }
             }
-            Request::AttachQp | Request::DetachQp => {
-                self.note_qp(key, matches!(request, Request::AttachQp));
-                DONE
-            }
-            Request::GetRequest => {
-                self.begin_get_request(key, deadline);
-                DONE
-            }
-            // These are one call.
+            Request::DestroyNow => Part::Destroy { id, asked: Some(Unacked::Waived) },
+            Request::Destroy | Request::AttachQp | Request::DetachQp | Request::GetRequest => Part::Uncalled,
             Request::Bind { .. }
             | Request::ResolveAddr { .. }
             | Request::ResolveRoute
+            | Request::Connect { .. }
+            | Request::Reject { .. }
+            | Request::Establish
+            | Request::Disconnect
+            | Request::Teardown
+            | Request::Notify
+            | Request::SetOption { .. }
+            | Request::SetEce { .. } => Part::Request,
+        }
+    }
+
+    /// Carries out a request that makes no call, or waits for acks before its call.
+    pub(super) fn uncalled(&mut self, of: &RequestOf<'_>) -> Following {
+        let RequestOf { id, request, deadline, .. } = *of;
+        match *request {
+            Request::AttachQp | Request::DetachQp => {
+                self.note_qp(id, matches!(request, Request::AttachQp));
+                DONE
+            }
+            Request::GetRequest => {
+                self.begin_get_request(id, deadline);
+                DONE
+            }
+            Request::Migrate { to } => self.migrate_uncalled(id, to, deadline),
+            Request::Leave { group } => self.leave_when_acked(id, group),
+            Request::Destroy => self.destroy_when_acked(id, deadline),
+            Request::Bind { .. }
+            | Request::ResolveAddr { .. }
+            | Request::ResolveRoute
+            | Request::Listen { .. }
             | Request::Connect { .. }
             | Request::Accept { .. }
             | Request::Reject { .. }
@@ -83,12 +109,10 @@ impl Core {
             | Request::Disconnect
             | Request::Teardown
             | Request::Notify
+            | Request::Join { .. }
             | Request::SetOption { .. }
-            | Request::SetEce { .. } => DONE,
-        };
-        match begun {
-            Following::Call(call, then) => Flow::Next(Begun::new(self, call, &[], then)),
-            Following::Done(result) => Flow::Done(result),
+            | Request::SetEce { .. }
+            | Request::DestroyNow => DONE,
         }
     }
 
@@ -117,27 +141,30 @@ impl Core {
 
     /// Applies the success of a request that is one call.
     #[inline(always)]
-    pub(super) fn requested(&mut self, key: IdKey, of: &RequestOf<'_>) {
-        let RequestOf { request, cell, deadline } = *of;
+    pub(super) fn requested(&mut self, of: &RequestOf<'_>) {
+        let RequestOf { id: key, request, cell, deadline, .. } = *of;
         let Some(mut id) = self.ids.get_mut(key) else { return };
         if !id.rare.is_empty() {
-            self.requested_rare(key, of);
+            self.requested_rare(of);
             let Some(again) = self.ids.get_mut(key) else { return };
             id = again;
         }
-        note_addresses(id, request, true);
+        if cell.has(Effects::NOTED) {
+            note(id, request, true);
+        }
         id.state = cell.state;
-        id.on_device.note(binds(request));
-        id.number_sent |= matches!(request, Request::Accept { .. });
         if cell.has(Effects::ENDS.union(Effects::WAITS)) {
             id.deadline = if cell.has(Effects::WAITS) { deadline } else { Time::NEVER };
-            self.arm(key);
+            if id.arm(key, &mut self.deadlines) {
+                self.drop_stale();
+            }
         }
     }
 
     /// The part of [`requested`](Core::requested) for an id in synchronous mode, on iWARP, or in a teardown.
     #[cold]
-    fn requested_rare(&mut self, key: IdKey, of: &RequestOf<'_>) {
+    fn requested_rare(&mut self, of: &RequestOf<'_>) {
+        let key = of.id;
         let Some(id) = self.ids.get_mut(key) else { return };
         let request_kind = of.request.request_kind();
         if request_kind == RequestKind::Connect && id.transport() == Transport::Iwarp {
@@ -157,14 +184,14 @@ impl Core {
     }
 
     /// Applies the outcome of a request that is one call.
-    pub(super) fn request_ended(&mut self, key: IdKey, of: &RequestOf<'_>, outcome: Outcome) -> Following<'static> {
+    pub(super) fn request_ended(&mut self, of: &RequestOf<'_>, outcome: Outcome) -> Following {
         let Err(errno) = outcome else {
-            self.requested(key, of);
+            self.requested(of);
             return DONE;
         };
-        let request_kind = of.request.request_kind();
+        let (key, request_kind) = (of.id, of.request.request_kind());
         let Some(id) = self.ids.get_mut(key) else { return DONE };
-        note_addresses(id, of.request, false);
+        note(id, of.request, false);
         let next = table::after_failure(id.state, request_kind, errno);
         self.set_state(key, next);
         if request_kind != RequestKind::Notify {
@@ -173,7 +200,7 @@ impl Core {
         self.failed_because(key, request_kind, errno)
     }
 
-    fn failed_because(&self, key: IdKey, request_kind: RequestKind, errno: Errno) -> Following<'static> {
+    fn failed_because(&self, key: IdKey, request_kind: RequestKind, errno: Errno) -> Following {
         let mut failure = self.failure(key, request_kind.name(), errno);
         failure.cause = self.ids.get(key).and_then(|id| failure_cause(id, request_kind));
         failure.into()
@@ -197,55 +224,22 @@ fn failure_cause(id: &Id, request_kind: RequestKind) -> Option<FailureCause> {
     (connects && id.on_device.is_to_loopback()).then_some(FailureCause::LoopbackPeer)
 }
 
-/// Returns the call of a request that is one call, and its private data; `None` for any other request.
-#[inline(always)]
-fn one_call<'r>(now: Time, id: IdKey, request: &'r Request<'r>, deadline: Time) -> Option<(Call, &'r [u8])> {
-    Some(match *request {
-        Request::Bind { addr } => (Call::Bind { id, addr }, &[]),
-        Request::ResolveAddr { src, dst } => {
-            (Call::ResolveAddr { id, src, dst, timeout_ms: kernel_timeout(now, deadline) }, &[])
-        }
-        Request::ResolveRoute => (Call::ResolveRoute { id, timeout_ms: kernel_timeout(now, deadline) }, &[]),
-        Request::Connect { param, private_data } => (Call::Connect { id, param }, private_data),
-        Request::Accept { param, private_data } => (Call::Accept { id, param }, private_data),
-        Request::Reject { reason, private_data } => (Call::Reject { id, reason }, private_data),
-        Request::Establish => (Call::Establish { id }, &[]),
-        Request::Disconnect | Request::Teardown => (Call::Disconnect { id }, &[]),
-        Request::Notify => (Call::Notify { id }, &[]),
-        Request::SetOption { option } => (Call::SetOption { id, option }, &[]),
-        Request::SetEce { ece } => (Call::SetEce { id, ece }, &[]),
-        Request::Listen { .. }
-        | Request::AttachQp
-        | Request::DetachQp
-        | Request::GetRequest
-        | Request::Join { .. }
-        | Request::Leave { .. }
-        | Request::Migrate { .. }
-        | Request::Destroy
-        | Request::DestroyNow => return None,
-    })
-}
-
-/// Records which addresses of an id are of the loopback, before its state changes. A resolve uses the source only if the
-/// id is idle, and binds the id to it even if it fails; without one it binds the id to the wildcard.
-#[inline(always)]
-fn note_addresses(id: &mut Id, request: &Request<'_>, is_done: bool) {
-    if let Request::Bind { addr } = *request {
-        if is_done {
+/// Records what the requests of the effect [`Effects::NOTED`] leave on an id, before its state changes. A resolve uses the
+/// source only if the id is idle, and binds the id to it even if it fails; without one it binds the id to the wildcard.
+fn note(id: &mut Id, request: &Request<'_>, is_done: bool) {
+    match *request {
+        Request::Bind { addr } if is_done => {
             id.on_device.note_local(guard::is_loopback(addr));
+            id.on_device.note(guard::names_a_device(addr));
         }
-    } else if let Request::ResolveAddr { src, dst } = *request {
-        if id.state == State::Idle {
-            id.on_device.note_source(src.is_some_and(guard::is_loopback));
+        Request::ResolveAddr { src, dst } => {
+            if id.state == State::Idle {
+                id.on_device.note_source(src.is_some_and(guard::is_loopback));
+            }
+            id.on_device.note_peer(guard::is_loopback(dst));
         }
-        id.on_device.note_peer(guard::is_loopback(dst));
+        _ => id.number_sent |= is_done && matches!(request, Request::Accept { .. }),
     }
-}
-
-/// Whether a request gives the id a device when its call succeeds.
-#[inline(always)]
-fn binds(request: &Request<'_>) -> bool {
-    matches!(*request, Request::Bind { addr } if guard::names_a_device(addr))
 }
 
 /// Returns the kernel's own timeout for a resolve: seven eighths of the time until the deadline. When the kernel's

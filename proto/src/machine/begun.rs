@@ -6,25 +6,25 @@ use super::Core;
 use crate::call::{Call, Outcome};
 use crate::cells::Cell;
 use crate::error::{Error, Failure, Fault};
-use crate::key::IdKey;
+use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request::{Acks, PortSpace, Request};
 use crate::time::Time;
 
-/// A device call that is to be made now. It borrows the core, so nothing can come between the decision and the outcome.
-/// Make the call, and report its outcome to [`end`](Begun::end). Nothing has changed before; if the value is dropped
-/// instead, nothing has happened.
+/// A request or a part of one, with the device call that is to be made now. It borrows the core, so nothing can come
+/// between the decision and the outcome. Make the call, and report its outcome to [`end`](Begun::end). Nothing has changed
+/// before; if the value is dropped instead, nothing has happened.
 #[must_use = "the call is to be made, and its outcome to be reported"]
 pub struct Begun<'c, 'r> {
     core: &'c mut Core,
-    call: Call,
-    private_data: &'r [u8],
-    then: Then<'r>,
+    /// The request on an id, until its last part.
+    of: Option<RequestOf<'r>>,
+    part: Part,
 }
 
 /// Private data may be secret.
 impl fmt::Debug for Begun<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Begun").field(&self.call).finish()
+        f.debug_tuple("Begun").field(&self.call()).finish()
     }
 }
 
@@ -38,19 +38,6 @@ pub enum Flow<'c, 'r> {
     Done(Result<Progress, Error>),
 }
 
-impl<'c, 'r> From<Begun<'c, 'r>> for Flow<'c, 'r> {
-    fn from(begun: Begun<'c, 'r>) -> Self {
-        Flow::Next(begun)
-    }
-}
-
-/// A call that follows, if there is one.
-impl<'c, 'r> From<Option<Begun<'c, 'r>>> for Flow<'c, 'r> {
-    fn from(begun: Option<Begun<'c, 'r>>) -> Self {
-        begun.map_or(Flow::Done(Ok(Progress::Done)), Flow::Next)
-    }
-}
-
 /// The progress of a request that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {
@@ -61,53 +48,84 @@ pub enum Progress {
     WhenAcked,
 }
 
-/// What a call is part of.
+/// One call of a request: what the call is made of, and what its outcome changes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Then<'r> {
+pub(super) enum Part {
     /// An application opens a channel.
-    Open(Acks),
+    Open {
+        channel: ChannelKey,
+        acks: Acks,
+    },
     /// A channel is closed: by the application, or after its last id.
     Close {
+        channel: ChannelKey,
         asked: bool,
     },
     /// Opens the private channel of a new synchronous id.
-    OpenToCreate(IdKey, PortSpace),
+    OpenToCreate {
+        channel: ChannelKey,
+        id: IdKey,
+        port_space: PortSpace,
+    },
     Create {
+        id: IdKey,
+        channel: ChannelKey,
+        port_space: PortSpace,
         sync: bool,
     },
     /// A request that is one call.
-    Request(RequestOf<'r>),
+    Request,
+    /// A request that makes no call, or waits for acks before its call.
+    Uncalled,
     /// An accept migrates the id off its listener's channel first.
-    MoveToAccept(RequestOf<'r>),
+    MoveToAccept {
+        id: IdKey,
+        from: ChannelKey,
+        to: ChannelKey,
+    },
     /// A listen opens the id's own channel, migrates the id to it, and listens.
     OpenToListen {
+        channel: ChannelKey,
         id: IdKey,
         backlog: i32,
     },
     MoveToListen {
+        id: IdKey,
+        from: ChannelKey,
+        own: ChannelKey,
         backlog: i32,
     },
     Listen {
+        id: IdKey,
         backlog: i32,
     },
     /// A migration to synchronous mode opens the private channel.
     OpenToMigrate {
+        channel: ChannelKey,
         id: IdKey,
         by_event: bool,
     },
     Migrate {
+        id: IdKey,
+        from: ChannelKey,
+        to: ChannelKey,
         by_event: bool,
     },
     Join {
-        deadline: Time,
+        group: GroupKey,
     },
     Leave {
+        id: IdKey,
+        group: GroupKey,
         by_event: bool,
     },
     /// The second disconnect of a teardown; its outcome is ignored.
-    Answer,
+    Answer {
+        id: IdKey,
+    },
     /// A destruction: the request of the application, or the end of one that has waited.
     Destroy {
+        id: IdKey,
         asked: Option<Unacked>,
     },
 }
@@ -119,30 +137,41 @@ pub(super) enum Unacked {
     Waived,
 }
 
-/// A request that is one call.
+/// A request that was decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestOf<'r> {
+    pub(super) id: IdKey,
     pub(super) request: &'r Request<'r>,
-    pub(super) cell: Cell,
     pub(super) deadline: Time,
+    /// The kernel's own timeout for a resolve.
+    pub(super) timeout_ms: i32,
+    pub(super) cell: Cell,
 }
 
 impl<'c, 'r> Begun<'c, 'r> {
     #[inline(always)]
-    pub(super) fn new(core: &'c mut Core, call: Call, private_data: &'r [u8], then: Then<'r>) -> Self {
-        Begun { core, call, private_data, then }
+    pub(super) fn new(core: &'c mut Core, of: Option<RequestOf<'r>>, part: Part) -> Self {
+        Begun { core, of, part }
     }
 
-    /// Returns the call to make.
+    /// Returns the call to make. `None` for a request that makes no call, or waits for acks before its call: report
+    /// `Ok(())` to [`end`](Begun::end).
     #[must_use]
-    pub fn call(&self) -> &Call {
-        &self.call
+    #[inline(always)]
+    pub fn call(&self) -> Option<Call> {
+        match (&self.part, &self.of) {
+            (Part::Request, Some(of)) => request_call(of.id, of.request, of.timeout_ms),
+            _ => self.core.call_of(self.of, self.part),
+        }
     }
 
     /// Returns the private data to send with the call; empty for most calls.
     #[must_use]
     pub fn private_data(&self) -> &'r [u8] {
-        self.private_data
+        match (&self.part, &self.of) {
+            (Part::Request, Some(of)) => of.request.private_data(),
+            _ => &[],
+        }
     }
 
     /// Returns the core, which has not changed yet.
@@ -155,44 +184,13 @@ impl<'c, 'r> Begun<'c, 'r> {
     /// it. [`Error::Fault`]: the device could not close a channel or destroy an id that nobody knows any more.
     #[inline(always)]
     pub fn end(self, outcome: Outcome) -> Flow<'c, 'r> {
-        let Begun { core, call, private_data, then } = self;
-        if let (Then::Request(of), Ok(()), Some(key)) = (then, outcome, call.id()) {
-            core.requested(key, &of);
+        let Begun { core, of, part } = self;
+        if let (Part::Request, Some(of), Ok(())) = (&part, &of, outcome) {
+            core.requested(of);
             return Flow::Done(Ok(Progress::Done));
         }
-        Begun { core, call, private_data, then }.end_of_sequence(outcome)
-    }
-
-    #[inline(never)]
-    fn end_of_sequence(self, outcome: Outcome) -> Flow<'c, 'r> {
-        let Begun { core, call, private_data, then } = self;
-        let following = match (call, then) {
-            (Call::OpenChannel { channel }, _) => core.opened(channel, then, outcome),
-            (Call::CloseChannel { channel }, Then::Close { asked }) => core.closed(channel, asked, outcome),
-            (Call::CreateId { id, channel, port_space }, Then::Create { sync }) => {
-                core.created(id, channel, port_space, sync, outcome)
-            }
-            (_, Then::Request(of)) => call.id().map_or(DONE, |id| core.request_ended(id, &of, outcome)),
-            (Call::Migrate { id, to, .. }, Then::MoveToAccept(of)) => core.moved_to_accept(id, to, of, outcome),
-            (Call::Migrate { id, to, .. }, Then::MoveToListen { backlog }) => {
-                core.moved_to_listen(id, to, backlog, outcome)
-            }
-            (Call::Migrate { id, to, .. }, Then::Migrate { by_event }) => core.migrated(id, to, by_event, outcome),
-            (Call::Listen { id, .. }, Then::Listen { backlog }) => core.listened(id, backlog, outcome),
-            (Call::Join { id, group, addr, .. }, Then::Join { deadline }) => {
-                core.joined(id, group, addr, deadline, outcome)
-            }
-            (Call::Leave { id, group, .. }, Then::Leave { by_event }) => core.left(id, group, by_event, outcome),
-            (Call::Disconnect { id }, Then::Answer) => core.answered(id),
-            (Call::Destroy { id }, Then::Destroy { asked }) => core.destroyed(id, asked, outcome),
-            // Each call is made with its own continuation.
-            _ => DONE,
-        };
-        match following {
-            Following::Call(call, then) => {
-                let private_data = if let Then::Request(of) = then { of.request.private_data() } else { private_data };
-                Flow::Next(Begun { core, call, private_data, then })
-            }
+        match core.end_of(of, part, outcome) {
+            Following::Next(part) => Flow::Next(Begun { core, of, part }),
             Following::Done(result) => {
                 if let Err(Error::Fault(_)) = result {
                     core.counters.faults += 1;
@@ -203,22 +201,106 @@ impl<'c, 'r> Begun<'c, 'r> {
     }
 }
 
+impl Core {
+    /// Applies the outcome of a call.
+    #[inline(never)]
+    fn end_of(&mut self, of: Option<RequestOf<'_>>, part: Part, outcome: Outcome) -> Following {
+        match part {
+            Part::Open { channel, acks } => self.opened(channel, acks, outcome),
+            Part::Close { channel, asked } => self.closed(channel, asked, outcome),
+            Part::OpenToCreate { channel, id, port_space } => self.opened_to_create(channel, id, port_space, outcome),
+            Part::Create { id, channel, port_space, sync } => self.created(id, channel, port_space, sync, outcome),
+            Part::Request => of.map_or(DONE, |of| self.request_ended(&of, outcome)),
+            Part::Uncalled => of.map_or(DONE, |of| self.uncalled(&of)),
+            Part::MoveToAccept { id, to, .. } => self.moved_to_accept(id, to, outcome),
+            Part::OpenToListen { channel, id, backlog } => self.opened_to_listen(channel, id, backlog, outcome),
+            Part::MoveToListen { id, own, backlog, .. } => self.moved_to_listen(id, own, backlog, outcome),
+            Part::Listen { id, backlog } => self.listened(id, backlog, outcome),
+            Part::OpenToMigrate { channel, id, by_event } => self.opened_to_migrate(channel, id, by_event, outcome),
+            Part::Migrate { id, to, by_event, .. } => self.migrated(id, to, by_event, outcome),
+            Part::Join { group } => of.map_or(DONE, |of| self.joined(group, &of, outcome)),
+            Part::Leave { id, group, by_event } => self.left(id, group, by_event, outcome),
+            Part::Answer { id } => self.answered(id),
+            Part::Destroy { id, asked } => self.destroyed(id, asked, outcome),
+        }
+    }
+
+    /// Returns the call of a part that is not the whole request.
+    #[inline(never)]
+    fn call_of(&self, of: Option<RequestOf<'_>>, part: Part) -> Option<Call> {
+        Some(match part {
+            Part::Request | Part::Uncalled => return None,
+            Part::Open { channel, .. }
+            | Part::OpenToCreate { channel, .. }
+            | Part::OpenToListen { channel, .. }
+            | Part::OpenToMigrate { channel, .. } => Call::OpenChannel { channel },
+            Part::Close { channel, .. } => Call::CloseChannel { channel },
+            Part::Create { id, channel, port_space, .. } => Call::CreateId { id, channel, port_space },
+            Part::MoveToAccept { id, from, to }
+            | Part::MoveToListen { id, from, own: to, .. }
+            | Part::Migrate { id, from, to, .. } => Call::Migrate { id, from, to },
+            Part::Listen { id, backlog } => Call::Listen { id, backlog },
+            Part::Join { group } => {
+                let of = of?;
+                let Request::Join { addr, send_only } = *of.request else { return None };
+                Call::Join { id: of.id, group, addr, send_only }
+            }
+            Part::Leave { id, group, .. } => Call::Leave { id, group, addr: self.groups.get(group)?.addr },
+            Part::Answer { id } => Call::Disconnect { id },
+            Part::Destroy { id, .. } => Call::Destroy { id },
+        })
+    }
+}
+
+/// Returns the call of a request that is one call.
+#[inline(never)]
+fn request_call(id: IdKey, request: &Request<'_>, timeout_ms: i32) -> Option<Call> {
+    match *request {
+        Request::Bind { addr } => Some(Call::Bind { id, addr }),
+        Request::ResolveAddr { src, dst } => Some(Call::ResolveAddr { id, src, dst, timeout_ms }),
+        Request::ResolveRoute => Some(Call::ResolveRoute { id, timeout_ms }),
+        Request::Connect { param, .. } => Some(Call::Connect { id, param }),
+        Request::Accept { param, .. } => Some(Call::Accept { id, param }),
+        Request::Reject { reason, .. } => Some(Call::Reject { id, reason }),
+        Request::Establish => Some(Call::Establish { id }),
+        Request::Disconnect | Request::Teardown => Some(Call::Disconnect { id }),
+        Request::Notify => Some(Call::Notify { id }),
+        Request::SetOption { option } => Some(Call::SetOption { id, option }),
+        Request::SetEce { ece } => Some(Call::SetEce { id, ece }),
+        Request::Listen { .. }
+        | Request::AttachQp
+        | Request::DetachQp
+        | Request::GetRequest
+        | Request::Join { .. }
+        | Request::Leave { .. }
+        | Request::Migrate { .. }
+        | Request::Destroy
+        | Request::DestroyNow => None,
+    }
+}
+
 /// What follows from the outcome of a call.
-pub(super) enum Following<'r> {
-    Call(Call, Then<'r>),
+pub(super) enum Following {
+    Next(Part),
     Done(Result<Progress, Error>),
 }
 
-pub(super) const DONE: Following<'static> = Following::Done(Ok(Progress::Done));
+pub(super) const DONE: Following = Following::Done(Ok(Progress::Done));
 
-impl From<Failure> for Following<'_> {
+impl From<Failure> for Following {
     fn from(failure: Failure) -> Self {
         Following::Done(Err(Error::Failed(failure)))
     }
 }
 
-impl From<Fault> for Following<'_> {
+impl From<Fault> for Following {
     fn from(fault: Fault) -> Self {
         Following::Done(Err(Error::Fault(fault)))
     }
+}
+
+#[test]
+fn sizes() {
+    use core::mem::size_of as s;
+    assert_eq!([0; 12], [s::<Flow>(), s::<Begun>(), s::<Part>(), s::<RequestOf>(), s::<Error>(), s::<Failure>(), s::<crate::error::Refused>(), s::<Fault>(), s::<Call>(), s::<Request>(), s::<crate::event::Event>(), s::<crate::event::ReceivedParam>()]);
 }

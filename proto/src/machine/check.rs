@@ -91,7 +91,7 @@ impl Core {
 
     fn check_events(&self, key: IdKey, id: &Id) {
         let events = self.channels.get(id.channel).into_iter().flat_map(|channel| &channel.events);
-        let of_id = |stored: &&Stored| stored.owner() == key;
+        let of_id = |stored: &&Stored| stored.of.owner() == key;
         let (mut all, mut requests) = (0, 0);
         for stored in events.filter(of_id) {
             all += 1;
@@ -126,7 +126,7 @@ impl Core {
         let held_up = group.owed > 0 || self.is_due(Due::Leave(group.id, key));
         assert!(!group.leaving || held_up, "{key} is to be left and nothing holds it up");
         let mut events = self.channels.iter().flat_map(|(_, channel)| &channel.events);
-        let undelivered = events.any(|stored| stored.group == Some(key));
+        let undelivered = events.any(|stored| stored.of.group == Some(key));
         assert!(!group.leaving || !undelivered, "{key} is to be left and has undelivered events");
     }
 

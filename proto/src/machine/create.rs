@@ -1,9 +1,9 @@
 //! The creation of ids, and the opening and closing of channels.
 
 use super::Core;
-use super::begun::{Begun, DONE, Following, Then};
+use super::begun::{Begun, DONE, Following, Part};
 use super::next::Due;
-use crate::call::{Call, Outcome};
+use crate::call::Outcome;
 use crate::channel::Channel;
 use crate::errno::Errno;
 use crate::error::{Failure, Fault, Refused};
@@ -12,6 +12,9 @@ use crate::key::{ChannelKey, IdKey, Target};
 use crate::request::{Acks, PortSpace};
 use crate::request_kind::RequestKind;
 use crate::state::State;
+
+/// The call that opens a channel, in errors.
+const OPEN: &str = "create_event_channel";
 
 impl Core {
     /// Begins the creation of an id on a channel (rdma_create_id(3)); with `None`, in synchronous mode. Returns the key that
@@ -28,17 +31,17 @@ impl Core {
     ) -> Result<(IdKey, Begun<'_, 'static>), Refused> {
         let id = if self.has_room() { self.ids.next_key() } else { None };
         let id = id.ok_or(Refused::Full("ids"))?;
-        let (call, then) = match channel {
+        let part = match channel {
             Some(channel) => {
                 let channel = self.target_channel(channel)?;
-                (Call::CreateId { id, channel, port_space }, Then::Create { sync: false })
+                Part::Create { id, channel, port_space, sync: false }
             }
             None => {
                 let channel = self.channels.next_key().ok_or(Refused::Full("channels"))?;
-                (Call::OpenChannel { channel }, Then::OpenToCreate(id, port_space))
+                Part::OpenToCreate { channel, id, port_space }
             }
         };
-        Ok((id, Begun::new(self, call, &[], then)))
+        Ok((id, Begun::new(self, None, part)))
     }
 
     /// Begins the opening of an event channel (rdma_create_event_channel(3)). Returns the key that the channel will have.
@@ -47,7 +50,7 @@ impl Core {
     /// [`Refused::Full`] at the limit on channels.
     pub fn open_channel(&mut self, acks: Acks) -> Result<(ChannelKey, Begun<'_, 'static>), Refused> {
         let channel = self.channels.next_key().ok_or(Refused::Full("channels"))?;
-        Ok((channel, Begun::new(self, Call::OpenChannel { channel }, &[], Then::Open(acks))))
+        Ok((channel, Begun::new(self, None, Part::Open { channel, acks })))
     }
 
     /// Begins the closing of an event channel (rdma_destroy_event_channel(3)). The function of librdmacm would destroy the
@@ -61,54 +64,47 @@ impl Core {
         self.usable_channel(channel)?;
         match self.channels.get(channel) {
             Some(it) if it.ids == 0 && it.events.is_empty() => {
-                Ok(Begun::new(self, Call::CloseChannel { channel }, &[], Then::Close { asked: true }))
+                Ok(Begun::new(self, None, Part::Close { channel, asked: true }))
             }
             Some(_) | None => Err(Refused::ChannelInUse { channel }),
         }
     }
 
-    /// Handles the outcome of the opening of a channel, and goes on with the request that it is part of.
-    pub(super) fn opened<'r>(&mut self, channel: ChannelKey, then: Then<'r>, outcome: Outcome) -> Following<'r> {
-        const OPEN: &str = "create_event_channel";
-        match (then, outcome) {
-            (Then::Open(acks), Ok(())) => {
-                self.channels.insert(Channel::new(acks, false));
-                DONE
-            }
-            (Then::Open(_), Err(errno)) => {
-                let target = Target::Channel(channel);
-                Failure { call: OPEN, target, state: State::Idle, errno, cause: None }.into()
-            }
-            (Then::OpenToCreate(id, port_space), Ok(())) => {
-                self.insert_private(None);
-                Following::Call(Call::CreateId { id, channel, port_space }, Then::Create { sync: true })
-            }
-            (Then::OpenToCreate(id, _), Err(errno)) => self.failure(id, OPEN, errno).into(),
-            (Then::OpenToListen { id, backlog }, Ok(())) => {
-                self.insert_private(Some(id));
-                let from = self.device_channel(id).unwrap_or(channel);
-                Following::Call(Call::Migrate { id, from, to: channel }, Then::MoveToListen { backlog })
-            }
-            (Then::OpenToListen { id, .. }, Err(errno)) => self.failure(id, OPEN, errno).into(),
-            (Then::OpenToMigrate { id, by_event }, Ok(())) => {
-                self.insert_private(None);
-                let from = self.device_channel(id).unwrap_or(channel);
-                Following::Call(Call::Migrate { id, from, to: channel }, Then::Migrate { by_event })
-            }
-            (Then::OpenToMigrate { id, by_event }, Err(errno)) => {
-                self.migrate_failed(id, by_event, self.failure(id, OPEN, errno))
-            }
-            // No other call opens a channel.
-            _ => DONE,
+    pub(super) fn opened(&mut self, channel: ChannelKey, acks: Acks, outcome: Outcome) -> Following {
+        if let Err(errno) = outcome {
+            let target = Target::Channel(channel);
+            return Failure { call: OPEN, target, state: State::Idle, errno, cause: None }.into();
         }
+        self.channels.insert(Channel::new(acks, false));
+        DONE
+    }
+
+    /// Handles the outcome of the opening of a new id's private channel.
+    pub(super) fn opened_to_create(
+        &mut self,
+        channel: ChannelKey,
+        id: IdKey,
+        port_space: PortSpace,
+        outcome: Outcome,
+    ) -> Following {
+        if let Err(errno) = outcome {
+            return self.failed_to_open(id, errno).into();
+        }
+        self.insert_private(None);
+        Following::Next(Part::Create { id, channel, port_space, sync: true })
+    }
+
+    /// The failure of a request that opens a channel first.
+    pub(super) fn failed_to_open(&self, id: IdKey, errno: Errno) -> Failure {
+        self.failure(id, OPEN, errno)
     }
 
     /// Inserts a private channel that counts the id which is to come to it.
-    fn insert_private(&mut self, listener: Option<IdKey>) {
+    pub(super) fn insert_private(&mut self, listener: Option<IdKey>) {
         self.channels.insert(Channel { ids: 1, listener, ..Channel::new(Acks::OnDelivery, true) });
     }
 
-    pub(super) fn closed(&mut self, channel: ChannelKey, asked: bool, outcome: Outcome) -> Following<'static> {
+    pub(super) fn closed(&mut self, channel: ChannelKey, asked: bool, outcome: Outcome) -> Following {
         self.made(Due::Close(channel));
         self.remove_channel(channel);
         let Err(errno) = outcome else { return DONE };
@@ -127,7 +123,7 @@ impl Core {
         port_space: PortSpace,
         sync: bool,
         outcome: Outcome,
-    ) -> Following<'static> {
+    ) -> Following {
         match outcome {
             Ok(()) => {
                 self.ids.insert(Id::new(port_space, channel, sync));
@@ -146,7 +142,7 @@ impl Core {
         }
     }
 
-    pub(super) fn failed(&self, key: IdKey, request: RequestKind, errno: Errno) -> Following<'static> {
+    pub(super) fn failed(&self, key: IdKey, request: RequestKind, errno: Errno) -> Following {
         self.failure(key, request.name(), errno).into()
     }
 }

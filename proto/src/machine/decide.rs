@@ -20,16 +20,26 @@ impl Core {
     /// # Errors
     /// The refusal.
     pub fn would_refuse(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<(), Refused> {
-        self.decide(now, key, request, deadline).map(drop)
+        let decided = self.decide(now, key, request, deadline);
+        decided.map(drop).map_err(|reason| self.refusal(key, request.request_kind(), reason))
     }
 
-    /// Checks the table, then the other rules. Returns the cell of the request, or the refusal.
+    /// Checks the table, then the other rules. Returns the cell of the request, or the reason of its
+    /// [refusal](Core::refusal).
     #[inline(always)]
-    pub(super) fn decide(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<Cell, Refused> {
+    pub(super) fn decide(
+        &self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+    ) -> Result<Cell, RefuseReason> {
         let request_kind = request.request_kind();
-        let id = self.get(key, request_kind)?;
+        // The refusal then says that there is no such id.
+        let id = self.ids.get(key).ok_or(RefuseReason::WrongState)?;
         let Some(cell) = cells::request(id.state, request_kind, id.port_space) else {
-            return Err(self.refused_by_table(key, request_kind));
+            let rule = table::request_rule(id.state, request_kind, id.port_space.service());
+            return Err(rule.err().unwrap_or(RefuseReason::WrongState));
         };
         let reason = if matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
             // A second destruction is possible only while the first one waits for acks or for an answer.
@@ -37,10 +47,7 @@ impl Core {
         } else {
             self.why_not(key, id, request, cell, now, deadline)
         };
-        match reason {
-            None => Ok(cell),
-            Some(reason) => Err(self.refusal(key, request_kind, reason)),
-        }
+        reason.map_or(Ok(cell), Err)
     }
 
     /// Checks the rules besides the table.
@@ -137,12 +144,7 @@ impl Core {
     }
 
     #[cold]
-    fn refused_by_table(&self, key: IdKey, request: RequestKind) -> Refused {
-        let rule = self.ids.get(key).map(|id| table::request_rule(id.state, request, id.port_space.service()));
-        self.refusal(key, request, rule.and_then(Result::err).unwrap_or(RefuseReason::WrongState))
-    }
-
-    #[cold]
+    #[inline(never)]
     pub(super) fn refusal(&self, key: IdKey, request: RequestKind, reason: RefuseReason) -> Refused {
         match self.ids.get(key) {
             Some(id) => Refused::Request { id: key, request, state: id.state, reason },

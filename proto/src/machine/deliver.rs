@@ -4,39 +4,72 @@ use super::Core;
 use super::next::Due;
 use crate::cm_event::CmEvent;
 use crate::error::AckError;
-use crate::event::{AckToken, Event, EventKind};
+use crate::event::{AckToken, Event, EventKind, RawEvent};
 use crate::id::Rare;
 use crate::key::{ChannelKey, IdKey};
 use crate::request::Acks;
 use crate::state::State;
-use crate::stored::Stored;
+use crate::stored::{Delivery, Of, Stored};
 
 impl Core {
     /// Returns the next event of a channel, in the order of the device. `None` if there is none.
-    #[inline(always)]
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
         let channel = self.channels.get_mut(on)?;
         let stored = channel.events.pop_front()?;
-        let (owner, of_device, is_request) = (stored.owner(), stored.of_device(), stored.is_request());
+        let (of, of_device, acks) = (stored.of, stored.of_device(), channel.acks);
         self.undelivered -= u32::from(of_device);
-        channel.counted -= u32::from(of_device && !is_request);
-        let is_owed = of_device && channel.acks == Acks::Explicit;
-        let mut event = stored.bare();
+        channel.counted -= u32::from(stored.of_channel());
+        // The end of a destruction is delivered after its id.
+        if let Some(id) = self.ids.get_mut(of.owner()) {
+            id.undelivered -= 1;
+            id.requests -= u16::from(stored.is_request());
+        }
+        let ack_token = if of_device { self.owe(of, acks) } else { None };
+        let mut event = Event { ack_token, ..stored.bare() };
         if let Some(data) = stored.data {
             self.data.fill(data, &mut event);
         }
-        // The end of a destruction is delivered after its id.
-        let Some(id) = self.ids.get_mut(owner) else { return Some(event) };
-        id.undelivered -= 1;
-        id.requests -= u16::from(is_request);
-        if is_owed && !id.rare.contains(Rare::WAIVED) {
-            id.owed += 1;
-            event.ack_token = Some(AckToken { owner, group: event.group });
-            if let Some(group) = event.group.and_then(|group| self.groups.get_mut(group)) {
-                group.owed += 1;
-            }
-        }
         Some(event)
+    }
+
+    /// Delivers an event of the device on the channel `on`: at once, if it is the next one of that channel and the
+    /// application asks for it (`to`). Otherwise it waits in the queue.
+    pub(super) fn deliver(
+        &mut self,
+        on: ChannelKey,
+        raw: &RawEvent<&[u8]>,
+        of: Of,
+        to: Option<ChannelKey>,
+    ) -> Option<Delivery> {
+        match self.channels.get(on) {
+            Some(channel) if to == Some(on) && channel.events.is_empty() => {
+                let acks = channel.acks;
+                Some(Delivery { of, ack_token: self.owe(of, acks) })
+            }
+            Some(_) | None => self.store_and_queue(on, raw, of),
+        }
+    }
+
+    /// Puts an event of the device into the queue of a channel. Returns `None`: it is not delivered now.
+    #[inline(never)]
+    pub(super) fn store_and_queue(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>, of: Of) -> Option<Delivery> {
+        let stored = self.store(raw, of);
+        self.post(on, stored);
+        None
+    }
+
+    /// Makes an event one that can wait.
+    pub(super) fn store(&mut self, raw: &RawEvent<&[u8]>, of: Of) -> Stored {
+        Stored::of(raw, of, self.data.keep(raw))
+    }
+
+    /// Counts the ack that the application owes for an event of the device.
+    fn owe(&mut self, of: Of, acks: Acks) -> Option<AckToken> {
+        let ack_token = self.ids.get_mut(of.owner())?.owe(of, acks)?;
+        if let Some(group) = of.group.and_then(|group| self.groups.get_mut(group)) {
+            group.owed += 1;
+        }
+        Some(ack_token)
     }
 
     /// Acknowledges an event (rdma_ack_cm_event(3)). After the last ack of an id, the call of a migration or destruction
@@ -85,7 +118,7 @@ impl Core {
         let (of_device, is_request) = (stored.of_device(), stored.is_request());
         self.undelivered += u32::from(of_device);
         channel.counted += u32::from(of_device && !is_request);
-        if let Some(id) = self.ids.get_mut(stored.owner()) {
+        if let Some(id) = self.ids.get_mut(stored.of.owner()) {
             id.undelivered += 1;
             id.requests += u16::from(is_request);
         }
@@ -96,7 +129,7 @@ impl Core {
     pub(super) fn take_event_of(&mut self, key: IdKey, is_it: impl Fn(&Stored) -> bool) -> Option<Stored> {
         let id = self.ids.get_mut(key).filter(|id| id.undelivered > 0)?;
         let channel = self.channels.get_mut(id.channel)?;
-        let at = channel.events.iter().position(|it| it.owner() == key && is_it(it))?;
+        let at = channel.events.iter().position(|it| it.of.owner() == key && is_it(it))?;
         let stored = channel.events.remove(at)?;
         id.undelivered -= 1;
         id.requests -= u16::from(stored.is_request());
@@ -112,7 +145,7 @@ impl Core {
 
     /// Whether an id has an undelivered event of this kind.
     pub(super) fn has_undelivered(&self, key: IdKey, kind: EventKind) -> bool {
-        let is_it = |stored: &Stored| stored.kind == kind && stored.owner() == key;
+        let is_it = |stored: &Stored| stored.kind == kind && stored.of.owner() == key;
         let channel = self.ids.get(key).filter(|id| id.undelivered > 0).and_then(|id| self.channels.get(id.channel));
         channel.is_some_and(|channel| channel.events.iter().any(is_it))
     }

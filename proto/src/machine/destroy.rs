@@ -3,9 +3,9 @@
 //! nothing else. [`Request::DestroyNow`](crate::Request::DestroyNow) does not wait.
 
 use super::Core;
-use super::begun::{DONE, Following, Progress, Then, Unacked};
+use super::begun::{DONE, Following, Progress, Unacked};
 use super::next::Due;
-use crate::call::{Call, Outcome};
+use crate::call::Outcome;
 use crate::error::Fault;
 use crate::event::EventKind;
 use crate::id::{DestroyWaiter, Rare, SyncState};
@@ -19,11 +19,8 @@ use crate::time::Time;
 const CHILDREN_AT_ONCE: usize = 4;
 
 impl Core {
-    /// Begins a destruction. If it has to wait, it ends all other requests of the id now.
-    pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time) -> Following<'static> {
-        if self.ids.get(key).is_some_and(|id| id.is_free()) {
-            return Following::Call(Call::Destroy { id: key }, Then::Destroy { asked: Some(Unacked::Refused) });
-        }
+    /// Makes a destruction wait, and ends all other requests of the id.
+    pub(super) fn destroy_when_acked(&mut self, key: IdKey, deadline: Time) -> Following {
         self.end_all(key, DestroyWaiter::Channel);
         self.set_deadline(key, deadline);
         Following::Done(Ok(Progress::WhenAcked))
@@ -65,19 +62,16 @@ impl Core {
         }
     }
 
-    pub(super) fn destroyed(&mut self, key: IdKey, asked: Option<Unacked>, outcome: Outcome) -> Following<'static> {
-        match asked {
-            Some(unacked) => {
-                if unacked == Unacked::Waived {
-                    self.waive_acks(key);
-                }
-                self.end_all(key, DestroyWaiter::Caller);
+    pub(super) fn destroyed(&mut self, key: IdKey, asked: Option<Unacked>, outcome: Outcome) -> Following {
+        if asked.is_none() {
+            match self.children.front() {
+                Some(child) if *child == key => drop(self.children.pop_front()),
+                Some(_) | None => self.made(Due::Destroy(key)),
             }
-            None if self.children.front() == Some(&key) => drop(self.children.pop_front()),
-            None => self.made(Due::Destroy(key)),
         }
         let Some(id) = self.ids.get_mut(key) else { return DONE };
-        let (channel, destroy_waiter) = (id.channel, id.destroy_waiter);
+        let destroy_waiter = if asked.is_some() { DestroyWaiter::Caller } else { id.destroy_waiter };
+        let channel = id.channel;
         let Err(errno) = outcome else {
             self.forget(key);
             if destroy_waiter == DestroyWaiter::Channel {
@@ -85,12 +79,15 @@ impl Core {
             }
             return DONE;
         };
-        id.destroy_waiter = DestroyWaiter::Caller;
+        if asked == Some(Unacked::Waived) {
+            self.waive_acks(key);
+        }
         if destroy_waiter == DestroyWaiter::None {
             // The application has no key to repeat the destruction.
             self.forget(key);
             return Fault::Leak { call: RequestKind::Destroy.name(), target: Target::Id(key), errno }.into();
         }
+        self.end_all(key, DestroyWaiter::Caller);
         self.set_state(key, State::Failed);
         if destroy_waiter == DestroyWaiter::Caller {
             return self.failed(key, RequestKind::Destroy, errno);
@@ -107,14 +104,21 @@ impl Core {
         }
     }
 
-    /// Removes an id that is destroyed.
+    /// Removes an id that is destroyed, with its undelivered events and its memberships.
     pub(super) fn forget(&mut self, key: IdKey) {
-        self.set_sync_state(key, SyncState::Never);
-        self.discard_events(key);
-        self.forget_groups(key);
         let Some(id) = self.ids.get_mut(key) else { return };
         (id.deadline, id.move_deadline) = (Time::NEVER, Time::NEVER);
         let (channel, device_channel) = (id.channel, id.device_channel);
+        let (is_sync, has_events, has_groups) = (id.is_sync(), id.undelivered > 0, id.groups.is_some());
+        if is_sync {
+            self.set_sync_state(key, SyncState::Never);
+        }
+        if has_events {
+            self.discard_events(key);
+        }
+        if has_groups {
+            self.forget_groups(key);
+        }
         self.arm(key);
         self.ids.remove(key);
         self.leave_both(channel, device_channel);
@@ -128,7 +132,7 @@ impl Core {
         while let Some(stored) = self.take_event_of(key, |_| true) {
             self.counters.discarded += 1;
             self.data.take(stored.data);
-            let child = stored.id;
+            let child = stored.of.id;
             if stored.is_request() && self.state(child).is_some_and(|state| state != State::Destroying) {
                 self.end_all(child, DestroyWaiter::None);
                 match at_once.next() {

@@ -5,13 +5,13 @@ use crate::cells::{self, Cell, Effects};
 use crate::channel::Channel;
 use crate::cm_event::CmEvent;
 use crate::error::Fault;
-use crate::event::RawEvent;
+use crate::event::{Event, RawEvent};
 use crate::id::{DestroyWaiter, Id, Rare};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::PortSpace;
 use crate::request_kind::RequestKind;
 use crate::state::State;
-use crate::stored::Stored;
+use crate::stored::{Delivery, Of};
 use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
@@ -80,21 +80,48 @@ impl Core {
     /// # Errors
     /// [`Fault`]: the event is not possible now. It is counted, and nothing else changes, with one exception: the new
     /// id of a connection request without a listener is destroyed.
-    #[inline(always)]
     pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Result<Admission, Fault> {
-        self.admit(on, &raw)
+        self.admit(on, &raw, None).0
     }
 
-    /// As `handle_event`, without a copy of the event.
+    /// As [`handle_event`](Core::handle_event), and returns the event if it is the next one that
+    /// [`poll_event`](Core::poll_event) would return for the channel `to`. An event that others precede, or that is
+    /// delivered on another channel, waits in the queue of its channel.
+    ///
+    /// # Errors
+    /// As those of [`handle_event`](Core::handle_event).
     #[inline(always)]
-    pub(crate) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
+    pub fn take_event(
+        &mut self,
+        on: ChannelKey,
+        raw: &RawEvent<&[u8]>,
+        to: ChannelKey,
+    ) -> Result<Option<Event>, Fault> {
+        match self.admit(on, raw, Some(to)) {
+            (_, Some(delivery)) if raw.is_bare() => Ok(Some(delivery.bare(raw))),
+            (_, Some(delivery)) => Ok(delivery.whole(raw)),
+            (Err(fault), None) => Err(fault),
+            (Ok(_), None) => Ok(None),
+        }
+    }
+
+    /// Admits an event. Returns how it is delivered if it is the next one of the channel `to`.
+    #[inline(always)]
+    pub(crate) fn admit(
+        &mut self,
+        on: ChannelKey,
+        raw: &RawEvent<&[u8]>,
+        to: Option<ChannelKey>,
+    ) -> (Result<Admission, Fault>, Option<Delivery>) {
         let Some(channel) = self.channels.get_mut(on) else {
             return self.counted(Err(Fault::NoSuchChannel { channel: on }));
         };
         channel.failures = 0;
         if raw.kind == CmEvent::ConnectRequest {
-            let result = self.admit_request(on, raw);
-            return self.counted(result);
+            return match self.admit_request(on, raw, to) {
+                (result @ Ok(Admission::Child(_)), delivery) => (result, delivery),
+                (result, _) => self.counted(result),
+            };
         }
         let Some(mut id) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
         let (before, cell) = (id.state, cells::event(id.transport(), id.state, EventColumn::of(raw.kind)));
@@ -111,27 +138,34 @@ impl Core {
         let channel = id.channel;
         if cell.has(Effects::ENDS) {
             id.deadline = Time::NEVER;
-            self.arm(raw.id);
+            if id.arm(raw.id, &mut self.deadlines) {
+                self.drop_stale();
+                let Some(again) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
+                id = again;
+            }
         }
         if is_rare {
-            self.post_rare(channel, raw, before, cell);
-        } else {
-            let data = self.data.keep(raw);
-            self.post(channel, Stored::of(raw, data));
+            let delivery = self.post_rare(channel, raw, before, cell, to);
+            return (Ok(Admission::Known), delivery);
         }
-        Ok(Admission::Known)
+        let of = Of::id(raw.id);
+        let delivery = match self.channels.get(channel) {
+            Some(it) if to == Some(channel) && it.events.is_empty() => Some(Delivery { of, ack_token: id.owe(of, it.acks) }),
+            Some(_) | None => self.store_and_queue(channel, raw, of),
+        };
+        (Ok(Admission::Known), delivery)
     }
 
     /// Counts an event without effect.
     #[cold]
-    fn counted(&mut self, result: Result<Admission, Fault>) -> Result<Admission, Fault> {
+    fn counted(&mut self, result: Result<Admission, Fault>) -> (Result<Admission, Fault>, Option<Delivery>) {
         match result {
             Ok(Admission::Late) => self.counters.late += 1,
             Ok(Admission::Stray) => self.counters.stray += 1,
             Ok(Admission::Known | Admission::Child(_)) => {}
             Err(_) => self.counters.faults += 1,
         }
-        result
+        (result, None)
     }
 
     /// What precedes the change of state for events without effect, for those of a membership, and for ids for which
@@ -154,34 +188,50 @@ impl Core {
 
     /// What follows the change of state, in the same cases: the event ends a request of synchronous mode, or is delivered.
     #[cold]
-    fn post_rare(&mut self, channel: ChannelKey, raw: &RawEvent<&[u8]>, before: State, cell: Cell) {
+    fn post_rare(
+        &mut self,
+        channel: ChannelKey,
+        raw: &RawEvent<&[u8]>,
+        before: State,
+        cell: Cell,
+        to: Option<ChannelKey>,
+    ) -> Option<Delivery> {
         let group = raw.group.filter(|_| of_group(raw.kind));
-        let data = self.data.keep(raw);
-        let stored = Stored::of(raw, data).of_group(group);
-        let Some(id) = self.ids.get_mut(raw.id) else { return };
+        let of = Of { group, ..Of::id(raw.id) };
+        let id = self.ids.get_mut(raw.id)?;
         if cell.state != State::Closing {
             id.rare.remove(Rare::ANSWER_DUE);
         }
         // A synchronous join waits for the newest membership, which is the first on the list.
         let answers_join = group.is_some() && group == id.groups;
         let ended = id.waits_for().filter(|&request| ends(request, before, cell.state, answers_join));
-        match ended {
-            Some(request) => self.end_sync(raw.id, request, stored),
-            None => self.post(channel, stored),
-        }
+        let delivery = match ended {
+            Some(request) => {
+                let stored = self.store(raw, of);
+                self.end_sync(raw.id, request, stored);
+                None
+            }
+            None => self.deliver(channel, raw, of, to),
+        };
         if cell.state == State::Removed {
             self.end_joins(raw.id);
         }
         if cell.state == State::Closing && matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
             self.answer_disconnect(raw.id);
         }
+        delivery
     }
 
-    fn admit_request(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
+    fn admit_request(
+        &mut self,
+        on: ChannelKey,
+        raw: &RawEvent<&[u8]>,
+        to: Option<ChannelKey>,
+    ) -> (Result<Admission, Fault>, Option<Delivery>) {
         if self.channels.get(on).is_none_or(|channel| channel.closing) {
-            return Err(Fault::NoSuchChannel { channel: on });
+            return (Err(Fault::NoSuchChannel { channel: on }), None);
         }
-        let wrong = Err(Fault::WrongChild { id: raw.id });
+        let wrong = (Err(Fault::WrongChild { id: raw.id }), None);
         let Some(listener) = raw.listener else { return wrong };
         let is_over = |id: &Id| id.state == State::Listening && id.requests >= id.backlog;
         if self.ids.get(listener).is_some_and(is_over) || self.wants_event(on) != Some(raw.id) {
@@ -195,23 +245,25 @@ impl Core {
         let Some(child) = self.ids.insert(Id::child(port_space, channel, on)) else { return wrong };
         self.join_both(channel, on);
         if let EventRule::Go(_) = verdict {
-            let data = self.data.keep(raw);
-            let stored = Stored::of(raw, data).of_listener(listener);
-            if self.sync_open(listener) == Some(RequestKind::GetRequest) {
+            let of = Of { listener: Some(listener), ..Of::id(raw.id) };
+            let delivery = if self.sync_open(listener) == Some(RequestKind::GetRequest) {
+                let stored = self.store(raw, of);
                 self.end_sync(listener, RequestKind::GetRequest, stored);
+                None
             } else {
-                self.post(channel, stored);
-            }
-            return Ok(Admission::Child(child));
+                self.deliver(channel, raw, of, to)
+            };
+            return (Ok(Admission::Child(child)), delivery);
         }
         // The application will never get this request. The device rejects the peer when the id is destroyed.
         self.end_all(child, DestroyWaiter::None);
         self.due.push_back(Due::Destroy(child));
-        match self.state(listener) {
+        let result = match self.state(listener) {
             None => Ok(Admission::Stray),
             Some(state) if verdict == EventRule::Fault => Err(Fault::Event { id: listener, state, event: raw.kind }),
             Some(_) => Ok(Admission::Late),
-        }
+        };
+        (result, None)
     }
 }
 

@@ -4,9 +4,9 @@
 use core::net::SocketAddr;
 
 use super::Core;
-use super::begun::{DONE, Following, Progress, Then};
+use super::begun::{DONE, Following, Part, Progress, RequestOf};
 use super::next::Due;
-use crate::call::{Call, Outcome};
+use crate::call::Outcome;
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::error::RefuseReason;
@@ -55,27 +55,14 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn begin_join(
-        &mut self,
-        id: IdKey,
-        addr: SocketAddr,
-        send_only: bool,
-        deadline: Time,
-    ) -> Following<'static> {
-        match self.groups.next_key() {
-            Some(group) => Following::Call(Call::Join { id, group, addr, send_only }, Then::Join { deadline }),
-            None => self.failed(id, RequestKind::Join, Errno::ENOMEM),
-        }
-    }
-
     pub(super) fn joined(
         &mut self,
-        key: IdKey,
         group: GroupKey,
-        addr: SocketAddr,
-        deadline: Time,
+        of: &RequestOf<'_>,
         outcome: Outcome,
-    ) -> Following<'static> {
+    ) -> Following {
+        let RequestOf { id: key, request, deadline, .. } = *of;
+        let Request::Join { addr, .. } = *request else { return DONE };
         if let Err(errno) = outcome {
             self.set_sync_state(key, SyncState::Never);
             return self.failed(key, RequestKind::Join, errno);
@@ -117,13 +104,17 @@ impl Core {
         true
     }
 
-    /// Begins a leave. If it has to wait for acks, it discards the undelivered events of the membership now.
-    pub(super) fn begin_leave(&mut self, key: IdKey, group: GroupKey) -> Following<'static> {
-        let Some(record) = self.groups.get_mut(group) else { return DONE };
-        if record.owed == 0 {
-            let call = Call::Leave { id: key, group, addr: record.addr };
-            return Following::Call(call, Then::Leave { by_event: false });
+    /// Returns the first part of a leave.
+    pub(super) fn leave_part(&self, id: IdKey, group: GroupKey) -> Part {
+        match self.groups.get(group) {
+            Some(record) if record.owed == 0 => Part::Leave { id, group, by_event: false },
+            Some(_) | None => Part::Uncalled,
         }
+    }
+
+    /// Makes a leave wait for acks, and discards the undelivered events of the membership.
+    pub(super) fn leave_when_acked(&mut self, key: IdKey, group: GroupKey) -> Following {
+        let Some(record) = self.groups.get_mut(group) else { return DONE };
         (record.leaving, record.deadline) = (true, Time::NEVER);
         // As every request, a leave discards the event that completed the previous request.
         self.set_sync_state(key, SyncState::Never);
@@ -144,7 +135,7 @@ impl Core {
 
     /// Handles the return of a leave. librdmacm frees the record whatever the kernel returns
     /// (`rdma_leave_multicast`).
-    pub(super) fn left(&mut self, key: IdKey, group: GroupKey, by_event: bool, outcome: Outcome) -> Following<'static> {
+    pub(super) fn left(&mut self, key: IdKey, group: GroupKey, by_event: bool, outcome: Outcome) -> Following {
         self.forget_group(key, group);
         if by_event {
             self.made(Due::Leave(key, group));
@@ -227,7 +218,7 @@ impl Core {
     /// Discards the undelivered events of a group, as the kernel does for a group that is left
     /// (`ucma_cleanup_mc_events`).
     fn discard_events_of(&mut self, key: IdKey, group: GroupKey) {
-        while let Some(stored) = self.take_event_of(key, |stored| stored.group == Some(group)) {
+        while let Some(stored) = self.take_event_of(key, |stored| stored.of.group == Some(group)) {
             self.data.take(stored.data);
             self.counters.discarded += 1;
         }

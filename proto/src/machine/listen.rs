@@ -17,8 +17,8 @@
 //! a listener is migrated, the ids of its undelivered requests follow without a call.
 
 use super::Core;
-use super::begun::{DONE, Following, Then};
-use crate::call::{Call, Outcome};
+use super::begun::{DONE, Following, Part};
+use crate::call::Outcome;
 use crate::id::{Id, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
@@ -31,22 +31,38 @@ impl Core {
         !self.is_private(id.device_channel)
     }
 
-    pub(super) fn begin_listen(&self, key: IdKey, backlog: i32) -> Following<'static> {
+    pub(super) fn listen_part(&self, key: IdKey, backlog: i32) -> Part {
         let own = self.ids.get(key).filter(|id| self.needs_own_channel(id)).and(self.channels.next_key());
         match own {
-            Some(channel) => Following::Call(Call::OpenChannel { channel }, Then::OpenToListen { id: key, backlog }),
-            None => Following::Call(Call::Listen { id: key, backlog }, Then::Listen { backlog }),
+            Some(channel) => Part::OpenToListen { channel, id: key, backlog },
+            None => Part::Listen { id: key, backlog },
         }
     }
 
-    /// Handles the return of the migration to the id's own channel.
+    /// Handles the outcome of the opening of the id's own channel.
+    pub(super) fn opened_to_listen(
+        &mut self,
+        own: ChannelKey,
+        key: IdKey,
+        backlog: i32,
+        outcome: Outcome,
+    ) -> Following {
+        if let Err(errno) = outcome {
+            return self.failed_to_open(key, errno).into();
+        }
+        self.insert_private(Some(key));
+        let from = self.device_channel(key).unwrap_or(own);
+        Following::Next(Part::MoveToListen { id: key, from, own, backlog })
+    }
+
+    /// Handles the outcome of the migration to the id's own channel.
     pub(super) fn moved_to_listen(
         &mut self,
         key: IdKey,
         own: ChannelKey,
         backlog: i32,
         outcome: Outcome,
-    ) -> Following<'static> {
+    ) -> Following {
         if let Err(errno) = outcome {
             self.leave_channel(own);
             return self.failed(key, RequestKind::Migrate, errno);
@@ -56,10 +72,10 @@ impl Core {
         // The channel has also counted the id that was to come.
         self.leave_channel(own);
         self.handle_readable(own);
-        Following::Call(Call::Listen { id: key, backlog }, Then::Listen { backlog })
+        Following::Next(Part::Listen { id: key, backlog })
     }
 
-    pub(super) fn listened(&mut self, key: IdKey, backlog: i32, outcome: Outcome) -> Following<'static> {
+    pub(super) fn listened(&mut self, key: IdKey, backlog: i32, outcome: Outcome) -> Following {
         // As every request, a listen discards the event that completed the previous request.
         self.set_sync_state(key, SyncState::Never);
         let Some(id) = self.ids.get_mut(key) else { return DONE };
@@ -99,7 +115,7 @@ impl Core {
         }
         let child_at = |core: &Core, at: usize| {
             let stored = core.channels.get(channel)?.events.get(at)?;
-            Some((stored.owner() == key && stored.is_request()).then_some(stored.id))
+            Some((stored.of.owner() == key && stored.is_request()).then_some(stored.of.id))
         };
         let mut at = 0;
         while let Some(child) = child_at(self, at) {

@@ -2,9 +2,9 @@
 //! the id is on the new channel.
 
 use super::Core;
-use super::begun::{DONE, Following, Progress, Then};
+use super::begun::{DONE, Following, Part, Progress};
 use super::next::Due;
-use crate::call::{Call, Outcome};
+use crate::call::Outcome;
 use crate::errno::Errno;
 use crate::error::Failure;
 use crate::event::EventKind;
@@ -15,26 +15,33 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    pub(super) fn begin_migrate(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Following<'static> {
-        let Some(id) = self.ids.get_mut(key) else { return DONE };
-        if id.owed > 0 {
-            id.rare.insert(Rare::MOVES);
-            (id.move_to, id.move_deadline) = (to, deadline);
-            self.arm(key);
-            return Following::Done(Ok(Progress::WhenAcked));
+    /// Returns the first part of a migration.
+    pub(super) fn migrate_part(&self, key: IdKey, to: Option<ChannelKey>) -> Part {
+        let calls = |id: &&Id| id.owed == 0 && !self.moves_without_device(id);
+        let Some(id) = self.ids.get(key).filter(calls) else { return Part::Uncalled };
+        match (to, self.channels.next_key()) {
+            (Some(to), _) => Part::Migrate { id: key, from: id.device_channel, to, by_event: false },
+            (None, Some(channel)) => Part::OpenToMigrate { channel, id: key, by_event: false },
+            (None, None) => Part::Uncalled,
         }
-        let from = id.device_channel;
-        if self.ids.get(key).is_some_and(|id| self.moves_without_device(id)) {
+    }
+
+    /// Carries out a migration that makes no call now.
+    pub(super) fn migrate_uncalled(
+        &mut self,
+        key: IdKey,
+        to: Option<ChannelKey>,
+        deadline: Time,
+    ) -> Following {
+        let Some(id) = self.ids.get_mut(key) else { return DONE };
+        if id.owed == 0 {
             self.redirect(key, to, false);
             return DONE;
         }
-        match to.or_else(|| self.channels.next_key()) {
-            Some(channel) if to.is_none() => {
-                Following::Call(Call::OpenChannel { channel }, Then::OpenToMigrate { id: key, by_event: false })
-            }
-            Some(to) => Following::Call(Call::Migrate { id: key, from, to }, Then::Migrate { by_event: false }),
-            None => self.failed(key, RequestKind::Migrate, Errno::ENOMEM),
-        }
+        id.rare.insert(Rare::MOVES);
+        (id.move_to, id.move_deadline) = (to, deadline);
+        self.arm(key);
+        Following::Done(Ok(Progress::WhenAcked))
     }
 
     /// Ends the wait of a migration for acks.
@@ -46,6 +53,22 @@ impl Core {
         }
     }
 
+    /// Handles the outcome of the opening of a private channel.
+    pub(super) fn opened_to_migrate(
+        &mut self,
+        to: ChannelKey,
+        key: IdKey,
+        by_event: bool,
+        outcome: Outcome,
+    ) -> Following {
+        if let Err(errno) = outcome {
+            return self.migrate_failed(key, by_event, self.failed_to_open(key, errno));
+        }
+        self.insert_private(None);
+        let from = self.device_channel(key).unwrap_or(to);
+        Following::Next(Part::Migrate { id: key, from, to, by_event })
+    }
+
     /// Handles the outcome of the device's migration.
     pub(super) fn migrated(
         &mut self,
@@ -53,7 +76,7 @@ impl Core {
         to: ChannelKey,
         by_event: bool,
         outcome: Outcome,
-    ) -> Following<'static> {
+    ) -> Following {
         // A private channel was opened for this migration and has counted the id.
         let is_counted = self.is_private(to);
         if let Err(errno) = outcome {
@@ -90,7 +113,7 @@ impl Core {
     }
 
     /// Handles a migration that the device refused, or whose channel could not be opened.
-    pub(super) fn migrate_failed(&mut self, key: IdKey, by_event: bool, failure: Failure) -> Following<'static> {
+    pub(super) fn migrate_failed(&mut self, key: IdKey, by_event: bool, failure: Failure) -> Following {
         self.end_wait(key, by_event);
         if by_event {
             self.report_migrated(key, Err(failure.errno));
@@ -134,7 +157,7 @@ impl Core {
         let Some(target) = self.channels.get_mut(to) else { return };
         for _ in 0..events.len() {
             let Some(stored) = events.pop_front() else { break };
-            if left > 0 && stored.owner() == key {
+            if left > 0 && stored.of.owner() == key {
                 left -= 1;
                 counted += u32::from(stored.of_channel());
                 target.events.push_back(stored);

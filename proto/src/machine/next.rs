@@ -1,8 +1,7 @@
 //! Calls that do not follow from a request at once: after the last ack, after an event, and at the end of a channel.
 
 use super::Core;
-use super::begun::{Begun, Then};
-use crate::call::Call;
+use super::begun::{Begun, Part};
 use crate::errno::Errno;
 use crate::id::Rare;
 use crate::key::{ChannelKey, GroupKey, IdKey};
@@ -29,10 +28,15 @@ impl Core {
     /// These calls end requests that have waited, by event, and free objects that nobody uses any more. So the result of
     /// their [`end`](Begun::end) is a success, or a [`Fault`](crate::Fault) for an object that the device could not free.
     #[allow(clippy::should_implement_trait, reason = "the call borrows the core, so it is no item of an iterator")]
+    #[inline]
     pub fn next(&mut self) -> Option<Begun<'_, 'static>> {
+        if self.due.is_empty() { None } else { self.next_due() }
+    }
+
+    fn next_due(&mut self) -> Option<Begun<'_, 'static>> {
         while let Some(&due) = self.due.front() {
-            if let Some((call, then)) = self.prepare(due) {
-                return Some(Begun::new(self, call, &[], then));
+            if let Some(part) = self.prepare(due) {
+                return Some(Begun::new(self, None, part));
             }
             self.due.pop_front();
         }
@@ -50,32 +54,32 @@ impl Core {
     pub fn next_child(&mut self) -> Option<Begun<'_, 'static>> {
         while let Some(&id) = self.children.front() {
             if self.is_to_be_destroyed(id) {
-                return Some(Begun::new(self, Call::Destroy { id }, &[], Then::Destroy { asked: None }));
+                return Some(Begun::new(self, None, Part::Destroy { id, asked: None }));
             }
             self.children.pop_front();
         }
         None
     }
 
-    /// Returns the call of an entry. `None` if there is none to make.
-    fn prepare(&mut self, due: Due) -> Option<(Call, Then<'static>)> {
+    /// Returns what is to be done for an entry. `None` if there is no call to make.
+    fn prepare(&mut self, due: Due) -> Option<Part> {
         match due {
             Due::Migrate(key) => self.prepare_migrate(key),
             Due::Leave(id, group) => {
-                let addr = self.groups.get(group).filter(|group| group.leaving && group.owed == 0)?.addr;
-                Some((Call::Leave { id, group, addr }, Then::Leave { by_event: true }))
+                let is_due = self.groups.get(group).is_some_and(|group| group.leaving && group.owed == 0);
+                is_due.then_some(Part::Leave { id, group, by_event: true })
             }
             Due::Disconnect(id) => {
                 let is_due = self.ids.get(id).is_some_and(|id| id.rare.contains(Rare::ANSWER_DUE));
-                is_due.then_some((Call::Disconnect { id }, Then::Answer))
+                is_due.then_some(Part::Answer { id })
             }
             Due::Destroy(id) => {
-                self.is_to_be_destroyed(id).then_some((Call::Destroy { id }, Then::Destroy { asked: None }))
+                self.is_to_be_destroyed(id).then_some(Part::Destroy { id, asked: None })
             }
             Due::Close(channel) => self
                 .channels
                 .contains(channel)
-                .then_some((Call::CloseChannel { channel }, Then::Close { asked: false })),
+                .then_some(Part::Close { channel, asked: false }),
         }
     }
 
@@ -84,10 +88,9 @@ impl Core {
     }
 
     /// Continues a migration after the last ack.
-    fn prepare_migrate(&mut self, key: IdKey) -> Option<(Call, Then<'static>)> {
+    fn prepare_migrate(&mut self, key: IdKey) -> Option<Part> {
         let id = self.ids.get(key).filter(|id| id.rare.contains(Rare::MOVES) && id.owed == 0)?;
         let (from, to) = (id.device_channel, id.move_to);
-        let then = Then::Migrate { by_event: true };
         let refused = match to {
             // The channel may have been closed while the acks were outstanding.
             Some(to) if self.target_channel(to).is_err() => Errno::EBADF,
@@ -96,10 +99,10 @@ impl Core {
                 self.redirect(key, to, true);
                 return None;
             }
-            Some(to) => return Some((Call::Migrate { id: key, from, to }, then)),
+            Some(to) => return Some(Part::Migrate { id: key, from, to, by_event: true }),
             None => match self.channels.next_key() {
                 Some(channel) => {
-                    return Some((Call::OpenChannel { channel }, Then::OpenToMigrate { id: key, by_event: true }));
+                    return Some(Part::OpenToMigrate { channel, id: key, by_event: true });
                 }
                 None => Errno::ENOMEM,
             },

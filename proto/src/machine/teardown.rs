@@ -18,7 +18,7 @@ impl Core {
     }
 
     /// Handles the return of the second disconnect. The teardown continues until its deadline, whatever the outcome.
-    pub(super) fn answered(&mut self, key: IdKey) -> Following<'static> {
+    pub(super) fn answered(&mut self, key: IdKey) -> Following {
         self.made(Due::Disconnect(key));
         if let Some(id) = self.ids.get_mut(key) {
             id.rare.remove(Rare::ANSWER_DUE);

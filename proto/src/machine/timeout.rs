@@ -43,14 +43,17 @@ impl Core {
     }
 
     /// Updates the heap of deadlines after a change of one of an id's.
-    #[inline(always)]
     pub(super) fn arm(&mut self, key: IdKey) {
-        let Core { ids, deadlines, .. } = self;
-        let Some(id) = ids.get_mut(key) else { return };
-        let due = id.due();
-        if deadlines.arm(&mut id.armed, due, key) {
-            deadlines.drop_stale(|key, time| ids.get_mut(key).and_then(|id| id.armed.stands(id.due(), time)));
+        let Some(id) = self.ids.get_mut(key) else { return };
+        if id.arm(key, &mut self.deadlines) {
+            self.drop_stale();
         }
+    }
+
+    /// Drops stale entries of the heap of deadlines.
+    pub(super) fn drop_stale(&mut self) {
+        let Core { ids, deadlines, .. } = self;
+        deadlines.drop_stale(|key, time| ids.get_mut(key).and_then(|id| id.armed.stands(id.due(), time)));
     }
 
     fn expire(&mut self, key: IdKey) {
