@@ -180,7 +180,7 @@ pub use device::Device;
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device_layer::DeviceLayer;
-pub use drive::{AdoptError, Attaching, Drive, Next, ReleasedId, Step, StepRecord, Turn};
+pub use drive::{AdoptError, Attaching, Drive, Next, ReleasedId, Step, StepRecord};
 pub use errno::Errno;
 pub use error::{AckError, Error, Failure, FailureCause, Fault, RefuseReason, Refused};
 pub use event::{AckToken, AhAttr, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam};

@@ -86,9 +86,9 @@ impl<L: Level> Prepared<L> {
     /// Checks that no event was late, misdirected, wrong or lost, and that no work is left, so that the intended
     /// steps were measured.
     pub fn check(&mut self) {
+        assert!(self.level.take(self.channel).is_none(), "every event was taken");
         let core = self.level.core();
         assert_eq!(core.counters(), Counters::default(), "every event was of use");
         assert!(!core.has_work(), "nothing is left to do");
-        assert!(self.level.take(self.channel).is_none(), "every event was taken");
     }
 }

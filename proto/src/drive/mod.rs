@@ -14,7 +14,7 @@ use crate::call::{Call, Outcome};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{AckError, Error, Failure, Fault, Refused};
-use crate::event::{AckToken, Event};
+use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
 use crate::machine::{Begun, Core, Flow, Progress, Released};
@@ -25,7 +25,7 @@ use crate::transport::Transport;
 
 pub use attach::Attaching;
 pub use step::{Step, StepRecord};
-pub use turn::{Next, Turn};
+pub use turn::Next;
 
 /// The number of faults that are kept for [`Drive::next_fault`]. The core's counter counts all faults.
 const FAULTS_KEPT: usize = 64;
@@ -151,18 +151,6 @@ impl<D: Device> Drive<D> {
         self.now.set(self.now.get().max(now));
     }
 
-    /// Returns the next event of a channel.
-    #[doc(alias = "rdma_get_cm_event")]
-    pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
-        let event = self.core.poll_event(on);
-        if D::OBSERVES {
-            if let Some(event) = &event {
-                self.record(Step::Deliver { channel: on, event });
-            }
-        }
-        event
-    }
-
     /// Acknowledges an event. A migration, destruction or leave that waited for this ack is carried out.
     ///
     /// # Errors
@@ -235,7 +223,7 @@ impl<D: Device> Drive<D> {
     }
 
     /// Makes a request on an id, and the calls that follow.
-    #[inline(always)]
+    #[inline(never)]
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         let now = self.now.get();
         let step = D::OBSERVES.then(|| {

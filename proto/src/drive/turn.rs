@@ -1,35 +1,39 @@
-//! Turns of the loop: deadlines, calls and reads, and the next action.
+//! The loop: deadlines, calls and reads, and the next action.
 
 use super::{Drive, Step, make};
 use crate::call::Call;
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, Fault};
-use crate::key::ChannelKey;
+use crate::event::{Event, RawEvent};
+use crate::key::{ChannelKey, IdKey};
+use crate::machine::{Admission, NextOf};
 use crate::private_data::PrivateData;
 use crate::time::Time;
 
-/// The work left after a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[must_use]
-pub enum Turn {
-    /// No work: wait for a channel or for the next deadline.
-    Idle,
-    /// The budget is used up, or a read failed and is to be repeated: make another turn.
-    More,
-}
+/// The maximum number of reads in one [`Drive::next_event`] that find an event which is not delivered.
+const READS_MAX: usize = 64;
 
 /// The next action of a driver after [`Drive::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Next {
-    /// Run the application before blocking: an event is deliverable, a synchronous request has ended, or a read has
-    /// failed ([`Drive::next_fault`]). Events that the application does not take are not reported again.
+    /// Run the application before blocking: [`Drive::next_event`] may return an event, a synchronous request has ended, or
+    /// a read has failed ([`Drive::next_fault`]). The result is the same until the events are taken.
     Deliver,
     /// The budget is used up, or a read is to be repeated: let other tasks run, then call [`Drive::run`] again.
     Again,
     /// Block until a channel is readable or this deadline has come.
     Wait(Option<Time>),
+}
+
+/// What came of the read of a private channel.
+enum Read {
+    Event,
+    /// No event, or no room for one.
+    Nothing,
+    /// The read failed and is to be repeated in the next turn.
+    Failed,
 }
 
 impl<D: Device> Drive<D> {
@@ -45,35 +49,65 @@ impl<D: Device> Drive<D> {
         self.core.poll_timeout().map(|(due, _)| due)
     }
 
-    /// Makes one turn of the loop: deadlines, calls, and at most `budget` events of the readable channels. A failed
-    /// read counts against the budget, and so does the destruction of a listener's child.
-    pub fn turn(&mut self, budget: usize) -> Turn {
-        if self.take_turn(budget, false) && self.core.has_work() { Turn::More } else { Turn::Idle }
-    }
-
-    /// Makes a turn. Returns false if no work is left. With `to_look`, the turn ends when each channel was read once
-    /// and an event can be delivered.
-    fn take_turn(&mut self, budget: usize, to_look: bool) -> bool {
+    /// Makes one turn of the loop and returns the next action: the part of every driver's loop that does not wait. It
+    /// handles deadlines, makes the calls that are due, and reads the channels that no application reads: those of
+    /// listeners and of ids in synchronous mode. It reads at most `budget` events; a failed read counts, and so does the
+    /// destruction of a listener's child. Each channel is read once; then the turn ends if the result is
+    /// [`Next::Deliver`]. [`next_event`](Drive::next_event) reads the other channels.
+    pub fn run(&mut self, budget: usize) -> Next {
         if self.is_due() {
             self.core.handle_timeout(self.now.get());
             self.record(Step::Timeout);
         }
         self.make_following();
-        let (mut left, mut unread, mut unreadable) = (budget, self.core.readable_channels(), None);
+        let is_left = self.core.has_private_work() && self.read_private(budget);
+        let activity = self.core.activity();
+        let next = if core::mem::replace(&mut self.activity_seen, activity) != activity || self.core.has_deliverable() {
+            Next::Deliver
+        } else if is_left && self.core.has_work() {
+            Next::Again
+        } else {
+            Next::Wait(self.next_timeout())
+        };
+        self.record(Step::Yield);
+        next
+    }
+
+    /// Returns the next action without a turn.
+    pub fn next_action(&self) -> Next {
+        if self.has_to_deliver() {
+            Next::Deliver
+        } else if self.has_work() {
+            Next::Again
+        } else {
+            Next::Wait(self.next_timeout())
+        }
+    }
+
+    fn has_to_deliver(&self) -> bool {
+        self.core.has_deliverable() || self.activity_seen != self.core.activity()
+    }
+
+    /// Destroys children of listeners and reads private channels. Returns false if no work is left.
+    fn read_private(&mut self, budget: usize) -> bool {
+        let (mut left, mut unread, mut unreadable) = (budget, self.core.private_readable(), None);
         while left > 0 {
             let served = self.serve_child();
             left -= usize::from(served);
-            if left == 0 || unreadable.is_some_and(|channel| self.core.is_first(channel)) {
+            if left == 0 || (!served && unread == 0 && self.has_to_deliver()) {
                 break;
             }
-            if to_look && !served && unread == 0 && self.activity_seen != self.core.activity() {
-                break;
-            }
-            match self.core.poll_readable() {
+            match self.core.next_private() {
+                Some(channel) if unreadable == Some(channel) => break,
                 Some(channel) => {
                     unread = unread.saturating_sub(1);
-                    if self.read(channel, &mut left, to_look) {
-                        unreadable = unreadable.or(Some(channel));
+                    match self.read(channel) {
+                        Read::Event => left -= 1,
+                        Read::Failed => {
+                            left -= 1;
+                            unreadable = unreadable.or(Some(channel));
+                        }
+                        Read::Nothing => {}
                     }
                 }
                 None if served => {}
@@ -97,95 +131,107 @@ impl<D: Device> Drive<D> {
         true
     }
 
-    /// Makes one turn and returns the next action: the part of every driver's loop that does not wait. Unlike
-    /// [`turn`](Drive::turn), it ends as soon as each readable channel was read once and the result is
-    /// [`Next::Deliver`]: events are delivered before a channel is read again.
-    pub fn run(&mut self, budget: usize) -> Next {
-        let has_work = self.has_work();
-        // An observing device gets a step at the end of each turn.
-        if !D::OBSERVES && !has_work && self.activity_seen == self.core.activity() {
-            return Next::Wait(self.next_timeout());
-        }
-        self.run_work(budget, has_work)
-    }
-
-    fn run_work(&mut self, budget: usize, has_work: bool) -> Next {
-        let may_be_left = has_work && self.take_turn(budget, true);
-        let rest = self.rest(may_be_left);
-        self.record(Step::Yield);
-        rest
-    }
-
-    /// Returns the next action after a turn, and records the activity as reported.
-    fn rest(&mut self, may_be_left: bool) -> Next {
-        let activity = self.core.activity();
-        if core::mem::replace(&mut self.activity_seen, activity) != activity {
-            Next::Deliver
-        } else if may_be_left && self.core.has_work() {
-            Next::Again
-        } else {
-            Next::Wait(self.next_timeout())
-        }
-    }
-
-    /// Returns the next action without a turn.
-    pub fn next_action(&self) -> Next {
-        if self.activity_seen != self.core.activity() {
-            Next::Deliver
-        } else if self.has_work() {
-            Next::Again
-        } else {
-            Next::Wait(self.next_timeout())
-        }
-    }
-
-    /// Reads a channel. With a level-triggered poller it reads one event: more events make the channel readable again.
-    /// Otherwise the next event is read at once if no other channel is to be read, no call is to be made, and the turn
-    /// does not end; if not, the channel is queued behind the others. Returns true if a read failed and the channel is
-    /// to be read again in the next turn.
-    fn read(&mut self, channel: ChannelKey, left: &mut usize, to_look: bool) -> bool {
-        loop {
-            let child = self.core.wants_event(channel);
-            self.record(Step::WantsEvent { channel, child });
-            let Some(child) = child else {
-                self.is_not_wanted(channel);
-                return false;
-            };
-            match self.device.fetch(channel, child) {
-                Ok(Some(raw)) => {
-                    // The event borrows from the device, so `observe` needs a copy.
-                    let copied = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
-                    let result = self.core.handle_event(channel, raw);
-                    if let Some(copied) = copied {
-                        let reads_on = !D::LEVEL_TRIGGERED;
-                        self.record(Step::Event { channel, event: copied.as_deref(), result, reads_on });
+    /// Returns the next event of a channel: the oldest undelivered one, else one that is read from the device, if the
+    /// channel is marked as readable. An application may take any number of events per turn: the others are reported again.
+    ///
+    /// With a level-triggered poller a channel is read once per report; more events make it readable again. Otherwise it
+    /// stays marked until a read finds no event.
+    #[doc(alias = "rdma_get_cm_event")]
+    pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
+        for _ in 0..READS_MAX {
+            match self.core.next_of(on) {
+                NextOf::Event => {
+                    let event = self.core.poll_event(on);
+                    if let Some(event) = &event {
+                        self.record(Step::Deliver { channel: on, event });
                     }
-                    if let Err(fault) = result {
-                        self.note(fault);
-                    }
-                    *left -= 1;
-                    if D::LEVEL_TRIGGERED {
-                        self.make_following();
-                        return false;
-                    }
-                    let is_to_look = to_look && self.activity_seen != self.core.activity();
-                    if *left == 0 || is_to_look || !self.core.is_next(channel) {
-                        // Queued behind the other channels, so that a busy channel does not delay them.
-                        self.core.handle_readable(channel);
-                        self.make_following();
-                        return false;
-                    }
+                    return event;
                 }
-                Ok(None) => return false,
-                Err(errno) => {
-                    *left -= 1;
-                    return self.is_unreadable(channel, errno);
-                }
+                NextOf::Nothing => return None,
+                NextOf::Read => {}
             }
+            let Some(child) = self.begin_read(on) else { return None };
+            let Drive { core, device, .. } = self;
+            let raw = match device.fetch(on, child) {
+                Ok(Some(raw)) => raw,
+                Ok(None) => return None,
+                Err(errno) => {
+                    self.is_unreadable(on, errno);
+                    return None;
+                }
+            };
+            let (result, delivery) = core.admit(on, &raw, Some(on));
+            // The event borrows from the device, so `observe` needs a copy.
+            let seen = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
+            match delivery {
+                Some(delivery) if raw.is_bare() => {
+                    let event = delivery.bare(&raw);
+                    self.end_read(on, seen, result, Some(&event));
+                    return Some(event);
+                }
+                Some(delivery) => {
+                    let event = delivery.whole(&raw);
+                    self.end_read(on, seen, result, event.as_ref());
+                    return event;
+                }
+                None => self.end_read(on, seen, result, None),
+            }
+        }
+        None
+    }
+
+    /// Reads a private channel once. Its event is not taken from it by the application.
+    fn read(&mut self, channel: ChannelKey) -> Read {
+        let Some(child) = self.begin_read(channel) else { return Read::Nothing };
+        let Drive { core, device, .. } = self;
+        let raw = match device.fetch(channel, child) {
+            Ok(Some(raw)) => raw,
+            Ok(None) => return Read::Nothing,
+            Err(errno) => return self.is_unreadable(channel, errno),
+        };
+        let (result, _) = core.admit(channel, &raw, None);
+        let seen = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
+        self.end_read(channel, seen, result, None);
+        Read::Event
+    }
+
+    fn begin_read(&mut self, channel: ChannelKey) -> Option<IdKey> {
+        let child = self.core.begin_read(channel);
+        self.record(Step::WantsEvent { channel, child });
+        if child.is_none() {
+            self.is_not_wanted(channel);
+        }
+        child
+    }
+
+    /// What follows the admission of an event.
+    #[inline(always)]
+    fn end_read(
+        &mut self,
+        channel: ChannelKey,
+        seen: Option<RawEvent<PrivateData>>,
+        result: Result<Admission, Fault>,
+        event: Option<&Event>,
+    ) {
+        if let Some(seen) = seen {
+            self.record(Step::Event { channel, event: seen.as_deref(), result, reads_on: !D::LEVEL_TRIGGERED });
+        }
+        if let Err(fault) = result {
+            self.note(fault);
+        }
+        if !D::LEVEL_TRIGGERED {
+            self.core.handle_readable(channel);
+        }
+        if let Some(event) = event {
+            self.record(Step::Deliver { channel, event });
+        }
+        if self.core.has_next() {
+            self.make_following();
         }
     }
 
     /// Handles a channel that takes no event. A channel that is closed is ignored.
+    #[cold]
     fn is_not_wanted(&mut self, channel: ChannelKey) {
         if self.core.has_channel(channel) {
             self.device.leave_unread(channel);
@@ -194,16 +240,18 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// Handles a failed read. Returns whether the channel is to be read again.
+    /// Handles a failed read.
     #[cold]
-    fn is_unreadable(&mut self, channel: ChannelKey, errno: Errno) -> bool {
+    #[inline(never)]
+    fn is_unreadable(&mut self, channel: ChannelKey, errno: Errno) -> Read {
         let again = self.core.handle_unreadable(channel);
         self.record(Step::Unreadable { channel, errno });
         self.note(Fault::Read { channel, errno });
-        if !again {
-            self.note(Fault::Channel { channel, errno });
+        if again {
+            return Read::Failed;
         }
-        again
+        self.note(Fault::Channel { channel, errno });
+        Read::Nothing
     }
 
     fn is_due(&self) -> bool {

@@ -156,16 +156,14 @@ impl Core {
 
     /// Removes a channel that is closed. Only a private channel can have events then; they cannot be taken any more.
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
+        self.unmark(key);
         let Some(gone) = self.channels.get(key) else { return };
-        let (readable, parked) = (gone.readable, gone.parked);
+        let parked = gone.parked;
         self.counters.discarded += gone.events.len() as u64;
         self.undelivered -= gone.events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
         let stored = gone.events.iter().chain(&gone.ended);
         stored.for_each(|stored| drop(self.data.take(stored.data)));
         self.channels.remove(key);
-        if readable {
-            self.readable.retain(|&other| other != key);
-        }
         if parked {
             self.parked.retain(|&other| other != key);
         }

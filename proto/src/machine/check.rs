@@ -111,7 +111,8 @@ impl Core {
         assert_eq!(channel.closing, self.is_due(Due::Close(key)), "{key}: its closing is due");
         let counted: u32 = channel.events.iter().map(|stored| u32::from(stored.of_channel())).sum();
         assert_eq!(channel.counted, counted, "{key}: its events that count against its limit");
-        let queued = self.readable.iter().filter(|&&queued| queued == key).count();
+        let marked = if channel.private { &self.private_readable } else { &self.readable };
+        let queued = marked.iter().filter(|&&queued| queued == key).count();
         assert_eq!(queued, usize::from(channel.readable), "{key}: its place among those to be read");
         let parked = self.parked.iter().filter(|&&parked| parked == key).count();
         assert_eq!(parked, usize::from(channel.parked), "{key}: its place among those that wait for room");
@@ -142,7 +143,11 @@ impl Core {
         assert_eq!(self.deadlines.first(), nearest, "the nearest deadline");
         assert!(!self.deadlines.needs_compaction(), "more deadlines left behind than there may be");
         assert!(self.ids.len() <= self.limits.ids as usize + 1, "more ids than the limit");
-        assert!(self.readable.iter().all(|&key| self.channels.contains(key)), "a channel that is gone is to be read");
+        let mut marked = self.readable.iter().chain(&self.private_readable);
+        assert!(marked.all(|&key| self.channels.contains(key)), "a channel that is gone is to be read");
+        let of_application = self.channels.iter().filter(|(_, channel)| !channel.private);
+        let deliverable: usize = of_application.map(|(_, channel)| channel.events.len()).sum();
+        assert_eq!(deliverable, self.deliverable, "events that the application can take");
         assert!(self.parked.iter().all(|&key| self.channels.contains(key)), "a channel that is gone waits for room");
     }
 }

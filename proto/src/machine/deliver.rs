@@ -16,6 +16,7 @@ impl Core {
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
         let channel = self.channels.get_mut(on)?;
         let stored = channel.events.pop_front()?;
+        self.deliverable -= usize::from(!channel.private);
         let (of, of_device, acks) = (stored.of, stored.of_device(), channel.acks);
         self.undelivered -= u32::from(of_device);
         channel.counted -= u32::from(stored.of_channel());
@@ -107,13 +108,6 @@ impl Core {
     /// Puts an event at the end of a channel's queue, to be delivered.
     #[inline(always)]
     pub(super) fn post(&mut self, on: ChannelKey, stored: Stored) {
-        self.activity += 1;
-        self.queue(on, stored);
-    }
-
-    /// Puts an event at the end of a channel's queue.
-    #[inline(always)]
-    pub(super) fn queue(&mut self, on: ChannelKey, stored: Stored) {
         let Some(channel) = self.channels.get_mut(on) else { return };
         let (of_device, is_request) = (stored.of_device(), stored.is_request());
         self.undelivered += u32::from(of_device);
@@ -123,6 +117,7 @@ impl Core {
             id.requests += u16::from(is_request);
         }
         channel.events.push_back(stored);
+        self.deliverable += usize::from(!channel.private);
     }
 
     /// Removes the first undelivered event of an id that is such an event. Its data stays.
@@ -131,6 +126,7 @@ impl Core {
         let channel = self.channels.get_mut(id.channel)?;
         let at = channel.events.iter().position(|it| it.of.owner() == key && is_it(it))?;
         let stored = channel.events.remove(at)?;
+        self.deliverable -= usize::from(!channel.private);
         id.undelivered -= 1;
         id.requests -= u16::from(stored.is_request());
         channel.counted -= u32::from(stored.of_channel());

@@ -140,34 +140,39 @@ impl Core {
         let (from, undelivered) = (id.channel, id.undelivered);
         if by_event {
             // It is counted on the channel that the id is on so far.
-            self.queue(channel, Stored::made(key, EventKind::Migrated, 0));
+            self.post(channel, Stored::made(key, EventKind::Migrated, 0));
         }
         if undelivered > 0 {
             self.move_events(key, from, channel, undelivered);
         }
         self.set_channels(key, channel, device_channel);
-        self.activity += 1;
     }
 
-    /// Moves an id's `left` events from any positions in one queue to the end of another or of the same one. Each event of
+    /// Moves an id's `moved` events from any positions in one queue to the end of another or of the same one. Each event of
     /// the queue is looked at.
-    fn move_events(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey, mut left: u32) {
+    fn move_events(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey, moved: u32) {
         let Some(source) = self.channels.get_mut(from) else { return };
-        let (mut events, mut counted) = (core::mem::take(&mut source.events), 0);
-        let Some(target) = self.channels.get_mut(to) else { return };
-        for _ in 0..events.len() {
-            let Some(stored) = events.pop_front() else { break };
-            if left > 0 && stored.of.owner() == key {
-                left -= 1;
-                counted += u32::from(stored.of_channel());
-                target.events.push_back(stored);
-            } else {
-                events.push_back(stored);
+        let is_of = |stored: &&Stored| stored.of.owner() == key;
+        let counted: u32 = source.events.iter().filter(is_of).map(|stored| u32::from(stored.of_channel())).sum();
+        source.counted -= counted;
+        self.deliverable -= if source.private { 0 } else { moved as usize };
+        if moved as usize == source.events.len() {
+            let mut events = core::mem::take(&mut source.events);
+            if let Some(target) = self.channels.get_mut(to) {
+                target.counted += counted;
+                self.deliverable += if target.private { 0 } else { moved as usize };
+                target.events.append(&mut events);
             }
+            return;
         }
-        target.counted += counted;
+        let mut events = core::mem::take(&mut source.events);
+        if let Some(target) = self.channels.get_mut(to) {
+            target.counted += counted;
+            self.deliverable += if target.private { 0 } else { moved as usize };
+            target.events.extend(events.iter().filter(is_of));
+        }
+        events.retain(|stored| !is_of(&stored));
         if let Some(source) = self.channels.get_mut(from) {
-            source.counted -= counted;
             // Only the same queue is not empty.
             events.append(&mut source.events);
             source.events = events;

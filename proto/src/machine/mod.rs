@@ -47,6 +47,16 @@ pub use summary::{Summary, WaitsFor};
 
 use next::Due;
 
+/// Where the next event of a channel comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextOf {
+    /// One is undelivered.
+    Event,
+    /// The channel may have one and is to be read.
+    Read,
+    Nothing,
+}
+
 /// The state of every id and channel of one event loop. The [crate's first page](crate) describes how to drive it.
 #[derive(Clone, Debug)]
 pub struct Core {
@@ -58,14 +68,18 @@ pub struct Core {
     due: VecDeque<Due>,
     /// Ids of undelivered requests that are to be destroyed, because their listener is.
     children: VecDeque<IdKey>,
-    /// Channels to read, each at most once.
+    /// The application's channels to read, each at most once.
     readable: VecDeque<ChannelKey>,
+    /// Private channels to read, each at most once.
+    private_readable: VecDeque<ChannelKey>,
     /// Channels to read when there is room, each at most once.
     parked: Vec<ChannelKey>,
     /// The private data of undelivered events, and of those that have ended a synchronous request.
     data: DataSlab,
     /// The number of undelivered events that the device has reported, on all channels.
     undelivered: u32,
+    /// The number of undelivered events on the application's channels.
+    deliverable: usize,
     deadlines: Deadlines,
     counters: Counters,
     activity: u64,
@@ -78,8 +92,8 @@ impl Core {
     #[allow(clippy::type_complexity, reason = "the fields")]
     fn fields(&self) -> (impl Eq + Hash + '_, impl Eq + Hash + '_, impl Eq + Hash + '_) {
         (
-            (&self.limits, &self.ids, &self.channels, &self.groups, &self.data, self.undelivered),
-            (&self.due, &self.children, &self.readable, &self.parked),
+            (&self.limits, &self.ids, &self.channels, &self.groups, &self.data, self.undelivered, self.deliverable),
+            (&self.due, &self.children, &self.readable, &self.private_readable, &self.parked),
             (self.counters, self.activity),
         )
     }
@@ -131,9 +145,11 @@ impl Core {
             due: VecDeque::new(),
             children: VecDeque::new(),
             readable: VecDeque::new(),
+            private_readable: VecDeque::new(),
             parked: Vec::new(),
             data: DataSlab::default(),
             undelivered: 0,
+            deliverable: 0,
             deadlines: Deadlines::new(),
             counters: Counters::default(),
             activity: 0,
@@ -145,7 +161,7 @@ impl Core {
     pub fn handle_readable(&mut self, key: ChannelKey) {
         if let Some(channel) = self.channels.get_mut(key) {
             if !core::mem::replace(&mut channel.readable, true) {
-                self.readable.push_back(key);
+                if channel.private { &mut self.private_readable } else { &mut self.readable }.push_back(key);
             }
         }
     }
@@ -153,16 +169,54 @@ impl Core {
     /// Returns the next channel to read: one that was reported by [`handle_readable`](Core::handle_readable), or the
     /// new channel of a migrated id. The kernel moves pending events to that channel without waking its poller
     /// (`ucma_migrate_id`). The id of a request that is not accepted has no pending events (`ucma_event_handler`), so
-    /// its new channel is not read.
+    /// its new channel is not read. Private channels come first.
     pub fn poll_readable(&mut self) -> Option<ChannelKey> {
+        let key = self.next_private().or_else(|| self.readable.front().copied())?;
+        self.unmark(key);
+        Some(key)
+    }
+
+    /// Begins a read of a channel: it is not marked as readable any more. Returns the key for a child if the core takes an
+    /// event of this channel, see [`wants_event`](Core::wants_event).
+    pub fn begin_read(&mut self, key: ChannelKey) -> Option<IdKey> {
+        if self.readable.front() == Some(&key) {
+            self.readable.pop_front();
+            self.channels.get_mut(key)?.readable = false;
+        } else {
+            self.unmark(key);
+        }
+        self.wants_event(key)
+    }
+
+    fn unmark(&mut self, key: ChannelKey) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        if core::mem::take(&mut channel.readable) {
+            let marked = if channel.private { &mut self.private_readable } else { &mut self.readable };
+            marked.retain(|&other| other != key);
+        }
+    }
+
+    /// Returns the next private channel to read. No application takes its events from it, so a driver reads it in each turn.
+    pub(crate) fn next_private(&mut self) -> Option<ChannelKey> {
         if !self.parked.is_empty() {
             self.unpark();
         }
-        let key = self.readable.pop_front()?;
-        if let Some(channel) = self.channels.get_mut(key) {
-            channel.readable = false;
+        self.private_readable.front().copied()
+    }
+
+    /// Whether an application can take an event, or may after a read: one of its channels has an undelivered event or is
+    /// marked as readable.
+    pub(crate) fn has_deliverable(&self) -> bool {
+        self.deliverable > 0 || !self.readable.is_empty()
+    }
+
+    /// Returns what the application's next event of a channel needs.
+    pub(crate) fn next_of(&self, key: ChannelKey) -> NextOf {
+        match self.channels.get(key) {
+            Some(channel) if !channel.events.is_empty() => NextOf::Event,
+            Some(channel) if channel.readable => NextOf::Read,
+            Some(_) | None => NextOf::Nothing,
         }
-        Some(key)
     }
 
     /// Marks channels as readable that have waited for room, if there is room now.
@@ -182,19 +236,14 @@ impl Core {
         }
     }
 
-    /// Returns the number of channels that are marked as readable.
-    pub(crate) fn readable_channels(&self) -> usize {
-        self.readable.len()
+    /// Whether a private channel is to be read or a child to be destroyed.
+    pub(crate) fn has_private_work(&self) -> bool {
+        !(self.private_readable.is_empty() && self.children.is_empty() && self.parked.is_empty())
     }
 
-    /// Whether this channel is the first of those that are marked as readable.
-    pub(crate) fn is_first(&self, key: ChannelKey) -> bool {
-        self.readable.front() == Some(&key)
-    }
-
-    /// Whether nothing precedes a read of this channel.
-    pub(crate) fn is_next(&self, key: ChannelKey) -> bool {
-        self.readable.is_empty() && self.due.is_empty() && self.children.is_empty() && self.channels.contains(key)
+    /// Returns the number of private channels that are marked as readable.
+    pub(crate) fn private_readable(&self) -> usize {
+        self.private_readable.len()
     }
 
     /// Reports that a channel may have an event to read, for which there is no room: [`wants_event`](Core::wants_event)

@@ -93,7 +93,8 @@ impl Core {
     /// Whether a call, a channel to read, or a child waits for the driver.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let has_some = !(self.due.is_empty() && self.readable.is_empty() && self.children.is_empty());
+        let is_marked = !(self.readable.is_empty() && self.private_readable.is_empty());
+        let has_some = is_marked || !(self.due.is_empty() && self.children.is_empty());
         has_some || (!self.parked.is_empty() && self.has_room_for_parked())
     }
 
@@ -140,8 +141,8 @@ impl Core {
         self.channels.len()
     }
 
-    /// Counts deliverable events and completed synchronous requests. After a change a driver runs the application
-    /// before it blocks.
+    /// Counts completed synchronous requests and failed reads. After a change a driver runs the application before it
+    /// blocks.
     #[must_use]
     pub fn activity(&self) -> u64 {
         self.activity

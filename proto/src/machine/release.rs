@@ -110,11 +110,10 @@ impl Core {
                 stored.rekeyed(key, data)
             });
         }
-        self.activity +=
-            events.len() as u64 + u64::from(!matches!(id.sync_state, SyncState::Never | SyncState::For(_)));
+        self.activity += u64::from(!matches!(id.sync_state, SyncState::Never | SyncState::For(_)));
         for (stored, data) in events {
             let data = data.and_then(|data| self.data.insert(data));
-            self.queue(channel, stored.rekeyed(key, data));
+            self.post(channel, stored.rekeyed(key, data));
         }
         self.set_deadline(key, deadline);
         self.handle_readable(channel);

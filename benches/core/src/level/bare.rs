@@ -54,6 +54,7 @@ impl Level for Bare {
     type Arriving = RawEvent<&'static [u8]>;
 
     const NAME: &'static str = "core";
+    const READS_AHEAD: bool = true;
 
     fn new() -> Self {
         Bare { core: Core::new(LIMITS), now: Time::ZERO, made: 0 }

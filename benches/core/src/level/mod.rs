@@ -21,6 +21,10 @@ pub trait Level: Sized {
     /// Its name.
     const NAME: &'static str;
 
+    /// Whether [`receive`](Level::receive) reads an event that the application does not ask for. Without it, the events of a
+    /// migration stay in the device.
+    const READS_AHEAD: bool;
+
     /// Makes a level without ids and channels.
     fn new() -> Self;
 
