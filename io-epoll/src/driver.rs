@@ -10,7 +10,6 @@ use rustix::time::Timespec;
 
 use crate::clock::now;
 use crate::poller::{Interest, WAKER, errno};
-use crate::read_on::ReadOn;
 use crate::timer_fd::TimerFd;
 use crate::waker::Waker;
 
@@ -37,7 +36,6 @@ pub struct Epoll<D: Pollable> {
     drive: Drive<PolledDevice<D, Interest>>,
     timer_fd: TimerFd,
     busy_poll: Duration,
-    read_on: ReadOn,
     /// The waker, after the first call of `waker`.
     waker: Option<Waker>,
 }
@@ -66,7 +64,7 @@ impl<D: Pollable> Epoll<D> {
         let Config { limits, busy_poll } = config;
         let mut drive = Drive::new(PolledDevice::new(device, interest), limits.numbered());
         drive.set_now(now());
-        Ok(Epoll { drive, timer_fd, busy_poll, read_on: ReadOn::default(), waker: None })
+        Ok(Epoll { drive, timer_fd, busy_poll, waker: None })
     }
 
     /// Returns the requests, the events and the core. [`Drive::within`] reads the clock. [`Drive::now`] reads it once
@@ -88,10 +86,9 @@ impl<D: Pollable> Epoll<D> {
         Ok(self.waker.insert(waker).clone())
     }
 
-    /// Runs pending work, then waits until an event is deliverable or `at_most` elapses (`None`: no limit). May
-    /// return early without an event, and does so after a signal and when the [waker](Epoll::waker) was called.
-    ///
-    /// A wait reports an event once: take all events before the next wait.
+    /// Runs pending work, then waits until an event may be taken or `at_most` elapses (`None`: no limit). May return early
+    /// without an event, and does so after a signal and when the [waker](Epoll::waker) was called. It returns at once while
+    /// an event is not taken.
     ///
     /// # Errors
     /// The errno of `epoll_wait` or `timerfd_settime`.
@@ -99,24 +96,6 @@ impl<D: Pollable> Epoll<D> {
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         // If a turn has set the timer, each sleep after its expiry would end at once.
         self.timer_fd.set(Time::NEVER)?;
-        match self.read_on.next() {
-            Some(channel) => self.read_or_wait(channel, at_most),
-            None => self.wait_for_reports(at_most),
-        }
-    }
-
-    /// Reads again the channel that had an event in the last wait. Waits if no event is deliverable.
-    #[inline(never)]
-    fn read_or_wait(&mut self, channel: ChannelKey, at_most: Option<Duration>) -> Result<(), Errno> {
-        self.drive.note_wait();
-        self.drive.readable(channel);
-        let has_found = self.drive.run(BUDGET) == Next::Deliver;
-        self.read_on.found(has_found);
-        if has_found { Ok(()) } else { self.wait_for_reports(at_most) }
-    }
-
-    #[inline(never)]
-    fn wait_for_reports(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         let is_endless = at_most.is_none() && self.busy_poll.is_zero();
         let (end, spin_end) = if is_endless { (Time::NEVER, Time::ZERO) } else { self.ends(at_most) };
         loop {
@@ -233,7 +212,6 @@ impl<D: Pollable> Epoll<D> {
         };
         if let [report] = &*reported {
             if let Some(channel) = ChannelKey::from_bits(report.data.u64()) {
-                self.read_on.reported(Some(channel));
                 return Ok(Woken::Channel(channel));
             }
         }
@@ -255,17 +233,15 @@ impl<D: Pollable> Epoll<D> {
     #[inline(never)]
     fn collect_any(&mut self, reported: &[epoll::Event]) -> Woken {
         // A report without a key is that of the timer. It needs no action, and repeats while the timer is expired.
-        let (mut woken, mut only, mut is_called) = (Woken::Nothing, None, false);
+        let (mut woken, mut is_called) = (Woken::Nothing, false);
         for report in reported {
             let Some(channel) = ChannelKey::from_bits(report.data.u64()) else {
                 is_called |= report.data.u64() == WAKER;
                 continue;
             };
             self.drive.readable(channel);
-            only = if woken == Woken::Nothing { Some(channel) } else { None };
             woken = Woken::Reports;
         }
-        self.read_on.reported(only);
         if is_called { Woken::Early } else { woken }
     }
 }

@@ -31,7 +31,6 @@
 mod clock;
 mod driver;
 mod poller;
-mod read_on;
 mod timer_fd;
 mod waker;
 

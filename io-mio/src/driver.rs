@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use cmid_proto::{Drive, Limits, Next, Pollable, PolledDevice, Time};
+use cmid_proto::{Drive, Limits, Next, Pollable, PolledDevice};
 use mio::Registry;
 use mio::event::Event;
 
@@ -23,22 +23,19 @@ pub struct Config {
     /// The tokens of the driver, one per open channel; the user's own sources use others. Each listener and each id in
     /// synchronous mode has its own channel. The number of tokens limits the number of channels, in addition to
     /// `limits`. Give two drivers in one poll disjoint ranges; the timeout of the poll is then
-    /// `server.before_poll(client.before_poll(None))`.
+    /// `server.timeout(client.timeout(None))`.
     pub tokens: Range<usize>,
 }
 
 /// cmid in a `mio::Poll` that the user owns, beside the user's own sources.
 ///
-/// The user's loop calls [`before_poll`](Mio::before_poll) before the poll, [`handle`](Mio::handle) for each event of
-/// the poll, and then [`turn`](Mio::turn). Then the loop takes all events of the channels, because the driver reports
-/// each event once.
+/// The user's loop passes the [`timeout`](Mio::timeout) to the poll, and calls [`handle`](Mio::handle) for each event of
+/// the poll and then [`turn`](Mio::turn). Then it takes events of its channels; those that it leaves are reported again.
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
 pub struct Mio<D: Pollable> {
     drive: Drive<PolledDevice<D, Tokens>>,
-    /// Whether `before_poll` has read an event that the next turn has to report.
-    is_to_deliver: bool,
 }
 
 impl<D: Pollable> Mio<D> {
@@ -53,7 +50,7 @@ impl<D: Pollable> Mio<D> {
         let tokens = Tokens::new(registry.try_clone()?, tokens);
         let mut drive = Drive::new(PolledDevice::new(device, tokens), limits.numbered());
         drive.set_now(now());
-        Ok(Mio { drive, is_to_deliver: false })
+        Ok(Mio { drive })
     }
 
     /// Returns the requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the
@@ -83,32 +80,25 @@ impl<D: Pollable> Mio<D> {
         is_ours
     }
 
-    /// Runs the core without waiting. [`Next::Deliver`]: take all events, also those that
-    /// [`before_poll`](Mio::before_poll) has read.
+    /// Runs the core without waiting. [`Next::Deliver`]: [`Drive::next_event`] may return an event.
     pub fn turn(&mut self) -> Next {
         self.drive.set_now(now());
-        let next = self.drive.run(BUDGET);
-        if core::mem::take(&mut self.is_to_deliver) { Next::Deliver } else { next }
+        self.drive.run(BUDGET)
     }
 
-    /// Completes the requests made since the last turn and returns the timeout of the next poll: at most `at_most`;
-    /// `None` means no timeout.
+    /// Returns the timeout of the next poll: at most `at_most`; `None` means no timeout.
     ///
     /// The timeout is rounded up to milliseconds, the resolution of mio. Rounded down, polls would return repeatedly
     /// just before a deadline.
-    pub fn before_poll(&mut self, at_most: Option<Duration>) -> Option<Duration> {
-        let due = match self.drive.run(BUDGET) {
-            Next::Deliver => {
-                self.is_to_deliver = true;
-                Time::ZERO
+    #[must_use]
+    pub fn timeout(&self, at_most: Option<Duration>) -> Option<Duration> {
+        match self.drive.next_action() {
+            Next::Deliver | Next::Again => Some(Duration::ZERO),
+            Next::Wait(None) => at_most,
+            Next::Wait(Some(due)) => {
+                let span = Duration::from_millis(due.since(now()).as_nanos().div_ceil(1_000_000) as u64);
+                Some(at_most.map_or(span, |at_most| at_most.min(span)))
             }
-            Next::Again => Time::ZERO,
-            Next::Wait(due) => due.unwrap_or(Time::NEVER),
-        };
-        if due == Time::NEVER {
-            return at_most;
         }
-        let span = Duration::from_millis(due.since(now()).as_nanos().div_ceil(1_000_000) as u64);
-        Some(at_most.map_or(span, |at_most| at_most.min(span)))
     }
 }

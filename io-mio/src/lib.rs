@@ -21,7 +21,7 @@
 //! let deadline = driver.drive().within(Duration::from_secs(2));
 //! driver.drive().resolve_addr(id, None, "10.0.0.2:7471".parse()?, deadline)?;
 //! let event = loop {
-//!     poll.poll(&mut events, driver.before_poll(None))?;
+//!     poll.poll(&mut events, driver.timeout(None))?;
 //!     for event in &events {
 //!         if !driver.handle(event) {
 //!             // one of the user's own sources

@@ -49,7 +49,7 @@ impl Program {
 
     /// Polls once. Returns whether any source became ready.
     fn polls(&mut self, at_most: Duration) -> bool {
-        let timeout = self.driver.before_poll(Some(at_most));
+        let timeout = self.driver.timeout(Some(at_most));
         self.poll.poll(&mut self.events, timeout).unwrap();
         for event in &self.events {
             if !self.driver.handle(event) {
@@ -76,9 +76,9 @@ impl Program {
 fn an_idle_driver_wakes_nobody() {
     let mut program = Program::new(&host(), Limits::SINGLE, 4);
     program.id();
-    assert_eq!(program.driver.before_poll(None), None);
+    assert_eq!(program.driver.timeout(None), None);
     assert!(!program.polls(Duration::from_millis(50)));
-    assert_eq!(program.driver.before_poll(Some(SOON)), Some(SOON));
+    assert_eq!(program.driver.timeout(Some(SOON)), Some(SOON));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn what_was_left_in_the_kernel_is_read_without_another_edge() {
     let mut record: Vec<_> = ids.iter().map(|_| program.awaits(channel).id).collect();
     record.sort_unstable();
     assert_eq!(record, ids);
-    assert_eq!(program.driver.before_poll(None), None);
+    assert_eq!(program.driver.timeout(None), None);
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn an_event_that_moved_in_the_kernel_is_read_by_the_next_turn() {
     program.poll.poll(&mut program.events, Some(SOON)).unwrap();
     assert!(!program.events.is_empty());
     program.driver.drive().migrate(id, Some(new), Time::NEVER).unwrap();
-    assert_eq!(program.driver.before_poll(None), Some(Duration::ZERO));
+    assert_eq!(program.driver.timeout(None), Some(Duration::ZERO));
     assert_eq!(program.awaits(new).cm(), Some(CmEvent::AddrResolved));
     assert_eq!(program.driver.drive().next_event(old), None);
-    assert_eq!(program.driver.before_poll(None), None);
+    assert_eq!(program.driver.timeout(None), None);
 }
 
-/// A resumed channel is read by `before_poll`. The turn after the poll reports what was read there.
+/// A resumed channel is read by `timeout`. The turn after the poll reports what was read there.
 #[test]
 fn a_turn_reports_an_event_that_was_read_before_the_poll() {
     let mut program = Program::new(&host(), Limits::SINGLE, 4);
@@ -127,7 +127,7 @@ fn a_turn_reports_an_event_that_was_read_before_the_poll() {
         assert!(begun.elapsed() < SOON, "no event within {SOON:?}");
     }
     program.driver.drive().resume_channel(channel).unwrap();
-    assert_eq!(program.driver.before_poll(Some(SOON)), Some(Duration::ZERO));
+    assert_eq!(program.driver.timeout(Some(SOON)), Some(Duration::ZERO));
     assert_eq!(program.driver.turn(), Next::Deliver);
     assert_eq!(program.driver.drive().next_event(channel).unwrap().kind, EventKind::Cm(CmEvent::AddrResolved));
     assert!(matches!(program.driver.turn(), Next::Wait(_)));
@@ -141,11 +141,11 @@ fn a_sleep_never_ends_just_before_the_deadline() {
     let nobody = "10.0.0.77:1".parse().unwrap();
     let deadline = program.driver.drive().within(Duration::from_micros(700_300));
     program.driver.drive().resolve_addr(id, None, nobody, deadline).unwrap();
-    let timeout = program.driver.before_poll(None).unwrap();
+    let timeout = program.driver.timeout(None).unwrap();
     assert_eq!(timeout.subsec_nanos() % 1_000_000, 0);
     assert!(timeout >= deadline.since(program.driver.drive().now()));
     assert!(timeout < Duration::from_micros(701_300));
-    assert!(program.driver.before_poll(Some(Duration::ZERO)) == Some(Duration::ZERO));
+    assert!(program.driver.timeout(Some(Duration::ZERO)) == Some(Duration::ZERO));
     // The kernel's timeout, which is a little earlier than the deadline; or the deadline, if this machine is slow.
     let event = program.awaits(channel);
     assert!(matches!(
@@ -173,7 +173,7 @@ fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
 
     while !server.polls(SOON) {}
     assert_eq!(server.driver.turn(), Next::Wait(None));
-    assert_eq!(server.driver.before_poll(None), None);
+    assert_eq!(server.driver.timeout(None), None);
     assert!(!server.polls(Duration::from_millis(50)));
     // An event of another channel is still delivered. Then there is room.
     server.resolve(other);
@@ -212,7 +212,7 @@ fn a_token_of_a_channel_that_was_closed_since_the_poll_is_still_the_drivers() {
     program.driver.drive().close_channel(channel).unwrap();
     assert!(!program.events.is_empty());
     assert!(program.events.iter().all(|event| program.driver.handle(event)));
-    assert_eq!(program.driver.before_poll(None), None);
+    assert_eq!(program.driver.timeout(None), None);
 
     let waker = Waker::new(program.poll.registry(), OWN).unwrap();
     waker.wake().unwrap();

@@ -22,7 +22,7 @@ fn driver(poll: &Poll, tokens: usize) -> Mio<SimDevice> {
 /// Polls once. Returns the number of events, all of the driver.
 fn polls(poll: &mut Poll, driver: &mut Mio<SimDevice>, at_most: Duration) -> usize {
     let mut events = Events::with_capacity(8);
-    poll.poll(&mut events, driver.before_poll(Some(at_most))).unwrap();
+    poll.poll(&mut events, driver.timeout(Some(at_most))).unwrap();
     assert!(events.iter().all(|event| driver.handle(event)));
     let _rest = driver.turn();
     events.iter().count()

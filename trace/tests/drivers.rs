@@ -130,7 +130,7 @@ fn mio() {
     let end = Instant::now() + SOON;
     while !is_resolved(driver.drive(), channel) {
         assert!(Instant::now() < end, "no address");
-        poll.poll(&mut events, driver.before_poll(Some(SOON))).unwrap();
+        poll.poll(&mut events, driver.timeout(Some(SOON))).unwrap();
         for event in &events {
             assert!(driver.handle(event));
         }

@@ -30,7 +30,7 @@ pub(crate) fn run<D: DataPath>(
     meet(Point::Ready)?;
     while !side.is_over() && !deadline.is_past() {
         let alone = alone.is_set();
-        match poll.poll(&mut events, driver.before_poll(Some(SLICE))) {
+        match poll.poll(&mut events, driver.timeout(Some(SLICE))) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }

@@ -7,7 +7,7 @@ use std::mem::size_of;
 use std::net::SocketAddr;
 
 use cmid_proto::memory::{Domain, Region as Registration};
-use cmid_proto::{Begun, Acks, ChannelKey, CmEvent, Core, Flow, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+use cmid_proto::{Acks, Begun, ChannelKey, CmEvent, Core, Flow, IdKey, Limits, PortSpace, RawEvent, Request, Time};
 use stats_alloc::{Region, StatsAlloc};
 
 use crate::cases::{self, Case};

@@ -23,7 +23,7 @@ pub fn run<D: DataPath>(device: D, address: SocketAddr) -> io::Result<()> {
     let mut program = Program::start(driver.drive(), address)?;
     let mut has_cq = false;
     while !program.is_done() {
-        match poll.poll(&mut events, driver.before_poll(None)) {
+        match poll.poll(&mut events, driver.timeout(None)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
         }

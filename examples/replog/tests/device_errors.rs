@@ -74,7 +74,7 @@ impl Program {
 
     fn turn(&mut self) {
         let (mut events, at_most) = (Events::with_capacity(8), Duration::from_millis(2));
-        let timeout = self.driver.before_poll(Some(at_most)).unwrap_or(at_most);
+        let timeout = self.driver.timeout(Some(at_most)).unwrap_or(at_most);
         self.poll.poll(&mut events, Some(timeout)).expect("a poll");
         events.iter().for_each(|event| _ = self.driver.handle(event));
         while self.driver.turn() == Next::Again {}
@@ -110,7 +110,7 @@ fn a_peer_that_listens_has_another_version() {
             }
         }
         let mut events = Events::with_capacity(8);
-        let timeout = replica.before_poll(Duration::from_millis(2));
+        let timeout = replica.timeout(Duration::from_millis(2));
         poll.poll(&mut events, Some(timeout)).expect("a poll");
         events.iter().for_each(|event| _ = replica.handle(event));
         if let Err(error) = replica.turn() {
@@ -143,7 +143,7 @@ fn a_peer_that_connects_has_another_version() {
             }
         }
         let mut events = Events::with_capacity(8);
-        let timeout = replica.before_poll(Duration::from_millis(2));
+        let timeout = replica.timeout(Duration::from_millis(2));
         poll.poll(&mut events, Some(timeout)).expect("a poll");
         events.iter().for_each(|event| _ = replica.handle(event));
         replica.turn().expect("the replica goes on");

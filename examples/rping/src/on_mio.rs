@@ -33,7 +33,7 @@ pub(crate) fn ping<D: DataPath>(
     let mut stall = Stall::new();
     let mut registered = false;
     while !agent.is_done() {
-        match poll.poll(&mut events, driver.before_poll(Some(stall.slice()))) {
+        match poll.poll(&mut events, driver.timeout(Some(stall.slice()))) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }

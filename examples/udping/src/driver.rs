@@ -81,7 +81,7 @@ impl<D: DataPath> Driver for MioAlone<D> {
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<()> {
-        match self.poll.poll(&mut self.events, self.driver.before_poll(Some(at_most))) {
+        match self.poll.poll(&mut self.events, self.driver.timeout(Some(at_most))) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }

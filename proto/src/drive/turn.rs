@@ -61,6 +61,9 @@ impl<D: Device> Drive<D> {
         }
         self.make_following();
         let is_left = self.core.has_private_work() && self.read_private(budget);
+        while let Some(channel) = self.core.unwanted() {
+            self.begin_read(channel);
+        }
         let activity = self.core.activity();
         let next = if core::mem::replace(&mut self.activity_seen, activity) != activity || self.core.has_deliverable() {
             Next::Deliver

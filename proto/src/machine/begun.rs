@@ -302,5 +302,21 @@ impl From<Fault> for Following {
 #[test]
 fn sizes() {
     use core::mem::size_of as s;
-    assert_eq!([0; 12], [s::<Flow>(), s::<Begun>(), s::<Part>(), s::<RequestOf>(), s::<Error>(), s::<Failure>(), s::<crate::error::Refused>(), s::<Fault>(), s::<Call>(), s::<Request>(), s::<crate::event::Event>(), s::<crate::event::ReceivedParam>()]);
+    assert_eq!(
+        [0; 12],
+        [
+            s::<Flow>(),
+            s::<Begun>(),
+            s::<Part>(),
+            s::<RequestOf>(),
+            s::<Error>(),
+            s::<Failure>(),
+            s::<crate::error::Refused>(),
+            s::<Fault>(),
+            s::<Call>(),
+            s::<Request>(),
+            s::<crate::event::Event>(),
+            s::<crate::event::ReceivedParam>()
+        ]
+    );
 }

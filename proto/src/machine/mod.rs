@@ -210,6 +210,11 @@ impl Core {
         self.deliverable > 0 || !self.readable.is_empty()
     }
 
+    /// Returns the first of the application's channels to read, if the core takes no event of it.
+    pub(crate) fn unwanted(&self) -> Option<ChannelKey> {
+        self.readable.front().copied().filter(|&key| self.wants_event(key).is_none())
+    }
+
     /// Returns what the application's next event of a channel needs.
     pub(crate) fn next_of(&self, key: ChannelKey) -> NextOf {
         match self.channels.get(key) {

@@ -103,7 +103,7 @@ impl<D: Pollable> Driver for OnMio<D> {
     }
 
     fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
-        let timeout = self.driver.before_poll(at_most);
+        let timeout = self.driver.timeout(at_most);
         if let Err(error) = self.poll.poll(&mut self.events, timeout) {
             if error.kind() != std::io::ErrorKind::Interrupted {
                 return Err(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)));

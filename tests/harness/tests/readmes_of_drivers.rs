@@ -167,7 +167,7 @@ impl Shown for OnMio {
         let (OnMio { poll, driver }, mut events) = (self, mio::Events::with_capacity(64));
         let event = loop {
             // begin mio
-            poll.poll(&mut events, driver.before_poll(None))?;
+            poll.poll(&mut events, driver.timeout(None))?;
             for event in &events {
                 if !driver.handle(event) {
                     // one of the application's own sources

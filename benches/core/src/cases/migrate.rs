@@ -18,8 +18,11 @@ pub struct Migrate<const EVENTS: usize, const MIXED: bool> {
 
 impl<const EVENTS: usize, const MIXED: bool> Migrate<EVENTS, MIXED> {
     fn send<L: Level>(prepared: &mut Prepared<L>, ids: [IdKey; 3]) {
-        let mut sent: Vec<_> =
-            ids.into_iter().filter(|_| L::READS_AHEAD).flat_map(|id| (0..EVENTS as i32).map(move |status| (status, id))).collect();
+        let mut sent: Vec<_> = ids
+            .into_iter()
+            .filter(|_| L::READS_AHEAD)
+            .flat_map(|id| (0..EVENTS as i32).map(move |status| (status, id)))
+            .collect();
         if MIXED {
             sent.sort_by_key(|&(status, _)| status);
         }

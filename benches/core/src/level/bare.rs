@@ -2,7 +2,9 @@
 
 use std::hint::black_box;
 
-use cmid_proto::{AckToken, Acks, Begun, ChannelKey, Core, Event, EventKind, Flow, IdKey, PortSpace, RawEvent, Request, Time};
+use cmid_proto::{
+    AckToken, Acks, Begun, ChannelKey, Core, Event, EventKind, Flow, IdKey, PortSpace, RawEvent, Request, Time,
+};
 
 use super::{LIMITS, Level};
 
@@ -122,12 +124,7 @@ impl Level for Bare {
     }
 
     #[inline(always)]
-    fn deliver(
-        &mut self,
-        device_channel: ChannelKey,
-        channel: ChannelKey,
-        raw: RawEvent<&'static [u8]>,
-    ) -> EventKind {
+    fn deliver(&mut self, device_channel: ChannelKey, channel: ChannelKey, raw: RawEvent<&'static [u8]>) -> EventKind {
         // Used in place, without a move.
         let mut taken = self.core.take_event(device_channel, &raw, channel);
         let event = black_box(&mut taken).as_mut().expect("a likely event").as_mut().expect("an event");

@@ -243,7 +243,7 @@ impl<D: DataPath> Rdma<D> {
 }
 
 impl<D: DataPath> Links for Rdma<D> {
-    fn before_poll(&mut self, at_most: Duration) -> Duration {
+    fn timeout(&mut self, at_most: Duration) -> Duration {
         let now = Instant::now();
         let mut due = now + at_most;
         if self.part.listens() && self.listener.is_none() {
@@ -256,7 +256,7 @@ impl<D: DataPath> Links for Rdma<D> {
             due = now;
         }
         let at_most = due.saturating_duration_since(now);
-        self.driver.before_poll(Some(at_most)).unwrap_or(at_most)
+        self.driver.timeout(Some(at_most)).unwrap_or(at_most)
     }
 
     fn handle(&mut self, event: &mio::event::Event) -> bool {

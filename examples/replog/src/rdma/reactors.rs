@@ -112,10 +112,10 @@ impl<D: DataPath> Reactors<D> {
 }
 
 impl<D: DataPath> Links for Reactors<D> {
-    fn before_poll(&mut self, at_most: Duration) -> Duration {
+    fn timeout(&mut self, at_most: Duration) -> Duration {
         self.wake();
         let at_most = if self.happened.is_empty() { at_most } else { Duration::ZERO };
-        self.own.before_poll(at_most)
+        self.own.timeout(at_most)
     }
 
     fn handle(&mut self, event: &mio::event::Event) -> bool {
