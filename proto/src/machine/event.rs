@@ -150,7 +150,9 @@ impl Core {
         }
         let of = Of::id(raw.id);
         let delivery = match self.channels.get(channel) {
-            Some(it) if to == Some(channel) && it.events.is_empty() => Some(Delivery { of, ack_token: id.owe(of, it.acks) }),
+            Some(it) if to == Some(channel) && it.events.is_empty() => {
+                Some(Delivery { of, ack_token: id.owe(of, it.acks) })
+            }
             Some(_) | None => self.store_and_queue(channel, raw, of),
         };
         (Ok(Admission::Known), delivery)

@@ -55,12 +55,7 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn joined(
-        &mut self,
-        group: GroupKey,
-        of: &RequestOf<'_>,
-        outcome: Outcome,
-    ) -> Following {
+    pub(super) fn joined(&mut self, group: GroupKey, of: &RequestOf<'_>, outcome: Outcome) -> Following {
         let RequestOf { id: key, request, deadline, .. } = *of;
         let Request::Join { addr, .. } = *request else { return DONE };
         if let Err(errno) = outcome {

@@ -56,13 +56,7 @@ impl Core {
     }
 
     /// Handles the outcome of the migration to the id's own channel.
-    pub(super) fn moved_to_listen(
-        &mut self,
-        key: IdKey,
-        own: ChannelKey,
-        backlog: i32,
-        outcome: Outcome,
-    ) -> Following {
+    pub(super) fn moved_to_listen(&mut self, key: IdKey, own: ChannelKey, backlog: i32, outcome: Outcome) -> Following {
         if let Err(errno) = outcome {
             self.leave_channel(own);
             return self.failed(key, RequestKind::Migrate, errno);

@@ -27,12 +27,7 @@ impl Core {
     }
 
     /// Carries out a migration that makes no call now.
-    pub(super) fn migrate_uncalled(
-        &mut self,
-        key: IdKey,
-        to: Option<ChannelKey>,
-        deadline: Time,
-    ) -> Following {
+    pub(super) fn migrate_uncalled(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Following {
         let Some(id) = self.ids.get_mut(key) else { return DONE };
         if id.owed == 0 {
             self.redirect(key, to, false);
@@ -70,13 +65,7 @@ impl Core {
     }
 
     /// Handles the outcome of the device's migration.
-    pub(super) fn migrated(
-        &mut self,
-        key: IdKey,
-        to: ChannelKey,
-        by_event: bool,
-        outcome: Outcome,
-    ) -> Following {
+    pub(super) fn migrated(&mut self, key: IdKey, to: ChannelKey, by_event: bool, outcome: Outcome) -> Following {
         // A private channel was opened for this migration and has counted the id.
         let is_counted = self.is_private(to);
         if let Err(errno) = outcome {

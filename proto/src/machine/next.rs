@@ -73,13 +73,8 @@ impl Core {
                 let is_due = self.ids.get(id).is_some_and(|id| id.rare.contains(Rare::ANSWER_DUE));
                 is_due.then_some(Part::Answer { id })
             }
-            Due::Destroy(id) => {
-                self.is_to_be_destroyed(id).then_some(Part::Destroy { id, asked: None })
-            }
-            Due::Close(channel) => self
-                .channels
-                .contains(channel)
-                .then_some(Part::Close { channel, asked: false }),
+            Due::Destroy(id) => self.is_to_be_destroyed(id).then_some(Part::Destroy { id, asked: None }),
+            Due::Close(channel) => self.channels.contains(channel).then_some(Part::Close { channel, asked: false }),
         }
     }
 
