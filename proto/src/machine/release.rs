@@ -68,6 +68,7 @@ impl Core {
         }
         self.remove_channel(channel);
         self.ids.remove(key);
+        self.unpark();
         Ok((Released(Box::new(Parts { id, events, ended })), channel))
     }
 

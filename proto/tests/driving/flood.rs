@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PolledDevice, PortSpace, RawEvent, State, Time, Turn,
+    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PolledDevice, PortSpace, RawEvent, State, Time,
 };
 
 use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, driven, fails, has, report};
@@ -84,7 +84,7 @@ fn a_listener_moves_with_its_requests_without_a_call_and_goes_with_them_in_batch
     drive.destroy(listener, Time::NEVER).unwrap();
     assert_eq!(calls(&mut drive).len(), 5);
     let mut most = 0;
-    while drive.turn(64) == Turn::More {
+    while drive.run(64) == Next::Again {
         most = most.max(calls(&mut drive).len());
     }
     assert_eq!((before - drive.core().ids(), most), (1025, 64));
@@ -102,7 +102,7 @@ fn ids_that_go_with_their_listener_do_not_keep_events_waiting() {
     while drive.run(256) != Next::Wait(None) {}
     drive.destroy(listener, Time::NEVER).unwrap();
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    assert_eq!(drive.turn(8), Turn::More);
+    assert_eq!(drive.run(8), Next::Again);
     assert_eq!(drive.next_event(calm).unwrap().id, id);
 }
 

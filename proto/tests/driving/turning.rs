@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Target, Time, Turn,
+    Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Target, Time,
 };
 
 use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
@@ -17,10 +17,10 @@ fn a_turn_reads_no_more_than_its_budget_and_reports_that_there_is_more() {
     for _ in 0..3 {
         has(&mut drive, RawEvent::new(id, CHANGE));
     }
-    assert_eq!(drive.turn(2), Turn::More);
+    assert_eq!(drive.run(2), Next::Again);
     assert!(drive.has_work());
     assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 2);
-    assert_eq!(drive.turn(2), Turn::Idle);
+    assert_ne!(drive.run(2), Next::Again);
     assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 1);
     assert!(!drive.has_work());
 }
@@ -33,12 +33,12 @@ fn a_busy_channel_does_not_keep_the_others_waiting() {
     for id in [id, id, patient] {
         has(&mut drive, RawEvent::new(id, CHANGE));
     }
-    assert_eq!(drive.turn(2), Turn::More);
+    assert_eq!(drive.run(2), Next::Again);
     for (channel, id) in [(busy, id), (other, patient)] {
         assert_eq!(drive.next_event(channel).unwrap().id, id);
         assert!(drive.next_event(channel).is_none());
     }
-    assert_eq!(drive.turn(2), Turn::Idle);
+    assert_ne!(drive.run(2), Next::Again);
     assert_eq!(drive.next_event(busy).unwrap().id, id);
 }
 
@@ -56,9 +56,9 @@ fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
     // The core answers the peer's disconnect.
     has(&mut drive, RawEvent::new(id, CmEvent::Disconnected));
     has(&mut drive, RawEvent::new(id, CHANGE));
-    assert_eq!(drive.turn(1), Turn::More);
+    assert_eq!(drive.run(1), Next::Again);
     assert_eq!((calls(&mut drive), drive.device().events.len()), (vec!["disconnect"], 1));
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 2);
 }
 
@@ -68,11 +68,11 @@ fn a_turn_that_has_used_up_its_budget_and_finds_nothing_left_to_read_looks_once_
     let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     has(&mut drive, RawEvent::new(id, CHANGE));
     // The channel stays to be read until a read finds nothing.
-    assert_eq!(drive.turn(1), Turn::More);
+    assert_eq!(drive.run(1), Next::Again);
     assert_eq!(drive.next_action(), Next::Deliver);
     assert_eq!(drive.run(1), Next::Deliver);
     assert_eq!(drive.next_action(), Next::Wait(None));
-    assert_eq!(drive.turn(0), Turn::Idle);
+    assert_ne!(drive.run(0), Next::Again);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn at_the_limit_on_events_a_driver_sleeps_until_the_application_takes_some() {
     for _ in 0..=LIMITS.events {
         has(&mut drive, RawEvent::new(id, CHANGE));
     }
-    assert_eq!(drive.turn(64), Turn::Idle);
+    assert_ne!(drive.run(64), Next::Again);
     assert_eq!(drive.run(64), Next::Deliver);
     // Without a change there is no reason to read again.
     assert_eq!(drive.run(64), Next::Wait(None));
@@ -90,7 +90,7 @@ fn at_the_limit_on_events_a_driver_sleeps_until_the_application_takes_some() {
     assert_eq!(drive.next_action(), Next::Again);
     assert_eq!(drive.run(64), Next::Deliver);
     assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), LIMITS.events as usize);
-    assert_eq!(drive.turn(64), Turn::Idle);
+    assert_ne!(drive.run(64), Next::Again);
     assert!(drive.next_event(channel).is_none());
 }
 
@@ -107,14 +107,14 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_the_driver_sleeps
     // The event is not a request, but before the read it could have been one.
     has(&mut drive, RawEvent::new(listener, CHANGE));
     has(&mut drive, RawEvent::new(ids[0], CHANGE));
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.run(8), Next::Wait(None));
     assert_eq!(drive.next_event(channel).unwrap().id, ids[0]);
     assert!(drive.next_event(channel).is_none());
     assert_eq!(drive.destroy(ids[1], Time::NEVER).unwrap(), Progress::Done);
     assert_eq!(drive.next_action(), Next::Again);
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     assert_eq!(drive.next_event(channel).unwrap().id, listener);
 }
 
@@ -145,11 +145,11 @@ fn faults_of_a_channel_are_reported_and_the_loop_goes_on() {
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.device_mut().unreadable = Some(Errno::EFAULT);
     drive.readable(channel);
-    assert_eq!(drive.turn(8), Turn::More);
+    assert_eq!(drive.run(8), Next::Again);
     assert_eq!(drive.next_fault(), Some(Fault::Read { channel, errno: Errno::EFAULT }));
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     has(&mut drive, RawEvent::new(id, CmEvent::Established));
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     let fault = Fault::Event { id, state: State::Idle, event: CmEvent::Established };
     assert_eq!((drive.next_fault(), drive.next_fault()), (Some(fault), None));
     // A closed channel is not read.
@@ -157,7 +157,7 @@ fn faults_of_a_channel_are_reported_and_the_loop_goes_on() {
     drive.readable(channel);
     drive.close_channel(channel).unwrap();
     drive.device_mut().unreadable = Some(Errno::EFAULT);
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     assert_eq!(drive.next_fault(), None);
     is_empty(&drive);
 }
@@ -173,7 +173,7 @@ fn a_channel_that_is_being_closed_is_not_read_and_wakes_no_wait() {
     // The application did not request the close, so its failure is reported as a fault.
     let leak = Fault::Leak { call: "destroy_event_channel", target: Target::Channel(home), errno: Errno::EINTR };
     assert_eq!((drive.next_fault(), drive.next_fault()), (Some(leak), None));
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
 }
 
 #[test]
@@ -242,15 +242,15 @@ fn all_channels_are_read_once_when_all_are_readable() {
     drive.close_channel(closed).unwrap();
     let private = drive.core().device_channel(listener).unwrap();
     // A listen makes its channel readable.
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     let reads = [(first, id), (second, other), (private, listener)];
     for (channel, id) in reads {
         drive.device_mut().events.push_back((channel, RawEvent::new(id, CHANGE)));
     }
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     assert_eq!(drive.device().events.len(), 3);
     drive.readable_all();
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     assert_eq!(drive.device().events.len(), 0);
     let delivered = [(first, id), (second, other), (first, listener)].map(|(channel, _)| drive.next_event(channel));
     assert_eq!(delivered.map(|event| event.unwrap().id), [id, other, listener]);

@@ -1,6 +1,6 @@
 //! Failed reads: they are retried without a wake-up, a limited number of times.
 
-use cmid_proto::{Acks, CmEvent, Errno, Fault, Next, PortSpace, READ_FAILURES_MAX, RawEvent, Time, Turn};
+use cmid_proto::{Acks, CmEvent, Errno, Fault, Next, PortSpace, READ_FAILURES_MAX, RawEvent, Time};
 
 use crate::device::{channel_and_id, driven, has, is_empty};
 
@@ -28,16 +28,16 @@ fn a_failed_read_is_not_tried_again_in_the_same_turn_and_the_other_channels_are_
     drive.readable(bad);
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     let before = drive.device().reads;
-    assert_eq!(drive.turn(256), Turn::More);
+    assert_eq!(drive.run(256), Next::Again);
     assert_eq!(drive.device().reads - before, 2);
     assert_eq!(drive.next_event(good).unwrap().id, id);
     // A failed read counts against the budget.
     let before = drive.device().reads;
-    assert_eq!(drive.turn(1), Turn::More);
+    assert_eq!(drive.run(1), Next::Again);
     assert_eq!(drive.device().reads - before, 1);
     // A read that finds nothing does not.
     drive.device_mut().broken = None;
-    assert_eq!(drive.turn(1), Turn::Idle);
+    assert_ne!(drive.run(1), Next::Again);
     assert_eq!(drive.device().reads - before, 3);
 }
 
