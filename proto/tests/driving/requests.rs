@@ -8,7 +8,7 @@ use cmid_proto::{
 };
 
 use crate::device::{
-    PARAM, addr, calls, channel_and_id, driven, fails, group_addr, has, is_empty, report, requested, routed,
+    PARAM, addr, calls, channel_and_id, driven, fails, group_addr, has, is_empty, report, requested, routed, take,
 };
 
 fn reason(error: Error) -> Option<RefuseReason> {
@@ -27,7 +27,7 @@ fn the_active_side() {
     routed(&mut drive, id);
     drive.set_ece(id, Ece { vendor_id: 1, options: 2 }).unwrap();
     drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
-    report(&mut drive, id, CmEvent::ConnectResponse);
+    take(&mut drive, id, CmEvent::ConnectResponse);
     drive.establish(id).unwrap();
     drive.disconnect(id, Time::NEVER).unwrap();
     drive.teardown(id, Time::NEVER).unwrap();
@@ -46,12 +46,12 @@ fn a_teardown_on_iwarp_ends_with_disconnected() {
         let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
         routed(&mut drive, id);
         drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
-        report(&mut drive, id, CmEvent::ConnectResponse);
+        take(&mut drive, id, CmEvent::ConnectResponse);
         drive.establish(id).unwrap();
         drive.device_mut().transport = Some(transport);
         assert_eq!(drive.transport(id).unwrap().to_string(), name);
         drive.teardown(id, Time::NEVER).unwrap();
-        report(&mut drive, id, CmEvent::Disconnected);
+        take(&mut drive, id, CmEvent::Disconnected);
         assert_eq!(drive.core().state(id), Some(end), "on {name}");
     }
 }
