@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Next, Outcome, Pollable,
-    PolledDevice, Poller, PortSpace, RawEvent, Time, Transport,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Next, Outcome,
+    Pollable, PolledDevice, Poller, PortSpace, RawEvent, Time, Transport,
 };
 
 pub(crate) const PARAM: ConnParam = ConnParam {

@@ -6,7 +6,9 @@ use cmid_proto::{
     Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Target, Time,
 };
 
-use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed, take};
+use crate::device::{
+    LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed, take,
+};
 
 const CHANGE: CmEvent = CmEvent::AddrChange;
 
