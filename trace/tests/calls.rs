@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Next, Outcome,
-    PortSpace, RawEvent, Time,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Outcome, PortSpace,
+    RawEvent, Time,
 };
 use cmid_trace::{Memory, Recording, Trace, replay};
 
@@ -73,8 +73,8 @@ fn report(drive: &mut Traced, of: IdKey, kind: CmEvent) -> Option<Event> {
     taken
 }
 
-/// A listener with eight requests: one is accepted and torn down, one is accepted on another channel and becomes
-/// synchronous, six are not delivered. A migration and a destruction wait for acks. A request that fails is left out.
+/// A listener with eight requests: two are accepted on another channel, of which one is torn down and one becomes
+/// synchronous; six are not delivered. A migration and a destruction wait for acks. A request that fails is left out.
 fn program(drive: &mut Traced) {
     let here: SocketAddr = "10.0.0.1:7471".parse().unwrap();
     let Ok(channel) = drive.open_channel(Acks::Explicit) else { return };
@@ -89,6 +89,7 @@ fn program(drive: &mut Traced) {
     let mut taken = Vec::new();
     if let Some(event) = drive.next_event(channel) {
         let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
+        let _ = drive.migrate(event.id, Some(other), Time::NEVER);
         let _ = drive.accept(event.id, PARAM, &[7; 3], Time::NEVER);
         taken.extend(report(drive, event.id, CmEvent::Established));
         let _ = drive.teardown(event.id, Time::NEVER);
@@ -103,7 +104,9 @@ fn program(drive: &mut Traced) {
         let _ = ack_token.map(|ack_token| drive.ack(ack_token));
     }
     let _ = drive.destroy(listener, Time::NEVER);
-    while drive.run(1) == Next::Again {}
+    for _ in 0..8 {
+        let _rest = drive.run(1);
+    }
     taken.extend(std::iter::from_fn(|| drive.next_event(channel)));
     for event in taken {
         let _ = drive.destroy(event.id, Time::NEVER);
