@@ -1,6 +1,7 @@
 //! Errors: of the caller (`Refused`), of the environment (`Failure`), and of the device or its driver (`Fault`).
 
 use crate::cm_event::CmEvent;
+use crate::datapath::{CreateError, CreateReason};
 use crate::errno::Errno;
 use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target, Token};
@@ -311,6 +312,19 @@ pub enum FailureCause {
     /// (`cma_bind_loopback`); only InfiniBand connects an id to it.
     #[error("no RoCE or iWARP device reaches a loopback address: connect to an address of the peer's RDMA device")]
     LoopbackPeer,
+    /// The closure of [`Drive::attach_qp`](crate::Drive::attach_qp) has failed with this error.
+    #[error("{0}")]
+    Create(CreateError),
+}
+
+impl FailureCause {
+    /// Returns the cause of a creation's failure, if it says more than its errno.
+    pub(crate) const fn of_creation(error: CreateError) -> Option<Self> {
+        match (error.call(), error.reason()) {
+            (None, CreateReason::Device(_)) => None,
+            _ => Some(FailureCause::Create(error)),
+        }
+    }
 }
 
 /// The device or its driver broke the contract of [`Core`](crate::Core). The core ignores the input and remains usable.

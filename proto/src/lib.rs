@@ -118,7 +118,6 @@ mod channel;
 mod cm_event;
 mod columns;
 mod cq_room;
-#[cfg(feature = "std")]
 pub mod datapath;
 mod deadlines;
 mod device;

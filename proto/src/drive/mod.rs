@@ -15,7 +15,7 @@ use core::time::Duration;
 use crate::call::{Call, Outcome};
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{AckError, Error, Failure, Fault, Refused};
+use crate::error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 use crate::event::{AckToken, Event};
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
@@ -343,14 +343,10 @@ impl<D: Device> Drive<D> {
         Some(ended)
     }
 
-    fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {
-        Error::Failed(Failure {
-            call,
-            target: Target::Id(id),
-            state: self.core.state(id).unwrap_or(State::Destroying),
-            errno,
-            cause: None,
-        })
+    #[cold]
+    fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno, cause: Option<FailureCause>) -> Error {
+        let state = self.core.state(id).unwrap_or(State::Destroying);
+        Error::Failed(Failure { call, target: Target::Id(id), state, errno, cause })
     }
 
     /// Reports a step to an observing device. Compiles to nothing for other devices.

@@ -392,7 +392,7 @@ impl<D: Device> Drive<D> {
         let outcome = self.device.adopt(id, channel, handle);
         self.record(Step::Adopt { id, channel, outcome });
         if let Err(errno) = outcome {
-            let error = self.data_failure("adopt", id, errno);
+            let error = self.data_failure("adopt", id, errno, None);
             // The device has dropped the id, so the core removes it too.
             drop(self.core.release(id));
             return Err(AdoptError { error, released_id: None });

@@ -133,22 +133,22 @@ fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
     let made = Cell::new(0);
     let make = || {
         made.set(made.get() + 1);
-        Ok(made.get())
+        made.get()
     };
-    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(reason), Err(Some(RefuseReason::NoDevice)));
-    assert_eq!(drive.detach_qp(id, |_, _| make().map(drop)).map_err(reason), Err(Some(RefuseReason::NoQp)));
+    assert_eq!(drive.attach_qp(id, |_, _| Ok(make())).map_err(reason), Err(Some(RefuseReason::NoDevice)));
+    assert_eq!(drive.detach_qp(id, |_, _| Ok(_ = make())).map_err(reason), Err(Some(RefuseReason::NoQp)));
     assert_eq!(made.get(), 0);
     drive.bind(id, addr(1)).unwrap();
-    let failed = drive.attach_qp(id, |_, _| Err::<(), _>(Errno::ENOMEM)).unwrap_err();
+    let failed = drive.attach_qp(id, |_, _| Err::<(), _>(Errno::ENOMEM.into())).unwrap_err();
     assert!(matches!(failed, Error::Failed(failure) if (failure.call, failure.errno) == ("create_qp", Errno::ENOMEM)));
     assert!(!drive.core().has_qp(id));
     let attached = drive.attach_qp(id, |_, attaching| {
         assert_eq!(attaching.id(), id);
-        make()
+        Ok(make())
     });
     assert_eq!(attached.unwrap(), 1);
     assert!(drive.core().has_qp(id));
-    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(reason), Err(Some(RefuseReason::HasQp)));
+    assert_eq!(drive.attach_qp(id, |_, _| Ok(make())).map_err(reason), Err(Some(RefuseReason::HasQp)));
     let failed = drive.detach_qp(id, |_, _| Err(Errno::EBUSY)).unwrap_err();
     assert!(matches!(failed, Error::Failed(failure) if (failure.call, failure.errno) == ("destroy_qp", Errno::EBUSY)));
     assert!(drive.core().has_qp(id));

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use cmid_proto::datapath::{CreateReason, DeviceName};
 use cmid_proto::{Errno, Outcome};
 use parking_lot::Mutex;
 
@@ -122,6 +123,26 @@ impl Devices {
         Ok(limits)
     }
 
+    /// Returns the name of the device at a location, as far as libibverbs lists it.
+    #[cold]
+    pub(crate) fn name(location: Location) -> Option<DeviceName> {
+        let list = DeviceList::read().ok()?;
+        let found = list.devices().iter().find(|device| is_at(**device, location))?;
+        // SAFETY: the device is from the list, which is not freed yet.
+        Some(DeviceName::new(&bytes_of(unsafe { &(**found).name })))
+    }
+
+    /// Returns the reason if `errno` is that of opening the node of the device at a location.
+    #[cold]
+    pub(crate) fn node_error(location: Location, errno: Errno) -> Option<CreateReason> {
+        let list = DeviceList::read().ok()?;
+        let found = list.devices().iter().find(|device| is_at(**device, location))?;
+        // SAFETY: the device is from the list, which is not freed yet.
+        let node = unsafe { &(**found).dev_name };
+        let fails_alike = node_opens(node) == Err(errno);
+        fails_alike.then(|| CreateReason::Node { node: DeviceName::new(&bytes_of(node)), errno })
+    }
+
     /// Called when an id has reported that its device is gone.
     pub(crate) fn removed(&self, location: Location) {
         let mut all = self.shared.known.lock();
@@ -150,12 +171,16 @@ fn open(location: Location) -> Result<Context, Errno> {
 /// The errno of open(2): `EACCES` or `EPERM` without permission; `ENOENT` without the node, if libibverbs has listed the
 /// device nevertheless.
 fn node_opens(name: &[c_char]) -> Outcome {
-    let name: Vec<u8> = name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect();
-    let path = Path::new("/dev/infiniband").join(OsStr::from_bytes(&name));
+    let path = Path::new("/dev/infiniband").join(OsStr::from_bytes(&bytes_of(name)));
     match File::options().read(true).write(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
     }
+}
+
+/// Returns the bytes of a string of C before its end.
+fn bytes_of(name: &[c_char]) -> Vec<u8> {
+    name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect()
 }
 
 /// Several devices can have one GUID. The kernel's number distinguishes them if both sides have it.
