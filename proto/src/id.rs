@@ -5,11 +5,11 @@ use core::num::NonZeroU64;
 
 use crate::arena::Tenant;
 use crate::deadlines::Armed;
-use crate::error::RefuseReason;
 use crate::event::ConnParam;
 use crate::key::{ChannelKey, GroupKey};
 use crate::on_device::OnDevice;
 use crate::pending_events::EventList;
+use crate::refuse_reason::RefuseReason;
 use crate::request::{PortSpace, Service};
 use crate::request_kind::RequestKind;
 use crate::slab_index::{EventRef, PrivateDataRef};

@@ -146,6 +146,7 @@ mod plain;
 mod polled_device;
 mod private_data;
 mod private_data_slab;
+mod refuse_reason;
 mod reject_code;
 mod request;
 mod request_kind;
@@ -167,7 +168,7 @@ pub use device::{Device, EventSink};
 pub use device_layer::DeviceLayer;
 pub use drive::{AdoptError, Attaching, Drive, Next, Progress, ReleasedId, Step, StepRecord, Turn};
 pub use errno::Errno;
-pub use error::{AckError, Error, Failure, FailureCause, Fault, RefuseReason, Refused};
+pub use error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 pub use event::{AckToken, AhAttr, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam};
 pub use event_result::{EventError, Status};
 pub use guard::private_data_max;
@@ -179,6 +180,7 @@ pub use machine::{Admission, Core, Counters, Ended, Released, Summary, WaitsFor}
 #[cfg(feature = "std")]
 pub use polled_device::{PolledDevice, Poller};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};
+pub use refuse_reason::RefuseReason;
 pub use reject_code::RejectCode;
 pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
 pub use request_kind::RequestKind;

@@ -3,11 +3,12 @@
 use super::Core;
 use crate::call::Call;
 use crate::cm_event::CmEvent;
-use crate::error::{RefuseReason, Refused};
+use crate::error::Refused;
 use crate::guard;
 use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
+use crate::refuse_reason::RefuseReason;
 use crate::request::{Acks, PortSpace, Request};
 use crate::request_kind::RequestKind;
 use crate::state::State;
