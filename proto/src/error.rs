@@ -1,7 +1,7 @@
 //! Errors: of the caller (`Refused`), of the environment (`Failure`), and of the device or its driver (`Fault`).
 
 use crate::cm_event::CmEvent;
-use crate::datapath::{CreateError, CreateReason};
+use crate::datapath::{CreateCall, CreateError, CreateReason};
 use crate::errno::Errno;
 use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target, Token};
@@ -133,7 +133,7 @@ impl FailureCause {
     /// Returns the cause of a creation's failure, if it says more than its errno.
     pub(crate) const fn of_creation(error: CreateError) -> Option<Self> {
         match (error.call(), error.reason()) {
-            (None, CreateReason::Device(_)) => None,
+            (None | Some(CreateCall::CreateQp), CreateReason::Device(_)) => None,
             _ => Some(FailureCause::Create(error)),
         }
     }
