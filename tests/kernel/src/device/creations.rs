@@ -63,10 +63,11 @@ pub(crate) fn capacities() {
     let max_sge = maximum(srq(4, LARGE), call, Capacity::SrqMaxSge, LARGE);
     srq(4, max_sge).expect("the maximum of ranges");
     assert_eq!(reason(srq(0, 1)), CreateReason::Zero(Capacity::SrqMaxWr));
-    let most = Caps { max_send_wr: 65, ..CAPS };
+    let above = cq.room().depth() + 1;
+    let most = Caps { max_send_wr: above, ..CAPS };
     let made = side.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, most).map(drop);
     let CreateReason::Overrun(overrun) = reason(made) else { panic!("the CQ has no room") };
-    assert_eq!((overrun.reserved, overrun.wanted), (0, 65 + CAPS.max_recv_wr));
+    assert_eq!((overrun.reserved, overrun.wanted), (0, above + CAPS.max_recv_wr));
 }
 
 /// Of two devices, and of one that was opened twice.
