@@ -4,7 +4,7 @@ use core::ffi::c_char;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -132,15 +132,16 @@ impl Devices {
         Some(DeviceName::new(&bytes_of(unsafe { &(**found).name })))
     }
 
-    /// Returns the reason if `errno` is that of opening the node of the device at a location.
+    /// Returns the reason if the node of the device at a location cannot be opened. libibverbs lists no device without its
+    /// node, so the errno is `ENODEV` then, and sysfs tells the name of the node.
     #[cold]
     pub(crate) fn node_error(location: Location, errno: Errno) -> Option<CreateReason> {
-        let list = DeviceList::read().ok()?;
-        let found = list.devices().iter().find(|device| is_at(**device, location))?;
-        // SAFETY: the device is from the list, which is not freed yet.
-        let node = unsafe { &(**found).dev_name };
-        let fails_alike = node_opens(node) == Err(errno);
-        fails_alike.then(|| CreateReason::Node { node: DeviceName::new(&bytes_of(node)), errno })
+        let nodes = fs::read_dir("/sys/class/infiniband_verbs").ok()?.filter_map(Result::ok);
+        let of_device = nodes.filter(|node| guid_of(&node.path()) == Some(location.guid));
+        let failed = of_device.filter_map(|node| Some((node_opens(&node.file_name()).err()?, node.file_name())));
+        let mut reasons = failed.filter(|(of_open, _)| *of_open == errno || errno == Errno::ENODEV);
+        let (errno, node) = reasons.next()?;
+        Some(CreateReason::Node { node: DeviceName::new(node.as_bytes()), errno })
     }
 
     /// Called when an id has reported that its device is gone.
@@ -159,7 +160,7 @@ fn open(location: Location) -> Result<Context, Errno> {
     let list = DeviceList::read()?;
     let found = list.devices().iter().find(|device| is_at(**device, location)).ok_or(Errno::ENODEV)?;
     // SAFETY: the device is from the list.
-    node_opens(unsafe { &(**found).dev_name })?;
+    node_opens(OsStr::from_bytes(&bytes_of(unsafe { &(**found).dev_name })))?;
     // SAFETY: the device is from the list, which is not freed yet.
     unsafe { Context::open(*found, location) }
 }
@@ -170,12 +171,19 @@ fn open(location: Location) -> Result<Context, Errno> {
 /// # Errors
 /// The errno of open(2): `EACCES` or `EPERM` without permission; `ENOENT` without the node, if libibverbs has listed the
 /// device nevertheless.
-fn node_opens(name: &[c_char]) -> Outcome {
-    let path = Path::new("/dev/infiniband").join(OsStr::from_bytes(&bytes_of(name)));
+fn node_opens(name: &OsStr) -> Outcome {
+    let path = Path::new("/dev/infiniband").join(name);
     match File::options().read(true).write(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
     }
+}
+
+/// Returns the GUID of the device of a node in sysfs, in network order.
+fn guid_of(node: &Path) -> Option<u64> {
+    let device = fs::read_to_string(node.join("ibdev")).ok()?;
+    let guid = fs::read_to_string(Path::new("/sys/class/infiniband").join(device.trim()).join("node_guid")).ok()?;
+    u64::from_str_radix(&guid.trim().replace(':', ""), 16).map(u64::to_be).ok()
 }
 
 /// Returns the bytes of a string of C before its end.
