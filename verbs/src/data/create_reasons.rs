@@ -58,7 +58,8 @@ pub(crate) fn other_device(call: CreateCall, object: OfDevice, of: &Context, on:
     CreateError::new(call, CreateReason::OtherDevice { object, of, on })
 }
 
-/// Returns the reason that `look` finds for an errno that has several reasons.
+/// Returns the reason that `look` finds for an errno that has several reasons. Another one, such as `EOPNOTSUPP` of
+/// soft-iWARP for an id without a route, has nothing to do with them.
 fn look_for(errno: Errno, look: impl FnOnce() -> Option<CreateReason>) -> CreateReason {
     let has_reasons = [Errno::EINVAL, Errno::ENOMEM, Errno::EOVERFLOW, Errno::EIO, Errno::EACCES].contains(&errno);
     has_reasons.then(look).flatten().unwrap_or(CreateReason::Device(errno))
