@@ -237,9 +237,9 @@ pub(super) fn what_an_srq_refuses<L: Env>(b: &mut Fixture<'_, L>) -> Check {
         Err(CreateReason::Zero(Capacity::SrqMaxWr)),
     )?;
     let huge = SrqCaps { max_wr: u32::MAX, ..CAPS };
-    let too_large = |error: CreateError| match error.reason() {
-        CreateReason::TooLarge { capacity, asked, .. } => Some((capacity, asked)),
-        _ => None,
+    let too_large = |error: CreateError| {
+        let CreateReason::TooLarge { capacity, asked, .. } = error.reason() else { return None };
+        Some((capacity, asked))
     };
     let of_too_many = hall.pds.1.create_srq(huge).map(drop).map_err(too_large);
     same("an SRQ of too many", of_too_many, Err(Some((Capacity::SrqMaxWr, u32::MAX))))?;
