@@ -151,7 +151,8 @@ pub trait DataPath: Pollable + Send {
     ///
     /// # Errors
     /// As [`DataPath::create_qp`]. [`CreateReason::OtherPd`](super::CreateReason::OtherPd) if the SRQ is of another PD.
-    /// [`Overrun`](super::CreateReason::Overrun) also if `recv_cq` has no room for the completions of [`SrqCaps::max_wr`](super::SrqCaps::max_wr) receives, once for all QPs of this SRQ.
+    /// [`Overrun`](super::CreateReason::Overrun) also if `recv_cq` has no room for the completions of
+    /// [`SrqCaps::max_wr`](super::SrqCaps::max_wr) receives, once for all QPs of this SRQ.
     fn create_qp_with_srq(
         &mut self,
         attaching: Attaching<'_>,
