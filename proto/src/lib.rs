@@ -20,10 +20,10 @@
 //! The loop of a driver, for a [`Device`]:
 //!
 //! 1. **Set the time.** Pass `now` to the functions that take it. `now` never decreases.
-//! 2. **Make requests** of the application: [`Core::open_channel`], [`Core::create_id`], [`Core::begin`]. Each returns the
-//!    call to make, as a value that borrows the core: nothing can come between the decision and the outcome. Make the
-//!    call, and report the outcome to [`Begun::end`], which returns the next call of the request, or its result. A refused
-//!    request has changed nothing.
+//! 2. **Make requests** of the application: [`Core::open_channel`], [`Core::create_id`], [`Core::begin`]. Each returns a
+//!    value that borrows the core: nothing can come between the decision and the outcome. Make its [`Begun::call`], and
+//!    report the outcome to [`Begun::end`], which returns the next call of the request, or its result. Some requests make
+//!    no call: report `Ok(())`. A refused request has changed nothing.
 //! 3. **Make the calls that follow.** After each step make the calls of [`Core::next`] until it is `None`, in the same way.
 //! 4. **Read the channels** that are readable, and those that [`Core::poll_readable`] returns: after a migration the
 //!    kernel does not wake the new channel. Call [`Core::wants_event`] before each read. On `None` leave the event in
@@ -31,7 +31,7 @@
 //!    until the channel is empty.
 //! 5. **Feed each event** to [`Core::handle_event`]. The device has acked it already. Go to step 3.
 //! 6. **Deliver.** Poll [`Core::poll_event`] per channel. On a channel with explicit acks, pass each ack token to
-//!    [`Core::ack`].
+//!    [`Core::ack`]. [`Core::take_event`] is steps 5 and 6 in one, for an event that nothing precedes on its channel.
 //! 7. **Let time pass.** When [`Core::poll_timeout`] is due, call [`Core::handle_timeout`]. Then wait for a channel, a
 //!    request, or the next deadline, whichever is first.
 //!
@@ -39,8 +39,8 @@
 //! it.
 //!
 //! ```
-//! use cmid_proto::{Acks, Call, ChannelKey, Core, Device, Errno, Error, Flow, IdKey, Limits, Outcome, PortSpace};
-//! use cmid_proto::{Progress, RawEvent, Request, Time};
+//! use cmid_proto::{Acks, Begun, Call, ChannelKey, Core, Device, Errno, Error, Flow, IdKey, Limits, Outcome};
+//! use cmid_proto::{PortSpace, Progress, RawEvent, Request, Time};
 //! # use std::net::SocketAddr;
 //! # struct Yes;
 //! # impl Device for Yes {
@@ -55,14 +55,12 @@
 //! # }
 //!
 //! /// Steps 2 and 3: makes the calls of a request.
-//! fn make(device: &mut impl Device, mut flow: Flow<'_, '_>) -> Result<Progress, Error> {
+//! fn make(device: &mut impl Device, mut begun: Begun<'_, '_>) -> Result<Progress, Error> {
 //!     loop {
-//!         match flow {
+//!         let outcome = begun.call().map_or(Ok(()), |call| device.call(&call, begun.private_data()));
+//!         match begun.end(outcome) {
+//!             Flow::Next(next) => begun = next,
 //!             Flow::Done(result) => return result,
-//!             Flow::Next(begun) => {
-//!                 let outcome = device.call(begun.call(), begun.private_data());
-//!                 flow = begun.end(outcome);
-//!             }
 //!         }
 //!     }
 //! }
@@ -73,7 +71,7 @@
 //!     readable.iter().for_each(|&channel| core.handle_readable(channel));
 //!     loop {
 //!         while let Some(begun) = core.next() {
-//!             if let Err(fault) = make(device, begun.into()) {
+//!             if let Err(fault) = make(device, begun) {
 //!                 eprintln!("{fault}");
 //!             }
 //!         }
@@ -97,9 +95,9 @@
 //!
 //! let (mut core, mut device, now) = (Core::new(Limits::SINGLE), Yes, Time::ZERO);
 //! let (channel, begun) = core.open_channel(Acks::OnDelivery)?;
-//! make(&mut device, begun.into())?;
+//! make(&mut device, begun)?;
 //! let (id, begun) = core.create_id(Some(channel), PortSpace::Tcp)?;
-//! make(&mut device, begun.into())?;
+//! make(&mut device, begun)?;
 //! let bind = Request::Bind { addr: "10.0.0.1:7471".parse()? };
 //! make(&mut device, core.begin(now, id, &bind, Time::NEVER)?)?;
 //! turn(&mut core, &mut device, &[], now);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use cmid_proto::{Core, Error, Fault, Flow, IdKey, Refused, State};
+use cmid_proto::{Begun, Core, Error, Fault, Flow, IdKey, State};
 
 use crate::line::Line;
 use crate::replay::same;
@@ -32,24 +32,6 @@ struct Made<'a> {
     state: &'a Option<String>,
 }
 
-/// Why a request is not replayed to its end.
-enum Stop {
-    Refused(Refused),
-    Wrong(String),
-}
-
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Self {
-        Stop::Refused(refused)
-    }
-}
-
-impl From<String> for Stop {
-    fn from(what: String) -> Self {
-        Stop::Wrong(what)
-    }
-}
-
 impl Ahead {
     /// Takes the next line that was replayed. `None` if the next line was not.
     pub(crate) fn take(&mut self) -> Option<Result<Seen, String>> {
@@ -60,66 +42,62 @@ impl Ahead {
         self.lines.is_empty() && self.wrong.is_none()
     }
 
-    /// Makes a request of `core`, and its calls with the outcomes in `lines`, the lines after the request. The calls, the
-    /// faults and the states of the ids are compared with the lines.
+    /// Makes a request of `core`, and its calls with the outcomes in `lines`, the lines after the request; without calls it
+    /// has its effect at once. The calls, the faults and the states of the ids are compared with the lines.
     ///
     /// The recording of a program that has crashed may end before a call or its outcome. This call has changed nothing.
     ///
     /// # Errors
-    /// The core refuses the request. An error in `lines` belongs to its line.
-    pub(crate) fn make<'r>(
+    /// That of `begin`. An error in `lines` belongs to its line.
+    pub(crate) fn make<'r, R>(
         &mut self,
         core: &mut Core,
         lines: &[Line],
-        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
-    ) -> Result<(), Refused> {
-        let (refused, wrong) = match self.run(core, lines, begin) {
-            Ok(()) => (Ok(()), None),
-            Err(Stop::Refused(reason)) => (Err(reason), None),
-            Err(Stop::Wrong(what)) => (Ok(()), Some(what)),
-        };
-        self.wrong = wrong;
-        refused
+        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, R>,
+    ) -> Result<(), R> {
+        let begun = begin(core)?;
+        let last = self.run(lines, begun);
+        self.wrong = last.and_then(|last| last.map_or(Ok(()), |(made, fault)| self.compare(&made, core, fault))).err();
+        Ok(())
     }
 
-    fn run<'r>(
+    /// Returns the last outcome, and the fault, if the request has ended with a call.
+    fn run<'l>(
         &mut self,
-        core: &mut Core,
-        lines: &[Line],
-        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
-    ) -> Result<(), Stop> {
-        let mut flow = begin(core)?;
-        let (mut lines, mut made) = (lines.iter(), None);
+        lines: &'l [Line],
+        mut begun: Begun<'_, '_>,
+    ) -> Result<Option<(Made<'l>, Option<Fault>)>, String> {
+        let mut lines = lines.iter();
         loop {
-            let begun = match flow {
+            let (mut made, mut outcome) = (None, Ok(()));
+            if let Some(call) = begun.call() {
+                let (recorded, data) = match lines.next() {
+                    Some(Line::Call { call, data }) => (call, data),
+                    None | Some(Line::End(_)) => return Ok(None),
+                    Some(_) => return Err(format!("the next step is the call {call:?}, and this line is another")),
+                };
+                same("the call", &format!("{call:?}"), recorded)?;
+                same("its private data", &Bytes::from(begun.private_data()), data)?;
+                self.lines.push_back(Seen::default());
+                let (errno, fault, state) = match lines.next() {
+                    Some(Line::Outcome { errno, fault, state }) => (errno, fault, state),
+                    None | Some(Line::End(_)) => return Ok(None),
+                    Some(_) => return Err("a call is under way, and this line is not its outcome".into()),
+                };
+                let id = call.id();
+                made = Some(Made { id, before: id.and_then(|id| begun.core().state(id)), fault, state });
+                outcome = errno.map_or(Ok(()), |As(errno)| Err(errno));
+            }
+            begun = match begun.end(outcome) {
+                Flow::Next(next) => next,
                 Flow::Done(result) => {
                     let fault = if let Err(Error::Fault(fault)) = result { Some(fault) } else { None };
-                    return Ok(made.map_or(Ok(()), |made| self.compare(&made, core, fault))?);
+                    return Ok(made.map(|made| (made, fault)));
                 }
-                Flow::Next(begun) => begun,
             };
             if let Some(made) = made {
                 self.compare(&made, begun.core(), None)?;
             }
-            let (call, data) = match lines.next() {
-                Some(Line::Call { call, data }) => (call, data),
-                None | Some(Line::End(_)) => return Ok(()),
-                Some(_) => {
-                    let what = format!("the next step is the call {:?}, and this line is another", begun.call());
-                    return Err(what.into());
-                }
-            };
-            same("the call", &format!("{:?}", begun.call()), call)?;
-            same("its private data", &Bytes::from(begun.private_data()), data)?;
-            self.lines.push_back(Seen::default());
-            let (errno, fault, state) = match lines.next() {
-                Some(Line::Outcome { errno, fault, state }) => (errno, fault, state),
-                None | Some(Line::End(_)) => return Ok(()),
-                Some(_) => return Err("a call is under way, and this line is not its outcome".to_owned().into()),
-            };
-            let id = begun.call().id();
-            made = Some(Made { id, before: id.and_then(|id| begun.core().state(id)), fault, state });
-            flow = begun.end(errno.map_or(Ok(()), |As(errno)| Err(errno)));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 
-use cmid_proto::{AckToken, Begun, ChannelKey, Core, Errno, Flow, IdKey, Refused, Released, Time};
+use cmid_proto::{AckToken, Begun, ChannelKey, Core, Errno, IdKey, Refused, Released, Time};
 
 use crate::calls::{Ahead, Seen};
 use crate::line::Line;
@@ -103,9 +103,9 @@ impl<'a> Replay<'a> {
     /// Replays the line of a call that follows from earlier steps, and the lines after it.
     fn see_call(&mut self) -> Result<Seen, String> {
         let lines = &self.recording.lines[self.done..];
-        let answer = self.ahead.make(&mut self.core, lines, |core| Ok(core.next().into()));
-        done(answer, &None)?;
-        self.ahead.take().unwrap_or_else(|| Err("the core has no call".into()))
+        let no_call = || "the core has no call".to_owned();
+        self.ahead.make(&mut self.core, lines, |core| core.next().ok_or_else(no_call))?;
+        self.ahead.take().unwrap_or_else(|| Err(no_call()))
     }
 
     /// Returns the id that a line concerns.
@@ -138,10 +138,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Makes a request of the core, with the outcomes in the lines that follow.
-    fn make<'r>(
-        &mut self,
-        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Flow<'c, 'r>, Refused>,
-    ) -> Result<(), Refused> {
+    fn make<'r, R>(&mut self, begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, R>) -> Result<(), R> {
         self.ahead.make(&mut self.core, &self.recording.lines[self.done + 1..], begin)
     }
 
@@ -159,9 +156,7 @@ impl<'a> Replay<'a> {
                 let answer = self.make(|core| core.open_channel(acks.0).map(|it| keyed(it, &mut key)));
                 answered(answer.map(|()| key), is.map(|As(key)| key), refused)
             }
-            Line::CloseChannel { channel, refused } => {
-                done(self.make(|core| core.close_channel(channel.0).map(Flow::Next)), refused)
-            }
+            Line::CloseChannel { channel, refused } => done(self.make(|core| core.close_channel(channel.0)), refused),
             Line::CreateId { on, port_space, is, refused } => {
                 let (mut key, on) = (None, on.map(|As(on)| on));
                 let answer = self.make(|core| core.create_id(on, port_space.0).map(|it| keyed(it, &mut key)));
@@ -199,10 +194,9 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             Line::Child(id) => {
-                let mut next = None;
-                let answer = self.make(|core| Ok(core.next_child().inspect(|begun| next = begun.call().id()).into()));
-                done(answer, &None)?;
-                same("the next id to destroy", &next, &Some(id.0))
+                let next = self.core.next_child().and_then(|begun| begun.call()).and_then(|call| call.id());
+                same("the next id to destroy", &next, &Some(id.0))?;
+                self.make(|core| core.next_child().ok_or_else(|| "there is no id to destroy".to_owned()))
             }
             Line::Iwarp(id) => {
                 self.core.note_iwarp(id.0);
@@ -337,9 +331,9 @@ fn ends(deadline: Option<u64>) -> Time {
 }
 
 /// Keeps the key of an object that is being created.
-fn keyed<'c, K>((key, begun): (K, Begun<'c, 'static>), keep: &mut Option<K>) -> Flow<'c, 'static> {
+fn keyed<'c, K>((key, begun): (K, Begun<'c, 'static>), keep: &mut Option<K>) -> Begun<'c, 'static> {
     *keep = Some(key);
-    Flow::Next(begun)
+    begun
 }
 
 pub(crate) fn same<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, recorded: &T) -> Result<(), String> {

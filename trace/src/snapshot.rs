@@ -79,7 +79,7 @@ fn calls(core: &Core) -> Vec<String> {
     let (mut copy, mut calls) = (core.clone(), Vec::new());
     while let Some(mut begun) = copy.next() {
         loop {
-            calls.push(format!("{:?}", begun.call()));
+            calls.extend(begun.call().map(|call| format!("{call:?}")));
             match begun.end(Ok(())) {
                 Flow::Next(next) => begun = next,
                 Flow::Done(_) => break,

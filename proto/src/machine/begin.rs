@@ -42,10 +42,8 @@ impl Core {
             Ok(cell) => cell,
             Err(reason) => return Err(self.refusal(id, request.request_kind(), reason)),
         };
-        let timeout_ms = match request {
-            Request::ResolveAddr { .. } | Request::ResolveRoute => kernel_timeout(now, deadline),
-            _ => 0,
-        };
+        let resolves = matches!(request, Request::ResolveAddr { .. } | Request::ResolveRoute);
+        let timeout_ms = if resolves { kernel_timeout(now, deadline) } else { 0 };
         let of = RequestOf { id, request, deadline, timeout_ms, cell };
         if cell.has(Effects::RARE) {
             let part = self.first_part(of);
@@ -227,18 +225,17 @@ fn failure_cause(id: &Id, request_kind: RequestKind) -> Option<FailureCause> {
 /// Records what the requests of the effect [`Effects::NOTED`] leave on an id, before its state changes. A resolve uses the
 /// source only if the id is idle, and binds the id to it even if it fails; without one it binds the id to the wildcard.
 fn note(id: &mut Id, request: &Request<'_>, is_done: bool) {
-    match *request {
-        Request::Bind { addr } if is_done => {
+    if let Request::ResolveAddr { src, dst } = *request {
+        if id.state == State::Idle {
+            id.on_device.note_source(src.is_some_and(guard::is_loopback));
+        }
+        id.on_device.note_peer(guard::is_loopback(dst));
+    } else if is_done {
+        if let Request::Bind { addr } = *request {
             id.on_device.note_local(guard::is_loopback(addr));
             id.on_device.note(guard::names_a_device(addr));
         }
-        Request::ResolveAddr { src, dst } => {
-            if id.state == State::Idle {
-                id.on_device.note_source(src.is_some_and(guard::is_loopback));
-            }
-            id.on_device.note_peer(guard::is_loopback(dst));
-        }
-        _ => id.number_sent |= is_done && matches!(request, Request::Accept { .. }),
+        id.number_sent |= matches!(request, Request::Accept { .. });
     }
 }
 

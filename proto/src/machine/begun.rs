@@ -298,25 +298,3 @@ impl From<Fault> for Following {
         Following::Done(Err(Error::Fault(fault)))
     }
 }
-
-#[test]
-fn sizes() {
-    use core::mem::size_of as s;
-    assert_eq!(
-        [0; 12],
-        [
-            s::<Flow>(),
-            s::<Begun>(),
-            s::<Part>(),
-            s::<RequestOf>(),
-            s::<Error>(),
-            s::<Failure>(),
-            s::<crate::error::Refused>(),
-            s::<Fault>(),
-            s::<Call>(),
-            s::<Request>(),
-            s::<crate::event::Event>(),
-            s::<crate::event::ReceivedParam>()
-        ]
-    );
-}

@@ -22,3 +22,5 @@ mod start;
 #[allow(dead_code, reason = "of the dialogues")]
 #[path = "../dialogues/states.rs"]
 mod states;
+#[path = "../dialogues/taken.rs"]
+mod taken;

@@ -1,10 +1,12 @@
 //! The cells of requests.
 
 use cmid_proto::table::{self, RequestRule};
-use cmid_proto::{Acks, IdKey, RefuseReason, Refused, RequestKind, Service, State, Time};
+use cmid_proto::{
+    Acks, CmEvent, IdKey, PortSpace, RawEvent, RefuseReason, Refused, Request, RequestKind, Service, State, Time,
+};
 
-use crate::fixture::{CoreFixture, LISTEN, RESOLVE, TO_SYNC};
-use crate::ids::{IdInState, SERVICES, datagram, destroying_with_qp, id_in_state, with_qp};
+use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, TO_SYNC, cm, group_addr};
+use crate::ids::{GROUP, IdInState, SERVICES, datagram, destroying_with_qp, id_in_state, with_qp};
 use crate::request_of::request_of;
 
 /// How a cell was met.
@@ -150,6 +152,45 @@ fn every_cell_of_requests_is_met() {
     assert_eq!(refused + gone + let_through, State::COUNT * RequestKind::COUNT);
     let refuse = State::ALL.iter().flat_map(|state| table::REQUESTS[state.index()]);
     assert_eq!(refuse.filter(|cell| matches!(cell, RequestRule::Refuse(_))).count(), refused);
+}
+
+/// A member of a group for which an ack is owed.
+fn member_that_owes() -> IdInState {
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    let there = fixture.channel(Acks::Explicit);
+    let id = fixture.id_for(PortSpace::Udp, Some(here));
+    fixture.does(id, BIND);
+    fixture.does(id, Request::Join { addr: group_addr(GROUP), send_only: false });
+    let group = fixture.core.group_at(id, group_addr(GROUP));
+    fixture.report_on(here, RawEvent { group, ..RawEvent::new(id, CmEvent::MulticastJoin) });
+    assert!(fixture.expect_event(here, id, cm(CmEvent::MulticastJoin)).ack_token.is_some());
+    IdInState { fixture, id, here, there, group }
+}
+
+#[test]
+fn a_request_that_is_begun_and_dropped_changes_nothing() {
+    use RequestKind::{AttachQp, Destroy, DetachQp, GetRequest, Leave, Migrate, Release};
+    let (mut called, mut uncalled) = (Vec::new(), Vec::new());
+    for request_kind in RequestKind::ALL {
+        let places = State::ALL.into_iter().flat_map(|state| SERVICES.map(|service| (state, service)));
+        let places = places.filter_map(|(state, service)| place_for(state, request_kind, service));
+        for IdInState { mut fixture, id, there, group, .. } in places.chain([member_that_owes()]) {
+            let Some(request) = request_of(request_kind, there, group) else { continue };
+            let before = fixture.core.clone();
+            if let Ok(begun) = fixture.core.begin(fixture.now, id, &request, Time(9_000)) {
+                let kinds = if begun.call().is_some() { &mut called } else { &mut uncalled };
+                kinds.push(request_kind);
+                assert_eq!(begun.core(), &before, "{request_kind} was begun and changed something");
+            }
+            assert_eq!(fixture.core, before, "{request_kind} was dropped and changed something");
+        }
+    }
+    called.dedup();
+    uncalled.dedup();
+    let (never_calls, waits) = ([AttachQp, DetachQp, GetRequest], [Leave, Migrate, Destroy]);
+    assert_eq!(uncalled, [never_calls, waits].concat());
+    let no_request = RequestKind::ALL.into_iter().filter(|kind| ![&called[..], &never_calls].concat().contains(kind));
+    assert_eq!(no_request.collect::<Vec<_>>(), [Release]);
 }
 
 #[test]

@@ -18,6 +18,8 @@ mod start;
 #[path = "../dialogues/states.rs"]
 mod states;
 mod summary;
+#[path = "../dialogues/taken.rs"]
+mod taken;
 mod values;
 
 use cmid_proto::memory::{Domain, PdState};

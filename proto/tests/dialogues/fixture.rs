@@ -10,6 +10,7 @@ use cmid_proto::{
 };
 
 use crate::start::Start;
+use crate::taken;
 
 pub(crate) const OK: Outcome = Ok(());
 
@@ -30,6 +31,9 @@ struct Open {
     start: Start,
     outcomes: Vec<Outcome>,
 }
+
+/// The next call with its private data, or the result.
+type NextCall<'o> = Result<(Call, &'o [u8]), Result<Progress, Error>>;
 
 /// The end of a request that has made a call.
 #[derive(Debug, PartialEq, Eq)]
@@ -174,22 +178,27 @@ impl CoreFixture {
     /// Begins a request, without its calls. If it makes none, it has its effect now.
     fn start(&mut self, start: Start) -> Result<(), Refused> {
         self.between_calls();
-        let is_open = matches!(start.begin(&mut self.core, self.now)?, Flow::Next(_));
-        self.open = is_open.then(|| Open { start, outcomes: Vec::new() });
+        let Some(begun) = start.begin(&mut self.core, self.now)? else { panic!("{start:?} is not due") };
+        if begun.call().is_some() {
+            self.open = Some(Open { start, outcomes: Vec::new() });
+        } else {
+            let flow = begun.end(OK);
+            assert!(matches!(flow, Flow::Done(Ok(_))), "{start:?}: {flow:?}");
+        }
         self.core.check();
         Ok(())
     }
 
-    /// Makes the calls with known outcomes on a copy of the core. Returns the copy and the next call, or the result.
-    fn play(&self, open: &Open) -> (Core, Result<Call, Result<Progress, Error>>) {
+    /// Makes the calls with known outcomes on a copy of the core.
+    fn play<'o>(&self, open: &'o Open) -> (Core, NextCall<'o>) {
         let mut core = self.core.clone();
-        let mut flow = open.start.begin(&mut core, self.now).unwrap();
+        let mut flow = Flow::Next(open.start.begin(&mut core, self.now).unwrap().expect("it is due"));
         for &outcome in &open.outcomes {
             let Flow::Next(begun) = flow else { panic!("more outcomes than calls") };
             flow = begun.end(outcome);
         }
         let next = match flow {
-            Flow::Next(begun) => Ok(*begun.call()),
+            Flow::Next(begun) => Ok((begun.call().expect("a call"), begun.private_data())),
             Flow::Done(result) => Err(result),
         };
         (core, next)
@@ -200,13 +209,13 @@ impl CoreFixture {
         if self.open.is_none() && self.core.next().is_some() {
             self.open = Some(Open { start: Start::Following, outcomes: Vec::new() });
         }
-        self.open.as_ref().and_then(|open| self.play(open).1.ok())
+        self.open.as_ref().and_then(|open| self.play(open).1.ok()).map(|(call, _)| call)
     }
 
     /// Begins the destruction of the next child of a listener that is destroyed.
     pub(crate) fn next_child(&mut self) -> Option<IdKey> {
         self.between_calls();
-        let child = self.core.next_child()?.call().id();
+        let child = self.core.next_child()?.call()?.id();
         self.open = Some(Open { start: Start::Child, outcomes: Vec::new() });
         child
     }
@@ -214,14 +223,7 @@ impl CoreFixture {
     /// Returns the private data of the next call.
     pub(crate) fn call_data(&mut self) -> Vec<u8> {
         self.next_call();
-        let Some(open) = &self.open else { return Vec::new() };
-        let mut core = self.core.clone();
-        let mut flow = open.start.begin(&mut core, self.now).unwrap();
-        for &outcome in &open.outcomes {
-            let Flow::Next(begun) = flow else { panic!("more outcomes than calls") };
-            flow = begun.end(outcome);
-        }
-        if let Flow::Next(begun) = flow { begun.private_data().to_vec() } else { Vec::new() }
+        self.open.as_ref().and_then(|open| self.play(open).1.ok()).map_or(Vec::new(), |(_, data)| data.to_vec())
     }
 
     /// Asserts that the request is refused for `reason` and that the core does not change.
@@ -321,6 +323,7 @@ impl CoreFixture {
 
     pub(crate) fn report_on(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Admission {
         self.between_calls();
+        taken::compare(&self.core, on, raw);
         let admission = self.core.handle_event(on, raw).unwrap();
         self.core.check();
         admission

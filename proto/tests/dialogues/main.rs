@@ -32,6 +32,7 @@ mod start;
 mod states;
 mod sync;
 mod table;
+mod taken;
 mod teardown;
 mod unreadable;
 mod world;

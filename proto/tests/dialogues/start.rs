@@ -1,6 +1,6 @@
 //! What an application can ask of a core, and what follows, each up to its first call.
 
-use cmid_proto::{Acks, ChannelKey, Core, Flow, IdKey, PortSpace, Refused, Request, Time};
+use cmid_proto::{Acks, Begun, ChannelKey, Core, IdKey, PortSpace, Refused, Request, Time};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start {
@@ -15,14 +15,15 @@ pub(crate) enum Start {
 }
 
 impl Start {
-    pub(crate) fn begin<'c>(&'c self, core: &'c mut Core, now: Time) -> Result<Flow<'c, 'c>, Refused> {
+    /// `None` if nothing follows.
+    pub(crate) fn begin<'c, 's>(&'s self, core: &'c mut Core, now: Time) -> Result<Option<Begun<'c, 's>>, Refused> {
         Ok(match *self {
-            Start::OpenChannel(acks) => Flow::Next(core.open_channel(acks)?.1),
-            Start::CloseChannel(channel) => Flow::Next(core.close_channel(channel)?),
-            Start::Create(on, space) => Flow::Next(core.create_id(on, space)?.1),
-            Start::Request(id, ref request, deadline) => core.begin(now, id, request, deadline)?,
-            Start::Following => core.next().into(),
-            Start::Child => core.next_child().into(),
+            Start::OpenChannel(acks) => Some(core.open_channel(acks)?.1),
+            Start::CloseChannel(channel) => Some(core.close_channel(channel)?),
+            Start::Create(on, space) => Some(core.create_id(on, space)?.1),
+            Start::Request(id, ref request, deadline) => Some(core.begin(now, id, request, deadline)?),
+            Start::Following => core.next(),
+            Start::Child => core.next_child(),
         })
     }
 

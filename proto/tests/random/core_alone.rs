@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    AckError, AckToken, Acks, ChannelKey, Core, Device, Error, Event, Fault, Flow, IdKey, Limits, PortSpace, Progress,
-    Request, Time,
+    AckError, AckToken, Acks, Begun, ChannelKey, Core, Device, Error, Event, Fault, Flow, IdKey, Limits, PortSpace,
+    Progress, Request, Time,
 };
 
 use crate::engine::Engine;
@@ -21,14 +21,12 @@ struct Stepwise {
 }
 
 /// Makes the calls of a request.
-fn finish(device: &mut HostDevice, mut flow: Flow<'_, '_>) -> Result<Progress, Error> {
+fn finish(device: &mut HostDevice, mut begun: Begun<'_, '_>) -> Result<Progress, Error> {
     loop {
-        match flow {
+        let outcome = begun.call().map_or(Ok(()), |call| device.call(&call, begun.private_data()));
+        match begun.end(outcome) {
+            Flow::Next(next) => begun = next,
             Flow::Done(result) => return result,
-            Flow::Next(begun) => {
-                let outcome = device.call(begun.call(), begun.private_data());
-                flow = begun.end(outcome);
-            }
         }
     }
 }
@@ -38,17 +36,27 @@ impl Stepwise {
     fn follow(&mut self) {
         let Stepwise { core, device, fault, .. } = self;
         let begun = if core.has_next() { core.next() } else { core.next_child() };
-        if let Some(Err(Error::Fault(it))) = begun.map(|begun| finish(device, Flow::Next(begun))) {
+        if let Some(Err(Error::Fault(it))) = begun.map(|begun| finish(device, begun)) {
             *fault = Some(it);
         }
     }
 
-    fn read(&mut self, channel: ChannelKey) {
-        let Some(child) = self.core.wants_event(channel) else { return self.core.wait_for_room(channel) };
-        if let Ok(Some(raw)) = self.device.fetch(channel, child) {
-            self.fault = self.core.handle_event(channel, raw).err().or(self.fault);
-            self.core.handle_readable(channel);
-        }
+    /// Reads a channel. The event is taken if it is the next one of the channel `to`.
+    fn read(&mut self, channel: ChannelKey, to: Option<ChannelKey>) -> Option<(ChannelKey, Event)> {
+        let Some(child) = self.core.wants_event(channel) else {
+            self.core.wait_for_room(channel);
+            return None;
+        };
+        let raw = self.device.fetch(channel, child).ok()??;
+        let result = match to {
+            Some(to) => self.core.take_event(channel, &raw, to).map(|taken| taken.map(|event| (to, event))),
+            None => self.core.handle_event(channel, raw).map(|_| None),
+        };
+        self.core.handle_readable(channel);
+        result.unwrap_or_else(|fault| {
+            self.fault = Some(fault);
+            None
+        })
     }
 }
 
@@ -59,17 +67,17 @@ impl Engine for Stepwise {
 
     fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
         let (channel, begun) = self.core.open_channel(acks)?;
-        finish(&mut self.device, Flow::Next(begun))?;
+        finish(&mut self.device, begun)?;
         Ok(channel)
     }
 
     fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
-        finish(&mut self.device, Flow::Next(self.core.close_channel(channel)?)).map(drop)
+        finish(&mut self.device, self.core.close_channel(channel)?).map(drop)
     }
 
     fn create_id(&mut self, on: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
         let (id, begun) = self.core.create_id(on, port_space)?;
-        finish(&mut self.device, Flow::Next(begun))?;
+        finish(&mut self.device, begun)?;
         Ok(id)
     }
 
@@ -92,7 +100,7 @@ impl Engine for Stepwise {
         self.core.ack(ack_token)
     }
 
-    fn work(&mut self, now: Time, readable: &[ChannelKey], rng: &mut fastrand::Rng) {
+    fn work(&mut self, now: Time, readable: &[ChannelKey], rng: &mut fastrand::Rng) -> Option<(ChannelKey, Event)> {
         self.now = now;
         readable.iter().for_each(|&channel| self.core.handle_readable(channel));
         for _ in 0..rng.u8(1..60) {
@@ -100,12 +108,18 @@ impl Engine for Stepwise {
                 0 => self.core.handle_timeout(now),
                 1 => {
                     if let Some(channel) = self.core.poll_readable() {
-                        self.read(channel);
+                        let channels: Vec<_> = self.core.channel_keys().collect();
+                        let to = if rng.bool() { rng.choice(channels) } else { None };
+                        let taken = self.read(channel, to);
+                        if taken.is_some() {
+                            return taken;
+                        }
                     }
                 }
                 _ => self.follow(),
             }
         }
+        None
     }
 
     fn has_work(&self) -> bool {

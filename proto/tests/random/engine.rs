@@ -14,8 +14,9 @@ pub(crate) trait Engine {
     /// The next fault of the device.
     fn next_fault(&mut self) -> Option<Fault>;
     fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError>;
-    /// Makes a few steps of the loop, with these channels readable.
-    fn work(&mut self, now: Time, readable: &[ChannelKey], rng: &mut fastrand::Rng);
+    /// Makes a few steps of the loop, with these channels readable. Returns the event of the last one, if it was taken,
+    /// and the channel that it is delivered on.
+    fn work(&mut self, now: Time, readable: &[ChannelKey], rng: &mut fastrand::Rng) -> Option<(ChannelKey, Event)>;
     /// Whether there is work that needs no waiting.
     fn has_work(&self) -> bool;
     /// Releases an id and adopts it under a new key. `None` if the release is refused.

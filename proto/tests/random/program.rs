@@ -98,14 +98,21 @@ impl<E: Engine> Program<E> {
 
     fn work(&mut self, at: usize, rng: &mut fastrand::Rng) {
         let readable = self.network.borrow().readable(at);
-        self.sides[at].engine.work(self.now, &readable, rng);
+        if let Some((channel, event)) = self.sides[at].engine.work(self.now, &readable, rng) {
+            self.note_calls();
+            self.sides[at].ledger.delivered(event, channel);
+        }
     }
 
-    fn check(&mut self) {
+    fn note_calls(&mut self) {
         let log = std::mem::take(&mut self.network.borrow_mut().log);
         for (host, call, outcome) in log {
             self.sides[host].ledger.called(&call, outcome);
         }
+    }
+
+    fn check(&mut self) {
+        self.note_calls();
         for side in &mut self.sides {
             side.engine.core().check();
             side.ledger.compare(side.engine.core());

@@ -75,10 +75,11 @@ impl Engine for Drive<HostDevice> {
         Drive::ack(self, ack_token)
     }
 
-    fn work(&mut self, now: Time, readable: &[ChannelKey], rng: &mut fastrand::Rng) {
+    fn work(&mut self, now: Time, readable: &[ChannelKey], rng: &mut fastrand::Rng) -> Option<(ChannelKey, Event)> {
         self.set_now(now);
         readable.iter().for_each(|&channel| self.readable(channel));
         let _ = self.run(rng.usize(1..6));
+        None
     }
 
     fn has_work(&self) -> bool {

@@ -28,6 +28,8 @@ pub mod raw_event;
 pub mod rereg;
 mod say;
 mod script;
+#[path = "../../../proto/tests/dialogues/taken.rs"]
+mod taken;
 mod well;
 
 /// Prints each step of an input to standard error from now on. The environment variable `CMID_FUZZ_TRACE` enables

@@ -6,13 +6,14 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    AckToken, Call, ChannelKey, CmEvent, Core, Counters, Error, EventKind, Flow, GroupKey, IdKey, Limits, Progress,
-    READ_FAILURES_MAX, RawEvent, Released, Request, State, Time,
+    AckToken, Begun, Call, ChannelKey, CmEvent, Core, Counters, Error, EventKind, Flow, GroupKey, IdKey, Limits,
+    Progress, READ_FAILURES_MAX, RawEvent, Released, Request, State, Time,
 };
 
 use crate::input::Input;
 use crate::say::say;
 use crate::script;
+use crate::taken;
 
 /// Keys that are remembered, the newest first to be chosen from.
 const REMEMBERED: usize = 16;
@@ -107,7 +108,7 @@ impl World {
             drop(core.close_channel(key));
             assert_eq!(*core, before, "a channel was not closed and something changed");
             if let Ok(begun) = core.close_channel(key) {
-                let _ = make(at, Flow::Next(begun), &mut self.channels, input);
+                let _ = make(at, begun, &mut self.channels, input);
                 assert!(!core.has_channel(key), "{key} was closed");
             }
         } else {
@@ -115,7 +116,7 @@ impl World {
             drop(core.open_channel(acks));
             assert_eq!(*core, before, "no channel was opened and something changed");
             if let Ok((key, begun)) = core.open_channel(acks) {
-                let result = make(at, Flow::Next(begun), &mut self.channels, input);
+                let result = make(at, begun, &mut self.channels, input);
                 assert_eq!(core.has_channel(key), result.is_ok(), "{key}: {result:?}");
                 assert!(result.is_ok() || *core == before, "no channel was opened and something changed");
             }
@@ -131,7 +132,7 @@ impl World {
         assert_eq!(*core, before, "no id was created and something changed");
         let Ok((id, begun)) = core.create_id(home, port_space) else { return };
         say(|| format!("core {at}: creates {id} on {home:?}"));
-        let result = make(at, Flow::Next(begun), &mut self.channels, input);
+        let result = make(at, begun, &mut self.channels, input);
         assert_eq!(core.state(id), result.is_ok().then_some(State::Idle), "{id}: {result:?}");
         assert!(result.is_ok() || home.is_none() || *core == before, "no id was created and something changed");
         if result.is_ok() {
@@ -147,18 +148,17 @@ impl World {
         let foretold = core.would_refuse(self.now, id, &request, deadline);
         say(|| format!("core {at}: {request:?} on {id} until {deadline:?}: {foretold:?}"));
         let before = core.clone();
-        // What is begun is dropped here: its call is not made.
-        let calls = core.begin(self.now, id, &request, deadline).map(|flow| matches!(flow, Flow::Next(_)));
+        // What is begun is dropped here.
+        let calls = core.begin(self.now, id, &request, deadline).map(|begun| begun.call().is_some());
         assert_eq!(calls.map(drop), foretold, "{request:?} on {id}");
-        if calls != Ok(false) {
-            assert_eq!(*core, before, "{request:?} on {id} was refused or not made, and something changed");
-        }
-        if calls == Ok(true) {
-            let flow = core.begin(self.now, id, &request, deadline).expect("nothing has changed");
-            let result = make(at, flow, &mut self.channels, input);
+        assert_eq!(*core, before, "{request:?} on {id} was refused or not made, and something changed");
+        if let Ok(calls) = calls {
+            let begun = core.begin(self.now, id, &request, deadline).expect("nothing has changed");
+            let result = make(at, begun, &mut self.channels, input);
             say(|| format!("core {at}: {request:?} on {id} has ended: {result:?}"));
             let waits = result == Ok(Progress::WhenAcked);
-            assert!(!waits, "{request:?} on {id} waits for acks, and a call was made");
+            assert!(!waits || !calls, "{request:?} on {id} waits for acks, and a call was made");
+            assert!(calls || result.is_ok(), "{request:?} on {id} has failed without a call: {result:?}");
         }
         if request == Request::DestroyNow && calls.is_ok() {
             self.sides[at].waived.insert(id);
@@ -175,15 +175,15 @@ impl World {
         let all = input.once_in(2);
         let core = &mut self.sides[at].core;
         loop {
-            let call = core.next().map(|begun| *begun.call());
+            let call = core.next().and_then(|begun| begun.call());
             let before = core.clone();
             let Some(begun) = core.next() else {
                 assert!(call.is_none() && !core.has_next(), "{call:?} was due and is not");
                 return;
             };
-            assert_eq!(Some(*begun.call()), call, "the call that was not made is due again");
+            assert_eq!(begun.call(), call, "the call that was not made is due again");
             assert_eq!(*begun.core(), before, "a call was not made and something changed");
-            let result = make(at, Flow::Next(begun), &mut self.channels, input);
+            let result = make(at, begun, &mut self.channels, input);
             assert!(matches!(result, Ok(_) | Err(Error::Fault(_))), "no request waits for it: {result:?}");
             if !all {
                 return;
@@ -193,8 +193,8 @@ impl World {
 
     fn child(&mut self, at: usize, input: &mut Input<'_>) {
         if let Some(begun) = self.sides[at].core.next_child() {
-            assert!(matches!(begun.call(), Call::Destroy { .. }), "{:?}", begun.call());
-            let result = make(at, Flow::Next(begun), &mut self.channels, input);
+            assert!(matches!(begun.call(), Some(Call::Destroy { .. })), "{:?}", begun.call());
+            let result = make(at, begun, &mut self.channels, input);
             assert!(matches!(result, Ok(_) | Err(Error::Fault(_))), "no request waits for it: {result:?}");
         }
     }
@@ -218,6 +218,7 @@ impl World {
         };
         let side = &mut self.sides[at];
         let (before, activity) = (side.core.ids(), side.core.activity());
+        taken::compare(&side.core, on, raw);
         let admission = side.core.handle_event(on, raw);
         say(|| format!("core {at}: {raw:?} on {on}: {admission:?}"));
         remember(&mut self.ids, id);
@@ -378,24 +379,23 @@ impl Side {
 /// Makes the calls of a request, with any outcomes.
 fn make(
     at: usize,
-    mut flow: Flow<'_, '_>,
+    mut begun: Begun<'_, '_>,
     channels: &mut Vec<ChannelKey>,
     input: &mut Input<'_>,
 ) -> Result<Progress, Error> {
     loop {
-        let begun = match flow {
-            Flow::Done(result) => return result,
-            Flow::Next(begun) => begun,
-        };
-        let call = *begun.call();
-        let sends = matches!(call, Call::Connect { .. } | Call::Accept { .. } | Call::Reject { .. });
+        let call = begun.call();
+        let sends = matches!(call, Some(Call::Connect { .. } | Call::Accept { .. } | Call::Reject { .. }));
         assert!(sends || begun.private_data().is_empty(), "private data with {call:?}");
-        if let Call::OpenChannel { channel } = call {
+        if let Some(Call::OpenChannel { channel }) = call {
             remember(channels, channel);
         }
-        let outcome = script::outcome(input);
+        let outcome = if call.is_some() { script::outcome(input) } else { Ok(()) };
         say(|| format!("core {at}: call {call:?}: {outcome:?}"));
-        flow = begun.end(outcome);
+        match begun.end(outcome) {
+            Flow::Next(next) => begun = next,
+            Flow::Done(result) => return result,
+        }
     }
 }
 

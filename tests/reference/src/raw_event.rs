@@ -4,12 +4,13 @@
 //! event that is not admitted changes only a counter. Unknown codes are kept. Nothing panics, including formatting.
 
 use cmid_proto::{
-    Acks, Admission, AhAttr, ChannelKey, CmEvent, ConnParam, Core, Datagram, Event, Flow, GlobalRoute, GroupKey, IdKey,
+    Acks, Admission, AhAttr, ChannelKey, CmEvent, ConnParam, Core, Datagram, Event, GlobalRoute, GroupKey, IdKey,
     Limits, PRIVATE_DATA_MAX, PortSpace, RawEvent, ReceivedParam, Request, State, Time,
 };
 
 use crate::input::Input;
 use crate::script;
+use crate::taken;
 use crate::well::{follow_well, well};
 
 /// Runs the input.
@@ -46,10 +47,10 @@ impl World {
     fn new(input: &mut Input<'_>) -> Option<Self> {
         let mut core = Core::new(Limits::SINGLE);
         let (channel, begun) = core.open_channel(Acks::OnDelivery).ok()?;
-        well(Flow::Next(begun));
+        well(begun);
         let space = [PortSpace::Tcp, PortSpace::Udp][input.below(2)];
         let (id, begun) = core.create_id(Some(channel), space).ok()?;
-        well(Flow::Next(begun));
+        well(begun);
         Some(World { core, channel, id, others: vec![id] })
     }
 
@@ -61,8 +62,8 @@ impl World {
         // Where nothing listens all requests of the application are as good as these.
         let request =
             if matches!(request, Request::Destroy | Request::DestroyNow) { Request::ResolveRoute } else { request };
-        if let Ok(flow) = self.core.begin(Time(1), id, &request, Time::NEVER) {
-            well(flow);
+        if let Ok(begun) = self.core.begin(Time(1), id, &request, Time::NEVER) {
+            well(begun);
         }
         follow_well(&mut self.core);
     }
@@ -86,6 +87,7 @@ impl World {
             ..RawEvent::new(if is_request && !input.once_in(8) { child } else { named }, kind)
         };
         let before = self.core.state(raw.id);
+        taken::compare(&self.core, on, raw);
         let admission = self.core.handle_event(on, raw);
         let _ = format!("{raw:?} {kind} {admission:?}");
         follow_well(&mut self.core);

@@ -1,12 +1,12 @@
 //! Calls that all succeed.
 
-use cmid_proto::{Core, Flow};
+use cmid_proto::{Begun, Core, Flow};
 
 /// Makes the calls of a request with success.
-pub(crate) fn well(mut flow: Flow<'_, '_>) {
+pub(crate) fn well(mut begun: Begun<'_, '_>) {
     let result = loop {
-        match flow {
-            Flow::Next(begun) => flow = begun.end(Ok(())),
+        match begun.end(Ok(())) {
+            Flow::Next(next) => begun = next,
             Flow::Done(result) => break result,
         }
     };
@@ -17,9 +17,9 @@ pub(crate) fn well(mut flow: Flow<'_, '_>) {
 pub(crate) fn follow_well(core: &mut Core) {
     loop {
         while let Some(begun) = core.next() {
-            well(Flow::Next(begun));
+            well(begun);
         }
         let Some(begun) = core.next_child() else { return };
-        well(Flow::Next(begun));
+        well(begun);
     }
 }

@@ -2,24 +2,31 @@
 #![allow(clippy::unwrap_used)]
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, Error, EventKind, Flow, IdKey, Limits, Outcome, PortSpace,
-    Progress, RawEvent, RefuseReason, Refused, Request, State, Time,
+    Acks, Begun, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, Error, EventKind, Flow, IdKey, Limits, Outcome,
+    PortSpace, Progress, RawEvent, RefuseReason, Refused, Request, State, Time,
 };
 
 /// Makes the calls of a request, each with this outcome.
-fn make(mut flow: Flow<'_, '_>, outcome: Outcome) -> Result<Progress, Error> {
+fn make(mut begun: Begun<'_, '_>, outcome: Outcome) -> Result<Progress, Error> {
     loop {
-        match flow {
-            Flow::Next(begun) => flow = begun.end(outcome),
+        match begun.end(outcome) {
+            Flow::Next(next) => begun = next,
             Flow::Done(result) => return result,
         }
     }
 }
 
+/// Makes a request that makes no call now.
+fn uncalled(core: &mut Core, id: IdKey, request: Request<'_>) -> Progress {
+    let begun = core.begin(Time(1), id, &request, Time::NEVER).unwrap();
+    assert_eq!(begun.call(), None);
+    make(begun, Ok(())).unwrap()
+}
+
 /// Makes the calls that follow, with success.
 fn follow(core: &mut Core) {
     while let Some(begun) = core.next() {
-        make(Flow::Next(begun), Ok(())).unwrap();
+        make(begun, Ok(())).unwrap();
     }
     core.check();
 }
@@ -31,13 +38,13 @@ fn submit(core: &mut Core, id: IdKey, request: Request<'_>) {
 
 fn open(core: &mut Core, acks: Acks) -> ChannelKey {
     let (channel, begun) = core.open_channel(acks).unwrap();
-    make(Flow::Next(begun), Ok(())).unwrap();
+    make(begun, Ok(())).unwrap();
     channel
 }
 
 fn create(core: &mut Core, on: Option<ChannelKey>) -> IdKey {
     let (id, begun) = core.create_id(on, PortSpace::Tcp).unwrap();
-    make(Flow::Next(begun), Ok(())).unwrap();
+    make(begun, Ok(())).unwrap();
     core.check();
     id
 }
@@ -99,16 +106,17 @@ fn the_id_of_a_request_that_could_not_be_moved_is_moved_to_where_its_listener_wa
     let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
     core.handle_event(line, raw).unwrap();
     let moves = Request::Migrate { to: Some(there) };
-    let flow = core.begin(Time(1), listener, &moves, Time::NEVER).unwrap();
-    assert!(matches!(flow, Flow::Done(Ok(Progress::Done))), "{flow:?}");
+    assert_eq!(uncalled(&mut core, listener, moves), Progress::Done);
     assert!(!core.has_next());
     assert!(core.poll_event(there).is_some());
     let accept = Request::Accept { param: ConnParam { qp_num: 7, ..ConnParam::default() }, private_data: &[] };
     for outcome in [Err(Errno::ENOMEM), Ok(())] {
-        let flow = core.begin(Time(1), child, &accept, Time::NEVER).unwrap();
-        let Flow::Next(begun) = flow else { panic!("{flow:?}") };
-        assert_eq!(*begun.call(), Call::Migrate { id: child, from: line, to: there });
-        assert_eq!(make(begun.end(outcome), Ok(())).is_ok(), outcome.is_ok());
+        let begun = core.begin(Time(1), child, &accept, Time::NEVER).unwrap();
+        assert_eq!(begun.call(), Some(Call::Migrate { id: child, from: line, to: there }));
+        match begun.end(outcome) {
+            Flow::Next(accepts) => assert!(outcome.is_ok() && make(accepts, Ok(())).is_ok()),
+            Flow::Done(result) => assert!(outcome.is_err() && result.is_err()),
+        }
     }
     core.check();
     assert_eq!((core.channel(child), core.device_channel(child)), (Some(there), Some(there)));
@@ -141,9 +149,8 @@ fn a_listener_does_not_move_to_a_channel_that_was_closed_while_it_waited() {
     core.handle_event(line, RawEvent::new(listener, CmEvent::AddrChange)).unwrap();
     let ack_token = core.poll_event(here).unwrap().ack_token.unwrap();
     let moves = Request::Migrate { to: Some(there) };
-    let flow = core.begin(Time(1), listener, &moves, Time::NEVER).unwrap();
-    assert!(matches!(flow, Flow::Done(Ok(Progress::WhenAcked))), "{flow:?}");
-    make(Flow::Next(core.close_channel(there).unwrap()), Ok(())).unwrap();
+    assert_eq!(uncalled(&mut core, listener, moves), Progress::WhenAcked);
+    make(core.close_channel(there).unwrap(), Ok(())).unwrap();
     core.ack(ack_token).unwrap();
     follow(&mut core);
     let event = core.poll_event(here).unwrap();

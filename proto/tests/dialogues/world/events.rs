@@ -4,6 +4,7 @@ use cmid_proto::{Admission, ChannelKey, CmEvent, EventKind, IdKey, RawEvent, Req
 
 use super::{GROUPS, OpenRequest, Owed, World};
 use crate::fixture::raw;
+use crate::taken;
 
 impl World {
     /// The device reports an event.
@@ -17,6 +18,7 @@ impl World {
         let [first, second] = GROUPS.map(|addr| self.core.group_at(id, addr));
         let group = if number % 2 == 0 { first.or(second) } else { second.or(first) };
         let data = RawEvent { private_data: &[5; 9][..], group, ..raw(id, kind, number) };
+        taken::compare(&self.core, device_channel, data);
         if self.both(|core| core.handle_event(device_channel, data)) == Ok(Admission::Known) {
             self.known.entry(id).or_default().waiting.push(number);
             if let (CmEvent::MulticastJoin | CmEvent::MulticastError, Some(group)) = (kind, group) {
@@ -32,6 +34,7 @@ impl World {
         self.number += 1;
         let number = self.number;
         let data = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, number) };
+        taken::compare(&self.core, home, data);
         if let Ok(Admission::Child(_)) = self.both(|core| core.handle_event(home, data)) {
             self.known.entry(listener).or_default().waiting.push(number);
         }

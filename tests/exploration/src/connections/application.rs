@@ -1,6 +1,6 @@
 //! The application's steps.
 
-use cmid_proto::{ChannelKey, CmEvent, Errno, Error, Event, EventKind, Flow, IdKey, Progress, Request, Time};
+use cmid_proto::{ChannelKey, CmEvent, Errno, Error, Event, EventKind, IdKey, Progress, Request, Time};
 
 use super::account::{Account, OpenRequest};
 use super::invariant::Invariant;
@@ -15,7 +15,7 @@ impl World {
         let before = self.core.clone();
         let on = Some(self.environment.channels[0]);
         let (id, begun) = self.core.create_id(on, role.port_space()).expect("there is room");
-        match self.environment.make(seen, None, Flow::Next(begun))? {
+        match self.environment.make(seen, None, begun)? {
             Ok(_) => {
                 self.environment.accounts.push(Account::new(id, role, true));
                 self.environment.created += 1;
@@ -37,9 +37,9 @@ impl World {
         let account = self.account(id)?;
         let moving = account.is_open(OpenRequest::Migrate);
         let has_requests = account.role == Role::Listener && account.undelivered() > 0;
-        let flow = self.core.begin(NOW, id, &request, deadline).expect("it would not be refused");
-        let makes_no_call = matches!(flow, Flow::Done(_));
-        let result = self.environment.make(seen, Some(&request), flow)?;
+        let begun = self.core.begin(NOW, id, &request, deadline).expect("it would not be refused");
+        let makes_no_call = begun.call().is_none();
+        let result = self.environment.make(seen, Some(&request), begun)?;
         self.environment.private_channels += u8::from(Scene::opens_channel(&request));
         if let Err(Error::Fault(_)) = result {
             return Err(Invariant::Faults);

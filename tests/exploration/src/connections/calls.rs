@@ -1,6 +1,6 @@
 //! The calls of a request, and those that follow: steps 2 and 3 of the contract of `cmid_proto`.
 
-use cmid_proto::{Begun, Call, Errno, Error, Flow, Outcome, Progress, Request};
+use cmid_proto::{Begun, Call, Core, Errno, Error, Flow, Outcome, Progress, Request};
 
 use super::account::OpenRequest;
 use super::invariant::Invariant;
@@ -15,7 +15,7 @@ impl World {
     /// Makes the calls that follow from earlier steps.
     pub(super) fn follow(&mut self, seen: &Seen) -> Result<(), Invariant> {
         while let Some(begun) = self.core.next() {
-            self.environment.make(seen, None, Flow::Next(begun))?.map_err(|_| Invariant::Faults)?;
+            self.environment.make(seen, None, begun)?.map_err(|_| Invariant::Faults)?;
         }
         Ok(())
     }
@@ -27,22 +27,28 @@ impl Environment {
         &mut self,
         seen: &Seen,
         asked: Option<&Request<'_>>,
-        mut flow: Flow<'_, '_>,
+        mut begun: Begun<'_, '_>,
     ) -> Result<Result<Progress, Error>, Invariant> {
         loop {
-            match flow {
+            let outcome = match begun.call() {
+                Some(call) => self.call(seen, asked, &call, begun.core())?,
+                None => Ok(()),
+            };
+            match begun.end(outcome) {
+                Flow::Next(next) => begun = next,
                 Flow::Done(result) => return Ok(result),
-                Flow::Next(begun) => {
-                    let outcome = self.call(seen, asked, &begun)?;
-                    flow = begun.end(outcome);
-                }
             }
         }
     }
 
     /// Makes one call.
-    fn call(&mut self, seen: &Seen, asked: Option<&Request<'_>>, begun: &Begun<'_, '_>) -> Result<Outcome, Invariant> {
-        let call = begun.call();
+    fn call(
+        &mut self,
+        seen: &Seen,
+        asked: Option<&Request<'_>>,
+        call: &Call,
+        core: &Core,
+    ) -> Result<Outcome, Invariant> {
         let account = call.id().and_then(|id| self.accounts.iter().find(|account| account.id == id));
         let owes = account.is_some_and(|account| account.owed > 0) && asked != Some(&Request::DestroyNow);
         if owes && matches!(call, Call::Migrate { .. } | Call::Destroy { .. }) {
@@ -65,7 +71,7 @@ impl Environment {
         let fails = !must_succeed && self.is_to_fail();
         if let (&Call::Migrate { id, to, .. }, false) = (call, fails) {
             seen.note_if(self.device.unread_of(id) > 0, Witness::MovedWithUnread);
-            seen.note_if(has_undelivered && begun.core().channel(id) != Some(to), Witness::MovedWithUndelivered);
+            seen.note_if(has_undelivered && core.channel(id) != Some(to), Witness::MovedWithUndelivered);
         }
         let outcome = self.device.call(call, fails.then_some(ERRNO))?;
         seen.note_if(outcome.is_err() && matches!(call, Call::Migrate { .. }), Witness::NotMoved);
@@ -82,8 +88,8 @@ impl Environment {
 }
 
 /// Makes the calls of a request with success.
-pub(super) fn well(mut flow: Flow<'_, '_>) {
-    while let Flow::Next(begun) = flow {
-        flow = begun.end(Ok(()));
+pub(super) fn well(mut begun: Begun<'_, '_>) {
+    while let Flow::Next(next) = begun.end(Ok(())) {
+        begun = next;
     }
 }

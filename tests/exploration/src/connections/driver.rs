@@ -1,6 +1,6 @@
 //! The steps of the driver and of the device: the contract of `cmid_proto`.
 
-use cmid_proto::{Admission, CmEvent, Flow, IdKey};
+use cmid_proto::{Admission, CmEvent, IdKey};
 
 use super::account::Account;
 use super::invariant::Invariant;
@@ -14,7 +14,7 @@ impl World {
     /// contract.
     pub(super) fn read(&mut self, seen: &Seen) -> Result<bool, Invariant> {
         if let Some(begun) = self.core.next_child() {
-            self.environment.make(seen, None, Flow::Next(begun))?.map_err(|_| Invariant::Faults)?;
+            self.environment.make(seen, None, begun)?.map_err(|_| Invariant::Faults)?;
             return Ok(true);
         }
         let Some(channel) = self.core.poll_readable() else { return Ok(false) };

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use cmid_proto::{AckToken, Acks, ChannelKey, CmEvent, Core, Flow, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+use cmid_proto::{AckToken, Acks, ChannelKey, CmEvent, Core, IdKey, Limits, PortSpace, RawEvent, Request, Time};
 
 use super::calls::well;
 
@@ -32,10 +32,10 @@ impl KeyAllocator {
     fn new(id: IdKey) -> KeyAllocator {
         let mut core = Core::new(Limits { core: Some(id.core()), ..Limits::LARGE });
         let (channel, begun) = core.open_channel(Acks::Explicit).expect("an empty core has room");
-        well(Flow::Next(begun));
+        well(begun);
         loop {
             let (fresh, begun) = core.create_id(Some(channel), PortSpace::Tcp).expect("keys are small");
-            well(Flow::Next(begun));
+            well(begun);
             if fresh == id {
                 return KeyAllocator { core, channel, id };
             }

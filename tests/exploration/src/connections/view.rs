@@ -99,7 +99,7 @@ pub(super) fn hash<H: Hasher>(core: &Core, environment: &impl Hash, into: &mut H
 mod tests {
     use std::hash::DefaultHasher;
 
-    use cmid_proto::{Acks, ChannelKey, CmEvent, Flow, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+    use cmid_proto::{Acks, ChannelKey, CmEvent, IdKey, Limits, PortSpace, RawEvent, Request, Time};
 
     use super::*;
     use crate::connections::calls::well;
@@ -108,9 +108,9 @@ mod tests {
     fn stage() -> (Core, ChannelKey, IdKey) {
         let mut core = Core::new(Limits::SINGLE);
         let (channel, begun) = core.open_channel(Acks::OnDelivery).unwrap();
-        well(Flow::Next(begun));
+        well(begun);
         let (id, begun) = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
-        well(Flow::Next(begun));
+        well(begun);
         (core, channel, id)
     }
 

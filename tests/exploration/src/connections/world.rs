@@ -2,7 +2,7 @@
 
 use core::hash::{Hash, Hasher};
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, Core, Flow, IdKey, Request, RequestKind, State, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Core, IdKey, Request, RequestKind, State, Time};
 
 use super::account::{Account, OpenRequest};
 use super::device::Device;
@@ -105,7 +105,7 @@ impl World {
 
     fn open(&mut self, acks: Acks) {
         let (channel, begun) = self.core.open_channel(acks).expect("the limits leave room for the channels");
-        let result = self.environment.make(&Seen::default(), None, Flow::Next(begun));
+        let result = self.environment.make(&Seen::default(), None, begun);
         result.expect("nothing goes wrong").expect("no call fails");
         self.environment.channels.push(channel);
     }

@@ -1,7 +1,7 @@
 //! The application of a host: submits requests, takes events, returns ack tokens.
 
 use cmid_proto::{
-    Acks, ChannelKey, Event, EventKind, Flow, IdKey, PortSpace, Progress, Released, Request, RequestKind, State, Time,
+    Acks, ChannelKey, Event, EventKind, IdKey, PortSpace, Progress, Released, Request, RequestKind, State, Time,
 };
 
 use super::host::{Held, Host};
@@ -28,7 +28,7 @@ impl Host {
     pub(crate) fn open_channel(&mut self, kernel: &mut Kernel, acks: Acks) {
         if let Ok((channel, begun)) = self.core.open_channel(acks) {
             say(|| format!("opens {channel} with {acks:?}"));
-            let (_, result) = self.device.make(kernel, None, Flow::Next(begun));
+            let (_, result) = self.device.make(kernel, None, begun);
             assert_eq!(self.core.has_channel(channel), result.is_ok(), "{channel}");
             self.open.extend(result.is_ok().then_some(channel));
             self.look();
@@ -39,7 +39,7 @@ impl Host {
         if let Ok(begun) = self.core.close_channel(channel) {
             say(|| format!("closes {channel}"));
             assert!(self.ledger.is_empty(channel), "{channel} is closed and events on it are undelivered");
-            let (_, result) = self.device.make(kernel, None, Flow::Next(begun));
+            let (_, result) = self.device.make(kernel, None, begun);
             assert!(result.is_ok() && !self.core.has_channel(channel), "{channel}: {result:?}");
             self.open.retain(|&open| open != channel);
             self.look();
@@ -49,7 +49,7 @@ impl Host {
     pub(crate) fn create_id(&mut self, kernel: &mut Kernel, on: Option<ChannelKey>, port_space: PortSpace) {
         if let Ok((id, begun)) = self.core.create_id(on, port_space) {
             say(|| format!("creates {id} on {on:?} for {port_space}"));
-            let (_, result) = self.device.make(kernel, None, Flow::Next(begun));
+            let (_, result) = self.device.make(kernel, None, begun);
             assert_eq!(self.core.state(id).is_some(), result.is_ok(), "{id}");
             self.ledger.track(&self.core, id);
             self.follow(kernel);
@@ -62,8 +62,8 @@ impl Host {
             return;
         }
         say(|| format!("asks {request:?} of {id} until {deadline:?}: {:?}", self.core.state(id)));
-        let flow = self.core.begin(self.now, id, &request, deadline).expect("it would not be refused");
-        let (made, result) = self.device.make(kernel, Some(&request), flow);
+        let begun = self.core.begin(self.now, id, &request, deadline).expect("it would not be refused");
+        let (made, result) = self.device.make(kernel, Some(&request), begun);
         let waived = request == Request::DestroyNow;
         self.note(&made, waived);
         self.asked.insert(id, request);

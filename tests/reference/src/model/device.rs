@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cmid_proto::{Call, ChannelKey, Errno, Error, Flow, IdKey, Outcome, Progress, Request};
+use cmid_proto::{Begun, Call, ChannelKey, Errno, Error, Flow, IdKey, Outcome, Progress, Request};
 
 use super::asked::check_asked;
 use super::kernel::{File, Kernel, No};
@@ -32,19 +32,19 @@ impl Device {
         &mut self,
         kernel: &mut Kernel,
         asked: Option<&Request<'_>>,
-        mut flow: Flow<'_, '_>,
+        mut begun: Begun<'_, '_>,
     ) -> (Vec<Made>, Result<Progress, Error>) {
         let mut all: Vec<Made> = Vec::new();
         loop {
-            match flow {
-                Flow::Next(begun) => {
-                    let call = *begun.call();
-                    check_asked(&call, begun.private_data(), asked);
-                    let outcome = self.call(kernel, &call);
-                    say(|| format!("  {call:?} is made: {outcome:?}"));
-                    all.push(Made { call, outcome, home: call.id().and_then(|id| begun.core().channel(id)) });
-                    flow = begun.end(outcome);
-                }
+            let mut outcome = Ok(());
+            if let Some(call) = begun.call() {
+                check_asked(&call, begun.private_data(), asked);
+                outcome = self.call(kernel, &call);
+                say(|| format!("  {call:?} is made: {outcome:?}"));
+                all.push(Made { call, outcome, home: call.id().and_then(|id| begun.core().channel(id)) });
+            }
+            match begun.end(outcome) {
+                Flow::Next(next) => begun = next,
                 Flow::Done(result) => {
                     // A request fails with the errno of its last call, and only then.
                     let last = all.last().map_or(Ok(()), |made| made.outcome);

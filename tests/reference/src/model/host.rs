@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cmid_proto::{
-    AckToken, Admission, Call, ChannelKey, CmEvent, Core, Errno, Flow, GroupKey, IdKey, Limits, RawEvent,
-    ReceivedParam, Request, RequestKind, State, Time,
+    AckToken, Admission, Call, ChannelKey, CmEvent, Core, Errno, GroupKey, IdKey, Limits, RawEvent, ReceivedParam,
+    Request, RequestKind, State, Time,
 };
 
 use super::agreement::agrees;
@@ -14,6 +14,7 @@ use super::kernel::Kernel;
 use super::ledger::{ExpectedEvent, Ledger};
 use super::requests::Requests;
 use crate::say::say;
+use crate::taken;
 
 /// An event that the application has taken and not acked.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl Host {
     pub(crate) fn follow(&mut self, kernel: &mut Kernel) -> Vec<Made> {
         let mut all = Vec::new();
         while let Some(begun) = self.core.next() {
-            let (made, result) = self.device.make(kernel, None, Flow::Next(begun));
+            let (made, result) = self.device.make(kernel, None, begun);
             assert!(result.is_ok(), "{made:?}: {result:?}, and no request waits for it");
             self.note(&made, false);
             all.extend(made);
@@ -140,7 +141,7 @@ impl Host {
     /// Reads the next channel that is to be read, once.
     pub(crate) fn read(&mut self, kernel: &mut Kernel) -> bool {
         if let Some(begun) = self.core.next_child() {
-            let (made, _) = self.device.make(kernel, None, Flow::Next(begun));
+            let (made, _) = self.device.make(kernel, None, begun);
             self.note(&made, false);
             self.follow(kernel);
             self.look();
@@ -184,6 +185,7 @@ impl Host {
             ..RawEvent::new(id, event.kind)
         };
         let (before, counters, activity) = (self.core.state(id), self.core.counters(), self.core.activity());
+        taken::compare(&self.core, on, raw);
         let admission = match self.core.handle_event(on, raw) {
             Ok(admission) => admission,
             Err(fault) => panic!("{raw:?} on {on}, and that is called a fault: {fault}"),
