@@ -1,11 +1,12 @@
 //! Runs a recording through a new core, line by line. A request is replayed with the lines of its calls.
 
 use std::collections::HashMap;
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
 
 use cmid_proto::{AckToken, Begun, ChannelKey, Core, Errno, Event, IdKey, Refused, Released, Time};
 
 use crate::calls::{Ahead, Seen};
+use crate::compare::same;
 use crate::line::Line;
 use crate::read::{Recording, Wrong};
 use crate::snapshot::{Snapshot, Sum, admission, event, state};
@@ -343,10 +344,6 @@ fn ends(deadline: Option<u64>) -> Time {
 fn keyed<'c, K>((key, begun): (K, Begun<'c, 'static>), keep: &mut Option<K>) -> Begun<'c, 'static> {
     *keep = Some(key);
     begun
-}
-
-pub(crate) fn same<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, recorded: &T) -> Result<(), String> {
-    if found == recorded { Ok(()) } else { Err(format!("{what} is {found:?}; recorded was {recorded:?}")) }
 }
 
 fn done(answer: Result<(), Refused>, refused: &Option<String>) -> Result<(), String> {

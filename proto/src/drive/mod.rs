@@ -351,6 +351,6 @@ fn make_one<'c, 'r, D: Device>(device: &mut D, now: Time, begun: Begun<'c, 'r>) 
             }
             (Flow::Next(next), None)
         }
-        done => (done, D::OBSERVES.then(|| (*call, outcome))),
+        done => (done, D::OBSERVES.then_some((*call, outcome))),
     }
 }

@@ -9,6 +9,7 @@
 )]
 
 mod device;
+mod edge;
 mod flood;
 mod handshake;
 mod level;
