@@ -42,7 +42,7 @@ impl Pair {
                 drive.readable(self.channels[at]);
                 let lines: Vec<_> = drive.core().id_keys().filter_map(|id| drive.core().device_channel(id)).collect();
                 lines.into_iter().for_each(|device_channel| drive.readable(device_channel));
-                let _ = drive.turn(100);
+                let _ = drive.run(100);
                 drive.core().check();
                 if let Some(event) = drive.next_event(self.channels[at]) {
                     return (at, event);

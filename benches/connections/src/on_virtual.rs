@@ -94,7 +94,8 @@ impl ClientSlot {
         loop {
             let rest = self.drive.run(BUDGET);
             let any = self.side.advance(&mut self.drive);
-            if !any && matches!(rest, Next::Wait(_)) {
+            // A side that is over takes no events.
+            if !any && rest != Next::Again {
                 return;
             }
         }

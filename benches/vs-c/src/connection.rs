@@ -1,8 +1,9 @@
 //! `c/connection.c` on cmid: one connection to the echoing server.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail, ensure};
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::{DataPath, ProtectionDomain, SrqCaps};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Event, PortSpace};
@@ -65,8 +66,14 @@ impl Connection {
 }
 
 fn await_event(driver: &mut Epoll<Verbs>, channel: ChannelKey, what: CmEvent) -> Result<Event> {
-    driver.wait(Some(RESOLVE))?;
-    let event = driver.drive().next_event(channel).with_context(|| format!("no {what:?}"))?;
+    let begun = Instant::now();
+    let event = loop {
+        driver.wait(Some(RESOLVE))?;
+        if let Some(event) = driver.drive().next_event(channel) {
+            break event;
+        }
+        ensure!(begun.elapsed() < RESOLVE, "no {what:?}");
+    };
     if event.cm() != Some(what) {
         bail!("{} with status {}", event.kind, event.status);
     }

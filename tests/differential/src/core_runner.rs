@@ -204,7 +204,8 @@ impl<D: DataPath> CoreRunner<D> {
         Some(())
     }
 
-    /// Reads every channel, whether its descriptor is readable or not. The readiness is noted.
+    /// Reports every channel as readable, whether its descriptor is or not, and reads the private ones. The readiness is
+    /// noted.
     fn turn(&mut self, at: usize) {
         for channel in self.drive.device().channels.clone() {
             self.drive.readable(channel);

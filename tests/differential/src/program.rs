@@ -230,9 +230,9 @@ pub enum Action {
         id: Slot,
         step: DataStep,
     },
-    /// Core only: lets the core read all readable channels.
+    /// Core only: reports all channels as readable, and lets the core read the private ones.
     Turn,
-    /// Reads this many events from a channel, or all. At the core's level: takes events that the core has read.
+    /// Reads this many events from a channel, or all.
     Read {
         channel: ChannelNo,
         most: Option<u8>,

@@ -117,13 +117,11 @@ where
         self.serve = Some(serve.unwrap());
     }
 
-    /// Passes the events or results to each side. Returns the error of the active side, if it has failed.
+    /// Passes an event or the results to each side. Returns the error of the active side, if it has failed. With one event
+    /// at a time, each state is seen.
     fn look(&mut self) -> Result<(), HandshakeError> {
         if let Some(channel) = self.channel {
-            while let Some(event) = self.drive().next_event(channel) {
-                self.give(event)?;
-            }
-            return Ok(());
+            return self.drive().next_event(channel).map_or(Ok(()), |event| self.give(event));
         }
         let with_qp = self.with_qp;
         if let Some(event) = self.listener.and_then(|listener| self.drive().core().sync_event(listener))

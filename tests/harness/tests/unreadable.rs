@@ -45,6 +45,7 @@ fn channel_that_fails_for_good<S: Make<Fragile<SimDevice>>>() {
     let (mut returns, begun) = (0, Instant::now());
     while !driver.drive().core().has_failed(channel) {
         driver.wait(Some(SOON)).unwrap();
+        assert_eq!(driver.drive().next_event(channel), None);
         returns += 1;
         assert!(begun.elapsed() < SOON && returns <= u32::from(READ_FAILURES_MAX) + 2, "{returns} returns");
     }

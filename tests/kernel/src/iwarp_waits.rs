@@ -127,7 +127,7 @@ fn expect(drive: &mut Drive<Verbs>, on: ChannelKey, kind: EventKind, limit: Dura
     while began.elapsed() < limit {
         drive.readable(on);
         while drive.has_work() {
-            let _ = drive.turn(16);
+            let _ = drive.run(16);
         }
         if let Some(event) = drive.next_event(on) {
             let is_it = event.kind == kind;

@@ -154,7 +154,7 @@ fn dropped_in_a_child() -> Done {
     Child::fork(|| drop(inherited.take())).wait();
     std::thread::sleep(Duration::from_millis(300));
     client.readable(channel);
-    let _ = client.turn(16);
+    let _ = client.run(16);
     assert_eq!(client.next_event(channel), None, "the parent's connection has ended");
     // The listener still answers.
     let second = resolved(&mut client, channel, peer)?;
@@ -176,7 +176,7 @@ fn expect(drive: &mut Device, on: ChannelKey, kind: CmEvent) -> Done<Event> {
         let channels: Vec<_> = drive.core().channel_keys().collect();
         channels.into_iter().for_each(|channel| drive.readable(channel));
         while drive.has_work() {
-            let _ = drive.turn(16);
+            let _ = drive.run(16);
         }
         if let Some(event) = drive.next_event(on) {
             assert_eq!(event.kind, EventKind::Cm(kind), "status {}", event.status);

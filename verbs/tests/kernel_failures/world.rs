@@ -146,7 +146,7 @@ impl World {
         self.all.clear();
         self.all.extend(self.drive.core().channel_keys());
         self.all.iter().for_each(|&channel| self.drive.readable(channel));
-        let _ = self.drive.turn(32);
+        let _ = self.drive.run(32);
         self.check();
         self.faults.extend(std::iter::from_fn(|| self.drive.next_fault()));
     }
