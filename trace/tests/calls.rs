@@ -22,7 +22,8 @@ impl Device for FailsOnce {
     type Handle = ();
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        let event = self.events.pop_front_if(|(channel, ..)| *channel == on);
+        let is_next = self.events.front().is_some_and(|(channel, ..)| *channel == on);
+        let event = if is_next { self.events.pop_front() } else { None };
         Ok(event.map(|(_, id, kind)| match kind == CmEvent::ConnectRequest {
             true => RawEvent { listener: Some(id), ..RawEvent::new(child, kind) },
             false => RawEvent::new(id, kind),
