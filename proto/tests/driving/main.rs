@@ -19,4 +19,5 @@ mod step_text;
 mod turning;
 mod unreadable;
 mod watched;
+mod woken;
 mod words;
