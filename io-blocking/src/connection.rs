@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use cmid_proto::datapath::CreateError;
 use cmid_proto::{
     Attaching, CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData,
     ReceivedParam, RefuseReason, Refused, RequestKind, State,
 };
 
 use crate::cancel::Canceller;
-use crate::driver::{Blocking, Ready};
+use crate::driver::{Awaited, Blocking, Ready};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
@@ -77,7 +78,7 @@ impl<D: Pollable> Connection<D> {
         device: D,
         peer: SocketAddr,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, Errno>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
     ) -> Result<(Self, Q), Error> {
         let mut driver = Blocking::new(device, Limits::SINGLE, canceller(options.canceller.as_ref())?);
         let deadline = driver.drive().within(options.timeout);
@@ -196,7 +197,7 @@ impl<D: Pollable> Connection<D> {
                 Some(Some(CmEvent::Disconnected | CmEvent::DeviceRemoval)) => return Ok(()),
                 Some(_) => {}
                 None if self.state() != State::Connected => return Ok(()),
-                None => drop(self.driver.wait_until(None, end, &mut last, "wait_closed")?),
+                None => drop(self.driver.wait_until(Awaited::EventOf(self.id), None, end, &mut last, "wait_closed")?),
             }
         }
     }

@@ -47,6 +47,17 @@ pub enum Ready {
     Event(Box<Event>),
 }
 
+/// What a wait is for. Only the first ends for events on channels that nobody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// An event on any channel.
+    Any,
+    /// An event on the channel of an id.
+    EventOf(IdKey),
+    /// The end of a synchronous request.
+    End,
+}
+
 /// The reason why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
@@ -87,10 +98,10 @@ impl<D: Pollable> Blocking<D> {
         &self.canceller
     }
 
-    /// Runs pending work, then waits until an event is deliverable or `at_most` elapses (`None`: no limit). May
-    /// return early without an event, and does so after a signal.
+    /// Runs pending work, then waits until an event may be taken or `at_most` elapses (`None`: no limit). May return early
+    /// without an event, and does so after a signal.
     ///
-    /// A wait reports an event once: take all events before the next wait.
+    /// It returns at once while there is an event, so the application may take any number of events after each wait.
     ///
     /// # Errors
     /// `ECANCELED` once the canceller has cancelled; otherwise the errno of poll(2).
@@ -104,18 +115,40 @@ impl<D: Pollable> Blocking<D> {
     /// # Errors
     /// `ECANCELED` once the canceller has cancelled; otherwise the errno of poll(2).
     pub fn wait_with(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<bool, Errno> {
-        let end = at_most.map_or(Time::NEVER, |span| self.drive.within(span));
+        self.wait_on(Awaited::Any, also, at_most)
+    }
+
+    fn wait_on(
+        &mut self,
+        awaited: Awaited,
+        also: Option<BorrowedFd<'_>>,
+        at_most: Option<Duration>,
+    ) -> Result<bool, Errno> {
+        let mut end = at_most.map_or(Time::NEVER, |span| self.drive.within(span));
+        let activity = self.drive.core().activity();
         let mut woken = Woken::Time;
         loop {
-            let due = match self.drive.run(BUDGET) {
-                Next::Deliver => return Ok(false),
+            let next = self.drive.run(BUDGET);
+            let is_here = match awaited {
+                Awaited::Any => next == Next::Deliver || self.has_aside(),
+                Awaited::EventOf(id) => self.may_have_event(id) || self.drive.core().activity() != activity,
+                Awaited::End => self.drive.core().activity() != activity,
+            };
+            let due = match next {
+                _ if is_here && woken != Woken::Time => return Ok(false),
+                // An event that is left does not delay those of other channels, nor the deadlines.
+                _ if is_here => {
+                    end = Time::ZERO;
+                    Time::ZERO
+                }
                 Next::Again => Time::ZERO,
                 // A readable channel had no event. A channel that cannot be read stays readable and ends each sleep at
                 // once. The return lets the application handle the faults.
-                Next::Wait(_) if woken == Woken::Channels => return Ok(false),
+                Next::Deliver | Next::Wait(_) if woken == Woken::Channels => return Ok(false),
+                Next::Deliver => self.drive.next_timeout().unwrap_or(Time::NEVER).min(end),
                 Next::Wait(due) => due.unwrap_or(Time::NEVER).min(end),
             };
-            woken = self.sleep(also, (due != Time::NEVER).then(|| due.since(now())))?;
+            woken = self.sleep(awaited, also, (due != Time::NEVER).then(|| due.since(now())))?;
             self.drive.set_now(now());
             if woken == Woken::Descriptor {
                 return Ok(true);
@@ -128,6 +161,18 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
+    fn may_have_event(&self, id: IdKey) -> bool {
+        let core = self.drive.core();
+        core.channel(id).is_some_and(|home| core.may_have_event(home))
+    }
+
+    /// Whether an event was taken for [`next_event`](Blocking::next_event), of an id that is not in synchronous mode.
+    fn has_aside(&self) -> bool {
+        let core = self.drive.core();
+        let home_of = |event: &Event| core.channel(event.listener.unwrap_or(event.id));
+        self.aside.iter().filter_map(home_of).any(|home| !core.is_private(home))
+    }
+
     /// Returns the oldest fault of the device that no wait has returned as its error.
     pub fn next_fault(&mut self) -> Option<Fault> {
         self.faults.pop_front().or_else(|| self.drive.next_fault())
@@ -138,10 +183,15 @@ impl<D: Pollable> Blocking<D> {
     ///
     /// Includes the events that [`finish`](Blocking::finish) took while it waited for another event, in order.
     pub fn next_event(&mut self, id: IdKey) -> Option<Event> {
-        let is_its = |event: &Event| event.id == id || event.listener == Some(id);
+        let core = self.drive.core();
+        let home = core.channel(id);
+        let is_its = |event: &Event| {
+            let owner = event.listener.unwrap_or(event.id);
+            owner == id || event.id == id || (home.is_some() && core.channel(owner) == home)
+        };
         match self.aside.iter().position(is_its) {
             Some(at) => self.aside.remove(at),
-            None => self.drive.core().channel(id).and_then(|home| self.drive.next_event(home)),
+            None => self.drive.next_event(home?),
         }
     }
 
@@ -158,7 +208,7 @@ impl<D: Pollable> Blocking<D> {
             if let Some(event) = self.next_event(id) {
                 return Ok(Ready::Event(Box::new(event)));
             }
-            if self.wait_until(also, end, &mut last, during)? {
+            if self.wait_until(Awaited::EventOf(id), also, end, &mut last, during)? {
                 return Ok(Ready::Descriptor);
             }
         }
@@ -168,6 +218,7 @@ impl<D: Pollable> Blocking<D> {
     /// came at the end.
     pub(crate) fn wait_until(
         &mut self,
+        awaited: Awaited,
         also: Option<BorrowedFd<'_>>,
         end: Time,
         last: &mut bool,
@@ -176,13 +227,20 @@ impl<D: Pollable> Blocking<D> {
         if *last {
             return Err(Error::TimedOut { during });
         }
+        // Those of a read by `next_event`.
+        self.note_faults()?;
         let left = end.since(now());
         *last = left.is_zero();
         let at_most = (end != Time::NEVER).then_some(left);
-        let ready = self.wait_with(also, at_most).map_err(|errno| match errno {
+        let ready = self.wait_on(awaited, also, at_most).map_err(|errno| match errno {
             Errno::ECANCELED => Error::Cancelled { during },
             errno => Error::Wait(errno),
         })?;
+        self.note_faults()?;
+        Ok(ready)
+    }
+
+    fn note_faults(&mut self) -> Result<(), Error> {
         while let Some(fault) = self.drive.next_fault() {
             if let Fault::Channel { channel, .. } = fault {
                 // Allows the next wait to read the channel again.
@@ -194,7 +252,7 @@ impl<D: Pollable> Blocking<D> {
             }
             self.faults.push_back(fault);
         }
-        Ok(ready)
+        Ok(())
     }
 
     /// Synchronous mode: waits until the last request on an id, of kind `request_kind`, has ended. The wait has no time
@@ -256,6 +314,19 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
+    /// Takes the events of an id that are older than the end of its request, which changes its state `begun`. Returns the
+    /// number of events taken aside before that end.
+    fn take_older(&mut self, id: IdKey, begun: State) -> usize {
+        let mut older = self.aside.len();
+        while self.drive.core().state(id) == Some(begun) {
+            older = self.aside.len();
+            let home = self.drive.core().channel(id);
+            let Some(event) = home.and_then(|home| self.drive.next_event(home)) else { break };
+            self.aside.push_back(event);
+        }
+        older
+    }
+
     /// Whether the core cannot read an id's channel because undelivered events fill it.
     fn is_full(&self, id: IdKey) -> bool {
         let core = self.drive.core();
@@ -269,15 +340,14 @@ impl<D: Pollable> Blocking<D> {
         if table::operation(begun) != Some(request_kind) {
             return Err(Error::NotSynchronous { during });
         }
-        // The undelivered events are older than the end of the request.
-        self.take_aside_of(id);
-        let older = self.aside.len();
+        let mut older = self.take_older(id, begun);
         let mut last = false;
         while self.drive().core().state(id) == Some(begun) {
             if self.is_full(id) {
                 self.take_aside();
             }
-            self.wait_until(None, Time::NEVER, &mut last, during)?;
+            self.wait_until(Awaited::EventOf(id), None, Time::NEVER, &mut last, during)?;
+            older = self.take_older(id, begun);
         }
         self.take_aside_of(id);
         let transport = self.drive().core().transport(id).unwrap_or_default();
@@ -299,20 +369,32 @@ impl<D: Pollable> Blocking<D> {
             if self.is_full(id) {
                 self.take_aside();
             }
-            self.wait_until(None, end, &mut last, during)?;
+            self.wait_until(Awaited::End, None, end, &mut last, during)?;
         }
         self.open = None;
         Ok(())
     }
 
-    fn sleep(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<Woken, Errno> {
+    /// Sleeps in poll(2). Polls the private channels, and those of the application that the wait is for.
+    fn sleep(
+        &mut self,
+        awaited: Awaited,
+        also: Option<BorrowedFd<'_>>,
+        at_most: Option<Duration>,
+    ) -> Result<Woken, Errno> {
         let timeout = at_most.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(span.subsec_nanos()),
         });
         let device = self.drive.device();
+        let core = self.drive.core();
+        let is_awaited = |key: ChannelKey| match awaited {
+            Awaited::Any => true,
+            Awaited::EventOf(id) => core.is_private(key) || core.channel(id) == Some(key),
+            Awaited::End => core.is_private(key),
+        };
         // An event that the core has no room for stays in the kernel and keeps its channel readable.
-        let wanted = |key: &&ChannelKey| self.drive.core().wants_event(**key).is_some();
+        let wanted = |&&key: &&ChannelKey| is_awaited(key) && core.wants_event(key).is_some();
         let channels = device.poller().keys().iter().filter(wanted).filter_map(|&key| Some((key, device.fd(key)?)));
         let (keys, fds): (Vec<_>, Vec<_>) = channels.unzip();
         let all = [self.canceller.as_fd()].into_iter().chain(fds).chain(also);

@@ -87,8 +87,9 @@ impl<D: Pollable> Epoll<D> {
     }
 
     /// Runs pending work, then waits until an event may be taken or `at_most` elapses (`None`: no limit). May return early
-    /// without an event, and does so after a signal and when the [waker](Epoll::waker) was called. It returns at once while
-    /// an event is not taken.
+    /// without an event, and does so after a signal and when the [waker](Epoll::waker) was called.
+    ///
+    /// It returns at once while there is an event, so the application may take any number of events after each wait.
     ///
     /// # Errors
     /// The errno of `epoll_wait` or `timerfd_settime`.
@@ -99,8 +100,10 @@ impl<D: Pollable> Epoll<D> {
         let is_endless = at_most.is_none() && self.busy_poll.is_zero();
         let (end, spin_end) = if is_endless { (Time::NEVER, Time::ZERO) } else { self.ends(at_most) };
         loop {
-            let sleep = match self.drive.run(BUDGET) {
-                Next::Deliver => return Ok(()),
+            let next = self.drive.run(BUDGET);
+            let sleep = match next {
+                // An event that is left does not delay those of other channels, nor the deadlines.
+                Next::Deliver => Some(Duration::ZERO),
                 Next::Wait(None) if is_endless => None,
                 Next::Wait(due) => self.span_until(due.map_or(end, |due| due.min(end)), spin_end, is_endless),
                 Next::Again => {
@@ -109,6 +112,14 @@ impl<D: Pollable> Epoll<D> {
                 }
             };
             let woken = self.collect(sleep)?;
+            if next == Next::Deliver {
+                self.drive.set_now(now());
+                if let Woken::Channel(channel) = woken {
+                    self.drive.readable(channel);
+                }
+                let _left = self.drive.run(BUDGET);
+                return Ok(());
+            }
             if let Woken::Channel(channel) = woken {
                 // Events precede deadlines that pass meanwhile. The next `run` handles these deadlines, and reads the
                 // clock if there is a deadline.
@@ -161,7 +172,8 @@ impl<D: Pollable> Epoll<D> {
 
     /// Runs the core without waiting, for an outer loop that polls the driver's [descriptor](AsFd). Call it when the
     /// descriptor is readable. After requests or acks, call it again before the outer loop sleeps, because the call
-    /// arms the descriptor for their deadlines and events. [`Next::Deliver`]: take all events.
+    /// arms the descriptor for their deadlines and events. [`Next::Deliver`]: [`Drive::next_event`] may return an event.
+    /// The application may take any number of events; the descriptor stays readable while there are more.
     ///
     /// An edge-triggered outer loop repeats the call until the result is [`Next::Wait`]; a level-triggered one need
     /// not.
@@ -169,6 +181,7 @@ impl<D: Pollable> Epoll<D> {
     /// # Errors
     /// The errno of `epoll_wait` or `timerfd_settime`.
     pub fn turn(&mut self) -> Result<Next, Errno> {
+        let has_left = self.drive.core().has_work();
         let woken = self.collect(Some(Duration::ZERO))?;
         self.drive.set_now(now());
         if let Woken::Channel(channel) = woken {
@@ -180,7 +193,9 @@ impl<D: Pollable> Epoll<D> {
             rest = Next::Again;
         }
         let due = match rest {
-            Next::Deliver | Next::Again if self.drive.has_work() => Time::ZERO,
+            // The epoll instance itself is readable for the unread events of the channels that it has just reported.
+            Next::Deliver if has_left || self.drive.core().has_events() => Time::ZERO,
+            Next::Again if self.drive.has_work() => Time::ZERO,
             Next::Deliver | Next::Again => self.drive.next_timeout().unwrap_or(Time::NEVER),
             Next::Wait(due) => due.unwrap_or(Time::NEVER),
         };

@@ -11,9 +11,9 @@ use crate::clock::now;
 /// not 0.
 pub(crate) const WAKER: u64 = 1 << 63;
 
-/// Registers each channel, level-triggered. One event is read per report; remaining
-/// events are reported again. A channel is disarmed while the core cannot read it, because the core is full
-/// or the channel is paused. A disarmed channel wakes no wait.
+/// Registers each channel, level-triggered. One event is read per report; the others are reported again. A channel is
+/// disarmed while the core cannot read it, because the core is full or the channel is paused. A disarmed channel wakes
+/// no wait.
 #[derive(Debug)]
 pub struct Interest {
     epoll: OwnedFd,

@@ -13,7 +13,7 @@ use core::time::Duration;
 use crate::call::{Call, Outcome};
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{AckError, Error, Failure, Fault, Refused};
+use crate::error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
@@ -259,14 +259,10 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {
-        Error::Failed(Failure {
-            call,
-            target: Target::Id(id),
-            state: self.core.state(id).unwrap_or(State::Destroying),
-            errno,
-            cause: None,
-        })
+    #[cold]
+    fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno, cause: Option<FailureCause>) -> Error {
+        let state = self.core.state(id).unwrap_or(State::Destroying);
+        Error::Failed(Failure { call, target: Target::Id(id), state, errno, cause })
     }
 
     /// Reports a step to an observing device. Compiles to nothing for other devices.

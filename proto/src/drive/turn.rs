@@ -19,7 +19,8 @@ const READS_MAX: usize = 64;
 #[must_use]
 pub enum Next {
     /// Run the application before blocking: [`Drive::next_event`] may return an event, a synchronous request has ended, or
-    /// a read has failed ([`Drive::next_fault`]). The result is the same until the events are taken.
+    /// a read has failed ([`Drive::next_fault`]). The result is the same until the events are taken, except for those of
+    /// ids in synchronous mode: each of them is reported once.
     Deliver,
     /// The budget is used up, or a read is to be repeated: let other tasks run, then call [`Drive::run`] again.
     Again,

@@ -42,10 +42,8 @@ impl Core {
             Ok(cell) => cell,
             Err(reason) => return Err(self.refusal(id, request.request_kind(), reason)),
         };
-        let timeout_ms = match request {
-            Request::ResolveAddr { .. } | Request::ResolveRoute => kernel_timeout(now, deadline),
-            _ => 0,
-        };
+        let resolves = matches!(request, Request::ResolveAddr { .. } | Request::ResolveRoute);
+        let timeout_ms = if resolves { kernel_timeout(now, deadline) } else { 0 };
         let of = RequestOf { id, request, deadline, timeout_ms, cell };
         if cell.has(Effects::RARE) {
             let part = self.first_part(of);

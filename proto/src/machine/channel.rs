@@ -162,7 +162,7 @@ impl Core {
         self.counters.discarded += gone.events.len() as u64;
         self.undelivered -= gone.events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
         let stored = gone.events.iter().chain(&gone.ended);
-        stored.for_each(|stored| drop(self.data.take(stored.data)));
+        stored.for_each(|stored| _ = self.data.take(stored.data));
         self.channels.remove(key);
         if parked {
             self.parked.retain(|&other| other != key);

@@ -118,6 +118,8 @@ impl Core {
             id.requests += u16::from(is_request);
         }
         channel.events.push_back(stored);
+        // Nobody has to take the events of an id in synchronous mode, so each is reported once.
+        self.activity += u64::from(channel.private);
         self.deliverable += usize::from(!channel.private);
     }
 

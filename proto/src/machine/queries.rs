@@ -1,6 +1,6 @@
 //! Queries on a core.
 
-use super::{Core, Counters};
+use super::{Core, Counters, NextOf};
 use crate::id::Rare;
 use crate::key::{ChannelKey, IdKey};
 use crate::request::PortSpace;
@@ -72,6 +72,18 @@ impl Core {
         self.channels.get(channel).is_some_and(|channel| channel.private)
     }
 
+    /// Whether an event on one of the application's channels can be taken without a read.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        self.deliverable > 0
+    }
+
+    /// Whether a channel has an event that can be taken without a read, or is marked as readable.
+    #[must_use]
+    pub fn may_have_event(&self, channel: ChannelKey) -> bool {
+        self.next_of(channel) != NextOf::Nothing
+    }
+
     /// Returns the number of events that are delivered for an id and not acked yet.
     #[must_use]
     pub fn owed(&self, id: IdKey) -> u32 {
@@ -135,8 +147,8 @@ impl Core {
         self.channels.len()
     }
 
-    /// Counts completed synchronous requests and failed reads. After a change a driver runs the application before it
-    /// blocks.
+    /// Counts completed synchronous requests, events of ids in synchronous mode, and failed reads. After a change a driver
+    /// runs the application before it blocks.
     #[must_use]
     pub fn activity(&self) -> u64 {
         self.activity

@@ -32,6 +32,9 @@ struct Open {
     outcomes: Vec<Outcome>,
 }
 
+/// The next call with its private data, or the result.
+type NextCall<'o> = Result<(Call, &'o [u8]), Result<Progress, Error>>;
+
 /// The end of a request that has made a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
@@ -186,9 +189,8 @@ impl CoreFixture {
         Ok(())
     }
 
-    /// Makes the calls with known outcomes on a copy of the core. Returns the copy and the next call with its private
-    /// data, or the result.
-    fn play<'o>(&self, open: &'o Open) -> (Core, Result<(Call, &'o [u8]), Result<Progress, Error>>) {
+    /// Makes the calls with known outcomes on a copy of the core.
+    fn play<'o>(&self, open: &'o Open) -> (Core, NextCall<'o>) {
         let mut core = self.core.clone();
         let mut flow = Flow::Next(open.start.begin(&mut core, self.now).unwrap().expect("it is due"));
         for &outcome in &open.outcomes {

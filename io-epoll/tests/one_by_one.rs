@@ -1,0 +1,197 @@
+//! Each event is read when it is taken. A loop may take one event at a time and leave the others.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use cmid_epoll::{Config, Epoll};
+use cmid_proto::{
+    Acks, Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, EventKind, IdKey, Next, Outcome, Pollable, PortSpace,
+    RawEvent, RequestKind, Time,
+};
+use cmid_sim::{Clock, Fabric, SimDevice};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+/// Counts the reads that find no event.
+struct Counting {
+    device: SimDevice,
+    in_vain: Rc<Cell<usize>>,
+}
+
+impl DeviceLayer for Counting {
+    type Inner = SimDevice;
+    type Handle = <SimDevice as Device>::Handle;
+
+    fn inner(&self) -> &SimDevice {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut SimDevice {
+        &mut self.device
+    }
+
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        let fetched = self.device.fetch(on, child);
+        if fetched == Ok(None) {
+            self.in_vain.set(self.in_vain.get() + 1);
+        }
+        fetched
+    }
+
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        self.device.call(call, private_data)
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+        self.device.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+        self.device.adopt(id, channel, handle)
+    }
+}
+
+impl Pollable for Counting {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.device.fd(on)
+    }
+
+    fn sibling(&self) -> Self {
+        Counting { device: self.device.sibling(), in_vain: Rc::clone(&self.in_vain) }
+    }
+}
+
+const SOON: Duration = Duration::from_secs(20);
+const A_WHILE: Duration = Duration::from_millis(100);
+const EVENTS: usize = 50;
+const PEER: &str = "10.0.0.2:1";
+/// No host has it, so a lookup of it ends at its deadline.
+const NOBODY: &str = "10.0.0.77:1";
+
+fn driver() -> (Epoll<Counting>, Rc<Cell<usize>>) {
+    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
+    let host = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]);
+    let in_vain = Rc::new(Cell::new(0));
+    let device = Counting { device: host.device(), in_vain: Rc::clone(&in_vain) };
+    (Epoll::new(device, Config::default()).unwrap(), in_vain)
+}
+
+fn channels<const N: usize>(driver: &mut Epoll<Counting>) -> [ChannelKey; N] {
+    [(); N].map(|()| driver.drive().open_channel(Acks::OnDelivery).unwrap())
+}
+
+fn resolve(driver: &mut Epoll<Counting>, channel: ChannelKey, dst: &str, deadline: Time) -> IdKey {
+    let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
+    driver.drive().resolve_addr(id, None, dst.parse::<SocketAddr>().unwrap(), deadline).unwrap();
+    id
+}
+
+/// Makes events on a channel: some in the device, and as many that the core has made itself, of deadlines.
+fn make_events(driver: &mut Epoll<Counting>, channel: ChannelKey) {
+    let deadline = driver.drive().within(Duration::from_millis(1));
+    for _ in 0..EVENTS / 2 {
+        resolve(driver, channel, NOBODY, deadline);
+        resolve(driver, channel, PEER, Time::NEVER);
+    }
+    std::thread::sleep(A_WHILE);
+}
+
+fn takes_one(driver: &mut Epoll<Counting>, channel: ChannelKey) -> bool {
+    let event = driver.drive().next_event(channel);
+    event.is_some_and(|event| match event.kind {
+        EventKind::Cm(CmEvent::AddrResolved | CmEvent::AddrError) => true,
+        kind => kind == EventKind::DeadlinePassed(RequestKind::ResolveAddr),
+    })
+}
+
+fn readable(driver: &Epoll<Counting>, within: Duration) -> bool {
+    let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: i64::from(within.subsec_nanos()) };
+    poll(&mut [PollFd::new(driver, PollFlags::IN)], Some(&timeout)).unwrap() == 1
+}
+
+#[test]
+fn a_loop_that_takes_one_event_per_wait_loses_nothing() {
+    let (mut driver, _) = driver();
+    let [channel] = channels(&mut driver);
+    make_events(&mut driver, channel);
+    let (begun, mut taken) = (Instant::now(), 0);
+    while taken < EVENTS {
+        driver.wait(None).unwrap();
+        taken += usize::from(takes_one(&mut driver, channel));
+        assert!(begun.elapsed() < SOON, "{taken} of {EVENTS}");
+    }
+    driver.wait(Some(A_WHILE)).unwrap();
+    assert_eq!(driver.drive().next_event(channel), None);
+}
+
+#[test]
+fn a_loop_that_takes_one_event_per_turn_loses_nothing() {
+    let (mut driver, _) = driver();
+    let [channel] = channels(&mut driver);
+    make_events(&mut driver, channel);
+    let mut taken = 0;
+    while taken < EVENTS {
+        assert!(readable(&driver, SOON), "{taken} of {EVENTS}");
+        let _next = driver.turn().unwrap();
+        taken += usize::from(takes_one(&mut driver, channel));
+    }
+    // The device reports the ends of the lookups that had ended at their deadline; such events are not delivered.
+    while !matches!(driver.turn().unwrap(), Next::Wait(_)) || readable(&driver, A_WHILE) {
+        assert_eq!(driver.drive().next_event(channel), None);
+    }
+}
+
+#[test]
+fn an_event_that_nobody_takes_delays_no_other_channel_and_no_deadline() {
+    let (mut driver, _) = driver();
+    let [left, channel] = channels(&mut driver);
+    make_events(&mut driver, left);
+    driver.wait(None).unwrap();
+    let (begun, mut kinds) = (Instant::now(), Vec::new());
+    let deadline = driver.drive().within(A_WHILE);
+    let [one, _] = [PEER, NOBODY].map(|dst| resolve(&mut driver, channel, dst, deadline));
+    while kinds.len() < 2 {
+        driver.wait(None).unwrap();
+        kinds.extend(driver.drive().next_event(channel).map(|event| (event.id == one, event.cm())));
+        assert!(begun.elapsed() < SOON, "{kinds:?}");
+    }
+    assert_eq!(kinds[0], (true, Some(CmEvent::AddrResolved)));
+    assert!(begun.elapsed() >= A_WHILE / 2, "the other one ends with its time limit");
+}
+
+#[test]
+fn an_event_is_read_when_it_is_taken_and_no_channel_is_kept_waiting() {
+    let (mut driver, in_vain) = driver();
+    let [busy, other] = channels(&mut driver);
+    for _ in 0..EVENTS {
+        resolve(&mut driver, busy, PEER, Time::NEVER);
+    }
+    std::thread::sleep(A_WHILE);
+    for _ in 0..EVENTS / 2 {
+        driver.wait(Some(SOON)).unwrap();
+        assert!(takes_one(&mut driver, busy));
+        assert!(!takes_one(&mut driver, busy), "one read for each report");
+    }
+    resolve(&mut driver, other, PEER, Time::NEVER);
+    std::thread::sleep(A_WHILE);
+    driver.wait(Some(SOON)).unwrap();
+    assert!(takes_one(&mut driver, busy) && takes_one(&mut driver, other));
+    assert_eq!(in_vain.get(), 0);
+}
+
+#[test]
+fn where_events_come_one_by_one_no_read_finds_nothing() {
+    let (mut driver, in_vain) = driver();
+    let [channel] = channels(&mut driver);
+    for _ in 0..64 {
+        resolve(&mut driver, channel, PEER, Time::NEVER);
+        driver.wait(Some(SOON)).unwrap();
+        while driver.drive().next_event(channel).is_some() {}
+    }
+    assert_eq!(in_vain.get(), 0);
+}
