@@ -154,7 +154,7 @@ impl<D: Device> Drive<D> {
                 NextOf::Nothing => return None,
                 NextOf::Read => {}
             }
-            let Some(child) = self.begin_read(on) else { return None };
+            let child = self.begin_read(on)?;
             let Drive { core, device, .. } = self;
             let raw = match device.fetch(on, child) {
                 Ok(Some(raw)) => raw,
