@@ -108,7 +108,7 @@ impl<D: Device> Drive<D> {
         &mut self.device
     }
 
-    /// Sets the time. The next [`turn`](Drive::turn) handles the deadlines that have passed.
+    /// Sets the time. The next [`run`](Drive::run) handles the deadlines that have passed.
     pub fn set_now(&mut self, now: Time) {
         self.advance(now);
     }

@@ -218,6 +218,17 @@ fn a_paused_channel_among_others_does_not_keep_the_driver_awake() {
     }
 }
 
+#[test]
+fn paused_channels_are_left_unread_by_the_same_turn() {
+    let mut drive = driven();
+    let all = [(); 3].map(|()| channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp));
+    for (channel, id) in all {
+        drive.pause_channel(channel).unwrap();
+        has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+    }
+    assert_eq!((drive.run(8), drive.device().reads), (Next::Wait(None), 0));
+}
+
 /// New connections stop while the channel of their listener at the device is paused.
 #[test]
 fn a_paused_listener_leaves_its_requests_unread_and_wakes_no_wait() {

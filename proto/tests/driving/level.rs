@@ -209,6 +209,25 @@ fn where_several_ids_have_moved_the_poller_looks_again_at_each_channel() {
     assert_eq!(done(&drive), []);
 }
 
+/// Otherwise the poller would report it in each wait.
+#[test]
+fn a_channel_that_is_not_reported_stays_so_when_other_ids_move() {
+    let (mut drive, channel, first) = level();
+    let second = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    let [to, other] = [(); 2].map(|()| drive.open_channel(Acks::OnDelivery).unwrap());
+    drive.migrate(first, Some(to), Time::NEVER).unwrap();
+    unread(&mut drive, first, 2);
+    drive.pause_channel(to).unwrap();
+    assert_eq!(drive.run(8), Next::Wait(None));
+    assert_eq!(done(&drive), [("disarm", to)]);
+    drive.migrate(second, Some(other), Time::NEVER).unwrap();
+    assert_eq!(done(&drive), []);
+    drive.resume_channel(to).unwrap();
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(to).unwrap().id, first);
+    assert_eq!(done(&drive), [("arm", to)]);
+}
+
 #[test]
 fn a_run_that_has_used_up_its_budget_and_leaves_no_work_is_not_to_be_repeated() {
     let (mut drive, channel, listener) = level();

@@ -20,4 +20,5 @@ mod step_text;
 mod turning;
 mod unreadable;
 mod watched;
+mod woken;
 mod words;
