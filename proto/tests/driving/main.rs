@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod begin;
 mod device;
 mod edge;
 mod flood;
