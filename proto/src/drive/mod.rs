@@ -240,22 +240,69 @@ impl<D: Device> Drive<D> {
         step: Option<Step<'_>>,
         begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, Refused>,
     ) -> Result<Progress, Error> {
-        let Drive { core, device, now, .. } = self;
-        let result = make(device, now.get(), core, step, begin)?;
-        if self.core.has_next() {
-            self.make_following();
-        }
-        result
+        self.make_then(step, begin, Self::make_following)
     }
 
     /// Makes the calls that follow from earlier steps. No request waits for them, so their faults are kept.
     fn make_following(&mut self) {
         while self.core.has_next() {
-            let Drive { core, device, now, .. } = self;
-            let made = make(device, now.get(), core, None, |core| core.next().ok_or(()));
-            if let Ok(Err(Error::Fault(fault))) = made {
+            let next = self.make_then(None, |core| core.next().ok_or(NO_CALL), |_| ());
+            if let Err(Error::Fault(fault)) = next {
                 self.note(fault);
             }
+        }
+    }
+
+    /// Makes the calls of a request. Reports the request and each call to an observing device, with the core after each.
+    /// Calls `then` after the last one.
+    #[inline(always)]
+    fn make_then<'r>(
+        &mut self,
+        mut step: Option<Step<'_>>,
+        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, Refused>,
+        then: impl FnOnce(&mut Self),
+    ) -> Result<Progress, Error> {
+        let Drive { core, device, now, .. } = self;
+        let now = now.get();
+        let begun = match begin(core) {
+            Ok(begun) => begun,
+            Err(refused) => {
+                self.made(step, None, None);
+                return Err(Error::Refused(refused));
+            }
+        };
+        if D::OBSERVES && begun.call().is_some() {
+            if let Some(step) = step.take() {
+                device.observe(&StepRecord { now, core: begun.core(), step });
+            }
+        }
+        match make_one(device, now, begun) {
+            (Flow::Done(Ok(progress)), last) => {
+                self.made(step, last, None);
+                then(self);
+                Ok(progress)
+            }
+            (Flow::Done(Err(error)), last) => {
+                self.made(step, last, fault(&error));
+                then(self);
+                Err(error)
+            }
+            (Flow::Next(next), _) => {
+                let (result, last) = make_others(device, now, next);
+                self.made(step, last, result.as_ref().err().and_then(fault));
+                then(self);
+                result
+            }
+        }
+    }
+
+    /// Reports the end of a request to an observing device.
+    fn made(&mut self, step: Option<Step<'_>>, last: Made, fault: Option<Fault>) {
+        if let Some(step) = step {
+            self.record(step);
+        }
+        if let Some((call, outcome)) = last {
+            self.record(Step::Outcome { call: &call, outcome, fault });
         }
     }
 
@@ -280,42 +327,11 @@ impl<D: Device> Drive<D> {
     }
 }
 
-/// Makes the calls of a request. Reports the request and each call to an observing device, with the core after each.
-#[inline(always)]
-fn make<'r, D: Device, R>(
-    device: &mut D,
-    now: Time,
-    core: &mut Core,
-    mut step: Option<Step<'_>>,
-    begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, R>,
-) -> Result<Result<Progress, Error>, R> {
-    let observe = |device: &mut D, core: &Core, step: Option<Step<'_>>| {
-        if let Some(step) = step {
-            device.observe(&StepRecord { now, core, step });
-        }
-    };
-    let begun = match begin(core) {
-        Ok(begun) => begun,
-        Err(refused) => {
-            observe(device, core, step);
-            return Err(refused);
-        }
-    };
-    if D::OBSERVES && begun.call().is_some() {
-        observe(device, begun.core(), step.take());
-    }
-    let (result, last) = match make_one(device, now, begun) {
-        (Flow::Done(result), last) => (result, last),
-        (Flow::Next(next), _) => make_others(device, now, next),
-    };
-    if D::OBSERVES {
-        observe(device, core, step);
-        if let Some((call, outcome)) = &last {
-            let fault = if let Err(Error::Fault(fault)) = result { Some(fault) } else { None };
-            observe(device, core, Some(Step::Outcome { call, outcome: *outcome, fault }));
-        }
-    }
-    Ok(result)
+/// No call is due. The application does not see it.
+const NO_CALL: Refused = Refused::Full("calls");
+
+fn fault(error: &Error) -> Option<Fault> {
+    if let Error::Fault(fault) = *error { Some(fault) } else { None }
 }
 
 /// A call and its outcome, for an observing device.

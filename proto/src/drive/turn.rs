@@ -1,6 +1,6 @@
 //! The loop: deadlines, calls and reads, and the next action.
 
-use super::{Drive, Step, make};
+use super::{Drive, NO_CALL, Step};
 use crate::call::Call;
 use crate::device::Device;
 use crate::errno::Errno;
@@ -125,13 +125,9 @@ impl<D: Device> Drive<D> {
     fn serve_child(&mut self) -> bool {
         let child = self.core.next_child().and_then(|begun| begun.call());
         let Some(Call::Destroy { id }) = child else { return false };
-        let Drive { core, device, now, .. } = self;
-        let step = Some(Step::Child { id });
-        let made = make(device, now.get(), core, step, |core| core.next_child().ok_or(()));
-        if let Ok(Err(Error::Fault(fault))) = made {
+        if let Err(Error::Fault(fault)) = self.make(Some(Step::Child { id }), |core| core.next_child().ok_or(NO_CALL)) {
             self.note(fault);
         }
-        self.make_following();
         true
     }
 
