@@ -86,7 +86,8 @@ impl Core {
 
     /// As [`handle_event`](Core::handle_event), and returns the event if it is the next one that
     /// [`poll_event`](Core::poll_event) would return for the channel `to`. An event that others precede, or that is
-    /// delivered on another channel, waits in the queue of its channel.
+    /// delivered on another channel, waits in the queue of its channel. An event that is returned is no
+    /// [activity](Core::activity).
     ///
     /// # Errors
     /// As those of [`handle_event`](Core::handle_event).

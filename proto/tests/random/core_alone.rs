@@ -53,6 +53,10 @@ impl Stepwise {
             None => self.core.handle_event(channel, raw).map(|_| None),
         };
         self.core.handle_readable(channel);
+        if let Ok(Some((to, event))) = &result {
+            let home = self.core.channel(event.listener.unwrap_or(event.id));
+            assert_eq!(home, Some(*to), "{} of {} is taken elsewhere", event.kind, event.id);
+        }
         result.unwrap_or_else(|fault| {
             self.fault = Some(fault);
             None
