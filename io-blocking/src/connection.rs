@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use cmid_proto::datapath::CreateError;
 use cmid_proto::{
     Attaching, CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData,
     ReceivedParam, RefuseReason, Refused, RequestKind, State,
@@ -77,7 +78,7 @@ impl<D: Pollable> Connection<D> {
         device: D,
         peer: SocketAddr,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, Errno>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
     ) -> Result<(Self, Q), Error> {
         let mut driver = Blocking::new(device, Limits::SINGLE, canceller(options.canceller.as_ref())?);
         let deadline = driver.drive().within(options.timeout);

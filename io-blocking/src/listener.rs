@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cmid_proto::datapath::CreateError;
 use cmid_proto::{
     Attaching, CmEvent, CmOption, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam,
     Request, RequestKind, Time,
@@ -200,7 +201,7 @@ impl<D: Pollable> Incoming<D> {
     pub fn accept<Q>(
         mut self,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, Errno>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
     ) -> Result<(Connection<D>, Q), Error> {
         if let Some(canceller) = &options.canceller {
             self.driver.set_canceller(canceller.clone());

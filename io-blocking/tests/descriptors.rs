@@ -7,6 +7,7 @@ mod common;
 use std::time::Duration;
 
 use cmid_blocking::{Canceller, Connection, Error, Listener, Options};
+use cmid_proto::datapath::CreateError;
 use cmid_proto::{Attaching, Errno};
 use cmid_sim::{Host, Qp, SimDevice};
 
@@ -16,8 +17,8 @@ fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-fn no_qp(_: &mut SimDevice, _: Attaching<'_>) -> Result<Qp, Errno> {
-    Err(Errno::ENOMEM)
+fn no_qp(_: &mut SimDevice, _: Attaching<'_>) -> Result<Qp, CreateError> {
+    Err(Errno::ENOMEM.into())
 }
 
 /// Makes every call, and ends it in every way.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Blocking, Canceller, Connection, Error, Listener, Options, Ready};
-use cmid_proto::datapath::{Access, Caps, WcStatus, prelude::*};
+use cmid_proto::datapath::{Access, Caps, CreateError, WcStatus, prelude::*};
 use cmid_proto::{Acks, Attaching, CmEvent, Errno, Limits, Pollable, PortSpace, State, Time};
 use cmid_sim::{Cq, Host, Mr, Qp, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -316,7 +316,7 @@ fn receives_are_flushed_by_the_own_disconnect_and_not_by_that_of_the_peer() {
 }
 
 /// A QP with a posted receive.
-fn receiving(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<(Qp, Cq, Mr), Errno> {
+fn receiving(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<(Qp, Cq, Mr), CreateError> {
     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
     let mr = pd.register(vec![0; 8], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
     let mut qp = device.create_qp(attaching, &pd, &cq, &cq, Caps::default())?;

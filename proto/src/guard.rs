@@ -2,9 +2,9 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use crate::error::RefuseReason;
 use crate::event::ConnParam;
 use crate::id::Id;
+use crate::refuse_reason::RefuseReason;
 use crate::request::{CmOption, Request, Service};
 use crate::request_kind::RequestKind;
 use crate::state::State;

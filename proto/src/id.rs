@@ -1,10 +1,10 @@
 //! The data that the core stores for one id.
 
 use crate::deadlines::{Armed, Deadlines};
-use crate::error::RefuseReason;
 use crate::event::AckToken;
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::on_device::OnDevice;
+use crate::refuse_reason::RefuseReason;
 use crate::request::{Acks, PortSpace, Service};
 use crate::request_kind::RequestKind;
 use crate::state::State;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::datapath::{BatchError, PostError};
+use crate::datapath::{BatchError, CreateError, PostError};
 use crate::errno::Errno;
 use crate::error::{AckError, Error, Failure, Fault, Refused};
 use crate::event_result::EventError;
@@ -41,6 +41,7 @@ into_io! {
     EventError: |error: &EventError| error.errno;
     PostError: |error: &PostError| error.errno();
     BatchError: |error: &BatchError| error.errno();
+    CreateError: |error: &CreateError| error.errno();
     memory::Error: |error: &memory::Error| error.errno();
     HandshakeError: |error: &HandshakeError| error.errno();
 }

@@ -134,7 +134,6 @@ mod channel;
 mod cm_event;
 mod columns;
 mod cq_room;
-#[cfg(feature = "std")]
 pub mod datapath;
 mod deadlines;
 mod device;
@@ -160,6 +159,7 @@ mod on_device;
 #[cfg(feature = "std")]
 mod polled_device;
 mod private_data;
+mod refuse_reason;
 mod reject_code;
 mod request;
 mod request_kind;
@@ -180,7 +180,7 @@ pub use device::Pollable;
 pub use device_layer::DeviceLayer;
 pub use drive::{AdoptError, Attaching, Drive, Next, ReleasedId, Step, StepRecord};
 pub use errno::Errno;
-pub use error::{AckError, Error, Failure, FailureCause, Fault, RefuseReason, Refused};
+pub use error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 pub use event::{AckToken, AhAttr, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam};
 pub use event_result::{EventError, Status};
 pub use guard::private_data_max;
@@ -192,6 +192,7 @@ pub use machine::{Admission, Begun, Core, Counters, Flow, Progress, Released, Su
 #[cfg(feature = "std")]
 pub use polled_device::{PolledDevice, Poller};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};
+pub use refuse_reason::RefuseReason;
 pub use reject_code::RejectCode;
 pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
 pub use request_kind::RequestKind;

@@ -94,7 +94,10 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
     fn migrate(&mut self, call: &Call, id: IdKey, to: ChannelKey, private_data: &[u8]) -> Outcome {
         self.device.call(call, private_data)?;
         if let Some((_, before)) = self.moved.replace((id, to)) {
-            self.arm(before);
+            // A disarmed channel is armed when it is read.
+            if !self.disarmed.contains(&before) {
+                self.arm(before);
+            }
         }
         Ok(())
     }

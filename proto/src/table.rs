@@ -6,7 +6,7 @@
 use crate::cm_event::CmEvent;
 use crate::columns::columns;
 use crate::errno::Errno;
-use crate::error::RefuseReason;
+use crate::refuse_reason::RefuseReason;
 use crate::request::Service;
 use crate::request_kind::RequestKind;
 use crate::state::State;

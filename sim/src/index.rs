@@ -1,5 +1,7 @@
 //! The keys of the tables of a fabric. They are in one module because the tables refer to each other.
 
+use cmid_proto::datapath::DeviceName;
+
 /// Names one host; also represents the GUID of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct HostNo(pub(crate) usize);
@@ -11,6 +13,13 @@ pub(crate) struct DeviceNo {
     /// Its position among the devices that the host has at a time.
     pub(crate) index: u8,
     pub(crate) incarnation: u32,
+}
+
+impl DeviceNo {
+    /// The name in errors, by the host's number in the fabric.
+    pub(crate) fn name(self) -> DeviceName {
+        DeviceName::new(format!("sim{}_{}", self.host.0, self.index).as_bytes())
+    }
 }
 
 /// Names one open channel of the fabric; never reused.

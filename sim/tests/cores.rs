@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use cmid_proto::datapath::prelude::*;
-use cmid_proto::datapath::{Caps, QpState};
+use cmid_proto::datapath::{Caps, CreateError, QpState};
 use cmid_proto::{
     Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, EventKind, IdKey, Limits, PortSpace,
     RequestKind, Time,
@@ -214,7 +214,7 @@ fn a_message_may_stand_for_the_confirmation() {
 }
 
 /// Creates a QP on an id, with its CQ.
-fn make(device: &mut SimDevice, to: Attaching<'_>) -> Result<(Qp, Cq), Errno> {
+fn make(device: &mut SimDevice, to: Attaching<'_>) -> Result<(Qp, Cq), CreateError> {
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 64)?);
     Ok((device.create_qp(to, &pd, &cq, &cq, Caps::default())?, cq))
 }
@@ -229,7 +229,7 @@ fn an_attach_that_fails_or_panics_after_it_has_made_the_qp_leaves_the_id_as_befo
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             drive.attach_qp(id, |device, to| {
                 kept = Some(make(device, to)?);
-                if panics { panic!("the application's") } else { Err::<(), _>(Errno::ENOMEM) }
+                if panics { panic!("the application's") } else { Err::<(), _>(Errno::ENOMEM.into()) }
             })
         }));
         assert_eq!(outcome.is_err(), panics);

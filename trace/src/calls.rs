@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use cmid_proto::{Begun, Core, Error, Fault, Flow, IdKey, State};
 
+use crate::compare::same;
 use crate::line::Line;
-use crate::replay::same;
 use crate::snapshot::state;
 use crate::values::{As, Bytes};
 

@@ -42,6 +42,7 @@
 
 mod calls;
 mod chart;
+mod compare;
 mod counts;
 mod line;
 mod observed;

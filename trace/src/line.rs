@@ -86,6 +86,9 @@ pub(crate) enum Line {
         is: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
+        /// The channel whose next event was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<As<ChannelKey>>,
         /// Whether the channel is read only once: a remaining event makes it readable again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         once: bool,

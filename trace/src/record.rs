@@ -199,9 +199,9 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
         },
         Step::Readable { channel } => Line::Readable(As(channel)),
         Step::WantsEvent { channel, child } => Line::Look { on: As(channel), child: child.map(As) },
-        Step::Event { channel, event: ref raw, ref result, reads_on } => {
+        Step::Event { channel, event: ref raw, to, ref result, reads_on } => {
             let (is, state, once) = (admission(result), state(core, raw.id), !reads_on);
-            Line::Event { on: As(channel), raw: raw.into(), is, state, once }
+            Line::Event { on: As(channel), raw: raw.into(), to: to.map(As), is, state, once }
         }
         Step::Child { id } => Line::Child(As(id)),
         Step::Iwarp { id } => Line::Iwarp(As(id)),

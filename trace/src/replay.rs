@@ -1,11 +1,12 @@
 //! Runs a recording through a new core, line by line. A request is replayed with the lines of its calls.
 
 use std::collections::HashMap;
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
 
-use cmid_proto::{AckToken, Begun, ChannelKey, Core, Errno, IdKey, Refused, Released, Time};
+use cmid_proto::{AckToken, Begun, ChannelKey, Core, Errno, Event, IdKey, Refused, Released, Time};
 
 use crate::calls::{Ahead, Seen};
+use crate::compare::same;
 use crate::line::Line;
 use crate::read::{Recording, Wrong};
 use crate::snapshot::{Snapshot, Sum, admission, event, state};
@@ -27,6 +28,8 @@ pub struct Replay<'a> {
     ahead: Ahead,
     /// The channel that is being read.
     reads: Option<ChannelKey>,
+    /// The event that the last line has returned.
+    taken: Option<Event>,
     /// Ack tokens of delivered events that are not acked yet.
     ack_tokens: Vec<AckToken>,
 }
@@ -54,6 +57,7 @@ impl<'a> Replay<'a> {
             done: 0,
             ahead: Ahead::default(),
             reads: None,
+            taken: None,
             ack_tokens: Vec::new(),
         }
     }
@@ -174,15 +178,21 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             Line::Look { on, child } => {
-                same("the channel to be read", &self.core.poll_readable().map(As), &Some(*on))?;
                 self.reads = child.map(|_| on.0);
-                same("the key for a child", &self.core.wants_event(on.0).map(As), child)
+                same("the key for a child", &self.core.begin_read(on.0).map(As), child)
             }
-            Line::Event { on, raw, is, state, once } => {
+            Line::Event { on, raw, to, is, state, once } => {
                 if reads != Some(on.0) {
                     return Err(format!("{} is not being read", on.0));
                 }
-                let answer = self.core.handle_event(on.0, raw.event());
+                let answer = match to {
+                    Some(to) => {
+                        let (answer, taken) = self.core.take_event(on.0, &raw.event(), to.0);
+                        self.taken = taken;
+                        answer
+                    }
+                    None => self.core.handle_event(on.0, raw.event()),
+                };
                 if !once {
                     self.core.handle_readable(on.0);
                 }
@@ -231,7 +241,7 @@ impl<'a> Replay<'a> {
     }
 
     fn deliver(&mut self, on: ChannelKey, expected: &str) -> Result<(), String> {
-        let taken = self.core.poll_event(on).ok_or("there is no event to take")?;
+        let taken = self.taken.take().or_else(|| self.core.poll_event(on)).ok_or("there is no event to take")?;
         same("the event", event(&taken).as_str(), expected)?;
         self.ack_tokens.extend(taken.ack_token);
         Ok(())
@@ -334,10 +344,6 @@ fn ends(deadline: Option<u64>) -> Time {
 fn keyed<'c, K>((key, begun): (K, Begun<'c, 'static>), keep: &mut Option<K>) -> Begun<'c, 'static> {
     *keep = Some(key);
     begun
-}
-
-pub(crate) fn same<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, recorded: &T) -> Result<(), String> {
-    if found == recorded { Ok(()) } else { Err(format!("{what} is {found:?}; recorded was {recorded:?}")) }
 }
 
 fn done(answer: Result<(), Refused>, refused: &Option<String>) -> Result<(), String> {

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, IdKey, Limits, Outcome, PortSpace, RawEvent,
-    Time,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Outcome, PortSpace,
+    RawEvent, Time,
 };
 use cmid_trace::{Memory, Recording, Trace, replay};
 
 /// A device that reports the given events. One call fails.
 struct FailsOnce {
-    events: VecDeque<(IdKey, CmEvent)>,
+    events: VecDeque<(ChannelKey, IdKey, CmEvent)>,
     calls: usize,
     fails: usize,
 }
@@ -21,9 +21,10 @@ struct FailsOnce {
 impl Device for FailsOnce {
     type Handle = ();
 
-    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        let event = self.events.pop_front();
-        Ok(event.map(|(id, kind)| match kind == CmEvent::ConnectRequest {
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        let is_next = self.events.front().is_some_and(|(channel, ..)| *channel == on);
+        let event = if is_next { self.events.pop_front() } else { None };
+        Ok(event.map(|(_, id, kind)| match kind == CmEvent::ConnectRequest {
             true => RawEvent { listener: Some(id), ..RawEvent::new(child, kind) },
             false => RawEvent::new(id, kind),
         }))
@@ -61,18 +62,20 @@ const PARAM: ConnParam = ConnParam {
     qp_num: 17,
 };
 
-/// Lets the device report an event on the channel of `of` at the device.
-fn report(drive: &mut Traced, of: IdKey, kind: CmEvent) {
-    let Some(channel) = drive.core().device_channel(of) else { return };
-    drive.device_mut().events.push_back((of, kind));
+/// Lets the device report an event on the channel of `of` at the device. Returns it, if the application takes it there.
+fn report(drive: &mut Traced, of: IdKey, kind: CmEvent) -> Option<Event> {
+    let channel = drive.core().device_channel(of)?;
+    drive.device_mut().events.push_back((channel, of, kind));
     drive.readable(channel);
     let _rest = drive.run(8);
+    let taken = if drive.core().is_private(channel) { None } else { drive.next_event(channel) };
     // The channel takes no event after a failure.
     drive.device_mut().events.clear();
+    taken
 }
 
-/// A listener with eight requests: one is accepted and torn down, one is accepted on another channel and becomes
-/// synchronous, six are not delivered. A migration and a destruction wait for acks. A request that fails is left out.
+/// A listener with eight requests: two are accepted on another channel, of which one is torn down and one becomes
+/// synchronous; six are not delivered. A migration and a destruction wait for acks. A request that fails is left out.
 fn program(drive: &mut Traced) {
     let here: SocketAddr = "10.0.0.1:7471".parse().unwrap();
     let Ok(channel) = drive.open_channel(Acks::Explicit) else { return };
@@ -84,27 +87,29 @@ fn program(drive: &mut Traced) {
     for _ in 0..8 {
         report(drive, listener, CmEvent::ConnectRequest);
     }
+    let mut taken = Vec::new();
     if let Some(event) = drive.next_event(channel) {
         let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
+        let _ = drive.migrate(event.id, Some(other), Time::NEVER);
         let _ = drive.accept(event.id, PARAM, &[7; 3], Time::NEVER);
-        report(drive, event.id, CmEvent::Established);
+        taken.extend(report(drive, event.id, CmEvent::Established));
         let _ = drive.teardown(event.id, Time::NEVER);
-        report(drive, event.id, CmEvent::Disconnected);
+        taken.extend(report(drive, event.id, CmEvent::Disconnected));
     }
     if let Some(event) = drive.next_event(channel) {
         let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
         let _ = drive.migrate(event.id, Some(other), Time::NEVER);
         let _ = drive.accept(event.id, PARAM, &[], Time::NEVER);
-        report(drive, event.id, CmEvent::Established);
-        let ack_token = drive.next_event(other).and_then(|event| event.ack_token);
+        let ack_token = report(drive, event.id, CmEvent::Established).and_then(|event| event.ack_token);
         let _ = drive.migrate(event.id, None, Time::NEVER);
         let _ = ack_token.map(|ack_token| drive.ack(ack_token));
     }
     let _ = drive.destroy(listener, Time::NEVER);
-    while drive.has_work() {
+    for _ in 0..8 {
         let _rest = drive.run(1);
     }
-    while let Some(event) = drive.next_event(channel) {
+    taken.extend(std::iter::from_fn(|| drive.next_event(channel)));
+    for event in taken {
         let _ = drive.destroy(event.id, Time::NEVER);
         let _ = event.ack_token.map(|ack_token| drive.ack(ack_token));
     }

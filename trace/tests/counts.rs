@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use cmid_blocking::{Connection, Listener, Options};
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, Attaching, CmEvent, Errno, Limits, PortSpace, RequestKind, Time};
+use cmid_proto::datapath::{CreateError, DataPath};
+use cmid_proto::{Acks, Attaching, CmEvent, Limits, PortSpace, RequestKind, Time};
 use cmid_sim::{Caps, Clock, Fabric, Host, Qp, SimDevice};
 use cmid_trace::{Counting, Counts, Observed};
 
@@ -73,7 +73,7 @@ fn requests_refusals_failures_events_and_deadlines_of_a_driver() {
     );
 }
 
-fn attach(device: &mut Device, to: Attaching<'_>) -> Result<Qp, Errno> {
+fn attach(device: &mut Device, to: Attaching<'_>) -> Result<Qp, CreateError> {
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
     device.create_qp(to, &pd, &cq, &cq, Caps::default())
 }

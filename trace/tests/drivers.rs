@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use cmid_blocking::{Connection, Listener, Options};
 use cmid_epoll::Epoll;
 use cmid_mio::Mio;
-use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, Attaching, CmEvent, Device, Drive, Errno, IdKey, Limits, Pollable, PortSpace};
+use cmid_proto::datapath::{CreateError, DataPath};
+use cmid_proto::{Acks, Attaching, CmEvent, Device, Drive, IdKey, Limits, Pollable, PortSpace};
 use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
 use cmid_trace::{Files, Recording, Trace, TraceSink as _, replay};
 use tempfile::TempDir;
@@ -140,7 +140,7 @@ fn mio() {
     has(&replayed(&path, 1), &["ADDR_RESOLVED of id0", "ADDR_RESOLVED on id0", "ack for id0", "[id0: - -> idle]"]);
 }
 
-fn qp(device: &mut Trace<SimDevice>, attaching: Attaching<'_>) -> Result<Qp, Errno> {
+fn qp(device: &mut Trace<SimDevice>, attaching: Attaching<'_>) -> Result<Qp, CreateError> {
     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 }

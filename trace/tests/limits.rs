@@ -79,7 +79,7 @@ fn listener(drive: &mut Drive<Trace<Full>>, requests: usize) -> (IdKey, ChannelK
 fn no_room_for_another_id() {
     let text = recorded(Limits { ids: 2, ..Limits::SINGLE }, |drive| {
         let (_, channel) = listener(drive, 2);
-        while drive.run(8) != Next::Wait(None) {}
+        (0..8).for_each(|_| assert_ne!(drive.run(8), Next::Again));
         let first = drive.next_event(channel).unwrap();
         assert!(drive.next_event(channel).is_none());
         drive.ack(first.ack_token.unwrap()).unwrap();
@@ -95,9 +95,9 @@ fn no_room_for_another_id() {
 fn no_room_for_another_event() {
     let text = recorded(Limits { events: 1, ..Limits::SINGLE }, |drive| {
         let (_, channel) = listener(drive, 2);
-        while drive.run(8) != Next::Wait(None) {}
+        (0..8).for_each(|_| assert_ne!(drive.run(8), Next::Again));
         let _ = drive.next_event(channel).unwrap();
-        while drive.run(8) != Next::Wait(None) {}
+        (0..8).for_each(|_| assert_ne!(drive.run(8), Next::Again));
         // The event is not read, so the end line contains it.
     });
     assert!(text.contains("{\"look\":{\"on\":\"ch1\"}}"), "{text}");

@@ -4,10 +4,10 @@ use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use cmid_proto::datapath::QpState;
+use cmid_proto::datapath::{CreateReason, QpState};
 use cmid_proto::{Call, ChannelKey, ConnParam, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
-use crate::data::{Context, Devices, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
+use crate::data::{Context, Devices, Pd, QpDevice, QpInit, QpInner, QpPlace, ibv_qp_attr_of};
 use crate::kernel::{KernelCm, KernelHandle, Location, OpenError};
 use crate::raw;
 use crate::sign::signed;
@@ -61,6 +61,18 @@ impl KernelVerbs {
             let qp = QpInner::create_alone(QpPlace { verbs: context.verbs(), datagrams }, init)?;
             Ok((qp, context.limits()))
         })
+    }
+
+    /// Returns the device of an id, for the error of a QP on it.
+    pub(crate) fn qp_device(&mut self, id: IdKey, pd: &Pd) -> Option<QpDevice> {
+        let location = self.location(id).ok()?;
+        let verbs = pd.context().is_at(&location).then(|| pd.context().verbs());
+        Some(QpDevice { name: Devices::name(location)?, verbs, datagrams: self.cm.is_datagram(id) })
+    }
+
+    /// Returns the reason if an errno of [`KernelVerbs::context`] is that of the device's node.
+    pub(crate) fn node_error(&mut self, id: IdKey, errno: Errno) -> Option<CreateReason> {
+        Devices::node_error(self.location(id).ok()?, errno)
     }
 
     pub(crate) fn has_qp(&self, id: IdKey) -> bool {

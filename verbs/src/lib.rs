@@ -15,8 +15,8 @@
 //! needs to pin pages; any thread may make them.
 //!
 //! ```no_run
-//! use cmid_proto::{Attaching, Drive, Errno, Error, IdKey};
-//! use cmid_verbs::{Access, Caps, Qp, Verbs, datapath::prelude::*};
+//! use cmid_proto::{Attaching, Drive, Error, IdKey};
+//! use cmid_verbs::{Access, Caps, CreateError, Qp, Verbs, datapath::prelude::*};
 //! use std::net::SocketAddr;
 //!
 //! fn serve(drive: &mut Drive<Verbs>, id: IdKey) -> Result<(), Error> {
@@ -24,10 +24,10 @@
 //!     drive.attach_qp(id, open).map(drop) // it has a device now
 //! }
 //!
-//! fn open(device: &mut Verbs, attaching: Attaching<'_>) -> Result<Qp, Errno> {
+//! fn open(device: &mut Verbs, attaching: Attaching<'_>) -> Result<Qp, CreateError> {
 //!     let id = attaching.id();
 //!     let pd = device.alloc_pd(id)?;
-//!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+//!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE)?;
 //!     let cq = device.create_cq(id, 32)?;
 //!     let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
 //!     let mut qp = device.create_qp(attaching, &pd, &cq, &cq, caps)?;
@@ -169,8 +169,9 @@ pub use cmid_proto as proto;
 #[cfg(feature = "rdma-core")]
 pub use cmid_proto::datapath::{
     self, AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Caps, Completion, CompletionChannel,
-    CompletionQueue, DataPath, GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState, QueuePair,
-    Remote, SendFlags, SendOp, SendWr, Sge, SharedReceiveQueue, SrqCaps, To, View, WcFlags, WcOpcode, WcStatus,
+    CompletionQueue, CreateError, DataPath, GRH_LEN, MemoryRegion, MemoryWindow, PostError, ProtectionDomain, QpState,
+    QueuePair, Remote, SendFlags, SendOp, SendWr, Sge, SharedReceiveQueue, SrqCaps, To, View, WcFlags, WcOpcode,
+    WcStatus,
 };
 pub use cmid_proto::memory::{
     self, Access, Changes, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way,

@@ -6,10 +6,10 @@ use core::ptr::NonNull;
 use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::datapath::{Caps, DataPath, QpState};
+use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, QpState};
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
-use crate::data::{Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
+use crate::data::{self, Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
 use crate::kernel::{Node, OpenError};
 use crate::kernel_verbs::{self, KernelVerbs};
 use crate::librdmacm::{self, Rdmacm};
@@ -208,9 +208,11 @@ impl DataPath for Verbs {
     /// describes. On the kernel backend it opens the device (ibv_open_device(3)).
     ///
     /// # Errors
-    /// On the kernel backend also the errno of opening the device.
-    fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
-        let (context, port_num) = either!(&mut self.cm, cm => cm.context(id))?;
+    /// On the kernel backend also [`CreateReason::Node`](cmid_proto::datapath::CreateReason::Node), and the errno of opening
+    /// the device.
+    fn device_of(&mut self, id: IdKey) -> Result<Nic, CreateError> {
+        let context = either!(&mut self.cm, cm => cm.context(id));
+        let (context, port_num) = context.map_err(|errno| self.device_error(id, errno))?;
         Ok(Nic::new(context, port_num))
     }
 
@@ -220,20 +222,21 @@ impl DataPath for Verbs {
         AsyncEvents::open(nic.context())
     }
 
-    fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, Errno> {
-        Pd::alloc(nic.context(), nic.port_num())
+    fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, CreateError> {
+        Pd::alloc(nic.context(), nic.port_num()).map_err(CreateCall::AllocPd.failed())
     }
 
     fn comp_vectors(&self, nic: &Nic) -> u32 {
         nic.context().comp_vectors()
     }
 
-    fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, Errno> {
-        Cq::create(nic.context(), depth, vector)
+    fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, CreateError> {
+        let made = Cq::create(nic.context(), depth, vector);
+        made.map_err(|errno| data::cq_error(&nic.context(), depth, vector, errno))
     }
 
-    fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, Errno> {
-        CompChannel::create(nic.context())
+    fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, CreateError> {
+        CompChannel::create(nic.context()).map_err(CreateCall::CreateCompChannel.failed())
     }
 
     fn create_cq_with_channel(
@@ -242,11 +245,13 @@ impl DataPath for Verbs {
         channel: &CompChannel,
         depth: u32,
         vector: u32,
-    ) -> Result<Cq, Errno> {
-        if !channel.raw().context().is(nic.context().verbs()) {
-            return Err(Errno::EINVAL);
+    ) -> Result<Cq, CreateError> {
+        let (of, on) = (channel.raw().context(), nic.context());
+        if !of.is(on.verbs()) {
+            return Err(data::other_device(CreateCall::CreateCq, OfDevice::CompChannel, of, &on));
         }
-        Cq::create_with_channel(channel, depth, vector)
+        let made = Cq::create_with_channel(channel, depth, vector);
+        made.map_err(|errno| data::cq_error(&on, depth, vector, errno))
     }
 
     /// # Errors
@@ -259,7 +264,7 @@ impl DataPath for Verbs {
         send_cq: &Cq,
         recv_cq: &Cq,
         caps: Caps,
-    ) -> Result<Qp, Errno> {
+    ) -> Result<Qp, CreateError> {
         self.make_qp(attaching, &QpInit { pd, send_cq, recv_cq, srq: None, caps, post_calls: self.post_calls })
     }
 
@@ -271,7 +276,7 @@ impl DataPath for Verbs {
         recv_cq: &Cq,
         srq: &Srq,
         caps: Caps,
-    ) -> Result<Qp, Errno> {
+    ) -> Result<Qp, CreateError> {
         let (srq, caps) = (Some(srq), Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps });
         self.make_qp(attaching, &QpInit { pd, send_cq, recv_cq, srq, caps, post_calls: self.post_calls })
     }
@@ -285,8 +290,29 @@ impl DataPath for Verbs {
 }
 
 impl Verbs {
-    fn make_qp(&mut self, attaching: Attaching<'_>, init: &QpInit<'_>) -> Result<Qp, Errno> {
-        either!(&mut self.cm, cm => cm.create_qp(attaching.id(), init)).map(Qp::new)
+    fn make_qp(&mut self, attaching: Attaching<'_>, init: &QpInit<'_>) -> Result<Qp, CreateError> {
+        let made = either!(&mut self.cm, cm => cm.create_qp(attaching.id(), init));
+        made.map(Qp::new).map_err(|errno| self.qp_error(attaching.id(), init, errno))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn qp_error(&mut self, id: IdKey, init: &QpInit<'_>, errno: Errno) -> CreateError {
+        let device = either!(&mut self.cm, cm => cm.qp_device(id, init.pd));
+        if either!(&self.cm, cm => cm.has_qp(id)) {
+            return CreateError::new(CreateCall::CreateQp, CreateReason::HasQp);
+        }
+        data::qp_error(device.as_ref(), init, errno)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn device_error(&mut self, id: IdKey, errno: Errno) -> CreateError {
+        let node = match &mut self.cm {
+            Cm::Librdmacm(_) => None,
+            Cm::Kernel(cm) => cm.node_error(id, errno),
+        };
+        CreateError::new(CreateCall::DeviceOf, node.unwrap_or(CreateReason::Device(errno)))
     }
 }
 

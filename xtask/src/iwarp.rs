@@ -33,9 +33,9 @@ pub(crate) fn peers(context: &Context, kernel: Kernel, backend: Backend, limit: 
     run(kernel, limit, &scripts::perftest(context, kernel, backend), Vec::new())
 }
 
-/// Runs the checks of posts that hold on soft-iWARP, too. Its library has no extended calls.
+/// Runs the checks of posts and creations that hold on soft-iWARP, too. Its library has no extended calls.
 pub(crate) fn posts(context: &Context, kernel: Kernel, backend: Backend, limit: u64) -> Result<()> {
-    let command = scripts::program(context, backend, &["kernel-device", "classic", "refused posts"]);
+    let command = scripts::program(context, backend, &["kernel-device", "classic", "refused posts", "creations"]);
     run(kernel, limit, &command, Vec::new())
 }
 

@@ -6,14 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Lines of `proto/src`.
-const PROTO: usize = 14_600;
+const PROTO: usize = 15_950;
 /// Lines of the core that are code: `proto/src` without `drive`, `datapath`, `memory`, `handshake`, unit tests, comments
 /// and blank lines.
-const CORE: usize = 5_850;
+const CORE: usize = 6_200;
 /// `#[inline]` in `proto/src` and `verbs/src`, without the generated bindings.
-const INLINE: usize = 350;
+const INLINE: usize = 400;
 /// Public methods of `Core`.
-const METHODS: usize = 60;
+const METHODS: usize = 64;
 /// Names at the root of `proto`.
 const NAMES: usize = 75;
 

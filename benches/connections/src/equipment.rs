@@ -1,7 +1,7 @@
 //! A connection's objects of the data path: a QP. The QPs of a side use one CQ, as in cmtime, up to its largest depth.
 
-use cmid_proto::datapath::{Caps, DataPath};
-use cmid_proto::{Attaching, ConnParam, Drive, Errno, Error, IdKey};
+use cmid_proto::datapath::{Caps, CreateError, DataPath};
+use cmid_proto::{Attaching, ConnParam, Drive, Error, IdKey};
 
 use crate::args::Plan;
 use crate::backend::Backend;
@@ -50,7 +50,7 @@ impl<D: DataPath> Equipment<D> {
         drive.attach_qp(id, |device, attaching| self.make(device.path(), attaching)).map(Some)
     }
 
-    fn make(&mut self, device: &mut D, attaching: Attaching<'_>) -> Result<D::Qp, Errno> {
+    fn make(&mut self, device: &mut D, attaching: Attaching<'_>) -> Result<D::Qp, CreateError> {
         let id = attaching.id();
         let (pd, cq) = match &mut self.common {
             Some(common) => common,

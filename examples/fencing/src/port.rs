@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use cmid_blocking::{Connection, Ready};
 use cmid_proto::datapath::{
-    Access, Caps, CompletionQueue, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, Remote, SendWr,
-    WcStatus,
+    Access, Caps, CompletionQueue, CreateError, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, Remote,
+    SendWr, WcStatus,
 };
 use cmid_proto::{Attaching, Errno};
 
@@ -29,7 +29,7 @@ pub(crate) struct Port<D: DataPath> {
 
 impl<D: DataPath> Port<D> {
     /// Creates a QP and its resources on an id, with `len` bytes for messages.
-    pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, len: usize) -> Result<Self, Errno> {
+    pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, len: usize) -> Result<Self, CreateError> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 32)?;

@@ -6,10 +6,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use cmid_blocking::{Connection, Options};
-use cmid_epoll::proto::datapath::{Caps, DataPath, SendWr, prelude::*};
+use cmid_epoll::proto::datapath::{Caps, CreateError, DataPath, SendWr, prelude::*};
 use cmid_epoll::proto::handshake::{Dial, DialTo, Incoming, Serve};
 use cmid_epoll::proto::{
-    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, Event, IdKey, PolledDevice, Poller, PortSpace, Time,
+    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, PolledDevice, Poller, PortSpace, Time,
 };
 
 /// The message of the client.
@@ -37,7 +37,7 @@ pub type Attached<D> = (<D as DataPath>::Qp, <D as DataPath>::Cq, <D as DataPath
 ///
 /// # Errors
 /// The errno of the device.
-pub fn attach<D: DataPath>(device: &mut D, to: Attaching<'_>) -> Result<Attached<D>, Errno> {
+pub fn attach<D: DataPath>(device: &mut D, to: Attaching<'_>) -> Result<Attached<D>, CreateError> {
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
     let access = cmid_epoll::proto::memory::Access::LOCAL_WRITE;
     let mr = pd.register(MESSAGE.to_vec(), access).map_err(|(_, error)| error.errno())?;

@@ -4,11 +4,11 @@
 use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result, bail, ensure};
+use cmid_proto::Attaching;
 use cmid_proto::datapath::{
-    Access, Caps, Completion, CompletionQueue, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, SendWr,
-    WcStatus,
+    Access, Caps, Completion, CompletionQueue, CreateError, DataPath, MemoryRegion, PostError, ProtectionDomain,
+    QueuePair, SendWr, WcStatus,
 };
-use cmid_proto::{Attaching, Errno};
 
 use crate::message::{Message, ping_data, text};
 
@@ -78,7 +78,7 @@ impl<D: DataPath> std::fmt::Debug for Session<D> {
 
 impl<D: DataPath> Session<D> {
     /// Creates the QP and its resources on the id, and posts a receive.
-    pub(crate) fn new(device: &mut D, attaching: Attaching<'_>, plan: Plan) -> Result<Self, Errno> {
+    pub(crate) fn new(device: &mut D, attaching: Attaching<'_>, plan: Plan) -> Result<Self, CreateError> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * DEPTH)?;

@@ -6,7 +6,8 @@
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, Caps, Completion, DataPath, GRH_LEN, PostError, SendFlags, SendOp, SendWr, To, WcStatus, prelude::*,
+    Access, Caps, Completion, CreateError, DataPath, GRH_LEN, PostError, SendFlags, SendOp, SendWr, To, WcStatus,
+    prelude::*,
 };
 use cmid_epoll::proto::{AhAttr, Attaching, Errno};
 use thiserror::Error;
@@ -75,8 +76,8 @@ impl<D: DataPath> Port<D> {
     /// Creates the QP of a connection on an id, and posts all receives.
     ///
     /// # Errors
-    /// The errno of the device.
-    pub fn open(device: &mut D, attaching: Attaching<'_>) -> Result<Self, Errno> {
+    /// The error of the object that was not created.
+    pub fn open(device: &mut D, attaching: Attaching<'_>) -> Result<Self, CreateError> {
         Self::create(device, attaching, MESSAGES, 0)
     }
 
@@ -84,11 +85,11 @@ impl<D: DataPath> Port<D> {
     ///
     /// # Errors
     /// As [`open`](Port::open).
-    pub fn open_datagram(device: &mut D, attaching: Attaching<'_>) -> Result<Self, Errno> {
+    pub fn open_datagram(device: &mut D, attaching: Attaching<'_>) -> Result<Self, CreateError> {
         Self::create(device, attaching, DATAGRAMS, GRH_LEN)
     }
 
-    fn create(device: &mut D, attaching: Attaching<'_>, receives: u32, header: usize) -> Result<Self, Errno> {
+    fn create(device: &mut D, attaching: Attaching<'_>, receives: u32, header: usize) -> Result<Self, CreateError> {
         let id = attaching.id();
         let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, SENDS + receives)?);
         let caps = Caps { max_send_wr: SENDS, max_recv_wr: receives, max_inline: LEN as u32, ..Caps::default() };

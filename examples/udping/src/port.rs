@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use cmid_proto::datapath::{
-    Access, Caps, Completion, CompletionQueue, DataPath, GRH_LEN, MemoryRegion, PostError, ProtectionDomain, QueuePair,
-    SendWr, To, WcOpcode, WcStatus,
+    Access, Caps, Completion, CompletionQueue, CreateError, DataPath, GRH_LEN, MemoryRegion, PostError,
+    ProtectionDomain, QueuePair, SendWr, To, WcOpcode, WcStatus,
 };
 use cmid_proto::{AhAttr, Attaching, Errno};
 
@@ -48,7 +48,7 @@ pub(crate) struct Port<D: DataPath> {
 
 impl<D: DataPath> Port<D> {
     /// Creates a QP on an id, for datagrams of at most `size` bytes.
-    pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, size: usize) -> Result<Self, Errno> {
+    pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, size: usize) -> Result<Self, CreateError> {
         let id = attaching.id();
         let depth = 2 * SLOTS as u32;
         let pd = device.alloc_pd(id)?;

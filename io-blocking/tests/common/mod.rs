@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Blocking, Canceller, Connection, Incoming, Listener, Options};
-use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, Attaching, ChannelKey, CmEvent, ConnParam, Errno, Event, Limits, PortSpace, Time};
+use cmid_proto::datapath::{CreateError, DataPath};
+use cmid_proto::{Acks, Attaching, ChannelKey, CmEvent, ConnParam, Event, Limits, PortSpace, Time};
 use cmid_sim::{Caps, Host, Qp, SimDevice};
 
 pub(crate) use cmid_harness::sim_host as host;
@@ -24,7 +24,7 @@ pub(crate) fn server() -> SocketAddr {
     "10.0.0.2:7471".parse().unwrap()
 }
 
-pub(crate) fn qp(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<Qp, Errno> {
+pub(crate) fn qp(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<Qp, CreateError> {
     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 }

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::{
-    AsyncEventQueue, Caps, CompletionChannel, CompletionQueue, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
-    SharedReceiveQueue,
+    AsyncEventQueue, Caps, CompletionChannel, CompletionQueue, CreateError, MemoryRegion, MemoryWindow,
+    ProtectionDomain, QueuePair, SharedReceiveQueue,
 };
 use crate::device::Pollable;
 use crate::drive::Attaching;
@@ -40,16 +40,17 @@ pub trait DataPath: Pollable + Send {
     ///
     /// # Errors
     /// `ENOENT` for an unknown id. `ENODEV` while the id has no device: before it is bound to a specific address or
-    /// ADDR_RESOLVED is read, and after the device is removed. Else the errno of the device.
+    /// ADDR_RESOLVED is read, and after the device is removed. [`CreateReason::Node`](super::CreateReason::Node) if the
+    /// node of the device is missing or forbidden. Else the errno of the device.
     #[doc(alias = "ibv_context")]
-    fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, Errno>;
+    fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, CreateError>;
 
     /// Allocates a protection domain (ibv_alloc_pd(3)).
     ///
     /// # Errors
     /// `ENODEV` or `EIO` after the device is removed; `ENOMEM`.
     #[doc(alias = "ibv_alloc_pd")]
-    fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, Errno>;
+    fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, CreateError>;
 
     /// Returns the number of completion vectors of a device (`ibv_context.num_comp_vectors`).
     #[doc(alias = "num_comp_vectors")]
@@ -60,22 +61,24 @@ pub trait DataPath: Pollable + Send {
     /// an interrupt, which the system assigns to a CPU.
     ///
     /// # Errors
-    /// As [`DataPath::alloc_pd_on`]. `EINVAL` for a depth of 0 or above the device's maximum, and for a vector that is
-    /// not below [`DataPath::comp_vectors`]; `EMFILE`.
+    /// As [`DataPath::alloc_pd_on`]. [`CreateReason::TooLarge`](super::CreateReason::TooLarge) for a depth above the
+    /// device's maximum, [`Zero`](super::CreateReason::Zero) for 0, [`NoVector`](super::CreateReason::NoVector) for a
+    /// vector that is not below [`DataPath::comp_vectors`]; `EMFILE`.
     #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
-    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno>;
+    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, CreateError>;
 
     /// Creates a completion channel for several CQs (ibv_create_comp_channel(3)).
     ///
     /// # Errors
     /// As [`DataPath::alloc_pd_on`]; `EMFILE`.
     #[doc(alias = "ibv_create_comp_channel")]
-    fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, Errno>;
+    fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, CreateError>;
 
     /// As [`DataPath::create_cq_at`], with a completion channel that other CQs use too.
     ///
     /// # Errors
-    /// As [`DataPath::create_cq_at`]; `EINVAL` also if the channel is of another device.
+    /// As [`DataPath::create_cq_at`]; [`CreateReason::OtherDevice`](super::CreateReason::OtherDevice) also if the
+    /// channel is of another device.
     #[doc(alias = "ibv_create_cq")]
     fn create_cq_with_channel(
         &mut self,
@@ -83,7 +86,7 @@ pub trait DataPath: Pollable + Send {
         channel: &Self::CompChannel,
         depth: u32,
         vector: u32,
-    ) -> Result<Self::Cq, Errno>;
+    ) -> Result<Self::Cq, CreateError>;
 
     /// Returns the asynchronous events of a device, for one reader. Unread events stay in the kernel, which does not
     /// limit their number.
@@ -98,7 +101,7 @@ pub trait DataPath: Pollable + Send {
     /// # Errors
     /// As [`DataPath::device_of`] and [`DataPath::alloc_pd_on`].
     #[doc(alias = "ibv_alloc_pd")]
-    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno> {
+    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, CreateError> {
         let nic = self.device_of(id)?;
         self.alloc_pd_on(&nic)
     }
@@ -107,7 +110,7 @@ pub trait DataPath: Pollable + Send {
     ///
     /// # Errors
     /// As [`DataPath::create_cq_at`].
-    fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, Errno> {
+    fn create_cq_on(&mut self, nic: &Self::Nic, depth: u32) -> Result<Self::Cq, CreateError> {
         self.create_cq_at(nic, depth, 0)
     }
 
@@ -116,7 +119,7 @@ pub trait DataPath: Pollable + Send {
     /// # Errors
     /// As [`DataPath::device_of`] and [`DataPath::create_cq_on`].
     #[doc(alias("ibv_create_cq", "ibv_create_comp_channel"))]
-    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno> {
+    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, CreateError> {
         let nic = self.device_of(id)?;
         self.create_cq_on(&nic, depth)
     }
@@ -128,9 +131,11 @@ pub trait DataPath: Pollable + Send {
     /// The id owns the QP. The handle posts to it, on any thread.
     ///
     /// # Errors
-    /// As [`DataPath::device_of`]. `EINVAL` if the id has a QP, if the PD or a CQ is of another device, if the device
-    /// does not support `caps`, and if the connection has ended. `EOVERFLOW` if a CQ has no room for the completions
-    /// of all work requests of `caps` in addition to those of its other QPs ([`CompletionQueue::room`]). `ENOMEM`.
+    /// As [`DataPath::device_of`]. [`CreateReason::TooLarge`](super::CreateReason::TooLarge) with the capacity that is
+    /// above the device's maximum. [`OtherDevice`](super::CreateReason::OtherDevice) with the PD or CQ that is of another
+    /// device. [`Overrun`](super::CreateReason::Overrun) if a CQ has no room for the completions of all work requests of
+    /// `caps` in addition to those of its other QPs ([`CompletionQueue::room`]).
+    /// [`HasQp`](super::CreateReason::HasQp) if the id has a QP. `EINVAL` if the connection has ended. `ENOMEM`.
     #[doc(alias("rdma_create_qp", "ibv_create_qp"))]
     fn create_qp(
         &mut self,
@@ -139,14 +144,15 @@ pub trait DataPath: Pollable + Send {
         send_cq: &Self::Cq,
         recv_cq: &Self::Cq,
         caps: Caps,
-    ) -> Result<Self::Qp, Errno>;
+    ) -> Result<Self::Qp, CreateError>;
 
     /// Creates a QP on an id that takes its receives from a shared receive queue (`srq` of `struct ibv_qp_init_attr`).
     /// The receive capacities of `caps` have no meaning. Posting a receive to the QP fails with `EINVAL`.
     ///
     /// # Errors
-    /// As [`DataPath::create_qp`]. `EINVAL` also if the SRQ is of another PD. `EOVERFLOW` also if `recv_cq` has no room
-    /// for the completions of [`SrqCaps::max_wr`](super::SrqCaps::max_wr) receives, once for all QPs of this SRQ.
+    /// As [`DataPath::create_qp`]. [`CreateReason::OtherPd`](super::CreateReason::OtherPd) if the SRQ is of another PD.
+    /// [`Overrun`](super::CreateReason::Overrun) also if `recv_cq` has no room for the completions of
+    /// [`SrqCaps::max_wr`](super::SrqCaps::max_wr) receives, once for all QPs of this SRQ.
     fn create_qp_with_srq(
         &mut self,
         attaching: Attaching<'_>,
@@ -155,7 +161,7 @@ pub trait DataPath: Pollable + Send {
         recv_cq: &Self::Cq,
         srq: &Self::Srq,
         caps: Caps,
-    ) -> Result<Self::Qp, Errno>;
+    ) -> Result<Self::Qp, CreateError>;
 
     /// Detaches the QP from an id (rdma_destroy_qp(3)). If the handle of the QP exists, the QP enters its error state
     /// and is destroyed with the handle. Otherwise it is destroyed now.

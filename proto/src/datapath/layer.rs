@@ -1,6 +1,6 @@
 //! The data path of a device layer: forwards to the inner device.
 
-use super::{Caps, DataPath};
+use super::{Caps, CreateError, DataPath};
 use crate::device::Pollable;
 use crate::device_layer::DeviceLayer;
 use crate::drive::Attaching;
@@ -19,7 +19,7 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
     type Nic = <L::Inner as DataPath>::Nic;
     type AsyncEvents = <L::Inner as DataPath>::AsyncEvents;
 
-    fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, Errno> {
+    fn device_of(&mut self, id: IdKey) -> Result<Self::Nic, CreateError> {
         self.inner_mut().device_of(id)
     }
 
@@ -27,7 +27,7 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         self.inner_mut().async_events(nic)
     }
 
-    fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, Errno> {
+    fn alloc_pd_on(&mut self, nic: &Self::Nic) -> Result<Self::Pd, CreateError> {
         self.inner_mut().alloc_pd_on(nic)
     }
 
@@ -35,11 +35,11 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         self.inner().comp_vectors(nic)
     }
 
-    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, Errno> {
+    fn create_cq_at(&mut self, nic: &Self::Nic, depth: u32, vector: u32) -> Result<Self::Cq, CreateError> {
         self.inner_mut().create_cq_at(nic, depth, vector)
     }
 
-    fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, Errno> {
+    fn create_comp_channel(&mut self, nic: &Self::Nic) -> Result<Self::CompChannel, CreateError> {
         self.inner_mut().create_comp_channel(nic)
     }
 
@@ -49,7 +49,7 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         channel: &Self::CompChannel,
         depth: u32,
         vector: u32,
-    ) -> Result<Self::Cq, Errno> {
+    ) -> Result<Self::Cq, CreateError> {
         self.inner_mut().create_cq_with_channel(nic, channel, depth, vector)
     }
 
@@ -60,7 +60,7 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         send_cq: &Self::Cq,
         recv_cq: &Self::Cq,
         caps: Caps,
-    ) -> Result<Self::Qp, Errno> {
+    ) -> Result<Self::Qp, CreateError> {
         self.inner_mut().create_qp(attaching, pd, send_cq, recv_cq, caps)
     }
 
@@ -72,7 +72,7 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         recv_cq: &Self::Cq,
         srq: &Self::Srq,
         caps: Caps,
-    ) -> Result<Self::Qp, Errno> {
+    ) -> Result<Self::Qp, CreateError> {
         self.inner_mut().create_qp_with_srq(attaching, pd, send_cq, recv_cq, srq, caps)
     }
 

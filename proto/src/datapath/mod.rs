@@ -1,7 +1,8 @@
 //! The data path: the types and traits of protection domains, memory regions, completion queues and queue pairs.
 //!
 //! The simulator, `cmid-verbs`, and every layer over them implement the traits. A program that is generic over
-//! [`DataPath`] runs on each of them. The names are those of libibverbs; [`prelude`] has all traits.
+//! [`DataPath`] runs on each of them. The names are those of libibverbs; [`prelude`] has all traits. Without the feature
+//! `std` the traits with file descriptors are missing.
 //!
 //! | trait | here | libibverbs |
 //! | --- | --- | --- |
@@ -38,9 +39,14 @@
 
 mod async_event;
 mod completion;
+#[cfg(feature = "std")]
 mod completion_queue;
+mod create_error;
+#[cfg(feature = "std")]
 mod device;
+#[cfg(feature = "std")]
 mod layer;
+mod maxima;
 mod memory_region;
 mod post_error;
 mod protection_domain;
@@ -52,8 +58,12 @@ mod work_request;
 pub use crate::memory::{Access, Flag};
 pub use async_event::{AsyncEvent, AsyncEventKind, AsyncSource};
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
+#[cfg(feature = "std")]
 pub use completion_queue::{AsyncEventQueue, CompletionChannel, CompletionQueue};
+pub use create_error::{Capacity, CreateCall, CreateError, CreateReason, DeviceName, OfDevice};
+#[cfg(feature = "std")]
 pub use device::DataPath;
+pub use maxima::Maxima;
 pub use memory_region::{MemoryRegion, MemoryWindow, Reregistered, View};
 pub use post_error::{BatchError, Length, OfPd, PostCall, PostError, PostReason};
 pub use protection_domain::ProtectionDomain;
@@ -64,8 +74,7 @@ pub use work_request::{SendFlags, SendOp, SendWr, Sge};
 
 /// All traits of the data path, to bring their methods into scope.
 pub mod prelude {
-    pub use super::{
-        AsyncEventQueue, CompletionChannel, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain,
-        QueuePair, SharedReceiveQueue,
-    };
+    #[cfg(feature = "std")]
+    pub use super::{AsyncEventQueue, CompletionChannel, CompletionQueue, DataPath};
+    pub use super::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, SharedReceiveQueue};
 }

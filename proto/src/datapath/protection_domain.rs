@@ -1,6 +1,6 @@
 //! The trait of a protection domain.
 
-use super::{Access, Completion, MemoryRegion, MemoryWindow, SharedReceiveQueue, SrqCaps};
+use super::{Access, Completion, CreateError, MemoryRegion, MemoryWindow, SharedReceiveQueue, SrqCaps};
 use crate::errno::Errno;
 use crate::event::AhAttr;
 use crate::memory::{self, PdState};
@@ -66,10 +66,11 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// Creates a shared receive queue, with no limit armed (ibv_create_srq(3)).
     ///
     /// # Errors
-    /// `ENOSYS` or `EOPNOTSUPP` without support of the device; `EINVAL` for `max_wr` 0, for capacities above the
-    /// device's, and after [`ProtectionDomain::dealloc`]; `ENOMEM`; `EIO` after a removal of the device.
+    /// `ENOSYS` or `EOPNOTSUPP` without support of the device; [`CreateReason::Zero`](super::CreateReason::Zero) for
+    /// `max_wr` 0, [`TooLarge`](super::CreateReason::TooLarge) with the capacity that is above the device's maximum,
+    /// [`Pd`](super::CreateReason::Pd) after [`ProtectionDomain::dealloc`]; `ENOMEM`; `EIO` after a removal of the device.
     #[doc(alias("ibv_create_srq", "rdma_create_srq"))]
-    fn create_srq(&self, caps: SrqCaps) -> Result<Self::Srq, Errno>;
+    fn create_srq(&self, caps: SrqCaps) -> Result<Self::Srq, CreateError>;
 
     /// Returns the number of MRs, QPs, address handles, memory windows and SRQs that use it. An MR that was dropped
     /// counts until it is deregistered.

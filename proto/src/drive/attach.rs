@@ -3,9 +3,10 @@
 use core::marker::PhantomData;
 
 use super::Drive;
+use crate::datapath::CreateError;
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::Error;
+use crate::error::{Error, FailureCause};
 use crate::key::IdKey;
 use crate::request::Request;
 use crate::time::Time;
@@ -64,13 +65,13 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused in a wrong state, without a device, if the id has a QP already, and with
     /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once a QP number of this id was sent to the peer;
-    /// failed with the errno of `create`. If `create` fails or panics, a QP that it has created is destroyed, and the id
-    /// is as before.
+    /// failed with the error of `create` ([`FailureCause::Create`](crate::FailureCause::Create)). If `create` fails or
+    /// panics, a QP that it has created is destroyed, and the id is as before.
     #[doc(alias("rdma_create_qp", "rdma_create_qp_ex", "ibv_create_qp"))]
     pub fn attach_qp<Q>(
         &mut self,
         id: IdKey,
-        create: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, Errno>,
+        create: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
     ) -> Result<Q, Error> {
         self.query_transport(id);
         self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER)?;
@@ -82,7 +83,7 @@ impl<D: Device> Drive<D> {
         if made.is_ok() {
             self.note_qp(id, true)?;
         }
-        made.map_err(|errno| self.data_failure("create_qp", id, errno))
+        made.map_err(|error| self.data_failure("create_qp", id, error.errno(), FailureCause::of_creation(error)))
     }
 
     /// Detaches the QP of an id. `destroy` destroys it with the device's data path.
@@ -104,7 +105,7 @@ impl<D: Device> Drive<D> {
         let destroyed = destroy(&mut attempt.drive.device, id);
         attempt.is_made = destroyed.is_ok();
         drop(attempt);
-        destroyed.map_err(|errno| self.data_failure("destroy_qp", id, errno))?;
+        destroyed.map_err(|errno| self.data_failure("destroy_qp", id, errno, None))?;
         self.note_qp(id, false)
     }
 

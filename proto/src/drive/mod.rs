@@ -13,7 +13,7 @@ use core::time::Duration;
 use crate::call::{Call, Outcome};
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{AckError, Error, Failure, Fault, Refused};
+use crate::error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
@@ -108,7 +108,7 @@ impl<D: Device> Drive<D> {
         &mut self.device
     }
 
-    /// Sets the time. The next [`turn`](Drive::turn) handles the deadlines that have passed.
+    /// Sets the time. The next [`run`](Drive::run) handles the deadlines that have passed.
     pub fn set_now(&mut self, now: Time) {
         self.advance(now);
     }
@@ -259,14 +259,10 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {
-        Error::Failed(Failure {
-            call,
-            target: Target::Id(id),
-            state: self.core.state(id).unwrap_or(State::Destroying),
-            errno,
-            cause: None,
-        })
+    #[cold]
+    fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno, cause: Option<FailureCause>) -> Error {
+        let state = self.core.state(id).unwrap_or(State::Destroying);
+        Error::Failed(Failure { call, target: Target::Id(id), state, errno, cause })
     }
 
     /// Reports a step to an observing device. Compiles to nothing for other devices.
@@ -355,6 +351,6 @@ fn make_one<'c, 'r, D: Device>(device: &mut D, now: Time, begun: Begun<'c, 'r>) 
             }
             (Flow::Next(next), None)
         }
-        done => (done, D::OBSERVES.then(|| (*call, outcome))),
+        done => (done, D::OBSERVES.then_some((*call, outcome))),
     }
 }

@@ -6,10 +6,11 @@ use core::net::SocketAddr;
 use super::{AdoptError, Drive, ReleasedId, Step};
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{Error, Fault, RefuseReason, Refused};
+use crate::error::{Error, Fault, Refused};
 use crate::event::{ConnParam, Ece};
 use crate::key::{ChannelKey, GroupKey, IdKey, Target};
 use crate::machine::Progress;
+use crate::refuse_reason::RefuseReason;
 use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
 use crate::request_kind::RequestKind;
 use crate::time::Time;
@@ -381,7 +382,7 @@ impl<D: Device> Drive<D> {
         let outcome = self.device.adopt(id, channel, handle);
         self.record(Step::Adopt { id, channel, outcome });
         if let Err(errno) = outcome {
-            let error = self.data_failure("adopt", id, errno);
+            let error = self.data_failure("adopt", id, errno, None);
             // The device has dropped the id, so the core removes it too.
             drop(self.core.release(id));
             return Err(AdoptError { error, released_id: None });

@@ -96,19 +96,21 @@ pub enum Step<'a> {
         /// The channel.
         channel: ChannelKey,
     },
-    /// [`Core::poll_readable`], and [`Core::wants_event`] for the channel that it returned.
+    /// [`Core::begin_read`].
     WantsEvent {
         /// The channel.
         channel: ChannelKey,
         /// The key for a child; `None` if the core takes no event.
         child: Option<IdKey>,
     },
-    /// [`Core::handle_event`].
+    /// [`Core::take_event`] for the channel `to`, or [`Core::handle_event`].
     Event {
         /// The channel that it was read from.
         channel: ChannelKey,
         /// The event, with at most [`PRIVATE_DATA_MAX`](crate::PRIVATE_DATA_MAX) bytes of private data.
         event: RawEvent<&'a [u8]>,
+        /// The channel whose next event the application asks for. If this is it, [`Step::Deliver`] follows.
+        to: Option<ChannelKey>,
         /// The result.
         result: Result<Admission, Fault>,
         /// Whether a [`Core::handle_readable`] for the same channel follows without a step of its own. False with a

@@ -154,7 +154,7 @@ impl<D: Device> Drive<D> {
                 NextOf::Nothing => return None,
                 NextOf::Read => {}
             }
-            let Some(child) = self.begin_read(on) else { return None };
+            let child = self.begin_read(on)?;
             let Drive { core, device, .. } = self;
             let raw = match device.fetch(on, child) {
                 Ok(Some(raw)) => raw,
@@ -170,15 +170,15 @@ impl<D: Device> Drive<D> {
             match delivery {
                 Some(delivery) if raw.is_bare() => {
                     let event = delivery.bare(&raw);
-                    self.end_read(on, seen, result, Some(&event));
+                    self.end_read((on, Some(on)), seen, result, Some(&event));
                     return Some(event);
                 }
                 Some(delivery) => {
                     let event = delivery.whole(&raw);
-                    self.end_read(on, seen, result, event.as_ref());
+                    self.end_read((on, Some(on)), seen, result, event.as_ref());
                     return event;
                 }
-                None => self.end_read(on, seen, result, None),
+                None => self.end_read((on, Some(on)), seen, result, None),
             }
         }
         None
@@ -195,7 +195,7 @@ impl<D: Device> Drive<D> {
         };
         let (result, _) = core.admit(channel, &raw, None);
         let seen = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
-        self.end_read(channel, seen, result, None);
+        self.end_read((channel, None), seen, result, None);
         Read::Event
     }
 
@@ -212,13 +212,14 @@ impl<D: Device> Drive<D> {
     #[inline(always)]
     fn end_read(
         &mut self,
-        channel: ChannelKey,
+        (channel, to): (ChannelKey, Option<ChannelKey>),
         seen: Option<RawEvent<PrivateData>>,
         result: Result<Admission, Fault>,
         event: Option<&Event>,
     ) {
         if let Some(seen) = seen {
-            self.record(Step::Event { channel, event: seen.as_deref(), result, reads_on: !D::LEVEL_TRIGGERED });
+            let event = seen.as_deref();
+            self.record(Step::Event { channel, event, to, result, reads_on: !D::LEVEL_TRIGGERED });
         }
         if let Err(fault) = result {
             self.note(fault);

@@ -1,8 +1,9 @@
 //! The error of a handshake.
 
 use crate::errno::Errno;
-use crate::error::{Error, RefuseReason, Refused};
+use crate::error::{Error, Refused};
 use crate::event_result::EventError;
+use crate::refuse_reason::RefuseReason;
 use crate::request_kind::RequestKind;
 use crate::words::debug_in_words;
 

@@ -2,12 +2,13 @@
 
 use super::Core;
 use crate::cells::{self, Cell, Effects};
-use crate::error::{RefuseReason, Refused};
+use crate::error::Refused;
 use crate::event::EventKind;
 use crate::guard;
 use crate::id::Id;
 use crate::key::IdKey;
 use crate::limits::requests_of;
+use crate::refuse_reason::RefuseReason;
 use crate::request::Request;
 use crate::request_kind::RequestKind;
 use crate::state::State;

@@ -25,6 +25,7 @@ impl Core {
             id.undelivered -= 1;
             id.requests -= u16::from(stored.is_request());
         }
+        self.unpark();
         let ack_token = if of_device { self.owe(of, acks) } else { None };
         let mut event = Event { ack_token, ..stored.bare() };
         if let Some(data) = stored.data {
@@ -133,6 +134,7 @@ impl Core {
         id.requests -= u16::from(stored.is_request());
         channel.counted -= u32::from(stored.of_channel());
         self.undelivered -= u32::from(stored.of_device());
+        self.unpark();
         Some(stored)
     }
 

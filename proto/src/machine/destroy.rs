@@ -122,6 +122,7 @@ impl Core {
         self.arm(key);
         self.ids.remove(key);
         self.leave_both(channel, device_channel);
+        self.unpark();
     }
 
     /// Discards an id's undelivered events, as the kernel does (`ucma_destroy_private_ctx`). The ids of a listener's

@@ -97,12 +97,11 @@ impl Core {
         on: ChannelKey,
         raw: &RawEvent<&[u8]>,
         to: ChannelKey,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> (Result<Admission, Fault>, Option<Event>) {
         match self.admit(on, raw, Some(to)) {
-            (_, Some(delivery)) if raw.is_bare() => Ok(Some(delivery.bare(raw))),
-            (_, Some(delivery)) => Ok(delivery.whole(raw)),
-            (Err(fault), None) => Err(fault),
-            (Ok(_), None) => Ok(None),
+            (result, Some(delivery)) if raw.is_bare() => (result, Some(delivery.bare(raw))),
+            (result, Some(delivery)) => (result, delivery.whole(raw)),
+            (result, None) => (result, None),
         }
     }
 
@@ -221,6 +220,9 @@ impl Core {
         }
         if cell.state == State::Closing && matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
             self.answer_disconnect(raw.id);
+        }
+        if before == State::Listening {
+            self.unpark();
         }
         delivery
     }

@@ -82,6 +82,7 @@ impl Core {
             // After a failure the number of untaken requests does not limit reads of the channel.
             channel.listener = outcome.is_ok().then_some(key);
         }
+        self.unpark();
         match outcome {
             Ok(()) => {
                 self.set_state(key, State::Listening);

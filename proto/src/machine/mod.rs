@@ -197,10 +197,7 @@ impl Core {
     }
 
     /// Returns the next private channel to read. No application takes its events from it, so a driver reads it in each turn.
-    pub(crate) fn next_private(&mut self) -> Option<ChannelKey> {
-        if !self.parked.is_empty() {
-            self.unpark();
-        }
+    pub(crate) fn next_private(&self) -> Option<ChannelKey> {
         self.private_readable.front().copied()
     }
 
@@ -224,9 +221,16 @@ impl Core {
         }
     }
 
-    /// Marks channels as readable that have waited for room, if there is room now.
-    #[cold]
+    /// Marks channels as readable that have waited for room, if there is room now. Called after an event is taken, an id is
+    /// gone or a listener listens no more.
     fn unpark(&mut self) {
+        if !self.parked.is_empty() {
+            self.unpark_some();
+        }
+    }
+
+    #[cold]
+    fn unpark_some(&mut self) {
         let mut at = 0;
         while let Some(&key) = self.parked.get(at) {
             if self.wants_event(key).is_none() {
@@ -243,7 +247,7 @@ impl Core {
 
     /// Whether a private channel is to be read or a child to be destroyed.
     pub(crate) fn has_private_work(&self) -> bool {
-        !(self.private_readable.is_empty() && self.children.is_empty() && self.parked.is_empty())
+        !(self.private_readable.is_empty() && self.children.is_empty())
     }
 
     /// Returns the number of private channels that are marked as readable.
@@ -286,6 +290,9 @@ impl Core {
         }
         if matches!(next, State::Removed | State::Destroying) {
             self.end_joins(key);
+        }
+        if before == State::Listening {
+            self.unpark();
         }
     }
 

@@ -106,13 +106,7 @@ impl Core {
     #[must_use]
     pub fn has_work(&self) -> bool {
         let is_marked = !(self.readable.is_empty() && self.private_readable.is_empty());
-        let has_some = is_marked || !(self.due.is_empty() && self.children.is_empty());
-        has_some || (!self.parked.is_empty() && self.has_room_for_parked())
-    }
-
-    #[cold]
-    fn has_room_for_parked(&self) -> bool {
-        self.parked.iter().any(|&key| self.wants_event(key).is_some())
+        is_marked || !(self.due.is_empty() && self.children.is_empty())
     }
 
     /// Returns all ids, including those of undelivered requests, for example to destroy them at the end of a program.

@@ -7,9 +7,10 @@ use alloc::vec::Vec;
 use super::Core;
 use crate::channel::Channel;
 use crate::deadlines::Armed;
-use crate::error::{RefuseReason, Refused};
+use crate::error::Refused;
 use crate::id::{Id, SyncState};
 use crate::key::{ChannelKey, IdKey};
+use crate::refuse_reason::RefuseReason;
 use crate::request::Acks;
 use crate::request_kind::RequestKind;
 use crate::state::State;
@@ -68,6 +69,7 @@ impl Core {
         }
         self.remove_channel(channel);
         self.ids.remove(key);
+        self.unpark();
         Ok((Released(Box::new(Parts { id, events, ended })), channel))
     }
 

@@ -42,7 +42,14 @@ impl Refused {
     /// returns the errno that fits.
     #[must_use]
     pub const fn errno(&self) -> Errno {
-        match self.reason {
+        self.reason.errno()
+    }
+}
+
+impl RefuseReason {
+    /// Returns the errno of [`Refused::errno`].
+    pub(crate) const fn errno(self) -> Errno {
+        match self {
             RefuseReason::Busy
             | RefuseReason::InFlight
             | RefuseReason::WindowBound

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::datapath::{
-    Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, DataPath,
-    PostError, ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue, SrqCaps,
+    Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, CreateError,
+    DataPath, PostError, ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue, SrqCaps,
 };
 use cmid_proto::memory::{self, PdState};
 use cmid_proto::{
@@ -67,12 +67,12 @@ impl DataPath for Paths {
     type Nic = u32;
     type AsyncEvents = Events;
 
-    fn device_of(&mut self, _: IdKey) -> Result<u32, Errno> {
+    fn device_of(&mut self, _: IdKey) -> Result<u32, CreateError> {
         self.log.push(Log::DeviceOf);
-        if self.fails { Err(Errno::ENODEV) } else { Ok(3) }
+        if self.fails { Err(Errno::ENODEV.into()) } else { Ok(3) }
     }
 
-    fn alloc_pd_on(&mut self, nic: &u32) -> Result<Pd, Errno> {
+    fn alloc_pd_on(&mut self, nic: &u32) -> Result<Pd, CreateError> {
         self.log.push(Log::AllocPd(*nic));
         Ok(Pd)
     }
@@ -81,17 +81,17 @@ impl DataPath for Paths {
         nic + 1
     }
 
-    fn create_cq_at(&mut self, nic: &u32, depth: u32, vector: u32) -> Result<Cq, Errno> {
+    fn create_cq_at(&mut self, nic: &u32, depth: u32, vector: u32) -> Result<Cq, CreateError> {
         self.log.push(Log::CreateCq(*nic, depth, vector));
         Ok(Cq { depth, ready: Vec::new() })
     }
 
-    fn create_comp_channel(&mut self, _: &u32) -> Result<CompChannel, Errno> {
+    fn create_comp_channel(&mut self, _: &u32) -> Result<CompChannel, CreateError> {
         self.log.push(Log::CreateCompChannel);
         Ok(CompChannel)
     }
 
-    fn create_cq_with_channel(&mut self, _: &u32, _: &CompChannel, depth: u32, _: u32) -> Result<Cq, Errno> {
+    fn create_cq_with_channel(&mut self, _: &u32, _: &CompChannel, depth: u32, _: u32) -> Result<Cq, CreateError> {
         self.log.push(Log::CreateCqWithChannel(depth));
         Ok(Cq { depth, ready: Vec::new() })
     }
@@ -101,7 +101,7 @@ impl DataPath for Paths {
         Ok(Events)
     }
 
-    fn create_qp(&mut self, _: Attaching<'_>, _: &Pd, _: &Cq, _: &Cq, caps: Caps) -> Result<Qp, Errno> {
+    fn create_qp(&mut self, _: Attaching<'_>, _: &Pd, _: &Cq, _: &Cq, caps: Caps) -> Result<Qp, CreateError> {
         self.log.push(Log::CreateQp(caps.max_send_wr));
         Ok(Qp)
     }
@@ -114,7 +114,7 @@ impl DataPath for Paths {
         _: &Cq,
         srq: &Srq,
         _: Caps,
-    ) -> Result<Qp, Errno> {
+    ) -> Result<Qp, CreateError> {
         self.log.push(Log::CreateQpWithSrq(srq.0.max_wr));
         Ok(Qp)
     }
@@ -183,7 +183,7 @@ impl ProtectionDomain for Pd {
         Ok(7)
     }
 
-    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, Errno> {
+    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, CreateError> {
         Ok(Srq(caps))
     }
 

@@ -3,6 +3,7 @@
 #![cfg(feature = "std")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod creations;
 mod device;
 mod memory;
 mod names;
@@ -26,8 +27,8 @@ fn a_pd_and_a_cq_of_an_id_are_of_its_device() {
     assert_eq!(device.create_cq(id(), 7).map(|cq| cq.num()), Ok(7));
     assert_eq!(device.log, [Log::DeviceOf, Log::AllocPd(3), Log::DeviceOf, Log::CreateCq(3, 7, 0)]);
     device.fails = true;
-    assert_eq!(device.alloc_pd(id()).map(drop), Err(Errno::ENODEV));
-    assert_eq!(device.create_cq(id(), 7).map(drop), Err(Errno::ENODEV));
+    assert_eq!(device.alloc_pd(id()).map(drop), Err(Errno::ENODEV.into()));
+    assert_eq!(device.create_cq(id(), 7).map(drop), Err(Errno::ENODEV.into()));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, IdKey, Limits, Outcome, Pollable,
-    PolledDevice, Poller, PortSpace, RawEvent, Time, Transport, Turn,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Next, Outcome,
+    Pollable, PolledDevice, Poller, PortSpace, RawEvent, Time, Transport,
 };
 
 pub(crate) const PARAM: ConnParam = ConnParam {
@@ -227,11 +227,20 @@ pub(crate) fn has(drive: &mut Driven, raw: RawEvent<&'static [u8]>) -> ChannelKe
     on
 }
 
-/// Queues an event at the device and reads it in a turn.
+/// Queues an event at the device, and makes a turn.
 pub(crate) fn report(drive: &mut Driven, id: IdKey, kind: CmEvent) {
     has(drive, RawEvent::new(id, kind));
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     drive.core().check();
+}
+
+/// Queues an event at the device, and takes it.
+pub(crate) fn take(drive: &mut Driven, id: IdKey, kind: CmEvent) -> Option<Event> {
+    report(drive, id, kind);
+    let channel = drive.core().channel(id).unwrap();
+    let event = drive.next_event(channel);
+    drive.core().check();
+    event
 }
 
 /// Queues a connection request and reads it in a turn. Returns its id.
@@ -239,14 +248,14 @@ pub(crate) fn requested(drive: &mut Driven, listener: IdKey) -> IdKey {
     let on = drive.core().device_channel(listener).unwrap();
     let child = drive.core().wants_event(on).unwrap();
     has(drive, RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) });
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     child
 }
 
 /// An id that is ready to connect.
 pub(crate) fn routed(drive: &mut Driven, id: IdKey) {
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
-    report(drive, id, CmEvent::AddrResolved);
+    take(drive, id, CmEvent::AddrResolved);
     drive.resolve_route(id, Time::NEVER).unwrap();
-    report(drive, id, CmEvent::RouteResolved);
+    take(drive, id, CmEvent::RouteResolved);
 }

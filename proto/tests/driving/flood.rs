@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PolledDevice, PortSpace, RawEvent, State, Time, Turn,
+    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PolledDevice, PortSpace, RawEvent, State, Time,
 };
 
-use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, driven, fails, has, report};
+use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, driven, fails, has};
 
 /// Queues `requests` connection requests at the device. Each gets the key that the core gives it.
 fn queue_requests(drive: &mut Driven, listener: IdKey, requests: usize) -> ChannelKey {
@@ -20,6 +20,17 @@ fn with(limits: Limits) -> Driven {
     Drive::new(PolledDevice::new(Script::new(), RecordingPoller::default()), limits)
 }
 
+/// Makes turns until none has work. What is in the application's queues stays there.
+fn settle(drive: &mut Driven) {
+    for _ in 0..10_000 {
+        let _ = drive.run(256);
+        if !drive.has_work() {
+            return;
+        }
+    }
+    panic!("there is always work");
+}
+
 const ROOMY: Limits = Limits { ids: 4096, reserved_ids: 16, channels: 8, ..Limits::LARGE };
 
 #[test]
@@ -29,17 +40,22 @@ fn requests_beyond_the_backlog_stay_at_the_device_and_wake_no_wait() {
     drive.listen(listener, 4).unwrap();
     queue_requests(&mut drive, listener, 3000);
     assert_eq!(drive.run(256), Next::Deliver);
-    while drive.run(256) != Next::Wait(None) {}
+    settle(&mut drive);
     assert_eq!((drive.core().ids(), drive.device().unread()), (5, 2996));
+    let reads = drive.device().reads;
+    // The result is the same until the application takes a request, and nothing is read.
+    for _ in 0..2 {
+        assert_eq!((drive.run(256), drive.has_work()), (Next::Deliver, false));
+    }
+    assert_eq!(drive.device().reads, reads);
     // The number of requests read equals the number taken.
     let mut seen = BTreeSet::new();
     while let Some(event) = drive.next_event(channel) {
         assert!(seen.insert(event.id));
-        assert!(drive.device().unread() == 0 || drive.next_action() == Next::Again);
+        let unread = drive.device().unread();
+        assert!(unread == 0 || drive.has_work());
         let _ = drive.run(256);
-        if seen.len() == 3000 {
-            break;
-        }
+        assert_eq!(drive.device().unread(), unread.saturating_sub(1));
     }
     assert_eq!((seen.len(), drive.device().unread()), (3000, 0));
     assert_eq!(drive.run(256), Next::Wait(None));
@@ -53,15 +69,59 @@ fn a_flood_on_one_channel_does_not_delay_the_events_of_another() {
     let (calm, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 1024).unwrap();
     queue_requests(&mut drive, listener, 1000);
-    while drive.run(256) != Next::Wait(None) {}
+    settle(&mut drive);
     assert_eq!(drive.core().ids(), 2 + 64, "64 requests are untaken");
     for _ in 0..3 {
+        let before = drive.device().reads;
         has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
         assert_eq!(drive.run(256), Next::Deliver);
         assert_eq!(drive.next_event(calm).unwrap().id, id);
-        assert_eq!(drive.run(256), Next::Wait(None));
+        assert_eq!(drive.device().reads - before, 1, "nothing else is read");
+        assert!(drive.next_event(calm).is_none());
+        // What is left is the application's.
+        assert_eq!((drive.run(256), drive.has_work()), (Next::Deliver, false));
     }
     assert!(drive.next_event(busy).is_some());
+}
+
+/// Requests that come as fast as they are taken are read by the turn, and an application that looks at one channel only
+/// reads that channel.
+#[test]
+fn a_flood_that_is_taken_does_not_delay_the_events_of_another_channel() {
+    let mut drive = with(ROOMY);
+    let (busy, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (calm, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.listen(listener, 0).unwrap();
+    queue_requests(&mut drive, listener, 3000);
+    for _ in 0..20 {
+        has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+        let before = drive.device().reads;
+        assert_eq!(drive.run(64), Next::Deliver);
+        assert_eq!(drive.device().reads - before, 1, "an event may be waiting for the application");
+        assert_eq!(drive.next_event(calm).unwrap().id, id);
+        assert_eq!(std::iter::from_fn(|| drive.next_event(busy)).count(), 1);
+        assert!(drive.next_event(calm).is_none());
+    }
+}
+
+/// Many events in a row that concern no id do not keep the application in one call, and are not forgotten.
+#[test]
+fn a_flood_of_events_that_are_not_delivered_lets_the_application_go_on() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let gone = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.destroy(gone, Time::NEVER).unwrap();
+    drive.device_mut().events.extend([(channel, RawEvent::new(gone, CmEvent::AddrChange)); 100]);
+    has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert!(drive.next_event(channel).is_none());
+    let left = drive.device().events.len();
+    assert!((1..100).contains(&left), "{left}");
+    // No new report is needed.
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(channel).unwrap().id, id);
+    assert!(drive.next_event(channel).is_none());
+    assert_eq!((drive.run(8), drive.core().counters().stray), (Next::Wait(None), 100));
 }
 
 #[test]
@@ -72,26 +132,27 @@ fn a_listener_moves_with_its_requests_without_a_call_and_goes_with_them_in_batch
     drive.listen(listener, 0).unwrap();
     calls(&mut drive);
     queue_requests(&mut drive, listener, 3000);
-    while drive.run(256) != Next::Wait(None) {}
+    settle(&mut drive);
     assert_eq!((drive.core().ids(), drive.device().unread()), (1025, 1976));
     drive.migrate(listener, Some(other), Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
     assert_eq!(calls(&mut drive), ["destroy_event_channel"]);
     assert_eq!(std::iter::from_fn(|| drive.next_event(other)).count(), 1024);
-    while drive.run(256) != Next::Wait(None) {}
+    settle(&mut drive);
+    assert_eq!(drive.device().unread(), 952);
     assert!(calls(&mut drive).is_empty());
     let before = drive.core().ids();
     drive.destroy(listener, Time::NEVER).unwrap();
     assert_eq!(calls(&mut drive).len(), 5);
     let mut most = 0;
-    while drive.turn(64) == Turn::More {
+    while drive.run(64) == Next::Again {
         most = most.max(calls(&mut drive).len());
     }
     assert_eq!((before - drive.core().ids(), most), (1025, 64));
     drive.core().check();
 }
 
-/// Events of other channels are read while the ids of requests are destroyed.
+/// Neither do events wait for the destruction of the ids of requests, nor does that wait for the application.
 #[test]
 fn ids_that_go_with_their_listener_do_not_keep_events_waiting() {
     let mut drive = with(ROOMY);
@@ -99,11 +160,19 @@ fn ids_that_go_with_their_listener_do_not_keep_events_waiting() {
     let (calm, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 0).unwrap();
     queue_requests(&mut drive, listener, 1000);
-    while drive.run(256) != Next::Wait(None) {}
+    settle(&mut drive);
     drive.destroy(listener, Time::NEVER).unwrap();
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    assert_eq!(drive.turn(8), Turn::More);
+    for _ in 0..3 {
+        let ids = drive.core().ids();
+        assert_eq!(drive.run(8), Next::Deliver);
+        assert_eq!(ids - drive.core().ids(), 8);
+    }
     assert_eq!(drive.next_event(calm).unwrap().id, id);
+    assert!(drive.next_event(calm).is_none());
+    assert_eq!(drive.run(8), Next::Again);
+    settle(&mut drive);
+    assert_eq!((drive.core().ids(), drive.run(8)), (1, Next::Wait(None)));
 }
 
 #[test]
@@ -113,14 +182,68 @@ fn a_paused_channel_stays_unread_and_wakes_no_wait() {
     drive.pause_channel(channel).unwrap();
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     assert_eq!(drive.run(8), Next::Wait(None));
+    assert!(drive.next_event(channel).is_none());
+    assert_eq!((drive.device().reads, drive.has_work()), (0, false));
     drive.resume_channel(channel).unwrap();
-    assert_eq!(drive.next_action(), Next::Again);
+    assert_eq!(drive.next_action(), Next::Deliver);
     assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_event(channel).unwrap().id, id);
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
     drive.pause_channel(channel).unwrap_err();
     drive.resume_channel(channel).unwrap_err();
+}
+
+/// A paused channel is left to itself while others are read, wherever it stands among them.
+#[test]
+fn a_paused_channel_among_others_does_not_keep_the_driver_awake() {
+    for paused_at in 0..3 {
+        let mut drive = driven();
+        let all = [(); 3].map(|()| channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp));
+        drive.pause_channel(all[paused_at].0).unwrap();
+        for (_, id) in all {
+            has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+        }
+        for (at, (channel, _)) in all.into_iter().enumerate() {
+            if at != paused_at {
+                assert_eq!(drive.run(8), Next::Deliver);
+                assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 1);
+            }
+        }
+        assert_eq!((drive.run(8), drive.device().events.len()), (Next::Wait(None), 1));
+        let (channel, id) = all[paused_at];
+        drive.resume_channel(channel).unwrap();
+        assert_eq!(drive.run(8), Next::Deliver);
+        assert_eq!(drive.next_event(channel).unwrap().id, id);
+    }
+}
+
+#[test]
+fn paused_channels_are_left_unread_by_the_same_turn() {
+    let mut drive = driven();
+    let all = [(); 3].map(|()| channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp));
+    for (channel, id) in all {
+        drive.pause_channel(channel).unwrap();
+        has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+    }
+    assert_eq!((drive.run(8), drive.device().reads), (Next::Wait(None), 0));
+}
+
+/// New connections stop while the channel of their listener at the device is paused.
+#[test]
+fn a_paused_listener_leaves_its_requests_unread_and_wakes_no_wait() {
+    let mut drive = driven();
+    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.listen(listener, 2).unwrap();
+    let device_channel = drive.core().device_channel(listener).unwrap();
+    drive.pause_channel(device_channel).unwrap();
+    queue_requests(&mut drive, listener, 1);
+    assert_eq!((drive.run(8), drive.device().unread()), (Next::Wait(None), 1));
+    drive.resume_channel(device_channel).unwrap();
+    assert_eq!(drive.next_action(), Next::Again);
+    assert_eq!((drive.run(8), drive.device().unread()), (Next::Deliver, 0));
+    assert!(drive.next_event(channel).is_some());
+    assert_eq!(drive.run(8), Next::Wait(None));
 }
 
 #[test]
@@ -137,14 +260,15 @@ fn a_request_whose_id_cannot_be_moved_is_accepted_again() {
     fails(&mut drive, "migrate_id", Errno::ENOMEM);
     let failed = drive.accept(child, param, &[], Time::NEVER).unwrap_err();
     assert_eq!((failed.errno(), drive.core().state(child)), (Errno::ENOMEM, Some(State::Requested)));
-    while drive.run(8) != Next::Wait(None) {}
+    settle(&mut drive);
     let reads = drive.device().reads;
     drive.accept(child, param, &[], Time::NEVER).unwrap();
     assert_eq!(calls(&mut drive), ["migrate_id", "migrate_id", "accept"]);
-    // Nothing is read after the accept.
-    assert_eq!((drive.run(8), drive.device().reads), (Next::Wait(None), reads));
+    // Nothing is read after the accept. The second request is undelivered.
+    assert_eq!((drive.run(8), drive.has_work(), drive.device().reads), (Next::Deliver, false, reads));
     // The listener's channel is full; the channel of the accepted id is read.
     assert_eq!(drive.core().wants_event(device_channel), None);
-    report(&mut drive, child, CmEvent::Established);
+    has(&mut drive, RawEvent::new(child, CmEvent::Established));
+    assert_eq!(drive.run(8), Next::Deliver);
     assert!(std::iter::from_fn(|| drive.next_event(channel)).any(|event| event.id == child));
 }

@@ -119,7 +119,7 @@ fn an_event_of_failure_ends_it_with_the_event() {
         let (channel, mut dial) = dialled(&mut drive, Acks::Explicit);
         connecting(&mut drive, channel, &mut dial);
         has(&mut drive, RawEvent { status, ..RawEvent::new(dial.id(), kind) });
-        let _rest = drive.turn(8);
+        let _rest = drive.run(8);
         let failed = fed(&mut drive, channel, &mut dial).unwrap_err();
         assert_eq!(failed.errno(), errno, "{kind}");
         let HandshakeError::Ended { during: RequestKind::Connect, error } = failed else { panic!("{failed}") };
@@ -140,7 +140,7 @@ fn one_deadline_is_that_of_all_requests() {
     goes_on(fed(&mut drive, channel, &mut dial));
     assert_eq!(drive.next_timeout(), Some(DEADLINE));
     drive.set_now(DEADLINE);
-    let _rest = drive.turn(8);
+    let _rest = drive.run(8);
     let failed = fed(&mut drive, channel, &mut dial).unwrap_err();
     assert_eq!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveRoute });
     assert_eq!((failed.errno(), failed.to_string().as_str()), (Errno::ETIMEDOUT, "resolve_route: timed out"));
@@ -180,7 +180,7 @@ fn synchronous_mode_is_polled() {
     let mut dial = Dial::start(&mut drive, None, &late, DEADLINE).unwrap();
     let id = dial.id();
     drive.set_now(DEADLINE);
-    let _rest = drive.turn(8);
+    let _rest = drive.run(8);
     let failed = dial.poll(&mut drive, |_, _| Ok(7)).unwrap_err();
     assert_eq!(failed, HandshakeError::TimedOut { during: RequestKind::ResolveAddr });
     assert_eq!(drive.core().state(id), None);
@@ -210,7 +210,7 @@ fn a_request_has_the_parameters_of_its_event() {
     let child = drive.core().wants_event(on).unwrap();
     let param = ReceivedParam(ConnParam { qp_num: 77, ..PARAM });
     has(&mut drive, RawEvent { listener: Some(listener), param, ..RawEvent::new(child, CmEvent::ConnectRequest) });
-    let _rest = drive.turn(8);
+    let _rest = drive.run(8);
     let event = drive.next_event(channel).unwrap();
     let incoming = Incoming::new(&mut drive, event).unwrap();
     assert_eq!(incoming.param(), param);

@@ -1,14 +1,14 @@
-//! When a channel is read again, with level-triggered and with edge-triggered pollers.
+//! When a channel is read again with a level-triggered poller.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, ConnParam, Device, DeviceLayer, Drive, Errno, IdKey, Next, Outcome, PolledDevice,
-    Poller, PortSpace, RawEvent, Time, Turn,
+    Poller, PortSpace, RawEvent, Time,
 };
 
-use crate::device::{LIMITS, Script, addr, channel_and_id, driven, has};
+use crate::device::{LIMITS, Script, addr};
 
 /// A poller that reports a channel for as long as it is readable.
 #[derive(Debug, Default)]
@@ -55,6 +55,11 @@ fn unread(drive: &mut Level, id: IdKey, events: usize) {
     }
 }
 
+/// The number of reads, and of events that are left at the device.
+fn read(drive: &Level) -> (usize, usize) {
+    (drive.device().reads, drive.device().events.len())
+}
+
 fn done(drive: &Level) -> Vec<(&'static str, ChannelKey)> {
     drive.device().poller().done.take()
 }
@@ -63,36 +68,78 @@ fn done(drive: &Level) -> Vec<(&'static str, ChannelKey)> {
 fn one_event_is_read_per_report() {
     let (mut drive, channel, id) = level();
     unread(&mut drive, id, 2);
-    for left in [1, 0] {
+    for (reads, left) in [(1, 1), (2, 0)] {
         drive.readable(channel);
         assert_eq!(drive.run(8), Next::Deliver);
-        assert_eq!((drive.device().events.len(), drive.has_work()), (left, false));
+        assert_eq!(read(&drive), (reads - 1, left + 1), "the application reads");
         assert_eq!(drive.next_event(channel).unwrap().id, id);
+        assert_eq!((read(&drive), drive.has_work()), ((reads, left), false));
+        assert!(drive.next_event(channel).is_none());
         assert_eq!(drive.run(8), Next::Wait(None));
+        assert_eq!(read(&drive), (reads, left), "none finds nothing");
     }
-    assert_eq!(drive.device().reads, 2, "none finds nothing");
     assert_eq!(done(&drive), []);
 }
 
+/// The channel of an id in synchronous mode is read by the turn.
 #[test]
-fn a_channel_that_is_not_read_is_not_reported_until_it_is_read_again() {
-    let (mut drive, channel, id) = level();
+fn a_full_private_channel_is_not_reported_until_it_is_read_again() {
+    let (mut drive, ..) = level();
+    let id = drive.create_id(None, PortSpace::Tcp).unwrap();
+    let home = drive.core().device_channel(id).unwrap();
     let full = LIMITS.events as usize;
     unread(&mut drive, id, full + 2);
-    for _ in 0..full {
-        drive.readable(channel);
-        assert_eq!(drive.turn(8), Turn::Idle);
+    for reads in 1..=full {
+        drive.readable(home);
+        assert_ne!(drive.run(8), Next::Again);
+        assert_eq!((drive.device().reads, drive.has_work()), (reads, false), "one event per report");
     }
     assert_eq!(done(&drive), []);
     for _ in 0..2 {
-        drive.readable(channel);
-        assert_eq!(drive.turn(8), Turn::Idle);
+        drive.readable(home);
+        assert_ne!(drive.run(8), Next::Again);
+        assert_eq!((read(&drive), drive.has_work()), ((full, 2), false));
         drive.core().check();
     }
-    assert_eq!((done(&drive), drive.device().events.len()), (vec![("disarm", channel)], 2));
-    assert!(drive.next_event(channel).is_some());
-    assert_eq!(drive.turn(8), Turn::Idle);
-    assert_eq!((done(&drive), drive.device().events.len()), (vec![("arm", channel)], 1));
+    assert_eq!(done(&drive), [("disarm", home)]);
+    assert!(drive.next_event(home).is_some());
+    assert_ne!(drive.run(8), Next::Again);
+    assert_eq!((done(&drive), read(&drive)), (vec![("arm", home)], (full + 1, 1)));
+}
+
+/// The events of a listener fill the channel that delivers them.
+#[test]
+fn a_full_channel_is_not_reported_until_the_application_has_taken_what_is_in_front() {
+    let (mut drive, channel, id) = level();
+    let listener = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.listen(listener, 4).unwrap();
+    let own = drive.core().device_channel(listener).unwrap();
+    assert_eq!(drive.run(8), Next::Wait(None));
+    done(&drive);
+    let full = LIMITS.events as usize;
+    unread(&mut drive, listener, full);
+    for _ in 0..full {
+        drive.readable(own);
+        assert_eq!(drive.run(8), Next::Deliver);
+    }
+    assert!(drive.device().events.is_empty());
+    unread(&mut drive, id, 2);
+    let before = drive.device().reads;
+    for _ in 0..2 {
+        drive.readable(channel);
+        assert_eq!(drive.run(8), Next::Deliver);
+        assert!(!drive.has_work());
+        drive.core().check();
+    }
+    assert_eq!((read(&drive), done(&drive)), ((before, 2), vec![("disarm", channel)]));
+    for _ in 0..full {
+        assert_eq!(drive.next_event(channel).unwrap().id, listener);
+        assert_eq!(drive.run(8), Next::Deliver);
+    }
+    assert_eq!((read(&drive), done(&drive)), ((before, 2), vec![]));
+    assert_eq!(drive.next_event(channel).unwrap().id, id);
+    assert_eq!((read(&drive), done(&drive)), ((before + 1, 1), vec![("arm", channel)]));
+    assert_eq!(drive.run(8), Next::Wait(None));
 }
 
 #[test]
@@ -100,20 +147,26 @@ fn a_paused_channel_is_not_reported_until_it_is_resumed() {
     let (mut drive, channel, id) = level();
     drive.pause_channel(channel).unwrap();
     unread(&mut drive, id, 1);
-    drive.readable(channel);
-    assert_eq!(drive.run(8), Next::Wait(None));
-    assert_eq!(done(&drive), [("disarm", channel)]);
+    for _ in 0..2 {
+        drive.readable(channel);
+        assert_eq!(drive.run(8), Next::Wait(None));
+        assert!(drive.next_event(channel).is_none());
+    }
+    assert_eq!((read(&drive), done(&drive)), ((0, 1), vec![("disarm", channel)]));
     drive.resume_channel(channel).unwrap();
     assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(channel).unwrap().id, id);
     assert_eq!(done(&drive), [("arm", channel)]);
+    // An application that asks before the next turn does not read it either.
     drive.pause_channel(channel).unwrap();
     drive.readable(channel);
+    assert!(drive.next_event(channel).is_none());
+    assert_eq!((read(&drive), done(&drive)), ((1, 0), vec![("disarm", channel)]));
     assert_eq!(drive.run(8), Next::Wait(None));
-    assert!(drive.next_event(channel).is_some());
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
     // A closed channel is not armed again.
-    assert_eq!(done(&drive), [("disarm", channel)]);
+    assert_eq!(done(&drive), []);
 }
 
 #[test]
@@ -124,10 +177,13 @@ fn where_an_id_has_moved_the_poller_looks_again() {
     unread(&mut drive, id, 2);
     // The first is read without a report; the poller reports the second.
     assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(other).unwrap().id, id);
     assert_eq!(done(&drive), [("arm", other)]);
-    assert_eq!((drive.device().events.len(), drive.has_work()), (1, false));
+    assert_eq!((read(&drive), drive.has_work()), ((1, 1), false));
+    assert_eq!(drive.run(8), Next::Wait(None));
     drive.readable(other);
     assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(other).unwrap().id, id);
     assert_eq!(done(&drive), [], "once");
 }
 
@@ -142,28 +198,64 @@ fn where_several_ids_have_moved_the_poller_looks_again_at_each_channel() {
         other
     });
     assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!((done(&drive), drive.device().events.len()), (others.map(|other| ("arm", other)).to_vec(), 2));
+    assert_eq!(others.map(|other| drive.next_event(other).unwrap().id), [first, second]);
+    assert_eq!((done(&drive), read(&drive)), (others.map(|other| ("arm", other)).to_vec(), (2, 2)));
     // A closed channel is not armed.
     drive.migrate(first, Some(channel), Time::NEVER).unwrap();
     drive.destroy(first, Time::NEVER).unwrap();
     drive.destroy(second, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
-    let _rest = drive.run(8);
+    assert_eq!(drive.run(8), Next::Wait(None));
     assert_eq!(done(&drive), []);
+}
+
+/// Otherwise the poller would report it in each wait.
+#[test]
+fn a_channel_that_is_not_reported_stays_so_when_other_ids_move() {
+    let (mut drive, channel, first) = level();
+    let second = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    let [to, other] = [(); 2].map(|()| drive.open_channel(Acks::OnDelivery).unwrap());
+    drive.migrate(first, Some(to), Time::NEVER).unwrap();
+    unread(&mut drive, first, 2);
+    drive.pause_channel(to).unwrap();
+    assert_eq!(drive.run(8), Next::Wait(None));
+    assert_eq!(done(&drive), [("disarm", to)]);
+    drive.migrate(second, Some(other), Time::NEVER).unwrap();
+    assert_eq!(done(&drive), []);
+    drive.resume_channel(to).unwrap();
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(to).unwrap().id, first);
+    assert_eq!(done(&drive), [("arm", to)]);
 }
 
 #[test]
 fn a_run_that_has_used_up_its_budget_and_leaves_no_work_is_not_to_be_repeated() {
+    let (mut drive, channel, listener) = level();
+    let gone = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.destroy(gone, Time::NEVER).unwrap();
+    drive.listen(listener, 4).unwrap();
+    let own = drive.core().device_channel(listener).unwrap();
+    assert_eq!(drive.run(8), Next::Wait(None));
+    drive.device_mut().events.push_back((own, RawEvent::new(gone, CmEvent::AddrChange)));
+    drive.readable(own);
+    assert_eq!(drive.run(1), Next::Wait(None));
+    assert!(drive.device().events.is_empty());
+}
+
+#[test]
+fn an_event_that_is_not_delivered_leaves_no_work_behind() {
     let (mut drive, channel, id) = level();
-    // An event that comes too late is not delivered.
+    // This event comes too late.
     drive.resolve_addr(id, None, addr(2), Time(8_000)).unwrap();
     drive.set_now(Time(8_000));
     assert_eq!(drive.run(1), Next::Deliver);
     while drive.next_event(channel).is_some() {}
     drive.device_mut().events.push_back((channel, RawEvent::new(id, CmEvent::AddrResolved)));
     drive.readable(channel);
+    assert_eq!(drive.run(1), Next::Deliver, "before the read it could be delivered");
+    assert!(drive.next_event(channel).is_none());
+    assert_eq!((read(&drive), drive.core().counters().late), ((1, 0), 1));
     assert_eq!(drive.run(1), Next::Wait(None));
-    assert!(drive.device().events.is_empty());
 }
 
 #[test]
@@ -176,12 +268,14 @@ fn the_close_of_a_channel_changes_nothing_for_others() {
     assert_eq!(done(&drive), [("disarm", channel)]);
     drive.close_channel(first).unwrap();
     drive.resume_channel(channel).unwrap();
-    let _rest = drive.run(8);
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert!(drive.next_event(channel).is_none());
     assert_eq!(done(&drive), [("arm", channel)], "it is still known as disarmed");
     drive.migrate(id, Some(to), Time::NEVER).unwrap();
     drive.close_channel(second).unwrap();
     unread(&mut drive, id, 2);
     assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(to).unwrap().id, id);
     assert_eq!(done(&drive), [("arm", to)], "the id is still known as moved");
 }
 
@@ -203,12 +297,14 @@ fn where_an_id_has_moved_to_be_accepted_the_poller_need_not_look_again() {
         assert_eq!(drive.next_event(channel).unwrap().id, child);
         drive.accept(child, ConnParam { qp_num: 9, ..ConnParam::default() }, &[], Time::NEVER).unwrap();
         assert_eq!(drive.core().device_channel(child), Some(channel));
+        assert!(!drive.has_work());
         unread(&mut drive, child, 2);
-        drive.readable(channel);
-        assert_eq!(drive.run(8), Next::Deliver);
-        drive.readable(channel);
-        assert_eq!(drive.run(8), Next::Deliver);
-        while drive.next_event(channel).is_some() {}
+        for _ in 0..2 {
+            drive.readable(channel);
+            assert_eq!(drive.run(8), Next::Deliver);
+            assert_eq!(drive.next_event(channel).unwrap().id, child);
+        }
+        assert_eq!(drive.run(8), Next::Wait(None));
     }
     assert_eq!(done(&drive), []);
 }
@@ -259,84 +355,9 @@ fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clo
     drive.readable(channel);
     assert_eq!((drive.run(8), drive.device().events.len()), (Next::Wait(None), 1));
     drive.resume_channel(channel).unwrap();
-    assert_eq!((drive.run(8), drive.device().events.len()), (Next::Deliver, 0));
-}
-
-/// Like epoll with EPOLLET: a channel is reported again only when an event arrives.
-#[derive(Debug, Default)]
-struct Edges;
-
-impl Poller for Edges {
-    fn add(&mut self, _: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn remove(&mut self, _: ChannelKey, _: BorrowedFd<'_>) {}
-
-    fn arm(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
-        panic!("{channel} is armed");
-    }
-}
-
-#[test]
-fn an_edge_triggered_poller_is_not_armed_where_ids_move_to() {
-    let mut drive = Drive::new(PolledDevice::new(Script::new(), Edges), LIMITS);
-    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
-    for _ in 0..2 {
-        let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
-        let other = drive.open_channel(Acks::OnDelivery).unwrap();
-        drive.migrate(id, Some(other), Time::NEVER).unwrap();
-        drive.device_mut().events.push_back((other, RawEvent::new(id, CmEvent::AddrChange)));
-        assert_eq!(drive.run(8), Next::Deliver, "the channel is read without a report");
-        assert!(drive.next_event(other).is_some());
-    }
-}
-
-#[test]
-fn an_event_of_the_only_channel_is_delivered_before_it_is_read_again() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    for _ in 0..2 {
-        has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    }
-    for left in [1, 0] {
-        assert_eq!(drive.run(8), Next::Deliver);
-        assert_eq!(drive.device().events.len(), left);
-        assert!(drive.next_event(channel).is_some());
-    }
-}
-
-/// A channel that the poller reports once is read on, but only after each event is delivered.
-#[test]
-fn an_event_is_delivered_before_its_channel_is_read_again() {
-    let mut drive = driven();
-    let (busy, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    let (other, patient) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    for id in [id, id, patient] {
-        has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    }
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!((drive.device().reads, drive.device().events.len()), (2, 1), "each channel once");
-    assert!(drive.next_event(busy).is_some() && drive.next_event(other).is_some());
-    assert!(drive.has_work());
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert!(drive.next_event(busy).is_some());
+    assert_eq!((drive.run(8), drive.device().events.len()), (Next::Deliver, 1));
+    assert_eq!(drive.next_event(channel).unwrap().id, id);
     assert_eq!(drive.run(8), Next::Wait(None));
-}
-
-/// Events that are not delivered to the application do not end a turn.
-#[test]
-fn what_is_nothing_to_look_at_is_read_on() {
-    let mut drive = driven();
-    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    let gone = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
-    drive.destroy(gone, Time::NEVER).unwrap();
-    for _ in 0..3 {
-        drive.device_mut().events.push_back((channel, RawEvent::new(gone, CmEvent::AddrChange)));
-    }
-    has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!((drive.device().events.len(), drive.core().counters().stray), (0, 3));
 }
 
 /// A layer that changes nothing.
@@ -372,8 +393,9 @@ fn an_event_is_read_through_a_layer() {
     drive.device_mut().0.events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
     for expected in [Some(id), None] {
         drive.readable(channel);
-        assert_eq!(drive.run(8) == Next::Deliver, expected.is_some());
+        assert_eq!(drive.run(8), Next::Deliver);
         assert_eq!(drive.next_event(channel).map(|event| event.id), expected);
+        assert_eq!(drive.run(8), Next::Wait(None));
     }
 }
 

@@ -8,7 +8,9 @@
     reason = "a test fails by panicking"
 )]
 
+mod begin;
 mod device;
+mod edge;
 mod flood;
 mod handshake;
 mod level;
@@ -19,4 +21,5 @@ mod step_text;
 mod turning;
 mod unreadable;
 mod watched;
+mod woken;
 mod words;

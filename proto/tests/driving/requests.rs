@@ -2,13 +2,14 @@
 
 use std::cell::Cell;
 
+use cmid_proto::datapath::{Capacity, CreateCall, CreateError, CreateReason};
 use cmid_proto::{
-    Acks, CmEvent, CmOption, Ece, Errno, Error, EventKind, Fault, PortSpace, Progress, RawEvent, RefuseReason, Refused,
-    State, Target, Time, Transport, Turn,
+    Acks, CmEvent, CmOption, Ece, Errno, Error, EventKind, FailureCause, Fault, Next, PortSpace, Progress, RawEvent,
+    RefuseReason, Refused, State, Target, Time, Transport,
 };
 
 use crate::device::{
-    PARAM, addr, calls, channel_and_id, driven, fails, group_addr, has, is_empty, report, requested, routed,
+    PARAM, addr, calls, channel_and_id, driven, fails, group_addr, has, is_empty, report, requested, routed, take,
 };
 
 fn reason(error: Error) -> Option<RefuseReason> {
@@ -27,7 +28,7 @@ fn the_active_side() {
     routed(&mut drive, id);
     drive.set_ece(id, Ece { vendor_id: 1, options: 2 }).unwrap();
     drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
-    report(&mut drive, id, CmEvent::ConnectResponse);
+    take(&mut drive, id, CmEvent::ConnectResponse);
     drive.establish(id).unwrap();
     drive.disconnect(id, Time::NEVER).unwrap();
     drive.teardown(id, Time::NEVER).unwrap();
@@ -46,12 +47,12 @@ fn a_teardown_on_iwarp_ends_with_disconnected() {
         let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
         routed(&mut drive, id);
         drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
-        report(&mut drive, id, CmEvent::ConnectResponse);
+        take(&mut drive, id, CmEvent::ConnectResponse);
         drive.establish(id).unwrap();
         drive.device_mut().transport = Some(transport);
         assert_eq!(drive.transport(id).unwrap().to_string(), name);
         drive.teardown(id, Time::NEVER).unwrap();
-        report(&mut drive, id, CmEvent::Disconnected);
+        take(&mut drive, id, CmEvent::Disconnected);
         assert_eq!(drive.core().state(id), Some(end), "on {name}");
     }
 }
@@ -133,22 +134,36 @@ fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
     let made = Cell::new(0);
     let make = || {
         made.set(made.get() + 1);
-        Ok(made.get())
+        made.get()
     };
-    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(reason), Err(Some(RefuseReason::NoDevice)));
-    assert_eq!(drive.detach_qp(id, |_, _| make().map(drop)).map_err(reason), Err(Some(RefuseReason::NoQp)));
+    assert_eq!(drive.attach_qp(id, |_, _| Ok(make())).map_err(reason), Err(Some(RefuseReason::NoDevice)));
+    assert_eq!(drive.detach_qp(id, |_, _| Ok(_ = make())).map_err(reason), Err(Some(RefuseReason::NoQp)));
     assert_eq!(made.get(), 0);
     drive.bind(id, addr(1)).unwrap();
-    let failed = drive.attach_qp(id, |_, _| Err::<(), _>(Errno::ENOMEM)).unwrap_err();
+    let failed = drive.attach_qp(id, |_, _| Err::<(), _>(Errno::ENOMEM.into())).unwrap_err();
     assert!(matches!(failed, Error::Failed(failure) if (failure.call, failure.errno) == ("create_qp", Errno::ENOMEM)));
     assert!(!drive.core().has_qp(id));
+    let too_large = CreateReason::TooLarge { capacity: Capacity::MaxSendSge, asked: 40, max: 32 };
+    let error = CreateError::new(CreateCall::CreateQp, too_large);
+    let failed = drive.attach_qp(id, |_, _| Err::<(), _>(error)).unwrap_err();
+    let Error::Failed(failure) = failed else { panic!("{failed}") };
+    assert_eq!((failure.errno, failure.cause), (Errno::EINVAL, Some(FailureCause::Create(error))));
+    let why = "create_qp: max_send_sge 40, more than the device's maximum of 32";
+    assert_eq!(failed.to_string(), format!("failed: create_qp on {id} while bound: EINVAL: {why}"));
+    for (error, cause) in [
+        (CreateCall::CreateQp.failed()(Errno::ENOMEM), None),
+        (CreateCall::CreateCq.failed()(Errno::ENOMEM), Some("create_cq: ENOMEM")),
+    ] {
+        let Err(Error::Failed(failure)) = drive.attach_qp(id, |_, _| Err::<(), _>(error)) else { panic!("{error}") };
+        assert_eq!(failure.cause.map(|cause| cause.to_string()).as_deref(), cause);
+    }
     let attached = drive.attach_qp(id, |_, attaching| {
         assert_eq!(attaching.id(), id);
-        make()
+        Ok(make())
     });
     assert_eq!(attached.unwrap(), 1);
     assert!(drive.core().has_qp(id));
-    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(reason), Err(Some(RefuseReason::HasQp)));
+    assert_eq!(drive.attach_qp(id, |_, _| Ok(make())).map_err(reason), Err(Some(RefuseReason::HasQp)));
     let failed = drive.detach_qp(id, |_, _| Err(Errno::EBUSY)).unwrap_err();
     assert!(matches!(failed, Error::Failed(failure) if (failure.call, failure.errno) == ("destroy_qp", Errno::EBUSY)));
     assert!(drive.core().has_qp(id));
@@ -169,7 +184,7 @@ fn memberships_are_joined_and_left() {
     fails(&mut drive, "join_multicast", Errno::ENOMEM);
     assert_eq!(drive.join(id, group_addr(12), true, Time::NEVER).unwrap_err().errno(), Errno::ENOMEM);
     has(&mut drive, RawEvent { group: Some(two), ..RawEvent::new(id, CmEvent::MulticastJoin) });
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     let ack_token = drive.next_event(channel).unwrap().ack_token.unwrap();
     calls(&mut drive);
     assert_eq!(drive.leave(id, one).unwrap(), Progress::Done);

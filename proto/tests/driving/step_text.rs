@@ -124,7 +124,7 @@ fn reads_and_deliveries() {
     let raw = RawEvent { status: -110, ..RawEvent::new(id, CmEvent::Unreachable) };
     let request = RawEvent { listener: Some(self::id(0)), ..RawEvent::new(id, CmEvent::ConnectRequest) };
     let lost = RawEvent { group: Some(group()), ..RawEvent::new(id, CmEvent::MulticastError) };
-    let step = |event, result| Step::Event { channel, event, result, reads_on: false };
+    let step = |event, result| Step::Event { channel, event, to: None, result, reads_on: false };
     let event = Event {
         id,
         listener: None,

@@ -3,25 +3,32 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Target, Time, Turn,
+    Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Target, Time,
 };
 
-use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed};
+use crate::device::{
+    LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, report, requested, routed, take,
+};
 
 const CHANGE: CmEvent = CmEvent::AddrChange;
 
+/// An application takes any number of events per turn, and loses none.
 #[test]
-fn a_turn_reads_no_more_than_its_budget_and_reports_that_there_is_more() {
+fn events_that_are_not_taken_are_reported_again() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     for _ in 0..3 {
         has(&mut drive, RawEvent::new(id, CHANGE));
     }
-    assert_eq!(drive.turn(2), Turn::More);
-    assert!(drive.has_work());
-    assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 2);
-    assert_eq!(drive.turn(2), Turn::Idle);
-    assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 1);
+    for left in [2, 1, 0] {
+        assert_eq!((drive.run(2), drive.next_action()), (Next::Deliver, Next::Deliver));
+        assert_eq!(drive.device().events.len(), left + 1, "it is read when it is asked for");
+        assert_eq!(drive.next_event(channel).unwrap().id, id);
+    }
+    // The channel stays to be read until a read finds nothing.
+    assert_eq!(drive.run(2), Next::Deliver);
+    assert!(drive.next_event(channel).is_none());
+    assert_eq!(drive.run(2), Next::Wait(None));
     assert!(!drive.has_work());
 }
 
@@ -33,13 +40,28 @@ fn a_busy_channel_does_not_keep_the_others_waiting() {
     for id in [id, id, patient] {
         has(&mut drive, RawEvent::new(id, CHANGE));
     }
-    assert_eq!(drive.turn(2), Turn::More);
-    for (channel, id) in [(busy, id), (other, patient)] {
-        assert_eq!(drive.next_event(channel).unwrap().id, id);
-        assert!(drive.next_event(channel).is_none());
-    }
-    assert_eq!(drive.turn(2), Turn::Idle);
     assert_eq!(drive.next_event(busy).unwrap().id, id);
+    // The event of another channel stays at the device.
+    assert_eq!(drive.device().events.len(), 2);
+    assert_eq!(drive.next_event(other).unwrap().id, patient);
+    assert!(drive.next_event(other).is_none());
+    assert_eq!(drive.next_event(busy).unwrap().id, id);
+}
+
+/// A read may find any number of events that are delivered nowhere.
+#[test]
+fn the_application_gets_control_back_however_many_events_are_late() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    for _ in 0..100 {
+        has(&mut drive, RawEvent::new(id, CmEvent::Established));
+    }
+    has(&mut drive, RawEvent::new(id, CHANGE));
+    assert!(drive.next_event(channel).is_none());
+    assert!(drive.device().events.len() > 1, "it has stopped");
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(channel).unwrap().cm(), Some(CHANGE));
+    assert_eq!(drive.core().counters().faults, 100);
 }
 
 #[test]
@@ -48,7 +70,7 @@ fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     routed(&mut drive, id);
     drive.connect(id, crate::device::PARAM, b"", Time::NEVER).unwrap();
-    report(&mut drive, id, CmEvent::ConnectResponse);
+    take(&mut drive, id, CmEvent::ConnectResponse);
     drive.establish(id).unwrap();
     drive.teardown(id, Time::NEVER).unwrap();
     while drive.next_event(channel).is_some() {}
@@ -56,42 +78,37 @@ fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
     // The core answers the peer's disconnect.
     has(&mut drive, RawEvent::new(id, CmEvent::Disconnected));
     has(&mut drive, RawEvent::new(id, CHANGE));
-    assert_eq!(drive.turn(1), Turn::More);
+    assert_eq!(drive.next_event(channel).unwrap().cm(), Some(CmEvent::Disconnected));
     assert_eq!((calls(&mut drive), drive.device().events.len()), (vec!["disconnect"], 1));
-    assert_eq!(drive.turn(8), Turn::Idle);
-    assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 2);
+    assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 1);
 }
 
+/// Events of an id in synchronous mode that end no request wait in the core.
 #[test]
-fn a_turn_that_has_used_up_its_budget_and_finds_nothing_left_to_read_looks_once_more() {
-    let mut drive = driven();
-    let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    has(&mut drive, RawEvent::new(id, CHANGE));
-    // The channel stays to be read until a read finds nothing.
-    assert_eq!(drive.turn(1), Turn::More);
-    assert_eq!(drive.next_action(), Next::Deliver);
-    assert_eq!(drive.run(1), Next::Deliver);
-    assert_eq!(drive.next_action(), Next::Wait(None));
-    assert_eq!(drive.turn(0), Turn::Idle);
-}
-
-#[test]
-fn at_the_limit_on_events_a_driver_sleeps_until_the_application_takes_some() {
+fn at_the_limit_on_events_a_channel_waits_until_there_is_room() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let sync = drive.create_id(None, PortSpace::Tcp).unwrap();
     for _ in 0..=LIMITS.events {
-        has(&mut drive, RawEvent::new(id, CHANGE));
+        has(&mut drive, RawEvent::new(sync, CHANGE));
     }
-    assert_eq!(drive.turn(64), Turn::Idle);
-    assert_eq!(drive.run(64), Next::Deliver);
-    // Without a change there is no reason to read again.
+    // Each event is reported once, whether it is taken or not.
+    for _ in 0..LIMITS.events {
+        assert_eq!(drive.run(64), Next::Deliver);
+    }
     assert_eq!(drive.run(64), Next::Wait(None));
-    assert!(drive.next_event(channel).is_some());
-    assert_eq!(drive.next_action(), Next::Again);
-    assert_eq!(drive.run(64), Next::Deliver);
-    assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), LIMITS.events as usize);
-    assert_eq!(drive.turn(64), Turn::Idle);
+    assert_eq!(drive.device().events.len(), 1, "no room for the last");
+    // A channel without an untaken event is read nevertheless.
+    has(&mut drive, RawEvent::new(id, CHANGE));
+    assert_eq!(drive.next_event(channel).unwrap().id, id);
     assert!(drive.next_event(channel).is_none());
+    assert_eq!(drive.run(64), Next::Wait(None));
+    // The events go to the channel, and the one that had no room is read there.
+    drive.migrate(sync, Some(channel), Time::NEVER).unwrap();
+    drive.device_mut().events[0].0 = channel;
+    assert_eq!(drive.run(64), Next::Deliver);
+    assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), LIMITS.events as usize + 1);
+    assert_eq!(drive.run(64), Next::Wait(None));
 }
 
 #[test]
@@ -107,14 +124,13 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_the_driver_sleeps
     // The event is not a request, but before the read it could have been one.
     has(&mut drive, RawEvent::new(listener, CHANGE));
     has(&mut drive, RawEvent::new(ids[0], CHANGE));
-    assert_eq!(drive.turn(8), Turn::Idle);
     assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!(drive.run(8), Next::Wait(None));
     assert_eq!(drive.next_event(channel).unwrap().id, ids[0]);
     assert!(drive.next_event(channel).is_none());
+    assert_eq!(drive.run(8), Next::Wait(None));
     assert_eq!(drive.destroy(ids[1], Time::NEVER).unwrap(), Progress::Done);
     assert_eq!(drive.next_action(), Next::Again);
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     assert_eq!(drive.next_event(channel).unwrap().id, listener);
 }
 
@@ -145,11 +161,12 @@ fn faults_of_a_channel_are_reported_and_the_loop_goes_on() {
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.device_mut().unreadable = Some(Errno::EFAULT);
     drive.readable(channel);
-    assert_eq!(drive.turn(8), Turn::More);
+    assert!(drive.next_event(channel).is_none());
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_fault(), Some(Fault::Read { channel, errno: Errno::EFAULT }));
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert!(drive.next_event(channel).is_none());
     has(&mut drive, RawEvent::new(id, CmEvent::Established));
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert!(drive.next_event(channel).is_none());
     let fault = Fault::Event { id, state: State::Idle, event: CmEvent::Established };
     assert_eq!((drive.next_fault(), drive.next_fault()), (Some(fault), None));
     // A closed channel is not read.
@@ -157,7 +174,7 @@ fn faults_of_a_channel_are_reported_and_the_loop_goes_on() {
     drive.readable(channel);
     drive.close_channel(channel).unwrap();
     drive.device_mut().unreadable = Some(Errno::EFAULT);
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     assert_eq!(drive.next_fault(), None);
     is_empty(&drive);
 }
@@ -173,16 +190,16 @@ fn a_channel_that_is_being_closed_is_not_read_and_wakes_no_wait() {
     // The application did not request the close, so its failure is reported as a fault.
     let leak = Fault::Leak { call: "destroy_event_channel", target: Target::Channel(home), errno: Errno::EINTR };
     assert_eq!((drive.next_fault(), drive.next_fault()), (Some(leak), None));
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
 }
 
 #[test]
 fn the_newest_faults_are_kept() {
     let mut drive = driven();
     let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    report(&mut drive, id, CmEvent::Rejected);
+    take(&mut drive, id, CmEvent::Rejected);
     for _ in 0..64 {
-        report(&mut drive, id, CmEvent::Established);
+        take(&mut drive, id, CmEvent::Established);
     }
     let faults: Vec<_> = std::iter::from_fn(|| drive.next_fault()).collect();
     assert_eq!(faults.len(), 64);
@@ -242,17 +259,17 @@ fn all_channels_are_read_once_when_all_are_readable() {
     drive.close_channel(closed).unwrap();
     let private = drive.core().device_channel(listener).unwrap();
     // A listen makes its channel readable.
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_ne!(drive.run(8), Next::Again);
     let reads = [(first, id), (second, other), (private, listener)];
     for (channel, id) in reads {
         drive.device_mut().events.push_back((channel, RawEvent::new(id, CHANGE)));
     }
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.run(8), Next::Wait(None));
     assert_eq!(drive.device().events.len(), 3);
     drive.readable_all();
-    assert_eq!(drive.turn(8), Turn::Idle);
-    assert_eq!(drive.device().events.len(), 0);
-    let delivered = [(first, id), (second, other), (first, listener)].map(|(channel, _)| drive.next_event(channel));
-    assert_eq!(delivered.map(|event| event.unwrap().id), [id, other, listener]);
+    assert_eq!(drive.run(8), Next::Deliver);
+    // The one of the listener is read first, and waits.
+    let delivered = [first, first, second].map(|channel| drive.next_event(channel));
+    assert_eq!(delivered.map(|event| event.unwrap().id), [listener, id, other]);
     drive.core().check();
 }

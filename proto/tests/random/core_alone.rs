@@ -49,7 +49,10 @@ impl Stepwise {
         };
         let raw = self.device.fetch(channel, child).ok()??;
         let result = match to {
-            Some(to) => self.core.take_event(channel, &raw, to).map(|taken| taken.map(|event| (to, event))),
+            Some(to) => {
+                let (result, event) = self.core.take_event(channel, &raw, to);
+                result.map(|_| event.map(|event| (to, event)))
+            }
             None => self.core.handle_event(channel, raw).map(|_| None),
         };
         self.core.handle_readable(channel);

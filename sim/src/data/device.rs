@@ -1,12 +1,13 @@
 //! Creates data path resources on the device of an id.
 
-use cmid_proto::datapath::{Caps, DataPath};
+use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice};
 use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace, Service};
 
 use crate::data::ah::Ah;
 use crate::data::async_events::AsyncEvents;
 use crate::data::comp_channel::CompChannel;
 use crate::data::cq::Cq;
+use crate::data::maxima::MAXIMA;
 use crate::data::mr::Mr;
 use crate::data::mw::Mw;
 use crate::data::notices::Notices;
@@ -20,13 +21,6 @@ use crate::fabric::device::SimDevice;
 use crate::fabric::world::World;
 use crate::index::{DeviceNo, HostNo, IdNo, PdNo, QpNo};
 use crate::kernel::id::CmState;
-
-/// Maximum number of ranges of a work request (`RXE_MAX_SGE`).
-const MAX_SGE: u32 = 32;
-/// Maximum number of bytes that a post copies itself (`RXE_MAX_INLINE_DATA`).
-const MAX_INLINE: u32 = 512;
-/// Maximum depth of a CQ (`RXE_MAX_LOG_CQE`).
-const MAX_CQE: u32 = (1 << 15) - 1;
 
 /// A handle of a host's device. It stays invalid after a removal, even if a device is added again.
 #[derive(Clone, Debug)]
@@ -42,9 +36,9 @@ impl Nic {
 }
 
 impl Nic {
-    fn create_cq(&self, notices: Notices, depth: u32, vector: u32) -> Result<Cq, Errno> {
-        if !(1..=MAX_CQE).contains(&depth) || vector >= COMP_VECTORS {
-            return Err(Errno::EINVAL);
+    fn create_cq(&self, notices: Notices, depth: u32, vector: u32) -> Result<Cq, CreateReason> {
+        if let Some(reason) = MAXIMA.cq(depth, vector) {
+            return Err(reason);
         }
         let no = self.on_device(|world| Ok(world.queues.add_cq(depth, notices.clone())))?;
         Ok(Cq { fabric: self.fabric.clone(), device: self.device, no, notices })
@@ -58,9 +52,6 @@ impl PartialEq for Nic {
 }
 
 impl Eq for Nic {}
-
-/// The number of completion vectors of a device.
-const COMP_VECTORS: u32 = 4;
 
 impl DataPath for SimDevice {
     type Pd = Pd;
@@ -77,12 +68,13 @@ impl DataPath for SimDevice {
     /// # Errors
     /// `ENODEV` while librdmacm does not know the id's device: before a bind to a specific address, before
     /// ADDR_RESOLVED is fetched, and once the device is removed.
-    fn device_of(&mut self, id: IdKey) -> Result<Nic, Errno> {
-        let (_, device) = self.on_device(id, |world, no| {
+    fn device_of(&mut self, id: IdKey) -> Result<Nic, CreateError> {
+        let device = self.on_device(id, |world, no| {
             let id = world.id(no)?;
             let (host, src) = (id.host, id.src.map(|src| src.ip()));
             Ok(world.device_at(host, src))
-        })?;
+        });
+        let device = device.map_err(CreateCall::DeviceOf.failed())?;
         Ok(Nic { fabric: self.fabric().clone(), device })
     }
 
@@ -91,24 +83,25 @@ impl DataPath for SimDevice {
         AsyncEvents::open(&nic.fabric, nic.device)
     }
 
-    fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, Errno> {
-        let no = nic.on_device(|world| world.alloc_pd(nic.device))?;
+    fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, CreateError> {
+        let no = nic.on_device(|world| world.alloc_pd(nic.device)).map_err(CreateCall::AllocPd.failed())?;
         Ok(Pd { fabric: nic.fabric.clone(), device: nic.device, no })
     }
 
     /// All devices have the same number.
     fn comp_vectors(&self, _: &Nic) -> u32 {
-        COMP_VECTORS
+        MAXIMA.comp_vectors
     }
 
     /// The vector has no effect.
-    fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, Errno> {
-        nic.create_cq(Notices::of_one_cq()?, depth, vector)
+    fn create_cq_at(&mut self, nic: &Nic, depth: u32, vector: u32) -> Result<Cq, CreateError> {
+        let made = Notices::of_one_cq().map_err(CreateReason::from);
+        made.and_then(|notices| nic.create_cq(notices, depth, vector)).map_err(CreateCall::CreateCq.failed())
     }
 
-    fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, Errno> {
-        nic.on_device(|_| Ok(()))?;
-        CompChannel::create(&nic.fabric, nic.device)
+    fn create_comp_channel(&mut self, nic: &Nic) -> Result<CompChannel, CreateError> {
+        let made = nic.on_device(|_| Ok(())).and_then(|()| CompChannel::create(&nic.fabric, nic.device));
+        made.map_err(CreateCall::CreateCompChannel.failed())
     }
 
     fn create_cq_with_channel(
@@ -117,18 +110,17 @@ impl DataPath for SimDevice {
         channel: &CompChannel,
         depth: u32,
         vector: u32,
-    ) -> Result<Cq, Errno> {
-        if channel.device != nic.device || !channel.fabric.is(&nic.fabric) {
-            return Err(Errno::EINVAL);
-        }
-        nic.create_cq(channel.notices.clone(), depth, vector)
+    ) -> Result<Cq, CreateError> {
+        let of = (OfDevice::CompChannel, &channel.fabric, channel.device);
+        let made = of_device(&[of], &nic.fabric, nic.device);
+        made.and_then(|()| nic.create_cq(channel.notices.clone(), depth, vector)).map_err(CreateCall::CreateCq.failed())
     }
 
     /// A datagram QP has the Q_Key 0x01234567 of the RDMA CM.
     ///
     /// # Errors
-    /// `EINVAL` for more than 32 ranges or 512 inline bytes, if the connection was refused, and for a listener for
-    /// connections.
+    /// [`CreateReason::TooLarge`] for more than 32 ranges or 512 inline bytes. `EINVAL` if the connection was refused, and
+    /// for a listener for connections.
     fn create_qp(
         &mut self,
         attaching: Attaching<'_>,
@@ -136,7 +128,7 @@ impl DataPath for SimDevice {
         send_cq: &Cq,
         recv_cq: &Cq,
         caps: Caps,
-    ) -> Result<Qp, Errno> {
+    ) -> Result<Qp, CreateError> {
         self.make_qp(attaching, pd, [send_cq, recv_cq], None, caps)
     }
 
@@ -148,7 +140,7 @@ impl DataPath for SimDevice {
         recv_cq: &Cq,
         srq: &Srq,
         caps: Caps,
-    ) -> Result<Qp, Errno> {
+    ) -> Result<Qp, CreateError> {
         self.make_qp(attaching, pd, [send_cq, recv_cq], Some(srq), Caps { max_recv_wr: 0, max_recv_sge: 0, ..caps })
     }
 
@@ -174,8 +166,8 @@ impl SimDevice {
         [send_cq, recv_cq]: [&Cq; 2],
         srq: Option<&Srq>,
         caps: Caps,
-    ) -> Result<Qp, Errno> {
-        let (_, no) = self.on_device(attaching.id(), |world, no| {
+    ) -> Result<Qp, CreateError> {
+        let made = self.on_device(attaching.id(), |world, no| {
             let state = world.id(no)?;
             let host = state.host;
             // The attributes of a datagram QP do not depend on what the IB CM does (`rdma_init_qp_attr`).
@@ -186,58 +178,78 @@ impl SimDevice {
             };
             let (space, has_qp, src) = (state.port_space, state.qp.is_some(), state.src.map(|src| src.ip()));
             let device = world.device_at(host, src);
-            let foreign = [send_cq.device, recv_cq.device, pd.device].iter().any(|&other| other != device);
-            let foreign = foreign || !pd.fabric.is(self.fabric());
-            let of_pd = |srq: &Srq| srq.pd == pd.no && srq.fabric.is(self.fabric());
-            let foreign = foreign || !srq.is_none_or(of_pd);
             if world.is_iwarp(host) && space.service() == Service::Datagram {
-                return Err(Errno(95)); // EOPNOTSUPP, as siw
+                return Err(Errno::EOPNOTSUPP.into()); // as siw
+            }
+            // The library reports a capacity that no device has, then the room, then the objects.
+            if let Some(reason) = MAXIMA.qp(&caps) {
+                return Err(reason);
+            }
+            let given = [
+                (OfDevice::Pd, &pd.fabric, pd.device),
+                (OfDevice::SendCq, &send_cq.fabric, send_cq.device),
+                (OfDevice::RecvCq, &recv_cq.fabric, recv_cq.device),
+            ];
+            of_device(&given, self.fabric(), device)?;
+            if let Some(srq) = srq {
+                of_device(&[(OfDevice::Srq, &srq.fabric, srq.device)], self.fabric(), device)?;
+                if srq.pd != pd.no {
+                    return Err(CreateReason::OtherPd);
+                }
             }
             let mut pair = Pair::new(space.service(), pd.no, send_cq.no, recv_cq.no, caps);
             pair.srq = srq.map(|srq| srq.no);
             pair.order = if world.is_iwarp(host) { Order::OfTransport } else { Order::OfPosts };
-            // The library checks the room first.
             world.queues.fits(&pair)?;
-            let too_many = caps.max_send_sge.max(caps.max_recv_sge) > MAX_SGE || caps.max_inline > MAX_INLINE;
-            if has_qp || foreign || too_many || !gives_init {
-                return Err(Errno::EINVAL);
+            if has_qp {
+                return Err(CreateReason::HasQp);
+            }
+            if !gives_init {
+                return Err(Errno::EINVAL.into());
             }
             // Its queue key is that of an InfiniBand group (`cma_set_default_qkey`).
             if space == PortSpace::Ipoib {
-                return Err(Errno::ENODEV);
+                return Err(Errno::ENODEV.into());
             }
             world.add_qp(no, host, pair)
-        })?;
+        });
+        let no = made.map_err(CreateCall::CreateQp.failed())?;
         Ok(Qp { fabric: self.fabric().clone(), no })
     }
 
     fn on_device<T>(
         &self,
         id: IdKey,
-        action: impl FnOnce(&mut World, IdNo) -> Result<T, Errno>,
-    ) -> Result<(HostNo, T), Errno> {
+        action: impl FnOnce(&mut World, IdNo) -> Result<T, CreateReason>,
+    ) -> Result<T, CreateReason> {
         let no = self.id_no(id)?;
         self.fabric().with(|world| {
             let state = world.id(no)?;
-            let host = state.host;
             if !state.verbs || state.removed {
-                return Err(Errno::ENODEV);
+                return Err(Errno::ENODEV.into());
             }
-            Ok((host, action(world, no)?))
+            action(world, no)
         })
     }
 }
 
+/// Checks that the objects of a new one are on its device.
+fn of_device(objects: &[(OfDevice, &Fabric, DeviceNo)], fabric: &Fabric, device: DeviceNo) -> Result<(), CreateReason> {
+    let elsewhere = objects.iter().find(|(_, of_fabric, of)| *of != device || !of_fabric.is(fabric));
+    elsewhere
+        .map_or(Ok(()), |&(object, _, of)| Err(CreateReason::OtherDevice { object, of: of.name(), on: device.name() }))
+}
+
 impl World {
-    fn add_qp(&mut self, no: IdNo, host: HostNo, pair: Pair) -> Result<QpNo, Errno> {
+    fn add_qp(&mut self, no: IdNo, host: HostNo, pair: Pair) -> Result<QpNo, CreateReason> {
         let numbers = self.hosts.get_mut(host.0).ok_or(Errno::ENODEV)?;
         let qp = QpNo { host, num: numbers.next_qp_num };
         numbers.next_qp_num = numbers.next_qp_num.checked_add(1).filter(|&num| num < 1 << 24).ok_or(Errno::ENOMEM)?;
         self.id(no)?;
         self.queues.reserve(qp, &pair)?;
-        if let Err(errno) = self.count_qp(host, pair.pd) {
+        if let Err(reason) = self.count_qp(host, pair.pd) {
             self.queues.leave(qp, Some(&pair), true);
-            return Err(errno);
+            return Err(reason);
         }
         let on_srq = pair.srq.is_some();
         self.queues.pairs.insert(qp, Box::new(pair));
@@ -249,8 +261,8 @@ impl World {
     }
 
     /// Counts a new QP as a user of a domain.
-    fn count_qp(&mut self, host: HostNo, pd: PdNo) -> Result<(), Errno> {
-        self.acquire_pd(pd).map_err(|refused| refused.errno())?;
-        self.memory.count_user(host, pd).inspect_err(|_| self.release_pd(pd))
+    fn count_qp(&mut self, host: HostNo, pd: PdNo) -> Result<(), CreateReason> {
+        self.acquire_pd(pd)?;
+        Ok(self.memory.count_user(host, pd).inspect_err(|_| self.release_pd(pd))?)
     }
 }

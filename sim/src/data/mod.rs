@@ -17,6 +17,7 @@ pub(crate) mod fork;
 pub(crate) mod ib_mw;
 mod inject;
 pub(crate) mod library;
+mod maxima;
 pub(crate) mod memory;
 mod memory_region;
 pub(crate) mod mr;

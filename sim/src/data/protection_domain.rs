@@ -1,6 +1,6 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a domain use it.
 
-use cmid_proto::datapath::{Access, Completion, ProtectionDomain, SrqCaps};
+use cmid_proto::datapath::{Access, Completion, CreateError, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{Error, PdState};
 use cmid_proto::{AhAttr, Errno};
 
@@ -35,7 +35,7 @@ impl ProtectionDomain for Pd {
         Ah::create_from(self, completion, mr, offset)
     }
 
-    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, Errno> {
+    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, CreateError> {
         Srq::create(self, caps)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cmid_proto::datapath::{Caps, Completion, PostReason, WcStatus};
+use cmid_proto::datapath::{Caps, Completion, CreateReason, PostReason, WcStatus};
 use cmid_proto::{Errno, Service};
 
 use crate::data::completion::{CqState, Ready};
@@ -298,12 +298,12 @@ impl Queues {
     }
 
     /// Reserves room in the CQs of a new QP.
-    pub(crate) fn reserve(&mut self, qp: QpNo, pair: &Pair) -> Result<(), Errno> {
+    pub(crate) fn reserve(&mut self, qp: QpNo, pair: &Pair) -> Result<(), CreateReason> {
         let [send, recv] = self.shares(pair)?;
         let shares = [(pair.send_cq, None, send), (pair.recv_cq, pair.srq, recv)];
         let reserved = shares.into_iter().try_for_each(|(cq, srq, work_requests)| {
             let cq = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?;
-            cq.reserve(qp, srq, work_requests).map_err(|_| Errno::EOVERFLOW)
+            cq.reserve(qp, srq, work_requests).map_err(CreateReason::Overrun)
         });
         if reserved.is_err() {
             self.leave(qp, Some(pair), true);
@@ -312,13 +312,13 @@ impl Queues {
     }
 
     /// Checks that the CQs of a new QP have room for it.
-    pub(crate) fn fits(&self, pair: &Pair) -> Result<(), Errno> {
+    pub(crate) fn fits(&self, pair: &Pair) -> Result<(), CreateReason> {
         let room = |cq| self.cqs.get(&cq).map(|cq| cq.room).ok_or(Errno::EINVAL);
         let [sends, receives] = self.shares(pair)?;
         let mut send = room(pair.send_cq)?;
-        send.reserve(sends).map_err(|_| Errno::EOVERFLOW)?;
+        send.reserve(sends).map_err(CreateReason::Overrun)?;
         let mut recv = if pair.recv_cq == pair.send_cq { send } else { room(pair.recv_cq)? };
-        recv.reserve(receives).map_err(|_| Errno::EOVERFLOW)
+        recv.reserve(receives).map_err(CreateReason::Overrun)
     }
 
     /// Returns the numbers of entries that a new QP reserves in its CQs. A shared receive queue reserves its own once

@@ -1,7 +1,9 @@
 //! The handle of a shared receive queue.
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason, Sge, SharedReceiveQueue, SrqCaps};
+use cmid_proto::datapath::{
+    BatchError, CreateCall, CreateError, PostCall, PostError, PostReason, Sge, SharedReceiveQueue, SrqCaps,
+};
 
 use crate::data::mr::Mr;
 use crate::data::pd::Pd;
@@ -9,23 +11,25 @@ use crate::data::post::{self, fitting};
 use crate::data::receive::Receive;
 use crate::data::work::Stopped;
 use crate::fabric::Fabric;
-use crate::index::{PdNo, SrqNo};
+use crate::index::{DeviceNo, PdNo, SrqNo};
 
 /// A shared receive queue.
 #[derive(Debug)]
 pub struct Srq {
     pub(crate) fabric: Fabric,
+    pub(crate) device: DeviceNo,
     pub(crate) pd: PdNo,
     pub(crate) no: SrqNo,
     caps: SrqCaps,
 }
 
 impl Srq {
-    pub(crate) fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
-        let no = pd.fabric.with(|world| {
-            if world.lives(pd.device) { world.create_srq(pd.device, pd.no, caps) } else { Err(Errno::EIO) }
-        })?;
-        Ok(Srq { fabric: pd.fabric.clone(), pd: pd.no, no, caps })
+    pub(crate) fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, CreateError> {
+        let made = pd.fabric.with(|world| {
+            if world.lives(pd.device) { world.create_srq(pd.device, pd.no, caps) } else { Err(Errno::EIO.into()) }
+        });
+        let no = made.map_err(CreateCall::CreateSrq.failed())?;
+        Ok(Srq { fabric: pd.fabric.clone(), device: pd.device, pd: pd.no, no, caps })
     }
 
     fn receive(&self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<Receive, PostReason> {

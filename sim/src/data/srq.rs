@@ -3,26 +3,22 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{AsyncEventKind, AsyncSource, PostReason, SrqCaps};
+use cmid_proto::datapath::{AsyncEventKind, AsyncSource, CreateReason, PostReason, SrqCaps};
 
+use crate::data::maxima::MAXIMA;
 use crate::data::receive::{Receive, SrqEntry};
 use crate::data::srqs::SrqState;
 use crate::data::work::Stopped;
 use crate::fabric::world::World;
 use crate::index::{DeviceNo, PdNo, QpNo, SrqNo};
 
-/// Maximum number of receives of a shared receive queue (`RXE_MAX_SRQ_WR`).
-const MAX_SRQ_WR: u32 = 1 << 20;
-/// Maximum number of ranges of a receive (`RXE_MAX_SRQ_SGE`).
-const MAX_SRQ_SGE: u32 = 27;
-
 impl World {
     /// `ibv_create_srq`, with the checks of `rxe_srq_chk_init`.
-    pub(crate) fn create_srq(&mut self, device: DeviceNo, pd: PdNo, caps: SrqCaps) -> Result<SrqNo, Errno> {
-        if !(1..=MAX_SRQ_WR).contains(&caps.max_wr) || caps.max_sge > MAX_SRQ_SGE {
-            return Err(Errno::EINVAL);
+    pub(crate) fn create_srq(&mut self, device: DeviceNo, pd: PdNo, caps: SrqCaps) -> Result<SrqNo, CreateReason> {
+        if let Some(reason) = MAXIMA.srq(caps) {
+            return Err(reason);
         }
-        self.acquire_pd(pd).map_err(|refused| refused.errno())?;
+        self.acquire_pd(pd)?;
         self.memory.count_user(device.host, pd).inspect_err(|_| self.release_pd(pd))?;
         let srqs = &mut self.queues.srqs;
         srqs.next += 1;

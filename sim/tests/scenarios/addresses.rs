@@ -42,7 +42,7 @@ fn behaviour_40_listen_without_bind() {
     assert_eq!(env.server.listen(id, 1), Ok(()));
     assert!(env.server.local(id).ip().is_unspecified());
     assert!((32768..=60999).contains(&env.server.local(id).port()));
-    assert_eq!(env.server.device.alloc_pd(id).map(|_| ()), Err(Errno::ENODEV));
+    assert_eq!(env.server.device.alloc_pd(id).map(|_| ()).map_err(Errno::from), Err(Errno::ENODEV));
     assert_eq!(env.server.listen(id, 1), EINVAL);
 }
 

@@ -36,10 +36,10 @@ fn a_device_reports_its_port_and_its_removal_to_each_reader() {
     }
     // The handle of the removed device is not that of the next one.
     assert_eq!(env.client.device.async_events(&nic).map(drop), Err(Errno::ENODEV));
-    assert_eq!(env.client.device.alloc_pd_on(&nic).map(drop), Err(Errno::ENODEV));
-    assert_eq!(env.client.device.create_cq_on(&nic, 1).map(drop), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.alloc_pd_on(&nic).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.create_cq_on(&nic, 1).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     env.host.add_device();
-    assert_eq!(env.client.device.alloc_pd_on(&nic).map(drop), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.alloc_pd_on(&nic).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     env.host.set_link(false);
     assert_eq!(readers[0].next_event(), Ok(None));
 }
@@ -61,6 +61,10 @@ fn a_cq_uses_a_completion_vector_that_the_device_has() {
     let cqs: Vec<_> = (0..vectors).map(|vector| env.client.device.create_cq_at(&nic, 4, vector).unwrap()).collect();
     assert_eq!((vectors, cqs.len()), (4, 4));
     for vector in [vectors, u32::MAX] {
-        assert_eq!(env.client.device.create_cq_at(&nic, 4, vector).map(drop), Err(Errno::EINVAL), "{vector}");
+        assert_eq!(
+            env.client.device.create_cq_at(&nic, 4, vector).map(drop).map_err(Errno::from),
+            Err(Errno::EINVAL),
+            "{vector}"
+        );
     }
 }

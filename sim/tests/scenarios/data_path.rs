@@ -219,7 +219,7 @@ fn posts_are_checked() {
         &c.recv_cq,
         cmid_sim::Caps::default(),
     );
-    assert_eq!(again.map(|_| ()), Err(Errno::EINVAL));
+    assert_eq!(again.map(|_| ()).map_err(Errno::from), Err(Errno::EINVAL));
     env.client.device.destroy_qp(id).unwrap();
     assert_eq!(env.client.device.destroy_qp(id), Err(Errno::EINVAL));
     assert_eq!(c.qp.state(), Ok(QpState::ERR));
@@ -290,8 +290,8 @@ fn an_armed_queue_notifies_once() {
 fn queues_need_a_device() {
     let mut env = Env::new();
     let id = env.client.id(env.cc);
-    assert_eq!(env.client.device.alloc_pd(id).map(|_| ()), Err(Errno::ENODEV));
-    assert_eq!(env.client.device.create_cq(id, 1).map(|_| ()), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.alloc_pd(id).map(|_| ()).map_err(Errno::from), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.create_cq(id, 1).map(|_| ()).map_err(Errno::from), Err(Errno::ENODEV));
     env.client.bind(id, "10.0.0.1:0").unwrap();
     env.client.qp(id);
 }

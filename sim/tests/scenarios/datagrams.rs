@@ -270,7 +270,7 @@ fn a_qp_may_come_at_any_time() {
     let (c, _) = env.looked_up(listener);
     assert_eq!(env.client.qp(c).qp.state(), Ok(QpState::RTS));
     let bare = env.client.id_in(PortSpace::Udp, env.cc);
-    assert_eq!(env.client.device.alloc_pd(bare).map(drop), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.alloc_pd(bare).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     let cp = env.cp();
     assert_eq!(env.client.connect(bare, cp, &[]), EINVAL);
     assert_eq!(env.client.call(Call::Disconnect { id: bare }), EINVAL);

@@ -117,7 +117,7 @@ fn nothing_but_infiniband_will_do_for_ipoib() {
     found(side, on, id).unwrap();
     let (pd, cq) = (side.device.alloc_pd(id).unwrap(), side.device.create_cq(id, 32).unwrap());
     let qp = side.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, Caps::default());
-    assert_eq!(qp.map(drop), Err(Errno::ENODEV));
+    assert_eq!(qp.map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     for (dst, outcome) in [("10.0.0.2:7", Err(-22)), ("172.16.0.9:7", Err(-22)), ("127.0.0.1:7", Ok(ip("127.0.0.1")))] {
         let id = side.id_in(PortSpace::Ipoib, on);
         side.resolve_addr(id, None, dst, 2000).unwrap();
@@ -304,11 +304,11 @@ fn a_queue_has_as_many_work_requests_as_the_largest_cq() {
     let mut env = Env::new();
     let id = env.client.resolved(env.cc, "10.0.0.2:7");
     let device = &mut env.client.device;
-    assert_eq!(device.create_cq(id, 1 << 15).map(drop), EINVAL);
+    assert_eq!(device.create_cq(id, 1 << 15).map(drop).map_err(Errno::from), EINVAL);
     let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, (1 << 15) - 1).unwrap());
     let mut attach = |max_send_wr| {
         let caps = Caps { max_send_wr, max_recv_wr: 0, ..Caps::default() };
-        device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop)
+        device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop).map_err(Errno::from)
     };
     assert_eq!(attach(1 << 15), Err(Errno::EOVERFLOW));
     assert_eq!(attach((1 << 15) - 1), Ok(()));

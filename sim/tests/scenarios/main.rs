@@ -7,6 +7,7 @@ mod async_events;
 mod channels;
 mod chaos;
 mod common;
+mod creations;
 mod data_path;
 mod datagrams;
 mod ece;

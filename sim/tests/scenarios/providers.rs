@@ -263,7 +263,7 @@ fn a_device_has_limits() {
     env.client.bind(id, "10.0.0.1:0").unwrap();
     let device = &mut env.client.device;
     for (depth, expected) in [(0, Err(Errno::EINVAL)), (1, Ok(())), (32767, Ok(())), (32768, Err(Errno::EINVAL))] {
-        assert_eq!(device.create_cq(id, depth).map(drop), expected, "{depth}");
+        assert_eq!(device.create_cq(id, depth).map(drop).map_err(Errno::from), expected, "{depth}");
     }
     let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 64).unwrap());
     let least = Caps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };
@@ -276,13 +276,16 @@ fn a_device_has_limits() {
         (Caps { max_inline: 513, ..most }, Err(Errno::EINVAL)),
     ] {
         let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps);
-        assert_eq!(made.map(drop), expected, "{caps:?}");
+        assert_eq!(made.map(drop).map_err(Errno::from), expected, "{caps:?}");
         assert_eq!(device.destroy_qp(id), expected);
     }
     for (max_wr, max_sge, expected) in
         [(1, 0, Ok(0)), (1, 27, Ok(27)), (1, 28, Err(Errno::EINVAL)), (0, 1, Err(Errno::EINVAL))]
     {
-        assert_eq!(pd.create_srq(SrqCaps { max_wr, max_sge }).map(|srq| srq.caps().max_sge), expected);
+        assert_eq!(
+            pd.create_srq(SrqCaps { max_wr, max_sge }).map(|srq| srq.caps().max_sge).map_err(Errno::from),
+            expected
+        );
     }
 }
 
@@ -344,7 +347,7 @@ fn the_objects_of_another_device_of_the_host_are_refused() {
     for (pd, send, recv) in (0..8).map(|bits: usize| (bits & 1, bits >> 1 & 1, bits >> 2)) {
         let made = device.create_qp(Attaching::bare(two), &pds[pd], &cqs[send], &cqs[recv], Caps::default());
         let expected = if pd + send + recv == 3 { Ok(()) } else { Err(Errno::EINVAL) };
-        assert_eq!(made.map(drop), expected, "{pd} {send} {recv}");
+        assert_eq!(made.map(drop).map_err(Errno::from), expected, "{pd} {send} {recv}");
     }
 }
 

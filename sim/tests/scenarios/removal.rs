@@ -164,7 +164,7 @@ fn qps_are_flushed_and_gone() {
     assert_eq!(why(c.qp.post_send(SendWr::send(4, mr.sge(0..8)))), Err(PostReason::Gone));
     let remote = Remote { addr: mr.addr(), rkey: mr.rkey() };
     assert_eq!(why(c.qp.post_send(SendWr::write(5, mr.sge(0..8), remote))), Err(PostReason::Gone));
-    assert_eq!(env.client.device.alloc_pd(pair.client).map(drop), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.alloc_pd(pair.client).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     assert_eq!(env.client.device.destroy_qp(pair.client), Ok(()));
     // Functions that need only the library still work.
     assert!(env.client.device.local_addr(pair.client).is_ok());

@@ -85,7 +85,7 @@ fn a_removal_of_the_device_takes_the_srq() {
     assert_eq!(why(srq.post_recv(2, memory.sge(0..8))), Err(PostReason::NotRegistered));
     assert_eq!((srq.arm_limit(1), srq.limit()), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
     assert_eq!(srq.unpolled(), 0);
-    assert_eq!(s.pd.create_srq(CAPS).map(drop), Err(Errno::EIO));
+    assert_eq!(s.pd.create_srq(CAPS).map(drop).map_err(Errno::from), Err(Errno::EIO));
     let Equipment { qp, pd, .. } = s;
     drop((qp, memory, srq));
     assert_eq!((pd.users(), pd.state()), (0, PdState::Stranded));

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use cmid_proto::datapath::{
-    Access, BatchError, Caps, Completion, DataPath, QpState, Remote, SendOp, SendWr, Sge, SrqCaps, prelude::*,
+    Access, BatchError, Caps, Completion, CreateError, DataPath, QpState, Remote, SendOp, SendWr, Sge, SrqCaps,
+    prelude::*,
 };
 use cmid_proto::memory::{Change, Fallback, Policy};
 use cmid_proto::{Attaching, Errno};
@@ -148,7 +149,7 @@ impl<D: DataPath> Data<D> {
         to: Attaching<'_>,
         shares_receives: bool,
         own: &Published,
-    ) -> Result<Self, Errno> {
+    ) -> Result<Self, CreateError> {
         let id = to.id();
         let pd = device.alloc_pd(id)?;
         let (send_cq, recv_cq) = (device.create_cq(id, DEPTH)?, device.create_cq(id, DEPTH)?);

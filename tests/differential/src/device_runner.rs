@@ -127,7 +127,7 @@ impl<D: DataPath> DeviceRunner<D> {
                 let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
                 let result = Path::attach(&mut self.device, Attaching::bare(id_key(id)?), most);
                 let result = result.map(|path| drop(self.paths.insert(id, path)));
-                self.note_call(at, "create_qp", format!("{action:?}"), &result);
+                self.note_call(at, "create_qp", format!("{action:?}"), &result.map_err(Errno::from));
                 return Ok(());
             }
             Action::DetachQp { id } => {

@@ -1,7 +1,7 @@
 //! The runner of one side, and what both kinds of runners use.
 
-use cmid_proto::datapath::{Caps, DataPath};
-use cmid_proto::{Attaching, ConnParam, Errno};
+use cmid_proto::datapath::{Caps, CreateError, DataPath};
+use cmid_proto::{Attaching, ConnParam};
 
 use crate::address::Numbers;
 use crate::program::{Action, Offer, Slot};
@@ -46,7 +46,7 @@ pub(crate) struct Path<D: DataPath> {
 
 impl<D: DataPath> Path<D> {
     /// Attaches a QP to an id.
-    pub(crate) fn attach(device: &mut D, attaching: Attaching<'_>, max_send_wr: u32) -> Result<Self, Errno> {
+    pub(crate) fn attach(device: &mut D, attaching: Attaching<'_>, max_send_wr: u32) -> Result<Self, CreateError> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 4)?;

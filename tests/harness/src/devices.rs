@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 
-use cmid_proto::datapath::{Caps, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered};
+use cmid_proto::Attaching;
+use cmid_proto::datapath::{Caps, CreateError, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered};
 use cmid_proto::memory::{Access, Change, Error, Policy, Returned, Way};
-use cmid_proto::{Attaching, Errno};
 
 /// The number of completions of a CQ, and of work requests of each half of a QP.
 pub(crate) const CQ_DEPTH: u32 = 16;
@@ -27,7 +27,7 @@ pub fn make_qp<D: DataPath + ?Sized>(
     attaching: Attaching<'_>,
     pd: &D::Pd,
     caps: Caps,
-) -> Result<(D::Qp, D::Cq), Errno> {
+) -> Result<(D::Qp, D::Cq), CreateError> {
     let cq = device.create_cq(attaching.id(), CQ_DEPTH)?;
     let qp = device.create_qp(attaching, pd, &cq, &cq, caps)?;
     Ok((qp, cq))

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cmid_proto::datapath::{BatchError, PostError, PostReason};
+use cmid_proto::datapath::{BatchError, CreateError, PostError, PostReason};
 
 /// A difference between the expected and the observed behaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ impl From<cmid_proto::AckError> for Failure {
 impl From<cmid_proto::Errno> for Failure {
     fn from(errno: cmid_proto::Errno) -> Self {
         Failure(errno.to_string())
+    }
+}
+
+impl From<CreateError> for Failure {
+    fn from(error: CreateError) -> Self {
+        Failure(error.to_string())
     }
 }
 

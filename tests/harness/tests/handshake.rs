@@ -329,7 +329,7 @@ where
         let incoming = world.incoming.take().unwrap();
         let (id, drive) = (incoming.id(), world.driver.drive());
         let failed = incoming.accept::<_, ()>(drive, ConnParam::default(), &[], Time::NEVER, |drive, id| {
-            drive.attach_qp(id, |_, _| Err(Errno::ENOMEM))
+            drive.attach_qp(id, |_, _| Err(Errno::ENOMEM.into()))
         });
         assert_eq!(failed.unwrap_err().errno(), Errno::ENOMEM);
         assert_eq!(drive.core().state(id), None);

@@ -3,7 +3,7 @@
 
 use cmid_blocking::{Connection, Listener, Options, Ready};
 use cmid_harness::sim_host as host;
-use cmid_proto::datapath::{Access, Caps, SendWr, prelude::*};
+use cmid_proto::datapath::{Access, Caps, CreateError, SendWr, prelude::*};
 use cmid_proto::{Attaching, Errno};
 use cmid_sim::{Cq, Mr, Qp, SimDevice};
 use std::net::SocketAddr;
@@ -12,9 +12,9 @@ use std::{thread, time::Duration};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-fn attach(device: &mut SimDevice, to: Attaching<'_>) -> std::result::Result<(Qp, Cq, Mr), Errno> {
+fn attach(device: &mut SimDevice, to: Attaching<'_>) -> std::result::Result<(Qp, Cq, Mr), CreateError> {
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
-    let mr = pd.register(b"hello".to_vec(), Access::LOCAL_WRITE).map_err(|_| Errno::ENOMEM)?;
+    let mr = pd.register(b"hello".to_vec(), Access::LOCAL_WRITE)?;
     let mut qp = device.create_qp(to, &pd, &cq, &cq, Caps::default())?;
     qp.post_recv(1, mr.sge(0..5))?;
     Ok((qp, cq, mr))

@@ -12,8 +12,10 @@ use cmid_epoll::proto::Next;
 use cmid_epoll::{Epoll, Interest};
 use cmid_harness::sim_host as host;
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::datapath::{Caps, WcStatus, prelude::*};
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Device, Drive, Errno, Event, EventKind, IdKey, Limits};
+use cmid_proto::datapath::{Caps, CreateError, WcStatus, prelude::*};
+use cmid_proto::{
+    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Device, Drive, Errno, Event, EventKind, IdKey, Limits,
+};
 use cmid_proto::{PolledDevice, PortSpace, RequestKind};
 use cmid_sim::{Cq, Host, Qp, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -49,7 +51,7 @@ fn the_lines_are_those_of_the_readmes() {
 }
 
 // begin blocking
-fn qp(device: &mut SimDevice, to: cmid_blocking::proto::Attaching<'_>) -> Result<Qp, cmid_blocking::proto::Errno> {
+fn qp(device: &mut SimDevice, to: Attaching<'_>) -> Result<Qp, CreateError> {
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
     device.create_qp(to, &pd, &cq, &cq, Caps::default())
 }

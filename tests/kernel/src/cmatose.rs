@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Listener, Options};
-use cmid_proto::datapath::{Access, Caps, SendWr, prelude::*};
-use cmid_proto::{Attaching, ConnParam, Errno};
+use cmid_proto::datapath::{Access, Caps, CreateError, SendWr, prelude::*};
+use cmid_proto::{Attaching, ConnParam};
 use cmid_verbs::{Backend, Cq, Mr, Pd, Qp, Verbs};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
@@ -64,7 +64,7 @@ struct Messages {
 
 impl Messages {
     /// Creates a QP and posts all receives.
-    fn attach(device: &mut Verbs, to: Attaching<'_>) -> Result<Self, Errno> {
+    fn attach(device: &mut Verbs, to: Attaching<'_>) -> Result<Self, CreateError> {
         let id = to.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * MESSAGES)?;

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Options};
-use cmid_proto::datapath::{Caps, prelude::*};
+use cmid_proto::datapath::{Caps, CreateError, prelude::*};
 use cmid_proto::{
     Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, EventKind, IdKey, Limits, Next, PortSpace, Time,
 };
@@ -97,7 +97,7 @@ fn timed<E>(call: impl FnOnce() -> Result<(), E>) -> Result<Duration, E> {
     Ok(began.elapsed())
 }
 
-fn attach(device: &mut Verbs, to: Attaching<'_>) -> Result<Queues, Errno> {
+fn attach(device: &mut Verbs, to: Attaching<'_>) -> Result<Queues, CreateError> {
     let pd = device.alloc_pd(to.id())?;
     let cq = device.create_cq(to.id(), 4)?;
     let qp = device.create_qp(to, &pd, &cq, &cq, Caps { max_send_wr: 1, max_recv_wr: 1, ..Caps::default() })?;

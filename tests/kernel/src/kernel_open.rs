@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use cmid_proto::datapath::DataPath as _;
+use cmid_proto::datapath::{CreateReason, DataPath as _, DeviceName};
 use cmid_proto::{Acks, ChannelKey, Drive, Errno, IdKey, Limits, PortSpace};
 use cmid_verbs::{Backend, KernelCm, OpenError, Verbs};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
@@ -74,16 +74,17 @@ fn error_of_both() -> OpenError {
     own
 }
 
-/// The errno of a PD on a new device, which must fail at once.
-fn errno_of_a_pd() -> Errno {
+/// The reason of a PD on a new device, which must fail at once.
+fn reason_of_a_pd() -> CreateReason {
     let mut drive = Drive::new(Verbs::open().expect("the connection manager opens"), Limits::default());
     let channel = drive.open_channel(Acks::OnDelivery).expect("a channel");
     let id = drive.create_id(Some(channel), PortSpace::Tcp).expect("an id");
     drive.bind(id, ([10, 99, 0, 1], 0).into()).expect("an address of the device");
     let begun = Instant::now();
-    let errno = drive.device_mut().alloc_pd(id).map(drop).expect_err("the device does not open");
+    let error = drive.device_mut().alloc_pd(id).map(drop).expect_err("the device does not open");
     assert!(begun.elapsed() < Duration::from_secs(1), "libibverbs waits for the node");
-    errno
+    println!("    {error}");
+    error.reason()
 }
 
 fn become_nobody() {
@@ -205,17 +206,20 @@ fn no_node() {
     println!("no node, and a file in its place: passed");
 }
 
+fn of_node(errno: Errno) -> CreateReason {
+    CreateReason::Node { node: DeviceName::new(b"uverbs0"), errno }
+}
+
 /// The nodes of the devices, which the data path opens.
 fn device_nodes() {
     let all = fs::read_dir("/dev/infiniband").expect("nodes").map(|entry| entry.expect("a node").path());
     let nodes: Vec<_> = all.filter(|path| path.to_string_lossy().contains("uverbs")).collect();
     let each = |change: fn(&Path)| nodes.iter().for_each(|node| change(node));
     each(|node| fs::set_permissions(node, Permissions::from_mode(0o600)).expect("chmod"));
-    as_nobody(|| assert_eq!(errno_of_a_pd(), Errno::EACCES));
+    as_nobody(|| assert_eq!(reason_of_a_pd(), of_node(Errno::EACCES)));
     each(|node| fs::set_permissions(node, Permissions::from_mode(0o666)).expect("chmod"));
     each(|node| fs::rename(node, node.with_extension("aside")).expect("the node goes"));
-    // libibverbs lists no device without its node.
-    assert_eq!(errno_of_a_pd(), Errno::ENODEV);
+    assert_eq!(reason_of_a_pd(), of_node(Errno::ENOENT));
     each(|node| fs::rename(node.with_extension("aside"), node).expect("the node is back"));
     println!("a device's node is forbidden, or missing: passed");
 }

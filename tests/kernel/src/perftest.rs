@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_blocking::{Connection, Error, Listener, Options};
-use cmid_proto::datapath::{Access, Caps, Completion, SendWr, prelude::*};
+use cmid_proto::datapath::{Access, Caps, Completion, CreateError, SendWr, prelude::*};
 use cmid_proto::{Attaching, ConnParam, Errno};
 use cmid_verbs::{Backend, Cq, Mr, Pd, Qp, Verbs};
 
@@ -134,7 +134,7 @@ struct Side {
 }
 
 impl Side {
-    fn attach(device: &mut Verbs, to: Attaching<'_>) -> Result<Self, Errno> {
+    fn attach(device: &mut Verbs, to: Attaching<'_>) -> Result<Self, CreateError> {
         let id = to.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 4)?;

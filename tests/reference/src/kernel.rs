@@ -118,13 +118,13 @@ impl World {
         say(|| format!("{what}: {result:?}"));
     }
 
-    /// Reads all channels once; the time goes on.
+    /// Marks all channels as readable and makes a turn; the time goes on.
     fn read(&mut self) {
         self.now = Time(self.now.0 + 1);
         self.drive.set_now(self.now);
         let channels: Vec<_> = self.drive.core().channel_keys().collect();
         channels.into_iter().for_each(|channel| self.drive.readable(channel));
-        let turn = self.drive.turn(8);
+        let turn = self.drive.run(8);
         say(|| format!("a turn: {turn:?}"));
     }
 

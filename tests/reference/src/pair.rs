@@ -12,8 +12,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use cmid_proto::{
-    AckToken, Acks, ChannelKey, ConnParam, Drive, Error, Fault, IdKey, PortSpace, READ_FAILURES_MAX, Request, State,
-    Time, Turn,
+    AckToken, Acks, ChannelKey, ConnParam, Drive, Error, Fault, IdKey, Next, PortSpace, READ_FAILURES_MAX, Request,
+    State, Time,
 };
 use cmid_sim::{Config, Fabric, Host};
 
@@ -190,10 +190,10 @@ impl Pair {
         let failed =
             |drive: &Drive<Unreliable>| channels_of(drive, channels).filter(|&it| drive.core().has_failed(it)).count();
         let before = failed(drive);
-        let mut turn = drive.turn(64);
+        let mut turn = drive.run(64);
         if failed(drive) > before {
             // What waited for its events is due since then.
-            turn = drive.turn(0);
+            turn = drive.run(0);
         }
         let due = drive.next_timeout().is_some_and(|due| due <= drive.now());
         assert!(!due, "a deadline has passed and nothing has happened: {turn:?}");
@@ -302,7 +302,7 @@ impl Pair {
             for at in 0..2 {
                 self.turn(at);
                 let side = &mut self.sides[at];
-                any |= side.drive.turn(0) == Turn::More && side.drive.has_work();
+                any |= side.drive.run(64) == Next::Again;
                 for ack_token in std::mem::take(&mut side.ack_tokens) {
                     any |= side.drive.ack(ack_token).is_ok();
                 }
@@ -313,6 +313,7 @@ impl Pair {
                     while self.take_from(at, home) {
                         any = true;
                     }
+                    any |= self.sides[at].drive.core().may_have_event(home);
                 }
             }
             self.look();

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use cmid_blocking::Connection;
-use cmid_proto::datapath::{Access, Caps, Completion, DataPath, QueuePair as _, Remote, SendWr, SrqCaps, prelude::*};
+use cmid_proto::datapath::{
+    Access, Caps, Completion, CreateError, DataPath, QueuePair as _, Remote, SendWr, SrqCaps, prelude::*,
+};
 use cmid_proto::{Attaching, Errno, Transport};
 
 use crate::outcome::classified;
@@ -60,7 +62,7 @@ pub(crate) struct Side<D: DataPath> {
 
 impl<D: DataPath> Side<D> {
     /// Creates the objects and posts receives. For [`Connection::connect`] and for an accept.
-    pub(crate) fn attach(device: &mut D, to: Attaching<'_>, queues: Queues) -> Result<Self, Errno> {
+    pub(crate) fn attach(device: &mut D, to: Attaching<'_>, queues: Queues) -> Result<Self, CreateError> {
         let id = to.id();
         let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, DEPTH + RECEIVES as u32)?);
         let bytes = vec![0; SEND_AT + Message::LEN];

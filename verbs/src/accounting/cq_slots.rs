@@ -177,6 +177,11 @@ impl CqSlots {
         Ok(())
     }
 
+    /// Whether a QP with this SRQ reports to it.
+    pub(crate) fn has_srq(&self, table: &SrqTable) -> bool {
+        self.state.lock().srqs.iter().any(|entry| Arc::ptr_eq(&entry.slots, table.slots()))
+    }
+
     /// Records that a QP with an SRQ is destroyed. Called once for each [`attach_srq`](CqSlots::attach_srq).
     pub(crate) fn leave_srq(&self, table: Arc<SrqTable>) {
         let is_idle = table.slots().unpolled() == 0;

@@ -200,6 +200,10 @@ impl CqInner {
         self.channel.context().is_inherited()
     }
 
+    pub(crate) fn context(&self) -> &Context {
+        self.channel.context()
+    }
+
     pub(crate) fn is_on(&self, verbs: NonNull<ibv_context>) -> bool {
         self.channel.context().is(verbs)
     }

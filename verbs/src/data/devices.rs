@@ -4,11 +4,12 @@ use core::ffi::c_char;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use cmid_proto::datapath::{CreateReason, DeviceName};
 use cmid_proto::{Errno, Outcome};
 use parking_lot::Mutex;
 
@@ -122,6 +123,27 @@ impl Devices {
         Ok(limits)
     }
 
+    /// Returns the name of the device at a location, as far as libibverbs lists it.
+    #[cold]
+    pub(crate) fn name(location: Location) -> Option<DeviceName> {
+        let list = DeviceList::read().ok()?;
+        let found = list.devices().iter().find(|device| is_at(**device, location))?;
+        // SAFETY: the device is from the list, which is not freed yet.
+        Some(DeviceName::new(&bytes_of(unsafe { &(**found).name })))
+    }
+
+    /// Returns the reason if the node of the device at a location cannot be opened. libibverbs lists no device without its
+    /// node, so the errno is `ENODEV` then, and sysfs tells the name of the node.
+    #[cold]
+    pub(crate) fn node_error(location: Location, errno: Errno) -> Option<CreateReason> {
+        let nodes = fs::read_dir("/sys/class/infiniband_verbs").ok()?.filter_map(Result::ok);
+        let of_device = nodes.filter(|node| guid_of(&node.path()) == Some(location.guid));
+        let failed = of_device.filter_map(|node| Some((node_opens(&node.file_name()).err()?, node.file_name())));
+        let mut reasons = failed.filter(|(of_open, _)| *of_open == errno || errno == Errno::ENODEV);
+        let (errno, node) = reasons.next()?;
+        Some(CreateReason::Node { node: DeviceName::new(node.as_bytes()), errno })
+    }
+
     /// Called when an id has reported that its device is gone.
     pub(crate) fn removed(&self, location: Location) {
         let mut all = self.shared.known.lock();
@@ -138,7 +160,7 @@ fn open(location: Location) -> Result<Context, Errno> {
     let list = DeviceList::read()?;
     let found = list.devices().iter().find(|device| is_at(**device, location)).ok_or(Errno::ENODEV)?;
     // SAFETY: the device is from the list.
-    node_opens(unsafe { &(**found).dev_name })?;
+    node_opens(OsStr::from_bytes(&bytes_of(unsafe { &(**found).dev_name })))?;
     // SAFETY: the device is from the list, which is not freed yet.
     unsafe { Context::open(*found, location) }
 }
@@ -149,13 +171,24 @@ fn open(location: Location) -> Result<Context, Errno> {
 /// # Errors
 /// The errno of open(2): `EACCES` or `EPERM` without permission; `ENOENT` without the node, if libibverbs has listed the
 /// device nevertheless.
-fn node_opens(name: &[c_char]) -> Outcome {
-    let name: Vec<u8> = name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect();
-    let path = Path::new("/dev/infiniband").join(OsStr::from_bytes(&name));
+fn node_opens(name: &OsStr) -> Outcome {
+    let path = Path::new("/dev/infiniband").join(name);
     match File::options().read(true).write(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
     }
+}
+
+/// Returns the GUID of the device of a node in sysfs, in network order.
+fn guid_of(node: &Path) -> Option<u64> {
+    let device = fs::read_to_string(node.join("ibdev")).ok()?;
+    let guid = fs::read_to_string(Path::new("/sys/class/infiniband").join(device.trim()).join("node_guid")).ok()?;
+    u64::from_str_radix(&guid.trim().replace(':', ""), 16).map(u64::to_be).ok()
+}
+
+/// Returns the bytes of a string of C before its end.
+fn bytes_of(name: &[c_char]) -> Vec<u8> {
+    name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect()
 }
 
 /// Several devices can have one GUID. The kernel's number distinguishes them if both sides have it.

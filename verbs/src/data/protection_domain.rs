@@ -1,9 +1,10 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a PD use it.
 
-use cmid_proto::datapath::{Completion, ProtectionDomain, SrqCaps};
+use cmid_proto::datapath::{Completion, CreateError, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{self, Access, PdState};
 use cmid_proto::{AhAttr, Errno};
 
+use crate::data::create_reasons::srq_error;
 use crate::data::{Ah, Buffer, Mr, Mw, Pd, Srq};
 
 impl ProtectionDomain for Pd {
@@ -38,9 +39,9 @@ impl ProtectionDomain for Pd {
     }
 
     /// # Errors
-    /// `EINVAL` also for more than 1,048,576 receives; `ENOMEM` also for more than 65,536 SRQs in a process.
-    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, Errno> {
-        Srq::create(self, caps)
+    /// The maximum of receives is 1,048,576, or that of the device if it is less. `ENOMEM` also for more than 65,536 SRQs in a process.
+    fn create_srq(&self, caps: SrqCaps) -> Result<Srq, CreateError> {
+        Srq::create(self, caps).map_err(|errno| srq_error(self, caps, errno))
     }
 
     fn users(&self) -> u32 {

@@ -93,6 +93,19 @@ impl Srq {
         Ok(Srq { inner, pd: name, cursor, staging: None })
     }
 
+    /// Its PD.
+    pub(super) fn pd(&self) -> Pd {
+        self.inner.pd.pd()
+    }
+
+    pub(super) fn table(&self) -> &SrqTable {
+        &self.inner.table
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ibv_srq {
+        self.inner.as_ptr()
+    }
+
     /// Returns the reason of a full queue.
     #[cold]
     fn full(&self) -> PostReason {

@@ -148,6 +148,12 @@ impl KernelCm {
         Ok(qp)
     }
 
+    /// Whether an id has a service of datagrams.
+    #[cold]
+    pub(crate) fn is_datagram(&self, key: IdKey) -> bool {
+        self.ids.get(key).is_some_and(|id| id.datagrams)
+    }
+
     /// Whether an id has a QP.
     pub(crate) fn has_qp(&self, key: IdKey) -> bool {
         self.ids.get(key).is_some_and(|id| id.qp.is_some())

@@ -82,7 +82,9 @@ fn attach(world: &mut World, id: IdKey, qp: &Arc<FakeQp>) -> Result<(), Ended> {
     let qp = Arc::clone(qp);
     world
         .request("create_qp", id, |drive| {
-            drive.attach_qp(id, |device, attaching| device.inner_mut().create_qp(attaching.id(), |_, _| Ok((qp, None))))
+            drive.attach_qp(id, |device, attaching| {
+                Ok(device.inner_mut().create_qp(attaching.id(), |_, _| Ok((qp, None)))?)
+            })
         })
         .map(drop)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cmid_proto::datapath::QpState;
 use cmid_proto::{Device as _, Errno, IdKey, Outcome};
 
-use crate::data::{Context, QpInit, QpInner, QpPlace};
+use crate::data::{Context, Pd, QpDevice, QpInit, QpInner, QpPlace, name_of};
 use crate::errno;
 use crate::ffi::{self, ibv_qp_attr};
 use crate::librdmacm::Rdmacm;
@@ -46,6 +46,13 @@ impl Rdmacm {
         let qp = QpInner::create_on_id(id, place, init)?;
         id.qp = Some(Arc::clone(&qp));
         Ok(qp)
+    }
+
+    /// Returns the device of an id, for the error of a QP on it.
+    pub(crate) fn qp_device(&mut self, id: IdKey, _: &Pd) -> Option<QpDevice> {
+        let id = self.id_mut(id).ok()?;
+        let verbs = id.verbs()?;
+        Some(QpDevice { name: name_of(verbs), verbs: Some(verbs), datagrams: id.is_datagram() })
     }
 
     pub(crate) fn has_qp(&self, id: IdKey) -> bool {

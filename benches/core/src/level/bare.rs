@@ -127,7 +127,7 @@ impl Level for Bare {
     fn deliver(&mut self, device_channel: ChannelKey, channel: ChannelKey, raw: RawEvent<&'static [u8]>) -> EventKind {
         // Used in place, without a move.
         let mut taken = self.core.take_event(device_channel, &raw, channel);
-        let event = black_box(&mut taken).as_mut().expect("a likely event").as_mut().expect("an event");
+        let event = black_box(&mut taken).1.as_mut().expect("an event");
         self.core.ack(event.ack_token.take().expect("an ack token")).expect("an ack is owed");
         event.kind
     }

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-use cmid_mio::proto::datapath::{Access, Caps, PostError, Remote, SendWr, WcOpcode, prelude::*};
+use cmid_mio::proto::datapath::{Access, Caps, CreateError, PostError, Remote, SendWr, WcOpcode, prelude::*};
 use cmid_mio::proto::memory::{Change, Fallback, Policy};
 use cmid_mio::proto::{Attaching, Errno};
 
@@ -64,7 +64,7 @@ pub(super) struct Connection<D: DataPath> {
 
 impl<D: DataPath> Connection<D> {
     /// Creates the QP and its memory, and posts the receives.
-    pub(super) fn attach(device: &mut D, to: Attaching<'_>) -> Result<Self, Errno> {
+    pub(super) fn attach(device: &mut D, to: Attaching<'_>) -> Result<Self, CreateError> {
         let pd = device.alloc_pd(to.id())?;
         let max_send_wr = (SENDS + FRAMES) as u32;
         let caps = Caps { max_send_wr, max_recv_wr: RECVS as u32, ..Caps::default() };

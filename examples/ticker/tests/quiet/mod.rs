@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_epoll::proto::datapath::{
-    Access, BatchError, Caps, Completion, DataPath, PostError, QpState, SendWr, Sge, prelude::*,
+    Access, BatchError, Caps, Completion, CreateError, DataPath, PostError, QpState, SendWr, Sge, prelude::*,
 };
 use cmid_epoll::proto::{Attaching, Call, ChannelKey, CqRoom, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 use cmid_epoll::sim::{self, Fabric, SimDevice};
@@ -95,11 +95,11 @@ impl DataPath for Quiet {
     type Nic = sim::Nic;
     type AsyncEvents = sim::AsyncEvents;
 
-    fn device_of(&mut self, id: IdKey) -> Result<sim::Nic, Errno> {
+    fn device_of(&mut self, id: IdKey) -> Result<sim::Nic, CreateError> {
         self.0.device_of(id)
     }
 
-    fn alloc_pd_on(&mut self, nic: &sim::Nic) -> Result<sim::Pd, Errno> {
+    fn alloc_pd_on(&mut self, nic: &sim::Nic) -> Result<sim::Pd, CreateError> {
         self.0.alloc_pd_on(nic)
     }
 
@@ -107,11 +107,11 @@ impl DataPath for Quiet {
         self.0.comp_vectors(nic)
     }
 
-    fn create_cq_at(&mut self, nic: &sim::Nic, depth: u32, vector: u32) -> Result<QuietCq, Errno> {
+    fn create_cq_at(&mut self, nic: &sim::Nic, depth: u32, vector: u32) -> Result<QuietCq, CreateError> {
         self.0.create_cq_at(nic, depth, vector).map(QuietCq)
     }
 
-    fn create_comp_channel(&mut self, nic: &sim::Nic) -> Result<sim::CompChannel, Errno> {
+    fn create_comp_channel(&mut self, nic: &sim::Nic) -> Result<sim::CompChannel, CreateError> {
         self.0.create_comp_channel(nic)
     }
 
@@ -121,7 +121,7 @@ impl DataPath for Quiet {
         channel: &sim::CompChannel,
         depth: u32,
         vector: u32,
-    ) -> Result<QuietCq, Errno> {
+    ) -> Result<QuietCq, CreateError> {
         self.0.create_cq_with_channel(nic, channel, depth, vector).map(QuietCq)
     }
 
@@ -136,7 +136,7 @@ impl DataPath for Quiet {
         send_cq: &QuietCq,
         recv_cq: &QuietCq,
         caps: Caps,
-    ) -> Result<QuietQp, Errno> {
+    ) -> Result<QuietQp, CreateError> {
         self.0.create_qp(attaching, pd, &send_cq.0, &recv_cq.0, caps).map(QuietQp)
     }
 
@@ -148,7 +148,7 @@ impl DataPath for Quiet {
         recv_cq: &QuietCq,
         srq: &sim::Srq,
         caps: Caps,
-    ) -> Result<QuietQp, Errno> {
+    ) -> Result<QuietQp, CreateError> {
         self.0.create_qp_with_srq(attaching, pd, &send_cq.0, &recv_cq.0, srq, caps).map(QuietQp)
     }
 

@@ -14,7 +14,7 @@ fn id(env: &mut Env) -> IdKey {
 }
 
 fn create(env: &mut Env, id: IdKey, pd: &Pd, [send, recv]: [&Cq; 2]) -> Result<Qp, Errno> {
-    env.client.device.create_qp(cmid_proto::Attaching::bare(id), pd, send, recv, CAPS)
+    env.client.device.create_qp(cmid_proto::Attaching::bare(id), pd, send, recv, CAPS).map_err(Errno::from)
 }
 
 #[track_caller]

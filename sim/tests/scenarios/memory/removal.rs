@@ -75,10 +75,10 @@ fn another_device_knows_nothing_of_the_one_before() {
         &cq,
         cmid_sim::Caps::default(),
     );
-    assert_eq!(qp.map(drop), Err(Errno::EINVAL));
+    assert_eq!(qp.map(drop).map_err(Errno::from), Err(Errno::EINVAL));
     assert_eq!(fresh.users(), 1);
     let stale = fixture.env.client.device.alloc_pd(fixture.id);
-    assert_eq!(stale.map(drop), Err(Errno::ENODEV));
+    assert_eq!(stale.map(drop).map_err(Errno::from), Err(Errno::ENODEV));
 }
 
 /// A poll may write to the memory.

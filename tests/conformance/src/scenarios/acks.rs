@@ -117,7 +117,7 @@ pub(super) fn a_driver_refuses_keys_and_receipts_of_another<L: Env>(b: &mut Fixt
     fails("migrate to", server.migrate(listener, Some(channel), Time::NEVER), Errno::EBADF)?;
     fails("close", server.close_channel(channel), Errno::EBADF)?;
     same("its address", server.device().local_addr(id), Err(Errno::ENOENT))?;
-    same("a PD on it", server.device_mut().alloc_pd(id).map(drop), Err(Errno::ENOENT))?;
+    same("a PD on it", server.device_mut().alloc_pd(id).map(drop).map_err(Errno::from), Err(Errno::ENOENT))?;
     same("a bare call", b.server.bare(&Call::Listen { id, backlog: 1 }, &[]), Err(Errno::ENOENT))?;
     same("a bare close", b.server.bare(&Call::CloseChannel { channel }, &[]), Err(Errno::EBADF))?;
 

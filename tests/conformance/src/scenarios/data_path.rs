@@ -324,9 +324,9 @@ pub(super) fn the_device_of_an_id_is_known_once_it_has_one<L: Env>(b: &mut Fixtu
     let channel = b.client.channel;
     let unbound = b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
     let device_of = |b: &mut Fixture<'_, L>, id| b.client.drive().device_mut().device_of(id);
-    same("without an address", device_of(b, unbound).map(drop), Err(Errno::ENODEV))?;
+    same("without an address", device_of(b, unbound).map(drop).map_err(Errno::from), Err(Errno::ENODEV))?;
     b.destroy(Side::Client, unbound)?;
-    same("gone", device_of(b, unbound).map(drop), Err(Errno::ENOENT))?;
+    same("gone", device_of(b, unbound).map(drop).map_err(Errno::from), Err(Errno::ENOENT))?;
     b.listen()?;
     let (first, second) = (b.resolved()?, b.resolved()?);
     let (nic, same_nic) = (device_of(b, first)?, device_of(b, second)?);

@@ -7,8 +7,9 @@ use cmid_harness::failure::{ensure, same, stopped, why};
 use cmid_harness::fixture::{DeviceOf, EndOf, MrOf, PdOf, SOON, Side, SrqOf, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr as _, test_caps};
 use cmid_proto::datapath::{
-    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, CompletionQueue, DataPath, Length, MemoryRegion, OfPd,
-    PostReason, ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
+    AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, Capacity, CompletionQueue, CreateError, CreateReason,
+    DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue,
+    SrqCaps, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, RefuseReason};
 use cmid_proto::{CmEvent, Errno, IdKey, Time};
@@ -229,11 +230,19 @@ pub(super) fn a_receive_is_pinned_until_its_own_completion_is_polled<L: Env>(b: 
 
 pub(super) fn what_an_srq_refuses<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let mut hall = Hall::open(b, 1)?;
-    let einval = Err(Errno::EINVAL);
     let none = SrqCaps { max_wr: 0, ..CAPS };
-    same("an SRQ without receives", hall.pds.1.create_srq(none).map(drop), einval)?;
+    same(
+        "an SRQ without receives",
+        hall.pds.1.create_srq(none).map_err(|error| error.reason()).map(drop),
+        Err(CreateReason::Zero(Capacity::SrqMaxWr)),
+    )?;
     let huge = SrqCaps { max_wr: u32::MAX, ..CAPS };
-    same("an SRQ of too many", hall.pds.1.create_srq(huge).map(drop), einval)?;
+    let too_large = |error: CreateError| {
+        let CreateReason::TooLarge { capacity, asked, .. } = error.reason() else { return None };
+        Some((capacity, asked))
+    };
+    let of_too_many = hall.pds.1.create_srq(huge).map(drop).map_err(too_large);
+    same("an SRQ of too many", of_too_many, Err(Some((Capacity::SrqMaxWr, u32::MAX))))?;
     let (mr, foreign) = (&hall.mrs.1, &hall.mrs.0);
     let source = register(&hall.pds.1, vec![0; 8], Access::empty())?;
     let (of_pd, read_only) = (PostReason::OtherPd(OfPd::Mr), PostReason::ReadOnly);

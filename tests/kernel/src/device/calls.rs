@@ -20,8 +20,8 @@ pub(crate) fn guards() {
         side.fails(&Call::Reject { id, reason: RejectReason::Consumer }, Errno::EINVAL);
         side.fails(&Call::Establish { id }, Errno::EINVAL);
         side.fails(&Call::Disconnect { id }, Errno::EINVAL);
-        assert_eq!(side.device.alloc_pd(id).map(drop), Err(Errno::ENODEV));
-        assert_eq!(side.device.create_cq(id, 1).map(drop), Err(Errno::ENODEV));
+        assert_eq!(side.device.alloc_pd(id).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
+        assert_eq!(side.device.create_cq(id, 1).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
         assert_eq!(side.device.destroy_qp(id), Err(Errno::EINVAL));
     }
     assert_eq!(side.device.local_addr(idle), Err(Errno::EADDRNOTAVAIL));
@@ -36,8 +36,11 @@ pub(crate) fn guards() {
     side.fails(&Call::Connect { id: bound, param: param() }, Errno::EINVAL);
 
     let first = side.end(bound);
-    let again =
-        side.device.create_qp(cmid_proto::Attaching::bare(bound), &first.pd, &first.cq, &first.cq, CAPS).map(drop);
+    let again = side
+        .device
+        .create_qp(cmid_proto::Attaching::bare(bound), &first.pd, &first.cq, &first.cq, CAPS)
+        .map(drop)
+        .map_err(Errno::from);
     assert_eq!(again, Err(Errno::EINVAL));
     assert_eq!(side.device.destroy_qp(bound), Ok(()));
     assert_eq!(first.qp.state().map(|state| state.0), Ok(6), "error, for a handle is left");
@@ -59,7 +62,7 @@ pub(crate) fn keys() {
     side.fails(&Call::Destroy { id: stale }, Errno::ENOENT);
     side.fails(&Call::Listen { id: stale, backlog: 1 }, Errno::ENOENT);
     assert_eq!(side.device.local_addr(stale), Err(Errno::ENOENT));
-    assert_eq!(side.device.alloc_pd(stale).map(drop), Err(Errno::ENOENT));
+    assert_eq!(side.device.alloc_pd(stale).map(drop).map_err(Errno::from), Err(Errno::ENOENT));
 
     let channel = side.channel;
     let (other, unknown, child) = (channel_key(1, 1), channel_key(1, 2), side.key());
@@ -134,7 +137,11 @@ pub(crate) fn completion_vectors() {
         side.device.create_cq_at(&nic, 4, vector).expect("create_cq_at");
     }
     for vector in [vectors, i32::MAX.unsigned_abs(), u32::MAX] {
-        assert_eq!(side.device.create_cq_at(&nic, 4, vector).map(drop), Err(Errno::EINVAL), "{vector}");
+        assert_eq!(
+            side.device.create_cq_at(&nic, 4, vector).map(drop).map_err(Errno::from),
+            Err(Errno::EINVAL),
+            "{vector}"
+        );
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn lifetimes() {
     let channel = side.device.create_comp_channel(&nic).expect("create_comp_channel");
     let cq = side.device.create_cq_with_channel(&nic, &channel, 4, 0).expect("create_cq");
     let vectors = side.device.comp_vectors(&nic);
-    let none = side.device.create_cq_with_channel(&nic, &channel, 4, vectors).map(drop);
+    let none = side.device.create_cq_with_channel(&nic, &channel, 4, vectors).map(drop).map_err(Errno::from);
     assert_eq!((none, cq.take_notifications()), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
     assert_eq!(cq.moderate(2, 10), Err(Errno::EOPNOTSUPP), "soft-RoCE");
     drop(channel);
@@ -79,5 +79,8 @@ pub(crate) fn lifetimes() {
     let other = side.bound([10, 98, 0, 1]);
     let foreign = side.device.device_of(other).expect("device_of");
     let channel = side.device.create_comp_channel(&foreign).expect("create_comp_channel");
-    assert_eq!(side.device.create_cq_with_channel(&nic, &channel, 4, 0).map(drop), Err(Errno::EINVAL));
+    assert_eq!(
+        side.device.create_cq_with_channel(&nic, &channel, 4, 0).map(drop).map_err(Errno::from),
+        Err(Errno::EINVAL)
+    );
 }

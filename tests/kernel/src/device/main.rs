@@ -14,6 +14,7 @@ mod calls;
 mod commands;
 mod comp_channels;
 mod connections;
+mod creations;
 mod cycles;
 mod data;
 mod datagram;
@@ -45,7 +46,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 89] = [
+const CHECKS: [(&str, fn()); 91] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -132,6 +133,8 @@ const CHECKS: [(&str, fn()); 89] = [
     ("seven retries have no limit on soft-RoCE", retries::without_limit),
     ("asynchronous events: an address comes and goes", async_events::address_changes),
     ("a CQ uses a completion vector that the device has", calls::completion_vectors),
+    ("creations that fail name the capacity and its maximum", creations::capacities),
+    ("creations that fail name the object of another device", creations::elsewhere),
     ("the devices", inventory::devices),
     ("what names mean, and an endpoint of it", inventory::names),
     ("200 connections leave nothing behind", cycles::nothing_is_left),

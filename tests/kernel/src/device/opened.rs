@@ -66,7 +66,7 @@ fn few_descriptors(at_the_open: bool) {
         let id = side.id();
         side.device.call(&Call::Bind { id, addr: SocketAddr::from((CLIENT, 0)) }, &[]).map(|()| id)
     });
-    with_ever_more("alloc_pd", || side.device.alloc_pd(id));
+    with_ever_more("alloc_pd", || side.device.alloc_pd(id).map_err(Errno::from));
     let found = with_ever_more("devices", cmid_verbs::devices);
     assert_eq!(found.len(), 3, "none is given up");
 }
@@ -101,7 +101,7 @@ fn without_descriptors() {
         let pd = with_descriptors(left, || side.device.alloc_pd(mine)).expect("as in C");
         let register = || pd.register(vec![0; 64], Access::empty()).map_err(|(_, error)| error.errno());
         returned(with_descriptors(left, register).expect("as in C"));
-        let cq = with_descriptors(left, || side.device.create_cq(mine, 4).map(drop));
+        let cq = with_descriptors(left, || side.device.create_cq(mine, 4).map(drop).map_err(Errno::from));
         assert_eq!(cq, if left == 0 { Err(Errno::EMFILE) } else { Ok(()) });
     }
     side.ok(&Call::Bind { id: other, addr: SocketAddr::from((VETH, 0)) });

@@ -128,13 +128,19 @@ pub(crate) fn cq_room() {
     let depth = cq.room().depth();
     assert!(depth >= 32, "{:?}", cq.room());
     let caps = |wr| Caps { max_send_wr: wr, max_recv_wr: wr, ..Caps::default() };
-    let too_many =
-        side.device.create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1)).map(drop);
+    let too_many = side
+        .device
+        .create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1))
+        .map(drop)
+        .map_err(Errno::from);
     assert_eq!((too_many, cq.room().reserved()), (Err(Errno::EOVERFLOW), 0));
     let mut qp =
         side.device.create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2)).expect("create_qp");
     assert_eq!(
-        side.device.create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(1)).map(drop),
+        side.device
+            .create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(1))
+            .map(drop)
+            .map_err(Errno::from),
         Err(Errno::EOVERFLOW)
     );
     // As many as requested, also if the provider rounds up.
@@ -146,7 +152,10 @@ pub(crate) fn cq_room() {
     // Nothing was sent.
     assert_eq!(cq.room().reserved(), depth / 2);
     assert_eq!(
-        side.device.create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2)).map(drop),
+        side.device
+            .create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
+            .map(drop)
+            .map_err(Errno::from),
         Err(Errno::EOVERFLOW)
     );
     assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));

@@ -176,7 +176,11 @@ pub(crate) fn domains() {
     assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(RefuseReason::Gone)));
     let (far, error) = other.register(far, Access::LOCAL_WRITE).map(drop).expect_err("gone");
     assert_eq!((far.len(), refused(error)), (PAGE, RefuseReason::Gone));
-    let made = side.device.create_qp(cmid_proto::Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS).map(drop);
+    let made = side
+        .device
+        .create_qp(cmid_proto::Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS)
+        .map(drop)
+        .map_err(Errno::from);
     assert_eq!(made, Err(Errno::EINVAL));
 
     // An MR keeps its PD alive without another handle, and returns it.

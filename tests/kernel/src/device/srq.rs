@@ -133,7 +133,7 @@ pub(crate) fn lifetimes() {
     assert_eq!(s.cq.poll_one(), Ok(None));
     assert_eq!((pd.users(), s.cq.room().reserved()), (0, 0));
     assert_eq!((pd.dealloc().is_ok(), pd.state()), (true, PdState::Gone));
-    assert_eq!(pd.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop), Err(Errno::EINVAL));
+    assert_eq!(pd.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop).map_err(Errno::from), Err(Errno::EINVAL));
 }
 
 /// A QP in its error state leaves the receives to others. Linux 6.12 reports when it takes no more; Linux 6.1 does not.

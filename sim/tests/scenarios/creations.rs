@@ -1,0 +1,138 @@
+//! A creation that fails names the capacity with its maximum, or the object of another device.
+
+use std::net::IpAddr;
+
+use cmid_proto::datapath::{
+    Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, ProtectionDomain, SrqCaps,
+};
+use cmid_proto::memory::RefuseReason;
+use cmid_proto::{Attaching, Errno, IdKey, Transport};
+use cmid_sim::{Config, Cq, Fabric, Pd};
+
+use crate::common::{Env, Side, ip};
+
+const NOTHING: Caps = Caps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };
+
+fn bound(env: &mut Env) -> IdKey {
+    let id = env.client.id(env.cc);
+    env.client.bind(id, "10.0.0.1:0").unwrap();
+    id
+}
+
+fn too_large(call: CreateCall, capacity: Capacity, asked: u32, max: u32) -> CreateError {
+    CreateError::new(call, CreateReason::TooLarge { capacity, asked, max })
+}
+
+#[test]
+fn each_capacity_that_is_too_large_is_named() {
+    let mut env = Env::new();
+    let id = bound(&mut env);
+    let device = &mut env.client.device;
+    let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 64).unwrap());
+    for (caps, capacity, asked, max) in [
+        (Caps { max_send_wr: 1 << 21, ..NOTHING }, Capacity::MaxSendWr, 1 << 21, 1 << 20),
+        (Caps { max_recv_wr: 1 << 21, ..NOTHING }, Capacity::MaxRecvWr, 1 << 21, 1 << 20),
+        (Caps { max_send_sge: 33, ..NOTHING }, Capacity::MaxSendSge, 33, 32),
+        (Caps { max_recv_sge: 40, ..NOTHING }, Capacity::MaxRecvSge, 40, 32),
+        (Caps { max_inline: 513, ..NOTHING }, Capacity::MaxInline, 513, 512),
+    ] {
+        let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop);
+        assert_eq!(made, Err(too_large(CreateCall::CreateQp, capacity, asked, max)));
+    }
+    let made = device.create_cq(id, 1 << 15).map(drop);
+    assert_eq!(made, Err(too_large(CreateCall::CreateCq, Capacity::Depth, 32768, 32767)));
+    for (max_wr, max_sge, capacity, asked, max) in
+        [((1 << 20) + 1, 1, Capacity::SrqMaxWr, (1 << 20) + 1, 1 << 20), (1, 28, Capacity::SrqMaxSge, 28, 27)]
+    {
+        let made = pd.create_srq(SrqCaps { max_wr, max_sge }).map(drop);
+        assert_eq!(made, Err(too_large(CreateCall::CreateSrq, capacity, asked, max)));
+    }
+    assert_eq!(
+        device.create_cq(id, 0).map(drop).map_err(|error| error.reason()),
+        Err(CreateReason::Zero(Capacity::Depth))
+    );
+    let nic = device.device_of(id).unwrap();
+    let none = device.create_cq_at(&nic, 1, 4).map(drop).map_err(|error| error.reason());
+    assert_eq!(none, Err(CreateReason::NoVector { vector: 4, vectors: 4 }));
+}
+
+/// Two devices of one host, and a host of another fabric whose device has the same name.
+#[test]
+fn an_object_of_another_device_is_named_with_both_devices() {
+    let mut env = Env::new();
+    let fabric = Fabric::new(Config::default());
+    let devices: [&[IpAddr]; 2] = [&[ip("10.0.0.1")], &[ip("10.1.0.1")]];
+    env.client = Side::new(&fabric.host_with_devices(&devices, Transport::InfiniBand));
+    let channel = env.client.channel();
+    let ids = ["10.0.0.1:0", "10.1.0.1:0"].map(|addr| {
+        let id = env.client.id(channel);
+        env.client.bind(id, addr).unwrap();
+        id
+    });
+    let device = &mut env.client.device;
+    let [one, two] = ids.map(|id| device.device_of(id).unwrap());
+    let [pd, foreign_pd]: [Pd; 2] = [&one, &two].map(|nic| device.alloc_pd_on(nic).unwrap());
+    let [cq, foreign_cq]: [Cq; 2] = [&one, &two].map(|nic| device.create_cq_on(nic, 64).unwrap());
+    let caps = SrqCaps { max_wr: 4, max_sge: 1 };
+    let [srq, foreign_srq] = [&pd, &foreign_pd].map(|pd| pd.create_srq(caps).unwrap());
+    let id = ids[0];
+    let mut qp = |pd, send, recv, srq: Option<_>| {
+        let to = Attaching::bare(id);
+        let made = match srq {
+            Some(srq) => device.create_qp_with_srq(to, pd, send, recv, srq, Caps::default()),
+            None => device.create_qp(to, pd, send, recv, Caps::default()),
+        };
+        made.map(drop).map_err(|error| error.to_string())
+    };
+    for (made, object) in [
+        (qp(&foreign_pd, &cq, &cq, None), "the PD"),
+        (qp(&pd, &foreign_cq, &cq, None), "the CQ of sends"),
+        (qp(&pd, &cq, &foreign_cq, None), "the CQ of receives"),
+        (qp(&pd, &cq, &cq, Some(&foreign_srq)), "the SRQ"),
+    ] {
+        assert_eq!(made, Err(format!("create_qp: {object} is of sim0_1, not of sim0_0")));
+    }
+    let near_pd = device.alloc_pd_on(&one).unwrap();
+    let made = device.create_qp_with_srq(Attaching::bare(id), &near_pd, &cq, &cq, &srq, Caps::default()).map(drop);
+    assert_eq!(made, Err(CreateError::new(CreateCall::CreateQp, CreateReason::OtherPd)));
+    let comp_channel = device.create_comp_channel(&two).unwrap();
+    let made = device.create_cq_with_channel(&one, &comp_channel, 4, 0).map(drop).map_err(|error| error.to_string());
+    assert_eq!(made, Err("create_cq: the completion channel is of sim0_1, not of sim0_0".into()));
+
+    let mut other = Side::new(&Fabric::new(Config::default()).host(&[ip("10.0.0.1")]));
+    let channel = other.channel();
+    let of_other = other.id(channel);
+    other.bind(of_other, "10.0.0.1:0").unwrap();
+    let stranger = other.device.alloc_pd(of_other).unwrap();
+    let made = device.create_qp(Attaching::bare(id), &stranger, &cq, &cq, Caps::default()).map(drop);
+    let error = made.unwrap_err();
+    assert_eq!(error.to_string(), "create_qp: the PD is of sim0_0 as opened another time");
+    let CreateReason::OtherDevice { object: OfDevice::Pd, of, on } = error.reason() else { panic!("{error}") };
+    assert_eq!((of, error.errno()), (on, Errno::EINVAL));
+}
+
+#[test]
+fn the_other_reasons_of_a_qp_are_named() {
+    let mut env = Env::new();
+    let (id, second) = (bound(&mut env), bound(&mut env));
+    let device = &mut env.client.device;
+    let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 33).unwrap());
+    let mut reason = |id, pd: &Pd| {
+        let made = device.create_qp(Attaching::bare(id), pd, &cq, &cq, Caps::default());
+        made.map_err(|error| error.reason())
+    };
+    let first = reason(id, &pd).unwrap();
+    assert_eq!(reason(second, &pd).map(drop).map_err(|reason| reason.to_string()), {
+        Err("16 more work requests would overrun the CQ of depth 33, which has 32 already".into())
+    });
+    drop(first);
+    let gone = env.client.device.alloc_pd(second).unwrap();
+    gone.dealloc().unwrap();
+    let (device, small) = (&mut env.client.device, Caps { max_send_wr: 1, max_recv_wr: 0, ..Caps::default() });
+    let made = device.create_qp(Attaching::bare(second), &gone, &cq, &cq, small).map(drop);
+    assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(RefuseReason::Gone)));
+    let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, small).map(drop);
+    assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::HasQp));
+    let made = gone.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop);
+    assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(RefuseReason::Gone)));
+}
