@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cmid_blocking::{Connection, Options};
 use cmid_proto::datapath::{Caps, CreateError, prelude::*};
 use cmid_proto::{
-    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, EventKind, IdKey, Limits, PortSpace, Time,
+    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, EventKind, IdKey, Limits, Next, PortSpace, Time,
 };
 use cmid_verbs::{Backend, Cq, Pd, Qp, Verbs};
 
@@ -126,9 +126,7 @@ fn expect(drive: &mut Drive<Verbs>, on: ChannelKey, kind: EventKind, limit: Dura
     let began = Instant::now();
     while began.elapsed() < limit {
         drive.readable(on);
-        while drive.has_work() {
-            let _ = drive.run(16);
-        }
+        while drive.run(16) == Next::Again {}
         if let Some(event) = drive.next_event(on) {
             let is_it = event.kind == kind;
             return is_it.then_some(()).ok_or_else(|| format!("{} instead of {kind}", event.kind).into());

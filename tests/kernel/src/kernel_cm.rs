@@ -9,7 +9,8 @@ use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Device as _, Drive, Event, EventKind, IdKey, Limits, PortSpace, State, Time,
+    Acks, ChannelKey, CmEvent, ConnParam, Device as _, Drive, Event, EventKind, IdKey, Limits, Next, PortSpace, State,
+    Time,
 };
 use cmid_verbs::KernelCm;
 
@@ -175,9 +176,7 @@ fn expect(drive: &mut Device, on: ChannelKey, kind: CmEvent) -> Done<Event> {
         // A listener has a channel of its own.
         let channels: Vec<_> = drive.core().channel_keys().collect();
         channels.into_iter().for_each(|channel| drive.readable(channel));
-        while drive.has_work() {
-            let _ = drive.run(16);
-        }
+        while drive.run(16) == Next::Again {}
         if let Some(event) = drive.next_event(on) {
             assert_eq!(event.kind, EventKind::Cm(kind), "status {}", event.status);
             return Ok(event);
