@@ -149,6 +149,9 @@ impl<'a> Replay<'a> {
     fn play(&mut self, line: &Line, between: &mut Between) -> Result<(), String> {
         // A read completes in the next line: with an event, or with none.
         let reads = self.reads.take();
+        if let Some(taken) = self.taken.as_ref().filter(|_| !matches!(line, Line::Deliver { .. } | Line::End(_))) {
+            return Err(format!("{} is taken, and this line does not deliver it", event(taken)));
+        }
         match line {
             Line::Begin { .. } => Err("the trace begins twice".into()),
             Line::Time(now) => {
