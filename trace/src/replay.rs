@@ -181,6 +181,7 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             Line::Look { on, child } => {
+                same("whether the channel is to be read", &self.core.may_have_event(on.0), &true)?;
                 self.reads = child.map(|_| on.0);
                 same("the key for a child", &self.core.begin_read(on.0).map(As), child)
             }
