@@ -141,27 +141,26 @@ impl Core {
     /// the queue is looked at.
     fn move_events(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey, moved: u32) {
         let Some(source) = self.channels.get_mut(from) else { return };
-        let is_of = |stored: &&Stored| stored.of.owner() == key;
-        let counted: u32 = source.events.iter().filter(is_of).map(|stored| u32::from(stored.of_channel())).sum();
-        source.counted -= counted;
         self.deliverable -= if source.private { 0 } else { moved as usize };
-        if moved as usize == source.events.len() {
-            let mut events = core::mem::take(&mut source.events);
-            if let Some(target) = self.channels.get_mut(to) {
-                target.counted += counted;
-                self.deliverable += if target.private { 0 } else { moved as usize };
-                target.events.append(&mut events);
-            }
-            return;
-        }
         let mut events = core::mem::take(&mut source.events);
-        if let Some(target) = self.channels.get_mut(to) {
-            target.counted += counted;
-            self.deliverable += if target.private { 0 } else { moved as usize };
-            target.events.extend(events.iter().filter(is_of));
+        let Some(target) = self.channels.get_mut(to) else { return };
+        self.deliverable += if target.private { 0 } else { moved as usize };
+        let (mut kept, mut counted) = (0, 0);
+        let stored = events.make_contiguous();
+        for at in 0..stored.len() {
+            let it = stored[at];
+            if it.of.owner() == key {
+                counted += u32::from(it.of_channel());
+                target.events.push_back(it);
+            } else {
+                stored[kept] = it;
+                kept += 1;
+            }
         }
-        events.retain(|stored| !is_of(&stored));
+        events.truncate(kept);
+        target.counted += counted;
         if let Some(source) = self.channels.get_mut(from) {
+            source.counted -= counted;
             // Only the same queue is not empty.
             events.append(&mut source.events);
             source.events = events;
