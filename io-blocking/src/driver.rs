@@ -43,7 +43,7 @@ pub struct Blocking<D: Pollable> {
 pub enum Ready {
     /// The caller's descriptor is readable.
     Descriptor,
-    /// An event is deliverable.
+    /// An event.
     Event(Box<Event>),
 }
 

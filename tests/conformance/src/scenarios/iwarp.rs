@@ -445,7 +445,7 @@ fn iwarp_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
         let channel = b.endpoint(side).channel;
         // A DISCONNECTED may come first, and the removal of the listener.
         while b.endpoint(side).drive().core().state(id) != Some(State::Removed) {
-            b.next(side, channel, &CmEvent::DeviceRemoval)?;
+            let _event = b.next(side, channel, &CmEvent::DeviceRemoval)?;
         }
         is_ended(b, side, id)?;
     }
