@@ -11,7 +11,7 @@ use cmid_proto::{
 };
 
 use crate::cancel::Canceller;
-use crate::driver::{Awaited, Blocking, Ready};
+use crate::driver::{Blocking, Ready, WaitFor};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
@@ -197,7 +197,7 @@ impl<D: Pollable> Connection<D> {
                 Some(Some(CmEvent::Disconnected | CmEvent::DeviceRemoval)) => return Ok(()),
                 Some(_) => {}
                 None if self.state() != State::Connected => return Ok(()),
-                None => drop(self.driver.wait_until(Awaited::EventOf(self.id), None, end, &mut last, "wait_closed")?),
+                None => drop(self.driver.wait_until(WaitFor::EventOf(self.id), None, end, &mut last, "wait_closed")?),
             }
         }
     }

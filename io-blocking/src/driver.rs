@@ -43,15 +43,15 @@ pub struct Blocking<D: Pollable> {
 pub enum Ready {
     /// The caller's descriptor is readable.
     Descriptor,
-    /// An event is deliverable.
+    /// An event.
     Event(Box<Event>),
 }
 
 /// What a wait is for. Only the first ends for events on channels that nobody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
+pub(crate) enum WaitFor {
     /// An event on any channel.
-    Any,
+    AnyEvent,
     /// An event on the channel of an id.
     EventOf(IdKey),
     /// The end of a synchronous request.
@@ -115,12 +115,12 @@ impl<D: Pollable> Blocking<D> {
     /// # Errors
     /// `ECANCELED` once the canceller has cancelled; otherwise the errno of poll(2).
     pub fn wait_with(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<bool, Errno> {
-        self.wait_on(Awaited::Any, also, at_most)
+        self.wait_on(WaitFor::AnyEvent, also, at_most)
     }
 
     fn wait_on(
         &mut self,
-        awaited: Awaited,
+        awaited: WaitFor,
         also: Option<BorrowedFd<'_>>,
         at_most: Option<Duration>,
     ) -> Result<bool, Errno> {
@@ -130,9 +130,9 @@ impl<D: Pollable> Blocking<D> {
         loop {
             let next = self.drive.run(BUDGET);
             let is_here = match awaited {
-                Awaited::Any => next == Next::Deliver || self.has_aside(),
-                Awaited::EventOf(id) => self.may_have_event(id) || self.drive.core().activity() != activity,
-                Awaited::End => self.drive.core().activity() != activity,
+                WaitFor::AnyEvent => next == Next::Deliver || self.has_aside(),
+                WaitFor::EventOf(id) => self.may_have_event(id) || self.drive.core().activity() != activity,
+                WaitFor::End => self.drive.core().activity() != activity,
             };
             let due = match next {
                 _ if is_here && woken != Woken::Time => return Ok(false),
@@ -208,7 +208,7 @@ impl<D: Pollable> Blocking<D> {
             if let Some(event) = self.next_event(id) {
                 return Ok(Ready::Event(Box::new(event)));
             }
-            if self.wait_until(Awaited::EventOf(id), also, end, &mut last, during)? {
+            if self.wait_until(WaitFor::EventOf(id), also, end, &mut last, during)? {
                 return Ok(Ready::Descriptor);
             }
         }
@@ -218,7 +218,7 @@ impl<D: Pollable> Blocking<D> {
     /// came at the end.
     pub(crate) fn wait_until(
         &mut self,
-        awaited: Awaited,
+        awaited: WaitFor,
         also: Option<BorrowedFd<'_>>,
         end: Time,
         last: &mut bool,
@@ -346,7 +346,7 @@ impl<D: Pollable> Blocking<D> {
             if self.is_full(id) {
                 self.take_aside();
             }
-            self.wait_until(Awaited::EventOf(id), None, Time::NEVER, &mut last, during)?;
+            self.wait_until(WaitFor::EventOf(id), None, Time::NEVER, &mut last, during)?;
             older = self.take_older(id, begun);
         }
         self.take_aside_of(id);
@@ -369,7 +369,7 @@ impl<D: Pollable> Blocking<D> {
             if self.is_full(id) {
                 self.take_aside();
             }
-            self.wait_until(Awaited::End, None, end, &mut last, during)?;
+            self.wait_until(WaitFor::End, None, end, &mut last, during)?;
         }
         self.open = None;
         Ok(())
@@ -378,7 +378,7 @@ impl<D: Pollable> Blocking<D> {
     /// Sleeps in poll(2). Polls the private channels, and those of the application that the wait is for.
     fn sleep(
         &mut self,
-        awaited: Awaited,
+        awaited: WaitFor,
         also: Option<BorrowedFd<'_>>,
         at_most: Option<Duration>,
     ) -> Result<Woken, Errno> {
@@ -389,9 +389,9 @@ impl<D: Pollable> Blocking<D> {
         let device = self.drive.device();
         let core = self.drive.core();
         let is_awaited = |key: ChannelKey| match awaited {
-            Awaited::Any => true,
-            Awaited::EventOf(id) => core.is_private(key) || core.channel(id) == Some(key),
-            Awaited::End => core.is_private(key),
+            WaitFor::AnyEvent => true,
+            WaitFor::EventOf(id) => core.is_private(key) || core.channel(id) == Some(key),
+            WaitFor::End => core.is_private(key),
         };
         // An event that the core has no room for stays in the kernel and keeps its channel readable.
         let wanted = |&&key: &&ChannelKey| is_awaited(key) && core.wants_event(key).is_some();

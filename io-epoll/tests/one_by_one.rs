@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, EventKind, IdKey, Next, Outcome, Pollable, PortSpace,
-    RawEvent, RequestKind, Time,
+    Acks, Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Next, Outcome, Pollable, PortSpace, RawEvent,
+    Time,
 };
 use cmid_sim::{Clock, Fabric, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -102,11 +102,7 @@ fn make_events(driver: &mut Epoll<Counting>, channel: ChannelKey) {
 }
 
 fn takes_one(driver: &mut Epoll<Counting>, channel: ChannelKey) -> bool {
-    let event = driver.drive().next_event(channel);
-    event.is_some_and(|event| match event.kind {
-        EventKind::Cm(CmEvent::AddrResolved | CmEvent::AddrError) => true,
-        kind => kind == EventKind::DeadlinePassed(RequestKind::ResolveAddr),
-    })
+    driver.drive().next_event(channel).is_some()
 }
 
 fn readable(driver: &Epoll<Counting>, within: Duration) -> bool {

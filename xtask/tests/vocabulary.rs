@@ -95,7 +95,7 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ("Core", &["arrive", "moved", "place", "relocate", "start_move", "transfer"]),
     ("Device", &["LISTENS", "hear"]),
     ("Id", &["home", "line"]),
-    ("Mio", &["timeout"]),
+    ("Mio", &["before_poll"]),
     ("Next", &["Look", "More", "Until"]),
     ("State", &["Answered", "Asked", "Asking"]),
     ("Step", &["Look"]),
@@ -202,7 +202,7 @@ fn each_kind_of_name_is_checked() {
         ("trait Device { const LISTENS: bool; }", "LISTENS"),
         ("enum State { Asking }", "Asking"),
         ("struct Id { home: u8 }", "home"),
-        ("impl<D> super::Mio<D> { fn timeout(&self) {} }", "timeout"),
+        ("impl<D> super::Mio<D> { fn before_poll(&self) {} }", "before_poll"),
     ] {
         assert_eq!(found(code), [name], "{code}");
     }

@@ -94,7 +94,7 @@ impl<D: DataPath> Program<D> {
         self.server.as_ref().map(|(_, (_, cq, _))| cq.fd())
     }
 
-    /// Handles all deliverable events.
+    /// Handles all events.
     ///
     /// # Errors
     /// A handshake failed, or the connection ended without the message.

@@ -28,7 +28,7 @@ pub const VERSION: u8 = 1;
 /// ended, the action has no effect, even if there is a new connection.
 pub trait Links {
     /// Completes the work before a poll. Returns the timeout of the poll, at most `at_most`.
-    fn timeout(&mut self, at_most: Duration) -> Duration;
+    fn before_poll(&mut self, at_most: Duration) -> Duration;
 
     /// Handles an event of the poll. Returns false if it is not an event of a connection.
     fn handle(&mut self, event: &Event) -> bool;

@@ -98,7 +98,7 @@ impl<L: Links> Replica<L> {
                 true => Duration::ZERO,
                 false => self.machine.deadline().saturating_sub(self.start.elapsed()).min(TURN),
             };
-            let timeout = self.links.timeout(at_most);
+            let timeout = self.links.before_poll(at_most);
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
                 _ => {}

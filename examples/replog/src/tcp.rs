@@ -256,7 +256,7 @@ impl Tcp {
 }
 
 impl Links for Tcp {
-    fn timeout(&mut self, at_most: Duration) -> Duration {
+    fn before_poll(&mut self, at_most: Duration) -> Duration {
         let now = Instant::now();
         let open = self.peers[self.id + 1..].iter().filter(|peer| !peer.stream.as_ref().is_some_and(|it| it.greeted));
         let due = open.map(|peer| peer.retry).min().map_or(at_most, |retry| retry.saturating_duration_since(now));

@@ -110,7 +110,7 @@ fn a_peer_that_listens_has_another_version() {
             }
         }
         let mut events = Events::with_capacity(8);
-        let timeout = replica.timeout(Duration::from_millis(2));
+        let timeout = replica.before_poll(Duration::from_millis(2));
         poll.poll(&mut events, Some(timeout)).expect("a poll");
         events.iter().for_each(|event| _ = replica.handle(event));
         if let Err(error) = replica.turn() {
@@ -143,7 +143,7 @@ fn a_peer_that_connects_has_another_version() {
             }
         }
         let mut events = Events::with_capacity(8);
-        let timeout = replica.timeout(Duration::from_millis(2));
+        let timeout = replica.before_poll(Duration::from_millis(2));
         poll.poll(&mut events, Some(timeout)).expect("a poll");
         events.iter().for_each(|event| _ = replica.handle(event));
         replica.turn().expect("the replica goes on");

@@ -80,7 +80,7 @@ impl<D: DataPath> Agent<D> {
         self.session.as_ref().map(Session::cq_fd)
     }
 
-    /// Handles all deliverable events. Returns true if there were any.
+    /// Handles all events. Returns true if there were any.
     pub(crate) fn take_events<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<bool> {
         let mut any = false;
         while !self.done {

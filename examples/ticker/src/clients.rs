@@ -92,7 +92,7 @@ impl<D: DataPath> Clients<D> {
         }
     }
 
-    /// Handles all deliverable events.
+    /// Handles all events.
     ///
     /// # Errors
     /// [`Error::DeviceRemoved`].

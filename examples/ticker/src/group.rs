@@ -119,7 +119,7 @@ impl<D: DataPath> Group<D> {
         }
     }
 
-    /// Handles all deliverable events.
+    /// Handles all events.
     ///
     /// # Errors
     /// [`Error::DeviceRemoved`], and errors of the device.

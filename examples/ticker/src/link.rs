@@ -136,7 +136,7 @@ impl<D: DataPath> Link<D> {
         }
     }
 
-    /// Handles all deliverable events.
+    /// Handles all events.
     pub fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) {
         while let Some(event) = drive.next_event(self.channel) {
             self.take_event(drive, event);

@@ -21,7 +21,7 @@ pub(crate) trait Driver: Sized {
     /// The driver's requests and events.
     fn drive(&mut self) -> &mut Drive<PolledDevice<Self::Path, Self::Poller>>;
 
-    /// Runs pending work, then blocks until an event is deliverable or `at_most` elapses.
+    /// Runs pending work, then blocks until an event may be taken or `at_most` elapses.
     fn wait(&mut self, at_most: Duration) -> Result<()>;
 }
 

@@ -19,7 +19,7 @@ pub trait Driver {
     /// Requests and events.
     fn drive(&mut self) -> &mut Drive<Self::Device>;
 
-    /// Runs pending work, then blocks until an event is deliverable or `at_most` elapses. `None`: no limit.
+    /// Runs pending work, then blocks until an event may be taken or `at_most` elapses. `None`: no limit.
     ///
     /// # Errors
     /// The wait failed.

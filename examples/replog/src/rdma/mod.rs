@@ -243,7 +243,7 @@ impl<D: DataPath> Rdma<D> {
 }
 
 impl<D: DataPath> Links for Rdma<D> {
-    fn timeout(&mut self, at_most: Duration) -> Duration {
+    fn before_poll(&mut self, at_most: Duration) -> Duration {
         let now = Instant::now();
         let mut due = now + at_most;
         if self.part.listens() && self.listener.is_none() {

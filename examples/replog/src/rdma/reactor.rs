@@ -86,7 +86,7 @@ fn react<D: DataPath>(
 ) -> Result<()> {
     let mut polled = Events::with_capacity(256);
     loop {
-        let timeout = rdma.timeout(TURN);
+        let timeout = rdma.before_poll(TURN);
         match poll.poll(&mut polled, Some(timeout)) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
             _ => {}

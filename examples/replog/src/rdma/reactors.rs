@@ -112,10 +112,10 @@ impl<D: DataPath> Reactors<D> {
 }
 
 impl<D: DataPath> Links for Reactors<D> {
-    fn timeout(&mut self, at_most: Duration) -> Duration {
+    fn before_poll(&mut self, at_most: Duration) -> Duration {
         self.wake();
         let at_most = if self.happened.is_empty() { at_most } else { Duration::ZERO };
-        self.own.timeout(at_most)
+        self.own.before_poll(at_most)
     }
 
     fn handle(&mut self, event: &mio::event::Event) -> bool {

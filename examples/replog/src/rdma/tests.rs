@@ -46,7 +46,7 @@ impl<L: Links> Pair<L> {
     /// Makes a turn of a loop.
     fn turn(&mut self, at: ReplicaId) -> Result<Vec<LinkEvent>> {
         let (links, mut events) = (&mut self.links[at], Events::with_capacity(64));
-        let timeout = links.timeout(Duration::from_millis(5));
+        let timeout = links.before_poll(Duration::from_millis(5));
         self.polls[at].poll(&mut events, Some(timeout))?;
         events.iter().for_each(|event| _ = links.handle(event));
         links.turn()?;

@@ -164,9 +164,7 @@ fn iwarp_a_destroy_while_connecting_waits_for_the_answer_and_blocks_nobody<L: En
         } else {
             b.server.drive().reject(server, &[])?;
         }
-        // The answer is read, and the id destroyed, when the client asks for its next event.
-        let channel = b.client.channel;
-        let end = b.next(Side::Client, channel, &EventKind::Destroyed)?;
+        let end = b.next(Side::Client, b.client.channel, &EventKind::Destroyed)?;
         same("client", (end.id, end.kind, end.status), (client, EventKind::Destroyed, 0))?;
         if accepts {
             is_over(b, Side::Server, server)?;
@@ -443,9 +441,8 @@ fn iwarp_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.env.disturb(Disturbance::DeviceGoes)?;
     for (side, id) in [(Side::Client, client), (Side::Server, server)] {
         let channel = b.endpoint(side).channel;
-        // A DISCONNECTED may come first, and the removal of the listener.
         while b.endpoint(side).drive().core().state(id) != Some(State::Removed) {
-            let _ = b.next(side, channel, &CmEvent::DeviceRemoval)?;
+            let _event = b.next(side, channel, &CmEvent::DeviceRemoval)?;
         }
         is_ended(b, side, id)?;
     }
