@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Core;
-use super::next::Due;
+use super::due::Due;
 use crate::channel::Channel;
 use crate::error::Refused;
 use crate::key::{ChannelKey, IdKey};

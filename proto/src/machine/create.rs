@@ -2,7 +2,7 @@
 
 use super::Core;
 use super::begun::{Begun, DONE, Following, Part};
-use super::next::Due;
+use super::due::Due;
 use crate::call::Outcome;
 use crate::channel::Channel;
 use crate::errno::Errno;

@@ -1,7 +1,7 @@
 //! Undelivered events, their delivery, and their acks. Each channel has one queue.
 
 use super::Core;
-use super::next::Due;
+use super::due::Due;
 use crate::cm_event::CmEvent;
 use crate::error::AckError;
 use crate::event::{AckToken, Event, EventKind, RawEvent};

@@ -4,7 +4,7 @@
 
 use super::Core;
 use super::begun::{DONE, Following, Progress, Unacked};
-use super::next::Due;
+use super::due::Due;
 use crate::call::Outcome;
 use crate::error::Fault;
 use crate::event::EventKind;

@@ -15,7 +15,7 @@ use crate::stored::{Delivery, Of};
 use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
-use super::next::Due;
+use super::due::Due;
 
 /// The result of the admission of a raw event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use super::Core;
 use super::begun::{DONE, Following, Part, Progress, RequestOf};
-use super::next::Due;
+use super::due::Due;
 use crate::call::Outcome;
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;

@@ -3,7 +3,7 @@
 
 use super::Core;
 use super::begun::{DONE, Following, Part, Progress};
-use super::next::Due;
+use super::due::Due;
 use crate::call::Outcome;
 use crate::errno::Errno;
 use crate::error::Failure;

@@ -9,6 +9,7 @@ mod create;
 mod decide;
 mod deliver;
 mod destroy;
+mod due;
 mod event;
 mod group;
 mod listen;
@@ -45,7 +46,7 @@ pub use event::Admission;
 pub use release::Released;
 pub use summary::{Summary, WaitsFor};
 
-use next::Due;
+use due::Due;
 
 /// Where the next event of a channel comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,25 +2,11 @@
 
 use super::Core;
 use super::begun::{Begun, Part};
+use super::due::Due;
 use crate::errno::Errno;
 use crate::id::Rare;
-use crate::key::{ChannelKey, GroupKey, IdKey};
+use crate::key::IdKey;
 use crate::state::State;
-
-/// A call that is due, if its reason still holds when it is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Due {
-    /// A migration that has waited for acks.
-    Migrate(IdKey),
-    /// A leave that has waited for acks.
-    Leave(IdKey, GroupKey),
-    /// The second disconnect of a teardown.
-    Disconnect(IdKey),
-    /// A destruction that has waited for acks or for the answer to a connect.
-    Destroy(IdKey),
-    /// The closing of a private channel after its last id.
-    Close(ChannelKey),
-}
 
 impl Core {
     /// Returns the next call that follows from earlier steps. `None` if there is none. Ask after each step.

@@ -2,7 +2,7 @@
 
 use super::Core;
 use super::begun::{DONE, Following};
-use super::next::Due;
+use super::due::Due;
 use crate::id::Rare;
 use crate::key::IdKey;
 

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_proto::{
-    AckToken, Acks, Call, ChannelKey, CmEvent, Core, Device, DeviceLayer, Drive, Errno, Error, Event, Flow, IdKey,
-    Limits, Next, Outcome, Pollable, PolledDevice, PortSpace, RawEvent, Refused, Step, StepRecord, Time,
+    AckToken, Acks, Call, ChannelKey, CmEvent, Core, Device, DeviceLayer, Drive, Errno, Error, Event, Fault, Flow,
+    IdKey, Limits, Next, Outcome, Pollable, PolledDevice, PortSpace, RawEvent, Refused, Step, StepRecord, Time,
 };
 
 use crate::begin::{Start, owned};
@@ -30,7 +30,6 @@ struct Twin {
     ack_tokens: Vec<AckToken>,
     /// A channel that an event was read from stays readable; no step reports this.
     read_on: Option<ChannelKey>,
-    /// The kinds of steps observed so far.
     observed_steps: Rc<RefCell<BTreeSet<&'static str>>>,
 }
 
@@ -57,7 +56,7 @@ impl DeviceLayer for Twin {
     }
 
     fn on_observe(&mut self, observed: &StepRecord<'_>) {
-        // A failed test drops its driver, which reports a step. A second panic would hide the first.
+        // A failed test drops its driver.
         if std::thread::panicking() {
             return;
         }
@@ -67,7 +66,6 @@ impl DeviceLayer for Twin {
         let name = self.follow(observed);
         self.observed_steps.borrow_mut().insert(name);
         assert_eq!(self.between.as_ref().unwrap_or(&self.core), observed.core, "after {:?}", observed.step);
-        // The inner device may observe too.
         self.device.observe(observed);
     }
 }
@@ -107,6 +105,29 @@ impl Twin {
             self.start = Some(start);
         } else {
             assert!(matches!(begun.end(Ok(())), Flow::Done(Ok(_))));
+        }
+    }
+
+    /// Ends a call of the request, and compares the fault.
+    fn end(&mut self, outcome: Outcome, fault: Option<Fault>) {
+        self.outcomes.push(outcome);
+        let start = self.start.take().unwrap();
+        let mut copy = self.core.clone();
+        let result = match start.after(&mut copy, &self.outcomes) {
+            Flow::Next(begun) => {
+                self.between = Some(begun.core().clone());
+                None
+            }
+            Flow::Done(result) => Some(result),
+        };
+        match result {
+            None => self.start = Some(start),
+            Some(result) => {
+                assert_eq!(if let Err(Error::Fault(fault)) = result { Some(fault) } else { None }, fault);
+                self.core = copy;
+                self.between = None;
+                self.outcomes.clear();
+            }
         }
     }
 
@@ -153,25 +174,7 @@ impl Twin {
                 "call"
             }
             Step::Outcome { outcome, fault, .. } => {
-                self.outcomes.push(outcome);
-                let start = self.start.take().unwrap();
-                let mut copy = core.clone();
-                let result = match start.after(&mut copy, &self.outcomes) {
-                    Flow::Next(begun) => {
-                        self.between = Some(begun.core().clone());
-                        None
-                    }
-                    Flow::Done(result) => Some(result),
-                };
-                match result {
-                    None => self.start = Some(start),
-                    Some(result) => {
-                        assert_eq!(if let Err(Error::Fault(fault)) = result { Some(fault) } else { None }, fault);
-                        *core = copy;
-                        self.between = None;
-                        self.outcomes.clear();
-                    }
-                }
+                self.end(outcome, fault);
                 "outcome"
             }
             Step::Readable { channel } => {
@@ -242,7 +245,6 @@ impl Twin {
 
 const LIMITS: Limits = Limits { ids: 3, channels: 8, events: 4, groups: 1, ..Limits::SINGLE };
 
-/// The poller's layer is around the observing layer, and forwards the steps.
 type Followed = Drive<PolledDevice<Twin, RecordingPoller>>;
 
 fn followed() -> Followed {
