@@ -61,11 +61,11 @@ pub const ROWS: &[Row] = &[
     row("passive_life", "a whole passive life, request to destroy", [Some(5228), Some(6901)], [Some(2200), Some(2900)], [2648, 4301]),
     row("no_event", "a poll for an event, and there is none", [Some(39), None], [Some(30), None], [38, 47]),
     row("nothing_to_do", "a poll for everything, and there is nothing to do", [Some(70), None], [Some(30), None], [53, 104]),
-    row("migrate_0", "a migration without events", [Some(858), None], [Some(300), None], [595, 726]),
-    row("migrate_1", "a migration with 1 event", [Some(940), None], [Some(340), None], [1078, 726]),
-    row("migrate_8", "a migration with 8 events", [Some(1206), None], [Some(620), None], [2390, 726]),
-    row("migrate_64", "a migration with 64 events", [Some(3334), None], [Some(2860), None], [12888, 726]),
-    row("migrate_64_mixed", "a migration with 64 events, with those of others between them", [None, None], [None, None], [15342, 726]),
+    row("migrate_0", "a migration without events", [Some(858), None], [Some(300), None], [593, 724]),
+    row("migrate_1", "a migration with 1 event", [Some(940), None], [Some(340), None], [972, 724]),
+    row("migrate_8", "a migration with 8 events", [Some(1206), None], [Some(620), None], [2001, 724]),
+    row("migrate_64", "a migration with 64 events", [Some(3334), None], [Some(2860), None], [9882, 724]),
+    row("migrate_64_mixed", "a migration with 64 events, with those of others between them", [None, None], [None, None], [9882, 724]),
     heap("arm_first", "a deadline armed before all others", Beyond("arm_none"), Some(404), [383, 369]),
     // 91 and 100, 108 and 117, or 117 and 127: builds in two folders differ in what the compiler inlines around the
     // heap.
