@@ -12,7 +12,8 @@ use crate::time::Time;
 
 /// A request or a part of one, with the device call that is to be made now. It borrows the core, so nothing can come
 /// between the decision and the outcome. Make the call, and report its outcome to [`end`](Begun::end). Nothing has changed
-/// before; if the value is dropped instead, nothing has happened.
+/// before; if the value is dropped instead, nothing has happened. A value that follows in a sequence is not to be dropped:
+/// the channel that the sequence has opened would stay open, for an id that never comes.
 #[must_use = "the call is to be made, and its outcome to be reported"]
 pub struct Begun<'c, 'r> {
     core: &'c mut Core,
