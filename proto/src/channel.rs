@@ -52,6 +52,11 @@ impl Channel {
         }
     }
 
+    /// Whether undelivered events of the channel are a reason to run the application: it takes events of this channel now.
+    pub(crate) fn is_taken_from(&self) -> bool {
+        !self.private && !self.paused
+    }
+
     /// Whether the channel has failed: too many consecutive reads failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failures >= READ_FAILURES_MAX

@@ -13,7 +13,7 @@ use crate::time::Time;
 
 impl Core {
     /// Stops reading a channel: its events stay in the kernel until [`resume_channel`](Core::resume_channel). Events
-    /// that were read before are still delivered, and calls are still made. A request that waits for an event on the
+    /// that were read before can still be taken, but are no reason to run the application; calls are still made. A request that waits for an event on the
     /// channel waits until the resume or its deadline. Any open channel can be paused, including those of listeners and
     /// of ids in synchronous mode ([`Core::device_channel`]). A second pause has no effect. The pause ends with the
     /// channel: after [`release`](Core::release) the next core reads it.
@@ -21,8 +21,7 @@ impl Core {
     /// # Errors
     /// [`Refused::NoSuchChannel`].
     pub fn pause_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
-        self.existing_channel(key)?.paused = true;
-        Ok(())
+        self.set_paused(key, true)
     }
 
     /// Ends a [pause](Core::pause_channel), or the failure of a channel that has [failed](Core::handle_unreadable).
@@ -31,9 +30,18 @@ impl Core {
     /// # Errors
     /// [`Refused::NoSuchChannel`].
     pub fn resume_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
-        let channel = self.existing_channel(key)?;
-        (channel.paused, channel.failures) = (false, 0);
+        self.set_paused(key, false)?;
+        self.existing_channel(key)?.failures = 0;
         self.handle_readable(key);
+        Ok(())
+    }
+
+    fn set_paused(&mut self, key: ChannelKey, paused: bool) -> Result<(), Refused> {
+        let channel = self.existing_channel(key)?;
+        let before = if channel.is_taken_from() { channel.events.len() } else { 0 };
+        channel.paused = paused;
+        let after = if channel.is_taken_from() { channel.events.len() } else { 0 };
+        self.deliverable = self.deliverable - before + after;
         Ok(())
     }
 

@@ -145,7 +145,7 @@ impl Core {
         assert!(self.ids.len() <= self.limits.ids as usize + 1, "more ids than the limit");
         let mut marked = self.readable.iter().chain(&self.private_readable);
         assert!(marked.all(|&key| self.channels.contains(key)), "a channel that is gone is to be read");
-        let of_application = self.channels.iter().filter(|(_, channel)| !channel.private);
+        let of_application = self.channels.iter().filter(|(_, channel)| channel.is_taken_from());
         let deliverable: usize = of_application.map(|(_, channel)| channel.events.len()).sum();
         assert_eq!(deliverable, self.deliverable, "events that the application can take");
         assert!(self.parked.iter().all(|&key| self.channels.contains(key)), "a channel that is gone waits for room");

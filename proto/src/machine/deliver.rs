@@ -16,7 +16,7 @@ impl Core {
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
         let channel = self.channels.get_mut(on)?;
         let stored = channel.events.pop_front()?;
-        self.deliverable -= usize::from(!channel.private);
+        self.deliverable -= usize::from(channel.is_taken_from());
         let (of, of_device, acks) = (stored.of, stored.of_device(), channel.acks);
         self.undelivered -= u32::from(of_device);
         channel.counted -= u32::from(stored.of_channel());
@@ -120,7 +120,7 @@ impl Core {
         channel.events.push_back(stored);
         // Nobody has to take the events of an id in synchronous mode, so each is reported once.
         self.activity += u64::from(channel.private);
-        self.deliverable += usize::from(!channel.private);
+        self.deliverable += usize::from(channel.is_taken_from());
     }
 
     /// Removes the first undelivered event of an id that is such an event. Its data stays.
@@ -129,7 +129,7 @@ impl Core {
         let channel = self.channels.get_mut(id.channel)?;
         let at = channel.events.iter().position(|it| it.of.owner() == key && is_it(it))?;
         let stored = channel.events.remove(at)?;
-        self.deliverable -= usize::from(!channel.private);
+        self.deliverable -= usize::from(channel.is_taken_from());
         id.undelivered -= 1;
         id.requests -= u16::from(stored.is_request());
         channel.counted -= u32::from(stored.of_channel());

@@ -141,10 +141,10 @@ impl Core {
     /// the queue is looked at.
     fn move_events(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey, moved: u32) {
         let Some(source) = self.channels.get_mut(from) else { return };
-        self.deliverable -= if source.private { 0 } else { moved as usize };
+        self.deliverable -= if source.is_taken_from() { moved as usize } else { 0 };
         let mut events = core::mem::take(&mut source.events);
         let Some(target) = self.channels.get_mut(to) else { return };
-        self.deliverable += if target.private { 0 } else { moved as usize };
+        self.deliverable += if target.is_taken_from() { moved as usize } else { 0 };
         let (mut kept, mut counted) = (0, 0);
         let stored = events.make_contiguous();
         for at in 0..stored.len() {

@@ -79,7 +79,7 @@ pub struct Core {
     data: DataSlab,
     /// The number of undelivered events that the device has reported, on all channels.
     undelivered: u32,
-    /// The number of undelivered events on the application's channels.
+    /// The number of undelivered events on the application's channels that are not paused.
     deliverable: usize,
     deadlines: Deadlines,
     counters: Counters,

@@ -72,7 +72,8 @@ impl Core {
         self.channels.get(channel).is_some_and(|channel| channel.private)
     }
 
-    /// Whether an event on one of the application's channels can be taken without a read.
+    /// Whether an event on one of the application's channels can be taken without a read. Those of paused channels do not
+    /// count.
     #[must_use]
     pub fn has_events(&self) -> bool {
         self.deliverable > 0

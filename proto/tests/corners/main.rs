@@ -48,14 +48,16 @@ fn the_id_of_a_request_that_was_moved_stays_also_where_its_listener_came_by() {
 }
 
 #[test]
-fn events_that_move_are_activity() {
+fn events_that_move_can_be_taken_on_the_new_channel() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let there = fixture.channel(Acks::OnDelivery);
     let id = fixture.id(Some(here));
     fixture.report(id, CmEvent::AddrChange);
-    let before = fixture.core.activity();
+    assert_eq!([here, there].map(|channel| fixture.core.may_have_event(channel)), [true, false]);
     fixture.does(id, to(there));
-    assert_ne!(fixture.core.activity(), before, "whoever serves the new channel has not looked at it");
+    assert!(fixture.core.has_events() && fixture.core.may_have_event(there), "whoever serves it has not looked");
+    fixture.sees(there, id, cm(CmEvent::AddrChange));
+    assert!(!fixture.core.has_events());
 }
 
 #[test]

@@ -48,6 +48,30 @@ fn a_busy_channel_does_not_keep_the_others_waiting() {
     assert_eq!(drive.next_event(busy).unwrap().id, id);
 }
 
+/// An application that takes no events of a channel pauses it.
+#[test]
+fn what_waits_on_a_paused_channel_is_no_reason_to_run_the_application() {
+    let mut drive = driven();
+    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.listen(listener, 2).unwrap();
+    let first = requested(&mut drive, listener);
+    assert_eq!(drive.next_action(), Next::Deliver);
+    drive.pause_channel(channel).unwrap();
+    drive.pause_channel(channel).unwrap();
+    let second = requested(&mut drive, listener);
+    assert!(!drive.core().has_events());
+    while drive.run(8) != Next::Wait(None) {}
+    drive.core().check();
+    // It may be taken nevertheless.
+    assert_eq!(drive.next_event(channel).unwrap().id, first);
+    drive.resume_channel(channel).unwrap();
+    drive.core().check();
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(channel).unwrap().id, second);
+    assert!(drive.next_event(channel).is_none());
+    while drive.run(8) != Next::Wait(None) {}
+}
+
 /// A read may find any number of events that are delivered nowhere.
 #[test]
 fn the_application_gets_control_back_however_many_events_are_late() {
