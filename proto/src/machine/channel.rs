@@ -166,14 +166,11 @@ impl Core {
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
         self.unmark(key);
         let Some(gone) = self.channels.get(key) else { return };
-        let parked = gone.parked;
         self.counters.discarded += gone.events.len() as u64;
         self.undelivered -= gone.events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
         let stored = gone.events.iter().chain(&gone.ended);
         stored.for_each(|stored| _ = self.data.take(stored.data));
         self.channels.remove(key);
-        if parked {
-            self.parked.retain(|&other| other != key);
-        }
+        self.unpark();
     }
 }

@@ -135,6 +135,7 @@ impl Core {
             self.move_events(key, from, channel, undelivered);
         }
         self.set_channels(key, channel, device_channel);
+        self.unpark();
     }
 
     /// Moves an id's `moved` events from any positions in one queue to the end of another or of the same one. Each event of

@@ -180,20 +180,22 @@ impl Core {
     /// Begins a read of a channel: it is not marked as readable any more. Returns the key for a child if the core takes an
     /// event of this channel, see [`wants_event`](Core::wants_event).
     pub fn begin_read(&mut self, key: ChannelKey) -> Option<IdKey> {
-        if self.readable.front() == Some(&key) {
-            self.readable.pop_front();
-            self.channels.get_mut(key)?.readable = false;
-        } else {
-            self.unmark(key);
-        }
+        self.unmark(key);
         self.wants_event(key)
     }
 
     fn unmark(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
+        if core::mem::take(&mut channel.parked) {
+            self.parked.retain(|&other| other != key);
+        }
         if core::mem::take(&mut channel.readable) {
             let marked = if channel.private { &mut self.private_readable } else { &mut self.readable };
-            marked.retain(|&other| other != key);
+            if marked.front() == Some(&key) {
+                marked.pop_front();
+            } else {
+                marked.retain(|&other| other != key);
+            }
         }
     }
 
