@@ -180,7 +180,14 @@ impl Core {
     /// Begins a read of a channel: it is not marked as readable any more. Returns the key for a child if the core takes an
     /// event of this channel, see [`wants_event`](Core::wants_event).
     pub fn begin_read(&mut self, key: ChannelKey) -> Option<IdKey> {
-        self.unmark(key);
+        match self.channels.get_mut(key) {
+            // As a rule.
+            Some(channel) if !channel.parked && self.readable.front() == Some(&key) => {
+                channel.readable = false;
+                self.readable.pop_front();
+            }
+            Some(_) | None => self.unmark(key),
+        }
         self.wants_event(key)
     }
 
