@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const PROTO: usize = 15_950;
 /// Lines of the core that are code: `proto/src` without `drive`, `datapath`, `memory`, `handshake`, unit tests, comments
 /// and blank lines.
-const CORE: usize = 6_200;
+const CORE: usize = 6_220;
 /// `#[inline]` in `proto/src` and `verbs/src`, without the generated bindings.
 const INLINE: usize = 400;
 /// Public methods of `Core`.
