@@ -165,6 +165,7 @@ mod tests {
         for transport in [Transport::InfiniBand, Transport::Iwarp] {
             for (state, column) in State::ALL.into_iter().flat_map(|state| EventColumn::ALL.map(|it| (state, it))) {
                 let cell = event(transport, state, column);
+                assert_eq!(cell, event_cell(transport, state, column), "{state}: {column}");
                 let rule = if cell.has(Effects::LATE) {
                     EventRule::Late
                 } else if cell.has(Effects::FAULT) {
@@ -184,6 +185,7 @@ mod tests {
     fn the_cells_of_requests_are_those_of_the_table() {
         for (state, kind) in State::ALL.into_iter().flat_map(|state| RequestKind::ALL.map(|kind| (state, kind))) {
             for space in PortSpace::ALL {
+                assert_eq!(request(state, kind, space), request_cell(state, kind, space), "{state}: {kind}");
                 let Some(cell) = request(state, kind, space) else {
                     assert!(table::request_rule(state, kind, space.service()).is_err(), "{state}: {kind}");
                     continue;
