@@ -56,21 +56,16 @@ impl<K: Key, T> Arena<K, T> {
     }
 
     /// Inserts a value and returns its key. At the limit, returns `None` and drops the value.
-    pub(crate) fn insert(&mut self, value: T) -> Option<K> {
-        self.insert_with(|| value)
-    }
-
-    /// As `insert`, for a value that is made in its slot, without a copy.
     #[inline]
-    pub(crate) fn insert_with(&mut self, make: impl FnOnce() -> T) -> Option<K> {
+    pub(crate) fn insert(&mut self, value: T) -> Option<K> {
         let key = self.next?;
         self.vacant.pop();
         match self.slots.get_mut(key.slot()) {
             Some(slot) => {
                 slot.key = Some(key);
-                slot.tenant = make();
+                slot.tenant = value;
             }
-            None => self.slots.push(Slot { key: Some(key), tenant: make() }),
+            None => self.slots.push(Slot { key: Some(key), tenant: value }),
         }
         self.len += 1;
         self.find_next();
