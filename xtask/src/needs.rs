@@ -1,4 +1,5 @@
-//! What a programme needs of the machine, checked before its first step, so that it does not fail after an hour.
+//! What a programme needs of the machine, checked and installed before its first step, so that it does not fail after
+//! an hour.
 
 use std::fs;
 use std::path::Path;
@@ -17,12 +18,14 @@ const TESTS: &str = "tests/conformance/Cargo.toml";
 /// In GB: what a programme writes to `target/` where nothing is built, and where everything is.
 const DISK: [u64; 2] = [12, 2];
 /// The packages for some of the steps on the host.
-const MORE: &[&str] = &["valgrind", "python3", "python3-pip"];
+const MORE: &[&str] = &["valgrind", "python3", "python3-pip", "cmake", "e2fsprogs"];
 
-/// Checks all of it, tells what is there, and fails with all that is missing.
+/// Checks all of it, tells what is there, and fails with all that is missing. Installs the packages if nothing else is
+/// missing.
 pub(crate) fn check(context: &Context, kernels: &[Kernel], needs_root: bool) -> Result<()> {
     let mut found = vec![rust(context), components(context), disk(context)];
-    found.push(debian(if kernels.is_empty() { &[] } else { FOR_THE_MACHINE }));
+    let packages = [host::PACKAGES, MORE, if kernels.is_empty() { &[] } else { FOR_THE_MACHINE }].concat();
+    found.push(debian(&packages));
     found.extend(kernels.iter().map(|kernel| offered(*kernel)));
     if needs_root {
         found.push(if packages::is_root() { Ok("root".into()) } else { Err(Error::msg("root, for a chroot")) });
@@ -31,6 +34,8 @@ pub(crate) fn check(context: &Context, kernels: &[Kernel], needs_root: bool) -> 
     println!("needed: {}", there.into_iter().flatten().collect::<Vec<_>>().join("; "));
     let missing: Vec<_> = missing.into_iter().filter_map(Result::err).map(|error| format!("\n- {error:#}")).collect();
     ensure!(missing.is_empty(), "the programme cannot run here. It needs{}", missing.concat());
+    // All at once: a step that installs something would fail if apt is used beside it.
+    packages::ensure(&packages)?;
     Ok(())
 }
 
@@ -83,13 +88,13 @@ fn has_room(target: &Path, free: u64, wanted: u64) -> Result<String> {
     Ok(format!("{wanted} GB for {}", target.display()))
 }
 
-/// The packages that steps install: each is there, or apt offers it and this user may install it.
-fn debian(for_the_machine: &[&str]) -> Result<String> {
-    let missing = packages::missing(&[host::PACKAGES, MORE, for_the_machine].concat())?;
+/// Each package is there, or apt offers it and this user may install it.
+fn debian(packages: &[&str]) -> Result<String> {
+    let missing = packages::missing(packages)?;
     packages::check(&missing)?;
     Ok(match missing[..] {
         [] => "all packages".to_owned(),
-        _ => format!("packages, which the steps install: {}", missing.join(" ")),
+        _ => format!("packages, which are installed now: {}", missing.join(" ")),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Runs the steps of a programme: their order, their times, and the summary.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::num::NonZero;
@@ -112,15 +113,25 @@ pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) ->
     step.work.run(&mut context)
 }
 
-/// Runs the step in a process of its own, which ends at the step's limit. Prefixes its output with its number.
+/// The number of lines of a failed step's output that the error repeats: the other lanes print between them.
+const REPEATED: usize = 20;
+
+/// Runs the step in a process of its own, which ends at the step's limit. Prefixes its output with its number. An
+/// error has the last lines of the output.
 fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) -> Result<()> {
     let (output, input) = pipe_with(PipeFlags::CLOEXEC).context("a pipe")?;
     let mut command = Command::new(THIS_PROGRAM);
     command.args(["step", place.step.name, "--kernel", context.kernel.series()]).args(programme.option);
     let mut child = command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).spawn()?;
     drop(command); // with its ends of the pipe
+    let mut last = VecDeque::with_capacity(REPEATED);
     let said = BufReader::new(File::from(output)).split(b'\n').try_for_each(|line| {
-        println!("{:2}| {}", place.number, String::from_utf8_lossy(&line?));
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{:2}| {line}", place.number);
+        if last.len() == REPEATED {
+            last.pop_front();
+        }
+        last.push_back(line);
         io::Result::Ok(())
     });
     if said.is_err() {
@@ -128,7 +139,7 @@ fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) 
     }
     let status = child.wait().context("the step's process")?;
     said.context("what the step says")?;
-    ensure!(status.success(), "{status}");
+    ensure!(status.success(), "{status}. Its last lines:\n{}", Vec::from(last).join("\n"));
     Ok(())
 }
 
