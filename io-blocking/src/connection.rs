@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cmid_proto::datapath::CreateError;
 use cmid_proto::{
-    Attaching, CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData,
-    ReceivedParam, RefuseReason, Refused, RequestKind, State,
+    Attaching, CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace,
+    PrivateData, ReceivedParam, RefuseReason, Refused, RequestKind, State,
 };
 
 use crate::cancel::Canceller;
@@ -57,8 +57,8 @@ impl Default for Options<'_> {
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
-pub struct Connection<D: Pollable> {
-    driver: Blocking<D>,
+pub struct Connection<D: Pollable, O: Observer = ()> {
+    driver: Blocking<D, O>,
     id: IdKey,
     param: ReceivedParam,
     private_data: PrivateData,
@@ -80,7 +80,24 @@ impl<D: Pollable> Connection<D> {
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
     ) -> Result<(Self, Q), Error> {
-        let mut driver = Blocking::new(device, Limits::SINGLE, canceller(options.canceller.as_ref())?);
+        Connection::observed(device, (), peer, options, attach)
+    }
+}
+
+impl<D: Pollable, O: Observer> Connection<D, O> {
+    /// As [`connect`](Connection::connect), with an observer of each step.
+    ///
+    /// # Errors
+    /// As for [`connect`](Connection::connect).
+    pub fn observed<Q>(
+        device: D,
+        observer: O,
+        peer: SocketAddr,
+        options: &Options<'_>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
+    ) -> Result<(Self, Q), Error> {
+        let canceller = canceller(options.canceller.as_ref())?;
+        let mut driver = Blocking::observed(device, Limits::SINGLE, canceller, observer);
         let deadline = driver.drive().within(options.timeout);
         let id = driver.create_endpoint(&Endpoint {
             port_space: PortSpace::Tcp,
@@ -92,14 +109,14 @@ impl<D: Pollable> Connection<D> {
         if let Some(ece) = options.ece {
             driver.drive().set_ece(id, ece)?;
         }
-        let qp = driver.drive().attach_qp(id, |device, attaching| attach(device, attaching))?;
+        let qp = driver.drive().attach_qp(id, attach)?;
         driver.drive().connect(id, options.param, options.private_data, deadline)?;
         driver.finish(id, RequestKind::Connect)?;
         Ok((Connection::established(driver, id), qp))
     }
 
     /// Wraps an id that has completed its connect or accept.
-    pub(crate) fn established(mut driver: Blocking<D>, id: IdKey) -> Self {
+    pub(crate) fn established(mut driver: Blocking<D, O>, id: IdKey) -> Self {
         let (param, private_data) = match driver.drive().core().sync_event(id) {
             Some(event) => (event.param, event.private_data),
             None => (ReceivedParam::default(), PrivateData::EMPTY),
@@ -145,7 +162,7 @@ impl<D: Pollable> Connection<D> {
     /// Returns the id and its driver, for requests that this type does not have. Take events only with
     /// [`next_event`](Connection::next_event), because the connection may have stored events that the driver has
     /// delivered.
-    pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
+    pub fn parts(&mut self) -> (IdKey, &mut Blocking<D, O>) {
         (self.id, &mut self.driver)
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use cmid_proto::{
-    ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Next, Pollable, PolledDevice, RefuseReason, Refused,
+    ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Next, Observer, Pollable, RefuseReason, Refused,
     RequestKind, State, Time, table,
 };
 use rustix::event::{PollFd, PollFlags, poll};
@@ -27,8 +27,8 @@ const FAULTS_KEPT: usize = 64;
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
-pub struct Blocking<D: Pollable> {
-    drive: Drive<PolledDevice<D, Channels>>,
+pub struct Blocking<D: Pollable, O: Observer = ()> {
+    drive: Drive<D, Channels, O>,
     canceller: Canceller,
     /// Events that were taken while a call waited for another event. They are older than all events in the core.
     aside: VecDeque<Event>,
@@ -73,7 +73,15 @@ impl<D: Pollable> Blocking<D> {
     /// `limits` has one.
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
-        let mut drive = Drive::new(PolledDevice::new(device, Channels::default()), limits.numbered());
+        Blocking::observed(device, limits, canceller, ())
+    }
+}
+
+impl<D: Pollable, O: Observer> Blocking<D, O> {
+    /// As [`new`](Blocking::new), with an observer of each step.
+    #[must_use]
+    pub fn observed(device: D, limits: Limits, canceller: Canceller, observer: O) -> Self {
+        let mut drive = Drive::with(device, Channels::default(), observer, limits.numbered());
         drive.set_now(now());
         Blocking { drive, canceller, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
     }
@@ -85,12 +93,12 @@ impl<D: Pollable> Blocking<D> {
 
     /// Returns the requests, the events and the core. Its time is that of the last wait; [`Drive::within`] reads the
     /// clock.
-    pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Channels>> {
+    pub fn drive(&mut self) -> &mut Drive<D, Channels, O> {
         &mut self.drive
     }
 
     /// The core and the device, for calls that need no current time.
-    pub(crate) fn view(&self) -> &Drive<PolledDevice<D, Channels>> {
+    pub(crate) fn view(&self) -> &Drive<D, Channels, O> {
         &self.drive
     }
 
@@ -395,7 +403,7 @@ impl<D: Pollable> Blocking<D> {
         };
         // An event that the core has no room for stays in the kernel and keeps its channel readable.
         let wanted = |&&key: &&ChannelKey| is_awaited(key) && core.wants_event(key).is_some();
-        let channels = device.poller().keys().iter().filter(wanted).filter_map(|&key| Some((key, device.fd(key)?)));
+        let channels = self.drive.poller().keys().iter().filter(wanted).filter_map(|&key| Some((key, device.fd(key)?)));
         let (keys, fds): (Vec<_>, Vec<_>) = channels.unzip();
         let all = [self.canceller.as_fd()].into_iter().chain(fds).chain(also);
         let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::{CmOption, IdKey, Pollable, PortSpace, RequestKind, Time};
+use cmid_proto::{CmOption, IdKey, Observer, Pollable, PortSpace, RequestKind, Time};
 
 use crate::driver::Blocking;
 use crate::error::Error;
@@ -23,7 +23,7 @@ pub struct Endpoint<'a> {
     pub timeout: Duration,
 }
 
-impl<D: Pollable> Blocking<D> {
+impl<D: Pollable, O: Observer> Blocking<D, O> {
     /// Creates an id in synchronous mode. With a destination, resolves the route; attach a QP and connect next. With
     /// only a source, binds the id; listen next.
     ///
@@ -76,7 +76,11 @@ impl<D: Pollable> Blocking<D> {
 }
 
 /// Sets options of an id.
-pub(crate) fn set<D: Pollable>(driver: &mut Blocking<D>, id: IdKey, settings: &[CmOption]) -> Result<(), Error> {
+pub(crate) fn set<D: Pollable, O: Observer>(
+    driver: &mut Blocking<D, O>,
+    id: IdKey,
+    settings: &[CmOption],
+) -> Result<(), Error> {
     for &option in settings {
         driver.drive().set_option(id, option)?;
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cmid_proto::datapath::CreateError;
 use cmid_proto::{
-    Attaching, CmEvent, CmOption, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam,
-    Request, RequestKind, Time,
+    Attaching, CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, PrivateData,
+    ReceivedParam, Request, RequestKind, Time,
 };
 
 use crate::cancel::Canceller;
@@ -32,8 +32,8 @@ pub struct ListenOptions<'a> {
 
 /// Accepts connection requests on an address. Dropping it rejects the requests that are not accepted.
 #[derive(Debug)]
-pub struct Listener<D: Pollable> {
-    driver: Blocking<D>,
+pub struct Listener<D: Pollable, O: Observer = ()> {
+    driver: Blocking<D, O>,
     id: IdKey,
     /// A request whose accept has failed without effect, for lack of descriptors. The next accept returns it.
     kept: Option<Box<Event>>,
@@ -53,9 +53,20 @@ impl<D: Pollable> Listener<D> {
     /// # Errors
     /// As for [`bind`](Listener::bind).
     pub fn bind_with(device: D, addr: SocketAddr, options: &ListenOptions<'_>) -> Result<Self, Error> {
+        Self::observed(device, (), addr, options)
+    }
+}
+
+impl<D: Pollable, O: Observer> Listener<D, O> {
+    /// As [`bind_with`](Listener::bind_with), with an observer of each step. Each connection has its
+    /// [sibling](Observer::sibling).
+    ///
+    /// # Errors
+    /// As for [`bind`](Listener::bind).
+    pub fn observed(device: D, observer: O, addr: SocketAddr, options: &ListenOptions<'_>) -> Result<Self, Error> {
         // One channel for the listener, and one for a request that moves to its own driver.
         let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0, ..Limits::SINGLE };
-        let mut driver = Blocking::new(device, limits, canceller(options.canceller.as_ref())?);
+        let mut driver = Blocking::observed(device, limits, canceller(options.canceller.as_ref())?, observer);
         let id = driver.create_endpoint(&Endpoint {
             port_space: PortSpace::Tcp,
             src: Some(addr),
@@ -95,7 +106,7 @@ impl<D: Pollable> Listener<D> {
     /// [`Error::Ended`] if the device is removed, and [`Error::Core`] from then on. A listener on a wildcard address
     /// has no device and gets no removal event. [`Error::Core`] or [`Error::Wait`] also if a driver for the new id
     /// cannot be created, for lack of descriptors (`EMFILE`); the next call then returns the request, as accept(2) does.
-    pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D>, Error> {
+    pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D, O>, Error> {
         let end = self.driver.drive().within(timeout);
         if let Some(request) = self.kept.take() {
             return self.take_in(*request);
@@ -123,7 +134,7 @@ impl<D: Pollable> Listener<D> {
         }
     }
 
-    fn take_in(&mut self, request: Event) -> Result<Incoming<D>, Error> {
+    fn take_in(&mut self, request: Event) -> Result<Incoming<D, O>, Error> {
         match self.hand_over(request.id) {
             Ok((driver, id)) => Ok(Incoming { driver, id, param: request.param, private_data: request.private_data }),
             Err(error) => {
@@ -137,10 +148,10 @@ impl<D: Pollable> Listener<D> {
     }
 
     /// Moves a new id to its own driver. Another thread can then use it.
-    fn hand_over(&mut self, id: IdKey) -> Result<(Blocking<D>, IdKey), Error> {
-        let device: &D = self.driver.drive().device();
-        let sibling = device.sibling();
-        let mut driver = Blocking::new(sibling, Limits::SINGLE, canceller(None)?);
+    fn hand_over(&mut self, id: IdKey) -> Result<(Blocking<D, O>, IdKey), Error> {
+        let drive = self.driver.view();
+        let (device, observer) = (drive.device().sibling(), drive.observer().sibling());
+        let mut driver = Blocking::observed(device, Limits::SINGLE, canceller(None)?, observer);
         self.driver.drive().migrate(id, None, Time::NEVER)?;
         let released_id = self.driver.drive().release(id)?;
         let id = driver.drive().adopt(released_id).map_err(|not| not.error)?;
@@ -150,14 +161,14 @@ impl<D: Pollable> Listener<D> {
 
 /// A connection request that is not answered yet. Dropping it rejects the peer.
 #[derive(Debug)]
-pub struct Incoming<D: Pollable> {
-    driver: Blocking<D>,
+pub struct Incoming<D: Pollable, O: Observer = ()> {
+    driver: Blocking<D, O>,
     id: IdKey,
     param: ReceivedParam,
     private_data: PrivateData,
 }
 
-impl<D: Pollable> Incoming<D> {
+impl<D: Pollable, O: Observer> Incoming<D, O> {
     /// Returns the peer's parameters, mirrored: its initiator depth is the local responder resources, and vice versa.
     #[must_use]
     pub fn param(&self) -> ReceivedParam {
@@ -188,7 +199,7 @@ impl<D: Pollable> Incoming<D> {
 
     /// Returns the id and its driver, for requests that this type does not have, such as reading the peer's options of
     /// enhanced connection establishment, or rejecting them.
-    pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
+    pub fn parts(&mut self) -> (IdKey, &mut Blocking<D, O>) {
         (self.id, &mut self.driver)
     }
 
@@ -202,7 +213,7 @@ impl<D: Pollable> Incoming<D> {
         mut self,
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, CreateError>,
-    ) -> Result<(Connection<D>, Q), Error> {
+    ) -> Result<(Connection<D, O>, Q), Error> {
         if let Some(canceller) = &options.canceller {
             self.driver.set_canceller(canceller.clone());
         }
@@ -210,7 +221,7 @@ impl<D: Pollable> Incoming<D> {
         if let Some(ece) = options.ece {
             self.driver.drive().set_ece(self.id, ece)?;
         }
-        let qp = self.driver.drive().attach_qp(self.id, |device, attaching| attach(device, attaching))?;
+        let qp = self.driver.drive().attach_qp(self.id, attach)?;
         let deadline = self.driver.drive().within(options.timeout);
         self.driver.drive().accept(self.id, options.param, options.private_data, deadline)?;
         self.driver.finish(self.id, RequestKind::Accept)?;

@@ -1,8 +1,6 @@
 //! The channels that poll(2) waits for: a list, because they are few.
 
-use std::os::fd::BorrowedFd;
-
-use cmid_proto::{ChannelKey, Errno, Poller, Time};
+use cmid_proto::{ChannelKey, Errno, Pollable, Poller, Time};
 
 use crate::clock::now;
 
@@ -18,20 +16,22 @@ impl Channels {
     }
 }
 
-impl Poller for Channels {
-    /// poll(2) is level-triggered. Channels that the core cannot read are not polled.
-    const LEVEL_TRIGGERED: bool = true;
-
-    fn clock(&self) -> Option<Time> {
-        Some(now())
-    }
-
-    fn add(&mut self, channel: ChannelKey, _fd: BorrowedFd<'_>) -> Result<(), Errno> {
+impl<D: Pollable> Poller<D> for Channels {
+    fn add(&mut self, channel: ChannelKey, _device: &D) -> Result<(), Errno> {
         self.keys.push(channel);
         Ok(())
     }
 
-    fn remove(&mut self, channel: ChannelKey, _fd: BorrowedFd<'_>) {
+    fn remove(&mut self, channel: ChannelKey, _device: &D) {
         self.keys.retain(|&key| key != channel);
+    }
+
+    /// As poll(2). Channels that the core cannot read are not polled.
+    fn is_level_triggered(&self) -> bool {
+        true
+    }
+
+    fn clock(&self) -> Option<Time> {
+        Some(now())
     }
 }

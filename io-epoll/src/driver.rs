@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use cmid_proto::{ChannelKey, Drive, Errno, Limits, Next, Pollable, PolledDevice, Time};
+use cmid_proto::{ChannelKey, Drive, Errno, Limits, Next, Observer, Pollable, Time};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 
@@ -32,8 +32,8 @@ pub struct Config {
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
-pub struct Epoll<D: Pollable> {
-    drive: Drive<PolledDevice<D, Interest>>,
+pub struct Epoll<D: Pollable, O: Observer = ()> {
+    drive: Drive<D, Interest, O>,
     timer_fd: TimerFd,
     busy_poll: Duration,
     /// The waker, after the first call of `waker`.
@@ -59,17 +59,27 @@ impl<D: Pollable> Epoll<D> {
     /// # Errors
     /// The errno of `epoll_create1` or `timerfd_create`.
     pub fn new(device: D, config: Config) -> Result<Self, Errno> {
+        Epoll::observed(device, config, ())
+    }
+}
+
+impl<D: Pollable, O: Observer> Epoll<D, O> {
+    /// As [`new`](Epoll::new), with an observer of each step.
+    ///
+    /// # Errors
+    /// As for [`new`](Epoll::new).
+    pub fn observed(device: D, config: Config, observer: O) -> Result<Self, Errno> {
         let (interest, timer_fd) = (Interest::new()?, TimerFd::new()?);
         interest.add_own(timer_fd.as_fd())?;
         let Config { limits, busy_poll } = config;
-        let mut drive = Drive::new(PolledDevice::new(device, interest), limits.numbered());
+        let mut drive = Drive::with(device, interest, observer, limits.numbered());
         drive.set_now(now());
         Ok(Epoll { drive, timer_fd, busy_poll, waker: None })
     }
 
     /// Returns the requests, the events and the core. [`Drive::within`] reads the clock. [`Drive::now`] reads it once
     /// after a wait that has not read it.
-    pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
+    pub fn drive(&mut self) -> &mut Drive<D, Interest, O> {
         &mut self.drive
     }
 
@@ -82,7 +92,7 @@ impl<D: Pollable> Epoll<D> {
             return Ok(waker.clone());
         }
         let waker = Waker::new()?;
-        self.drive.device().poller().add_waker(waker.as_fd())?;
+        self.drive.poller().add_waker(waker.as_fd())?;
         Ok(self.waker.insert(waker).clone())
     }
 
@@ -219,7 +229,7 @@ impl<D: Pollable> Epoll<D> {
             },
         };
         let mut reports = [MaybeUninit::uninit(); REPORTS];
-        let reported = match epoll::wait(self.drive.device().poller().as_fd(), &mut reports, timeout.as_ref()) {
+        let reported = match epoll::wait(self.drive.poller().as_fd(), &mut reports, timeout.as_ref()) {
             Ok((reported, _)) => reported,
             // The wait returns, so that the application can handle the signal.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
@@ -238,7 +248,7 @@ impl<D: Pollable> Epoll<D> {
     fn doze(&self, span: Duration) -> Result<Duration, rustix::io::Errno> {
         let whole = whole_millis(span);
         if whole.is_zero() {
-            let mut epoll = [PollFd::new(self.drive.device().poller(), PollFlags::IN)];
+            let mut epoll = [PollFd::new(self.drive.poller(), PollFlags::IN)];
             poll(&mut epoll, Some(&timespec(span)))?;
         }
         Ok(whole)
@@ -273,14 +283,14 @@ fn timespec(span: Duration) -> Timespec {
 
 /// The descriptor is readable when a [turn](Epoll::turn) has work: a channel is readable, a deadline has passed, or the
 /// last turn left work. A [wait](Epoll::wait) disarms the timer; the next turn arms it again.
-impl<D: Pollable> AsFd for Epoll<D> {
+impl<D: Pollable, O: Observer> AsFd for Epoll<D, O> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.drive.device().poller().as_fd()
+        self.drive.poller().as_fd()
     }
 }
 
 /// As [`AsFd`], for interfaces that take a number.
-impl<D: Pollable> AsRawFd for Epoll<D> {
+impl<D: Pollable, O: Observer> AsRawFd for Epoll<D, O> {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }

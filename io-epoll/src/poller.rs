@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use cmid_proto::{ChannelKey, Errno, Poller, Time};
+use cmid_proto::{ChannelKey, Errno, Pollable, Poller, Time};
 use rustix::event::epoll;
 
 use crate::clock::now;
@@ -29,6 +29,13 @@ impl Interest {
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(errno)
     }
 
+    fn report(&self, channel: ChannelKey, device: &impl Pollable, flags: epoll::EventFlags) {
+        if let Some(fd) = device.fd(channel) {
+            // This fails only for a descriptor that is not registered.
+            let _ = epoll::modify(&self.epoll, fd, data(channel), flags);
+        }
+    }
+
     /// Registers the descriptor of a waker, edge-triggered: it is reported once per wake, and never read.
     pub(crate) fn add_waker(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -36,35 +43,37 @@ impl Interest {
     }
 }
 
-impl Poller for Interest {
-    const LEVEL_TRIGGERED: bool = true;
-
-    fn add(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+impl<D: Pollable> Poller<D> for Interest {
+    fn add(&mut self, channel: ChannelKey, device: &D) -> Result<(), Errno> {
+        let fd = device.fd(channel).ok_or(Errno::EBADF)?;
         epoll::add(&self.epoll, fd, data(channel), epoll::EventFlags::IN).map_err(errno)
     }
 
-    fn arm(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) {
-        // This fails only for a descriptor that is not registered.
-        let _ = epoll::modify(&self.epoll, fd, data(channel), epoll::EventFlags::IN);
+    fn remove(&mut self, channel: ChannelKey, device: &D) {
+        if let Some(fd) = device.fd(channel) {
+            // This fails only for a descriptor that is not registered. There is then nothing to remove.
+            let _ = epoll::delete(&self.epoll, fd);
+        }
     }
 
-    fn disarm(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) {
-        let _ = epoll::modify(&self.epoll, fd, data(channel), epoll::EventFlags::empty());
+    fn is_level_triggered(&self) -> bool {
+        true
     }
 
-    #[inline]
+    fn arm(&mut self, channel: ChannelKey, device: &D) {
+        self.report(channel, device, epoll::EventFlags::IN);
+    }
+
+    fn disarm(&mut self, channel: ChannelKey, device: &D) {
+        self.report(channel, device, epoll::EventFlags::empty());
+    }
+
     fn clock(&self) -> Option<Time> {
         Some(now())
-    }
-
-    fn remove(&mut self, _channel: ChannelKey, fd: BorrowedFd<'_>) {
-        // This fails only for a descriptor that is not registered. There is then nothing to remove.
-        let _ = epoll::delete(&self.epoll, fd);
     }
 }
 
 impl AsFd for Interest {
-    #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

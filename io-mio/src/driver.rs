@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use cmid_proto::{Drive, Limits, Next, Pollable, PolledDevice};
+use cmid_proto::{Drive, Limits, Next, Observer, Pollable};
 use mio::Registry;
 use mio::event::Event;
 
@@ -34,8 +34,8 @@ pub struct Config {
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
-pub struct Mio<D: Pollable> {
-    drive: Drive<PolledDevice<D, Tokens>>,
+pub struct Mio<D: Pollable, O: Observer = ()> {
+    drive: Drive<D, Tokens, O>,
 }
 
 impl<D: Pollable> Mio<D> {
@@ -45,17 +45,27 @@ impl<D: Pollable> Mio<D> {
     /// # Errors
     /// The error of `Registry::try_clone`.
     pub fn new(device: D, registry: &Registry, config: Config) -> io::Result<Self> {
+        Mio::observed(device, registry, config, ())
+    }
+}
+
+impl<D: Pollable, O: Observer> Mio<D, O> {
+    /// As [`new`](Mio::new), with an observer of each step.
+    ///
+    /// # Errors
+    /// As for [`new`](Mio::new).
+    pub fn observed(device: D, registry: &Registry, config: Config, observer: O) -> io::Result<Self> {
         let Config { mut limits, tokens } = config;
         limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
         let tokens = Tokens::new(registry.try_clone()?, tokens);
-        let mut drive = Drive::new(PolledDevice::new(device, tokens), limits.numbered());
+        let mut drive = Drive::with(device, tokens, observer, limits.numbered());
         drive.set_now(now());
         Ok(Mio { drive })
     }
 
     /// Returns the requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the
     /// clock.
-    pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Tokens>> {
+    pub fn drive(&mut self) -> &mut Drive<D, Tokens, O> {
         &mut self.drive
     }
 
@@ -65,13 +75,13 @@ impl<D: Pollable> Mio<D> {
     /// # Errors
     /// The error of eventfd(2) or epoll_ctl(2); `OutOfMemory` if no token is left.
     pub fn waker(&mut self) -> io::Result<Waker> {
-        self.drive.device_mut().poller_mut().waker()
+        self.drive.poller_mut().waker()
     }
 
     /// Handles an event of the poll. Returns false if the token is not of the driver: the event is that of a source of
     /// the user.
     pub fn handle(&mut self, event: &Event) -> bool {
-        let tokens = self.drive.device().poller();
+        let tokens = self.drive.poller();
         let is_ours = tokens.has(event.token());
         // A token without a channel belongs to a channel that was closed after the poll.
         if let Some(channel) = tokens.channel(event.token()) {

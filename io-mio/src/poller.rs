@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use cmid_proto::{ChannelKey, Errno, Poller, Time};
+use cmid_proto::{ChannelKey, Errno, Pollable, Poller, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
@@ -89,8 +89,9 @@ impl Drop for Tokens {
     }
 }
 
-impl Poller for Tokens {
-    fn add(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+impl<D: Pollable> Poller<D> for Tokens {
+    fn add(&mut self, channel: ChannelKey, device: &D) -> Result<(), Errno> {
+        let fd = device.fd(channel).ok_or(Errno::EBADF)?;
         let token = self.register(fd).map_err(|error| match error.raw_os_error() {
             Some(errno) => Errno(errno),
             None if error.kind() == io::ErrorKind::OutOfMemory => Errno::ENOMEM,
@@ -101,16 +102,18 @@ impl Poller for Tokens {
         Ok(())
     }
 
-    fn clock(&self) -> Option<Time> {
-        Some(now())
-    }
-
-    fn remove(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) {
+    fn remove(&mut self, channel: ChannelKey, device: &D) {
         if let Some(token) = self.tokens.remove(&channel) {
             self.set(token, None);
             self.free.push(token);
-            // This fails only for a descriptor that is not registered. There is then nothing to remove.
-            let _ = self.registry.deregister(&mut SourceFd(&fd.as_raw_fd()));
+            if let Some(fd) = device.fd(channel) {
+                // This fails only for a descriptor that is not registered. There is then nothing to remove.
+                let _ = self.registry.deregister(&mut SourceFd(&fd.as_raw_fd()));
+            }
         }
+    }
+
+    fn clock(&self) -> Option<Time> {
+        Some(now())
     }
 }

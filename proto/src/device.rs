@@ -3,11 +3,9 @@
 use core::net::SocketAddr;
 
 use crate::call::{Call, Outcome};
-use crate::drive::StepRecord;
 use crate::errno::Errno;
 use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
-use crate::time::Time;
 use crate::transport::Transport;
 
 /// A device: the kernel's interface, librdmacm, the simulator, or a layer over one of them. No method blocks, with the
@@ -92,29 +90,8 @@ pub trait Device {
     ///
     /// # Errors
     /// The id and its channel are destroyed: `EINVAL` if the handle is of a device of another kind or host, or if a
-    /// key is in use; the poller's errno if the channel cannot be registered.
+    /// key is in use.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno>;
-
-    /// Whether a channel with more events is reported as readable again, as by a level-triggered poller (poll(2),
-    /// epoll(7) without `EPOLLET`). [`Drive`](crate::Drive) then reads one event per report. Otherwise it reads until a
-    /// read returns no event.
-    const LEVEL_TRIGGERED: bool = false;
-
-    /// Returns the present time, for [`Drive::within`](crate::Drive::within); `None` if the device has no clock.
-    fn clock(&self) -> Option<Time> {
-        None
-    }
-
-    /// Called when a channel may have events but is not read now: the core has no room for it, or it is paused. The
-    /// channel need not be reported as readable until the next [`fetch`](Device::fetch) on it.
-    fn leave_unread(&mut self, _channel: ChannelKey) {}
-
-    /// Whether the device [observes](Device::observe) the steps of its [`Drive`](crate::Drive). If false, the drive
-    /// compiles without observation.
-    const OBSERVES: bool = false;
-
-    /// Called after each step of the drive, for a layer that records or counts steps.
-    fn observe(&mut self, _record: &StepRecord<'_>) {}
 }
 
 /// A device with a file descriptor per channel, for pollers.

@@ -4,11 +4,9 @@ use core::net::SocketAddr;
 
 use crate::call::{Call, Outcome};
 use crate::device::Device;
-use crate::drive::StepRecord;
 use crate::errno::Errno;
 use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
-use crate::time::Time;
 use crate::transport::Transport;
 
 /// A layer over a device. Every implementation is a [`Device`]; methods that it does not override are forwarded to
@@ -89,42 +87,10 @@ pub trait DeviceLayer {
     /// # Errors
     /// As there.
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome;
-
-    /// As [`Device::LEVEL_TRIGGERED`].
-    const LAYER_LEVEL_TRIGGERED: bool = <Self::Inner as Device>::LEVEL_TRIGGERED;
-
-    /// As [`Device::clock`].
-    fn on_clock(&self) -> Option<Time> {
-        self.inner().clock()
-    }
-
-    /// As [`Device::leave_unread`].
-    fn on_leave_unread(&mut self, channel: ChannelKey) {
-        self.inner_mut().leave_unread(channel);
-    }
-
-    /// As [`Device::OBSERVES`].
-    const LAYER_OBSERVES: bool = <Self::Inner as Device>::OBSERVES;
-
-    /// As [`Device::observe`]. An override forwards the record to the inner device.
-    fn on_observe(&mut self, record: &StepRecord<'_>) {
-        self.inner_mut().observe(record);
-    }
 }
 
 impl<A: DeviceLayer> Device for A {
     type Handle = A::Handle;
-
-    const OBSERVES: bool = A::LAYER_OBSERVES;
-    const LEVEL_TRIGGERED: bool = A::LAYER_LEVEL_TRIGGERED;
-
-    fn clock(&self) -> Option<Time> {
-        self.on_clock()
-    }
-
-    fn leave_unread(&mut self, channel: ChannelKey) {
-        self.on_leave_unread(channel);
-    }
 
     fn transport(&mut self, id: IdKey) -> Option<Transport> {
         self.on_transport(id)
@@ -164,9 +130,5 @@ impl<A: DeviceLayer> Device for A {
 
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: A::Handle) -> Outcome {
         self.on_adopt(id, channel, handle)
-    }
-
-    fn observe(&mut self, record: &StepRecord<'_>) {
-        self.on_observe(record);
     }
 }

@@ -156,8 +156,6 @@ mod limits;
 mod machine;
 pub mod memory;
 mod on_device;
-#[cfg(feature = "std")]
-mod polled_device;
 mod private_data;
 mod refuse_reason;
 mod reject_code;
@@ -178,7 +176,7 @@ pub use device::Device;
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device_layer::DeviceLayer;
-pub use drive::{AdoptError, Attaching, Drive, Next, ReleasedId, Step, StepRecord};
+pub use drive::{AdoptError, Attaching, Drive, Next, Observer, Poller, ReleasedId, Step, StepRecord};
 pub use errno::Errno;
 pub use error::{AckError, Error, Failure, FailureCause, Fault, Refused};
 pub use event::{AckToken, AhAttr, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam};
@@ -189,8 +187,6 @@ pub use key::{ChannelKey, GroupKey, IdKey, Target, WR_ID_TAG_MAX};
 pub use key_table::{KeyTable, TableKey};
 pub use limits::{BACKLOG_MAX, Limits};
 pub use machine::{Admission, Begun, Core, Counters, Flow, Progress, Released, Summary, WaitsFor};
-#[cfg(feature = "std")]
-pub use polled_device::{PolledDevice, Poller};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};
 pub use refuse_reason::RefuseReason;
 pub use reject_code::RejectCode;

@@ -6,9 +6,8 @@ use std::mem::discriminant;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cmid_proto::{CmEvent, Core, Errno, Event, EventKind, IdKey, Refused, RequestKind, Step, StepRecord};
+use cmid_proto::{CmEvent, Core, Errno, Event, EventKind, IdKey, Observer, Refused, RequestKind, Step, StepRecord};
 
-use crate::observed::Observer;
 use crate::parts::{Parts, Problem};
 
 /// The number of known types of events, and one for all others.
@@ -18,14 +17,14 @@ const EVENTS: usize = CmEvent::ALL.len() + 1;
 ///
 /// ```
 /// use cmid_proto::{Drive, Limits, Request, RequestKind, Time};
-/// use cmid_trace::{Counting, Counts, Observed};
+/// use cmid_trace::{Counting, Counts};
 /// use std::sync::Arc;
 ///
 /// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
 /// # let device = fabric.host(&["10.0.0.1".parse()?]).device();
 /// let counts = Arc::new(Counts::default());
-/// let device = Observed::new(device, Counting::new(Arc::clone(&counts)));
-/// let mut drive = Drive::new(device, Limits::SINGLE); // or a driver of io-mio, io-epoll, io-blocking
+/// // Or `observed` of a driver of io-mio, io-epoll, io-blocking.
+/// let mut drive = Drive::with(device, (), Counting::new(Arc::clone(&counts)), Limits::SINGLE);
 ///
 /// let id = drive.create_id(None, cmid_proto::PortSpace::Tcp)?;
 /// drive.establish(id).unwrap_err();
@@ -132,7 +131,7 @@ fn text(refused: &Refused) -> String {
     }
 }
 
-/// Counts the steps of a drive, as an observer of [`Observed`](crate::Observed).
+/// Counts the steps of a drive.
 #[derive(Debug)]
 pub struct Counting {
     counts: Arc<Counts>,

@@ -1,31 +1,32 @@
 //! Records and replays the inputs of a core; counts and logs the steps of a driver.
 //!
-//! Device middleware observes the driver that uses the device. A driver on a device without it has no code for this.
+//! Each is an [`Observer`](cmid_proto::Observer) of a drive. A drive without an observer has no code for this.
 //!
-//! | layer | what it does |
+//! | observer | what it does with each step |
 //! | --- | --- |
-//! | [`Trace`] | records each step to a file, for [`replay`] |
-//! | [`Observed`] with [`Counting`] | counts events, requests, refusals, failures and deadlines |
-//! | [`Observed`] with `Tracing` (feature `tracing`) | emits an event of the crate `tracing` for each step |
-//! | [`Observed`] with an [`Observer`] of your own | passes each step to it |
+//! | [`Trace`] | records it to a file, for [`replay`] |
+//! | [`Counting`] | counts events, requests, refusals, failures and deadlines |
+//! | `Tracing` (feature `tracing`) | emits an event of the crate `tracing` |
 //!
 //! # Traces
 //!
-//! The core is pure: the same steps produce the same results and the same state. [`Trace`] wraps a device and records
-//! the driver that uses it. Each request, ack, outcome, event with its private data, readable channel, passing of time
+//! The core is pure: the same steps produce the same results and the same state. [`Trace`] records a
+//! driver. Each request, ack, outcome, event with its private data, readable channel, passing of time
 //! and delivery is one line of a file, together with the core's result. [`replay`] passes the lines to a new core and
 //! compares the results. `docs/trace.md` documents the format.
 //!
 //! ```
-//! use cmid_proto::{Acks, Device, Drive, Limits, PortSpace, State};
+//! use cmid_proto::{Acks, Drive, Limits, PortSpace, State};
 //! use cmid_trace::{Memory, Recording, Trace, replay};
 //! use std::sync::Arc;
 //!
 //! let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
 //! let memory = Memory::default(); // or Files::at("server.trace")
-//! let device = Trace::new(fabric.host(&["10.0.0.1".parse()?]).device(), Arc::new(memory.clone()))?;
+//! let trace = Trace::new(Arc::new(memory.clone()))?;
 //!
-//! let mut drive = Drive::new(device, Limits::SINGLE); // or a driver of io-mio, io-epoll, io-blocking
+//! // Or `observed` of a driver of io-mio, io-epoll, io-blocking.
+//! let device = fabric.host(&["10.0.0.1".parse()?]).device();
+//! let mut drive = Drive::with(device, (), trace, Limits::SINGLE);
 //! let channel = drive.open_channel(Acks::OnDelivery)?;
 //! let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
 //! drive.bind(id, "10.0.0.1:7471".parse()?)?;
@@ -45,7 +46,6 @@ mod chart;
 mod compare;
 mod counts;
 mod line;
-mod observed;
 mod parts;
 mod read;
 mod record;
@@ -61,9 +61,8 @@ mod values;
 pub use chart::{Chart, ChartFormat};
 pub use cmid_proto as proto;
 pub use counts::{Counting, Counts};
-pub use observed::{Observed, Observer};
 pub use read::{Recording, Wrong};
-pub use record::{Ticketed, Trace};
+pub use record::Trace;
 pub use replay::{Between, Played, Replay, replay};
 pub use sink::{Files, Memory, Stream, TraceSink};
 #[cfg(feature = "tracing")]

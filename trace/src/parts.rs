@@ -53,7 +53,7 @@ impl Parts {
             Step::Submit { id, ref request, result, .. } => {
                 Parts { id: Some(id), request: Some(request.request_kind()), problem: refusal(result), ..none }
             }
-            Step::Release { id, result } => {
+            Step::Release { id, result, .. } => {
                 let problem = result.err().map(|error| match error {
                     Error::Refused(refused) => Problem::Refused(refused),
                     Error::Fault(fault) => Problem::Fault(fault),
@@ -88,7 +88,7 @@ impl Parts {
                 });
                 Parts { id: Some(event.id), channel: Some(channel), event: Some(event.kind), problem, ..none }
             }
-            Step::Adopt { id, channel, outcome } => {
+            Step::Adopt { id, channel, outcome, .. } => {
                 Parts { id: Some(id), channel: Some(channel), problem: outcome.err().map(Problem::Errno), ..none }
             }
             Step::Unreadable { channel, errno } => {

@@ -1,30 +1,21 @@
-//! The recorder: device middleware.
+//! The recorder: an observer.
 
 use std::fmt;
 use std::io::{self, Write};
-use std::ops::{Deref, DerefMut};
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use cmid_proto::{
-    ChannelKey, Core, Device, DeviceLayer, Error, Fault, IdKey, Outcome, Pollable, Refused, Step, StepRecord, Time,
-};
+use cmid_proto::{Core, Error, Fault, Observer, Refused, Step, StepRecord, Time};
 
 use crate::line::{FORMAT, Line};
 use crate::sink::{Stream, TraceSink};
 use crate::snapshot::{Snapshot, Sum, admission, event, state};
 use crate::values::As;
 
-/// The number of the next release in this process.
-static TICKETS: AtomicU64 = AtomicU64::new(1);
-
-/// Device middleware that records the input of the core of its driver. Forwards all calls to the inner device.
+/// Records the input of the core of a drive.
 ///
 /// If writing fails, the trace ends and the program continues. [`Trace::error`] returns the error, and
 /// [`TraceSink::on_error`] is called with it.
-pub struct Trace<D> {
-    device: D,
+pub struct Trace {
     sink: Arc<dyn TraceSink>,
     stream: Option<usize>,
     writer: Option<Box<dyn Write + Send>>,
@@ -32,33 +23,24 @@ pub struct Trace<D> {
     now: Time,
     /// Whether a line was written since the last `Yield`.
     stirred: bool,
-    /// The ticket of the id that is being released or adopted.
-    ticket: Option<String>,
 }
 
-/// A handle of a released id, with its ticket in the traces.
-#[derive(Debug)]
-pub struct Ticketed<H> {
-    ticket: String,
-    handle: H,
-}
-
-impl<D> Trace<D> {
-    /// Records a driver on this device, in the next stream of the sink.
+impl Trace {
+    /// Records a drive in the next stream of the sink.
     ///
     /// # Errors
     /// The error of creating the stream.
-    pub fn new(device: D, sink: Arc<dyn TraceSink>) -> io::Result<Self> {
+    pub fn new(sink: Arc<dyn TraceSink>) -> io::Result<Self> {
         let stream = sink.next()?;
-        Ok(Trace::at(Some(stream), device, sink))
+        Ok(Trace::at(Some(stream), sink))
     }
 
-    fn at(stream: Option<Stream>, device: D, sink: Arc<dyn TraceSink>) -> Self {
+    fn at(stream: Option<Stream>, sink: Arc<dyn TraceSink>) -> Self {
         let (stream, writer) = stream.map(|Stream { number, writer }| (number, writer)).unzip();
-        Trace { device, sink, stream, writer, error: None, now: Time::ZERO, stirred: false, ticket: None }
+        Trace { sink, stream, writer, error: None, now: Time::ZERO, stirred: false }
     }
 
-    /// Returns the number of its stream, from 0. `None` for a [sibling](Pollable::sibling) without a stream.
+    /// Returns the number of its stream, from 0. `None` for a [sibling](Observer::sibling) without a stream.
     pub fn stream(&self) -> Option<usize> {
         self.stream
     }
@@ -88,82 +70,36 @@ impl<D> Trace<D> {
     }
 }
 
-impl<D> fmt::Debug for Trace<D> {
+impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trace").field("sink", &self.sink).field("error", &self.error).finish_non_exhaustive()
     }
 }
 
-impl<D> Deref for Trace<D> {
-    type Target = D;
-    fn deref(&self) -> &D {
-        &self.device
-    }
-}
-
-impl<D> DerefMut for Trace<D> {
-    fn deref_mut(&mut self) -> &mut D {
-        &mut self.device
-    }
-}
-
-impl<D: Device> DeviceLayer for Trace<D> {
-    type Inner = D;
-    type Handle = Ticketed<D::Handle>;
-
-    const LAYER_OBSERVES: bool = true;
-
-    fn inner(&self) -> &D {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut D {
-        &mut self.device
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, cmid_proto::Errno> {
-        let handle = self.device.release(id, channel)?;
-        let ticket = format!("release {}", TICKETS.fetch_add(1, Ordering::Relaxed));
-        self.ticket = Some(ticket.clone());
-        Ok(Ticketed { ticket, handle })
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
-        let Ticketed { ticket, handle } = handle;
-        self.ticket = Some(ticket);
-        self.device.adopt(id, channel, handle)
-    }
-
-    fn on_observe(&mut self, record: &StepRecord<'_>) {
-        if self.writer.is_some() {
-            let is_rest = matches!(record.step, Step::Yield);
-            if !is_rest || self.stirred {
-                let is_begin = matches!(record.step, Step::Begin { .. });
-                if record.now > self.now && !is_begin {
-                    self.write(&Line::Time(record.now.0));
-                    self.now = record.now;
-                }
-                let ticket = self.ticket.take();
-                self.write(&line(record.core, &record.step, ticket));
-            }
-            self.stirred = !is_rest;
+impl Observer for Trace {
+    fn step(&mut self, record: &StepRecord<'_>) {
+        if self.writer.is_none() {
+            return;
         }
-        self.device.observe(record);
+        let is_rest = matches!(record.step, Step::Yield);
+        if !is_rest || self.stirred {
+            let is_begin = matches!(record.step, Step::Begin { .. });
+            if record.now > self.now && !is_begin {
+                self.write(&Line::Time(record.now.0));
+                self.now = record.now;
+            }
+            self.write(&line(record.core, &record.step));
+        }
+        self.stirred = !is_rest;
     }
-}
 
-impl<D: Pollable> Pollable for Trace<D> {
-    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.device.fd(on)
-    }
-
-    /// Creates another device, which is recorded in the next stream of the sink.
+    /// Records another drive, in the next stream of the sink.
     fn sibling(&self) -> Self {
-        let (device, sink) = (self.device.sibling(), Arc::clone(&self.sink));
+        let sink = Arc::clone(&self.sink);
         match self.sink.next() {
-            Ok(stream) => Trace::at(Some(stream), device, sink),
+            Ok(stream) => Trace::at(Some(stream), sink),
             Err(error) => {
-                let mut sibling = Trace::at(None, device, sink);
+                let mut sibling = Trace::at(None, sink);
                 sibling.fail(error);
                 sibling
             }
@@ -172,7 +108,7 @@ impl<D: Pollable> Pollable for Trace<D> {
 }
 
 /// Converts a step to a line.
-fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
+fn line(core: &Core, step: &Step<'_>) -> Line {
     match *step {
         Step::Begin { limits } => Line::Begin { format: FORMAT.0.into(), version: FORMAT.1, limits: limits.into() },
         Step::OpenChannel { acks, result } => {
@@ -213,7 +149,7 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
         Step::WaitForRoom { channel } => Line::WaitForRoom(As(channel)),
         Step::Timeout => Line::Timeout,
         Step::Deliver { channel, event: taken } => Line::Deliver { on: As(channel), event: event(taken) },
-        Step::Release { id, ref result } => {
+        Step::Release { id, number, ref result } => {
             let (refused, errno) = match *result {
                 Ok(()) => (None, None),
                 Err(Error::Fault(Fault::Leak { errno, .. })) => (None, Some(As(errno))),
@@ -221,18 +157,20 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
                 // `Failed` cannot occur, because a release makes no call of the core.
                 Err(error @ (Error::Failed(_) | Error::Fault(_))) => (Some(error.to_string()), None),
             };
+            let ticket = result.is_ok().then(|| ticket(number));
             Line::Release { id: As(id), ticket, refused, errno }
         }
-        Step::Adopt { id, channel, outcome } => Line::Adopt {
-            // The preceding call of `adopt` has set the ticket.
-            ticket: ticket.unwrap_or_default(),
-            id: As(id),
-            channel: As(channel),
-            errno: outcome.err().map(As),
-        },
+        Step::Adopt { id, number, channel, outcome } => {
+            Line::Adopt { ticket: ticket(number), id: As(id), channel: As(channel), errno: outcome.err().map(As) }
+        }
         Step::Yield => Line::Yield(Sum::of(core)),
         Step::End => Line::End(Snapshot::of(core)),
     }
+}
+
+/// The word that a release and its adoption have in common.
+fn ticket(number: u64) -> String {
+    format!("release {number}")
 }
 
 fn refusal<T>(result: Result<T, Refused>) -> Option<String> {

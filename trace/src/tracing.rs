@@ -1,11 +1,10 @@
 //! Steps as events of the crate `tracing`.
 
-use cmid_proto::{Step, StepRecord};
+use cmid_proto::{Observer, Step, StepRecord};
 
-use crate::observed::Observer;
 use crate::parts::{Parts, Problem};
 
-/// Emits each step of a drive as an event of the crate `tracing`, as an observer of [`Observed`](crate::Observed).
+/// Emits each step of a drive as an event of the crate `tracing`.
 ///
 /// | target | steps | level |
 /// | --- | --- | --- |
@@ -30,7 +29,7 @@ use crate::parts::{Parts, Problem};
 ///
 /// ```
 /// use cmid_proto::{Drive, Limits, PortSpace};
-/// use cmid_trace::{Observed, Tracing};
+/// use cmid_trace::Tracing;
 /// use tracing_subscriber::filter::{LevelFilter, Targets};
 /// use tracing_subscriber::prelude::*;
 ///
@@ -43,7 +42,7 @@ use crate::parts::{Parts, Problem};
 ///
 /// # let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
 /// # let device = fabric.host(&["10.0.0.1".parse()?]).device();
-/// let mut drive = Drive::new(Observed::new(device, Tracing), Limits::SINGLE);
+/// let mut drive = Drive::with(device, (), Tracing, Limits::SINGLE);
 /// let id = drive.create_id(None, PortSpace::Tcp)?;
 /// drive.establish(id).unwrap_err();
 /// // DEBUG cmid::request: create id, TCP in synchronous mode: id0 now=0.000000000 s id=id0

@@ -50,7 +50,7 @@ impl Device for FailsOnce {
     }
 }
 
-type Traced = Drive<Trace<FailsOnce>>;
+type Traced = Drive<FailsOnce, (), Trace>;
 
 const PARAM: ConnParam = ConnParam {
     responder_resources: 0,
@@ -125,7 +125,7 @@ fn recorded(fails: usize) -> (String, usize) {
     let memory = Memory::default();
     let limits = Limits { ids: 16, channels: 8, ..Limits::SINGLE };
     let device = FailsOnce { events: VecDeque::new(), calls: 0, fails };
-    let mut drive = Drive::new(Trace::new(device, Arc::new(memory.clone())).unwrap(), limits);
+    let mut drive = Drive::with(device, (), Trace::new(Arc::new(memory.clone())).unwrap(), limits);
     program(&mut drive);
     let (live, calls) = (drive.core().clone(), drive.device().calls);
     drop(drive);

@@ -6,33 +6,31 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use cmid_blocking::{Connection, Listener, Options};
+use cmid_blocking::{Connection, ListenOptions, Listener, Options};
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::{CreateError, DataPath};
 use cmid_proto::{Acks, Attaching, CmEvent, Limits, PortSpace, RequestKind, Time};
 use cmid_sim::{Caps, Clock, Fabric, Host, Qp, SimDevice};
-use cmid_trace::{Counting, Counts, Observed};
+use cmid_trace::{Counting, Counts};
 
 const SOON: Duration = Duration::from_secs(20);
-
-type Device = Observed<SimDevice, Counting>;
 
 fn host() -> (Host, SocketAddr) {
     let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
     (fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]), "10.0.0.2:7471".parse().unwrap())
 }
 
-fn counted(host: &Host) -> (Device, Arc<Counts>) {
+fn counting() -> (Counting, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
-    (Observed::new(host.device(), Counting::new(Arc::clone(&counts))), counts)
+    (Counting::new(Arc::clone(&counts)), counts)
 }
 
 #[test]
 fn requests_refusals_failures_events_and_deadlines_of_a_driver() {
     let (host, there) = host();
-    let (device, counts) = counted(&host);
+    let (counting, counts) = counting();
     let limits = Limits { core: Some(0), channels: 1, ..Limits::SINGLE };
-    let mut epoll = Epoll::new(device, Config { limits, ..Config::default() }).unwrap();
+    let mut epoll = Epoll::observed(host.device(), Config { limits, ..Config::default() }, counting).unwrap();
     assert_eq!(counts.to_string(), "");
     let channel = epoll.drive().open_channel(Acks::OnDelivery).unwrap();
     epoll.drive().open_channel(Acks::OnDelivery).unwrap_err();
@@ -73,7 +71,7 @@ fn requests_refusals_failures_events_and_deadlines_of_a_driver() {
     );
 }
 
-fn attach(device: &mut Device, to: Attaching<'_>) -> Result<Qp, CreateError> {
+fn attach(device: &mut SimDevice, to: Attaching<'_>) -> Result<Qp, CreateError> {
     let (pd, cq) = (device.alloc_pd(to.id())?, device.create_cq(to.id(), 32)?);
     device.create_qp(to, &pd, &cq, &cq, Caps::default())
 }
@@ -81,10 +79,11 @@ fn attach(device: &mut Device, to: Attaching<'_>) -> Result<Qp, CreateError> {
 #[test]
 fn siblings_count_together() {
     let (host, there) = host();
-    let (device, counts) = counted(&host);
-    let mut listener = Listener::bind(device, there).unwrap();
-    let (client, theirs) = counted(&host);
-    let client = thread::spawn(move || Connection::connect(client, there, &Options::default(), attach).unwrap());
+    let (ours, counts) = counting();
+    let mut listener = Listener::observed(host.device(), ours, there, &ListenOptions::default()).unwrap();
+    let ((client, theirs), device) = (counting(), host.device());
+    let connect = move || Connection::observed(device, client, there, &Options::default(), attach).unwrap();
+    let client = thread::spawn(connect);
     let server = listener.accept(SOON).unwrap().accept(&Options::default(), attach).unwrap();
     drop((client.join().unwrap(), server));
     for (counts, requests) in [(&counts, [0, 1]), (&theirs, [1, 0])] {
@@ -99,9 +98,9 @@ fn deadlines_of_synchronous_mode_count() {
     let (host, there) = host();
     // A listener that answers no request.
     let _listener = Listener::bind(host.device(), there).unwrap();
-    let (device, counts) = counted(&host);
+    let (counting, counts) = counting();
     let options = Options { timeout: Duration::from_secs(1), ..Options::default() };
-    let failed = Connection::connect(device, there, &options, attach).map(drop).unwrap_err();
+    let failed = Connection::observed(host.device(), counting, there, &options, attach).map(drop).unwrap_err();
     assert!(matches!(failed, cmid_blocking::Error::TimedOut { during: "connect" }), "{failed}");
     assert_eq!((counts.deadlines(RequestKind::Connect), counts.deadlines(RequestKind::ResolveAddr)), (1, 0));
 }

@@ -34,8 +34,8 @@ fn the_example_is_what_is_recorded() {
     let memory = Memory::default();
     let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
     let host = fabric.host(&["10.0.0.1".parse().unwrap()]);
-    let device = Trace::new(host.device(), std::sync::Arc::new(memory.clone())).unwrap();
-    let mut drive = Drive::new(device, Limits::SINGLE);
+    let trace = Trace::new(std::sync::Arc::new(memory.clone())).unwrap();
+    let mut drive = Drive::with(host.device(), (), trace, Limits::SINGLE);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.bind(id, "10.0.0.1:7471".parse().unwrap()).unwrap();

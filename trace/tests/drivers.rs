@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_blocking::{Connection, Listener, Options};
+use cmid_blocking::{Connection, ListenOptions, Listener, Options};
 use cmid_epoll::Epoll;
 use cmid_mio::Mio;
 use cmid_proto::datapath::{CreateError, DataPath};
-use cmid_proto::{Acks, Attaching, CmEvent, Device, Drive, IdKey, Limits, Pollable, PortSpace};
+use cmid_proto::{Acks, Attaching, CmEvent, Device, Drive, IdKey, Limits, Observer, Poller, PortSpace};
 use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
 use cmid_trace::{Files, Recording, Trace, TraceSink as _, replay};
 use tempfile::TempDir;
@@ -48,7 +48,10 @@ fn replayed(path: &Path, files: usize) -> Vec<String> {
     steps
 }
 
-fn resolve<D: Device>(drive: &mut Drive<D>, there: SocketAddr) -> (cmid_proto::ChannelKey, IdKey) {
+fn resolve<D: Device, P: Poller<D>, O: Observer>(
+    drive: &mut Drive<D, P, O>,
+    there: SocketAddr,
+) -> (cmid_proto::ChannelKey, IdKey) {
     let channel = drive.open_channel(Acks::Explicit).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     let deadline = drive.within(SOON);
@@ -56,7 +59,7 @@ fn resolve<D: Device>(drive: &mut Drive<D>, there: SocketAddr) -> (cmid_proto::C
     (channel, id)
 }
 
-fn is_resolved<D: Device>(drive: &mut Drive<D>, on: cmid_proto::ChannelKey) -> bool {
+fn is_resolved<D: Device, P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>, on: cmid_proto::ChannelKey) -> bool {
     let Some(event) = drive.next_event(on) else { return false };
     assert_eq!(event.cm(), Some(CmEvent::AddrResolved));
     drive.ack(event.ack_token.unwrap()).unwrap();
@@ -82,16 +85,16 @@ fn unnumbered(step: &str) -> String {
 fn epoll() {
     let ((host, there), (_folder, path)) = (host(), place("epoll"));
     let files = Arc::new(Files::at(&path));
-    let device = Trace::new(host.device(), files.clone()).unwrap();
     let limits = Limits { core: Some(5), ..Limits::SINGLE };
-    let mut epoll = Epoll::new(device, cmid_epoll::Config { limits, ..Default::default() }).unwrap();
+    let config = cmid_epoll::Config { limits, ..Default::default() };
+    let mut epoll = Epoll::observed(host.device(), config, Trace::new(files.clone()).unwrap()).unwrap();
     let (channel, _) = resolve(epoll.drive(), there);
     let end = Instant::now() + SOON;
     while !is_resolved(epoll.drive(), channel) {
         assert!(Instant::now() < end, "no address");
         epoll.wait(Some(SOON)).unwrap();
     }
-    assert!(epoll.drive().device().error().is_none());
+    assert!(epoll.drive().observer().error().is_none());
     // The trace of a program that crashes here is readable up to this step.
     let so_far = Recording::read(BufReader::new(File::open(&path).unwrap())).unwrap();
     assert!(!so_far.is_whole());
@@ -123,9 +126,9 @@ fn mio() {
     let ((host, there), (_folder, path)) = (host(), place("mio"));
     let mut poll = mio::Poll::new().unwrap();
     let mut events = mio::Events::with_capacity(8);
-    let device = Trace::new(host.device(), Arc::new(Files::at(&path))).unwrap();
+    let trace = Trace::new(Arc::new(Files::at(&path))).unwrap();
     let config = cmid_mio::Config { limits: Limits { core: Some(0), ..Limits::SINGLE }, tokens: 0..4 };
-    let mut driver = Mio::new(device, poll.registry(), config).unwrap();
+    let mut driver = Mio::observed(host.device(), poll.registry(), config, trace).unwrap();
     let (channel, _) = resolve(driver.drive(), there);
     let end = Instant::now() + SOON;
     while !is_resolved(driver.drive(), channel) {
@@ -140,7 +143,7 @@ fn mio() {
     has(&replayed(&path, 1), &["ADDR_RESOLVED of id0", "ADDR_RESOLVED on id0", "ack for id0", "[id0: - -> idle]"]);
 }
 
-fn qp(device: &mut Trace<SimDevice>, attaching: Attaching<'_>) -> Result<Qp, CreateError> {
+fn qp(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<Qp, CreateError> {
     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 }
@@ -150,15 +153,15 @@ fn qp(device: &mut Trace<SimDevice>, attaching: Attaching<'_>) -> Result<Qp, Cre
 fn blocking() {
     let ((host, there), (_folder, path)) = (host(), place("blocking"));
     let files = Arc::new(Files::at(&path));
-    let device = || Trace::new(host.device(), files.clone()).unwrap();
-    let mut listener = Listener::bind(device(), there).unwrap();
+    let trace = || Trace::new(files.clone()).unwrap();
+    let mut listener = Listener::observed(host.device(), trace(), there, &ListenOptions::default()).unwrap();
     let server = thread::spawn(move || {
         let (mut connection, _qp) = listener.accept(SOON).unwrap().accept(&Options::default(), qp).unwrap();
         connection.wait_closed(SOON).unwrap();
         connection.disconnect(SOON).unwrap();
     });
     let options = Options { private_data: b"hello", ..Options::default() };
-    let (mut connection, _qp) = Connection::connect(device(), there, &options, qp).unwrap();
+    let (mut connection, _qp) = Connection::observed(host.device(), trace(), there, &options, qp).unwrap();
     connection.disconnect(SOON).unwrap();
     server.join().unwrap();
     drop(connection);
@@ -176,14 +179,14 @@ fn a_full_disk() {
     let ((host, there), (folder, path)) = (host(), place("full"));
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let files = Arc::new(Files::at(&path));
-    let device = Trace::new(host.device(), files.clone()).unwrap();
-    assert_eq!(device.stream(), Some(0));
+    let trace = Trace::new(files.clone()).unwrap();
+    assert_eq!(trace.stream(), Some(0));
     files.check().unwrap();
-    let mut drive = Drive::new(device, Limits::SINGLE);
-    assert_eq!(drive.device().error().unwrap().kind(), ErrorKind::StorageFull);
+    let mut drive = Drive::with(host.device(), (), trace, Limits::SINGLE);
+    assert_eq!(drive.observer().error().unwrap().kind(), ErrorKind::StorageFull);
     resolve(&mut drive, there);
     drop(folder);
-    let sibling = drive.device().sibling();
+    let sibling = drive.observer().sibling();
     assert_eq!((sibling.stream(), sibling.error().unwrap().kind()), (None, ErrorKind::NotFound));
     drop(drive);
     let lost = files.check().unwrap_err();

@@ -48,10 +48,10 @@ impl Device for Full {
 }
 
 /// Records the drive while `steps` runs, replays the trace, and returns it.
-fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Trace<Full>>)) -> String {
+fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Full, (), Trace>)) -> String {
     let memory = Memory::default();
-    let device = Trace::new(Full::default(), Arc::new(memory.clone())).unwrap();
-    let mut drive = Drive::new(device, limits);
+    let trace = Trace::new(Arc::new(memory.clone())).unwrap();
+    let mut drive = Drive::with(Full::default(), (), trace, limits);
     steps(&mut drive);
     let live = drive.core().clone();
     drop(drive);
@@ -64,7 +64,7 @@ fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Trace<Full>>)) -> Stri
 }
 
 /// A listener with this number of unread requests.
-fn listener(drive: &mut Drive<Trace<Full>>, requests: usize) -> (IdKey, ChannelKey) {
+fn listener(drive: &mut Drive<Full, (), Trace>, requests: usize) -> (IdKey, ChannelKey) {
     let channel = drive.open_channel(Acks::Explicit).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.bind(id, "10.0.0.1:7471".parse().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::{Acks, CmEvent, Errno, Limits, PortSpace, Time};
 use cmid_sim::{Clock, Fabric, Host};
-use cmid_trace::{Observed, Tracing};
+use cmid_trace::Tracing;
 use tracing::Level;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -74,8 +74,7 @@ fn requests_calls_events_and_failures_have_their_targets_levels_and_fields() {
     let host = host();
     let events = emitted(|| {
         let limits = Limits { core: Some(0), ..Limits::SINGLE };
-        let device = Observed::new(host.device(), Tracing);
-        let mut epoll = Epoll::new(device, Config { limits, ..Config::default() }).unwrap();
+        let mut epoll = Epoll::observed(host.device(), Config { limits, ..Config::default() }, Tracing).unwrap();
         let drive = epoll.drive();
         let channel = drive.open_channel(Acks::OnDelivery).unwrap();
         let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
@@ -125,8 +124,7 @@ fn an_event_that_reports_a_failure_is_a_warning() {
     let host = host();
     let events = emitted(|| {
         let limits = Limits { core: Some(0), ..Limits::SINGLE };
-        let device = Observed::new(host.device(), Tracing);
-        let mut epoll = Epoll::new(device, Config { limits, ..Config::default() }).unwrap();
+        let mut epoll = Epoll::observed(host.device(), Config { limits, ..Config::default() }, Tracing).unwrap();
         let channel = epoll.drive().open_channel(Acks::OnDelivery).unwrap();
         let id = epoll.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
         let deadline = epoll.drive().within(Duration::from_nanos(1));

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Result;
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, KeyTable, PortSpace, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, KeyTable, Poller, PortSpace, Time};
 use indicatif::ProgressBar;
 
 use crate::args::Plan;
-use crate::backend::{Backend, now};
 use crate::equipment::Equipment;
 use crate::failure_text::failure_text;
 use crate::phase::Phase;
@@ -17,9 +17,9 @@ use crate::point::Point;
 use crate::tally::{Log, Span, Tally};
 
 /// One connection: in its phase, or waiting for the next one.
-struct Conn<W: Backend> {
+struct Conn<D: DataPath> {
     id: Option<IdKey>,
-    qp: Option<<W::Path as DataPath>::Qp>,
+    qp: Option<<D as DataPath>::Qp>,
     phase: Phase,
     /// When the creation of its id began.
     born: Time,
@@ -34,13 +34,13 @@ struct Conn<W: Backend> {
 }
 
 /// All connections of one event loop.
-pub(crate) struct Client<W: Backend> {
+pub(crate) struct Client<D: DataPath> {
     plan: Plan,
     server: SocketAddr,
     channel: ChannelKey,
-    equipment: Equipment<W::Path>,
+    equipment: Equipment<D>,
     /// The connections in progress. Their places are reused.
-    conns: Vec<Conn<W>>,
+    conns: Vec<Conn<D>>,
     /// The place of each id.
     by_id: KeyTable<IdKey, usize>,
     /// The places of connections that are ready for their next phase.
@@ -59,8 +59,13 @@ pub(crate) struct Client<W: Backend> {
     shown: u64,
 }
 
-impl<W: Backend> Client<W> {
-    pub(crate) fn begin(drive: &mut Drive<W>, server: SocketAddr, plan: Plan, bar: ProgressBar) -> Result<Self> {
+impl<D: DataPath> Client<D> {
+    pub(crate) fn begin<P: Poller<D>>(
+        drive: &mut Drive<D, P>,
+        server: SocketAddr,
+        plan: Plan,
+        bar: ProgressBar,
+    ) -> Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let places = plan.in_flight.unwrap_or(plan.connections);
         let mut client = Client {
@@ -79,7 +84,7 @@ impl<W: Backend> Client<W> {
             bar: (!bar.is_hidden()).then_some(bar),
             shown: 0,
         };
-        let begun = now(drive);
+        let begun = drive.within(Duration::ZERO);
         for place in 0..usize::try_from(places)? {
             client.conns.push(Conn::new(begun));
             client.enter(place);
@@ -102,7 +107,7 @@ impl<W: Backend> Client<W> {
     }
 
     /// Handles all available events. Returns true if there was one.
-    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
+    pub(crate) fn advance<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> bool {
         let mut any = false;
         // The event is large, so it is used by reference.
         while let Some(event) = &drive.next_event(self.channel) {
@@ -139,7 +144,7 @@ impl<W: Backend> Client<W> {
     }
 
     /// Begins the phases that can begin. Phase after phase: once all connections are ready.
-    fn work(&mut self, drive: &mut Drive<W>) {
+    fn work<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) {
         loop {
             while let Some(place) = self.due.pop_front() {
                 self.step(drive, place);
@@ -180,14 +185,14 @@ impl<W: Backend> Client<W> {
     }
 
     /// Continues after the server has reached the point too.
-    pub(crate) fn go_on(&mut self, drive: &mut Drive<W>) {
+    pub(crate) fn go_on<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) {
         self.release();
         self.work(drive);
     }
 
     /// Begins a connection's phase.
-    fn step(&mut self, drive: &mut Drive<W>, place: usize) {
-        let begun = now(drive);
+    fn step<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, place: usize) {
+        let begun = drive.within(Duration::ZERO);
         let Some(conn) = self.conns.get_mut(place) else { return };
         conn.begun = begun;
         conn.runs = true;
@@ -209,7 +214,7 @@ impl<W: Backend> Client<W> {
         }
     }
 
-    fn create(&mut self, drive: &mut Drive<W>, place: usize) -> Result<(), String> {
+    fn create<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, place: usize) -> Result<(), String> {
         let id = drive.create_id(Some(self.channel), PortSpace::Tcp).map_err(|error| failure_text(&error))?;
         self.conns[place].id = Some(id);
         self.by_id.reserve(id).map_err(|errno| format!("its place: {errno}"))?;
@@ -217,7 +222,13 @@ impl<W: Backend> Client<W> {
     }
 
     /// Makes the request of a phase. Returns true if the phase is over; otherwise an event ends it.
-    fn request(&mut self, drive: &mut Drive<W>, place: usize, phase: Phase, id: IdKey) -> Result<bool, Error> {
+    fn request<P: Poller<D>>(
+        &mut self,
+        drive: &mut Drive<D, P>,
+        place: usize,
+        phase: Phase,
+        id: IdKey,
+    ) -> Result<bool, Error> {
         let source = self.plan.bind.map(|ip| SocketAddr::new(ip, 0));
         // The clock was read at the begin of the phase, or at the end of the wait before a retry.
         let [patience, timeout] = [self.plan.patience, self.plan.timeout].map(|span| drive.now().after(span));
@@ -243,7 +254,7 @@ impl<W: Backend> Client<W> {
         }
     }
 
-    fn on_event(&mut self, drive: &mut Drive<W>, event: &Event) {
+    fn on_event<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, event: &Event) {
         let Some(&place) = self.by_id.get(event.id) else { return };
         let Conn { phase, runs, .. } = self.conns[place];
         match (phase, event.cm()) {
@@ -276,8 +287,8 @@ impl<W: Backend> Client<W> {
     }
 
     /// Ends a connection's phase.
-    fn finished(&mut self, drive: &mut Drive<W>, place: usize) {
-        let end = now(drive);
+    fn finished<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, place: usize) {
+        let end = drive.within(Duration::ZERO);
         let conn = &mut self.conns[place];
         conn.runs = false;
         let Conn { phase, born, begun, .. } = *conn;
@@ -305,7 +316,7 @@ impl<W: Backend> Client<W> {
     }
 
     /// Counts a connection as failed, and destroys its id in any state.
-    fn fail(&mut self, drive: &mut Drive<W>, place: usize, reason: &str) {
+    fn fail<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, place: usize, reason: &str) {
         let conn = &mut self.conns[place];
         self.tally.fail(format!("{}: {reason}", conn.phase.name()));
         if std::mem::take(&mut conn.waits) {
@@ -335,7 +346,7 @@ impl<W: Backend> Client<W> {
     }
 }
 
-impl<W: Backend> Conn<W> {
+impl<D: DataPath> Conn<D> {
     fn new(now: Time) -> Self {
         let (phase, runs, waits) = (Phase::CreateId, false, false);
         Conn { id: None, qp: None, phase, born: now, begun: now, runs, waits, retries: 0 }

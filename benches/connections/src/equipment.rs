@@ -1,10 +1,9 @@
 //! A connection's objects of the data path: a QP. The QPs of a side use one CQ, as in cmtime, up to its largest depth.
 
 use cmid_proto::datapath::{Caps, CreateError, DataPath};
-use cmid_proto::{Attaching, ConnParam, Drive, Error, IdKey};
+use cmid_proto::{Attaching, ConnParam, Drive, Error, IdKey, Poller};
 
 use crate::args::Plan;
-use crate::backend::Backend;
 
 /// The capacities of cmtime's QPs.
 const CAPS: Caps = Caps { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
@@ -39,15 +38,11 @@ impl<D: DataPath> Equipment<D> {
     }
 
     /// Attaches a QP to an id, if QPs are made.
-    pub(crate) fn attach<W: Backend<Path = D>>(
-        &mut self,
-        drive: &mut Drive<W>,
-        id: IdKey,
-    ) -> Result<Option<D::Qp>, Error> {
+    pub(crate) fn attach<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, id: IdKey) -> Result<Option<D::Qp>, Error> {
         if self.next_qpn.is_some() {
             return Ok(None);
         }
-        drive.attach_qp(id, |device, attaching| self.make(device.path(), attaching)).map(Some)
+        drive.attach_qp(id, |device, attaching| self.make(device, attaching)).map(Some)
     }
 
     fn make(&mut self, device: &mut D, attaching: Attaching<'_>) -> Result<D::Qp, CreateError> {
@@ -65,15 +60,11 @@ impl<D: DataPath> Equipment<D> {
     }
 
     /// Detaches the QP.
-    pub(crate) fn detach<W: Backend<Path = D>>(
-        drive: &mut Drive<W>,
-        id: IdKey,
-        qp: Option<D::Qp>,
-    ) -> Result<(), Error> {
+    pub(crate) fn detach<P: Poller<D>>(drive: &mut Drive<D, P>, id: IdKey, qp: Option<D::Qp>) -> Result<(), Error> {
         let Some(qp) = qp else { return Ok(()) };
         // Dropped before the detach, which would first stop a QP with a handle, by a system call.
         drop(qp);
-        drive.detach_qp(id, |device, id| device.path().destroy_qp(id))
+        drive.detach_qp(id, |device, id| device.destroy_qp(id))
     }
 
     /// cmtime's connection parameters.

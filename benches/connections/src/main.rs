@@ -9,7 +9,6 @@
 #[macro_use]
 mod say;
 mod args;
-mod backend;
 mod client;
 mod equipment;
 mod failure_text;

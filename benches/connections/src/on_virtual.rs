@@ -4,12 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Drive, Errno, IdKey, Limits, Next, Outcome as Called};
-use cmid_sim::{Config, Fabric, SimDevice, SimHandle};
+use cmid_proto::{ChannelKey, Drive, Errno, Limits, Next, Poller};
+use cmid_sim::{Config, Fabric, SimDevice};
 use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
-use crate::backend::Backend;
 use crate::side::{Deadline, Outcome, Side};
 
 /// The number of concurrent connections per host. A host has 28,232 ports; near that number the search for a free one
@@ -24,61 +23,30 @@ const BUDGET: usize = 1024;
 /// The number of turns of the clock between two checks of the deadline.
 const LOOK_EVERY: u64 = 1024;
 
-/// A device that records its channels.
-struct Noting {
-    device: SimDevice,
-    channels: Vec<ChannelKey>,
-}
+/// The open channels: all are read in each turn.
+#[derive(Default)]
+struct Open(Vec<ChannelKey>);
 
-impl DeviceLayer for Noting {
-    type Inner = SimDevice;
-    type Handle = SimHandle;
-
-    fn inner(&self) -> &SimDevice {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut SimDevice {
-        &mut self.device
-    }
-
-    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Called {
-        self.device.call(call, private_data)?;
-        if let Call::OpenChannel { channel } = *call {
-            self.channels.push(channel);
-        } else if let Call::CloseChannel { channel } = *call {
-            self.channels.retain(|&other| other != channel);
-        }
+impl<D> Poller<D> for Open {
+    fn add(&mut self, channel: ChannelKey, _: &D) -> Result<(), Errno> {
+        self.0.push(channel);
         Ok(())
     }
 
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
-        self.device.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Called {
-        self.device.adopt(id, channel, handle)
-    }
-}
-
-impl Backend for Noting {
-    type Path = SimDevice;
-
-    fn path(&mut self) -> &mut SimDevice {
-        &mut self.device
+    fn remove(&mut self, channel: ChannelKey, _: &D) {
+        self.0.retain(|&other| other != channel);
     }
 }
 
 /// One side and its drive.
 struct ClientSlot {
-    drive: Drive<Noting>,
-    side: Side<Noting>,
+    drive: Drive<SimDevice, Open>,
+    side: Side<SimDevice>,
 }
 
 impl ClientSlot {
     fn begin(fabric: &Fabric, ip: IpAddr, role: Role, plan: Plan, bar: ProgressBar) -> Result<Self> {
-        let device = Noting { device: fabric.host(&[ip]).device(), channels: Vec::new() };
-        let mut drive = Drive::new(device, Limits::LARGE);
+        let mut drive = Drive::with(fabric.host(&[ip]).device(), Open::default(), (), Limits::LARGE);
         drive.set_now(fabric.now());
         let side = Side::begin(&mut drive, role, plan, bar)?;
         Ok(ClientSlot { drive, side })
@@ -87,8 +55,8 @@ impl ClientSlot {
     /// Does all work that is possible at this time.
     fn turn(&mut self, fabric: &Fabric) {
         self.drive.set_now(fabric.now());
-        for index in 0..self.drive.device().channels.len() {
-            let channel = self.drive.device().channels[index];
+        for index in 0..self.drive.poller().0.len() {
+            let channel = self.drive.poller().0[index];
             self.drive.readable(channel);
         }
         loop {

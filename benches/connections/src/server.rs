@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, IdKey, KeyTable, PortSpace};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, IdKey, KeyTable, Poller, PortSpace};
 
 use crate::args::Plan;
-use crate::backend::Backend;
 use crate::equipment::Equipment;
 use crate::failure_text::failure_text;
 use crate::point::Point;
@@ -36,12 +35,12 @@ impl Served {
 }
 
 /// A listener and its connections.
-pub(crate) struct Server<W: Backend> {
+pub(crate) struct Server<D: DataPath> {
     plan: Plan,
     channel: ChannelKey,
     listener: IdKey,
-    equipment: Equipment<W::Path>,
-    children: KeyTable<IdKey, Option<<W::Path as DataPath>::Qp>>,
+    equipment: Equipment<D>,
+    children: KeyTable<IdKey, Option<<D as DataPath>::Qp>>,
     /// How many connections have been established.
     established: u64,
     /// The next point at which the server waits for the client.
@@ -49,8 +48,8 @@ pub(crate) struct Server<W: Backend> {
     served: Served,
 }
 
-impl<W: Backend> Server<W> {
-    pub(crate) fn begin(drive: &mut Drive<W>, address: SocketAddr, plan: Plan) -> Result<Self> {
+impl<D: DataPath> Server<D> {
+    pub(crate) fn begin<P: Poller<D>>(drive: &mut Drive<D, P>, address: SocketAddr, plan: Plan) -> Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
         drive.bind(listener, address)?;
@@ -87,7 +86,7 @@ impl<W: Backend> Server<W> {
     }
 
     /// Stops listening, and returns the results.
-    pub(crate) fn conclude(mut self, drive: &mut Drive<W>) -> Served {
+    pub(crate) fn conclude<P: Poller<D>>(mut self, drive: &mut Drive<D, P>) -> Served {
         self.served.unfinished = self.children.len() as u64;
         // It can only fail for an id that does not exist any more.
         let _ = drive.destroy(self.listener, drive.within(self.plan.patience));
@@ -95,7 +94,7 @@ impl<W: Backend> Server<W> {
     }
 
     /// Handles all available events. Returns true if there was one.
-    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
+    pub(crate) fn advance<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> bool {
         let mut any = false;
         while !self.is_over()
             && let Some(event) = &drive.next_event(self.channel)
@@ -108,7 +107,7 @@ impl<W: Backend> Server<W> {
         any
     }
 
-    fn on_event(&mut self, drive: &mut Drive<W>, event: &Event) -> Result<(), String> {
+    fn on_event<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, event: &Event) -> Result<(), String> {
         let id = event.id;
         match event.cm() {
             Some(CmEvent::ConnectRequest) => {
@@ -133,7 +132,7 @@ impl<W: Backend> Server<W> {
         }
     }
 
-    fn accept(&mut self, drive: &mut Drive<W>, id: IdKey) -> Result<(), Error> {
+    fn accept<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, id: IdKey) -> Result<(), Error> {
         let qp = self.equipment.attach(drive, id)?;
         if let Some(child) = self.children.get_mut(id) {
             *child = qp;
@@ -142,7 +141,7 @@ impl<W: Backend> Server<W> {
     }
 
     /// Answers the client's disconnect, and destroys the connection.
-    fn end(&mut self, drive: &mut Drive<W>, id: IdKey) -> Result<(), Error> {
+    fn end<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, id: IdKey) -> Result<(), Error> {
         let patience = drive.within(self.plan.patience);
         drive.disconnect(id, patience)?;
         Equipment::detach(drive, id, self.children.get_mut(id).and_then(Option::take))?;
@@ -151,7 +150,7 @@ impl<W: Backend> Server<W> {
         Ok(())
     }
 
-    fn fail(&mut self, drive: &mut Drive<W>, id: IdKey, reason: String) {
+    fn fail<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, id: IdKey, reason: String) {
         if let Some(qp) = self.children.remove(id) {
             *self.served.failed.entry(reason).or_default() += 1;
             // If the detach fails, the destruction of the id detaches the QP. An id that cannot be destroyed stays

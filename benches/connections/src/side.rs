@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use cmid_proto::Drive;
+use cmid_proto::datapath::DataPath;
+use cmid_proto::{Drive, Poller};
 use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
-use crate::backend::Backend;
 use crate::client::Client;
 use crate::point::Point;
 use crate::server::{Served, Server};
@@ -17,9 +17,9 @@ use crate::tally::Tally;
 /// How long a driver sleeps between two checks of the deadline and of [`Alone`].
 pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
-pub(crate) enum Side<W: Backend> {
-    Client(Box<Client<W>>),
-    Server(Box<Server<W>>),
+pub(crate) enum Side<D: DataPath> {
+    Client(Box<Client<D>>),
+    Server(Box<Server<D>>),
 }
 
 /// The results of a side.
@@ -29,8 +29,13 @@ pub(crate) enum Outcome {
     Server(Served),
 }
 
-impl<W: Backend> Side<W> {
-    pub(crate) fn begin(drive: &mut Drive<W>, role: Role, plan: Plan, bar: ProgressBar) -> Result<Self> {
+impl<D: DataPath> Side<D> {
+    pub(crate) fn begin<P: Poller<D>>(
+        drive: &mut Drive<D, P>,
+        role: Role,
+        plan: Plan,
+        bar: ProgressBar,
+    ) -> Result<Self> {
         Ok(match role {
             Role::Client(server) => Side::Client(Box::new(Client::begin(drive, server, plan, bar)?)),
             Role::Server(address) => Side::Server(Box::new(Server::begin(drive, address, plan)?)),
@@ -45,7 +50,7 @@ impl<W: Backend> Side<W> {
     }
 
     /// Handles all available events. Returns true if there was one.
-    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
+    pub(crate) fn advance<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> bool {
         match self {
             Side::Client(client) => client.advance(drive),
             Side::Server(server) => server.advance(drive),
@@ -53,9 +58,9 @@ impl<W: Backend> Side<W> {
     }
 
     /// If this side waits at a point, synchronizes with the other side there, and continues.
-    pub(crate) fn keep_in_step(
+    pub(crate) fn keep_in_step<P: Poller<D>>(
         &mut self,
-        drive: &mut Drive<W>,
+        drive: &mut Drive<D, P>,
         meet: &mut dyn FnMut(Point) -> Result<()>,
     ) -> Result<()> {
         let reached = match self {
@@ -71,7 +76,7 @@ impl<W: Backend> Side<W> {
         Ok(())
     }
 
-    pub(crate) fn conclude(self, drive: &mut Drive<W>) -> Outcome {
+    pub(crate) fn conclude<P: Poller<D>>(self, drive: &mut Drive<D, P>) -> Outcome {
         match self {
             Side::Client(client) => Outcome::Client(Box::new(client.conclude())),
             Side::Server(server) => Outcome::Server(server.conclude(drive)),

@@ -84,7 +84,12 @@ fn established(receiver: &Receiver<Progress>) -> Result<()> {
 }
 
 /// Runs one side. The listening one has the deadlines.
-fn side<W: Make<D>, D>(device: D, at: SocketAddr, armed: Option<Duration>, sender: &Sender<Progress>) -> Result<()> {
+fn side<W: Make<D>, D: Pollable>(
+    device: D,
+    at: SocketAddr,
+    armed: Option<Duration>,
+    sender: &Sender<Progress>,
+) -> Result<()> {
     let mut driver = W::make(device)?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
     if let Some(armed) = armed {

@@ -9,7 +9,7 @@ use cmid_blocking::{Connection, Options};
 use cmid_epoll::proto::datapath::{Caps, CreateError, DataPath, SendWr, prelude::*};
 use cmid_epoll::proto::handshake::{Dial, DialTo, Incoming, Serve};
 use cmid_epoll::proto::{
-    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, PolledDevice, Poller, PortSpace, Time,
+    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, Poller, PortSpace, Time,
 };
 
 /// The message of the client.
@@ -71,7 +71,7 @@ impl<D: DataPath> Program<D> {
     ///
     /// # Errors
     /// The error of the device.
-    pub fn start<P: Poller>(drive: &mut Drive<PolledDevice<D, P>>, address: SocketAddr) -> io::Result<Self> {
+    pub fn start<P: Poller<D>>(drive: &mut Drive<D, P>, address: SocketAddr) -> io::Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
         drive.bind(listener, address)?;
@@ -98,7 +98,7 @@ impl<D: DataPath> Program<D> {
     ///
     /// # Errors
     /// A handshake failed, or the connection ended without the message.
-    pub fn take_events<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> io::Result<()> {
+    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> io::Result<()> {
         while let Some(event) = drive.next_event(self.channel) {
             match Incoming::new(drive, event) {
                 Ok(incoming) => {
@@ -113,7 +113,7 @@ impl<D: DataPath> Program<D> {
         Ok(())
     }
 
-    fn take_event<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, event: Event) -> io::Result<()> {
+    fn take_event<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, event: Event) -> io::Result<()> {
         let id = event.id;
         if id == self.dial.id() && !self.dial.is_over() {
             let connected = self
@@ -153,7 +153,7 @@ impl<D: DataPath> Program<D> {
     ///
     /// # Errors
     /// The receive failed, or the message has other bytes.
-    pub fn take_completions<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> io::Result<()> {
+    pub fn take_completions<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>) -> io::Result<()> {
         let Some((id, (_, cq, mr))) = &mut self.server else { return Ok(()) };
         cq.take_notifications()?;
         cq.arm()?;

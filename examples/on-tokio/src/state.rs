@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use cmid_epoll::proto::handshake::Incoming;
-use cmid_epoll::proto::{Acks, ChannelKey, Drive, Errno, Event, IdKey, Next, Pollable, PolledDevice, Time};
+use cmid_epoll::proto::{Acks, ChannelKey, Drive, Errno, Event, IdKey, Next, Pollable, Time};
 use cmid_epoll::{Epoll, Interest};
 
 /// The type of a reactor's drive, which closures get.
-pub type DriveOf<D> = Drive<PolledDevice<D, Interest>>;
+pub type DriveOf<D> = Drive<D, Interest>;
 
 /// The events of an id that no future has taken yet, and the task that waits for the next one.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, PolledDevice, Poller, PortSpace};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, Observer, Poller, PortSpace};
 
 use crate::log::Log;
 use crate::session::{Plan, Progress, Session};
@@ -42,8 +42,8 @@ pub(crate) struct Agent<D: DataPath> {
 
 impl<D: DataPath> Agent<D> {
     /// Listens, or starts to connect.
-    pub(crate) fn begin<P: Poller>(
-        drive: &mut Drive<PolledDevice<D, P>>,
+    pub(crate) fn begin<P: Poller<D>, O: Observer>(
+        drive: &mut Drive<D, P, O>,
         address: SocketAddr,
         plan: Plan,
         log: Log,
@@ -81,7 +81,7 @@ impl<D: DataPath> Agent<D> {
     }
 
     /// Handles all events. Returns true if there were any.
-    pub(crate) fn take_events<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<bool> {
+    pub(crate) fn take_events<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<bool> {
         let mut any = false;
         while !self.done {
             let Some(event) = drive.next_event(self.channel) else { break };
@@ -91,7 +91,7 @@ impl<D: DataPath> Agent<D> {
         Ok(any)
     }
 
-    fn handle<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, event: &Event) -> Result<()> {
+    fn handle<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>, event: &Event) -> Result<()> {
         let id = event.id;
         self.log.note_event(drive, event);
         let Some(kind) = event.cm() else { bail!("{}", event.kind) };
@@ -142,7 +142,7 @@ impl<D: DataPath> Agent<D> {
 
     /// Handles the completions after the CQ's descriptor became readable. After [`Progress::Finished`] a request is
     /// pending, and the driver needs a turn.
-    pub(crate) fn run<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<Progress> {
+    pub(crate) fn run<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>) -> Result<Progress> {
         let (Some(session), Some(id)) = (&mut self.session, self.id) else { return Ok(Progress::Going) };
         let progress = session.run()?;
         if progress == Progress::Finished {
@@ -153,14 +153,14 @@ impl<D: DataPath> Agent<D> {
         Ok(progress)
     }
 
-    fn attach<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, id: IdKey) -> Result<()> {
+    fn attach<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>, id: IdKey) -> Result<()> {
         let plan = self.plan;
         self.session = Some(drive.attach_qp(id, |device, attaching| Session::<D>::new(device, attaching, plan))?);
         Ok(())
     }
 
     /// Handles the end of the connection: replies if the peer disconnected first, and releases the resources.
-    fn end<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, id: IdKey) -> Result<()> {
+    fn end<P: Poller<D>, O: Observer>(&mut self, drive: &mut Drive<D, P, O>, id: IdKey) -> Result<()> {
         let pings = self.pings();
         drive.disconnect(id, drive.within(PATIENCE))?;
         drive.detach_qp(id, |device, id| device.destroy_qp(id))?;

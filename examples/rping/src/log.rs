@@ -1,6 +1,6 @@
 //! Prints the steps of the demo: the actor, the action, and the state of the id after it.
 
-use cmid_proto::{Core, Device, Drive, Event, EventKind, IdKey};
+use cmid_proto::{Core, Device, Drive, Event, EventKind, IdKey, Observer, Poller};
 
 /// The name of a side in the output; `None` prints nothing.
 #[derive(Clone, Copy, Debug)]
@@ -10,12 +10,12 @@ impl Log {
     pub(crate) const SILENT: Log = Log(None);
 
     /// Prints an action of the side on an id.
-    pub(crate) fn note<D: Device>(self, drive: &Drive<D>, id: IdKey, what: &str) {
+    pub(crate) fn note<D: Device, P: Poller<D>, O: Observer>(self, drive: &Drive<D, P, O>, id: IdKey, what: &str) {
         self.line(drive.core(), id, what);
     }
 
     /// Prints an event of the side.
-    pub(crate) fn note_event<D: Device>(self, drive: &Drive<D>, event: &Event) {
+    pub(crate) fn note_event<D: Device, P: Poller<D>, O: Observer>(self, drive: &Drive<D, P, O>, event: &Event) {
         self.line(drive.core(), event.id, &format!("<- {}", describe(event.kind, event.status)));
     }
 

@@ -5,9 +5,10 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use cmid_blocking::{Connection, Error, Listener, Options, Ready};
+use cmid_blocking::{Connection, Error, ListenOptions, Listener, Options, Ready};
 use cmid_proto::CmEvent;
 use cmid_proto::datapath::DataPath;
+use cmid_trace::Trace;
 
 use crate::agent::{PARAM, PATIENCE};
 use crate::log::Log;
@@ -18,6 +19,7 @@ const STILL: Duration = Duration::from_secs(60);
 
 pub(crate) fn ping<D: DataPath>(
     device: D,
+    trace: Option<Trace>,
     address: SocketAddr,
     plan: Plan,
     log: Log,
@@ -25,7 +27,7 @@ pub(crate) fn ping<D: DataPath>(
 ) -> Result<()> {
     let options = Options { param: PARAM, timeout: PATIENCE, ..Options::default() };
     if plan.server {
-        let mut listener = Listener::bind(device, address)?;
+        let mut listener = Listener::observed(device, trace, address, &ListenOptions::default())?;
         // The receiver may be gone, which is not an error.
         let _ = listens.send(());
         log.print(&format!("listens on {}", listener.local_addr()?));
@@ -41,13 +43,18 @@ pub(crate) fn ping<D: DataPath>(
     } else {
         log.print(&format!("connects to {address}"));
         let (connection, session) =
-            Connection::connect(device, address, &options, |device, id| Session::new(device, id, plan))?;
+            Connection::observed(device, trace, address, &options, |device, id| Session::new(device, id, plan))?;
         converse(connection, session, plan, log)
     }
 }
 
-fn converse<D: DataPath>(mut connection: Connection<D>, mut session: Session<D>, plan: Plan, log: Log) -> Result<()> {
-    let note = |connection: &mut Connection<D>, what: &str| {
+fn converse<D: DataPath>(
+    mut connection: Connection<D, Option<Trace>>,
+    mut session: Session<D>,
+    plan: Plan,
+    log: Log,
+) -> Result<()> {
+    let note = |connection: &mut Connection<D, Option<Trace>>, what: &str| {
         let (id, driver) = connection.parts();
         log.note(driver.drive(), id, what);
     };

@@ -23,24 +23,11 @@ pub(crate) fn ping<D: DataPath>(
     log: Log,
     listens: &Sender<()>,
 ) -> Result<()> {
-    match trace {
-        Some(files) => ping_on(driver, Trace::new(device, files)?, address, plan, log, listens),
-        None => ping_on(driver, device, address, plan, log, listens),
-    }
-}
-
-fn ping_on<D: DataPath>(
-    driver: DriverName,
-    device: D,
-    address: SocketAddr,
-    plan: Plan,
-    log: Log,
-    listens: &Sender<()>,
-) -> Result<()> {
+    let trace = trace.map(|files| Trace::new(files)).transpose()?;
     match driver {
-        DriverName::Mio => on_mio::ping(device, address, plan, log, listens),
-        DriverName::Epoll => on_epoll::ping(device, address, plan, log, listens),
-        DriverName::Blocking => on_blocking::ping(device, address, plan, log, listens),
+        DriverName::Mio => on_mio::ping(device, trace, address, plan, log, listens),
+        DriverName::Epoll => on_epoll::ping(device, trace, address, plan, log, listens),
+        DriverName::Blocking => on_blocking::ping(device, trace, address, plan, log, listens),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use anyhow::Result;
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::DataPath;
+use cmid_trace::Trace;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
@@ -17,12 +18,13 @@ use crate::stall::Stall;
 
 pub(crate) fn ping<D: DataPath>(
     device: D,
+    trace: Option<Trace>,
     address: SocketAddr,
     plan: Plan,
     log: Log,
     listens: &Sender<()>,
 ) -> Result<()> {
-    let mut driver = Epoll::new(device, Config::default())?;
+    let mut driver = Epoll::observed(device, Config::default(), trace)?;
     let mut agent = Agent::begin(driver.drive(), address, plan, log, listens)?;
     let mut stall = Stall::new();
     let mut wants_turn = true;

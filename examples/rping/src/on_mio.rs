@@ -8,6 +8,7 @@ use anyhow::Result;
 use cmid_mio::{Config, Mio};
 use cmid_proto::Limits;
 use cmid_proto::datapath::DataPath;
+use cmid_trace::Trace;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
@@ -21,6 +22,7 @@ const CQ: Token = Token(0);
 
 pub(crate) fn ping<D: DataPath>(
     device: D,
+    trace: Option<Trace>,
     address: SocketAddr,
     plan: Plan,
     log: Log,
@@ -28,7 +30,8 @@ pub(crate) fn ping<D: DataPath>(
 ) -> Result<()> {
     let mut poll = Poll::new()?;
     let mut events = Events::with_capacity(64);
-    let mut driver = Mio::new(device, poll.registry(), Config { limits: Limits::default(), tokens: 1..64 })?;
+    let config = Config { limits: Limits::default(), tokens: 1..64 };
+    let mut driver = Mio::observed(device, poll.registry(), config, trace)?;
     let mut agent = Agent::begin(driver.drive(), address, plan, log, listens)?;
     let mut stall = Stall::new();
     let mut registered = false;

@@ -60,7 +60,11 @@ impl<D: DataPath> Clients<D> {
     ///
     /// # Errors
     /// [`Error::PortInUse`] or [`Error::Local`].
-    pub fn listen<P: Poller>(drive: &mut Driver<D, P>, service: Service, address: SocketAddr) -> Result<Self, Error> {
+    pub fn listen<P: Poller<D>>(
+        drive: &mut Driver<D, P>,
+        service: Service,
+        address: SocketAddr,
+    ) -> Result<Self, Error> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
         drive.bind(listener, address).map_err(|error| Error::listen(address, error))?;
@@ -96,7 +100,7 @@ impl<D: DataPath> Clients<D> {
     ///
     /// # Errors
     /// [`Error::DeviceRemoved`].
-    pub fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
         while let Some(event) = drive.next_event(self.channel) {
             if event.id == self.listener && event.cm() == Some(CmEvent::DeviceRemoval) {
                 return Err(Error::DeviceRemoved);
@@ -111,7 +115,7 @@ impl<D: DataPath> Clients<D> {
 
     /// Accepts a request with the private data of this service and version. A rejection has this side's private data,
     /// so that the peer can report the difference.
-    fn accept<P: Poller>(&mut self, drive: &mut Driver<D, P>, incoming: Incoming) {
+    fn accept<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, incoming: Incoming) {
         let hello = self.service.hello();
         let has_room = self.accepting.len() + self.connected.len() < CLIENTS_MAX;
         if !(has_room && incoming.private_data().starts_with(&hello)) {
@@ -127,7 +131,7 @@ impl<D: DataPath> Clients<D> {
         }
     }
 
-    fn take_event<P: Poller>(&mut self, drive: &mut Driver<D, P>, event: Event) {
+    fn take_event<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, event: Event) {
         let (id, now) = (event.id, drive.now());
         if let Some(at) = self.accepting.iter().position(|serve| serve.id() == id) {
             let Some(serve) = self.accepting.get_mut(at) else { return };
@@ -148,7 +152,7 @@ impl<D: DataPath> Clients<D> {
     }
 
     /// Drops clients that are silent or have failed.
-    pub fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) {
+    pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) {
         let now = drive.now();
         self.connected.retain(|client| {
             let stays = !client.has_failed && now < client.received_at.after(SILENCE);

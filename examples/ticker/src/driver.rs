@@ -1,13 +1,11 @@
 //! The driver of cmid for a loop that never waits.
 
-use std::os::fd::BorrowedFd;
-
 use cmid_epoll::proto::datapath::DataPath;
-use cmid_epoll::proto::{ChannelKey, Drive, Errno, Limits, PolledDevice, Poller, Time};
+use cmid_epoll::proto::{ChannelKey, Drive, Errno, Limits, Poller, Time};
 use rustix::time::{ClockId, clock_gettime};
 
 /// A driver: requests, events and the core, on a device with a poller.
-pub type Driver<D, P> = Drive<PolledDevice<D, P>>;
+pub type Driver<D, P> = Drive<D, P>;
 
 /// A poller that waits for nothing. All channels are read in each run of the slow path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +16,12 @@ pub enum NeverWaits {
     Virtual,
 }
 
-impl Poller for NeverWaits {
-    fn add(&mut self, _: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+impl<D> Poller<D> for NeverWaits {
+    fn add(&mut self, _: ChannelKey, _: &D) -> Result<(), Errno> {
         Ok(())
     }
 
-    fn remove(&mut self, _: ChannelKey, _: BorrowedFd<'_>) {}
+    fn remove(&mut self, _: ChannelKey, _: &D) {}
 
     fn clock(&self) -> Option<Time> {
         match self {
@@ -36,7 +34,7 @@ impl Poller for NeverWaits {
 /// Creates a driver that never waits.
 #[must_use]
 pub fn driver<D: DataPath>(device: D, poller: NeverWaits) -> Driver<D, NeverWaits> {
-    Drive::new(PolledDevice::new(device, poller), Limits::default().numbered())
+    Drive::with(device, poller, (), Limits::default().numbered())
 }
 
 /// Reads `CLOCK_MONOTONIC`.

@@ -25,7 +25,7 @@ impl<D: DataPath, O: FnMut(&Order)> Exchange<D, O> {
     ///
     /// # Errors
     /// [`Error::PortInUse`] or [`Error::Local`].
-    pub fn start<P: Poller>(drive: &mut Driver<D, P>, listen: SocketAddr, on_order: O) -> Result<Self, Error> {
+    pub fn start<P: Poller<D>>(drive: &mut Driver<D, P>, listen: SocketAddr, on_order: O) -> Result<Self, Error> {
         let clients = Clients::listen(drive, Service::Orders, listen)?;
         Ok(Exchange { clients, on_order, accepted: 0, refused: 0 })
     }
@@ -65,11 +65,11 @@ impl<D: DataPath, O: FnMut(&Order)> Role<D> for Exchange<D, O> {
         Ok(())
     }
 
-    fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
         self.clients.take_events(drive)
     }
 
-    fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
+    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error> {
         self.clients.handle_timeout(drive);
         Ok(())
     }

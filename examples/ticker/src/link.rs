@@ -79,7 +79,7 @@ impl<D: DataPath> Link<D> {
     ///
     /// # Errors
     /// The error of the device.
-    pub fn new<P: Poller>(drive: &mut Driver<D, P>, service: Service, peer: SocketAddr) -> Result<Self, Error> {
+    pub fn new<P: Poller<D>>(drive: &mut Driver<D, P>, service: Service, peer: SocketAddr) -> Result<Self, Error> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let hello = PrivateData::copy_of(&service.hello());
         let to = DialTo { param: PARAM, private_data: hello, ..DialTo::new(peer) };
@@ -137,13 +137,13 @@ impl<D: DataPath> Link<D> {
     }
 
     /// Handles all events.
-    pub fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) {
+    pub fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) {
         while let Some(event) = drive.next_event(self.channel) {
             self.take_event(drive, event);
         }
     }
 
-    fn take_event<P: Poller>(&mut self, drive: &mut Driver<D, P>, event: Event) {
+    fn take_event<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, event: Event) {
         match &mut self.state {
             State::Dialling(dial) => {
                 let attach =
@@ -166,7 +166,7 @@ impl<D: DataPath> Link<D> {
     }
 
     /// Connects after the pause, and ends a connection that has failed.
-    pub fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) {
+    pub fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) {
         match self.state {
             State::Down { until } if until <= drive.now() => {
                 let deadline = drive.within(LIMIT);
@@ -188,7 +188,7 @@ impl<D: DataPath> Link<D> {
         }
     }
 
-    fn pause<P: Poller>(&mut self, drive: &mut Driver<D, P>, error: &HandshakeError) {
+    fn pause<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>, error: &HandshakeError) {
         self.failure = Some(ConnectError { peer: self.to.peer, reason: ConnectReason::of(self.service, error) });
         self.state = State::Down { until: drive.within(PAUSE) };
     }
@@ -212,7 +212,7 @@ impl<D: DataPath> Link<D> {
 
 /// Disconnects an id and destroys it with its QP. Its events are dropped. An id that cannot be destroyed stays in the
 /// device.
-pub(crate) fn end<D: DataPath, P: Poller>(drive: &mut Driver<D, P>, id: IdKey) {
+pub(crate) fn end<D: DataPath, P: Poller<D>>(drive: &mut Driver<D, P>, id: IdKey) {
     // The disconnect is refused if the connection has ended already.
     let _ = drive.disconnect(id, Time::NEVER);
     let _ = drive.detach_qp(id, |device, id| device.destroy_qp(id));

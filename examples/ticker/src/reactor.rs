@@ -31,20 +31,23 @@ pub trait Role<D: DataPath> {
     ///
     /// # Errors
     /// The role cannot go on.
-    fn take_events<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error>;
+    fn take_events<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error>;
 
     /// The slow path: handles the deadlines that have passed.
     ///
     /// # Errors
     /// The role cannot go on.
-    fn handle_timeout<P: Poller>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error>;
+    fn handle_timeout<P: Poller<D>>(&mut self, drive: &mut Driver<D, P>) -> Result<(), Error>;
 }
 
 /// Runs the slow path once: reads the clock and the event channels, without waiting.
 ///
 /// # Errors
 /// The errors of the role.
-pub fn run_slow_path<D: DataPath, P: Poller>(drive: &mut Driver<D, P>, role: &mut impl Role<D>) -> Result<(), Error> {
+pub fn run_slow_path<D: DataPath, P: Poller<D>>(
+    drive: &mut Driver<D, P>,
+    role: &mut impl Role<D>,
+) -> Result<(), Error> {
     // Reads the clock.
     let _now = drive.within(Duration::ZERO);
     drive.readable_all();

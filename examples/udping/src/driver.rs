@@ -8,32 +8,36 @@ use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Drive, Limits, PolledDevice, Poller};
+use cmid_proto::{Drive, Limits, Poller};
+use cmid_trace::Trace;
 use mio::{Events, Poll};
+
+/// The drive of a driver.
+pub(crate) type DriveOf<S> = Drive<<S as Driver>::Path, <S as Driver>::Poller, Option<Trace>>;
 
 /// A driver that can wait.
 pub(crate) trait Driver: Sized {
     type Path: DataPath;
-    type Poller: Poller;
+    type Poller: Poller<Self::Path>;
 
-    fn start(device: Self::Path) -> Result<Self>;
+    fn start(device: Self::Path, trace: Option<Trace>) -> Result<Self>;
 
     /// The driver's requests and events.
-    fn drive(&mut self) -> &mut Drive<PolledDevice<Self::Path, Self::Poller>>;
+    fn drive(&mut self) -> &mut DriveOf<Self>;
 
     /// Runs pending work, then blocks until an event may be taken or `at_most` elapses.
     fn wait(&mut self, at_most: Duration) -> Result<()>;
 }
 
-impl<D: DataPath> Driver for Epoll<D> {
+impl<D: DataPath> Driver for Epoll<D, Option<Trace>> {
     type Path = D;
     type Poller = Interest;
 
-    fn start(device: D) -> Result<Self> {
-        Ok(Epoll::new(device, cmid_epoll::Config::default())?)
+    fn start(device: D, trace: Option<Trace>) -> Result<Self> {
+        Ok(Epoll::observed(device, cmid_epoll::Config::default(), trace)?)
     }
 
-    fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
+    fn drive(&mut self) -> &mut DriveOf<Self> {
         Epoll::drive(self)
     }
 
@@ -42,15 +46,15 @@ impl<D: DataPath> Driver for Epoll<D> {
     }
 }
 
-impl<D: DataPath> Driver for Blocking<D> {
+impl<D: DataPath> Driver for Blocking<D, Option<Trace>> {
     type Path = D;
     type Poller = Channels;
 
-    fn start(device: D) -> Result<Self> {
-        Ok(Blocking::new(device, Limits::default(), Canceller::new()?))
+    fn start(device: D, trace: Option<Trace>) -> Result<Self> {
+        Ok(Blocking::observed(device, Limits::default(), Canceller::new()?, trace))
     }
 
-    fn drive(&mut self) -> &mut Drive<PolledDevice<D, Channels>> {
+    fn drive(&mut self) -> &mut DriveOf<Self> {
         Blocking::drive(self)
     }
 
@@ -63,20 +67,21 @@ impl<D: DataPath> Driver for Blocking<D> {
 pub(crate) struct MioAlone<D: DataPath> {
     poll: Poll,
     events: Events,
-    driver: Mio<D>,
+    driver: Mio<D, Option<Trace>>,
 }
 
 impl<D: DataPath> Driver for MioAlone<D> {
     type Path = D;
     type Poller = Tokens;
 
-    fn start(device: D) -> Result<Self> {
+    fn start(device: D, trace: Option<Trace>) -> Result<Self> {
         let poll = Poll::new()?;
-        let driver = Mio::new(device, poll.registry(), cmid_mio::Config { limits: Limits::default(), tokens: 0..64 })?;
+        let config = cmid_mio::Config { limits: Limits::default(), tokens: 0..64 };
+        let driver = Mio::observed(device, poll.registry(), config, trace)?;
         Ok(MioAlone { poll, events: Events::with_capacity(16), driver })
     }
 
-    fn drive(&mut self) -> &mut Drive<PolledDevice<D, Tokens>> {
+    fn drive(&mut self) -> &mut DriveOf<Self> {
         self.driver.drive()
     }
 

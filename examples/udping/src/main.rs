@@ -141,17 +141,11 @@ fn on<D: DataPath>(
     device: D,
     ready: &Sender<()>,
 ) -> Result<()> {
-    match trace {
-        Some(files) => on_driver(driver, role, Trace::new(device, files.clone())?, ready),
-        None => on_driver(driver, role, device, ready),
-    }
-}
-
-fn on_driver<D: DataPath>(driver: DriverName, role: Role, device: D, ready: &Sender<()>) -> Result<()> {
+    let trace = trace.map(|files| Trace::new(files.clone())).transpose()?;
     match driver {
-        DriverName::Mio => play(MioAlone::start(device)?, role, ready),
-        DriverName::Epoll => play(Epoll::start(device)?, role, ready),
-        DriverName::Blocking => play(Blocking::start(device)?, role, ready),
+        DriverName::Mio => play(MioAlone::start(device, trace)?, role, ready),
+        DriverName::Epoll => play(Epoll::start(device, trace)?, role, ready),
+        DriverName::Blocking => play(Blocking::start(device, trace)?, role, ready),
     }
 }
 

@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_proto::datapath::DataPath as _;
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Datagram, Drive, Event, EventKind, IdKey, PolledDevice, PortSpace, Time,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Datagram, Event, EventKind, IdKey, PortSpace, Time};
 
-use crate::driver::Driver;
+use crate::driver::{DriveOf, Driver};
 use crate::port::{Port, SLOTS};
 
 /// The time limit of each step. Emulated machines are slow.
@@ -28,7 +26,7 @@ impl<S: Driver> Peer<S> {
         Ok(Peer { driver, channel })
     }
 
-    pub(crate) fn drive(&mut self) -> &mut Drive<PolledDevice<S::Path, S::Poller>> {
+    pub(crate) fn drive(&mut self) -> &mut DriveOf<S> {
         self.driver.drive()
     }
 
@@ -69,7 +67,7 @@ impl<S: Driver> Peer<S> {
 
     /// Creates a QP on an id and posts all receives.
     pub(crate) fn open_port(&mut self, id: IdKey, size: usize) -> Result<Port<S::Path>> {
-        let mut port = self.drive().attach_qp(id, |device, attaching| Port::open(&mut **device, attaching, size))?;
+        let mut port = self.drive().attach_qp(id, |device, attaching| Port::open(device, attaching, size))?;
         for slot in 0..SLOTS {
             port.post_recv(slot).with_context(|| format!("posting receive {slot}"))?;
         }

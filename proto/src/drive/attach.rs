@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::Drive;
+use super::{Drive, Observer, Poller};
 use crate::datapath::CreateError;
 use crate::device::Device;
 use crate::errno::Errno;
@@ -55,12 +55,8 @@ impl Attaching<'_> {
     }
 }
 
-impl<D: Device> Drive<D> {
+impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Attaches a QP to an id. `create` creates it with the device's data path.
-    ///
-    /// In a driver, `D` is a [`PolledDevice`](crate::PolledDevice), which derefs to the device of the application. To
-    /// call a function `attach<D: DataPath>(device: &mut D, to: Attaching<'_>)` with the application's device, pass the
-    /// closure `|device, to| attach::<D>(device, to)`, in which deref coercion applies to the argument.
     ///
     /// # Errors
     /// Refused in a wrong state, without a device, if the id has a QP already, and with
@@ -131,13 +127,13 @@ impl<D: Device> Drop for Attempt<'_, D> {
 }
 
 /// A destruction by the application. Unless it is made, its drop records what the device knows, also in a panic.
-struct Detachment<'a, D: Device> {
-    drive: &'a mut Drive<D>,
+struct Detachment<'a, D: Device, P: Poller<D>, O: Observer> {
+    drive: &'a mut Drive<D, P, O>,
     id: IdKey,
     is_made: bool,
 }
 
-impl<D: Device> Drop for Detachment<'_, D> {
+impl<D: Device, P: Poller<D>, O: Observer> Drop for Detachment<'_, D, P, O> {
     fn drop(&mut self) {
         if !self.is_made && self.drive.device.has_qp(self.id) == Some(false) {
             // It is not refused: the same request was checked before.

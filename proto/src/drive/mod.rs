@@ -1,6 +1,9 @@
 //! The loop that all drivers share, with one method per request. A driver adds only the waiting.
 
 mod attach;
+mod calls;
+mod observer;
+mod poller;
 mod requests;
 mod step;
 mod step_text;
@@ -10,36 +13,40 @@ use alloc::collections::VecDeque;
 use core::cell::Cell;
 use core::time::Duration;
 
-use crate::call::{Call, Outcome};
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{AckError, Error, Failure, FailureCause, Fault, Refused};
+use crate::error::{AckError, Error, Failure, FailureCause, Fault};
 use crate::event::AckToken;
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
-use crate::machine::{Begun, Core, Flow, Progress, Released};
-use crate::request::Request;
+use crate::machine::{Core, Released};
 use crate::state::State;
 use crate::time::Time;
 use crate::transport::Transport;
 
 pub use attach::Attaching;
+pub use observer::Observer;
+pub use poller::Poller;
 pub use step::{Step, StepRecord};
 pub use turn::Next;
+
+use poller::Polled;
 
 /// The number of faults that are kept for [`Drive::next_fault`]. The core's counter counts all faults.
 const FAULTS_KEPT: usize = 64;
 
-/// A core and its device.
+/// A core, its device, the poller of its channels, and an observer of its steps.
 ///
 /// No method blocks, with the exceptions that [`Call`](crate::Call) documents. Methods that make a request also make
 /// its device call. A later report of the device is delivered as an event.
 ///
 /// `Send`, and not `Sync`: one thread at a time uses a driver. It can move to another thread, or be in a `Mutex`.
 #[derive(Debug)]
-pub struct Drive<D: Device> {
+pub struct Drive<D: Device, P: Poller<D> = (), O: Observer = ()> {
     core: Core,
     device: D,
+    polled: Polled<P>,
+    observer: O,
     now: Cell<Time>,
     /// Whether the driver has waited since the time was set: see [`Drive::note_wait`].
     is_late: Cell<bool>,
@@ -48,7 +55,7 @@ pub struct Drive<D: Device> {
     faults: VecDeque<Fault>,
 }
 
-impl<D: Device> Drop for Drive<D> {
+impl<D: Device, P: Poller<D>, O: Observer> Drop for Drive<D, P, O> {
     fn drop(&mut self) {
         self.record(Step::End);
     }
@@ -60,6 +67,7 @@ impl<D: Device> Drop for Drive<D> {
 pub struct ReleasedId<H> {
     released: Released,
     handle: H,
+    number: u64,
 }
 
 impl<H> ReleasedId<H> {
@@ -81,12 +89,28 @@ pub struct AdoptError<H> {
 }
 
 impl<D: Device> Drive<D> {
-    /// Creates a driver with no ids or channels on `device`.
+    /// Creates a driver with no ids or channels on `device`, without a poller and an observer.
     #[must_use]
     pub fn new(device: D, limits: Limits) -> Self {
-        let faults = VecDeque::with_capacity(FAULTS_KEPT);
-        let (now, is_late) = (Cell::new(Time::ZERO), Cell::new(false));
-        let mut drive = Drive { core: Core::new(limits), device, now, is_late, activity_seen: 0, faults };
+        Drive::with(device, (), (), limits)
+    }
+}
+
+impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
+    /// Creates a driver with no ids or channels on `device`. It registers each channel with the poller, and reports each
+    /// step to the observer.
+    #[must_use]
+    pub fn with(device: D, poller: P, observer: O, limits: Limits) -> Self {
+        let mut drive = Drive {
+            core: Core::new(limits),
+            device,
+            polled: Polled::new(poller),
+            observer,
+            now: Cell::new(Time::ZERO),
+            is_late: Cell::new(false),
+            activity_seen: 0,
+            faults: VecDeque::with_capacity(FAULTS_KEPT),
+        };
         drive.record(Step::Begin { limits });
         drive
     }
@@ -108,19 +132,36 @@ impl<D: Device> Drive<D> {
         &mut self.device
     }
 
+    /// Returns the poller.
+    #[must_use]
+    pub fn poller(&self) -> &P {
+        &self.polled.poller
+    }
+
+    /// Returns the poller, so that a driver can register other descriptors.
+    pub fn poller_mut(&mut self) -> &mut P {
+        &mut self.polled.poller
+    }
+
+    /// Returns the observer.
+    #[must_use]
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
     /// Sets the time. The next [`run`](Drive::run) handles the deadlines that have passed.
     pub fn set_now(&mut self, now: Time) {
         self.advance(now);
     }
 
     /// Records that the driver has waited without reading the clock. [`now`](Drive::now) then reads the clock of the
-    /// device, if it has one. For drivers that read the clock only where a time is needed.
+    /// poller, if it has one. For drivers that read the clock only where a time is needed.
     pub fn note_wait(&mut self) {
         self.is_late.set(true);
     }
 
     /// Returns the time that was last set, or that [`within`](Drive::within) has read since. After a
-    /// [wait](Drive::note_wait) without a clock it reads the clock of the device.
+    /// [wait](Drive::note_wait) without a clock it reads the clock of the poller.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Time {
@@ -130,7 +171,7 @@ impl<D: Device> Drive<D> {
         self.now.get()
     }
 
-    /// Returns the deadline that is `span` from the present time. It reads the clock of the device first; if the device
+    /// Returns the deadline that is `span` from the present time. It reads the clock of the poller first; if it
     /// has none, the present time is [`now`](Drive::now).
     #[must_use]
     pub fn within(&self, span: Duration) -> Time {
@@ -140,7 +181,7 @@ impl<D: Device> Drive<D> {
 
     #[inline]
     fn read_clock(&self) {
-        if let Some(now) = self.device.clock() {
+        if let Some(now) = self.polled.poller.clock() {
             self.advance(now);
         }
     }
@@ -165,9 +206,7 @@ impl<D: Device> Drive<D> {
             result: result.as_ref().map_or_else(|refused| Err(refused.into()), |()| Ok(())),
         });
         result?;
-        if self.core.has_next() {
-            self.make_following();
-        }
+        self.follow();
         Ok(())
     }
 
@@ -222,101 +261,15 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// Makes a request on an id, and the calls that follow.
-    #[inline(never)]
-    fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
-        let now = self.now.get();
-        let step = D::OBSERVES.then(|| {
-            let result = self.core.would_refuse(now, id, &request, deadline);
-            Step::Submit { id, request, deadline, result }
-        });
-        self.make(step, |core| core.begin(now, id, &request, deadline))
-    }
-
-    /// Makes the calls of a request, and those that follow. `step` is what an observing device is told of the request.
-    #[inline(always)]
-    fn make<'r>(
-        &mut self,
-        step: Option<Step<'_>>,
-        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, Refused>,
-    ) -> Result<Progress, Error> {
-        self.make_then(step, begin, Self::make_following)
-    }
-
-    /// Makes the calls that follow from earlier steps. No request waits for them, so their faults are kept.
-    fn make_following(&mut self) {
-        while self.core.has_next() {
-            let next = self.make_then(None, |core| core.next().ok_or(NO_CALL), |_| ());
-            if let Err(Error::Fault(fault)) = next {
-                self.note(fault);
-            }
-        }
-    }
-
-    /// Makes the calls of a request. Reports the request and each call to an observing device, with the core after each.
-    /// Calls `then` after the last one.
-    #[inline(always)]
-    fn make_then<'r>(
-        &mut self,
-        mut step: Option<Step<'_>>,
-        begin: impl for<'c> FnOnce(&'c mut Core) -> Result<Begun<'c, 'r>, Refused>,
-        then: impl FnOnce(&mut Self),
-    ) -> Result<Progress, Error> {
-        let Drive { core, device, now, .. } = self;
-        let now = now.get();
-        let begun = match begin(core) {
-            Ok(begun) => begun,
-            Err(refused) => {
-                self.made(step, None, None);
-                return Err(Error::Refused(refused));
-            }
-        };
-        if D::OBSERVES && begun.call().is_some() {
-            if let Some(step) = step.take() {
-                device.observe(&StepRecord { now, core: begun.core(), step });
-            }
-        }
-        match make_one(device, now, begun) {
-            (Flow::Done(Ok(progress)), last) => {
-                self.made(step, last, None);
-                then(self);
-                Ok(progress)
-            }
-            (Flow::Done(Err(error)), last) => {
-                self.made(step, last, fault(&error));
-                then(self);
-                Err(error)
-            }
-            (Flow::Next(next), _) => {
-                let (result, last) = make_others(device, now, next);
-                self.made(step, last, result.as_ref().err().and_then(fault));
-                then(self);
-                result
-            }
-        }
-    }
-
-    /// Reports the end of a request to an observing device.
-    fn made(&mut self, step: Option<Step<'_>>, last: Made, fault: Option<Fault>) {
-        if let Some(step) = step {
-            self.record(step);
-        }
-        if let Some((call, outcome)) = last {
-            self.record(Step::Outcome { call: &call, outcome, fault });
-        }
-    }
-
     #[cold]
     fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno, cause: Option<FailureCause>) -> Error {
         let state = self.core.state(id).unwrap_or(State::Destroying);
         Error::Failed(Failure { call, target: Target::Id(id), state, errno, cause })
     }
 
-    /// Reports a step to an observing device. Compiles to nothing for other devices.
+    /// Reports a step to the observer.
     fn record(&mut self, step: Step<'_>) {
-        if D::OBSERVES {
-            self.device.observe(&StepRecord { now: self.now.get(), core: &self.core, step });
-        }
+        self.observer.step(&StepRecord { now: self.now.get(), core: &self.core, step });
     }
 
     fn note(&mut self, fault: Fault) {
@@ -324,49 +277,5 @@ impl<D: Device> Drive<D> {
             self.faults.pop_front();
         }
         self.faults.push_back(fault);
-    }
-}
-
-/// No call is due. The application does not see it.
-const NO_CALL: Refused = Refused::Full("calls");
-
-fn fault(error: &Error) -> Option<Fault> {
-    if let Error::Fault(fault) = *error { Some(fault) } else { None }
-}
-
-/// A call and its outcome, for an observing device.
-type Made = Option<(Call, Outcome)>;
-
-/// Makes the other calls of a request. Returns the last call, too.
-#[inline(never)]
-fn make_others<D: Device>(device: &mut D, now: Time, mut begun: Begun<'_, '_>) -> (Result<Progress, Error>, Made) {
-    loop {
-        match make_one(device, now, begun) {
-            (Flow::Done(result), last) => return (result, last),
-            (Flow::Next(next), _) => begun = next,
-        }
-    }
-}
-
-/// Makes a call. Returns it, if it is the last one of its request.
-#[inline(always)]
-fn make_one<'c, 'r, D: Device>(device: &mut D, now: Time, begun: Begun<'c, 'r>) -> (Flow<'c, 'r>, Made) {
-    let call = begun.call();
-    let Some(call) = &call else { return (begun.end(Ok(())), None) };
-    let private_data = begun.private_data();
-    if D::OBSERVES {
-        let step = Step::Call { call, private_data };
-        device.observe(&StepRecord { now, core: begun.core(), step });
-    }
-    let outcome = device.call(call, private_data);
-    match begun.end(outcome) {
-        Flow::Next(next) => {
-            if D::OBSERVES {
-                let step = Step::Outcome { call, outcome, fault: None };
-                device.observe(&StepRecord { now, core: next.core(), step });
-            }
-            (Flow::Next(next), None)
-        }
-        done => (done, D::OBSERVES.then_some((*call, outcome))),
     }
 }

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{AdoptError, Drive, ReleasedId, Step};
+use super::{AdoptError, Drive, Observer, Poller, ReleasedId, Step};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, Fault, Refused};
@@ -16,17 +17,18 @@ use crate::request_kind::RequestKind;
 use crate::time::Time;
 use crate::transport::Transport;
 
-impl<D: Device> Drive<D> {
+/// The number of the next released id in this process.
+static RELEASED: AtomicU64 = AtomicU64::new(1);
+
+impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Opens an event channel.
     ///
     /// # Errors
     /// Refused at the limit; failed with the device's errno, such as `ENODEV` without any RDMA device, or `EMFILE`.
     #[doc(alias = "rdma_create_event_channel")]
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
-        let result = self.core.open_channel(acks).map(|(channel, _)| channel);
-        let step = Some(Step::OpenChannel { acks, result });
-        self.make(step, |core| core.open_channel(acks).map(|(_, begun)| begun))?;
-        Ok(result?)
+        self.make(|core| core.open_channel(acks), |result| Step::OpenChannel { acks, result })
+            .map(|(channel, _)| channel)
     }
 
     /// Closes an event channel that no id uses.
@@ -35,9 +37,8 @@ impl<D: Device> Drive<D> {
     /// Refused while the channel is in use.
     #[doc(alias = "rdma_destroy_event_channel")]
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
-        let result = self.core.close_channel(channel).map(drop);
-        let step = Some(Step::CloseChannel { channel, result });
-        self.make(step, |core| core.close_channel(channel)).map(drop)
+        let step = |result| Step::CloseChannel { channel, result };
+        self.make(|core| Ok(((), core.close_channel(channel)?)), step).map(drop)
     }
 
     /// Creates an id on a channel, or in synchronous mode (`None`).
@@ -46,18 +47,8 @@ impl<D: Device> Drive<D> {
     /// Refused at the limits and for a channel that does not exist; failed with the device's errno.
     #[doc(alias = "rdma_create_id")]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        let mut key = None;
-        let step = D::OBSERVES.then(|| {
-            let result = self.core.create_id(channel, port_space).map(|(id, _)| id);
-            Step::CreateId { channel, port_space, result }
-        });
-        self.make(step, |core| {
-            let (id, begun) = core.create_id(channel, port_space)?;
-            key = Some(id);
-            Ok(begun)
-        })?;
-        // Without a refusal there is a key.
-        key.ok_or(Error::Refused(Refused::Full("ids")))
+        let step = |result| Step::CreateId { channel, port_space, result };
+        self.make(|core| core.create_id(channel, port_space), step).map(|(id, _)| id)
     }
 
     /// Binds an id to a local address (rdma_bind_addr(3)).
@@ -338,18 +329,20 @@ impl<D: Device> Drive<D> {
         if let Err(Refused::Request { reason: RefuseReason::SharesChannel, .. }) = self.core.would_release(id) {
             self.migrate_off_channel_of(id)?;
         }
+        let number = RELEASED.fetch_add(1, Ordering::Relaxed);
         let (released, channel) = match self.core.release(id) {
             Ok(released) => released,
             Err(refused) => {
-                self.record(Step::Release { id, result: Err(refused.into()) });
+                self.record(Step::Release { id, number, result: Err(refused.into()) });
                 return Err(refused.into());
             }
         };
+        self.polled.remove(&self.device, channel);
         let handle = self.device.release(id, channel);
         let handle =
             handle.map_err(|errno| Error::Fault(Fault::Leak { call: "release", target: Target::Id(id), errno }));
-        self.record(Step::Release { id, result: handle.as_ref().map(drop).map_err(|&error| error) });
-        Ok(ReleasedId { released, handle: handle? })
+        self.record(Step::Release { id, number, result: handle.as_ref().map(drop).map_err(|&error| error) });
+        Ok(ReleasedId { released, handle: handle?, number })
     }
 
     /// Migrates the ids of requests off a listener's channel, to the channels that deliver their events.
@@ -372,15 +365,16 @@ impl<D: Device> Drive<D> {
     /// Refused at the limits; the error contains the id. Failed if the driver cannot register the id's channel with its
     /// poller; the id is then destroyed.
     pub fn adopt(&mut self, released_id: ReleasedId<D::Handle>) -> Result<IdKey, AdoptError<D::Handle>> {
-        let ReleasedId { released, handle } = released_id;
+        let ReleasedId { released, handle, number } = released_id;
         let (id, channel) = match self.core.adopt(released) {
             Ok(keys) => keys,
             Err((refused, released)) => {
-                return Err(AdoptError { error: refused.into(), released_id: Some(ReleasedId { released, handle }) });
+                let released_id = Some(ReleasedId { released, handle, number });
+                return Err(AdoptError { error: refused.into(), released_id });
             }
         };
-        let outcome = self.device.adopt(id, channel, handle);
-        self.record(Step::Adopt { id, channel, outcome });
+        let outcome = self.polled.adopt(&mut self.device, id, channel, handle);
+        self.record(Step::Adopt { id, number, channel, outcome });
         if let Err(errno) = outcome {
             let error = self.data_failure("adopt", id, errno, None);
             // The device has dropped the id, so the core removes it too.

@@ -1,4 +1,4 @@
-//! The steps that a drive reports to an observing device: all inputs of the core, and its results.
+//! The steps that a drive reports to its observer: all inputs of the core, and its results.
 
 use crate::call::{Call, Outcome};
 use crate::errno::Errno;
@@ -10,7 +10,7 @@ use crate::machine::{Admission, Core};
 use crate::request::{Acks, PortSpace, Request};
 use crate::time::Time;
 
-/// A step, passed to [`Device::observe`](crate::Device::observe) right after it was made.
+/// A step, passed to [`Observer::step`](crate::Observer::step) right after it was made.
 #[derive(Debug)]
 pub struct StepRecord<'a> {
     /// The time of the drive.
@@ -114,7 +114,7 @@ pub enum Step<'a> {
         /// The result.
         result: Result<Admission, Fault>,
         /// Whether a [`Core::handle_readable`] for the same channel follows without a step of its own. False with a
-        /// [level-triggered](crate::Device::LEVEL_TRIGGERED) poller.
+        /// [level-triggered](crate::Poller::is_level_triggered) poller.
         reads_on: bool,
     },
     /// [`Core::next_child`].
@@ -166,6 +166,8 @@ pub enum Step<'a> {
     Release {
         /// The id.
         id: IdKey,
+        /// The number of the release, the same as that of its [`Step::Adopt`]. No other release of the process has it.
+        number: u64,
         /// `Ok` if the id is released. After [`Error::Fault`] the id is no longer of this drive, and cannot be adopted.
         result: Result<(), Error>,
     },
@@ -174,6 +176,8 @@ pub enum Step<'a> {
     Adopt {
         /// The id's new key.
         id: IdKey,
+        /// The number of the [`Step::Release`].
+        number: u64,
         /// The key of its channel.
         channel: ChannelKey,
         /// The outcome of the device.

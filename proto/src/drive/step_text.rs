@@ -59,12 +59,14 @@ impl Display for Step<'_> {
             Step::WaitForRoom { channel } => write!(f, "{channel} waits for room"),
             Step::Timeout => f.write_str("timeout"),
             Step::Deliver { channel, event } => write!(f, "deliver on {channel}: {event}"),
-            Step::Release { id, ref result } => match result {
+            Step::Release { id, ref result, .. } => match result {
                 Ok(()) => write!(f, "release {id}"),
                 Err(error) => write!(f, "release {id}: {error}"),
             },
-            Step::Adopt { id, channel, outcome: Ok(()) } => write!(f, "adopt {id} on {channel}"),
-            Step::Adopt { id, channel, outcome: Err(errno) } => write!(f, "adopt {id} on {channel}: failed: {errno}"),
+            Step::Adopt { id, channel, outcome: Ok(()), .. } => write!(f, "adopt {id} on {channel}"),
+            Step::Adopt { id, channel, outcome: Err(errno), .. } => {
+                write!(f, "adopt {id} on {channel}: failed: {errno}")
+            }
             Step::Yield => f.write_str("end of turn"),
             Step::End => f.write_str("end"),
         }

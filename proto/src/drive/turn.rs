@@ -1,14 +1,12 @@
 //! The loop: deadlines, calls and reads, and the next action.
 
-use super::{Drive, NO_CALL, Step};
-use crate::call::Call;
+use super::{Drive, Observer, Poller, Step, StepRecord};
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{Error, Fault};
-use crate::event::{Event, RawEvent};
+use crate::error::Fault;
+use crate::event::Event;
 use crate::key::{ChannelKey, IdKey};
 use crate::machine::{Admission, NextOf};
-use crate::private_data::PrivateData;
 use crate::time::Time;
 
 /// The maximum number of reads in one [`Drive::next_event`] that find an event which is not delivered.
@@ -37,7 +35,7 @@ enum Read {
     Failed,
 }
 
-impl<D: Device> Drive<D> {
+impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Whether a turn has work now.
     #[must_use]
     pub fn has_work(&self) -> bool {
@@ -60,7 +58,7 @@ impl<D: Device> Drive<D> {
             self.core.handle_timeout(self.now.get());
             self.record(Step::Timeout);
         }
-        self.make_following();
+        self.follow();
         let is_left = self.core.has_private_work() && self.read_private(budget);
         while let Some(channel) = self.core.unwanted() {
             self.begin_read(channel);
@@ -96,7 +94,7 @@ impl<D: Device> Drive<D> {
     fn read_private(&mut self, budget: usize) -> bool {
         let (mut left, mut unread, mut unreadable) = (budget, self.core.private_readable(), None);
         while left > 0 {
-            let served = self.serve_child();
+            let served = self.destroy_child();
             left -= usize::from(served);
             if left == 0 || (!served && unread == 0 && self.has_to_deliver()) {
                 break;
@@ -121,16 +119,6 @@ impl<D: Device> Drive<D> {
         true
     }
 
-    /// Makes the call for one of the ids that are destroyed after their listener. Returns false if there is none.
-    fn serve_child(&mut self) -> bool {
-        let child = self.core.next_child().and_then(|begun| begun.call());
-        let Some(Call::Destroy { id }) = child else { return false };
-        if let Err(Error::Fault(fault)) = self.make(Some(Step::Child { id }), |core| core.next_child().ok_or(NO_CALL)) {
-            self.note(fault);
-        }
-        true
-    }
-
     /// Returns the next event of a channel: the oldest undelivered one, else one that is read from the device, if the
     /// channel is marked as readable. An application may take any number of events per turn: the others are reported again.
     ///
@@ -151,8 +139,8 @@ impl<D: Device> Drive<D> {
                 NextOf::Read => {}
             }
             let child = self.begin_read(on)?;
-            let Drive { core, device, .. } = self;
-            let raw = match device.fetch(on, child) {
+            let Drive { core, device, polled, observer, now, .. } = self;
+            let raw = match polled.fetch(device, on, child) {
                 Ok(Some(raw)) => raw,
                 Ok(None) => return None,
                 Err(errno) => {
@@ -161,20 +149,26 @@ impl<D: Device> Drive<D> {
                 }
             };
             let (result, delivery) = core.admit(on, &raw, Some(on));
-            // The event borrows from the device, so `observe` needs a copy.
-            let seen = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
+            let reads_on = !polled.poller.is_level_triggered();
+            let step = Step::Event { channel: on, event: raw, to: Some(on), result, reads_on };
+            observer.step(&StepRecord { now: now.get(), core, step });
             match delivery {
                 Some(delivery) if raw.is_bare() => {
                     let event = delivery.bare(&raw);
-                    self.end_read((on, Some(on)), seen, result, Some(&event));
+                    self.end_read(on, result);
+                    self.deliver(on, &event);
                     return Some(event);
                 }
                 Some(delivery) => {
                     let event = delivery.whole(&raw);
-                    self.end_read((on, Some(on)), seen, result, event.as_ref());
+                    self.end_read(on, result);
+                    event.as_ref().inspect(|event| self.deliver(on, event));
                     return event;
                 }
-                None => self.end_read((on, Some(on)), seen, result, None),
+                None => {
+                    self.end_read(on, result);
+                    self.follow();
+                }
             }
         }
         None
@@ -183,15 +177,18 @@ impl<D: Device> Drive<D> {
     /// Reads a private channel once. Its event is not taken from it by the application.
     fn read(&mut self, channel: ChannelKey) -> Read {
         let Some(child) = self.begin_read(channel) else { return Read::Nothing };
-        let Drive { core, device, .. } = self;
-        let raw = match device.fetch(channel, child) {
+        let Drive { core, device, polled, observer, now, .. } = self;
+        let raw = match polled.fetch(device, channel, child) {
             Ok(Some(raw)) => raw,
             Ok(None) => return Read::Nothing,
             Err(errno) => return self.is_unreadable(channel, errno),
         };
         let (result, _) = core.admit(channel, &raw, None);
-        let seen = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
-        self.end_read((channel, None), seen, result, None);
+        let reads_on = !polled.poller.is_level_triggered();
+        let step = Step::Event { channel, event: raw, to: None, result, reads_on };
+        observer.step(&StepRecord { now: now.get(), core, step });
+        self.end_read(channel, result);
+        self.follow();
         Read::Event
     }
 
@@ -205,37 +202,26 @@ impl<D: Device> Drive<D> {
     }
 
     /// What follows the admission of an event.
-    #[inline(always)]
-    fn end_read(
-        &mut self,
-        (channel, to): (ChannelKey, Option<ChannelKey>),
-        seen: Option<RawEvent<PrivateData>>,
-        result: Result<Admission, Fault>,
-        event: Option<&Event>,
-    ) {
-        if let Some(seen) = seen {
-            let event = seen.as_deref();
-            self.record(Step::Event { channel, event, to, result, reads_on: !D::LEVEL_TRIGGERED });
-        }
+    fn end_read(&mut self, channel: ChannelKey, result: Result<Admission, Fault>) {
         if let Err(fault) = result {
             self.note(fault);
         }
-        if !D::LEVEL_TRIGGERED {
+        if !self.polled.poller.is_level_triggered() {
             self.core.handle_readable(channel);
         }
-        if let Some(event) = event {
-            self.record(Step::Deliver { channel, event });
-        }
-        if self.core.has_next() {
-            self.make_following();
-        }
+    }
+
+    /// Reports the delivery of an event, and makes the calls that follow from it.
+    fn deliver(&mut self, channel: ChannelKey, event: &Event) {
+        self.record(Step::Deliver { channel, event });
+        self.follow();
     }
 
     /// Handles a channel that takes no event. A channel that is closed is ignored.
     #[cold]
     fn is_not_wanted(&mut self, channel: ChannelKey) {
         if self.core.has_channel(channel) {
-            self.device.leave_unread(channel);
+            self.polled.leave_unread(&self.device, channel);
             self.core.wait_for_room(channel);
             self.record(Step::WaitForRoom { channel });
         }

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use super::wait::Wait;
 use super::{Connected, HandshakeError};
 use crate::device::Device;
-use crate::drive::Drive;
+use crate::drive::{Drive, Observer, Poller};
 use crate::error::Error;
 use crate::event::{ConnParam, Event};
 use crate::key::{ChannelKey, IdKey};
@@ -63,8 +63,8 @@ impl<Q> Dial<Q> {
     ///
     /// # Errors
     /// As [`Drive::create_id`] and [`Drive::resolve_addr`]; there is then no id.
-    pub fn start<D: Device>(
-        drive: &mut Drive<D>,
+    pub fn start<D: Device, P: Poller<D>, O: Observer>(
+        drive: &mut Drive<D, P, O>,
         channel: Option<ChannelKey>,
         to: &DialTo,
         deadline: Time,
@@ -78,8 +78,8 @@ impl<Q> Dial<Q> {
     ///
     /// # Errors
     /// As [`Drive::resolve_addr`]; the id is then destroyed.
-    pub fn start_on<D: Device>(
-        drive: &mut Drive<D>,
+    pub fn start_on<D: Device, P: Poller<D>, O: Observer>(
+        drive: &mut Drive<D, P, O>,
         id: IdKey,
         to: &DialTo,
         deadline: Time,
@@ -109,11 +109,11 @@ impl<Q> Dial<Q> {
     ///
     /// # Errors
     /// [`HandshakeError`]. The id is destroyed, at the latest after the last ack that the application owes for it.
-    pub fn handle<D: Device>(
+    pub fn handle<D: Device, P: Poller<D>, O: Observer>(
         &mut self,
-        drive: &mut Drive<D>,
+        drive: &mut Drive<D, P, O>,
         event: Event,
-        attach: impl FnOnce(&mut Drive<D>, IdKey) -> Result<Q, Error>,
+        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, Error>,
     ) -> Result<Option<Connected<Q>>, HandshakeError> {
         let Some((reached, event)) = self.wait.take(drive, event)? else { return Ok(None) };
         self.wait.begun = self.proceed(drive, reached, attach).map_err(|error| self.wait.fail(drive, error))?;
@@ -128,10 +128,10 @@ impl<Q> Dial<Q> {
     ///
     /// # Errors
     /// As [`handle`](Dial::handle).
-    pub fn poll<D: Device>(
+    pub fn poll<D: Device, P: Poller<D>, O: Observer>(
         &mut self,
-        drive: &mut Drive<D>,
-        attach: impl FnOnce(&mut Drive<D>, IdKey) -> Result<Q, Error>,
+        drive: &mut Drive<D, P, O>,
+        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, Error>,
     ) -> Result<Option<Connected<Q>>, HandshakeError> {
         match self.wait.sync_event(drive)? {
             Some(event) => self.handle(drive, event, attach),
@@ -141,11 +141,11 @@ impl<Q> Dial<Q> {
 
     /// Makes the next request of the handshake. Returns the state of the id while the request is open; `None` if the
     /// handshake is complete.
-    fn proceed<D: Device>(
+    fn proceed<D: Device, P: Poller<D>, O: Observer>(
         &mut self,
-        drive: &mut Drive<D>,
+        drive: &mut Drive<D, P, O>,
         reached: State,
-        attach: impl FnOnce(&mut Drive<D>, IdKey) -> Result<Q, Error>,
+        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, Error>,
     ) -> Result<Option<State>, Error> {
         let id = self.wait.id;
         if reached == State::AddrResolved {
@@ -171,7 +171,10 @@ impl<Q> Dial<Q> {
     ///
     /// # Errors
     /// As [`Drive::destroy`].
-    pub fn cancel<D: Device>(mut self, drive: &mut Drive<D>) -> Result<Progress, Error> {
+    pub fn cancel<D: Device, P: Poller<D>, O: Observer>(
+        mut self,
+        drive: &mut Drive<D, P, O>,
+    ) -> Result<Progress, Error> {
         self.wait.cancel(drive)
     }
 }

@@ -6,7 +6,7 @@ use super::wait::Wait;
 use super::{HandshakeError, Serve};
 use crate::cm_event::CmEvent;
 use crate::device::Device;
-use crate::drive::{Drive, ReleasedId};
+use crate::drive::{Drive, Observer, Poller, ReleasedId};
 use crate::errno::Errno;
 use crate::error::Error;
 use crate::event::{ConnParam, Event, ReceivedParam};
@@ -39,7 +39,10 @@ impl Incoming {
     ///
     /// # Errors
     /// The event, if it is not a CONNECT_REQUEST.
-    pub fn new<D: Device>(drive: &mut Drive<D>, mut event: Event) -> Result<Self, Event> {
+    pub fn new<D: Device, P: Poller<D>, O: Observer>(
+        drive: &mut Drive<D, P, O>,
+        mut event: Event,
+    ) -> Result<Self, Event> {
         if event.cm() != Some(CmEvent::ConnectRequest) {
             return Err(event);
         }
@@ -72,7 +75,7 @@ impl Incoming {
     ///
     /// # Errors
     /// As [`Device::peer_addr`].
-    pub fn peer_addr<D: Device>(&self, drive: &Drive<D>) -> Result<SocketAddr, Errno> {
+    pub fn peer_addr<D: Device, P: Poller<D>, O: Observer>(&self, drive: &Drive<D, P, O>) -> Result<SocketAddr, Errno> {
         drive.peer_addr(self.id)
     }
 
@@ -80,7 +83,10 @@ impl Incoming {
     ///
     /// # Errors
     /// As [`Device::local_addr`].
-    pub fn local_addr<D: Device>(&self, drive: &Drive<D>) -> Result<SocketAddr, Errno> {
+    pub fn local_addr<D: Device, P: Poller<D>, O: Observer>(
+        &self,
+        drive: &Drive<D, P, O>,
+    ) -> Result<SocketAddr, Errno> {
         drive.local_addr(self.id)
     }
 
@@ -89,13 +95,13 @@ impl Incoming {
     ///
     /// # Errors
     /// The error of `attach` or of [`Drive::accept`], with `EINVAL` if the peer no longer waits. The id is destroyed.
-    pub fn accept<D: Device, Q>(
+    pub fn accept<D: Device, P: Poller<D>, O: Observer, Q>(
         self,
-        drive: &mut Drive<D>,
+        drive: &mut Drive<D, P, O>,
         param: ConnParam,
         private_data: &[u8],
         deadline: Time,
-        attach: impl FnOnce(&mut Drive<D>, IdKey) -> Result<Q, Error>,
+        attach: impl FnOnce(&mut Drive<D, P, O>, IdKey) -> Result<Q, Error>,
     ) -> Result<Serve<Q>, HandshakeError> {
         let Incoming { id, request } = self;
         let mut wait = Wait::new(id, State::Accepting);
@@ -113,7 +119,11 @@ impl Incoming {
     /// # Errors
     /// The error of [`Drive::reject`], or of [`Drive::destroy`]. The id is destroyed also after an error of the reject,
     /// which rejects the peer without private data.
-    pub fn reject<D: Device>(self, drive: &mut Drive<D>, private_data: &[u8]) -> Result<(), Error> {
+    pub fn reject<D: Device, P: Poller<D>, O: Observer>(
+        self,
+        drive: &mut Drive<D, P, O>,
+        private_data: &[u8],
+    ) -> Result<(), Error> {
         let rejected = drive.reject(self.id, private_data);
         let destroyed = drive.destroy(self.id, Time::NEVER);
         rejected?;
@@ -124,7 +134,10 @@ impl Incoming {
     ///
     /// # Errors
     /// The error of [`Drive::migrate`] or [`Drive::release`]. The id is destroyed, which rejects the peer.
-    pub fn release<D: Device>(self, drive: &mut Drive<D>) -> Result<ReleasedIncoming<D::Handle>, Error> {
+    pub fn release<D: Device, P: Poller<D>, O: Observer>(
+        self,
+        drive: &mut Drive<D, P, O>,
+    ) -> Result<ReleasedIncoming<D::Handle>, Error> {
         let Incoming { id, request } = self;
         match to_sync(drive, id).and_then(|()| drive.release(id)) {
             Ok(released_id) => Ok(ReleasedIncoming { released_id, request }),
@@ -138,7 +151,7 @@ impl Incoming {
 }
 
 /// Puts an id into synchronous mode.
-fn to_sync<D: Device>(drive: &mut Drive<D>, id: IdKey) -> Result<(), Error> {
+fn to_sync<D: Device, P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>, id: IdKey) -> Result<(), Error> {
     if drive.core().is_sync(id) { Ok(()) } else { drive.migrate(id, None, Time::NEVER).map(drop) }
 }
 
@@ -162,9 +175,9 @@ impl<H> ReleasedIncoming<H> {
     ///
     /// # Errors
     /// The error of [`Drive::adopt`] or [`Drive::migrate`]. The id is destroyed, which rejects the peer.
-    pub fn adopt<D: Device<Handle = H>>(
+    pub fn adopt<D: Device<Handle = H>, P: Poller<D>, O: Observer>(
         self,
-        drive: &mut Drive<D>,
+        drive: &mut Drive<D, P, O>,
         channel: Option<ChannelKey>,
     ) -> Result<Incoming, Error> {
         let id = drive.adopt(self.released_id).map_err(|not| not.error)?;

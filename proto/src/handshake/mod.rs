@@ -10,10 +10,10 @@
 //! - **In synchronous mode**: call [`Dial::poll`] or [`Serve::poll`] after each wait.
 //!
 //! ```no_run
-//! # use cmid_proto::{Acks, Device, Drive, Time};
+//! # use cmid_proto::{Acks, Device, Drive, Observer, Poller, Time};
 //! use cmid_proto::handshake::{Dial, DialTo, HandshakeError};
-//! # fn wait<D: Device>(_: &mut Drive<D>) {}
-//! # fn connect<D: Device>(drive: &mut Drive<D>, qp_num: u32) -> Result<(), HandshakeError> {
+//! # fn wait<D: Device, P: Poller<D>, O: Observer>(_: &mut Drive<D, P, O>) {}
+//! # fn connect<D: Device, P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>, qp_num: u32) -> Result<(), HandshakeError> {
 //! let channel = drive.open_channel(Acks::OnDelivery)?;
 //! let mut to = DialTo::new("10.0.0.2:7471".parse().expect("an address"));
 //! to.param.qp_num = qp_num; // for an id without a QP

@@ -3,7 +3,7 @@
 use super::wait::Wait;
 use super::{Connected, HandshakeError};
 use crate::device::Device;
-use crate::drive::Drive;
+use crate::drive::{Drive, Observer, Poller};
 use crate::error::Error;
 use crate::event::{Event, ReceivedParam};
 use crate::key::IdKey;
@@ -41,9 +41,9 @@ impl<Q> Serve<Q> {
     ///
     /// # Errors
     /// [`HandshakeError`]. The id is destroyed, at the latest after the last ack that the application owes for it.
-    pub fn handle<D: Device>(
+    pub fn handle<D: Device, P: Poller<D>, O: Observer>(
         &mut self,
-        drive: &mut Drive<D>,
+        drive: &mut Drive<D, P, O>,
         event: Event,
     ) -> Result<Option<Connected<Q>>, HandshakeError> {
         Ok(self.wait.take(drive, event)?.and_then(|_established| self.connected()))
@@ -54,7 +54,10 @@ impl<Q> Serve<Q> {
     ///
     /// # Errors
     /// As [`handle`](Serve::handle).
-    pub fn poll<D: Device>(&mut self, drive: &mut Drive<D>) -> Result<Option<Connected<Q>>, HandshakeError> {
+    pub fn poll<D: Device, P: Poller<D>, O: Observer>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+    ) -> Result<Option<Connected<Q>>, HandshakeError> {
         if drive.core().state(self.wait.id) == Some(State::SidrResolved) {
             return Ok(self.connected());
         }
@@ -72,7 +75,10 @@ impl<Q> Serve<Q> {
     ///
     /// # Errors
     /// As [`Drive::destroy`].
-    pub fn cancel<D: Device>(mut self, drive: &mut Drive<D>) -> Result<Progress, Error> {
+    pub fn cancel<D: Device, P: Poller<D>, O: Observer>(
+        mut self,
+        drive: &mut Drive<D, P, O>,
+    ) -> Result<Progress, Error> {
         self.wait.cancel(drive)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Connected, HandshakeError};
 use crate::device::Device;
-use crate::drive::Drive;
+use crate::drive::{Drive, Observer, Poller};
 use crate::errno::Errno;
 use crate::error::Error;
 use crate::event::{Datagram, Event, EventKind, ReceivedParam};
@@ -33,9 +33,9 @@ impl<Q> Wait<Q> {
     }
 
     /// Acks an event. If the event ends the wait with success, returns the new state and the event.
-    pub(super) fn take<D: Device>(
+    pub(super) fn take<D: Device, P: Poller<D>, O: Observer>(
         &mut self,
-        drive: &mut Drive<D>,
+        drive: &mut Drive<D, P, O>,
         mut event: Event,
     ) -> Result<Option<(State, Event)>, HandshakeError> {
         if let Some(ack_token) = event.ack_token.take() {
@@ -65,7 +65,10 @@ impl<Q> Wait<Q> {
     }
 
     /// Synchronous mode: returns the event that ended the request, if it has ended.
-    pub(super) fn sync_event<D: Device>(&mut self, drive: &mut Drive<D>) -> Result<Option<Event>, HandshakeError> {
+    pub(super) fn sync_event<D: Device, P: Poller<D>, O: Observer>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+    ) -> Result<Option<Event>, HandshakeError> {
         let Some(during) = self.begun.and_then(table::operation) else { return Ok(None) };
         match (drive.core().sync_result(self.id), drive.core().sync_event(self.id)) {
             (Some(_), Some(event)) => Ok(Some(event)),
@@ -87,7 +90,11 @@ impl<Q> Wait<Q> {
     }
 
     /// Ends the handshake by an error: destroys the id and drops the attached value.
-    pub(super) fn fail<D: Device>(&mut self, drive: &mut Drive<D>, error: impl Into<HandshakeError>) -> HandshakeError {
+    pub(super) fn fail<D: Device, P: Poller<D>, O: Observer>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+        error: impl Into<HandshakeError>,
+    ) -> HandshakeError {
         // Reports the error of the handshake and not that of the destroy. An id that cannot be destroyed is in state
         // `Failed`.
         let _ = self.cancel(drive);
@@ -95,7 +102,10 @@ impl<Q> Wait<Q> {
     }
 
     /// Destroys the id if the handshake is not over.
-    pub(super) fn cancel<D: Device>(&mut self, drive: &mut Drive<D>) -> Result<Progress, Error> {
+    pub(super) fn cancel<D: Device, P: Poller<D>, O: Observer>(
+        &mut self,
+        drive: &mut Drive<D, P, O>,
+    ) -> Result<Progress, Error> {
         if self.begun.take().is_none() {
             return Ok(Progress::Done);
         }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::{
     Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, Event, IdKey, Limits, Next, Outcome,
-    Pollable, PolledDevice, Poller, PortSpace, RawEvent, Time, Transport,
+    Pollable, Poller, PortSpace, RawEvent, Time, Transport,
 };
 
 pub(crate) const PARAM: ConnParam = ConnParam {
@@ -54,8 +54,6 @@ pub(crate) struct Script {
     pub(crate) transport: Option<Transport>,
     open: BTreeSet<ChannelKey>,
     descriptor: File,
-    /// The channels that the drive has left unread.
-    pub(crate) left_unread: Vec<ChannelKey>,
 }
 
 impl Script {
@@ -73,7 +71,6 @@ impl Script {
             transport: None,
             open: BTreeSet::new(),
             descriptor: File::open("/dev/null").unwrap(),
-            left_unread: Vec::new(),
         }
     }
 
@@ -95,10 +92,6 @@ impl Script {
 
 impl Device for Script {
     type Handle = u32;
-
-    fn leave_unread(&mut self, channel: ChannelKey) {
-        self.left_unread.push(channel);
-    }
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.reads += 1;
@@ -176,8 +169,9 @@ pub(crate) struct RecordingPoller {
     pub(crate) refuses: Cell<Option<Errno>>,
 }
 
-impl Poller for RecordingPoller {
-    fn add(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+impl Poller<Script> for RecordingPoller {
+    fn add(&mut self, channel: ChannelKey, device: &Script) -> Result<(), Errno> {
+        device.fd(channel).ok_or(Errno::EBADF)?;
         if let Some(errno) = self.refuses.take() {
             return Err(errno);
         }
@@ -185,22 +179,22 @@ impl Poller for RecordingPoller {
         Ok(())
     }
 
-    fn remove(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+    fn remove(&mut self, channel: ChannelKey, _: &Script) {
         assert!(self.channels.remove(&channel), "{channel} was not waited for");
     }
 }
 
-pub(crate) type Driven = Drive<PolledDevice<Script, RecordingPoller>>;
+pub(crate) type Driven = Drive<Script, RecordingPoller>;
 
 pub(crate) fn driven() -> Driven {
-    Drive::new(PolledDevice::new(Script::new(), RecordingPoller::default()), LIMITS)
+    Drive::with(Script::new(), RecordingPoller::default(), (), LIMITS)
 }
 
 /// Asserts that the core, the device and the poller hold nothing.
 pub(crate) fn is_empty(drive: &Driven) {
     drive.core().check();
     assert_eq!((drive.core().ids(), drive.core().channels(), drive.core().groups()), (0, 0, 0));
-    assert!(drive.device().open.is_empty() && drive.device().poller().channels.is_empty());
+    assert!(drive.device().open.is_empty() && drive.poller().channels.is_empty());
 }
 
 /// Returns the calls made since the last `calls`.

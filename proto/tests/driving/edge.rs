@@ -1,10 +1,6 @@
 //! When a channel is read again with an edge-triggered poller, and which channels a turn reads.
 
-use std::os::fd::BorrowedFd;
-
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Drive, Errno, Next, PolledDevice, Poller, PortSpace, RawEvent, State, Time,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Next, Poller, PortSpace, RawEvent, State, Time};
 
 use crate::device::{LIMITS, Script, addr, channel_and_id, driven, has};
 
@@ -12,21 +8,21 @@ use crate::device::{LIMITS, Script, addr, channel_and_id, driven, has};
 #[derive(Debug, Default)]
 struct Edges;
 
-impl Poller for Edges {
-    fn add(&mut self, _: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+impl<D> Poller<D> for Edges {
+    fn add(&mut self, _: ChannelKey, _: &D) -> Result<(), Errno> {
         Ok(())
     }
 
-    fn remove(&mut self, _: ChannelKey, _: BorrowedFd<'_>) {}
+    fn remove(&mut self, _: ChannelKey, _: &D) {}
 
-    fn arm(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+    fn arm(&mut self, channel: ChannelKey, _: &D) {
         panic!("{channel} is armed");
     }
 }
 
 #[test]
 fn an_edge_triggered_poller_is_not_armed_where_ids_move_to() {
-    let mut drive = Drive::new(PolledDevice::new(Script::new(), Edges), LIMITS);
+    let mut drive = Drive::with(Script::new(), Edges, (), LIMITS);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     for _ in 0..2 {
         let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PolledDevice, PortSpace, RawEvent, State, Time,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PortSpace, RawEvent, State, Time};
 
 use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, driven, fails, has};
 
@@ -17,7 +15,7 @@ fn queue_requests(drive: &mut Driven, listener: IdKey, requests: usize) -> Chann
 }
 
 fn with(limits: Limits) -> Driven {
-    Drive::new(PolledDevice::new(Script::new(), RecordingPoller::default()), limits)
+    Drive::with(Script::new(), RecordingPoller::default(), (), limits)
 }
 
 /// Makes turns until none has work. What is in the application's queues stays there.

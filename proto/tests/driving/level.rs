@@ -1,35 +1,33 @@
 //! When a channel is read again with a level-triggered poller.
 
 use std::cell::RefCell;
-use std::os::fd::BorrowedFd;
 
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Device, DeviceLayer, Drive, Errno, IdKey, Next, Outcome, PolledDevice,
-    Poller, PortSpace, RawEvent, Time,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, IdKey, Next, Poller, PortSpace, RawEvent, Time};
 
 use crate::device::{LIMITS, Script, addr};
 
 /// A poller that reports a channel for as long as it is readable.
 #[derive(Debug, Default)]
-struct Levels {
+pub(crate) struct Levels {
     done: RefCell<Vec<(&'static str, ChannelKey)>>,
 }
 
-impl Poller for Levels {
-    const LEVEL_TRIGGERED: bool = true;
+impl<D> Poller<D> for Levels {
+    fn is_level_triggered(&self) -> bool {
+        true
+    }
 
-    fn add(&mut self, _: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn add(&mut self, _: ChannelKey, _: &D) -> Result<(), Errno> {
         Ok(())
     }
 
-    fn remove(&mut self, _: ChannelKey, _: BorrowedFd<'_>) {}
+    fn remove(&mut self, _: ChannelKey, _: &D) {}
 
-    fn arm(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+    fn arm(&mut self, channel: ChannelKey, _: &D) {
         self.done.borrow_mut().push(("arm", channel));
     }
 
-    fn disarm(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+    fn disarm(&mut self, channel: ChannelKey, _: &D) {
         self.done.borrow_mut().push(("disarm", channel));
     }
 
@@ -38,10 +36,10 @@ impl Poller for Levels {
     }
 }
 
-type Level = Drive<PolledDevice<Script, Levels>>;
+type Level = Drive<Script, Levels>;
 
 fn level() -> (Level, ChannelKey, IdKey) {
-    let mut drive = Drive::new(PolledDevice::new(Script::new(), Levels::default()), LIMITS);
+    let mut drive = Drive::with(Script::new(), Levels::default(), (), LIMITS);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     (drive, channel, id)
@@ -61,7 +59,7 @@ fn read(drive: &Level) -> (usize, usize) {
 }
 
 fn done(drive: &Level) -> Vec<(&'static str, ChannelKey)> {
-    drive.device().poller().done.take()
+    drive.poller().done.take()
 }
 
 #[test]
@@ -333,19 +331,21 @@ fn after_a_wait_without_a_clock_the_present_time_is_that_of_the_device() {
 #[derive(Debug, Default)]
 struct Anew;
 
-impl Poller for Anew {
-    const LEVEL_TRIGGERED: bool = true;
+impl<D> Poller<D> for Anew {
+    fn is_level_triggered(&self) -> bool {
+        true
+    }
 
-    fn add(&mut self, _: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn add(&mut self, _: ChannelKey, _: &D) -> Result<(), Errno> {
         Ok(())
     }
 
-    fn remove(&mut self, _: ChannelKey, _: BorrowedFd<'_>) {}
+    fn remove(&mut self, _: ChannelKey, _: &D) {}
 }
 
 #[test]
-fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clock_has_the_time_that_was_set() {
-    let mut drive = Drive::new(PolledDevice::new(Script::new(), Anew), LIMITS);
+fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_one_without_a_clock_has_the_time_that_was_set() {
+    let mut drive = Drive::with(Script::new(), Anew, (), LIMITS);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.set_now(Time(9));
@@ -360,49 +360,8 @@ fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clo
     assert_eq!(drive.run(8), Next::Wait(None));
 }
 
-/// A layer that changes nothing.
-struct Layer(PolledDevice<Script, Levels>);
-
-impl DeviceLayer for Layer {
-    type Inner = PolledDevice<Script, Levels>;
-    type Handle = u32;
-
-    fn inner(&self) -> &Self::Inner {
-        &self.0
-    }
-
-    fn inner_mut(&mut self) -> &mut Self::Inner {
-        &mut self.0
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<u32, Errno> {
-        self.0.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: u32) -> Outcome {
-        self.0.adopt(id, channel, handle)
-    }
-}
-
-/// A layer that does not override the read.
 #[test]
-fn an_event_is_read_through_a_layer() {
-    let mut drive = Drive::new(Layer(PolledDevice::new(Script::new(), Levels::default())), LIMITS);
-    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
-    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
-    drive.device_mut().0.events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
-    for expected in [Some(id), None] {
-        drive.readable(channel);
-        assert_eq!(drive.run(8), Next::Deliver);
-        assert_eq!(drive.next_event(channel).map(|event| event.id), expected);
-        assert_eq!(drive.run(8), Next::Wait(None));
-    }
-}
-
-#[test]
-fn a_layer_has_the_clock_of_its_device() {
-    let layer = Layer(PolledDevice::new(Script::new(), Levels::default()));
-    assert_eq!(layer.clock(), Some(Time(7_000)));
-    let drive = Drive::new(layer, LIMITS);
+fn the_clock_is_that_of_the_poller() {
+    let (drive, ..) = level();
     assert_eq!(drive.within(std::time::Duration::from_nanos(5)), Time(7_005));
 }

@@ -1,24 +1,23 @@
-//! An observing device receives every input and output of the core. A second core with the same inputs has the same
+//! An observer receives every input and output of the core. A second core with the same inputs has the same
 //! outputs.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_proto::{
-    AckToken, Acks, Call, ChannelKey, CmEvent, Core, Device, DeviceLayer, Drive, Errno, Error, Event, Fault, Flow,
-    IdKey, Limits, Next, Outcome, Pollable, PolledDevice, PortSpace, RawEvent, Refused, Step, StepRecord, Time,
+    AckToken, Acks, Call, ChannelKey, CmEvent, Core, Drive, Errno, Error, Event, Fault, Flow, Limits, Next, Observer,
+    Outcome, PortSpace, RawEvent, Refused, Step, StepRecord, Time,
 };
 
 use crate::begin::{Start, owned};
 use crate::device::{PARAM, RecordingPoller, Script, addr, group_addr};
+use crate::level::Levels;
 
-/// A device layer that repeats the observed steps on a second core.
+/// An observer that repeats the steps on a second core.
 #[derive(Debug)]
 struct Twin {
-    device: Script,
     core: Core,
     /// The request whose calls are being made, and the outcomes of the first ones.
     start: Option<Start>,
@@ -33,29 +32,8 @@ struct Twin {
     observed_steps: Rc<RefCell<BTreeSet<&'static str>>>,
 }
 
-impl DeviceLayer for Twin {
-    type Inner = Script;
-    type Handle = u32;
-
-    const LAYER_OBSERVES: bool = true;
-
-    fn inner(&self) -> &Script {
-        &self.device
-    }
-
-    fn inner_mut(&mut self) -> &mut Script {
-        &mut self.device
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<u32, Errno> {
-        self.device.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: u32) -> Outcome {
-        self.device.adopt(id, channel, handle)
-    }
-
-    fn on_observe(&mut self, observed: &StepRecord<'_>) {
+impl Observer for Twin {
+    fn step(&mut self, observed: &StepRecord<'_>) {
         // A failed test drops its driver.
         if std::thread::panicking() {
             return;
@@ -66,13 +44,6 @@ impl DeviceLayer for Twin {
         let name = self.follow(observed);
         self.observed_steps.borrow_mut().insert(name);
         assert_eq!(self.between.as_ref().unwrap_or(&self.core), observed.core, "after {:?}", observed.step);
-        self.device.observe(observed);
-    }
-}
-
-impl Pollable for Twin {
-    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.device.fd(on)
     }
 
     fn sibling(&self) -> Self {
@@ -83,7 +54,6 @@ impl Pollable for Twin {
 impl Twin {
     fn new() -> Self {
         Twin {
-            device: Script::new(),
             core: Core::new(LIMITS),
             start: None,
             outcomes: Vec::new(),
@@ -232,7 +202,7 @@ impl Twin {
                 self.ack_tokens.extend(same.ack_token.take());
                 "deliver"
             }
-            Step::Release { id, result } => {
+            Step::Release { id, result, .. } => {
                 assert_eq!(core.release(id).is_ok(), result.is_ok());
                 "release"
             }
@@ -245,16 +215,16 @@ impl Twin {
 
 const LIMITS: Limits = Limits { ids: 3, channels: 8, events: 4, groups: 1, ..Limits::SINGLE };
 
-type Followed = Drive<PolledDevice<Twin, RecordingPoller>>;
+type Followed = Drive<Script, RecordingPoller, Twin>;
 
 fn followed() -> Followed {
-    Drive::new(PolledDevice::new(Twin::new(), RecordingPoller::default()), LIMITS)
+    Drive::with(Script::new(), RecordingPoller::default(), Twin::new(), LIMITS)
 }
 
 /// Queues an event at the device, and makes a turn.
 fn report(drive: &mut Followed, raw: RawEvent<&'static [u8]>) {
     let on = drive.core().device_channel(raw.listener.unwrap_or(raw.id)).unwrap();
-    drive.device_mut().device.events.push_back((on, raw));
+    drive.device_mut().events.push_back((on, raw));
     drive.readable(on);
     let _ = drive.run(8);
 }
@@ -304,10 +274,10 @@ fn a_core_with_the_observed_inputs_has_the_same_outputs() {
     drive.resolve_route(id, due).unwrap();
     drive.set_now(due);
     assert!(matches!(drive.run(8), Next::Deliver));
-    drive.device_mut().device.fails = Some(("migrate_id", Errno::ENOMEM));
+    drive.device_mut().fails = Some(("migrate_id", Errno::ENOMEM));
     assert_eq!(takes(&mut drive, channel), 1);
     drive.migrate(id, Some(other), Time::NEVER).unwrap_err();
-    drive.device_mut().device.unreadable = Some(Errno::EIO);
+    drive.device_mut().unreadable = Some(Errno::EIO);
     drive.readable(channel);
     assert!(drive.next_event(channel).is_none());
     drive.pause_channel(other).unwrap();
@@ -346,46 +316,44 @@ fn a_core_with_the_observed_inputs_has_the_same_outputs() {
         "unreadable",
         "wait for room",
     ];
-    assert_eq!(drive.device().observed_steps.borrow().iter().copied().collect::<Vec<_>>(), observed);
+    assert_eq!(drive.observer().observed_steps.borrow().iter().copied().collect::<Vec<_>>(), observed);
     drop(released_id);
 }
 
 #[test]
 fn it_observes_ids_that_are_destroyed_after_their_listener() {
-    let mut drive = Drive::new(
-        PolledDevice::new(Twin::new(), RecordingPoller::default()),
-        Limits { ids: 32, events: 32, ..LIMITS },
-    );
+    let mut drive =
+        Drive::with(Script::new(), RecordingPoller::default(), Twin::new(), Limits { ids: 32, events: 32, ..LIMITS });
     let [here, there] = [(); 2].map(|()| drive.open_channel(Acks::OnDelivery).unwrap());
     let listener = drive.create_id(Some(here), PortSpace::Tcp).unwrap();
     drive.listen(listener, 0).unwrap();
     let device_channel = drive.core().device_channel(listener).unwrap();
-    drive.device_mut().device.requests = Some((device_channel, listener, 20));
+    drive.device_mut().requests = Some((device_channel, listener, 20));
     drive.readable(device_channel);
     (0..64).for_each(|_| assert_ne!(drive.run(64), Next::Again));
     drive.migrate(listener, Some(there), Time::NEVER).unwrap();
     let _ = drive.run(64);
-    assert!(!drive.device().observed_steps.borrow().contains("child"), "nothing is done for them");
+    assert!(!drive.observer().observed_steps.borrow().contains("child"), "nothing is done for them");
     assert_eq!(takes(&mut drive, there), 20);
-    drive.device_mut().device.requests = Some((device_channel, listener, 20));
+    drive.device_mut().requests = Some((device_channel, listener, 20));
     drive.readable(device_channel);
     (0..64).for_each(|_| assert_ne!(drive.run(64), Next::Again));
     drive.destroy(listener, Time::NEVER).unwrap();
     let _ = drive.run(64);
-    assert!(drive.device().observed_steps.borrow().contains("child"));
+    assert!(drive.observer().observed_steps.borrow().contains("child"));
 }
 
 #[test]
 fn a_run_without_work_is_observed() {
     let mut drive = followed();
     assert_eq!(drive.run(8), Next::Wait(None));
-    assert!(drive.device().observed_steps.borrow().contains("rest"));
+    assert!(drive.observer().observed_steps.borrow().contains("rest"));
 }
 
 #[test]
-fn an_observing_device_observes_deadlines_that_pass_and_the_end_and_no_others() {
+fn it_observes_deadlines_that_pass_and_the_end_and_no_others() {
     let mut drive = followed();
-    let observed_steps = Rc::clone(&drive.device().observed_steps);
+    let observed_steps = Rc::clone(&drive.observer().observed_steps);
     let has_step = |step| observed_steps.borrow().contains(step);
     assert_ne!(drive.run(8), Next::Again);
     assert!(!has_step("timeout"), "no deadline has passed");
@@ -399,39 +367,13 @@ fn an_observing_device_observes_deadlines_that_pass_and_the_end_and_no_others() 
     assert!(has_step("end"));
 }
 
-/// Like an observing device of io-epoll. Turns have a short path if the device does not observe.
-struct Level(Twin);
-
-impl DeviceLayer for Level {
-    type Inner = Twin;
-    type Handle = u32;
-
-    const LAYER_LEVEL_TRIGGERED: bool = true;
-
-    fn inner(&self) -> &Twin {
-        &self.0
-    }
-
-    fn inner_mut(&mut self) -> &mut Twin {
-        &mut self.0
-    }
-
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<u32, Errno> {
-        self.0.release(id, channel)
-    }
-
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: u32) -> Outcome {
-        self.0.adopt(id, channel, handle)
-    }
-}
-
 #[test]
-fn a_level_triggered_device_observes_each_read() {
-    let mut drive = Drive::new(Level(Twin::new()), LIMITS);
+fn it_observes_each_read_with_a_level_triggered_poller() {
+    let mut drive = Drive::with(Script::new(), Levels::default(), Twin::new(), LIMITS);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     for _ in 0..3 {
-        drive.device_mut().0.device.events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
+        drive.device_mut().events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
         drive.readable(channel);
         assert_eq!(drive.run(8), Next::Deliver);
         // The step compares both cores.
@@ -439,12 +381,31 @@ fn a_level_triggered_device_observes_each_read() {
     }
 }
 
+/// Counts the steps, and the observers that come from it.
+#[derive(Debug, Default)]
+struct Counted {
+    steps: usize,
+    generation: usize,
+}
+
+impl Observer for Counted {
+    fn step(&mut self, _: &StepRecord<'_>) {
+        self.steps += 1;
+    }
+
+    fn sibling(&self) -> Self {
+        Counted { steps: 0, generation: self.generation + 1 }
+    }
+}
+
 #[test]
-fn a_layer_forwards_what_it_does_not_override() {
-    let mut level = Level(Twin::new());
-    assert_eq!(level.clock(), None, "the inner device has no clock");
-    let mut drive = Drive::new(Level(Twin::new()), LIMITS);
-    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
-    level.leave_unread(channel);
-    assert_eq!(level.0.device.left_unread, [channel]);
+fn a_pair_is_two_observers_and_none_is_no_observer() {
+    let observers = (Counted::default(), (Some(Counted::default()), None::<Counted>));
+    let mut drive = Drive::with(Script::new(), (), observers, LIMITS);
+    drive.open_channel(Acks::OnDelivery).unwrap();
+    let (one, (two, none)) = drive.observer();
+    // The begin, the request, its call and its outcome.
+    assert_eq!((one.steps, two.as_ref().map(|two| two.steps), none.is_none()), (4, Some(4), true));
+    let (one, (two, none)) = drive.observer().sibling();
+    assert_eq!((one.generation, two.map(|two| two.generation), none.is_none()), (1, Some(1), true));
 }

@@ -161,13 +161,13 @@ fn the_rest() {
     let failure =
         Failure { call: "release", target: Target::Id(id), state: State::Connected, errno: Errno::EBUSY, cause: None };
     expect(&[
-        (Step::Release { id, result: Ok(()) }, "release id1"),
+        (Step::Release { id, number: 1, result: Ok(()) }, "release id1"),
         (
-            Step::Release { id, result: Err(failure.into()) },
+            Step::Release { id, number: 1, result: Err(failure.into()) },
             "release id1: failed: release on id1 while connected: EBUSY",
         ),
-        (Step::Adopt { id, channel, outcome: Ok(()) }, "adopt id1 on ch0"),
-        (Step::Adopt { id, channel, outcome: Err(Errno::EMFILE) }, "adopt id1 on ch0: failed: EMFILE"),
+        (Step::Adopt { id, number: 1, channel, outcome: Ok(()) }, "adopt id1 on ch0"),
+        (Step::Adopt { id, number: 1, channel, outcome: Err(Errno::EMFILE) }, "adopt id1 on ch0: failed: EMFILE"),
         (Step::Timeout, "timeout"),
         (Step::Yield, "end of turn"),
         (Step::End, "end"),

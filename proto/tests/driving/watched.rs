@@ -1,14 +1,14 @@
 //! The descriptors of all open channels are registered with the poller, and no others.
 
-use cmid_proto::{Acks, Call, ChannelKey, CmEvent, Device, Errno, Error, PolledDevice, PortSpace, RawEvent, Time};
+use cmid_proto::{Acks, CmEvent, Device, Errno, Error, PortSpace, RawEvent, Time};
 
-use crate::device::{RecordingPoller, Script, addr, calls, channel_and_id, driven, fails, has, is_empty};
+use crate::device::{addr, calls, channel_and_id, driven, fails, has, is_empty};
 
 #[test]
 fn a_channel_is_waited_for_from_its_opening_to_its_closing() {
     let mut drive = driven();
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
-    assert!(drive.device().poller().channels.contains(&channel));
+    assert!(drive.poller().channels.contains(&channel));
     drive.close_channel(channel).unwrap();
     assert_eq!(calls(&mut drive), ["create_event_channel", "destroy_event_channel"]);
     is_empty(&drive);
@@ -25,7 +25,7 @@ fn a_channel_that_the_device_does_not_open_is_not_waited_for() {
 #[test]
 fn a_channel_that_cannot_be_waited_for_is_not_opened() {
     let mut drive = driven();
-    drive.device().poller().refuses.set(Some(Errno::ENOMEM));
+    drive.poller().refuses.set(Some(Errno::ENOMEM));
     assert_eq!(drive.open_channel(Acks::OnDelivery).unwrap_err().errno(), Errno::ENOMEM);
     assert_eq!(calls(&mut drive), ["create_event_channel", "destroy_event_channel"]);
     is_empty(&drive);
@@ -36,13 +36,14 @@ fn a_channel_that_cannot_be_waited_for_is_not_opened() {
     is_empty(&drive);
 }
 
+/// The errno is that of the poller.
 #[test]
-fn a_channel_that_can_be_neither_registered_nor_closed_returns_the_errno_of_the_close() {
-    let mut watched = PolledDevice::new(Script::new(), RecordingPoller::default());
-    watched.poller_mut().refuses.set(Some(Errno::ENOMEM));
-    watched.fails = Some(("destroy_event_channel", Errno::EINTR));
-    let channel = ChannelKey::from_parts(0, 0, 1).unwrap();
-    assert_eq!(watched.call(&Call::OpenChannel { channel }, &[]), Err(Errno::EINTR));
+fn a_channel_that_can_be_neither_registered_nor_closed_is_not_opened() {
+    let mut drive = driven();
+    drive.poller().refuses.set(Some(Errno::ENOMEM));
+    fails(&mut drive, "destroy_event_channel", Errno::EINTR);
+    assert_eq!(drive.open_channel(Acks::OnDelivery).unwrap_err().errno(), Errno::ENOMEM);
+    assert_eq!((drive.core().channels(), drive.poller().channels.len()), (0, 0));
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn an_id_that_leaves_takes_its_channel_along() {
     is_empty(&from);
     let id = to.adopt(released_id).unwrap();
     let home = to.core().channel(id).unwrap();
-    assert!(to.device().poller().channels.contains(&home));
+    assert!(to.poller().channels.contains(&home));
     to.destroy(id, Time::NEVER).unwrap();
     assert_eq!(calls(&mut to), ["adopt", "destroy_id", "destroy_event_channel"]);
     is_empty(&to);
@@ -65,7 +66,7 @@ fn an_id_whose_channel_cannot_be_waited_for_is_not_adopted_and_is_destroyed() {
     let (mut from, mut to) = (driven(), driven());
     let id = from.create_id(None, PortSpace::Tcp).unwrap();
     let released_id = from.release(id).unwrap();
-    to.device().poller().refuses.set(Some(Errno::ENOMEM));
+    to.poller().refuses.set(Some(Errno::ENOMEM));
     let refused = to.adopt(released_id).unwrap_err();
     assert_eq!((refused.error.errno(), refused.released_id.is_none()), (Errno::ENOMEM, true));
     assert_eq!(calls(&mut to), ["adopt", "destroy_id", "destroy_event_channel"]);

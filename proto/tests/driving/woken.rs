@@ -1,11 +1,9 @@
 //! Random programs: a driver that sleeps has read all that it may read, and it does sleep.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::BorrowedFd;
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Drive, Errno, Event, IdKey, Limits, Next, PolledDevice, Poller, PortSpace, RawEvent,
-    Time,
+    Acks, ChannelKey, CmEvent, Drive, Errno, Event, IdKey, Limits, Next, Poller, PortSpace, RawEvent, Time,
 };
 use fastrand::Rng;
 
@@ -19,26 +17,28 @@ struct Epoll<const LEVEL: bool> {
     disarmed: BTreeSet<ChannelKey>,
 }
 
-impl<const LEVEL: bool> Poller for Epoll<LEVEL> {
-    const LEVEL_TRIGGERED: bool = LEVEL;
+impl<const LEVEL: bool, D> Poller<D> for Epoll<LEVEL> {
+    fn is_level_triggered(&self) -> bool {
+        LEVEL
+    }
 
-    fn add(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn add(&mut self, channel: ChannelKey, _: &D) -> Result<(), Errno> {
         self.ready.insert(channel);
         Ok(())
     }
 
-    fn remove(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+    fn remove(&mut self, channel: ChannelKey, _: &D) {
         self.ready.remove(&channel);
         self.disarmed.remove(&channel);
     }
 
-    fn arm(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+    fn arm(&mut self, channel: ChannelKey, _: &D) {
         assert!(LEVEL);
         self.disarmed.remove(&channel);
         self.ready.insert(channel);
     }
 
-    fn disarm(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+    fn disarm(&mut self, channel: ChannelKey, _: &D) {
         assert!(LEVEL && self.disarmed.insert(channel), "{channel} is disarmed twice");
     }
 }
@@ -51,7 +51,7 @@ const LIMITS: Limits = Limits { ids: 7, channels: 16, events: 4, channel_events:
 /// A driver, its application and its device.
 struct Program<const LEVEL: bool> {
     rng: Rng,
-    drive: Drive<PolledDevice<Script, Epoll<LEVEL>>>,
+    drive: Drive<Script, Epoll<LEVEL>>,
     channels: Vec<ChannelKey>,
     ids: Vec<IdKey>,
     listener: IdKey,
@@ -66,7 +66,7 @@ struct Program<const LEVEL: bool> {
 
 impl<const LEVEL: bool> Program<LEVEL> {
     fn new(seed: u64) -> Self {
-        let mut drive = Drive::new(PolledDevice::new(Script::new(), Epoll::default()), LIMITS);
+        let mut drive = Drive::with(Script::new(), Epoll::default(), (), LIMITS);
         let channels: Vec<_> = (0..3).map(|_| drive.open_channel(Acks::OnDelivery).unwrap()).collect();
         let gone = drive.create_id(Some(channels[0]), PortSpace::Tcp).unwrap();
         drive.destroy(gone, Time::NEVER).unwrap();
@@ -90,7 +90,7 @@ impl<const LEVEL: bool> Program<LEVEL> {
     }
 
     fn wakes(&mut self, on: ChannelKey) {
-        self.drive.device_mut().poller_mut().ready.insert(on);
+        self.drive.poller_mut().ready.insert(on);
     }
 
     fn takes(&mut self, event: &Event) {
@@ -151,10 +151,10 @@ impl<const LEVEL: bool> Program<LEVEL> {
 
     /// Waits. Returns false if no channel is reported.
     fn waits(&mut self) -> bool {
-        let poller = self.drive.device().poller();
+        let poller = self.drive.poller();
         let reported: Vec<_> =
             poller.ready.difference(&poller.disarmed).copied().filter(|&channel| self.has_unread(channel)).collect();
-        let poller = self.drive.device_mut().poller_mut();
+        let poller = self.drive.poller_mut();
         poller.ready.clear();
         if LEVEL {
             poller.ready.extend(&reported);

@@ -17,9 +17,9 @@ use cmid_trace::Files;
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["sim", file] => record(SimEnv::<OnEpoll<_>>::new(), file),
+        ["sim", file] => record(SimEnv::<OnEpoll<_, _>>::new(), file),
         #[cfg(feature = "verbs-prebuilt")]
-        ["verbs", file] => record(cmid_harness::VerbsEnv::<OnEpoll<_>>::new(), file),
+        ["verbs", file] => record(cmid_harness::VerbsEnv::<OnEpoll<_, _>>::new(), file),
         _ => Err(Failure("usage: recorded_life sim|verbs FILE".into())),
     };
     match result {
@@ -35,7 +35,7 @@ fn record<L: Devices>(env: L, file: &str) -> Check
 where
     L::Device: Send,
 {
-    let env = TracedEnv::<_, OnEpoll<_>>::new(env, Arc::new(Files::at(Path::new(file))));
+    let env = TracedEnv::<_, OnEpoll<_, _>>::new(env, Arc::new(Files::at(Path::new(file))));
     let mut fixture = Fixture::new(&env, Acks::Explicit)?;
     life(&mut fixture)?;
     fixture.clean()

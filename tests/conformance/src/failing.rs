@@ -5,16 +5,15 @@
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
-use std::ops::DerefMut;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cmid_harness::{Check, Devices, Disturbance, Driver, Env, Make, Net, OnEpoll, SimEnv, TestDevice};
+use cmid_harness::{Check, Devices, Disturbance, DriveOf, Driver, Env, Make, Net, OnEpoll, SimEnv, TestDevice};
 use cmid_proto::datapath::DataPath;
 use cmid_proto::{
-    Acks, Call, ChannelKey, Device, DeviceLayer, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace,
-    RawEvent, State, Time,
+    Acks, Call, ChannelKey, Device, DeviceLayer, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace, RawEvent,
+    State, Time,
 };
 use cmid_sim::SimDevice;
 
@@ -159,16 +158,18 @@ impl<D: Pollable> Pollable for Failing<D> {
 
 /// A driver on such a device. When it is dropped, it destroys everything and reports what it could not destroy.
 #[derive(Debug)]
-pub struct OnFailing<S: Driver<Device: DerefMut<Target: TestDevice>>> {
+pub struct OnFailing<S: Driver<Device: TestDevice>> {
     driver: S,
     plan: Shared<Plan>,
     ledger: Shared<Ledger>,
 }
 
-impl<S: Driver<Device: DerefMut<Target: TestDevice>>> Driver for OnFailing<S> {
+impl<S: Driver<Device: TestDevice>> Driver for OnFailing<S> {
     type Device = S::Device;
+    type Poller = S::Poller;
+    type Observer = S::Observer;
 
-    fn drive(&mut self) -> &mut Drive<S::Device> {
+    fn drive(&mut self) -> &mut DriveOf<S> {
         self.driver.drive()
     }
 
@@ -186,7 +187,7 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> Driver for OnFailing<S> {
     }
 }
 
-impl<S: Driver<Device: DerefMut<Target: TestDevice>>> Drop for OnFailing<S> {
+impl<S: Driver<Device: TestDevice>> Drop for OnFailing<S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -198,7 +199,7 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> Drop for OnFailing<S> {
     }
 }
 
-impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
+impl<S: Driver<Device: TestDevice>> OnFailing<S> {
     fn end(&mut self, wrong: &mut Vec<String>) {
         self.take_all();
         for id in self.drive().core().id_keys().collect::<Vec<_>>() {

@@ -20,37 +20,38 @@
 //! and polls all its channels in a loop:
 //!
 //! ```
-//! use std::os::fd::BorrowedFd;
 //! use std::time::{Duration, Instant};
 //!
 //! use cmid_conformance::{Report, Speed, run};
-//! use cmid_harness::{Check, Make, SimEnv, Driver};
-//! use cmid_proto::{ChannelKey, Drive, Errno, Limits, Poller, Next, Time, PolledDevice};
+//! use cmid_harness::{Check, DriveOf, Driver, Make, SimEnv};
+//! use cmid_proto::{ChannelKey, Drive, Errno, Limits, Next, Poller, Time};
 //! use cmid_sim::SimDevice;
 //!
 //! /// The channels that there are: those that were opened, and the private ones of synchronous mode.
 //! #[derive(Default)]
 //! struct Known(Vec<ChannelKey>);
 //!
-//! impl Poller for Known {
-//!     fn add(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+//! impl<D> Poller<D> for Known {
+//!     fn add(&mut self, channel: ChannelKey, _: &D) -> Result<(), Errno> {
 //!         self.0.push(channel);
 //!         Ok(())
 //!     }
-//!     fn remove(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+//!     fn remove(&mut self, channel: ChannelKey, _: &D) {
 //!         self.0.retain(|known| *known != channel);
 //!     }
 //! }
 //!
 //! struct Spinning {
-//!     drive: Drive<PolledDevice<SimDevice, Known>>,
+//!     drive: Drive<SimDevice, Known>,
 //!     begun: Instant,
 //! }
 //!
 //! impl Driver for Spinning {
-//!     type Device = PolledDevice<SimDevice, Known>;
+//!     type Device = SimDevice;
+//!     type Poller = Known;
+//!     type Observer = ();
 //!
-//!     fn drive(&mut self) -> &mut Drive<Self::Device> {
+//!     fn drive(&mut self) -> &mut DriveOf<Self> {
 //!         self.drive.set_now(Time::ZERO.after(self.begun.elapsed()));
 //!         &mut self.drive
 //!     }
@@ -59,7 +60,7 @@
 //!         let end = at_most.map(|at_most| Instant::now() + at_most);
 //!         loop {
 //!             let drive = self.drive();
-//!             for channel in drive.device().poller().0.clone() {
+//!             for channel in drive.poller().0.clone() {
 //!                 drive.readable(channel);
 //!             }
 //!             match drive.run(64) {
@@ -73,8 +74,8 @@
 //! }
 //!
 //! impl Make<SimDevice> for Spinning {
-//!     fn make(device: SimDevice) -> Check<Self> {
-//!         let drive = Drive::new(PolledDevice::new(device, Known::default()), Limits::default().numbered());
+//!     fn observed(device: SimDevice, (): ()) -> Check<Self> {
+//!         let drive = Drive::with(device, Known::default(), (), Limits::default().numbered());
 //!         Ok(Spinning { drive, begun: Instant::now() })
 //!     }
 //! }

@@ -28,7 +28,7 @@ struct Totals {
 
 fn main() -> ExitCode {
     let totals = Arc::new(Totals::default());
-    let trials = on::<OnEpoll<_>>(&totals);
+    let trials = on::<OnEpoll<_, _>>(&totals);
     let arguments = Arguments { test_threads: Some(AT_ONCE), ..Arguments::from_args() };
     let conclusion = libtest_mimic::run(&arguments, trials);
     let [traces, lines] = [&totals.traces, &totals.lines].map(|total| total.load(Ordering::Relaxed));
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
+fn on<S: Make<SimDevice, Trace> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
     let fits = Plain::new();
     let all = scenarios::<TracedEnv<Plain, S>>().into_iter().map(|scenario| scenario.entry);
     let wanted = all.filter(|entry| entry.runs_beside_others(&fits));
@@ -52,7 +52,7 @@ fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
     wanted.map(|entry| trial(entry.name)).collect()
 }
 
-fn run<S: Make<Trace<SimDevice>>>(name: &str, totals: &Totals) -> Result<(), String> {
+fn run<S: Make<SimDevice, Trace>>(name: &str, totals: &Totals) -> Result<(), String> {
     let memory = Memory::default();
     let env = TracedEnv::<_, S>::new(Plain::new(), Arc::new(memory.clone()));
     let scenario = scenarios().into_iter().find(|scenario| scenario.entry.name == name);

@@ -1,11 +1,10 @@
 //! Two drivers on a link, and a record of all events and results.
 
-use std::ops::{DerefMut, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use cmid_harness::{Acked, Check, Env, Failure, Fixture, Side, TestDevice};
-use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, Device, Drive, Error, Event, IdKey, PortSpace, Time};
+use cmid_proto::{Acks, Drive, Error, Event, IdKey, Observer, Poller, PortSpace, Time};
 
 use crate::{Link, Usage};
 
@@ -309,7 +308,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
     }
 }
 
-fn destroy_all<D: Device + DerefMut<Target: TestDevice>>(drive: &mut Drive<D>) -> Check {
+fn destroy_all<D: TestDevice, P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>) -> Check {
     for id in drive.core().id_keys().collect::<Vec<_>>() {
         // Destroying a listener destroys the ids of its unread requests too.
         if drive.core().state(id).is_none() {

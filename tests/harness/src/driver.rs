@@ -1,23 +1,26 @@
 //! Drivers under one interface: requests and events, and a wait.
 
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Device, Drive, Errno, Fault, Limits, Pollable, PolledDevice};
+use cmid_proto::{Drive, Errno, Fault, Limits, Observer, Pollable, Poller};
 use mio::{Events, Poll};
 
 use crate::Check;
 
 /// A driver on a device: one of the project, or a user's own.
 pub trait Driver {
-    /// The type of the device of the driver's [`Drive`].
-    type Device: Device;
+    /// The device of the driver's [`Drive`].
+    type Device: Pollable;
+    /// Its poller.
+    type Poller: Poller<Self::Device>;
+    /// Its observer.
+    type Observer: Observer;
 
     /// Requests and events.
-    fn drive(&mut self) -> &mut Drive<Self::Device>;
+    fn drive(&mut self) -> &mut DriveOf<Self>;
 
     /// Runs pending work, then blocks until an event may be taken or `at_most` elapses. `None`: no limit.
     ///
@@ -66,39 +69,52 @@ pub enum DeviceName {
     Verbs,
 }
 
-/// The type of the device that a driver was made on.
-pub type Under<S> = <<S as Driver>::Device as Deref>::Target;
+/// The [`Drive`] of a driver.
+pub type DriveOf<S> = Drive<<S as Driver>::Device, <S as Driver>::Poller, <S as Driver>::Observer>;
 
-/// A driver that can be made on devices of type `D`.
-pub trait Make<D>: Driver<Device: DerefMut<Target = D>> + Sized {
+/// A driver that can be made on devices of type `D`, with an observer of type `O`.
+pub trait Make<D: Pollable, O: Observer = ()>: Driver<Device = D, Observer = O> + Sized {
     /// Makes a driver without ids or channels.
     ///
     /// # Errors
     /// A descriptor of the driver cannot be created.
-    fn make(device: D) -> Check<Self>;
+    fn observed(device: D, observer: O) -> Check<Self>;
+
+    /// Makes a driver without ids or channels.
+    ///
+    /// # Errors
+    /// A descriptor of the driver cannot be created.
+    fn make(device: D) -> Check<Self>
+    where
+        O: Default,
+    {
+        Self::observed(device, O::default())
+    }
 }
 
 /// io-mio with its own poll.
 #[derive(Debug)]
-pub struct OnMio<D: Pollable> {
+pub struct OnMio<D: Pollable, O: Observer = ()> {
     poll: Poll,
     events: Events,
-    driver: Mio<D>,
+    driver: Mio<D, O>,
 }
 
-impl<D: Pollable> Make<D> for OnMio<D> {
-    fn make(device: D) -> Check<Self> {
+impl<D: Pollable, O: Observer> Make<D, O> for OnMio<D, O> {
+    fn observed(device: D, observer: O) -> Check<Self> {
         let poll = Poll::new()?;
         let config = cmid_mio::Config { limits: Limits::default(), tokens: 0..64 };
-        let driver = Mio::new(device, poll.registry(), config)?;
+        let driver = Mio::observed(device, poll.registry(), config, observer)?;
         Ok(OnMio { poll, events: Events::with_capacity(64), driver })
     }
 }
 
-impl<D: Pollable> Driver for OnMio<D> {
-    type Device = PolledDevice<D, Tokens>;
+impl<D: Pollable, O: Observer> Driver for OnMio<D, O> {
+    type Device = D;
+    type Poller = Tokens;
+    type Observer = O;
 
-    fn drive(&mut self) -> &mut Drive<Self::Device> {
+    fn drive(&mut self) -> &mut DriveOf<Self> {
         self.driver.drive()
     }
 
@@ -119,18 +135,20 @@ impl<D: Pollable> Driver for OnMio<D> {
 
 /// io-epoll.
 #[derive(Debug)]
-pub struct OnEpoll<D: Pollable>(Epoll<D>);
+pub struct OnEpoll<D: Pollable, O: Observer = ()>(Epoll<D, O>);
 
-impl<D: Pollable> Make<D> for OnEpoll<D> {
-    fn make(device: D) -> Check<Self> {
-        Ok(OnEpoll(Epoll::new(device, cmid_epoll::Config::default())?))
+impl<D: Pollable, O: Observer> Make<D, O> for OnEpoll<D, O> {
+    fn observed(device: D, observer: O) -> Check<Self> {
+        Ok(OnEpoll(Epoll::observed(device, cmid_epoll::Config::default(), observer)?))
     }
 }
 
-impl<D: Pollable> Driver for OnEpoll<D> {
-    type Device = PolledDevice<D, Interest>;
+impl<D: Pollable, O: Observer> Driver for OnEpoll<D, O> {
+    type Device = D;
+    type Poller = Interest;
+    type Observer = O;
 
-    fn drive(&mut self) -> &mut Drive<Self::Device> {
+    fn drive(&mut self) -> &mut DriveOf<Self> {
         self.0.drive()
     }
 
@@ -141,18 +159,20 @@ impl<D: Pollable> Driver for OnEpoll<D> {
 
 /// io-blocking: its driver, without `Connection` and `Listener`.
 #[derive(Debug)]
-pub struct OnBlocking<D: Pollable>(Blocking<D>);
+pub struct OnBlocking<D: Pollable, O: Observer = ()>(Blocking<D, O>);
 
-impl<D: Pollable> Make<D> for OnBlocking<D> {
-    fn make(device: D) -> Check<Self> {
-        Ok(OnBlocking(Blocking::new(device, Limits::default(), Canceller::new()?)))
+impl<D: Pollable, O: Observer> Make<D, O> for OnBlocking<D, O> {
+    fn observed(device: D, observer: O) -> Check<Self> {
+        Ok(OnBlocking(Blocking::observed(device, Limits::default(), Canceller::new()?, observer)))
     }
 }
 
-impl<D: Pollable> Driver for OnBlocking<D> {
-    type Device = PolledDevice<D, Channels>;
+impl<D: Pollable, O: Observer> Driver for OnBlocking<D, O> {
+    type Device = D;
+    type Poller = Channels;
+    type Observer = O;
 
-    fn drive(&mut self) -> &mut Drive<Self::Device> {
+    fn drive(&mut self) -> &mut DriveOf<Self> {
         self.0.drive()
     }
 

@@ -1,7 +1,6 @@
 //! Environments: drivers, their network, and disturbances of it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::DerefMut;
 use std::process::Child;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::{Check, Driver, Failure, MemoryFault, Rereg, TestDevice};
 /// An environment that scenarios run in.
 pub trait Env: Sync {
     /// The drivers under test.
-    type Driver: Driver<Device: DerefMut<Target: TestDevice>>;
+    type Driver: Driver<Device: TestDevice>;
 
     /// Makes a driver.
     ///

@@ -26,7 +26,7 @@ mod report;
 pub mod shell;
 
 pub use devices::{IntoBytes, TestDevice, TestMr, TestPd, make_qp, test_caps};
-pub use driver::{DeviceName, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio, Under};
+pub use driver::{DeviceName, DriveOf, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use env::{Disturbance, Env, Net};
 #[cfg(feature = "verbs-prebuilt")]
 pub use envs::{BACKEND, VerbsEnv, backend, open_verbs};

@@ -2,15 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "a test")]
 
 use std::net::SocketAddr;
-use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
-use cmid_harness::{Driver, Make, OnBlocking, OnEpoll, OnMio, make_qp, sim_host, test_caps};
+use cmid_harness::{DriveOf, Driver, Make, OnBlocking, OnEpoll, OnMio, make_qp, sim_host, test_caps};
 use cmid_proto::datapath::DataPath;
 use cmid_proto::handshake::{Connected, Dial, DialTo, HandshakeError, Incoming, Serve};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, IdKey, PortSpace, PrivateData, RejectCode,
-    RequestKind, State, Time,
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, IdKey, Poller, PortSpace, PrivateData,
+    RejectCode, RequestKind, State, Time,
 };
 use cmid_sim::{Cq, Host, Qp, SimDevice};
 
@@ -47,24 +46,18 @@ fn addr() -> SocketAddr {
 }
 
 /// Attaches a QP to an id, if `with_qp`.
-fn attach<D>(drive: &mut Drive<D>, id: IdKey, with_qp: bool) -> Result<Attached, Error>
-where
-    D: cmid_proto::Device + DerefMut<Target = SimDevice>,
-{
+fn attach<P: Poller<SimDevice>>(drive: &mut Drive<SimDevice, P>, id: IdKey, with_qp: bool) -> Result<Attached, Error> {
     if !with_qp {
         return Ok(None);
     }
     let made = drive.attach_qp(id, |device, attaching| {
         let pd = device.alloc_pd(id)?;
-        make_qp(&mut **device, attaching, &pd, test_caps())
+        make_qp(device, attaching, &pd, test_caps())
     });
     made.map(Some)
 }
 
-impl<S: Make<SimDevice>> World<S>
-where
-    S::Device: DerefMut<Target = SimDevice>,
-{
+impl<S: Make<SimDevice>> World<S> {
     fn new(host: &Host, mode: Mode, with_qp: bool) -> Self {
         let mut driver = S::make(host.device()).unwrap();
         let channel = match mode {
@@ -85,7 +78,7 @@ where
         }
     }
 
-    fn drive(&mut self) -> &mut Drive<S::Device> {
+    fn drive(&mut self) -> &mut DriveOf<S> {
         self.driver.drive()
     }
 
@@ -201,10 +194,7 @@ where
     }
 }
 
-fn both_sides<S: Make<SimDevice>>()
-where
-    S::Device: DerefMut<Target = SimDevice>,
-{
+fn both_sides<S: Make<SimDevice>>() {
     for (mode, with_qp) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
         let mut world = World::<S>::new(&sim_host(), mode, with_qp);
         world.listen();
@@ -239,10 +229,7 @@ where
 }
 
 /// The error of a rejected dial has the reason and the private data. The id is gone.
-fn rejected<S: Make<SimDevice>>()
-where
-    S::Device: DerefMut<Target = SimDevice>,
-{
+fn rejected<S: Make<SimDevice>>() {
     for mode in MODES {
         let mut world = World::<S>::new(&sim_host(), mode, true);
         world.listen();
@@ -262,10 +249,7 @@ where
 }
 
 /// No side accepts the request: the deadline ends the dial, whatever it waits for.
-fn too_late<S: Make<SimDevice>>()
-where
-    S::Device: DerefMut<Target = SimDevice>,
-{
+fn too_late<S: Make<SimDevice>>() {
     for mode in MODES {
         let mut world = World::<S>::new(&sim_host(), mode, true);
         world.listen();
@@ -282,10 +266,7 @@ where
 }
 
 /// A cancel in each state of the active side, and of the passive one.
-fn cancelled<S: Make<SimDevice>>()
-where
-    S::Device: DerefMut<Target = SimDevice>,
-{
+fn cancelled<S: Make<SimDevice>>() {
     for mode in MODES {
         for stop in [State::AddrResolving, State::RouteResolving, State::Connecting, State::Accepting] {
             let mut world = World::<S>::new(&sim_host(), mode, true);
@@ -317,10 +298,7 @@ where
 }
 
 /// A failed `attach` ends both sides.
-fn attach_fails<S: Make<SimDevice>>()
-where
-    S::Device: DerefMut<Target = SimDevice>,
-{
+fn attach_fails<S: Make<SimDevice>>() {
     for mode in MODES {
         let mut world = World::<S>::new(&sim_host(), mode, true);
         world.listen();
@@ -328,7 +306,7 @@ where
         world.until(|world| world.incoming.is_some()).unwrap();
         let incoming = world.incoming.take().unwrap();
         let (id, drive) = (incoming.id(), world.driver.drive());
-        let failed = incoming.accept::<_, ()>(drive, ConnParam::default(), &[], Time::NEVER, |drive, id| {
+        let failed = incoming.accept::<_, _, _, ()>(drive, ConnParam::default(), &[], Time::NEVER, |drive, id| {
             drive.attach_qp(id, |_, _| Err(Errno::ENOMEM.into()))
         });
         assert_eq!(failed.unwrap_err().errno(), Errno::ENOMEM);
@@ -340,10 +318,7 @@ where
 }
 
 /// Another driver than that of the listener accepts a request.
-fn handed_over<S: Make<SimDevice>>()
-where
-    S::Device: DerefMut<Target = SimDevice>,
-{
+fn handed_over<S: Make<SimDevice>>() {
     let host = sim_host();
     for (mode, with_qp) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
         let mut acceptor = World::<S>::new(&host, mode, with_qp);
@@ -385,7 +360,7 @@ fn a_full_driver_adopts_nothing() {
 /// A lookup of a datagram service: the accept ends with its call.
 #[test]
 fn datagrams() {
-    let mut driver = OnEpoll::make(sim_host().device()).unwrap();
+    let mut driver = OnEpoll::<_>::make(sim_host().device()).unwrap();
     let drive = driver.drive();
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let listener = drive.create_id(Some(channel), PortSpace::Udp).unwrap();

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::error::Error;
-use std::ops::DerefMut;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,10 +12,8 @@ use cmid_epoll::{Epoll, Interest};
 use cmid_harness::sim_host as host;
 use cmid_mio::{Mio, Tokens};
 use cmid_proto::datapath::{Caps, CreateError, WcStatus, prelude::*};
-use cmid_proto::{
-    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Device, Drive, Errno, Event, EventKind, IdKey, Limits,
-};
-use cmid_proto::{PolledDevice, PortSpace, RequestKind};
+use cmid_proto::{Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, Event, EventKind, IdKey, Limits};
+use cmid_proto::{Poller, PortSpace, RequestKind};
 use cmid_sim::{Cq, Host, Qp, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -109,24 +106,24 @@ fn a_blocking_client_without_a_server_is_refused() {
 
 /// A driver, and the loop of its README.
 trait Shown: Sized {
-    type Device: Device + DerefMut<Target = SimDevice>;
+    type Poller: Poller<SimDevice>;
 
     fn new(host: &Host) -> Answer<Self>;
 
-    fn drive(&mut self) -> &mut Drive<Self::Device>;
+    fn drive(&mut self) -> &mut Drive<SimDevice, Self::Poller>;
 
     /// The next event of a channel, by the loop of the README.
     fn next(&mut self, channel: ChannelKey) -> Answer<Event>;
 }
 
 impl Shown for Epoll<SimDevice> {
-    type Device = PolledDevice<SimDevice, Interest>;
+    type Poller = Interest;
 
     fn new(host: &Host) -> Answer<Self> {
         Ok(Epoll::new(host.device(), cmid_epoll::Config::default())?)
     }
 
-    fn drive(&mut self) -> &mut Drive<Self::Device> {
+    fn drive(&mut self) -> &mut Drive<SimDevice, Self::Poller> {
         self.drive()
     }
 
@@ -152,7 +149,7 @@ struct OnMio {
 }
 
 impl Shown for OnMio {
-    type Device = PolledDevice<SimDevice, Tokens>;
+    type Poller = Tokens;
 
     fn new(host: &Host) -> Answer<Self> {
         let poll = mio::Poll::new()?;
@@ -161,7 +158,7 @@ impl Shown for OnMio {
         Ok(OnMio { poll, driver })
     }
 
-    fn drive(&mut self) -> &mut Drive<Self::Device> {
+    fn drive(&mut self) -> &mut Drive<SimDevice, Self::Poller> {
         self.driver.drive()
     }
 

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use cmid_proto::{
-    AckToken, Acks, Call, ChannelKey, Core, Device, Drive, Ece, Errno, Event, EventKind, IdKey, Next, Outcome,
+    AckToken, Acks, Call, ChannelKey, Core, Device, Drive, Ece, Errno, Event, EventKind, IdKey, Next, Outcome, Poller,
     PortSpace, Progress, RawEvent, Request, Time,
 };
 
@@ -13,7 +13,7 @@ use super::{LIMITS, Level};
 /// The core in the loop that all drivers share, with a device that does nothing.
 #[derive(Debug)]
 pub struct Driven {
-    drive: Drive<NopDevice>,
+    drive: Drive<NopDevice, NopPoller>,
 }
 
 /// The drivers' own budget.
@@ -33,7 +33,7 @@ impl Level for Driven {
     const READS_AHEAD: bool = false;
 
     fn new() -> Self {
-        Driven { drive: Drive::new(NopDevice::default(), LIMITS) }
+        Driven { drive: Drive::with(NopDevice::default(), NopPoller, (), LIMITS) }
     }
 
     fn core(&self) -> &Core {
@@ -136,8 +136,23 @@ fn done(progress: Progress) {
     assert!(progress == Progress::Done, "no ack is owed");
 }
 
-/// A device on which all calls succeed. It reports the given events. Like cmid-epoll and
-/// cmid-blocking, it is level-triggered: one read per report.
+/// Waits for nothing. Like those of cmid-epoll and cmid-blocking, it is level-triggered: one read per report.
+#[derive(Debug)]
+struct NopPoller;
+
+impl<D> Poller<D> for NopPoller {
+    fn add(&mut self, _: ChannelKey, _: &D) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn remove(&mut self, _: ChannelKey, _: &D) {}
+
+    fn is_level_triggered(&self) -> bool {
+        true
+    }
+}
+
+/// A device on which all calls succeed. It reports the given events.
 #[derive(Debug, Default)]
 struct NopDevice {
     next: Option<RawEvent<&'static [u8]>>,
@@ -146,8 +161,6 @@ struct NopDevice {
 
 impl Device for NopDevice {
     type Handle = ();
-
-    const LEVEL_TRIGGERED: bool = true;
 
     #[inline(always)]
     fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {

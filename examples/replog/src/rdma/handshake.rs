@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, bail};
 use cmid_mio::proto::datapath::DataPath;
 use cmid_mio::proto::handshake::{Dial, DialTo, HandshakeError, Incoming, ReleasedIncoming};
-use cmid_mio::proto::{ConnParam, Drive, Errno, Error, Event, IdKey, PolledDevice, Poller, PortSpace, PrivateData};
+use cmid_mio::proto::{ConnParam, Drive, Errno, Error, Event, IdKey, Poller, PortSpace, PrivateData};
 
 use super::{Connection, LIMIT, Peer, RETRY, Rdma};
 use crate::links::VERSION;
@@ -41,7 +41,7 @@ fn parse(private_data: &[u8]) -> Option<(u8, ReplicaId)> {
     }
 }
 
-fn attach<D: DataPath, P: Poller>(drive: &mut Drive<PolledDevice<D, P>>, id: IdKey) -> Result<Connection<D>, Error> {
+fn attach<D: DataPath, P: Poller<D>>(drive: &mut Drive<D, P>, id: IdKey) -> Result<Connection<D>, Error> {
     drive.attach_qp(id, |device, to| Connection::<D>::attach(device, to))
 }
 

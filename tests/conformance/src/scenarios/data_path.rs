@@ -335,8 +335,7 @@ pub(super) fn the_device_of_an_id_is_known_once_it_has_one<L: Env>(b: &mut Fixtu
     let pd = b.client.drive().device_mut().alloc_pd_on(&nic)?;
     let mr = register(&pd, vec![1; 8], Access::LOCAL_WRITE)?;
     let drive = b.client.drive();
-    let (mut qp, cq) =
-        drive.attach_qp(second, |device, attaching| make_qp(&mut **device, attaching, &pd, test_caps()))?;
+    let (mut qp, cq) = drive.attach_qp(second, |device, attaching| make_qp(device, attaching, &pd, test_caps()))?;
     qp.post_recv(1, mr.sge(0..8))?;
     b.destroy(Side::Client, first)?;
     b.destroy(Side::Client, second)?;

@@ -111,13 +111,14 @@ fn load<L: Env>(env: &L, loaded: &AtomicBool, gone: &AtomicBool, over: &AtomicBo
         thread::sleep(Duration::from_millis(5));
     }
     for side in [Side::Client, Side::Server] {
-        destroy_all(fixture.endpoint(side).drive())?;
+        destroy_all(&mut fixture.endpoint(side).driver)?;
     }
     Ok(made)
 }
 
 /// Destroys every id of a driver. Their events do not matter.
-fn destroy_all<D: cmid_proto::Device>(drive: &mut cmid_proto::Drive<D>) -> Result<()> {
+fn destroy_all(driver: &mut impl Driver) -> Result<()> {
+    let drive = driver.drive();
     for id in drive.core().id_keys().collect::<Vec<_>>() {
         drive.destroy(id, Time::NEVER).with_context(|| format!("destroying {id}"))?;
     }
@@ -227,7 +228,7 @@ impl<'env, L: Env> Staged<'env, L> {
 
     fn destroy(mut self) -> Result<()> {
         for side in [Side::Client, Side::Server] {
-            destroy_all(self.fixture.endpoint(side).drive()).with_context(|| format!("after {}", self.state))?;
+            destroy_all(&mut self.fixture.endpoint(side).driver).with_context(|| format!("after {}", self.state))?;
         }
         Ok(())
     }

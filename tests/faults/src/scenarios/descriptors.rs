@@ -126,10 +126,10 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         let id = s.b.listen().and_then(|_| s.b.resolved())?;
         let pd = s.b.pd(Side::Client)?;
         let drive = s.b.client.drive();
-        let made = with_free(0, || drive.attach_qp(id, |device, attaching| make_qp(&mut **device, attaching, &pd, test_caps())))?;
+        let made = with_free(0, || drive.attach_qp(id, |device, attaching| make_qp(device, attaching, &pd, test_caps())))?;
         let made = s.tries("create_cq and create_qp", made).is_some();
         if !made {
-            let made = s.b.client.drive().attach_qp(id, |device, attaching| make_qp(&mut **device, attaching, &pd, test_caps()));
+            let made = s.b.client.drive().attach_qp(id, |device, attaching| make_qp(device, attaching, &pd, test_caps()));
             s.tries("with descriptors again: create_cq and create_qp", made);
         }
         Ok(())

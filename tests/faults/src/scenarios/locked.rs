@@ -79,7 +79,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
             let pd = b.pd(Side::Client)?;
             let hold = registers(&pd, HALF).map_err(Failure)?;
             let none = registers(&pd, HALF).is_err();
-            let made = b.client.drive().attach_qp(id, |device, attaching| make_qp(&mut **device, attaching, &pd, test_caps()));
+            let made = b.client.drive().attach_qp(id, |device, attaching| make_qp(device, attaching, &pd, test_caps()));
             let words = made.as_ref().map_or_else(in_words, |_| "ok".to_owned());
             drop(made);
             hold.deregister_vec().map_err(|(_, error)| error)?;

@@ -6,10 +6,10 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cmid_proto::{Core, Drive, Errno, Pollable};
+use cmid_proto::{Core, Errno, Pollable};
 use cmid_trace::{Trace, TraceSink};
 
-use crate::{Check, Disturbance, Driver, Env, Failure, Make, MemoryFault, Net, Rereg, TestDevice};
+use crate::{Check, Disturbance, DriveOf, Driver, Env, Failure, Make, MemoryFault, Net, Rereg, TestDevice};
 
 /// An environment that provides its devices without drivers.
 pub trait Devices: Env {
@@ -45,7 +45,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<L: Devices, S: Make<Trace<L::Device>>> TracedEnv<L, S> {
+impl<L: Devices, S: Make<L::Device, Trace>> TracedEnv<L, S> {
     /// Creates an environment that records the drivers of `env`.
     #[must_use]
     pub fn new(env: L, reel: Arc<dyn TraceSink>) -> Self {
@@ -59,9 +59,9 @@ impl<L: Devices, S: Make<Trace<L::Device>>> TracedEnv<L, S> {
     }
 
     fn on(&self, device: L::Device) -> Check<OnTraced<S>> {
-        let trace = Trace::new(device, Arc::clone(&self.reel))?;
+        let trace = Trace::new(Arc::clone(&self.reel))?;
         let place = trace.stream().ok_or_else(|| Failure("a trace without a stream".into()))?;
-        Ok(OnTraced { driver: S::make(trace)?, place, ends: Arc::clone(&self.ends) })
+        Ok(OnTraced { driver: S::observed(device, trace)?, place, ends: Arc::clone(&self.ends) })
     }
 }
 
@@ -75,8 +75,10 @@ pub struct OnTraced<S: Driver> {
 
 impl<S: Driver> Driver for OnTraced<S> {
     type Device = S::Device;
+    type Poller = S::Poller;
+    type Observer = S::Observer;
 
-    fn drive(&mut self) -> &mut Drive<S::Device> {
+    fn drive(&mut self) -> &mut DriveOf<S> {
         self.driver.drive()
     }
 
@@ -92,7 +94,7 @@ impl<S: Driver> Drop for OnTraced<S> {
     }
 }
 
-impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedEnv<L, S> {
+impl<L: Devices, S: Make<L::Device, Trace>> Env for TracedEnv<L, S> {
     type Driver = OnTraced<S>;
 
     fn driver(&self) -> Check<OnTraced<S>> {
