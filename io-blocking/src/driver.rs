@@ -13,9 +13,9 @@ use rustix::time::Timespec;
 
 use crate::begun;
 use crate::cancel::Canceller;
-use crate::clock::now;
 use crate::error::Error;
 use crate::poller::Channels;
+use cmid_io_common::now;
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;

@@ -62,7 +62,6 @@
 
 mod begun;
 mod cancel;
-mod clock;
 mod connection;
 mod driver;
 mod endpoint;

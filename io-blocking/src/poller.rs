@@ -2,7 +2,7 @@
 
 use cmid_proto::{ChannelKey, Errno, Pollable, Poller, Time};
 
-use crate::clock::now;
+use cmid_io_common::now;
 
 /// The channels of one driver. Each wait takes their descriptors from the device.
 #[derive(Debug, Default)]

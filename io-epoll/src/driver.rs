@@ -1,17 +1,18 @@
 //! The driver: a [`Drive`] and its waits.
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use cmid_proto::{ChannelKey, Drive, Errno, Limits, Next, Observer, Pollable, Time};
+use cmid_proto::{ChannelKey, Drive, Limits, Next, Observer, Pollable, Time};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
 
-use crate::clock::now;
-use crate::poller::{Interest, WAKER, errno};
+use crate::poller::{Interest, WAKER};
 use crate::timer_fd::TimerFd;
-use crate::waker::Waker;
+use cmid_io_common::Waker;
+use cmid_io_common::now;
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;
@@ -57,8 +58,8 @@ impl<D: Pollable> Epoll<D> {
     /// limits have one.
     ///
     /// # Errors
-    /// The errno of `epoll_create1` or `timerfd_create`.
-    pub fn new(device: D, config: Config) -> Result<Self, Errno> {
+    /// The error of `epoll_create1` or `timerfd_create`.
+    pub fn new(device: D, config: Config) -> io::Result<Self> {
         Epoll::observed(device, config, ())
     }
 }
@@ -68,7 +69,7 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     ///
     /// # Errors
     /// As for [`new`](Epoll::new).
-    pub fn observed(device: D, config: Config, observer: O) -> Result<Self, Errno> {
+    pub fn observed(device: D, config: Config, observer: O) -> io::Result<Self> {
         let (interest, timer_fd) = (Interest::new()?, TimerFd::new()?);
         interest.add_own(timer_fd.as_fd())?;
         let Config { limits, busy_poll } = config;
@@ -86,8 +87,8 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     /// Returns the waker of this driver, which ends its waits from other threads.
     ///
     /// # Errors
-    /// The errno of eventfd(2) or epoll_ctl(2).
-    pub fn waker(&mut self) -> Result<Waker, Errno> {
+    /// The error of eventfd(2) or epoll_ctl(2).
+    pub fn waker(&mut self) -> io::Result<Waker> {
         if let Some(waker) = &self.waker {
             return Ok(waker.clone());
         }
@@ -102,9 +103,9 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     /// It returns at once while there is an event, so the application may take any number of events after each wait.
     ///
     /// # Errors
-    /// The errno of `epoll_wait` or `timerfd_settime`.
+    /// The error of `epoll_wait` or `timerfd_settime`.
     #[inline]
-    pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+    pub fn wait(&mut self, at_most: Option<Duration>) -> io::Result<()> {
         // If a turn has set the timer, each sleep after its expiry would end at once.
         self.timer_fd.set(Time::NEVER)?;
         let is_endless = at_most.is_none() && self.busy_poll.is_zero();
@@ -189,8 +190,8 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     /// not.
     ///
     /// # Errors
-    /// The errno of `epoll_wait` or `timerfd_settime`.
-    pub fn turn(&mut self) -> Result<Next, Errno> {
+    /// The error of `epoll_wait` or `timerfd_settime`.
+    pub fn turn(&mut self) -> io::Result<Next> {
         let has_left = self.drive.core().has_work();
         let woken = self.collect(Some(Duration::ZERO))?;
         self.drive.set_now(now());
@@ -218,14 +219,14 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     /// epoll_wait(2) has milliseconds. A longer sleep ends at the last one before `at_most`, with no report; one of less
     /// than a millisecond is that of ppoll(2).
     #[inline(always)]
-    fn collect(&mut self, at_most: Option<Duration>) -> Result<Woken, Errno> {
+    fn collect(&mut self, at_most: Option<Duration>) -> io::Result<Woken> {
         let timeout = match at_most {
             None => None,
             Some(Duration::ZERO) => Some(timespec(Duration::ZERO)),
             Some(span) => match self.doze(span) {
                 Ok(sleep) => Some(timespec(sleep)),
                 Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
-                Err(error) => return Err(errno(error)),
+                Err(error) => return Err(error.into()),
             },
         };
         let mut reports = [MaybeUninit::uninit(); REPORTS];
@@ -233,7 +234,7 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
             Ok((reported, _)) => reported,
             // The wait returns, so that the application can handle the signal.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
-            Err(error) => return Err(errno(error)),
+            Err(error) => return Err(error.into()),
         };
         if let [report] = &*reported {
             if let Some(channel) = ChannelKey::from_bits(report.data.u64()) {

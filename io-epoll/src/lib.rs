@@ -28,12 +28,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod clock;
 mod driver;
 mod poller;
 mod timer_fd;
-mod waker;
 
+pub use cmid_io_common::Waker;
 pub use cmid_proto as proto;
 #[cfg(feature = "sim")]
 pub use cmid_sim as sim;
@@ -43,7 +42,6 @@ pub use cmid_trace as trace;
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Epoll};
 pub use poller::Interest;
-pub use waker::Waker;
 
 /// The examples of README.md compile and run.
 #[cfg(doctest)]

@@ -1,11 +1,12 @@
 //! The epoll instance. Channels are registered with their key as event data.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use cmid_proto::{ChannelKey, Errno, Pollable, Poller, Time};
 use rustix::event::epoll;
 
-use crate::clock::now;
+use cmid_io_common::now;
 
 /// The event data of the waker. It differs from every key, because the lower bits of a key are its generation, which is
 /// not 0.
@@ -20,13 +21,13 @@ pub struct Interest {
 }
 
 impl Interest {
-    pub(crate) fn new() -> Result<Self, Errno> {
-        epoll::create(epoll::CreateFlags::CLOEXEC).map(|epoll| Interest { epoll }).map_err(errno)
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Interest { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     /// Registers a descriptor of the driver itself, level-triggered, without a key.
-    pub(crate) fn add_own(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
-        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(errno)
+    pub(crate) fn add_own(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
     }
 
     fn report(&self, channel: ChannelKey, device: &impl Pollable, flags: epoll::EventFlags) {
@@ -37,16 +38,17 @@ impl Interest {
     }
 
     /// Registers the descriptor of a waker, edge-triggered: it is reported once per wake, and never read.
-    pub(crate) fn add_waker(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub(crate) fn add_waker(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(WAKER), flags).map_err(errno)
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(WAKER), flags)?)
     }
 }
 
 impl<D: Pollable> Poller<D> for Interest {
     fn add(&mut self, channel: ChannelKey, device: &D) -> Result<(), Errno> {
         let fd = device.fd(channel).ok_or(Errno::EBADF)?;
-        epoll::add(&self.epoll, fd, data(channel), epoll::EventFlags::IN).map_err(errno)
+        let added = epoll::add(&self.epoll, fd, data(channel), epoll::EventFlags::IN);
+        added.map_err(|error| Errno(error.raw_os_error()))
     }
 
     fn remove(&mut self, channel: ChannelKey, device: &D) {
@@ -81,8 +83,4 @@ impl AsFd for Interest {
 
 fn data(channel: ChannelKey) -> epoll::EventData {
     epoll::EventData::new_u64(channel.to_bits())
-}
-
-pub(crate) fn errno(error: rustix::io::Errno) -> Errno {
-    Errno(error.raw_os_error())
 }

@@ -1,13 +1,12 @@
 //! A timer descriptor in the epoll instance, which makes the driver's descriptor readable at deadlines.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use cmid_proto::{Errno, Time};
+use cmid_proto::Time;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
-
-use crate::poller::errno;
 
 /// A `timerfd` with nanosecond resolution. It is set only when the deadline has changed.
 #[derive(Debug)]
@@ -17,21 +16,19 @@ pub(crate) struct TimerFd {
 }
 
 impl TimerFd {
-    pub(crate) fn new() -> Result<Self, Errno> {
+    pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(errno)?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(TimerFd { timer, set: Time::NEVER })
     }
 
     /// Makes the descriptor readable from `due` on; never for [`Time::NEVER`]. Before `due` it is not readable, also if
     /// it was before the call.
-    #[inline]
-    pub(crate) fn set(&mut self, due: Time) -> Result<(), Errno> {
+    pub(crate) fn set(&mut self, due: Time) -> io::Result<()> {
         if due == self.set { Ok(()) } else { self.change(due) }
     }
 
-    #[inline(never)]
-    fn change(&mut self, due: Time) -> Result<(), Errno> {
+    fn change(&mut self, due: Time) -> io::Result<()> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A value of zero would disarm the timer, so the time 0 becomes the first nanosecond.
         let value = match due {
@@ -42,7 +39,7 @@ impl TimerFd {
             }
         };
         let spec = Itimerspec { it_interval: zero, it_value: value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec).map_err(errno)?;
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)?;
         self.set = due;
         Ok(())
     }
@@ -61,7 +58,7 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, poll};
 
     use super::*;
-    use crate::clock::now;
+    use cmid_io_common::now;
 
     /// A time that no test reaches, also on a busy machine.
     const FAR: Duration = Duration::from_secs(3600);

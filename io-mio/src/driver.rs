@@ -8,9 +8,9 @@ use cmid_proto::{Drive, Limits, Next, Observer, Pollable};
 use mio::Registry;
 use mio::event::Event;
 
-use crate::clock::now;
 use crate::poller::Tokens;
-use crate::waker::Waker;
+use cmid_io_common::Waker;
+use cmid_io_common::now;
 
 /// Events read from the channels per turn.
 const BUDGET: usize = 256;

@@ -37,11 +37,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod clock;
 mod driver;
 mod poller;
-mod waker;
 
+pub use cmid_io_common::Waker;
 pub use cmid_proto as proto;
 #[cfg(feature = "sim")]
 pub use cmid_sim as sim;
@@ -52,7 +51,6 @@ pub use cmid_verbs as verbs;
 pub use driver::{Config, Mio};
 pub use mio;
 pub use poller::Tokens;
-pub use waker::Waker;
 
 /// The examples of README.md compile and run.
 #[cfg(doctest)]

@@ -9,8 +9,8 @@ use cmid_proto::{ChannelKey, Errno, Pollable, Poller, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use crate::clock::now;
-use crate::waker::Waker;
+use cmid_io_common::Waker;
+use cmid_io_common::now;
 
 /// Registers each channel in the user's `Poll`, edge-triggered like all sources in mio.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// The files and folders of the top level, without dot files.
 const TOP: &str = "ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT README.md \
-    benches docs examples fuzz io-blocking io-epoll io-mio proto sim tests trace verbs xtask";
+    benches docs examples fuzz io-blocking io-common io-epoll io-mio proto sim tests trace verbs xtask";
 
 /// The product crates. Also the crates that an example consists of are permitted.
 const PRODUCT: [&str; 7] =

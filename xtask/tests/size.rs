@@ -17,7 +17,7 @@ const FILE: usize = 450;
 const FUNCTION: usize = 120;
 
 /// The folders of the product crates.
-const PRODUCT: [&str; 7] = ["proto/", "sim/", "verbs/", "trace/", "io-mio/", "io-epoll/", "io-blocking/"];
+const PRODUCT: [&str; 8] = ["proto/", "sim/", "verbs/", "trace/", "io-common/", "io-mio/", "io-epoll/", "io-blocking/"];
 
 /// The folders of programs inside of them.
 const PROGRAMS: [&str; 2] = ["verbs/check/", "trace/replay/"];

@@ -38,8 +38,8 @@ impl<D: Pollable> State<D> {
             match self.driver.turn() {
                 Ok(Next::Wait(_)) => return,
                 Ok(Next::Deliver | Next::Again) => {}
-                Err(errno) => {
-                    self.failed = Some(errno);
+                Err(error) => {
+                    self.failed = Some(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)));
                     self.inboxes.values_mut().filter_map(|inbox| inbox.waker.take()).for_each(Waker::wake);
                     return;
                 }

@@ -122,7 +122,7 @@ impl<D: Pollable, O: Observer> Driver for OnMio<D, O> {
         let timeout = self.driver.timeout(at_most);
         if let Err(error) = self.poll.poll(&mut self.events, timeout) {
             if error.kind() != std::io::ErrorKind::Interrupted {
-                return Err(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)));
+                return Err(errno(error));
             }
         }
         for event in &self.events {
@@ -131,6 +131,10 @@ impl<D: Pollable, O: Observer> Driver for OnMio<D, O> {
         let _look = self.driver.turn();
         Ok(())
     }
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(Errno::EIO.0))
 }
 
 /// io-epoll.
@@ -153,7 +157,7 @@ impl<D: Pollable, O: Observer> Driver for OnEpoll<D, O> {
     }
 
     fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
-        self.0.wait(at_most)
+        self.0.wait(at_most).map_err(errno)
     }
 }
 

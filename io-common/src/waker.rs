@@ -6,23 +6,28 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Ends the poll that a driver is registered in, from any thread. Clones wake the same poll. It can be used beside a
-/// `mio::Waker`, of which a poll has at most one.
+/// Ends the wait of a driver, from any thread. Clones wake the same driver. Use it for the application's own queues between
+/// threads. In mio it can be used beside a `mio::Waker`, of which a poll has at most one.
 #[derive(Clone, Debug)]
 pub struct Waker {
     fd: Arc<OwnedFd>,
 }
 
 impl Waker {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Creates a waker. A driver registers its descriptor, edge-triggered.
+    ///
+    /// # Errors
+    /// The error of eventfd(2).
+    pub fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Waker { fd: Arc::new(fd) })
     }
 
-    /// Ends the current poll, or the next one if there is none. Several calls may end one poll.
+    /// Ends the current wait, or the next one if there is none. For a driver that is nested in another loop: makes its
+    /// descriptor readable until the next turn. Several calls may end one wait.
     pub fn wake(&self) {
-        // Each write makes an edge-triggered descriptor readable again, so it is never read. A write fails only once
-        // the counter is full, after 2^64 calls.
+        // Each write makes an edge-triggered descriptor readable again, so it is never read. A write fails only once the
+        // counter is full, after 2^64 calls.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 }

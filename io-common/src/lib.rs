@@ -1,0 +1,8 @@
+//! What the drivers of cmid share. Applications use it through a driver: `cmid_epoll::Waker`, `cmid_mio::Waker`.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod waker;
+
+pub use clock::now;
+pub use waker::Waker;
