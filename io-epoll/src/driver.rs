@@ -41,13 +41,10 @@ pub struct Epoll<D: Pollable, O: Observer = ()> {
     waker: Option<Waker>,
 }
 
-/// The result of one `epoll_wait`.
+/// The result of one `epoll_wait`. The readable channels are reported to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
-    /// One channel is readable. It is not reported to the drive yet.
-    Channel(ChannelKey),
-    /// The readable channels are reported to the drive.
-    Reports,
+    Channels,
     Nothing,
     /// A signal or the waker: the wait ends.
     Early,
@@ -104,12 +101,12 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
     ///
     /// # Errors
     /// The error of `epoll_wait` or `timerfd_settime`.
-    #[inline]
     pub fn wait(&mut self, at_most: Option<Duration>) -> io::Result<()> {
         // If a turn has set the timer, each sleep after its expiry would end at once.
         self.timer_fd.set(Time::NEVER)?;
         let is_endless = at_most.is_none() && self.busy_poll.is_zero();
-        let (end, spin_end) = if is_endless { (Time::NEVER, Time::ZERO) } else { self.ends(at_most) };
+        let (end, spin_end) =
+            if is_endless { (Time::NEVER, Time::ZERO) } else { (self.end(at_most), self.end(Some(self.busy_poll))) };
         loop {
             let next = self.drive.run(BUDGET);
             let sleep = match next {
@@ -123,30 +120,16 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
                 }
             };
             let woken = self.collect(sleep)?;
-            if next == Next::Deliver {
-                self.drive.set_now(now());
-                if let Woken::Channel(channel) = woken {
-                    self.drive.readable(channel);
-                }
-                let _left = self.drive.run(BUDGET);
-                return Ok(());
-            }
-            if let Woken::Channel(channel) = woken {
+            if woken == Woken::Channels && next != Next::Deliver {
                 // Events precede deadlines that pass meanwhile. The next `run` handles these deadlines, and reads the
                 // clock if there is a deadline.
                 self.drive.note_wait();
-                self.drive.readable(channel);
-                if self.drive.run(BUDGET) == Next::Deliver {
-                    return Ok(());
-                }
             } else {
                 self.drive.set_now(now());
-                if self.drive.run(BUDGET) == Next::Deliver || woken == Woken::Early {
-                    return Ok(());
-                }
             }
+            let is_here = self.drive.run(BUDGET) == Next::Deliver || next == Next::Deliver;
             // Events that arrived at the end are delivered now, not in the next wait.
-            if !is_endless && self.drive.now() >= end {
+            if is_here || woken == Woken::Early || (!is_endless && self.drive.now() >= end) {
                 return Ok(());
             }
         }
@@ -154,7 +137,6 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
 
     /// Returns the length of the next sleep; `None` for no limit. Reads the clock first in an endless wait, which has
     /// not read it before.
-    #[inline]
     fn span_until(&mut self, wake: Time, spin_end: Time, is_endless: bool) -> Option<Duration> {
         if is_endless {
             self.drive.set_now(now());
@@ -164,12 +146,6 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
             return Some(Duration::ZERO);
         }
         (wake != Time::NEVER).then(|| wake.since(now))
-    }
-
-    /// Returns the end of a wait, and that of its busy polling.
-    #[inline(never)]
-    fn ends(&mut self, at_most: Option<Duration>) -> (Time, Time) {
-        (self.end(at_most), self.end(Some(self.busy_poll)))
     }
 
     /// The time at the end of a span from now. Reads no clock for an empty or endless span.
@@ -195,9 +171,6 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
         let has_left = self.drive.core().has_work();
         let woken = self.collect(Some(Duration::ZERO))?;
         self.drive.set_now(now());
-        if let Woken::Channel(channel) = woken {
-            self.drive.readable(channel);
-        }
         let mut rest = self.drive.run(BUDGET);
         if woken != Woken::Nothing && matches!(rest, Next::Wait(_)) {
             // Unread events of these and other channels cause no new edge in an edge-triggered outer loop.
@@ -214,61 +187,44 @@ impl<D: Pollable, O: Observer> Epoll<D, O> {
         Ok(rest)
     }
 
-    /// Waits for reports of the epoll instance. Marks the reported channels as readable, except for a single one.
+    /// Waits for reports of the epoll instance, and reports the channels to the drive.
     ///
     /// epoll_wait(2) has milliseconds. A longer sleep ends at the last one before `at_most`, with no report; one of less
     /// than a millisecond is that of ppoll(2).
-    #[inline(always)]
     fn collect(&mut self, at_most: Option<Duration>) -> io::Result<Woken> {
-        let timeout = match at_most {
-            None => None,
-            Some(Duration::ZERO) => Some(timespec(Duration::ZERO)),
-            Some(span) => match self.doze(span) {
-                Ok(sleep) => Some(timespec(sleep)),
-                Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
-                Err(error) => return Err(error.into()),
-            },
-        };
         let mut reports = [MaybeUninit::uninit(); REPORTS];
-        let reported = match epoll::wait(self.drive.poller().as_fd(), &mut reports, timeout.as_ref()) {
-            Ok((reported, _)) => reported,
+        let reported = match self.sleep(at_most, &mut reports) {
+            Ok(reported) => reported,
             // The wait returns, so that the application can handle the signal.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Early),
             Err(error) => return Err(error.into()),
         };
-        if let [report] = &*reported {
-            if let Some(channel) = ChannelKey::from_bits(report.data.u64()) {
-                return Ok(Woken::Channel(channel));
-            }
-        }
-        Ok(self.collect_any(reported))
-    }
-
-    /// Returns the whole milliseconds of a sleep; first sleeps if there are none.
-    #[inline(never)]
-    fn doze(&self, span: Duration) -> Result<Duration, rustix::io::Errno> {
-        let whole = whole_millis(span);
-        if whole.is_zero() {
-            let mut epoll = [PollFd::new(self.drive.poller(), PollFlags::IN)];
-            poll(&mut epoll, Some(&timespec(span)))?;
-        }
-        Ok(whole)
-    }
-
-    /// Handles any number of reports.
-    #[inline(never)]
-    fn collect_any(&mut self, reported: &[epoll::Event]) -> Woken {
-        // A report without a key is that of the timer. It needs no action, and repeats while the timer is expired.
         let (mut woken, mut is_called) = (Woken::Nothing, false);
         for report in reported {
-            let Some(channel) = ChannelKey::from_bits(report.data.u64()) else {
+            if let Some(channel) = ChannelKey::from_bits(report.data.u64()) {
+                self.drive.readable(channel);
+                woken = Woken::Channels;
+            } else {
+                // Another report without a key is that of the timer. It needs no action, and repeats while the timer is
+                // expired.
                 is_called |= report.data.u64() == WAKER;
-                continue;
-            };
-            self.drive.readable(channel);
-            woken = Woken::Reports;
+            }
         }
-        if is_called { Woken::Early } else { woken }
+        Ok(if is_called { Woken::Early } else { woken })
+    }
+
+    fn sleep<'r>(
+        &self,
+        at_most: Option<Duration>,
+        reports: &'r mut [MaybeUninit<epoll::Event>; REPORTS],
+    ) -> rustix::io::Result<&'r [epoll::Event]> {
+        let epoll = self.drive.poller();
+        let whole = at_most.map(whole_millis);
+        if let (Some(span), Some(Duration::ZERO)) = (at_most.filter(|span| !span.is_zero()), whole) {
+            poll(&mut [PollFd::new(epoll, PollFlags::IN)], Some(&timespec(span)))?;
+        }
+        let (reported, _) = epoll::wait(epoll, reports, whole.map(timespec).as_ref())?;
+        Ok(reported)
     }
 }
 
@@ -277,7 +233,6 @@ fn whole_millis(span: Duration) -> Duration {
     Duration::new(span.as_secs(), span.subsec_millis() * 1_000_000)
 }
 
-#[inline]
 fn timespec(span: Duration) -> Timespec {
     Timespec { tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(span.subsec_nanos()) }
 }
