@@ -163,7 +163,7 @@ fn under_callgrind(this: &Path, level: &str, ids: usize, keep: Option<&Path>) ->
 
 /// Time limit: many times what it takes if no step depends on the number of ids.
 const fn limit(ids: usize) -> Duration {
-    Duration::from_secs(60 + ids as u64 / 5000)
+    Duration::from_secs(300 + ids as u64 / 1000)
 }
 
 /// Waits for a program to end. At the limit, kills it and returns `None`.
