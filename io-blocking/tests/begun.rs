@@ -4,7 +4,6 @@
 mod common;
 
 use std::thread;
-
 use std::time::Duration;
 
 use cmid_blocking::{Blocking, Canceller, Error, Listener};
