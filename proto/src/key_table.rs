@@ -67,7 +67,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// # Errors
     /// `EINVAL` if the slot is taken by this key, a later one, or one of another core; `EBUSY` if
     /// [`KeyTable::ASIDE_MAX`] entries are set aside already; `ENOMEM`.
-    #[inline]
     pub fn reserve(&mut self, key: K) -> Result<(), Errno> {
         match self.slots.get(key.table_slot()) {
             Some(None) => Ok(()),
@@ -105,7 +104,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Whether the slot of a key exists and is vacant, so that [`KeyTable::reserve`] has no effect.
     #[must_use]
-    #[inline(always)]
     pub fn has_room(&self, key: K) -> bool {
         matches!(self.slots.get(key.table_slot()), Some(None))
     }
@@ -126,7 +124,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Returns the entry of a key, set aside or not.
     #[must_use]
-    #[inline(always)]
     pub fn get(&self, key: K) -> Option<&T> {
         match self.slots.get(key.table_slot()) {
             Some(Some((link_owner, value))) if *link_owner == key => Some(value),
@@ -141,7 +138,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Returns the entry of a key, unless it is set aside.
     #[must_use]
-    #[inline]
     pub fn get_filed(&self, key: K) -> Option<&T> {
         match self.slots.get(key.table_slot()) {
             Some(Some((link_owner, value))) if *link_owner == key => Some(value),
@@ -150,7 +146,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
     }
 
     /// Returns the entry of a key, unless it is set aside.
-    #[inline(always)]
     pub fn get_filed_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.table_slot()) {
             Some(Some((link_owner, value))) if *link_owner == key => Some(value),
@@ -159,7 +154,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
     }
 
     /// Returns the entry of a key, set aside or not.
-    #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.table_slot()) {
             Some(Some((link_owner, value))) if *link_owner == key => Some(value),
@@ -207,7 +201,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Whether the entry of a key is set aside.
     #[must_use]
-    #[inline]
     pub fn is_aside(&self, key: K) -> bool {
         self.aside.iter().any(|(link_owner, _)| *link_owner == key)
     }

@@ -133,19 +133,16 @@ pub trait MemoryRegion: Sized + Send + Sync {
     fn deregister(self) -> Result<Returned<Self::Buffer>, (Self, memory::Error)>;
 
     /// Returns a range of it for a work request, in bytes.
-    #[inline]
     fn sge(&self, range: Range<usize>) -> Sge<'_, Self> {
         Sge::new(self, range)
     }
 
     /// Returns the address and the remote key of the byte at `offset`, for a peer.
-    #[inline]
     fn remote(&self, offset: usize) -> Remote {
         Remote { addr: self.addr().wrapping_add(offset as u64), rkey: self.rkey() }
     }
 
     /// Returns a view of it as atomics, in place. It can be used while the device and peers write.
-    #[inline]
     fn view(&self) -> View<'_, Self> {
         View(self)
     }
@@ -170,7 +167,6 @@ pub struct View<'a, M>(&'a M);
 impl<M: MemoryRegion> View<'_, M> {
     /// Returns the length in bytes.
     #[must_use]
-    #[inline]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -178,7 +174,6 @@ impl<M: MemoryRegion> View<'_, M> {
 
     /// Returns one byte, by a relaxed load; `None` beyond the end.
     #[must_use]
-    #[inline]
     pub fn byte(&self, offset: usize) -> Option<u8> {
         let mut byte = [0];
         self.0.read(offset, &mut byte).ok()?;
@@ -188,7 +183,6 @@ impl<M: MemoryRegion> View<'_, M> {
     /// Returns eight bytes in native byte order, by one relaxed load; `None` beyond the end, or if they are not
     /// aligned.
     #[must_use]
-    #[inline]
     pub fn word(&self, offset: usize) -> Option<u64> {
         self.0.load_relaxed(offset).ok()
     }

@@ -43,7 +43,7 @@ impl Core {
     ///
     /// The key is valid only for the next [`handle_event`](Core::handle_event), without a request in between, because a
     /// request may use the key.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
@@ -69,7 +69,6 @@ impl Core {
             && has_more(self.undelivered as usize, self.limits.reserved_events, self.limits.events)
     }
 
-    #[inline(always)]
     fn has_room_for_event(&self, channel: &Channel) -> bool {
         let is_within = channel.counted < self.limits.channel_events && self.undelivered < self.limits.events;
         channel.counted == 0 || is_within
@@ -117,6 +116,7 @@ impl Core {
             return self.counted(Err(Fault::NoSuchChannel { channel: on }));
         };
         channel.failures = 0;
+        let (is_next, acks) = (to == Some(on) && channel.events.is_empty(), channel.acks);
         if raw.kind == CmEvent::ConnectRequest {
             return match self.admit_request(on, raw, to) {
                 (result @ Ok(Admission::Child(_)), delivery) => (result, delivery),
@@ -144,16 +144,13 @@ impl Core {
                 id = again;
             }
         }
-        if is_rare {
-            let delivery = self.post_rare(channel, raw, before, cell, to);
-            return (Ok(Admission::Known), delivery);
-        }
         let of = Of::id(raw.id);
-        let delivery = match self.channels.get(channel) {
-            Some(it) if to == Some(channel) && it.events.is_empty() => {
-                Some(Delivery { of, ack_token: id.owe(of, it.acks) })
-            }
-            Some(_) | None => self.store_and_queue(channel, raw, of),
+        let delivery = if is_rare {
+            self.post_rare(channel, raw, before, cell, to)
+        } else if is_next && channel == on {
+            Some(Delivery { of, ack_token: id.owe(of, acks) })
+        } else {
+            self.deliver(channel, raw, of, to)
         };
         (Ok(Admission::Known), delivery)
     }

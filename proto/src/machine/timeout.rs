@@ -14,7 +14,6 @@ use crate::time::Time;
 impl Core {
     /// Ends every request with a deadline that is not after `now`. Later events of the device for these requests count
     /// as late.
-    #[inline(always)]
     pub fn handle_timeout(&mut self, now: Time) {
         if self.deadlines.first().is_some_and(|(due, _)| due <= now) {
             self.end_overdue(now);
