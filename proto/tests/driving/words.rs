@@ -49,7 +49,6 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         RefuseReason::Busy(RequestKind::Bind),
         RefuseReason::OwesAcks,
         RefuseReason::SharesChannel,
-        RefuseReason::BeingCreated,
         RefuseReason::HasGroups,
     ];
     let others = [
