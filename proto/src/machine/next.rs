@@ -71,7 +71,7 @@ impl Core {
     /// Continues a migration after the last ack.
     fn prepare_migrate(&mut self, key: IdKey) -> Option<Part> {
         let id = self.ids.get(key).filter(|id| id.rare.contains(Rare::MOVES) && id.owed == 0)?;
-        let (from, to) = (id.device_channel, id.move_to);
+        let to = id.move_to;
         let refused = match to {
             // The channel may have been closed while the acks were outstanding.
             Some(to) if self.target_channel(to).is_err() => Errno::EBADF,
@@ -80,7 +80,7 @@ impl Core {
                 self.redirect(key, to, true);
                 return None;
             }
-            Some(to) => return Some(Part::Migrate { id: key, from, to, by_event: true }),
+            Some(to) => return Some(Part::Migrate { id: key, to, by_event: true }),
             None => match self.channels.next_key() {
                 Some(channel) => {
                     return Some(Part::OpenToMigrate { channel, id: key, by_event: true });
