@@ -2,7 +2,6 @@
 
 use super::Core;
 use crate::cells::{self, Cell, Effects};
-use crate::channel::Channel;
 use crate::cm_event::CmEvent;
 use crate::error::Fault;
 use crate::event::{Event, RawEvent};
@@ -31,49 +30,6 @@ pub enum Admission {
 }
 
 impl Core {
-    /// Returns the key for a child if the core takes another event of this channel now; `None` if the event must stay
-    /// in the kernel. The result is `None`
-    ///
-    /// - for the channel of a listener, as the next event may be a request: while the number of its untaken requests
-    ///   is at its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)), or while no more ids or events are free than the
-    ///   [`Limits`](crate::Limits) reserve;
-    /// - for any other channel at its own limit on events; at the limit on all events, unless the channel has no
-    ///   untaken event;
-    /// - for a channel that is [paused](Core::pause_channel) or that has [failed](Core::handle_unreadable).
-    ///
-    /// The key is valid only for the next [`handle_event`](Core::handle_event), without a request in between, because a
-    /// request may use the key.
-    #[inline]
-    #[must_use]
-    pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
-        let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
-        // A listener that is not on this channel yet gets no requests on it.
-        let has_room = match self.listener_on(channel).filter(|listener| listener.device_channel == on) {
-            Some(listener) => self.has_room_for_request(listener),
-            None => self.has_room_for_event(channel),
-        };
-        if has_room { self.ids.next_key() } else { None }
-    }
-
-    /// Returns the id that this channel is private to, if that id listens.
-    pub(super) fn listener_on(&self, channel: &Channel) -> Option<&Id> {
-        // Most channels have no listener.
-        let listener = channel.listener?;
-        self.ids.get(listener).filter(|id| id.state == State::Listening)
-    }
-
-    fn has_room_for_request(&self, listener: &Id) -> bool {
-        let has_more = |used: usize, reserved: u32, limit: u32| used < (limit - reserved.min(limit / 2)) as usize;
-        listener.requests < listener.backlog
-            && has_more(self.ids.len(), self.limits.reserved_ids, self.limits.ids)
-            && has_more(self.undelivered as usize, self.limits.reserved_events, self.limits.events)
-    }
-
-    fn has_room_for_event(&self, channel: &Channel) -> bool {
-        let is_within = channel.counted < self.limits.channel_events && self.undelivered < self.limits.events;
-        channel.counted == 0 || is_within
-    }
-
     /// Admits one event that the device reported on a channel.
     ///
     /// # Errors
