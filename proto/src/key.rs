@@ -21,11 +21,11 @@ pub(crate) const SLOTS: u32 = 1 << SLOT_BITS;
 pub(crate) const CORE_MAX: u16 = (1 << CORE_BITS) - 1;
 
 macro_rules! key {
-    ($(#[$doc:meta])* $name:ident, $event_ref:literal) => {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
         ///
         /// Printed as the number of its core, its slot, and its generation from the second on: `s3/
-        #[doc = concat!($event_ref, "5.2`. The number 0 and the first generation are not printed: `", $event_ref, "5`.")]
+        #[doc = concat!($prefix, "5.2`. The number 0 and the first generation are not printed: `", $prefix, "5`.")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(NonZeroU64);
 
@@ -93,7 +93,7 @@ macro_rules! key {
                 if self.core() > 0 {
                     write!(f, "s{}/", self.core())?;
                 }
-                write!(f, "{}{}", $event_ref, self.slot())?;
+                write!(f, "{}{}", $prefix, self.slot())?;
                 if self.generation() > 1 {
                     write!(f, ".{}", self.generation())?;
                 }

@@ -5,7 +5,7 @@ use crate::cells::{self, Cell, Effects};
 use crate::cm_event::CmEvent;
 use crate::error::Fault;
 use crate::event::{Event, RawEvent};
-use crate::id::{DestroyWaiter, Id, Rare};
+use crate::id::{DestroyReport, Id, Rare};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::PortSpace;
 use crate::request_kind::RequestKind;
@@ -155,7 +155,7 @@ impl Core {
         let of = Of { group, ..Of::id(raw.id) };
         let id = self.ids.get_mut(raw.id)?;
         if cell.state != State::Closing {
-            id.rare.remove(Rare::ANSWER_DUE);
+            id.rare.remove(Rare::DISCONNECT_DUE);
         }
         // A synchronous join waits for the newest membership, which is the first on the list.
         let answers_join = group.is_some() && group == id.groups;
@@ -172,7 +172,7 @@ impl Core {
             self.end_joins(raw.id);
         }
         if cell.state == State::Closing && matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
-            self.answer_disconnect(raw.id);
+            self.disconnect_again(raw.id);
         }
         if before == State::Listening {
             self.unpark();
@@ -214,7 +214,7 @@ impl Core {
             return (Ok(Admission::Child(child)), delivery);
         }
         // The application will never get this request. The device rejects the peer when the id is destroyed.
-        self.end_all(child, DestroyWaiter::None);
+        self.end_all(child, DestroyReport::Nothing);
         self.due.push_back(Due::Destroy(child));
         let result = match self.state(listener) {
             None => Ok(Admission::Stray),

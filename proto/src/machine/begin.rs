@@ -139,7 +139,7 @@ impl Core {
             id.on_device.note_connect();
         }
         if of.cell.state != State::Closing {
-            id.rare.remove(Rare::ANSWER_DUE);
+            id.rare.remove(Rare::DISCONNECT_DUE);
         }
         let waits = id.is_sync() && of.cell.has(Effects::WAITS);
         // A notify belongs to the open accept.

@@ -113,7 +113,7 @@ pub(super) enum Part {
         by_event: bool,
     },
     /// The second disconnect of a teardown; its outcome is ignored.
-    Answer {
+    DisconnectAgain {
         id: IdKey,
     },
     /// A destruction: the request of the application, or the end of one that has waited.
@@ -211,7 +211,7 @@ impl Core {
             Part::OpenToMigrate { channel, id, by_event } => self.opened_to_migrate(channel, id, by_event, outcome),
             Part::Migrate { id, to, by_event } => self.migrated(id, to, by_event, outcome),
             Part::Leave { id, group, by_event } => self.left(id, group, by_event, outcome),
-            Part::Answer { id } => self.answered(id),
+            Part::DisconnectAgain { id } => self.disconnected_again(id),
             Part::Destroy { id, asked } => self.destroyed(id, asked, outcome),
         }
     }
@@ -235,7 +235,7 @@ impl Core {
                 Call::Join { id, group: self.groups.next_key()?, addr, send_only }
             }
             Part::Leave { id, group, .. } => Call::Leave { id, group, addr: self.groups.get(group)?.addr },
-            Part::Answer { id } => Call::Disconnect { id },
+            Part::DisconnectAgain { id } => Call::Disconnect { id },
             Part::Destroy { id, .. } => Call::Destroy { id },
         })
     }

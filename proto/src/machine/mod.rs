@@ -163,7 +163,7 @@ impl Core {
             return;
         }
         if next != State::Closing {
-            id.rare.remove(Rare::ANSWER_DUE);
+            id.rare.remove(Rare::DISCONNECT_DUE);
         }
         if table::operation(before).is_some() {
             id.deadline = Time::NEVER;

@@ -56,8 +56,8 @@ impl Core {
                 is_due.then_some(Part::Leave { id, group, by_event: true })
             }
             Due::Disconnect(id) => {
-                let is_due = self.ids.get(id).is_some_and(|id| id.rare.contains(Rare::ANSWER_DUE));
-                is_due.then_some(Part::Answer { id })
+                let is_due = self.ids.get(id).is_some_and(|id| id.rare.contains(Rare::DISCONNECT_DUE));
+                is_due.then_some(Part::DisconnectAgain { id })
             }
             Due::Destroy(id) => self.is_to_be_destroyed(id).then_some(Part::Destroy { id, asked: None }),
             Due::Close(channel) => self.channels.contains(channel).then_some(Part::Close { channel, asked: false }),

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::errno::Errno;
 use crate::event::EventKind;
-use crate::id::{DestroyWaiter, SyncState};
+use crate::id::{DestroyReport, SyncState};
 use crate::key::IdKey;
 use crate::request_kind::RequestKind;
 use crate::state::State;
@@ -68,7 +68,7 @@ impl Core {
             return;
         };
         let stored = if state == State::Destroying {
-            id.destroy_waiter = DestroyWaiter::Caller;
+            id.destroy_report = DestroyReport::Result;
             Stored::made(key, EventKind::Destroyed, -Errno::ETIMEDOUT.0)
         } else {
             Stored::made(key, EventKind::DeadlinePassed(request_kind), 0)
