@@ -36,13 +36,11 @@ impl<K: Key, T> Arena<K, T> {
         arena
     }
 
-    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Returns the key of the next insertion; `None` at the limit.
-    #[inline]
     pub(crate) fn next_key(&self) -> Option<K> {
         self.next
     }
@@ -56,7 +54,6 @@ impl<K: Key, T> Arena<K, T> {
     }
 
     /// Inserts a value and returns its key. At the limit, returns `None` and drops the value.
-    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> Option<K> {
         let key = self.next?;
         self.vacant.pop();
@@ -72,17 +69,14 @@ impl<K: Key, T> Arena<K, T> {
         Some(key)
     }
 
-    #[inline]
     pub(crate) fn contains(&self, key: K) -> bool {
         self.get(key).is_some()
     }
 
-    #[inline(always)]
     pub(crate) fn get(&self, key: K) -> Option<&T> {
         self.slots.get(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &slot.tenant)
     }
 
-    #[inline(always)]
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
         self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &mut slot.tenant)
     }

@@ -145,13 +145,11 @@ static REQUESTS: [[[Option<Cell>; PortSpace::COUNT]; SIDE]; SIDE] = {
 };
 
 /// The effect of an event.
-#[inline(always)]
 pub(crate) fn event(transport: Transport, state: State, column: EventColumn) -> Cell {
     EVENTS[transport as usize % 2][state as usize % SIDE][column as usize % SIDE]
 }
 
 /// The effect of a request. `None`: the table refuses it.
-#[inline(always)]
 pub(crate) fn request(state: State, kind: RequestKind, port_space: PortSpace) -> Option<Cell> {
     REQUESTS[state as usize % SIDE][kind as usize % SIDE][port_space as usize]
 }

@@ -50,14 +50,12 @@ impl Deadlines {
     }
 
     /// Returns the nearest deadline.
-    #[inline(always)]
     pub(crate) fn first(&self) -> Option<(Time, IdKey)> {
         self.heap.peek().map(|&Reverse(entry)| entry)
     }
 
     /// Ensures that an id has an entry that is not after its deadline. Returns whether an entry may be stale at the top, or
     /// entries are too many: [`drop_stale`](Deadlines::drop_stale) must follow.
-    #[inline(always)]
     pub(crate) fn arm(&mut self, armed: &mut Armed, due: Time, id: IdKey) -> bool {
         if due < armed.0 {
             armed.0 = due;

@@ -13,7 +13,6 @@ use crate::transport::Transport;
 /// The maximum private data of each message (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
 /// the address header takes 36 bytes of a request over IP, which has 92 bytes, or 216 for datagrams).
 #[must_use]
-#[inline(always)]
 pub const fn private_data_max(request_kind: RequestKind, service: Service) -> usize {
     match (request_kind, service) {
         (RequestKind::Connect, Service::Connected) => 56,
@@ -144,7 +143,6 @@ fn names_a_group(addr: SocketAddr) -> bool {
 /// Checks that the values of a request fit into the fields of the messages and of the QP that carry them. The kernel
 /// cuts off or lowers some, and fails at a later call because of others (`cm_format_req`, `rdma_connect`,
 /// `ibv_modify_qp`).
-#[inline(always)]
 fn check_values(request: &Request<'_>) -> Result<(), RefuseReason> {
     if let Request::Connect { param, .. } | Request::Accept { param, .. } = *request {
         let ConnParam { retry_count, rnr_retry_count, qp_num, .. } = param;
@@ -161,7 +159,6 @@ fn check_values(request: &Request<'_>) -> Result<(), RefuseReason> {
 }
 
 /// Checks a value against the number of bits of its field.
-#[inline(always)]
 const fn fits(field: &'static str, value: u32, bits: u32) -> Result<(), RefuseReason> {
     let max = (1 << bits) - 1;
     if value > max { Err(RefuseReason::TooLarge { field, value, max }) } else { Ok(()) }
@@ -180,7 +177,6 @@ pub(crate) fn names_a_device(addr: SocketAddr) -> bool {
 
 /// Whether this is an address of the host itself that the kernel takes for the wildcard (`cma_any_addr`): of the
 /// loopback (127.0.0.0/8, ::1), or of "this network" (0.0.0.0/8) and not the wildcard itself.
-#[inline(always)]
 pub(crate) fn is_loopback(addr: SocketAddr) -> bool {
     match addr.ip().to_canonical() {
         IpAddr::V4(ip) => ip.is_loopback() || (ip.octets()[0] == 0 && !ip.is_unspecified()),

@@ -50,7 +50,7 @@ pub(crate) struct Id {
     /// Synchronous mode.
     pub(crate) sync_state: SyncState,
     /// How the end of the destroy is reported.
-    pub(crate) destroy_waiter: DestroyWaiter,
+    pub(crate) destroy_report: DestroyReport,
 }
 
 static_assertions::const_assert!(core::mem::size_of::<Id>() <= 152);
@@ -68,7 +68,7 @@ bitflags::bitflags! {
         /// The device is an iWARP device.
         const IWARP = 8;
         /// A teardown still has to make its second disconnect; see `machine/teardown.rs`.
-        const ANSWER_DUE = 16;
+        const DISCONNECT_DUE = 16;
         /// A `DestroyNow` has failed. Later events of the id have no ack tokens, so that an old token never counts as
         /// the ack of a later event.
         const WAIVED = 32;
@@ -77,13 +77,13 @@ bitflags::bitflags! {
 
 /// How the end of a destroy is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum DestroyWaiter {
+pub(crate) enum DestroyReport {
     /// As the result of its request.
-    Caller,
+    Result,
     /// As an event: the destroy has waited for acks.
-    Channel,
+    Event,
     /// Not at all: the id is that of an undelivered connection request.
-    None,
+    Nothing,
 }
 
 /// Synchronous mode: the open request, and the end of the last one.
@@ -121,7 +121,7 @@ impl Id {
             groups: None,
             armed: Armed::NOT,
             sync_state: SyncState::Never,
-            destroy_waiter: DestroyWaiter::Caller,
+            destroy_report: DestroyReport::Result,
         }
     }
 
@@ -162,7 +162,7 @@ impl Id {
 
     /// Returns the reason to refuse other requests while a call is due or a migration waits.
     pub(crate) fn busy(&self) -> Option<RefuseReason> {
-        if self.rare.contains(Rare::ANSWER_DUE) {
+        if self.rare.contains(Rare::DISCONNECT_DUE) {
             Some(RefuseReason::Busy(RequestKind::Teardown))
         } else if self.rare.contains(Rare::MOVES) {
             Some(RefuseReason::Busy(RequestKind::Migrate))

@@ -44,7 +44,6 @@ impl<T> IdMap<T> {
 
     /// Returns the value of an id.
     #[must_use]
-    #[inline]
     pub fn get(&self, id: IdKey) -> Option<&T> {
         match self.slots.get(id.slot()) {
             Some(Some((key, value))) if *key == id => Some(value),
@@ -54,7 +53,6 @@ impl<T> IdMap<T> {
 
     /// Returns the value of an id.
     #[must_use]
-    #[inline]
     pub fn get_mut(&mut self, id: IdKey) -> Option<&mut T> {
         match self.slots.get_mut(id.slot()) {
             Some(Some((key, value))) if *key == id => Some(value),

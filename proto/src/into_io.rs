@@ -42,6 +42,6 @@ into_io! {
     PostError: |error: &PostError| error.errno();
     BatchError: |error: &BatchError| error.errno();
     CreateError: |error: &CreateError| error.errno();
-    memory::Error: |error: &memory::Error| error.errno();
+    memory::MemoryError: |error: &memory::MemoryError| error.errno();
     HandshakeError: |error: &HandshakeError| error.errno();
 }

@@ -21,11 +21,11 @@ pub(crate) const SLOTS: u32 = 1 << SLOT_BITS;
 pub(crate) const CORE_MAX: u16 = (1 << CORE_BITS) - 1;
 
 macro_rules! key {
-    ($(#[$doc:meta])* $name:ident, $event_ref:literal) => {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
         ///
         /// Printed as the number of its core, its slot, and its generation from the second on: `s3/
-        #[doc = concat!($event_ref, "5.2`. The number 0 and the first generation are not printed: `", $event_ref, "5`.")]
+        #[doc = concat!($prefix, "5.2`. The number 0 and the first generation are not printed: `", $prefix, "5`.")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(NonZeroU64);
 
@@ -33,14 +33,12 @@ macro_rules! key {
             /// Returns the key as one integer, for example for `rdma_cm_id.context` or `epoll_data`. From the most
             /// significant bit: 24 bits of slot, 12 of the core's number, 28 of generation.
             #[must_use]
-            #[inline]
             pub const fn to_bits(self) -> u64 {
                 self.0.get()
             }
 
             /// Returns the key with this value of `to_bits`; `None` if no key has this value.
             #[must_use]
-            #[inline]
             pub const fn from_bits(bits: u64) -> Option<Self> {
                 match NonZeroU64::new(bits) {
                     Some(key) if bits & GENERATION_MAX != 0 => Some(Self(key)),
@@ -60,14 +58,12 @@ macro_rules! key {
 
             /// The number of the core that made the key ([`Limits::core`](crate::Limits::core)).
             #[must_use]
-            #[inline]
             pub const fn core(self) -> u16 {
                 (self.0.get() >> GENERATION_BITS) as u16 & CORE_MAX
             }
 
             /// The slot in the core's table, less than 2^24. Slots are dense, so a key can be an index into a table.
             #[must_use]
-            #[inline]
             pub const fn slot(self) -> usize {
                 (self.0.get() >> SLOT_SHIFT) as usize
             }
@@ -80,15 +76,12 @@ macro_rules! key {
         }
 
         impl Key for $name {
-            #[inline]
             fn first(core: u16, slot: usize) -> Option<Self> {
                 u32::try_from(slot).ok().and_then(|slot| Self::from_parts(core, slot, 1))
             }
-            #[inline]
             fn slot(self) -> usize {
                 $name::slot(self)
             }
-            #[inline]
             fn next(self) -> Option<Self> {
                 // The generation is in the least significant bits; after its maximum the sum has generation 0.
                 self.0.checked_add(1).and_then(|bits| Self::from_bits(bits.get()))
@@ -100,7 +93,7 @@ macro_rules! key {
                 if self.core() > 0 {
                     write!(f, "s{}/", self.core())?;
                 }
-                write!(f, "{}{}", $event_ref, self.slot())?;
+                write!(f, "{}{}", $prefix, self.slot())?;
                 if self.generation() > 1 {
                     write!(f, ".{}", self.generation())?;
                 }
@@ -150,7 +143,6 @@ impl IdKey {
     /// # Ok::<(), &str>(())
     /// ```
     #[must_use]
-    #[inline]
     pub const fn to_wr_id(self, tag: u16) -> Option<u64> {
         if tag > WR_ID_TAG_MAX {
             return None;
@@ -161,7 +153,6 @@ impl IdKey {
     /// Returns the id, with this core number, and the tag of a `wr_id` of [`IdKey::to_wr_id`]. `None` if no id has this
     /// `wr_id`. The id may be gone: look it up in an [`IdMap`](crate::IdMap).
     #[must_use]
-    #[inline]
     pub const fn from_wr_id(wr_id: u64, core: u16) -> Option<(Self, u16)> {
         let tag = (wr_id >> GENERATION_BITS) as u16 & CORE_MAX;
         if core > CORE_MAX {

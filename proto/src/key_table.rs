@@ -67,7 +67,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// # Errors
     /// `EINVAL` if the slot is taken by this key, a later one, or one of another core; `EBUSY` if
     /// [`KeyTable::ASIDE_MAX`] entries are set aside already; `ENOMEM`.
-    #[inline]
     pub fn reserve(&mut self, key: K) -> Result<(), Errno> {
         match self.slots.get(key.table_slot()) {
             Some(None) => Ok(()),
@@ -105,7 +104,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Whether the slot of a key exists and is vacant, so that [`KeyTable::reserve`] has no effect.
     #[must_use]
-    #[inline(always)]
     pub fn has_room(&self, key: K) -> bool {
         matches!(self.slots.get(key.table_slot()), Some(None))
     }
@@ -126,59 +124,55 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Returns the entry of a key, set aside or not.
     #[must_use]
-    #[inline(always)]
     pub fn get(&self, key: K) -> Option<&T> {
         match self.slots.get(key.table_slot()) {
-            Some(Some((link_owner, value))) if *link_owner == key => Some(value),
+            Some(Some((found, value))) if *found == key => Some(value),
             Some(Some(_) | None) | None => self.get_aside(key),
         }
     }
 
     #[cold]
     fn get_aside(&self, key: K) -> Option<&T> {
-        self.aside.iter().find(|(link_owner, _)| *link_owner == key).map(|(_, value)| value)
+        self.aside.iter().find(|(found, _)| *found == key).map(|(_, value)| value)
     }
 
     /// Returns the entry of a key, unless it is set aside.
     #[must_use]
-    #[inline]
     pub fn get_filed(&self, key: K) -> Option<&T> {
         match self.slots.get(key.table_slot()) {
-            Some(Some((link_owner, value))) if *link_owner == key => Some(value),
+            Some(Some((found, value))) if *found == key => Some(value),
             Some(Some(_) | None) | None => None,
         }
     }
 
     /// Returns the entry of a key, unless it is set aside.
-    #[inline(always)]
     pub fn get_filed_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.table_slot()) {
-            Some(Some((link_owner, value))) if *link_owner == key => Some(value),
+            Some(Some((found, value))) if *found == key => Some(value),
             Some(Some(_) | None) | None => None,
         }
     }
 
     /// Returns the entry of a key, set aside or not.
-    #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.table_slot()) {
-            Some(Some((link_owner, value))) if *link_owner == key => Some(value),
+            Some(Some((found, value))) if *found == key => Some(value),
             Some(Some(_) | None) | None => Self::aside_mut(&mut self.aside, key),
         }
     }
 
     #[cold]
     fn aside_mut(aside: &mut [(K, T)], key: K) -> Option<&mut T> {
-        aside.iter_mut().find(|(link_owner, _)| *link_owner == key).map(|(_, value)| value)
+        aside.iter_mut().find(|(found, _)| *found == key).map(|(_, value)| value)
     }
 
     /// Removes and returns the entry of a key, set aside or not.
     pub fn remove(&mut self, key: K) -> Option<T> {
-        let belongs = |slot: &&mut Option<(K, T)>| slot.as_ref().is_some_and(|(link_owner, _)| *link_owner == key);
+        let belongs = |slot: &&mut Option<(K, T)>| slot.as_ref().is_some_and(|(found, _)| *found == key);
         if let Some(slot) = self.slots.get_mut(key.table_slot()).filter(belongs) {
             return slot.take().map(|(_, value)| value);
         }
-        let at = self.aside.iter().position(|(link_owner, _)| *link_owner == key)?;
+        let at = self.aside.iter().position(|(found, _)| *found == key)?;
         Some(self.aside.swap_remove(at).1)
     }
 
@@ -188,7 +182,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// `ENOENT` if there is none in its slot; `EBUSY` and `ENOMEM` as for [`KeyTable::reserve`].
     pub fn shelve(&mut self, key: K) -> Result<(), Errno> {
         let slot = self.slots.get_mut(key.table_slot()).ok_or(Errno::ENOENT)?;
-        if slot.as_ref().is_none_or(|(link_owner, _)| *link_owner != key) {
+        if slot.as_ref().is_none_or(|(found, _)| *found != key) {
             return Err(Errno::ENOENT);
         }
         if self.aside.len() >= Self::ASIDE_MAX {
@@ -207,9 +201,8 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     /// Whether the entry of a key is set aside.
     #[must_use]
-    #[inline]
     pub fn is_aside(&self, key: K) -> bool {
-        self.aside.iter().any(|(link_owner, _)| *link_owner == key)
+        self.aside.iter().any(|(found, _)| *found == key)
     }
 
     /// Returns all entries; those that are set aside come last.
@@ -309,13 +302,13 @@ mod tests {
     #[test]
     fn a_key_of_another_core_finds_nothing_and_makes_no_room() {
         let mut table = KeyTable::default();
-        let (link_owner, foreign) = (IdKey::from_parts(1, 3, 1).unwrap(), IdKey::from_parts(2, 3, 2).unwrap());
-        table.reserve(link_owner).unwrap();
-        table.insert(link_owner, 'a').unwrap();
+        let (own, foreign) = (IdKey::from_parts(1, 3, 1).unwrap(), IdKey::from_parts(2, 3, 2).unwrap());
+        table.reserve(own).unwrap();
+        table.insert(own, 'a').unwrap();
         assert_eq!((table.get(foreign), table.occupant(foreign)), (None, None));
         assert_eq!(table.reserve(foreign), Err(Errno::EINVAL));
         assert_eq!(table.get_mut(foreign), None);
         assert_eq!(table.remove(foreign), None);
-        assert_eq!(table.get(link_owner), Some(&'a'));
+        assert_eq!(table.get(own), Some(&'a'));
     }
 }

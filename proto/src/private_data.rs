@@ -29,7 +29,6 @@ impl PrivateData {
     pub const EMPTY: PrivateData = PrivateData(Content::Nothing);
 
     /// As [`EMPTY`](Self::EMPTY), but does not copy the zeros of a constant.
-    #[inline(always)]
     pub(crate) fn empty() -> Self {
         PrivateData(Content::Nothing)
     }
@@ -44,7 +43,6 @@ impl PrivateData {
 
     /// Replaces the content by a copy of `data`, as [`copy_of`](Self::copy_of) does: one copy. Bytes beyond the length
     /// are those of earlier contents.
-    #[inline]
     pub(crate) fn set(&mut self, data: &[u8]) {
         if data.is_empty() {
             self.0 = Content::Nothing;

@@ -116,13 +116,9 @@ pub enum RefuseReason {
     /// The request is for ids in synchronous mode.
     #[error("the id is not in synchronous mode")]
     NotSync,
-    /// Other ids are on the id's private channel. For a release: ids of requests that are neither accepted nor
-    /// migrated. For a listen: accepted ids.
+    /// Other ids are on the id's private channel: ids of requests that are neither accepted nor migrated.
     #[error("other ids are on its channel")]
     SharesChannel,
-    /// The device has not created the id yet.
-    #[error("the id is still being created")]
-    BeingCreated,
     /// The application has not acked every event of the id.
     #[error("events of the id are not acked")]
     OwesAcks,
@@ -179,7 +175,6 @@ impl RefuseReason {
             RefuseReason::Busy(_)
             | RefuseReason::OwesAcks
             | RefuseReason::SharesChannel
-            | RefuseReason::BeingCreated
             | RefuseReason::HasGroups
             | RefuseReason::OnListenersChannel => Errno::EBUSY,
             RefuseReason::ChannelFailed(_) => Errno::EIO,

@@ -135,8 +135,7 @@ pub enum Request<'a> {
     },
     /// Find the path to the destination (rdma_resolve_route(3)).
     ResolveRoute,
-    /// Accept connection requests (rdma_listen(3)). Connection requests that arrive before a listen fails can still be
-    /// taken. A later listen is refused while they are more than its backlog.
+    /// Accept connection requests (rdma_listen(3)).
     Listen {
         /// The maximum number of unread requests in the kernel; 0, or more than the kernel's maximum, selects that
         /// maximum.
@@ -229,7 +228,6 @@ pub enum Request<'a> {
 impl<'a> Request<'a> {
     /// Returns the column of the request table for this request.
     #[must_use]
-    #[inline(always)]
     pub const fn request_kind(&self) -> RequestKind {
         match self {
             Request::Bind { .. } => RequestKind::Bind,
@@ -258,7 +256,6 @@ impl<'a> Request<'a> {
 
     /// Returns the private data to send; empty for most requests.
     #[must_use]
-    #[inline(always)]
     pub const fn private_data(&self) -> &'a [u8] {
         match self {
             Request::Connect { private_data, .. }

@@ -52,7 +52,6 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     /// Returns the event, which is [bare](RawEvent::is_bare).
-    #[inline(always)]
     pub(crate) fn bare(self, raw: &RawEvent<&[u8]>) -> Event {
         let Delivery { of: Of { id, listener, group }, ack_token } = self;
         let (kind, status, param) = (EventKind::Cm(raw.kind), raw.status, raw.param);
@@ -61,7 +60,6 @@ impl Delivery {
     }
 
     /// Returns the event, with the data that it has.
-    #[inline(never)]
     pub(crate) fn whole(self, raw: &RawEvent<&[u8]>) -> Option<Event> {
         // Filled in place: an event is large.
         let mut event = Some(self.bare(raw));
@@ -110,25 +108,21 @@ impl Stored {
     }
 
     /// Whether the event is a connection request. The backlog of the listener limits their number.
-    #[inline(always)]
     pub(crate) fn is_request(&self) -> bool {
         self.of.listener.is_some()
     }
 
     /// Whether the device has reported the event. Such an event needs an ack and counts against the limit.
-    #[inline(always)]
     pub(crate) fn of_device(&self) -> bool {
         matches!(self.kind, EventKind::Cm(_))
     }
 
     /// Whether the event counts against the limit of one channel.
-    #[inline(always)]
     pub(crate) fn of_channel(&self) -> bool {
         self.of_device() && !self.is_request()
     }
 
     /// The event without its data and without an ack token.
-    #[inline(always)]
     pub(crate) fn bare(&self) -> Event {
         Event {
             id: self.of.id,
@@ -146,12 +140,10 @@ impl Stored {
 
 impl DataSlab {
     /// Stores the data of an event, if it has some.
-    #[inline(always)]
     pub(crate) fn keep(&mut self, raw: &RawEvent<&[u8]>) -> Option<DataRef> {
         if raw.is_bare() { None } else { self.keep_some(raw) }
     }
 
-    #[inline(never)]
     fn keep_some(&mut self, raw: &RawEvent<&[u8]>) -> Option<DataRef> {
         self.insert(Data { private_data: PrivateData::copy_of(raw.private_data), datagram: raw.datagram })
     }
@@ -167,7 +159,6 @@ impl DataSlab {
     }
 
     /// Adds its data to an event, and removes it here.
-    #[inline(never)]
     pub(crate) fn fill(&mut self, data: DataRef, event: &mut Event) {
         if let Some(Data { private_data, datagram }) = self.take(Some(data)) {
             (event.private_data, event.datagram) = (private_data, datagram);

@@ -84,7 +84,6 @@ columns! {
 impl EventColumn {
     /// Returns the column of an event type.
     #[must_use]
-    #[inline]
     pub const fn of(event: CmEvent) -> EventColumn {
         match event {
             CmEvent::AddrResolved => EventColumn::AddrResolved,
@@ -299,7 +298,6 @@ pub const fn event_rule(state: State, column: EventColumn) -> EventRule {
 
 /// Returns the request that a state waits for; the request's deadline applies while the id is in that state.
 #[must_use]
-#[inline]
 pub const fn operation(state: State) -> Option<RequestKind> {
     OPERATIONS[state.index()]
 }

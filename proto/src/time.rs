@@ -26,7 +26,6 @@ impl Time {
     }
 
     /// Whether this deadline has passed; [`Time::NEVER`] never has.
-    #[inline(always)]
     pub(crate) fn has_passed(self, now: Time) -> bool {
         self <= now && self != Time::NEVER
     }

@@ -66,7 +66,7 @@ impl<D: DataPath> Replica<D> {
     /// # Errors
     /// The candidate is **not fenced**: after any failure its old key may still allow writes. It certainly does if
     /// the fallback fails at its last step, `ibv_dereg_mr` of the old registration
-    /// ([`Step::DeregisterOld`](cmid_proto::memory::Step::DeregisterOld)): the old registration is then unchanged.
+    /// ([`Step::DeregisterOld`](cmid_proto::memory::MemoryStep::DeregisterOld)): the old registration is then unchanged.
     /// After a failure, a replica must end the candidate's connection and destroy its QP before it follows another
     /// leader.
     ///

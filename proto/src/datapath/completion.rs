@@ -42,7 +42,6 @@ pub struct Completion {
 impl Completion {
     /// Whether the work request succeeded.
     #[must_use]
-    #[inline]
     pub fn is_success(&self) -> bool {
         self.status == WcStatus::SUCCESS
     }
@@ -50,7 +49,6 @@ impl Completion {
     /// Returns the immediate data of a received message, in the byte order of the host. `None` for a completion of the
     /// send queue: soft-RoCE sets [`WcFlags::WITH_IMM`] there too.
     #[must_use]
-    #[inline]
     pub fn imm(&self) -> Option<u32> {
         (self.opcode.is_recv() && self.flags.contains(WcFlags::WITH_IMM)).then(|| u32::from_be(self.imm_data))
     }
@@ -58,7 +56,6 @@ impl Completion {
     /// Returns the remote key of this side that the sender has invalidated. `None` on soft-RoCE, which sets
     /// [`WcFlags::IP_CSUM_OK`] instead of [`WcFlags::WITH_INV`]: there the key is in `imm_data`.
     #[must_use]
-    #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {
         self.flags.contains(WcFlags::WITH_INV).then_some(self.imm_data)
     }
@@ -66,7 +63,6 @@ impl Completion {
     /// Whether the [`GRH_LEN`](super::GRH_LEN) bytes before a datagram are a header. Always true on RoCE. Without
     /// meaning for a message of a connection, where soft-RoCE sets the flag too.
     #[must_use]
-    #[inline]
     pub fn has_grh(&self) -> bool {
         self.flags.contains(WcFlags::GRH)
     }
@@ -118,7 +114,6 @@ impl WcOpcode {
 
     /// Whether this is an opcode of a receive: `IBV_WC_RECV` is a bit that all of them have.
     #[must_use]
-    #[inline]
     pub const fn is_recv(self) -> bool {
         self.0 & WcOpcode::RECV.0 != 0
     }

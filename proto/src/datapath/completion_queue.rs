@@ -24,7 +24,6 @@ pub trait CompletionQueue: Send {
     /// # Errors
     /// As [`CompletionQueue::poll`].
     #[doc(alias = "ibv_poll_cq")]
-    #[inline]
     fn poll_one(&mut self) -> Result<Option<Completion>, Errno> {
         let mut one = [Completion::default()];
         let polled = self.poll(&mut one)?;

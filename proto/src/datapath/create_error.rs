@@ -140,7 +140,7 @@ pub enum CreateReason {
     HasQp,
     /// The PD cannot be used.
     #[error("the PD: {0}")]
-    Pd(memory::RefuseReason),
+    Pd(memory::MemoryReason),
     /// The node of the device could not be opened.
     #[error("/dev/infiniband/{node} cannot be opened: {errno}")]
     Node {
@@ -154,7 +154,7 @@ pub enum CreateReason {
     Device(Errno),
     /// Memory was not registered, in the closure of [`Drive::attach_qp`](crate::Drive::attach_qp).
     #[error("{0}")]
-    Register(memory::Error),
+    Register(memory::MemoryError),
     /// A work request was not posted to the new QP, in the closure of [`Drive::attach_qp`](crate::Drive::attach_qp).
     #[error("{0}")]
     Post(PostError),
@@ -294,8 +294,8 @@ impl From<Errno> for CreateReason {
     }
 }
 
-impl From<memory::Refused> for CreateReason {
-    fn from(refused: memory::Refused) -> Self {
+impl From<memory::MemoryRefused> for CreateReason {
+    fn from(refused: memory::MemoryRefused) -> Self {
         CreateReason::Pd(refused.reason)
     }
 }
@@ -307,8 +307,8 @@ impl From<Errno> for CreateError {
 }
 
 /// The error of [`ProtectionDomain::register`](super::ProtectionDomain::register), without the buffer.
-impl<B> From<(B, memory::Error)> for CreateError {
-    fn from((_, error): (B, memory::Error)) -> Self {
+impl<B> From<(B, memory::MemoryError)> for CreateError {
+    fn from((_, error): (B, memory::MemoryError)) -> Self {
         CreateError { call: None, reason: CreateReason::Register(error) }
     }
 }

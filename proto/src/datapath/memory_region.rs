@@ -14,11 +14,11 @@ use crate::memory::{self, Change, MrState, Policy, Returned, Way};
 ///
 /// A work request pins the memory that it names from the post until its completion is *polled*, or until the QP is
 /// destroyed and its CQs are polled empty or dropped. Meanwhile [`MemoryRegion::reregister`] and
-/// [`MemoryRegion::deregister`] are refused with [`memory::RefuseReason::InFlight`]. This holds also after a removal of
+/// [`MemoryRegion::deregister`] are refused with [`memory::MemoryReason::InFlight`]. This holds also after a removal of
 /// the device. Inline data and empty ranges do not pin memory. A pinned MR that is dropped is deregistered later.
 ///
 /// A memory window pins the MR from the post of its bind until the completion of its invalidation was polled, or the
-/// window is deallocated: [`memory::RefuseReason::WindowBound`].
+/// window is deallocated: [`memory::MemoryReason::WindowBound`].
 ///
 /// Peers and the device may write to it at any time, so its bytes are accessed by copies and atomics.
 /// [`MemoryRegion::slice`] borrows it while nothing else can write.
@@ -116,8 +116,8 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// operation of a peer may fail.
     ///
     /// # Errors
-    /// In [`Reregistered::result`], with the buffer that the device does not use: [`memory::Error::Refused`], after
-    /// which nothing has changed, or [`memory::Error::Failed`] with the step that failed and the registration that is
+    /// In [`Reregistered::result`], with the buffer that the device does not use: [`memory::MemoryError::Refused`], after
+    /// which nothing has changed, or [`memory::MemoryError::Failed`] with the step that failed and the registration that is
     /// valid now. If none is valid, the MR can only be deregistered.
     #[doc(alias = "ibv_rereg_mr")]
     fn reregister(&mut self, change: Change<Self::Pd, Self::Buffer>, policy: Policy) -> Reregistered<Self::Buffer>;
@@ -126,26 +126,23 @@ pub trait MemoryRegion: Sized + Send + Sync {
     /// after a failed re-registration.
     ///
     /// # Errors
-    /// Returns the MR with the error; the call can be repeated. [`memory::RefuseReason::InFlight`],
-    /// [`memory::RefuseReason::WindowBound`], or [`memory::Error::Failed`] with the errno of the device: `EIO` after a
+    /// Returns the MR with the error; the call can be repeated. [`memory::MemoryReason::InFlight`],
+    /// [`memory::MemoryReason::WindowBound`], or [`memory::MemoryError::Failed`] with the errno of the device: `EIO` after a
     /// removal of the device.
     #[doc(alias("ibv_dereg_mr", "rdma_dereg_mr"))]
-    fn deregister(self) -> Result<Returned<Self::Buffer>, (Self, memory::Error)>;
+    fn deregister(self) -> Result<Returned<Self::Buffer>, (Self, memory::MemoryError)>;
 
     /// Returns a range of it for a work request, in bytes.
-    #[inline]
     fn sge(&self, range: Range<usize>) -> Sge<'_, Self> {
         Sge::new(self, range)
     }
 
     /// Returns the address and the remote key of the byte at `offset`, for a peer.
-    #[inline]
     fn remote(&self, offset: usize) -> Remote {
         Remote { addr: self.addr().wrapping_add(offset as u64), rkey: self.rkey() }
     }
 
     /// Returns a view of it as atomics, in place. It can be used while the device and peers write.
-    #[inline]
     fn view(&self) -> View<'_, Self> {
         View(self)
     }
@@ -155,9 +152,9 @@ pub trait MemoryRegion: Sized + Send + Sync {
 #[derive(Debug)]
 #[must_use]
 pub struct Reregistered<B> {
-    /// The way of the re-registration, or its error. After [`memory::Error::Failed`], [`memory::Failure::valid`] is the
+    /// The way of the re-registration, or its error. After [`memory::MemoryError::Failed`], [`memory::MemoryFailure::valid`] is the
     /// registration that is valid.
-    pub result: Result<Way, memory::Error>,
+    pub result: Result<Way, memory::MemoryError>,
     /// The buffer that the device does not use: the old one if the new registration is valid; the new one after a
     /// refusal, or if the old registration is valid and the device has no record of the new one. `None` if the change
     /// has no buffer. Also `None` if the device may use either buffer; the MR then keeps both until it is deregistered.
@@ -170,7 +167,6 @@ pub struct View<'a, M>(&'a M);
 impl<M: MemoryRegion> View<'_, M> {
     /// Returns the length in bytes.
     #[must_use]
-    #[inline]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -178,7 +174,6 @@ impl<M: MemoryRegion> View<'_, M> {
 
     /// Returns one byte, by a relaxed load; `None` beyond the end.
     #[must_use]
-    #[inline]
     pub fn byte(&self, offset: usize) -> Option<u8> {
         let mut byte = [0];
         self.0.read(offset, &mut byte).ok()?;
@@ -188,7 +183,6 @@ impl<M: MemoryRegion> View<'_, M> {
     /// Returns eight bytes in native byte order, by one relaxed load; `None` beyond the end, or if they are not
     /// aligned.
     #[must_use]
-    #[inline]
     pub fn word(&self, offset: usize) -> Option<u64> {
         self.0.load_relaxed(offset).ok()
     }
@@ -212,7 +206,7 @@ impl<M: MemoryRegion> fmt::Debug for View<'_, M> {
 /// [`post_bind`](super::QueuePair::post_bind) binds it, [`post_invalidate`](super::QueuePair::post_invalidate) unbinds
 /// it. Dropping it deallocates it, which also unbinds it.
 ///
-/// An MR with a bound window cannot be deregistered or re-registered ([`memory::RefuseReason::WindowBound`]). The window keeps alive the QPs through which it was
+/// An MR with a bound window cannot be deregistered or re-registered ([`memory::MemoryReason::WindowBound`]). The window keeps alive the QPs through which it was
 /// bound: a QP that is detached and dropped enters its error state, and is destroyed after the window.
 #[doc(alias = "ibv_mw")]
 pub trait MemoryWindow: Sized + Send {

@@ -21,10 +21,10 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// while the kernel pins the pages. Any thread can make it.
     ///
     /// # Errors
-    /// Returns the buffer with the error. Refused without a device call: [`memory::RefuseReason::Empty`],
-    /// [`memory::RefuseReason::RemoteWithoutLocalWrite`], [`memory::RefuseReason::Gone`] after
-    /// [`ProtectionDomain::dealloc`], [`memory::RefuseReason::DeviceGone`] after DEVICE_REMOVAL.
-    /// [`memory::RefuseReason::UnknownRights`]. [`memory::Error::Register`] with the errno of the device, and its cause:
+    /// Returns the buffer with the error. Refused without a device call: [`memory::MemoryReason::Empty`],
+    /// [`memory::MemoryReason::RemoteWithoutLocalWrite`], [`memory::MemoryReason::Gone`] after
+    /// [`ProtectionDomain::dealloc`], [`memory::MemoryReason::DeviceGone`] after DEVICE_REMOVAL.
+    /// [`memory::MemoryReason::UnknownRights`]. [`memory::MemoryError::Register`] with the errno of the device, and its cause:
     /// `ENOMEM` above the lock limit, `EFAULT` for memory that cannot be pinned, `EOPNOTSUPP` for a right that the device
     /// does not support, `EINVAL` for a right that the kernel does not have yet.
     #[doc(alias("ibv_reg_mr", "rdma_reg_msgs", "rdma_reg_read", "rdma_reg_write"))]
@@ -32,7 +32,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
         &self,
         buffer: impl Into<<Self::Mr as MemoryRegion>::Buffer>,
         access: Access,
-    ) -> Result<Self::Mr, (<Self::Mr as MemoryRegion>::Buffer, memory::Error)>;
+    ) -> Result<Self::Mr, (<Self::Mr as MemoryRegion>::Buffer, memory::MemoryError)>;
 
     /// Allocates a memory window of type 2, not bound (ibv_alloc_mw(3)).
     ///
@@ -82,8 +82,8 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// Deallocates it now (ibv_dealloc_pd(3)).
     ///
     /// # Errors
-    /// [`memory::RefuseReason::InUse`] while it has users, [`memory::RefuseReason::Gone`] the second time;
-    /// [`memory::Error::Dealloc`] with the errno of the device, after which it is unchanged.
+    /// [`memory::MemoryReason::InUse`] while it has users, [`memory::MemoryReason::Gone`] the second time;
+    /// [`memory::MemoryError::Dealloc`] with the errno of the device, after which it is unchanged.
     #[doc(alias = "ibv_dealloc_pd")]
-    fn dealloc(&self) -> Result<(), memory::Error>;
+    fn dealloc(&self) -> Result<(), memory::MemoryError>;
 }

@@ -20,14 +20,12 @@ pub struct Sge<'a, M> {
 
 impl<'a, M> Sge<'a, M> {
     /// Returns a range of `mr`, in bytes.
-    #[inline]
     pub const fn new(mr: &'a M, range: Range<usize>) -> Self {
         Sge { mr, offset: range.start, len: range.end.checked_sub(range.start) }
     }
 }
 
 impl<M> Clone for Sge<'_, M> {
-    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -37,7 +35,6 @@ impl<M> Copy for Sge<'_, M> {}
 
 /// One range is a list of ranges.
 impl<'a, M> AsRef<[Sge<'a, M>]> for Sge<'a, M> {
-    #[inline]
     fn as_ref(&self) -> &[Sge<'a, M>] {
         slice::from_ref(self)
     }
@@ -90,7 +87,6 @@ pub enum SendOp<'a, A> {
 }
 
 impl<A> Clone for SendOp<'_, A> {
-    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -101,14 +97,12 @@ impl<A> Copy for SendOp<'_, A> {}
 impl<A> SendOp<'_, A> {
     /// Whether the operation writes to the local memory.
     #[must_use]
-    #[inline]
     pub const fn writes_locally(&self) -> bool {
         matches!(self, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
     }
 
     /// Whether the operation is for datagram QPs.
     #[must_use]
-    #[inline]
     pub const fn is_datagram(&self) -> bool {
         matches!(self, SendOp::SendTo(_) | SendOp::SendToImm(..))
     }
@@ -154,7 +148,6 @@ pub struct SendWr<'a, L, A> {
 
 /// Address handles need not be `Clone`: the request refers to one.
 impl<L: Clone, A> Clone for SendWr<'_, L, A> {
-    #[inline]
     fn clone(&self) -> Self {
         SendWr { wr_id: self.wr_id, op: self.op, sges: self.sges.clone(), flags: self.flags }
     }
@@ -164,87 +157,73 @@ impl<L: Copy, A> Copy for SendWr<'_, L, A> {}
 
 impl<'a, L, A> SendWr<'a, L, A> {
     /// Returns a signaled request.
-    #[inline]
     pub const fn new(wr_id: u64, op: SendOp<'a, A>, sges: L) -> Self {
         SendWr { wr_id, op, sges, flags: SendFlags::SIGNALED }
     }
 
     /// Sends a message ([`SendOp::Send`]).
-    #[inline]
     pub const fn send(wr_id: u64, sges: L) -> Self {
         Self::new(wr_id, SendOp::Send, sges)
     }
 
     /// Sends a message with immediate data ([`SendOp::SendImm`]).
-    #[inline]
     pub const fn send_imm(wr_id: u64, sges: L, imm: u32) -> Self {
         Self::new(wr_id, SendOp::SendImm(imm), sges)
     }
 
     /// Sends a message and invalidates a remote key of the peer ([`SendOp::SendInvalidate`]).
-    #[inline]
     pub const fn send_invalidate(wr_id: u64, sges: L, rkey: u32) -> Self {
         Self::new(wr_id, SendOp::SendInvalidate(rkey), sges)
     }
 
     /// Sends a datagram ([`SendOp::SendTo`]).
-    #[inline]
     pub const fn send_to(wr_id: u64, sges: L, to: To<'a, A>) -> Self {
         Self::new(wr_id, SendOp::SendTo(to), sges)
     }
 
     /// Sends a datagram with immediate data ([`SendOp::SendToImm`]).
-    #[inline]
     pub const fn send_to_imm(wr_id: u64, sges: L, to: To<'a, A>, imm: u32) -> Self {
         Self::new(wr_id, SendOp::SendToImm(to, imm), sges)
     }
 
     /// Writes to the memory of the peer ([`SendOp::Write`]).
-    #[inline]
     pub const fn write(wr_id: u64, sges: L, remote: Remote) -> Self {
         Self::new(wr_id, SendOp::Write(remote), sges)
     }
 
     /// Writes to the memory of the peer and consumes one of its receives ([`SendOp::WriteImm`]).
-    #[inline]
     pub const fn write_imm(wr_id: u64, sges: L, remote: Remote, imm: u32) -> Self {
         Self::new(wr_id, SendOp::WriteImm(remote, imm), sges)
     }
 
     /// Reads the memory of the peer ([`SendOp::Read`]).
-    #[inline]
     pub const fn read(wr_id: u64, sges: L, remote: Remote) -> Self {
         Self::new(wr_id, SendOp::Read(remote), sges)
     }
 
     /// Compares and swaps 8 bytes of the peer; the old value goes to the local memory ([`SendOp::CompareSwap`]).
-    #[inline]
     pub const fn compare_swap(wr_id: u64, sges: L, remote: Remote, compare: u64, swap: u64) -> Self {
         Self::new(wr_id, SendOp::CompareSwap { remote, compare, swap }, sges)
     }
 
     /// Adds to 8 bytes of the peer; the old value goes to the local memory ([`SendOp::FetchAdd`]).
-    #[inline]
     pub const fn fetch_add(wr_id: u64, sges: L, remote: Remote, add: u64) -> Self {
         Self::new(wr_id, SendOp::FetchAdd { remote, add }, sges)
     }
 
     /// Makes the request unsignaled: no completion if it succeeds.
-    #[inline]
     pub fn unsignaled(mut self) -> Self {
         self.flags = self.flags.difference(SendFlags::SIGNALED);
         self
     }
 
     /// Makes the request wait for earlier reads and atomic operations ([`SendFlags::FENCE`]).
-    #[inline]
     pub fn fenced(mut self) -> Self {
         self.flags = self.flags.union(SendFlags::FENCE);
         self
     }
 
     /// Makes the completion at the peer a solicited one ([`SendFlags::SOLICITED`]).
-    #[inline]
     pub fn solicited(mut self) -> Self {
         self.flags = self.flags.union(SendFlags::SOLICITED);
         self

@@ -21,21 +21,19 @@ impl Core {
     }
 
     /// Returns the first part of an accept: the migration that precedes it, or the accept itself.
-    pub(super) fn accept_part(&self, key: IdKey) -> Part {
-        match self.ids.get(key) {
-            Some(id) if id.device_channel != id.channel => {
-                Part::MoveToAccept { id: key, from: id.device_channel, to: id.channel }
-            }
-            Some(_) | None => Part::Request,
-        }
+    pub(super) fn accept_part(&self, id: IdKey) -> Part {
+        let moves = self.ids.get(id).is_some_and(|id| id.device_channel != id.channel);
+        if moves { Part::MoveToAccept } else { Part::Request }
     }
 
     /// Handles the return of that migration. If it has failed, the id is as before, and the accept can be repeated.
-    pub(super) fn moved_to_accept(&mut self, key: IdKey, to: ChannelKey, outcome: Outcome) -> Following {
+    pub(super) fn moved_to_accept(&mut self, key: IdKey, outcome: Outcome) -> Following {
         if let Err(errno) = outcome {
             return self.failed(key, RequestKind::Migrate, errno);
         }
-        self.set_channels(key, to, to);
+        if let Some(to) = self.channel(key) {
+            self.set_channels(key, to, to);
+        }
         Following::Next(Part::Request)
     }
 }

@@ -53,72 +53,42 @@ impl Core {
     }
 
     /// Returns the first part of a request that is not always exactly one call.
-    #[inline(never)]
     fn first_part(&self, of: RequestOf<'_>) -> Part {
         let RequestOf { id, request, .. } = of;
-        match *request {
-            Request::Accept { .. } => self.accept_part(id),
-            Request::Listen { backlog } => self.listen_part(id, backlog),
-            Request::Migrate { to } => self.migrate_part(id, to),
-            Request::Join { .. } => self.groups.next_key().map_or(Part::Uncalled, |group| Part::Join { group }),
-            Request::Leave { group } => self.leave_part(id, group),
-            Request::Destroy if self.ids.get(id).is_some_and(Id::is_free) => {
-                Part::Destroy { id, asked: Some(Unacked::Refused) }
-            }
-            Request::DestroyNow => Part::Destroy { id, asked: Some(Unacked::Waived) },
-            Request::Destroy | Request::AttachQp | Request::DetachQp | Request::GetRequest => Part::Uncalled,
-            Request::Bind { .. }
-            | Request::ResolveAddr { .. }
-            | Request::ResolveRoute
-            | Request::Connect { .. }
-            | Request::Reject { .. }
-            | Request::Establish
-            | Request::Disconnect
-            | Request::Teardown
-            | Request::Notify
-            | Request::SetOption { .. }
-            | Request::SetEce { .. } => Part::Request,
+        if let Request::Accept { .. } = request {
+            self.accept_part(id)
+        } else if let Request::Listen { backlog } = *request {
+            self.listen_part(id, backlog)
+        } else if let Request::Migrate { to } = *request {
+            self.migrate_part(id, to).unwrap_or(Part::Uncalled)
+        } else if let Request::Join { .. } = request {
+            Part::Join
+        } else if let Request::Leave { group } = *request {
+            self.leave_part(id, group).unwrap_or(Part::Uncalled)
+        } else if let Request::DestroyNow = request {
+            Part::Destroy { id, asked: Some(Unacked::Waived) }
+        } else if matches!(request, Request::Destroy) && self.ids.get(id).is_some_and(Id::is_free) {
+            Part::Destroy { id, asked: Some(Unacked::Refused) }
+        } else {
+            Part::Uncalled
         }
     }
 
     /// Carries out a request that makes no call, or waits for acks before its call.
     pub(super) fn uncalled(&mut self, of: &RequestOf<'_>) -> Following {
         let RequestOf { id, request, deadline, .. } = *of;
-        match *request {
-            Request::AttachQp | Request::DetachQp => {
-                self.note_qp(id, matches!(request, Request::AttachQp));
-                DONE
-            }
-            Request::GetRequest => {
-                self.begin_get_request(id, deadline);
-                DONE
-            }
-            Request::Migrate { to } => self.migrate_uncalled(id, to, deadline),
-            Request::Leave { group } => self.leave_when_acked(id, group),
-            Request::Destroy => self.destroy_when_acked(id, deadline),
-            Request::Bind { .. }
-            | Request::ResolveAddr { .. }
-            | Request::ResolveRoute
-            | Request::Listen { .. }
-            | Request::Connect { .. }
-            | Request::Accept { .. }
-            | Request::Reject { .. }
-            | Request::Establish
-            | Request::Disconnect
-            | Request::Teardown
-            | Request::Notify
-            | Request::Join { .. }
-            | Request::SetOption { .. }
-            | Request::SetEce { .. }
-            | Request::DestroyNow => DONE,
+        if let Request::Migrate { to } = *request {
+            return self.migrate_uncalled(id, to, deadline);
+        } else if let Request::Leave { group } = *request {
+            return self.leave_when_acked(id, group);
+        } else if let Request::Destroy = request {
+            return self.destroy_when_acked(id, deadline);
+        } else if let Request::GetRequest = request {
+            self.begin_get_request(id, deadline);
+        } else if let Some(id) = self.ids.get_mut(id) {
+            id.has_qp = matches!(request, Request::AttachQp);
         }
-    }
-
-    /// Records whether an id has a QP.
-    fn note_qp(&mut self, key: IdKey, has_qp: bool) {
-        if let Some(id) = self.ids.get_mut(key) {
-            id.has_qp = has_qp;
-        }
+        DONE
     }
 
     /// Records that an id is on an iWARP device: the [rules of events](crate::Transport::event_rule) that differ there
@@ -169,7 +139,7 @@ impl Core {
             id.on_device.note_connect();
         }
         if of.cell.state != State::Closing {
-            id.rare.remove(Rare::ANSWER_DUE);
+            id.rare.remove(Rare::DISCONNECT_DUE);
         }
         let waits = id.is_sync() && of.cell.has(Effects::WAITS);
         // A notify belongs to the open accept.
@@ -242,7 +212,6 @@ fn note(id: &mut Id, request: &Request<'_>, is_done: bool) {
 /// Returns the kernel's own timeout for a resolve: seven eighths of the time until the deadline. When the kernel's
 /// timeout passes, the id returns to its previous state, and the request can be repeated. When the core's deadline
 /// passes first, the state in the kernel is unknown, and the id can only be destroyed.
-#[inline(always)]
 fn kernel_timeout(now: Time, deadline: Time) -> i32 {
     let left = deadline.0.saturating_sub(now.0);
     if deadline == Time::NEVER { i32::MAX } else { Time(left - left / 8).millis_from(Time::ZERO) }

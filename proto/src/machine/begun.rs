@@ -79,11 +79,8 @@ pub(super) enum Part {
     /// A request that makes no call, or waits for acks before its call.
     Uncalled,
     /// An accept migrates the id off its listener's channel first.
-    MoveToAccept {
-        id: IdKey,
-        from: ChannelKey,
-        to: ChannelKey,
-    },
+    MoveToAccept,
+    Join,
     /// A listen opens the id's own channel, migrates the id to it, and listens.
     OpenToListen {
         channel: ChannelKey,
@@ -92,7 +89,6 @@ pub(super) enum Part {
     },
     MoveToListen {
         id: IdKey,
-        from: ChannelKey,
         own: ChannelKey,
         backlog: i32,
     },
@@ -108,12 +104,8 @@ pub(super) enum Part {
     },
     Migrate {
         id: IdKey,
-        from: ChannelKey,
         to: ChannelKey,
         by_event: bool,
-    },
-    Join {
-        group: GroupKey,
     },
     Leave {
         id: IdKey,
@@ -121,7 +113,7 @@ pub(super) enum Part {
         by_event: bool,
     },
     /// The second disconnect of a teardown; its outcome is ignored.
-    Answer {
+    DisconnectAgain {
         id: IdKey,
     },
     /// A destruction: the request of the application, or the end of one that has waited.
@@ -150,7 +142,6 @@ pub(super) struct RequestOf<'r> {
 }
 
 impl<'c, 'r> Begun<'c, 'r> {
-    #[inline(always)]
     pub(super) fn new(core: &'c mut Core, of: Option<RequestOf<'r>>, part: Part) -> Self {
         Begun { core, of, part }
     }
@@ -204,7 +195,6 @@ impl<'c, 'r> Begun<'c, 'r> {
 
 impl Core {
     /// Applies the outcome of a call.
-    #[inline(never)]
     fn end_of(&mut self, of: Option<RequestOf<'_>>, part: Part, outcome: Outcome) -> Following {
         match part {
             Part::Open { channel, acks } => self.opened(channel, acks, outcome),
@@ -213,21 +203,20 @@ impl Core {
             Part::Create { id, channel, port_space, sync } => self.created(id, channel, port_space, sync, outcome),
             Part::Request => of.map_or(DONE, |of| self.request_ended(&of, outcome)),
             Part::Uncalled => of.map_or(DONE, |of| self.uncalled(&of)),
-            Part::MoveToAccept { id, to, .. } => self.moved_to_accept(id, to, outcome),
+            Part::MoveToAccept => of.map_or(DONE, |of| self.moved_to_accept(of.id, outcome)),
+            Part::Join => of.map_or(DONE, |of| self.joined(&of, outcome)),
             Part::OpenToListen { channel, id, backlog } => self.opened_to_listen(channel, id, backlog, outcome),
-            Part::MoveToListen { id, own, backlog, .. } => self.moved_to_listen(id, own, backlog, outcome),
+            Part::MoveToListen { id, own, backlog } => self.moved_to_listen(id, own, backlog, outcome),
             Part::Listen { id, backlog } => self.listened(id, backlog, outcome),
             Part::OpenToMigrate { channel, id, by_event } => self.opened_to_migrate(channel, id, by_event, outcome),
-            Part::Migrate { id, to, by_event, .. } => self.migrated(id, to, by_event, outcome),
-            Part::Join { group } => of.map_or(DONE, |of| self.joined(group, &of, outcome)),
+            Part::Migrate { id, to, by_event } => self.migrated(id, to, by_event, outcome),
             Part::Leave { id, group, by_event } => self.left(id, group, by_event, outcome),
-            Part::Answer { id } => self.answered(id),
+            Part::DisconnectAgain { id } => self.disconnected_again(id),
             Part::Destroy { id, asked } => self.destroyed(id, asked, outcome),
         }
     }
 
     /// Returns the call of a part that is not the whole request.
-    #[inline(never)]
     fn call_of(&self, of: Option<RequestOf<'_>>, part: Part) -> Option<Call> {
         Some(match part {
             Part::Request | Part::Uncalled => return None,
@@ -237,24 +226,26 @@ impl Core {
             | Part::OpenToMigrate { channel, .. } => Call::OpenChannel { channel },
             Part::Close { channel, .. } => Call::CloseChannel { channel },
             Part::Create { id, channel, port_space, .. } => Call::CreateId { id, channel, port_space },
-            Part::MoveToAccept { id, from, to }
-            | Part::MoveToListen { id, from, own: to, .. }
-            | Part::Migrate { id, from, to, .. } => Call::Migrate { id, from, to },
+            Part::MoveToAccept => self.move_of(of?.id, self.channel(of?.id)?)?,
+            Part::MoveToListen { id, own: to, .. } | Part::Migrate { id, to, .. } => self.move_of(id, to)?,
             Part::Listen { id, backlog } => Call::Listen { id, backlog },
-            Part::Join { group } => {
-                let of = of?;
-                let Request::Join { addr, send_only } = *of.request else { return None };
-                Call::Join { id: of.id, group, addr, send_only }
+            Part::Join => {
+                let RequestOf { id, request, .. } = of?;
+                let Request::Join { addr, send_only } = *request else { return None };
+                Call::Join { id, group: self.groups.next_key()?, addr, send_only }
             }
             Part::Leave { id, group, .. } => Call::Leave { id, group, addr: self.groups.get(group)?.addr },
-            Part::Answer { id } => Call::Disconnect { id },
+            Part::DisconnectAgain { id } => Call::Disconnect { id },
             Part::Destroy { id, .. } => Call::Destroy { id },
         })
+    }
+
+    fn move_of(&self, id: IdKey, to: ChannelKey) -> Option<Call> {
+        Some(Call::Migrate { id, from: self.device_channel(id)?, to })
     }
 }
 
 /// Returns the call of a request that is one call.
-#[inline(never)]
 fn request_call(id: IdKey, request: &Request<'_>, timeout_ms: i32) -> Option<Call> {
     match *request {
         Request::Bind { addr } => Some(Call::Bind { id, addr }),

@@ -54,7 +54,7 @@ impl Core {
         let is_queued = self.children.contains(&key) || self.is_due(Due::Destroy(key));
         let is_to_go = id.state == State::Destroying && id.is_free();
         assert!(!is_to_go || is_queued, "{key} is to be destroyed and nothing holds it up");
-        let answers = id.rare.contains(Rare::ANSWER_DUE);
+        let answers = id.rare.contains(Rare::DISCONNECT_DUE);
         let is_answered = id.state == State::Closing && self.is_due(Due::Disconnect(key));
         assert!(!answers || is_answered, "{key} owes its peer a disconnect and nothing holds it up");
         let joins = self.memberships(key).map(|(_, group)| group.deadline).min().unwrap_or(Time::NEVER);

@@ -23,7 +23,6 @@ impl Core {
     /// # Errors
     /// [`Refused::NoSuchChannel`], [`Refused::ChannelFailed`]; [`Refused::Full`] at the limit on ids or, in
     /// synchronous mode, on channels.
-    #[inline(always)]
     pub fn create_id(
         &mut self,
         channel: Option<ChannelKey>,

@@ -7,7 +7,6 @@ use crate::event::EventKind;
 use crate::guard;
 use crate::id::Id;
 use crate::key::IdKey;
-use crate::limits::requests_of;
 use crate::refuse_reason::RefuseReason;
 use crate::request::Request;
 use crate::request_kind::RequestKind;
@@ -125,27 +124,16 @@ impl Core {
             }
         } else if let Request::Migrate { to: None } = request {
             (!self.moves_without_device(id) && full()).then_some(RefuseReason::NoChannelLeft)
-        } else if matches!(*request, Request::Listen { backlog } if id.requests > requests_of(backlog)) {
-            // Connection requests of an earlier listen that failed are untaken.
-            Some(RefuseReason::Busy(RequestKind::Listen))
-        } else if self.needs_own_channel(id) {
-            if full() { Some(RefuseReason::NoChannelLeft) } else { (id.owed > 0).then_some(RefuseReason::OwesAcks) }
+        } else if !self.needs_own_channel(id) {
+            None
+        } else if full() {
+            Some(RefuseReason::NoChannelLeft)
         } else {
-            // The channel may have ids of connection requests of an earlier listen that failed.
-            let is_shared = self.channels.get(id.device_channel).is_some_and(|device_channel| device_channel.ids > 1)
-                && self.must_leave(id);
-            is_shared.then_some(RefuseReason::SharesChannel)
+            (id.owed > 0).then_some(RefuseReason::OwesAcks)
         }
     }
 
-    /// Whether other ids are on the channel of this id. Their events must not wait until a listener's requests are taken.
-    fn must_leave(&self, id: &Id) -> bool {
-        let stays = |other: &Id| other.device_channel == id.device_channel && !other.may_share();
-        self.ids.iter().any(|(_, other)| !core::ptr::eq(other, id) && stays(other))
-    }
-
     #[cold]
-    #[inline(never)]
     pub(super) fn refusal(&self, key: IdKey, request: RequestKind, reason: RefuseReason) -> Refused {
         match self.ids.get(key) {
             Some(id) => Refused::Request { id: key, request, state: id.state, reason },

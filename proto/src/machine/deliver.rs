@@ -53,7 +53,6 @@ impl Core {
     }
 
     /// Puts an event of the device into the queue of a channel. Returns `None`: it is not delivered now.
-    #[inline(never)]
     pub(super) fn store_and_queue(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>, of: Of) -> Option<Delivery> {
         let stored = self.store(raw, of);
         self.post(on, stored);
@@ -79,7 +78,6 @@ impl Core {
     ///
     /// # Errors
     /// [`AckError`] with the ack token, if the token is of another core or its id is gone. Nothing has changed.
-    #[inline(always)]
     pub fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
         let Some(owner) = self.ids.get_mut(ack_token.owner) else { return Err(AckError { ack_token }) };
         let Some(owed) = owner.owed.checked_sub(1) else { return Err(AckError { ack_token }) };
@@ -107,7 +105,6 @@ impl Core {
     }
 
     /// Puts an event at the end of a channel's queue, to be delivered.
-    #[inline(always)]
     pub(super) fn post(&mut self, on: ChannelKey, stored: Stored) {
         let Some(channel) = self.channels.get_mut(on) else { return };
         let (of_device, is_request) = (stored.of_device(), stored.is_request());

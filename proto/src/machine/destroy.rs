@@ -8,7 +8,7 @@ use super::due::Due;
 use crate::call::Outcome;
 use crate::error::Fault;
 use crate::event::EventKind;
-use crate::id::{DestroyWaiter, Rare, SyncState};
+use crate::id::{DestroyReport, Rare, SyncState};
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::request_kind::RequestKind;
 use crate::state::State;
@@ -21,20 +21,20 @@ const CHILDREN_AT_ONCE: usize = 4;
 impl Core {
     /// Makes a destruction wait, and ends all other requests of the id.
     pub(super) fn destroy_when_acked(&mut self, key: IdKey, deadline: Time) -> Following {
-        self.end_all(key, DestroyWaiter::Channel);
+        self.end_all(key, DestroyReport::Event);
         self.set_deadline(key, deadline);
         Following::Done(Ok(Progress::WhenAcked))
     }
 
     /// Ends the requests of an id that is to be destroyed, and discards its undelivered events.
-    pub(super) fn end_all(&mut self, key: IdKey, destroy_waiter: DestroyWaiter) {
+    pub(super) fn end_all(&mut self, key: IdKey, destroy_report: DestroyReport) {
         self.set_sync_state(key, SyncState::Never);
         self.discard_events(key);
         self.set_state(key, State::Destroying);
         self.stop_waiting(key);
         self.end_leaves(key);
         if let Some(id) = self.ids.get_mut(key) {
-            id.destroy_waiter = destroy_waiter;
+            id.destroy_report = destroy_report;
         }
     }
 
@@ -70,11 +70,11 @@ impl Core {
             }
         }
         let Some(id) = self.ids.get_mut(key) else { return DONE };
-        let destroy_waiter = if asked.is_some() { DestroyWaiter::Caller } else { id.destroy_waiter };
+        let destroy_report = if asked.is_some() { DestroyReport::Result } else { id.destroy_report };
         let channel = id.channel;
         let Err(errno) = outcome else {
             self.forget(key);
-            if destroy_waiter == DestroyWaiter::Channel {
+            if destroy_report == DestroyReport::Event {
                 self.report_destroyed(key, channel);
             }
             return DONE;
@@ -82,14 +82,14 @@ impl Core {
         if asked == Some(Unacked::Waived) {
             self.waive_acks(key);
         }
-        if destroy_waiter == DestroyWaiter::None {
+        if destroy_report == DestroyReport::Nothing {
             // The application has no key to repeat the destruction.
             self.forget(key);
             return Fault::Leak { call: RequestKind::Destroy.name(), target: Target::Id(key), errno }.into();
         }
-        self.end_all(key, DestroyWaiter::Caller);
+        self.end_all(key, DestroyReport::Result);
         self.set_state(key, State::Failed);
-        if destroy_waiter == DestroyWaiter::Caller {
+        if destroy_report == DestroyReport::Result {
             return self.failed(key, RequestKind::Destroy, errno);
         }
         self.post(channel, Stored::made(key, EventKind::Destroyed, errno.as_status()));
@@ -135,7 +135,7 @@ impl Core {
             self.data.take(stored.data);
             let child = stored.of.id;
             if stored.is_request() && self.state(child).is_some_and(|state| state != State::Destroying) {
-                self.end_all(child, DestroyWaiter::None);
+                self.end_all(child, DestroyReport::Nothing);
                 match at_once.next() {
                     Some(_) => self.due.push_back(Due::Destroy(child)),
                     None => self.children.push_back(child),

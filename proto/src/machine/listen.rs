@@ -51,8 +51,7 @@ impl Core {
             return self.failed_to_open(key, errno).into();
         }
         self.insert_private(Some(key));
-        let from = self.device_channel(key).unwrap_or(own);
-        Following::Next(Part::MoveToListen { id: key, from, own, backlog })
+        Following::Next(Part::MoveToListen { id: key, own, backlog })
     }
 
     /// Handles the outcome of the migration to the id's own channel.

@@ -15,15 +15,13 @@ use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {
-    /// Returns the first part of a migration.
-    pub(super) fn migrate_part(&self, key: IdKey, to: Option<ChannelKey>) -> Part {
-        let calls = |id: &&Id| id.owed == 0 && !self.moves_without_device(id);
-        let Some(id) = self.ids.get(key).filter(calls) else { return Part::Uncalled };
-        match (to, self.channels.next_key()) {
-            (Some(to), _) => Part::Migrate { id: key, from: id.device_channel, to, by_event: false },
-            (None, Some(channel)) => Part::OpenToMigrate { channel, id: key, by_event: false },
-            (None, None) => Part::Uncalled,
-        }
+    /// Returns the first part of a migration. `None` if it makes no call now.
+    pub(super) fn migrate_part(&self, id: IdKey, to: Option<ChannelKey>) -> Option<Part> {
+        self.ids.get(id).filter(|it| it.owed == 0 && !self.moves_without_device(it))?;
+        Some(match to {
+            Some(to) => Part::Migrate { id, to, by_event: false },
+            None => Part::OpenToMigrate { channel: self.channels.next_key()?, id, by_event: false },
+        })
     }
 
     /// Carries out a migration that makes no call now.
@@ -60,8 +58,7 @@ impl Core {
             return self.migrate_failed(key, by_event, self.failed_to_open(key, errno));
         }
         self.insert_private(None);
-        let from = self.device_channel(key).unwrap_or(to);
-        Following::Next(Part::Migrate { id: key, from, to, by_event })
+        Following::Next(Part::Migrate { id: key, to, by_event })
     }
 
     /// Handles the outcome of the device's migration.

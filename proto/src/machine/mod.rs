@@ -1,21 +1,22 @@
 //! The state machine. Inputs: requests, outcomes, raw events, time. Outputs: calls and events.
 
 mod accept;
+mod admit;
 mod begin;
 mod begun;
-mod channel;
 mod check;
 mod create;
 mod decide;
 mod deliver;
 mod destroy;
 mod due;
-mod event;
-mod group;
+mod ids_on_channels;
 mod listen;
 mod migrate;
+mod multicast;
 mod next;
 mod queries;
+mod reads;
 mod release;
 mod summary;
 mod sync;
@@ -41,22 +42,13 @@ use crate::stored::DataSlab;
 use crate::table;
 use crate::time::Time;
 
+pub use admit::Admission;
 pub use begun::{Begun, Flow, Progress};
-pub use event::Admission;
+pub(crate) use reads::NextOf;
 pub use release::Released;
 pub use summary::{Summary, WaitsFor};
 
 use due::Due;
-
-/// Where the next event of a channel comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NextOf {
-    /// One is undelivered.
-    Event,
-    /// The channel may have one and is to be read.
-    Read,
-    Nothing,
-}
 
 /// The state of every id and channel of one event loop. The [crate's first page](crate) describes how to drive it.
 #[derive(Clone, Debug)]
@@ -157,127 +149,6 @@ impl Core {
         }
     }
 
-    /// Reports that a channel may have an event to read. [`poll_readable`](Core::poll_readable) returns it once;
-    /// further reports before that have no effect.
-    pub fn handle_readable(&mut self, key: ChannelKey) {
-        if let Some(channel) = self.channels.get_mut(key) {
-            if !core::mem::replace(&mut channel.readable, true) {
-                if channel.private { &mut self.private_readable } else { &mut self.readable }.push_back(key);
-            }
-        }
-    }
-
-    /// Returns the next channel to read: one that was reported by [`handle_readable`](Core::handle_readable), or the
-    /// new channel of a migrated id. The kernel moves pending events to that channel without waking its poller
-    /// (`ucma_migrate_id`). The id of a request that is not accepted has no pending events (`ucma_event_handler`), so
-    /// its new channel is not read. Private channels come first.
-    pub fn poll_readable(&mut self) -> Option<ChannelKey> {
-        let key = self.next_private().or_else(|| self.readable.front().copied())?;
-        self.unmark(key);
-        Some(key)
-    }
-
-    /// Begins a read of a channel: it is not marked as readable any more. Returns the key for a child if the core takes an
-    /// event of this channel, see [`wants_event`](Core::wants_event).
-    pub fn begin_read(&mut self, key: ChannelKey) -> Option<IdKey> {
-        match self.channels.get_mut(key) {
-            // As a rule.
-            Some(channel) if !channel.parked && self.readable.front() == Some(&key) => {
-                channel.readable = false;
-                self.readable.pop_front();
-            }
-            Some(_) | None => self.unmark(key),
-        }
-        self.wants_event(key)
-    }
-
-    fn unmark(&mut self, key: ChannelKey) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        if core::mem::take(&mut channel.parked) {
-            self.parked.retain(|&other| other != key);
-        }
-        if core::mem::take(&mut channel.readable) {
-            let marked = if channel.private { &mut self.private_readable } else { &mut self.readable };
-            if marked.front() == Some(&key) {
-                marked.pop_front();
-            } else {
-                marked.retain(|&other| other != key);
-            }
-        }
-    }
-
-    /// Returns the next private channel to read. No application takes its events from it, so a driver reads it in each turn.
-    pub(crate) fn next_private(&self) -> Option<ChannelKey> {
-        self.private_readable.front().copied()
-    }
-
-    /// Whether an application can take an event, or may after a read: one of its channels has an undelivered event or is
-    /// marked as readable.
-    pub(crate) fn has_deliverable(&self) -> bool {
-        self.deliverable > 0 || !self.readable.is_empty()
-    }
-
-    /// Returns the first of the application's channels to read, if the core takes no event of it.
-    pub(crate) fn unwanted(&self) -> Option<ChannelKey> {
-        self.readable.front().copied().filter(|&key| self.wants_event(key).is_none())
-    }
-
-    /// Returns what the application's next event of a channel needs.
-    pub(crate) fn next_of(&self, key: ChannelKey) -> NextOf {
-        match self.channels.get(key) {
-            Some(channel) if !channel.events.is_empty() => NextOf::Event,
-            Some(channel) if channel.readable => NextOf::Read,
-            Some(_) | None => NextOf::Nothing,
-        }
-    }
-
-    /// Marks channels as readable that have waited for room, if there is room now. Called after an event is taken, an id is
-    /// gone or a listener listens no more.
-    fn unpark(&mut self) {
-        if !self.parked.is_empty() {
-            self.unpark_some();
-        }
-    }
-
-    #[cold]
-    fn unpark_some(&mut self) {
-        let mut at = 0;
-        while let Some(&key) = self.parked.get(at) {
-            if self.wants_event(key).is_none() {
-                at += 1;
-                continue;
-            }
-            self.parked.swap_remove(at);
-            if let Some(channel) = self.channels.get_mut(key) {
-                channel.parked = false;
-            }
-            self.handle_readable(key);
-        }
-    }
-
-    /// Whether a private channel is to be read or a child to be destroyed.
-    pub(crate) fn has_private_work(&self) -> bool {
-        !(self.private_readable.is_empty() && self.children.is_empty())
-    }
-
-    /// Returns the number of private channels that are marked as readable.
-    pub(crate) fn private_readable(&self) -> usize {
-        self.private_readable.len()
-    }
-
-    /// Reports that a channel may have an event to read, for which there is no room: [`wants_event`](Core::wants_event)
-    /// returned `None`. The channel is to be read again as soon as there is room, that is after an event is taken or an
-    /// id is gone. A channel that is paused or has failed waits for its [`resume_channel`](Core::resume_channel)
-    /// instead.
-    pub fn wait_for_room(&mut self, key: ChannelKey) {
-        let park = |channel: &mut Channel| {
-            !channel.paused && !channel.has_failed() && !core::mem::replace(&mut channel.parked, true)
-        };
-        if self.wants_event(key).is_none() && self.channels.get_mut(key).is_some_and(park) {
-            self.parked.push(key);
-        }
-    }
-
     /// Returns the nearest deadline and its id. `None` if no operation has a deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, IdKey)> {
@@ -292,7 +163,7 @@ impl Core {
             return;
         }
         if next != State::Closing {
-            id.rare.remove(Rare::ANSWER_DUE);
+            id.rare.remove(Rare::DISCONNECT_DUE);
         }
         if table::operation(before).is_some() {
             id.deadline = Time::NEVER;

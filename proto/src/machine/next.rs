@@ -56,8 +56,8 @@ impl Core {
                 is_due.then_some(Part::Leave { id, group, by_event: true })
             }
             Due::Disconnect(id) => {
-                let is_due = self.ids.get(id).is_some_and(|id| id.rare.contains(Rare::ANSWER_DUE));
-                is_due.then_some(Part::Answer { id })
+                let is_due = self.ids.get(id).is_some_and(|id| id.rare.contains(Rare::DISCONNECT_DUE));
+                is_due.then_some(Part::DisconnectAgain { id })
             }
             Due::Destroy(id) => self.is_to_be_destroyed(id).then_some(Part::Destroy { id, asked: None }),
             Due::Close(channel) => self.channels.contains(channel).then_some(Part::Close { channel, asked: false }),
@@ -71,7 +71,7 @@ impl Core {
     /// Continues a migration after the last ack.
     fn prepare_migrate(&mut self, key: IdKey) -> Option<Part> {
         let id = self.ids.get(key).filter(|id| id.rare.contains(Rare::MOVES) && id.owed == 0)?;
-        let (from, to) = (id.device_channel, id.move_to);
+        let to = id.move_to;
         let refused = match to {
             // The channel may have been closed while the acks were outstanding.
             Some(to) if self.target_channel(to).is_err() => Errno::EBADF,
@@ -80,7 +80,7 @@ impl Core {
                 self.redirect(key, to, true);
                 return None;
             }
-            Some(to) => return Some(Part::Migrate { id: key, from, to, by_event: true }),
+            Some(to) => return Some(Part::Migrate { id: key, to, by_event: true }),
             None => match self.channels.next_key() {
                 Some(channel) => {
                     return Some(Part::OpenToMigrate { channel, id: key, by_event: true });

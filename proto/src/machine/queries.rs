@@ -1,6 +1,6 @@
 //! Queries on a core.
 
-use super::{Core, Counters, NextOf};
+use super::{Core, Counters};
 use crate::id::Rare;
 use crate::key::{ChannelKey, IdKey};
 use crate::request::PortSpace;
@@ -77,12 +77,6 @@ impl Core {
     #[must_use]
     pub fn has_events(&self) -> bool {
         self.deliverable > 0
-    }
-
-    /// Whether a channel has an event that can be taken without a read, or is marked as readable.
-    #[must_use]
-    pub fn may_have_event(&self, channel: ChannelKey) -> bool {
-        self.next_of(channel) != NextOf::Nothing
     }
 
     /// Returns the number of events that are delivered for an id and not acked yet.

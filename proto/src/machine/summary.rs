@@ -111,7 +111,7 @@ impl Core {
         let is_ready = id.rare.contains(Rare::MOVES) && id.owed == 0;
         let is_to_go = id.state == State::Destroying && id.is_free();
         let is_to_leave = self.memberships(key).any(|(_, group)| group.leaving && group.owed == 0);
-        if is_ready || is_to_go || is_to_leave || id.rare.contains(Rare::ANSWER_DUE) {
+        if is_ready || is_to_go || is_to_leave || id.rare.contains(Rare::DISCONNECT_DUE) {
             Some(WaitsFor::Call)
         } else if id.state == State::Destroying && id.owed == 0 {
             Some(WaitsFor::Event(RequestKind::Connect))

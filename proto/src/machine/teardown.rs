@@ -10,18 +10,18 @@ impl Core {
     /// Called after a DISCONNECTED or REJECTED of an id in a teardown. If both sides disconnect at the same moment, each
     /// kernel treats the other's request as the reply, and begins no time wait unless one of the sides also replies
     /// (`cm_dreq_handler`, `cm_send_drep_locked`). In all other cases the second disconnect has no effect.
-    pub(super) fn answer_disconnect(&mut self, key: IdKey) {
-        if let Some(id) = self.ids.get_mut(key).filter(|id| !id.rare.contains(Rare::ANSWER_DUE)) {
-            id.rare.insert(Rare::ANSWER_DUE);
+    pub(super) fn disconnect_again(&mut self, key: IdKey) {
+        if let Some(id) = self.ids.get_mut(key).filter(|id| !id.rare.contains(Rare::DISCONNECT_DUE)) {
+            id.rare.insert(Rare::DISCONNECT_DUE);
             self.due.push_back(Due::Disconnect(key));
         }
     }
 
     /// Handles the return of the second disconnect. The teardown continues until its deadline, whatever the outcome.
-    pub(super) fn answered(&mut self, key: IdKey) -> Following {
+    pub(super) fn disconnected_again(&mut self, key: IdKey) -> Following {
         self.made(Due::Disconnect(key));
         if let Some(id) = self.ids.get_mut(key) {
-            id.rare.remove(Rare::ANSWER_DUE);
+            id.rare.remove(Rare::DISCONNECT_DUE);
         }
         DONE
     }

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::errno::Errno;
 use crate::event::EventKind;
-use crate::id::{DestroyWaiter, SyncState};
+use crate::id::{DestroyReport, SyncState};
 use crate::key::IdKey;
 use crate::request_kind::RequestKind;
 use crate::state::State;
@@ -14,7 +14,6 @@ use crate::time::Time;
 impl Core {
     /// Ends every request with a deadline that is not after `now`. Later events of the device for these requests count
     /// as late.
-    #[inline(always)]
     pub fn handle_timeout(&mut self, now: Time) {
         if self.deadlines.first().is_some_and(|(due, _)| due <= now) {
             self.end_overdue(now);
@@ -69,7 +68,7 @@ impl Core {
             return;
         };
         let stored = if state == State::Destroying {
-            id.destroy_waiter = DestroyWaiter::Caller;
+            id.destroy_report = DestroyReport::Result;
             Stored::made(key, EventKind::Destroyed, -Errno::ETIMEDOUT.0)
         } else {
             Stored::made(key, EventKind::DeadlinePassed(request_kind), 0)

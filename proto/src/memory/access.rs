@@ -1,13 +1,13 @@
 //! Access rights of registered memory.
 
-use crate::memory::RefuseReason;
+use crate::memory::MemoryReason;
 
 bitflags::bitflags! {
     /// Access rights of registered memory, besides local reads (ibv_reg_mr(3), `enum ibv_access_flags`). The empty
     /// set is legal.
     ///
     /// `IBV_ACCESS_ZERO_BASED` is not supported, because a region names its memory by address. A request with a bit that
-    /// is not among these is refused ([`RefuseReason::UnknownRights`]): what the kernel makes of it depends on its version.
+    /// is not among these is refused ([`MemoryReason::UnknownRights`]): what the kernel makes of it depends on its version.
     #[doc(alias = "ibv_access_flags")]
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
@@ -66,13 +66,13 @@ impl Access {
 
     /// Refuses bits that have no name here, and by the rule of `ib_check_mr_access` remote write and remote atomic without
     /// local write.
-    pub(crate) const fn check(self) -> Result<(), RefuseReason> {
+    pub(crate) const fn check(self) -> Result<(), MemoryReason> {
         let unknown = self.difference(Access::all());
         if !unknown.is_empty() {
-            return Err(RefuseReason::UnknownRights(unknown.bits()));
+            return Err(MemoryReason::UnknownRights(unknown.bits()));
         }
         if self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC)) && !self.contains(Access::LOCAL_WRITE) {
-            return Err(RefuseReason::RemoteWithoutLocalWrite);
+            return Err(MemoryReason::RemoteWithoutLocalWrite);
         }
         Ok(())
     }

@@ -129,7 +129,6 @@ impl Bindings {
 
     /// Whether a completion may end bindings ([`Bindings::handle_completion`]).
     #[must_use]
-    #[inline]
     pub fn concerns(completion: &Completion) -> bool {
         Bindings::is_local(completion) || Bindings::is_by_peer(completion)
     }

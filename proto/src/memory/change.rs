@@ -1,6 +1,6 @@
 //! The arguments of a re-registration.
 
-use crate::memory::{Access, Buffer, Pd, RefuseReason};
+use crate::memory::{Access, Buffer, MemoryReason, Pd};
 
 bitflags::bitflags! {
     /// The flags of `ibv_rereg_mr`.
@@ -56,28 +56,28 @@ impl<P, B> Change<P, B> {
     /// ignores it.
     ///
     /// # Errors
-    /// Each error returns all arguments. [`RefuseReason::UnknownFlags`]; [`RefuseReason::NoBuffer`] and
-    /// [`RefuseReason::NoPd`] for a flag without its argument; [`RefuseReason::AccessWithoutFlag`]. The library returns
+    /// Each error returns all arguments. [`MemoryReason::UnknownFlags`]; [`MemoryReason::NoBuffer`] and
+    /// [`MemoryReason::NoPd`] for a flag without its argument; [`MemoryReason::AccessWithoutFlag`]. The library returns
     /// `IBV_REREG_MR_ERR_INPUT` for all of them except the missing PD, for which a provider follows the null pointer.
     pub fn from_arguments(
         flags: Changes,
         buffer: Option<B>,
         pd: Option<P>,
         access: Access,
-    ) -> Result<Self, (Self, RefuseReason)> {
+    ) -> Result<Self, (Self, MemoryReason)> {
         let named = |flag| flags.contains(flag);
         let given = Change { buffer, pd, access: Some(access) };
         if !(flags - Changes::all()).is_empty() {
-            return Err((given, RefuseReason::UnknownFlags(flags.bits())));
+            return Err((given, MemoryReason::UnknownFlags(flags.bits())));
         }
         if named(Changes::TRANSLATION) && given.buffer.is_none() {
-            return Err((given, RefuseReason::NoBuffer));
+            return Err((given, MemoryReason::NoBuffer));
         }
         if named(Changes::PD) && given.pd.is_none() {
-            return Err((given, RefuseReason::NoPd));
+            return Err((given, MemoryReason::NoPd));
         }
         if !named(Changes::ACCESS) && !access.is_empty() {
-            return Err((given, RefuseReason::AccessWithoutFlag));
+            return Err((given, MemoryReason::AccessWithoutFlag));
         }
         Ok(Change {
             buffer: given.buffer.filter(|_| named(Changes::TRANSLATION)),
@@ -110,15 +110,15 @@ impl<P, B> Change<P, B> {
 
 impl<P: Pd, B: Buffer> Change<P, B> {
     /// Makes the checks that need no device call.
-    pub(crate) fn check(&self, old: &P) -> Result<(), RefuseReason> {
+    pub(crate) fn check(&self, old: &P) -> Result<(), MemoryReason> {
         if self.flags().is_empty() {
-            return Err(RefuseReason::NothingToChange);
+            return Err(MemoryReason::NothingToChange);
         }
         if self.buffer.as_ref().is_some_and(B::is_empty) {
-            return Err(RefuseReason::Empty);
+            return Err(MemoryReason::Empty);
         }
         if self.pd.as_ref().is_some_and(|pd| !pd.same_device(old)) {
-            return Err(RefuseReason::OtherDevice);
+            return Err(MemoryReason::OtherDevice);
         }
         self.access.map_or(Ok(()), Access::check)
     }

@@ -13,7 +13,7 @@ pub struct Keys {
 
 /// A device call to make. Report its result to [`Region::handle_outcome`](crate::memory::Region::handle_outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Call<'a, P, B, H> {
+pub enum MemoryCall<'a, P, B, H> {
     /// `ibv_reg_mr`.
     Register {
         /// The PD.

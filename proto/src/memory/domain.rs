@@ -1,8 +1,8 @@
 //! One protection domain.
 
 use crate::errno::Errno;
-use crate::memory::table::{self, Cell, PdInput};
-use crate::memory::{Fault, PdState, RefuseReason, Refused, RequestKind, Target};
+use crate::memory::rules::{self, Cell, PdInput};
+use crate::memory::{MemoryFault, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, PdState};
 
 /// The state of a PD, and the number of objects that belong to it: MRs, QPs, address handles, memory windows.
 ///
@@ -52,9 +52,9 @@ impl Domain {
     /// created.
     ///
     /// # Errors
-    /// [`RefuseReason::Busy`], [`RefuseReason::DeviceGone`], [`RefuseReason::Gone`].
-    pub fn acquire(&mut self) -> Result<(), Refused> {
-        let next = self.request_rule(PdInput::Use, RequestKind::Use)?;
+    /// [`MemoryReason::Busy`], [`MemoryReason::DeviceGone`], [`MemoryReason::Gone`].
+    pub fn acquire(&mut self) -> Result<(), MemoryRefused> {
+        let next = self.request_rule(PdInput::Use, MemoryRequest::Use)?;
         self.set_state(next);
         self.users = self.users.saturating_add(1);
         Ok(())
@@ -74,11 +74,11 @@ impl Domain {
     /// Starts the deallocation. Make the call and report its outcome.
     ///
     /// # Errors
-    /// [`RefuseReason::InUse`], [`RefuseReason::Busy`], [`RefuseReason::Gone`].
-    pub fn dealloc(&mut self) -> Result<(), Refused> {
-        let next = self.request_rule(PdInput::Dealloc, RequestKind::Dealloc)?;
+    /// [`MemoryReason::InUse`], [`MemoryReason::Busy`], [`MemoryReason::Gone`].
+    pub fn dealloc(&mut self) -> Result<(), MemoryRefused> {
+        let next = self.request_rule(PdInput::Dealloc, MemoryRequest::Dealloc)?;
         if self.users > 0 {
-            return Err(self.refused(RequestKind::Dealloc, RefuseReason::InUse(self.users)));
+            return Err(self.refused(MemoryRequest::Dealloc, MemoryReason::InUse(self.users)));
         }
         self.set_state(next);
         Ok(())
@@ -88,16 +88,16 @@ impl Domain {
     /// repeated.
     ///
     /// # Errors
-    /// [`Fault`] if no call is under way.
-    pub fn handle_outcome(&mut self, outcome: Result<(), Errno>) -> Result<(), Fault> {
+    /// [`MemoryFault`] if no call is under way.
+    pub fn handle_outcome(&mut self, outcome: Result<(), Errno>) -> Result<(), MemoryFault> {
         let input = if outcome.is_ok() { PdInput::Done } else { PdInput::Failed };
-        match table::PD[self.state.index()][input.index()] {
+        match rules::PD[self.state.index()][input.index()] {
             Cell::Go(state) => {
                 self.set_state(state);
                 Ok(())
             }
             Cell::Refuse(_) | Cell::Fault => {
-                Err(Fault { outcome: RequestKind::Dealloc, target: Target::Pd(self.state) })
+                Err(MemoryFault { outcome: MemoryRequest::Dealloc, target: MemoryTarget::Pd(self.state) })
             }
         }
     }
@@ -106,21 +106,21 @@ impl Domain {
     /// outcome.
     pub fn handle_removal(&mut self) {
         self.removed = true;
-        if let Cell::Go(state) = table::PD[self.state.index()][PdInput::Removal.index()] {
+        if let Cell::Go(state) = rules::PD[self.state.index()][PdInput::Removal.index()] {
             self.set_state(state);
         }
     }
 
-    fn request_rule(&self, input: PdInput, request_kind: RequestKind) -> Result<PdState, Refused> {
-        match table::PD[self.state.index()][input.index()] {
+    fn request_rule(&self, input: PdInput, request_kind: MemoryRequest) -> Result<PdState, MemoryRefused> {
+        match rules::PD[self.state.index()][input.index()] {
             Cell::Go(next) => Ok(next),
             Cell::Refuse(reason) => Err(self.refused(request_kind, reason)),
-            Cell::Fault => Err(self.refused(request_kind, RefuseReason::Busy)),
+            Cell::Fault => Err(self.refused(request_kind, MemoryReason::Busy)),
         }
     }
 
-    const fn refused(&self, request: RequestKind, reason: RefuseReason) -> Refused {
-        Refused { request, target: Target::Pd(self.state), reason }
+    const fn refused(&self, request: MemoryRequest, reason: MemoryReason) -> MemoryRefused {
+        MemoryRefused { request, target: MemoryTarget::Pd(self.state), reason }
     }
 
     /// Sets the state. No other function does.

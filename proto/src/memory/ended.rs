@@ -1,7 +1,7 @@
 //! The results of requests.
 
 use crate::errno::Errno;
-use crate::memory::{Failure, Keys, Way};
+use crate::memory::{Keys, MemoryFailure, Way};
 
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,16 +16,16 @@ pub enum Ended<B> {
     /// The MR is deregistered, and the device no longer refers to its buffers.
     Deregistered(Returned<B>),
     /// The deregistration failed. It can be repeated.
-    NotDeregistered(Failure),
+    NotDeregistered(MemoryFailure),
 }
 
 /// The result of a re-registration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Settled<B> {
-    /// The way of the re-registration, or its failure. [`Failure::valid`] is the registration that can be used; after
+    /// The way of the re-registration, or its failure. [`MemoryFailure::valid`] is the registration that can be used; after
     /// `IBV_REREG_MR_ERR_DO_FORK_OLD` it is the new one.
-    pub result: Result<Way, Failure>,
+    pub result: Result<Way, MemoryFailure>,
     /// The buffer that the device does not refer to: the old one if the new registration is valid; the new one if the
     /// old registration is valid and the device has no record of the new buffer. `None` if there was only one buffer,
     /// if neither registration is valid, and if the provider failed to change the memory with an errno other than

@@ -1,43 +1,43 @@
-//! Errors by origin: the caller (`Refused`), the environment (`Failure`), the device or its driver (`Fault`).
+//! Errors by origin: the caller (`MemoryRefused`), the environment (`MemoryFailure`), the device or its driver (`MemoryFault`).
 
 use core::fmt;
 
 use crate::errno::Errno;
-use crate::memory::{Code, MrState, PdState, RefuseReason, RequestKind, Valid};
+use crate::memory::{Code, MemoryReason, MemoryRequest, MrState, PdState, Valid};
 use crate::words::{Because, debug_in_words};
 
 /// The request is not legal now. Nothing has changed and no call was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{request} {target}: {reason}")]
-pub struct Refused {
+pub struct MemoryRefused {
     /// The refused request.
-    pub request: RequestKind,
+    pub request: MemoryRequest,
     /// The object of the request, and its state, which has not changed.
-    pub target: Target,
+    pub target: MemoryTarget,
     /// The rule that the request breaks.
-    pub reason: RefuseReason,
+    pub reason: MemoryReason,
 }
 
 /// The object of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum MemoryTarget {
     /// A memory region in this state; `None` for one that does not exist yet.
     Mr(Option<MrState>),
     /// A protection domain in this state.
     Pd(PdState),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for MemoryTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Mr(None) => f.write_str("an MR"),
-            Target::Mr(Some(state)) => write!(f, "an MR while {state}"),
-            Target::Pd(state) => write!(f, "a PD while {state}"),
+            MemoryTarget::Mr(None) => f.write_str("an MR"),
+            MemoryTarget::Mr(Some(state)) => write!(f, "an MR while {state}"),
+            MemoryTarget::Pd(state) => write!(f, "a PD while {state}"),
         }
     }
 }
 
-impl Refused {
+impl MemoryRefused {
     /// Returns the errno that libibverbs returns for this error. Where libibverbs would crash or report a wrong result,
     /// returns the errno that fits.
     #[must_use]
@@ -46,28 +46,28 @@ impl Refused {
     }
 }
 
-impl RefuseReason {
-    /// Returns the errno of [`Refused::errno`].
+impl MemoryReason {
+    /// Returns the errno of [`MemoryRefused::errno`].
     pub(crate) const fn errno(self) -> Errno {
         match self {
-            RefuseReason::Busy
-            | RefuseReason::InFlight
-            | RefuseReason::WindowBound
-            | RefuseReason::InDoubt
-            | RefuseReason::InUse(_) => Errno::EBUSY,
-            RefuseReason::DeviceGone => Errno::EIO,
-            RefuseReason::OtherProcess => Errno::EACCES,
-            RefuseReason::OnlyDeregister
-            | RefuseReason::Gone
-            | RefuseReason::NothingToChange
-            | RefuseReason::UnknownFlags(_)
-            | RefuseReason::NoBuffer
-            | RefuseReason::Empty
-            | RefuseReason::NoPd
-            | RefuseReason::OtherDevice
-            | RefuseReason::AccessWithoutFlag
-            | RefuseReason::UnknownRights(_)
-            | RefuseReason::RemoteWithoutLocalWrite => Errno::EINVAL,
+            MemoryReason::Busy
+            | MemoryReason::InFlight
+            | MemoryReason::WindowBound
+            | MemoryReason::InDoubt
+            | MemoryReason::InUse(_) => Errno::EBUSY,
+            MemoryReason::DeviceGone => Errno::EIO,
+            MemoryReason::OtherProcess => Errno::EACCES,
+            MemoryReason::OnlyDeregister
+            | MemoryReason::Gone
+            | MemoryReason::NothingToChange
+            | MemoryReason::UnknownFlags(_)
+            | MemoryReason::NoBuffer
+            | MemoryReason::Empty
+            | MemoryReason::NoPd
+            | MemoryReason::OtherDevice
+            | MemoryReason::AccessWithoutFlag
+            | MemoryReason::UnknownRights(_)
+            | MemoryReason::RemoteWithoutLocalWrite => Errno::EINVAL,
         }
     }
 }
@@ -75,9 +75,9 @@ impl RefuseReason {
 /// The request was legal, and a device call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{step}{errno}; {valid}")]
-pub struct Failure {
+pub struct MemoryFailure {
     /// The call that failed.
-    pub step: Step,
+    pub step: MemoryStep,
     /// The errno that the call set or returned.
     pub errno: Errno,
     /// The registration that is valid at the device. After the removal of the device it can only be deregistered; see
@@ -87,7 +87,7 @@ pub struct Failure {
 
 /// The call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum MemoryStep {
     /// `ibv_rereg_mr`.
     Reregister(Code),
     /// The fallback: `ibv_reg_mr` of the new registration.
@@ -98,13 +98,13 @@ pub enum Step {
     Deregister,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for MemoryStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Reregister(code) => write!(f, "ibv_rereg_mr: {code}, "),
-            Step::RegisterAnew => f.write_str("registering anew, ibv_reg_mr: "),
-            Step::DeregisterOld => f.write_str("registered anew, ibv_dereg_mr of the old one: "),
-            Step::Deregister => f.write_str("ibv_dereg_mr: "),
+            MemoryStep::Reregister(code) => write!(f, "ibv_rereg_mr: {code}, "),
+            MemoryStep::RegisterAnew => f.write_str("registering anew, ibv_reg_mr: "),
+            MemoryStep::DeregisterOld => f.write_str("registered anew, ibv_dereg_mr of the old one: "),
+            MemoryStep::Deregister => f.write_str("ibv_dereg_mr: "),
         }
     }
 }
@@ -112,10 +112,10 @@ impl fmt::Display for Step {
 /// All errors of a request, for methods that also make the calls. Its text contains that of its part, so it has no
 /// [source](core::error::Error::source).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Error {
+pub enum MemoryError {
     /// The caller's mistake. Nothing has changed and no call was made.
     #[error("refused: {0}")]
-    Refused(Refused),
+    Refused(MemoryRefused),
     /// `ibv_reg_mr` failed: nothing is registered.
     #[error("ibv_reg_mr: {errno}{}", Because(*.cause))]
     Register {
@@ -126,32 +126,32 @@ pub enum Error {
     },
     /// A re-registration or deregistration failed.
     #[error("{0}")]
-    Failed(Failure),
+    Failed(MemoryFailure),
     /// `ibv_dealloc_pd` failed; the PD stays allocated. EBUSY: an object that this library did not create uses it.
     #[error("ibv_dealloc_pd: {0}")]
     Dealloc(Errno),
     /// The driver reported an outcome of a call that is not under way.
     #[error("fault: {0}")]
-    Fault(Fault),
+    Fault(MemoryFault),
 }
 
-debug_in_words!(Error);
+debug_in_words!(MemoryError);
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
-        Error::Refused(refused)
+impl From<MemoryRefused> for MemoryError {
+    fn from(refused: MemoryRefused) -> Self {
+        MemoryError::Refused(refused)
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        Error::Failed(failure)
+impl From<MemoryFailure> for MemoryError {
+    fn from(failure: MemoryFailure) -> Self {
+        MemoryError::Failed(failure)
     }
 }
 
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
-        Error::Fault(fault)
+impl From<MemoryFault> for MemoryError {
+    fn from(fault: MemoryFault) -> Self {
+        MemoryError::Fault(fault)
     }
 }
 
@@ -179,7 +179,7 @@ pub enum RegisterCause {
 
 debug_in_words!(RegisterCause);
 
-impl Error {
+impl MemoryError {
     /// Returns the error of `ibv_reg_mr` for memory of this length, in a process with this limit on locked memory in bytes.
     /// `None` means no limit.
     #[must_use]
@@ -189,17 +189,17 @@ impl Error {
             (Errno::EFAULT, _) => Some(RegisterCause::NotPinnable),
             _ => None,
         };
-        Error::Register { errno, cause }
+        MemoryError::Register { errno, cause }
     }
 
     /// Returns the errno that libibverbs returns for this error.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {
-            Error::Refused(refused) => refused.errno(),
-            Error::Failed(failure) => failure.errno,
-            Error::Register { errno, .. } | Error::Dealloc(errno) => *errno,
-            Error::Fault(_) => Errno::EIO,
+            MemoryError::Refused(refused) => refused.errno(),
+            MemoryError::Failed(failure) => failure.errno,
+            MemoryError::Register { errno, .. } | MemoryError::Dealloc(errno) => *errno,
+            MemoryError::Fault(_) => Errno::EIO,
         }
     }
 }
@@ -207,9 +207,9 @@ impl Error {
 /// The driver reported an outcome of a call that is not under way. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("an outcome of {outcome} for {target}")]
-pub struct Fault {
+pub struct MemoryFault {
     /// The call.
-    pub outcome: RequestKind,
+    pub outcome: MemoryRequest,
     /// The object of the call.
-    pub target: Target,
+    pub target: MemoryTarget,
 }

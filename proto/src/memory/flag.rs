@@ -28,22 +28,18 @@ pub trait Flag: Copy + sealed::Sealed {
 impl Flag for u32 {
     const LEN: usize = size_of::<u32>();
 
-    #[inline]
     fn from_bits(bits: u64) -> Self {
         bits as u32
     }
 
-    #[inline]
     fn bits(self) -> u64 {
         u64::from(self)
     }
 
-    #[inline]
     fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self::from_ne_bytes)
     }
 
-    #[inline]
     fn copy_to(self, bytes: &mut [u8]) -> Option<()> {
         *<&mut [u8; Self::LEN]>::try_from(bytes).ok()? = self.to_ne_bytes();
         Some(())
@@ -53,22 +49,18 @@ impl Flag for u32 {
 impl Flag for u64 {
     const LEN: usize = size_of::<u64>();
 
-    #[inline]
     fn from_bits(bits: u64) -> Self {
         bits
     }
 
-    #[inline]
     fn bits(self) -> u64 {
         self
     }
 
-    #[inline]
     fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self::from_ne_bytes)
     }
 
-    #[inline]
     fn copy_to(self, bytes: &mut [u8]) -> Option<()> {
         *<&mut [u8; Self::LEN]>::try_from(bytes).ok()? = self.to_ne_bytes();
         Some(())

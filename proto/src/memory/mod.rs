@@ -4,7 +4,7 @@
 //! counts the objects that use it. Both are separate from the [`Core`](crate::Core) and from each other, because memory
 //! belongs to no event loop: any thread may register memory and own the `Region`.
 //!
-//! The concepts are those of the core: a request, its [`Call`]s, their [`Outcome`]s. A region owns the objects that the
+//! The concepts are those of the core: a request, its [`MemoryCall`]s, their [`MemoryOutcome`]s. A region owns the objects that the
 //! device may refer to: the buffer, and the use of a PD. After each outcome the region records which registration is
 //! valid. It returns the buffers that the device no longer refers to, and keeps those that the device may refer to.
 //!
@@ -60,22 +60,22 @@ mod flag;
 mod outcome;
 mod owned;
 mod policy;
-mod refuse_reason;
+mod reason;
 mod region;
-pub mod table;
+pub mod rules;
 
 pub use access::Access;
 #[cfg(feature = "std")]
 pub use bindings::{Bind, Bindings};
 pub use change::{Change, Changes};
-pub use device::{Call, Keys};
+pub use device::{Keys, MemoryCall};
 pub use domain::Domain;
 pub use ended::{Ended, Returned, Settled};
-pub use error::{Error, Failure, Fault, Refused, RegisterCause, Step, Target};
+pub use error::{MemoryError, MemoryFailure, MemoryFault, MemoryRefused, MemoryStep, MemoryTarget, RegisterCause};
 pub use flag::Flag;
-pub use outcome::{Code, Outcome, Provider, Reply, Valid, valid_after};
+pub use outcome::{Code, MemoryOutcome, Provider, Reply, Valid, valid_after};
 pub use owned::{Buffer, Pd};
 pub use policy::{Fallback, Policy, Traffic, Way};
-pub use refuse_reason::RefuseReason;
+pub use reason::MemoryReason;
 pub use region::Region;
-pub use table::{MrState, PdState, RequestKind};
+pub use rules::{MemoryRequest, MrState, PdState};

@@ -7,7 +7,7 @@ use crate::memory::Keys;
 
 /// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome<H> {
+pub enum MemoryOutcome<H> {
     /// `ibv_reg_mr`: the device's handle of the registration, and its keys.
     Registered(Result<(H, Keys), Errno>),
     /// `ibv_rereg_mr`.

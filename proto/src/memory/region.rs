@@ -4,10 +4,10 @@ mod settle;
 
 use crate::errno::Errno;
 use crate::memory::outcome::survives;
-use crate::memory::table::{self, Cell, Input};
+use crate::memory::rules::{self, Cell, Input};
 use crate::memory::{
-    Access, Buffer, Call, Change, Ended, Fault, Keys, MrState, Outcome, Pd, Policy, RefuseReason, Refused, RequestKind,
-    Target, Traffic, Way,
+    Access, Buffer, Change, Ended, Keys, MemoryCall, MemoryFault, MemoryOutcome, MemoryReason, MemoryRefused,
+    MemoryRequest, MemoryTarget, MrState, Pd, Policy, Traffic, Way,
 };
 
 /// One registration at the device.
@@ -50,12 +50,15 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// Creates a region; its `ibv_reg_mr` is the next call.
     ///
     /// # Errors
-    /// [`RefuseReason::Empty`], [`RefuseReason::UnknownRights`], [`RefuseReason::RemoteWithoutLocalWrite`]. The buffer is returned, and the use of the
+    /// [`MemoryReason::Empty`], [`MemoryReason::UnknownRights`], [`MemoryReason::RemoteWithoutLocalWrite`]. The buffer is returned, and the use of the
     /// PD ends.
-    pub fn register(pd: P, buffer: B, access: Access) -> Result<Self, (B, Refused)> {
-        let empty = if buffer.is_empty() { Err(RefuseReason::Empty) } else { Ok(()) };
+    pub fn register(pd: P, buffer: B, access: Access) -> Result<Self, (B, MemoryRefused)> {
+        let empty = if buffer.is_empty() { Err(MemoryReason::Empty) } else { Ok(()) };
         if let Err(reason) = empty.and_then(|()| access.check()) {
-            return Err((buffer, Refused { request: RequestKind::Register, target: Target::Mr(None), reason }));
+            return Err((
+                buffer,
+                MemoryRefused { request: MemoryRequest::Register, target: MemoryTarget::Mr(None), reason },
+            ));
         }
         Ok(Region {
             state: MrState::Registering,
@@ -74,17 +77,17 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// Starts a re-registration; [`Region::call`] returns the call to make.
     ///
     /// # Errors
-    /// [`RefuseReason::NothingToChange`], [`RefuseReason::Empty`], [`RefuseReason::OtherDevice`],
-    /// [`RefuseReason::UnknownRights`], [`RefuseReason::RemoteWithoutLocalWrite`]; [`RefuseReason::InDoubt`] for new memory;
-    /// [`RefuseReason::InFlight`] while work requests are in flight, [`RefuseReason::WindowBound`] while a window may be
-    /// bound to it; and the refusals of the [table](table::MR). The
+    /// [`MemoryReason::NothingToChange`], [`MemoryReason::Empty`], [`MemoryReason::OtherDevice`],
+    /// [`MemoryReason::UnknownRights`], [`MemoryReason::RemoteWithoutLocalWrite`]; [`MemoryReason::InDoubt`] for new memory;
+    /// [`MemoryReason::InFlight`] while work requests are in flight, [`MemoryReason::WindowBound`] while a window may be
+    /// bound to it; and the refusals of the [table](rules::MR). The
     /// change is returned.
     pub fn reregister(
         &mut self,
         change: Change<P, B>,
         policy: Policy,
         traffic: Traffic,
-    ) -> Result<(), (Change<P, B>, Refused)> {
+    ) -> Result<(), (Change<P, B>, MemoryRefused)> {
         let next = self
             .request_rule(Input::Reregister)
             .and_then(|next| self.old.as_ref().map_or(Ok(()), |old| change.check(&old.pd)).map(|()| next))
@@ -97,35 +100,39 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
                 self.set_state(next);
                 Ok(())
             }
-            Err(reason) => Err((change, self.refused(RequestKind::Reregister, reason))),
+            Err(reason) => Err((change, self.refused(MemoryRequest::Reregister, reason))),
         }
     }
 
     /// Starts a deregistration; [`Region::call`] returns the call to make.
     ///
     /// # Errors
-    /// [`RefuseReason::InFlight`] while work requests are in flight, even if the device is gone;
-    /// [`RefuseReason::WindowBound`] while a window may be bound to it; and the refusals of the [table](table::MR).
-    pub fn deregister(&mut self, traffic: Traffic) -> Result<(), Refused> {
+    /// [`MemoryReason::InFlight`] while work requests are in flight, even if the device is gone;
+    /// [`MemoryReason::WindowBound`] while a window may be bound to it; and the refusals of the [table](rules::MR).
+    pub fn deregister(&mut self, traffic: Traffic) -> Result<(), MemoryRefused> {
         let next = self.request_rule(Input::Deregister).and_then(|next| Self::quiet(traffic).map(|()| next));
-        let next = next.map_err(|reason| self.refused(RequestKind::Deregister, reason))?;
+        let next = next.map_err(|reason| self.refused(MemoryRequest::Deregister, reason))?;
         self.set_state(next);
         Ok(())
     }
 
     /// Returns the call to make now; the same call until its outcome is reported.
     #[must_use]
-    pub fn call(&self) -> Option<Call<'_, P, B, H>> {
+    pub fn call(&self) -> Option<MemoryCall<'_, P, B, H>> {
         match self.state {
             MrState::Registering | MrState::Replacing => {
                 let pd = self.change.pd.as_ref().or(self.old.as_ref().map(|old| &old.pd))?;
                 let buffer = self.change.buffer.as_ref().or(self.buffer.as_ref())?;
-                Some(Call::Register { pd, buffer, access: self.wanted_access() })
+                Some(MemoryCall::Register { pd, buffer, access: self.wanted_access() })
             }
-            MrState::Changing => Some(Call::Reregister { handle: &self.old.as_ref()?.handle, change: &self.change }),
-            MrState::Retiring | MrState::Deregistering => Some(Call::Deregister { handle: &self.old.as_ref()?.handle }),
+            MrState::Changing => {
+                Some(MemoryCall::Reregister { handle: &self.old.as_ref()?.handle, change: &self.change })
+            }
+            MrState::Retiring | MrState::Deregistering => {
+                Some(MemoryCall::Deregister { handle: &self.old.as_ref()?.handle })
+            }
             MrState::Undoing | MrState::Discarding => {
-                Some(Call::Deregister { handle: &self.new.as_ref().or(self.old.as_ref())?.handle })
+                Some(MemoryCall::Deregister { handle: &self.new.as_ref().or(self.old.as_ref())?.handle })
             }
             MrState::Registered | MrState::Unusable | MrState::Gone => None,
         }
@@ -136,7 +143,10 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     ///
     /// # Errors
     /// As [`Region::handle_outcome`]. The refused outcome has changed nothing.
-    pub fn run(&mut self, mut device: impl FnMut(Call<'_, P, B, H>) -> Outcome<H>) -> Result<Option<Ended<B>>, Fault> {
+    pub fn run(
+        &mut self,
+        mut device: impl FnMut(MemoryCall<'_, P, B, H>) -> MemoryOutcome<H>,
+    ) -> Result<Option<Ended<B>>, MemoryFault> {
         while let Some(call) = self.call() {
             let outcome = device(call);
             if let Some(ended) = self.handle_outcome(outcome)? {
@@ -150,27 +160,27 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// follows.
     ///
     /// # Errors
-    /// [`Fault`] if no such call is under way.
-    pub fn handle_outcome(&mut self, outcome: Outcome<H>) -> Result<Option<Ended<B>>, Fault> {
+    /// [`MemoryFault`] if no such call is under way.
+    pub fn handle_outcome(&mut self, outcome: MemoryOutcome<H>) -> Result<Option<Ended<B>>, MemoryFault> {
         match outcome {
-            Outcome::Registered(Ok((handle, keys))) => {
-                let (from, _) = self.outcome_rule(Input::Made, RequestKind::Register)?;
+            MemoryOutcome::Registered(Ok((handle, keys))) => {
+                let (from, _) = self.outcome_rule(Input::Made, MemoryRequest::Register)?;
                 Ok(self.made(from, handle, keys))
             }
-            Outcome::Registered(Err(errno)) => {
-                let (from, _) = self.outcome_rule(Input::NotMade, RequestKind::Register)?;
+            MemoryOutcome::Registered(Err(errno)) => {
+                let (from, _) = self.outcome_rule(Input::NotMade, MemoryRequest::Register)?;
                 Ok(self.not_made(from, errno))
             }
-            Outcome::Reregistered(reply) => self.replied(reply),
-            Outcome::Deregistered(Ok(())) => {
+            MemoryOutcome::Reregistered(reply) => self.replied(reply),
+            MemoryOutcome::Deregistered(Ok(())) => {
                 let two = self.state == MrState::Discarding && self.new.is_some();
                 let (from, _) =
-                    self.outcome_rule(if two { Input::OneEnded } else { Input::Ended }, RequestKind::Deregister)?;
+                    self.outcome_rule(if two { Input::OneEnded } else { Input::Ended }, MemoryRequest::Deregister)?;
                 Ok(self.ended(from))
             }
-            Outcome::Deregistered(Err(errno)) => {
+            MemoryOutcome::Deregistered(Err(errno)) => {
                 let input = if survives(errno) { Input::Kept } else { Input::Lost };
-                let (from, to) = self.outcome_rule(input, RequestKind::Deregister)?;
+                let (from, to) = self.outcome_rule(input, MemoryRequest::Deregister)?;
                 Ok(self.not_ended(from, to, errno))
             }
         }
@@ -180,7 +190,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// has an outcome. A fallback that is under way is completed or undone; no new fallback begins.
     pub fn handle_removal(&mut self) {
         self.removed = true;
-        if let Cell::Go(state) = table::MR[self.state.index()][Input::Removal.index()] {
+        if let Cell::Go(state) = rules::MR[self.state.index()][Input::Removal.index()] {
             self.set_state(state);
         }
     }
@@ -252,43 +262,43 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// Refuses a request while a memory window may be bound to the MR, or work requests in flight name it, even after the removal of its device: some
     /// providers copy received data to the memory when the completion is polled, and check no key
     /// (`mlx5_copy_to_recv_wqe`).
-    const fn quiet(traffic: Traffic) -> Result<(), RefuseReason> {
+    const fn quiet(traffic: Traffic) -> Result<(), MemoryReason> {
         match traffic {
-            Traffic::InFlight => Err(RefuseReason::InFlight),
-            Traffic::WindowBound => Err(RefuseReason::WindowBound),
+            Traffic::InFlight => Err(MemoryReason::InFlight),
+            Traffic::WindowBound => Err(MemoryReason::WindowBound),
             Traffic::Quiet => Ok(()),
         }
     }
 
     /// Refuses new memory while a buffer is in doubt, because a region can keep only one such buffer.
-    const fn sure(&self, change: &Change<P, B>) -> Result<(), RefuseReason> {
-        if change.buffer.is_some() && self.in_doubt.is_some() { Err(RefuseReason::InDoubt) } else { Ok(()) }
+    const fn sure(&self, change: &Change<P, B>) -> Result<(), MemoryReason> {
+        if change.buffer.is_some() && self.in_doubt.is_some() { Err(MemoryReason::InDoubt) } else { Ok(()) }
     }
 
-    fn request_rule(&self, input: Input) -> Result<MrState, RefuseReason> {
-        match table::MR[self.state.index()][input.index()] {
+    fn request_rule(&self, input: Input) -> Result<MrState, MemoryReason> {
+        match rules::MR[self.state.index()][input.index()] {
             Cell::Go(next) => Ok(next),
-            Cell::Refuse(_) if self.removed && self.state == MrState::Unusable => Err(RefuseReason::DeviceGone),
+            Cell::Refuse(_) if self.removed && self.state == MrState::Unusable => Err(MemoryReason::DeviceGone),
             Cell::Refuse(reason) => Err(reason),
-            Cell::Fault => Err(RefuseReason::Busy),
+            Cell::Fault => Err(MemoryReason::Busy),
         }
     }
 
     /// Changes the state as the table defines. Returns the previous state and the state of the table's cell, which does
     /// not depend on a removal.
-    fn outcome_rule(&mut self, input: Input, outcome: RequestKind) -> Result<(MrState, MrState), Fault> {
+    fn outcome_rule(&mut self, input: Input, outcome: MemoryRequest) -> Result<(MrState, MrState), MemoryFault> {
         let from = self.state;
-        match table::MR[from.index()][input.index()] {
+        match rules::MR[from.index()][input.index()] {
             Cell::Go(next) => {
                 self.set_state(next);
                 Ok((from, next))
             }
-            Cell::Refuse(_) | Cell::Fault => Err(Fault { outcome, target: Target::Mr(Some(from)) }),
+            Cell::Refuse(_) | Cell::Fault => Err(MemoryFault { outcome, target: MemoryTarget::Mr(Some(from)) }),
         }
     }
 
-    fn refused(&self, request: RequestKind, reason: RefuseReason) -> Refused {
-        Refused { request, target: Target::Mr(Some(self.state)), reason }
+    fn refused(&self, request: MemoryRequest, reason: MemoryReason) -> MemoryRefused {
+        MemoryRefused { request, target: MemoryTarget::Mr(Some(self.state)), reason }
     }
 
     /// Sets the state. No other function does.

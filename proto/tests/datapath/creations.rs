@@ -55,7 +55,7 @@ fn an_error_names_its_call_and_its_object() {
     let other = |of| CreateReason::OtherDevice { object: OfDevice::SendCq, of, on: one };
     let node = CreateReason::Node { node: DeviceName::new(b"uverbs0"), errno: Errno::EACCES };
     let overrun = CqRoom::new(4).check(5).unwrap_err();
-    let pd = CreateReason::Pd(memory::RefuseReason::DeviceGone);
+    let pd = CreateReason::Pd(memory::MemoryReason::DeviceGone);
     for (call, reason, errno, expected) in [
         (CreateCall::CreateQp, other(two), Errno::EINVAL, "create_qp: the CQ of sends is of rxe1, not of rxe0"),
         (
@@ -90,7 +90,7 @@ fn an_error_names_its_call_and_its_object() {
 #[test]
 fn the_other_errors_of_a_closure_convert_and_keep_their_text() {
     let post = PostError::new(PostCall::Recv, 17, PostReason::HasSrq);
-    let registered = memory::Error::register(Errno::ENOMEM, 4096, Some(1024));
+    let registered = memory::MemoryError::register(Errno::ENOMEM, 4096, Some(1024));
     let of = |error: CreateError| (error.call(), error.to_string(), error.errno());
     assert_eq!(of(Errno::EPERM.into()), (None, "EPERM".into(), Errno::EPERM));
     assert_eq!(of(post.into()), (None, post.to_string(), Errno::EINVAL));

@@ -167,7 +167,7 @@ impl ProtectionDomain for Pd {
     type Ah = u8;
     type Srq = Srq;
 
-    fn register(&self, _: impl Into<Vec<u8>>, _: Access) -> Result<Bytes, (Vec<u8>, memory::Error)> {
+    fn register(&self, _: impl Into<Vec<u8>>, _: Access) -> Result<Bytes, (Vec<u8>, memory::MemoryError)> {
         Ok(Bytes([0; 9]))
     }
 
@@ -195,7 +195,7 @@ impl ProtectionDomain for Pd {
         PdState::Gone
     }
 
-    fn dealloc(&self) -> Result<(), memory::Error> {
+    fn dealloc(&self) -> Result<(), memory::MemoryError> {
         Ok(())
     }
 }

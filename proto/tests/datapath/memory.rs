@@ -77,7 +77,7 @@ impl MemoryRegion for Bytes {
         Reregistered { result: Ok(Way::Anew), buffer: change.buffer }
     }
 
-    fn deregister(self) -> Result<Returned<Vec<u8>>, (Self, memory::Error)> {
+    fn deregister(self) -> Result<Returned<Vec<u8>>, (Self, memory::MemoryError)> {
         Ok(Returned { buffer: self.0.to_vec(), other: None })
     }
 }

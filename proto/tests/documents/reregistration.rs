@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Buffer, Call, Change, Changes, Code, Ended, Fallback, Keys, MrState, Outcome, Pd, Policy, Provider,
-    RefuseReason, Region, Reply, Settled, Traffic, Valid, Way,
+    Access, Buffer, Change, Changes, Code, Ended, Fallback, Keys, MemoryCall, MemoryOutcome, MemoryReason, MrState, Pd,
+    Policy, Provider, Region, Reply, Settled, Traffic, Valid, Way,
 };
 
 use crate::grid::grid;
@@ -144,7 +144,7 @@ fn trials() -> impl Iterator<Item = Trial> {
 fn registered(old: &Domain, new: &Domain, flags: Changes) -> (Mr, Change<Domain, Memory>) {
     let made = Region::register(old.clone(), Memory("old"), Access::LOCAL_WRITE);
     let mut region: Mr = made.map_err(|(_, refused)| refused).unwrap();
-    let ended = region.handle_outcome(Outcome::Registered(Ok((1, BEFORE)))).unwrap();
+    let ended = region.handle_outcome(MemoryOutcome::Registered(Ok((1, BEFORE)))).unwrap();
     assert!(matches!(ended, Some(Ended::Registered(_))), "it is not registered");
     let change = Change {
         buffer: flags.contains(Changes::TRANSLATION).then_some(Memory("new")),
@@ -173,7 +173,7 @@ fn in_flight(flags: Changes) -> (String, Vec<String>) {
     drop(change.pd);
     let cells = after(&region, Valid::Old, back, &old, &new);
     assert!(
-        refused.reason == RefuseReason::InFlight,
+        refused.reason == MemoryReason::InFlight,
         "a re-registration in flight was refused because {}",
         refused.reason
     );
@@ -194,14 +194,16 @@ fn run(flags: Changes, trial: Trial) -> Left {
     finish(region, cells)
 }
 
-fn answer(trial: Trial, call: &Call<'_, Domain, Memory, u8>) -> Outcome<u8> {
+fn answer(trial: Trial, call: &MemoryCall<'_, Domain, Memory, u8>) -> MemoryOutcome<u8> {
     match call {
-        Call::Reregister { .. } => {
-            Outcome::Reregistered(Reply { code: trial.code.as_raw(), errno: trial.errno, keys: CHANGED })
+        MemoryCall::Reregister { .. } => {
+            MemoryOutcome::Reregistered(Reply { code: trial.code.as_raw(), errno: trial.errno, keys: CHANGED })
         }
-        Call::Register { .. } if trial.course == Course::NotRegistered => Outcome::Registered(Err(Errno::ENOMEM)),
-        Call::Register { .. } => Outcome::Registered(Ok((2, ANEW))),
-        Call::Deregister { handle } => Outcome::Deregistered(match (trial.course, **handle) {
+        MemoryCall::Register { .. } if trial.course == Course::NotRegistered => {
+            MemoryOutcome::Registered(Err(Errno::ENOMEM))
+        }
+        MemoryCall::Register { .. } => MemoryOutcome::Registered(Ok((2, ANEW))),
+        MemoryCall::Deregister { handle } => MemoryOutcome::Deregistered(match (trial.course, **handle) {
             (Course::OldKept | Course::OldKeptNewStuck, 1) | (Course::OldKeptNewStuck, _) => Err(Errno::EBUSY),
             (Course::OldLost, 1) => Err(Errno::EIO),
             _ => Ok(()),
@@ -238,7 +240,7 @@ fn finish(mut region: Mr, mut cells: Vec<String>) -> Left {
     let ended = region
         .run(|_| {
             registrations += 1;
-            Outcome::Deregistered(Ok(()))
+            MemoryOutcome::Deregistered(Ok(()))
         })
         .unwrap();
     let Some(Ended::Deregistered(returned)) = ended else { panic!("it has not been deregistered") };

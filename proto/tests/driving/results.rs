@@ -107,7 +107,10 @@ fn errors_become_io_errors_of_their_kind() {
     assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::OutOfMemory);
     assert_eq!(io::Error::from(posted).to_string(), posted.to_string());
     assert_eq!(io::Error::from(posted).kind(), io::ErrorKind::OutOfMemory);
-    assert_eq!(io::Error::from(memory::Error::register(Errno::EBUSY, 1, None)).kind(), io::ErrorKind::ResourceBusy);
+    assert_eq!(
+        io::Error::from(memory::MemoryError::register(Errno::EBUSY, 1, None)).kind(),
+        io::ErrorKind::ResourceBusy
+    );
     let mut core = Core::new(Limits::SINGLE);
     let channel = core.open_channel(cmid_proto::Acks::OnDelivery).unwrap().0;
     let id = IdKey::from_parts(0, 0, 1).unwrap();

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use cmid_proto::memory::{self, Code, MrState, PdState, Step, Valid};
+use cmid_proto::memory::{self, Code, MemoryStep, MrState, PdState, Valid};
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, Core, Errno, Error, Failure, FailureCause, Fault, Flow, GroupKey, IdKey, Limits,
     PortSpace, PrivateData, RawEvent, RefuseReason, Refused, RequestKind, State, Target,
@@ -49,7 +49,6 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         RefuseReason::Busy(RequestKind::Bind),
         RefuseReason::OwesAcks,
         RefuseReason::SharesChannel,
-        RefuseReason::BeingCreated,
         RefuseReason::HasGroups,
     ];
     let others = [
@@ -119,64 +118,70 @@ fn failures_have_the_errno_of_the_device_and_faults_its_or_eio() {
 
 #[test]
 fn every_refusal_of_memory_has_its_errno() {
-    use memory::RefuseReason;
+    use memory::MemoryReason;
     let invalid = [
-        RefuseReason::OnlyDeregister,
-        RefuseReason::Gone,
-        RefuseReason::NothingToChange,
-        RefuseReason::UnknownFlags(8),
-        RefuseReason::NoBuffer,
-        RefuseReason::Empty,
-        RefuseReason::NoPd,
-        RefuseReason::OtherDevice,
-        RefuseReason::AccessWithoutFlag,
-        RefuseReason::UnknownRights(1 << 15),
-        RefuseReason::RemoteWithoutLocalWrite,
+        MemoryReason::OnlyDeregister,
+        MemoryReason::Gone,
+        MemoryReason::NothingToChange,
+        MemoryReason::UnknownFlags(8),
+        MemoryReason::NoBuffer,
+        MemoryReason::Empty,
+        MemoryReason::NoPd,
+        MemoryReason::OtherDevice,
+        MemoryReason::AccessWithoutFlag,
+        MemoryReason::UnknownRights(1 << 15),
+        MemoryReason::RemoteWithoutLocalWrite,
     ];
     let busy = [
-        RefuseReason::Busy,
-        RefuseReason::InFlight,
-        RefuseReason::WindowBound,
-        RefuseReason::InDoubt,
-        RefuseReason::InUse(2),
+        MemoryReason::Busy,
+        MemoryReason::InFlight,
+        MemoryReason::WindowBound,
+        MemoryReason::InDoubt,
+        MemoryReason::InUse(2),
     ];
     let all =
         invalid.map(|reason| (reason, Errno::EINVAL)).into_iter().chain(busy.map(|reason| (reason, Errno::EBUSY)));
-    let all = all.chain([(RefuseReason::DeviceGone, Errno::EIO), (RefuseReason::OtherProcess, Errno::EACCES)]);
+    let all = all.chain([(MemoryReason::DeviceGone, Errno::EIO), (MemoryReason::OtherProcess, Errno::EACCES)]);
     for (reason, errno) in all {
-        let refused =
-            memory::Refused { request: memory::RequestKind::Reregister, target: memory::Target::Mr(None), reason };
-        assert_eq!(memory::Error::from(refused).errno(), errno, "{reason}");
+        let refused = memory::MemoryRefused {
+            request: memory::MemoryRequest::Reregister,
+            target: memory::MemoryTarget::Mr(None),
+            reason,
+        };
+        assert_eq!(memory::MemoryError::from(refused).errno(), errno, "{reason}");
         assert_eq!(refused.to_string(), format!("re-register an MR: {reason}"));
     }
 }
 
 #[test]
 fn errors_of_memory_say_the_step_the_code_and_what_is_left() {
-    let failure = |step| memory::Failure { step, errno: Errno::ENOMEM, valid: Valid::Neither };
+    let failure = |step| memory::MemoryFailure { step, errno: Errno::ENOMEM, valid: Valid::Neither };
     let steps = [
-        (Step::Reregister(Code::Cmd), "ibv_rereg_mr: ERR_CMD, "),
-        (Step::RegisterAnew, "registering anew, ibv_reg_mr: "),
-        (Step::DeregisterOld, "registered anew, ibv_dereg_mr of the old one: "),
-        (Step::Deregister, "ibv_dereg_mr: "),
+        (MemoryStep::Reregister(Code::Cmd), "ibv_rereg_mr: ERR_CMD, "),
+        (MemoryStep::RegisterAnew, "registering anew, ibv_reg_mr: "),
+        (MemoryStep::DeregisterOld, "registered anew, ibv_dereg_mr of the old one: "),
+        (MemoryStep::Deregister, "ibv_dereg_mr: "),
     ];
     for (step, text) in steps {
-        let error = memory::Error::from(failure(step));
+        let error = memory::MemoryError::from(failure(step));
         assert_eq!(error.to_string(), format!("{text}ENOMEM; the MR can only be deregistered"));
         assert_eq!(error.errno(), Errno::ENOMEM);
     }
     let valid = [Valid::Old, Valid::New].map(|valid| valid.to_string());
     assert_eq!(valid, ["the old registration is valid", "the new registration is valid"]);
-    let fault = |target| memory::Fault { outcome: memory::RequestKind::Register, target };
+    let fault = |target| memory::MemoryFault { outcome: memory::MemoryRequest::Register, target };
     assert_eq!(
-        fault(memory::Target::Mr(Some(MrState::Gone))).to_string(),
+        fault(memory::MemoryTarget::Mr(Some(MrState::Gone))).to_string(),
         "an outcome of register for an MR while gone"
     );
-    assert_eq!(fault(memory::Target::Pd(PdState::Live)).to_string(), "an outcome of register for a PD while live");
+    assert_eq!(
+        fault(memory::MemoryTarget::Pd(PdState::Live)).to_string(),
+        "an outcome of register for a PD while live"
+    );
     let others = [
-        (memory::Error::from(fault(memory::Target::Pd(PdState::Live))), Errno::EIO),
-        (memory::Error::register(Errno::EFAULT, 8, None), Errno::EFAULT),
-        (memory::Error::Dealloc(Errno::EBUSY), Errno::EBUSY),
+        (memory::MemoryError::from(fault(memory::MemoryTarget::Pd(PdState::Live))), Errno::EIO),
+        (memory::MemoryError::register(Errno::EFAULT, 8, None), Errno::EFAULT),
+        (memory::MemoryError::Dealloc(Errno::EBUSY), Errno::EBUSY),
     ];
     for (error, errno) in others {
         assert_eq!(error.errno(), errno, "{error}");
@@ -187,7 +192,7 @@ fn errors_of_memory_say_the_step_the_code_and_what_is_left() {
 /// pinned.
 #[test]
 fn a_registration_that_fails_names_its_cause() {
-    let text = |errno, limit| memory::Error::register(errno, 1 << 20, limit).to_string();
+    let text = |errno, limit| memory::MemoryError::register(errno, 1 << 20, limit).to_string();
     let limit = "ibv_reg_mr: ENOMEM: 1048576 bytes, with a limit on locked memory (RLIMIT_MEMLOCK) of 65536 bytes";
     assert_eq!(text(Errno::ENOMEM, Some(65536)), limit);
     assert_eq!(text(Errno::ENOMEM, None), "ibv_reg_mr: ENOMEM");
@@ -262,16 +267,16 @@ fn an_error_prints_itself_once_and_in_words() {
     use cmid_proto::datapath::{BatchError, PostCall, PostError, PostReason, WcStatus};
     use core::error::Error as _;
 
-    let refused = memory::Refused {
-        request: memory::RequestKind::Deregister,
-        target: memory::Target::Mr(None),
-        reason: memory::RefuseReason::WindowBound,
+    let refused = memory::MemoryRefused {
+        request: memory::MemoryRequest::Deregister,
+        target: memory::MemoryTarget::Mr(None),
+        reason: memory::MemoryReason::WindowBound,
     };
-    let error = memory::Error::from(refused);
+    let error = memory::MemoryError::from(refused);
     assert!(error.source().is_none());
     assert_eq!(format!("{error:?}"), error.to_string());
-    let failure = memory::Failure { step: Step::Deregister, errno: Errno::EIO, valid: Valid::Neither };
-    let error = memory::Error::from(failure);
+    let failure = memory::MemoryFailure { step: MemoryStep::Deregister, errno: Errno::EIO, valid: Valid::Neither };
+    let error = memory::MemoryError::from(failure);
     assert_eq!((format!("{error:?}"), error.source().is_none()), (failure.to_string(), true));
     let error = Error::from(Refused::NothingOwed);
     assert_eq!((format!("{error:?}"), error.source().is_none()), (error.to_string(), true));

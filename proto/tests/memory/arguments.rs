@@ -2,7 +2,7 @@
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Buffer, Change, Changes, MrState, Outcome, Policy, RefuseReason, RequestKind, Target, Traffic,
+    Access, Buffer, Change, Changes, MemoryOutcome, MemoryReason, MemoryRequest, MemoryTarget, MrState, Policy, Traffic,
 };
 
 use crate::small::{Bytes, ELSEWHERE, KEYS, Region, Use, registering};
@@ -12,7 +12,7 @@ type SmallChange = Change<Use, Bytes>;
 const LOCAL: Access = Access::LOCAL_WRITE;
 const NONE: Access = Access::empty();
 
-fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) -> Result<SmallChange, RefuseReason> {
+fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) -> Result<SmallChange, MemoryReason> {
     let given = Change { buffer: buffer.clone(), pd: pd.clone(), access: Some(access) };
     Change::from_arguments(flags, buffer, pd, access).map_err(|(back, reason)| {
         assert_eq!(back, given);
@@ -24,12 +24,12 @@ fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) ->
 fn arguments_of_the_library_that_contradict_each_other_are_no_change() {
     let (buffer, pd) = (Some(Bytes(1)), Some(Use(1)));
     let eight = Changes::from_bits_retain(8);
-    assert_eq!(of(eight, None, None, NONE), Err(RefuseReason::UnknownFlags(8)));
-    assert_eq!(of(eight | Changes::ACCESS, None, None, LOCAL), Err(RefuseReason::UnknownFlags(12)));
-    assert_eq!(of(Changes::TRANSLATION, None, pd.clone(), NONE), Err(RefuseReason::NoBuffer));
-    assert_eq!(of(Changes::PD, buffer.clone(), None, NONE), Err(RefuseReason::NoPd));
+    assert_eq!(of(eight, None, None, NONE), Err(MemoryReason::UnknownFlags(8)));
+    assert_eq!(of(eight | Changes::ACCESS, None, None, LOCAL), Err(MemoryReason::UnknownFlags(12)));
+    assert_eq!(of(Changes::TRANSLATION, None, pd.clone(), NONE), Err(MemoryReason::NoBuffer));
+    assert_eq!(of(Changes::PD, buffer.clone(), None, NONE), Err(MemoryReason::NoPd));
     for flags in [Changes::empty(), Changes::PD, Changes::TRANSLATION, Changes::PD | Changes::TRANSLATION] {
-        assert_eq!(of(flags, buffer.clone(), pd.clone(), LOCAL), Err(RefuseReason::AccessWithoutFlag));
+        assert_eq!(of(flags, buffer.clone(), pd.clone(), LOCAL), Err(MemoryReason::AccessWithoutFlag));
     }
 }
 
@@ -51,18 +51,18 @@ fn of_the_arguments_only_those_count_that_a_flag_names() {
 #[test]
 fn a_change_takes_another_type_of_pd_or_comes_back() {
     let change: SmallChange = Change::default().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(LOCAL);
-    let (back, reason) = change.clone().try_map_pd(|_| Err::<u8, _>(RefuseReason::Gone)).unwrap_err();
-    assert_eq!((back, reason), (change.clone(), RefuseReason::Gone));
-    let mapped = change.try_map_pd(|pd| Ok::<_, RefuseReason>(pd.0)).unwrap();
+    let (back, reason) = change.clone().try_map_pd(|_| Err::<u8, _>(MemoryReason::Gone)).unwrap_err();
+    assert_eq!((back, reason), (change.clone(), MemoryReason::Gone));
+    let mapped = change.try_map_pd(|pd| Ok::<_, MemoryReason>(pd.0)).unwrap();
     assert_eq!(mapped, Change { buffer: Some(Bytes(2)), pd: Some(1), access: Some(LOCAL) });
     // Without a PD there is nothing to convert.
-    let nothing: Change<u8, Bytes> = SmallChange::default().try_map_pd(|_| Err(RefuseReason::Gone)).unwrap();
+    let nothing: Change<u8, Bytes> = SmallChange::default().try_map_pd(|_| Err(MemoryReason::Gone)).unwrap();
     assert_eq!(nothing, Change::default());
 }
 
 fn registered() -> Region {
     let mut region = registering();
-    let ended = region.handle_outcome(Outcome::Registered(Ok((0, KEYS)))).unwrap();
+    let ended = region.handle_outcome(MemoryOutcome::Registered(Ok((0, KEYS)))).unwrap();
     assert!(ended.is_some());
     region
 }
@@ -70,16 +70,16 @@ fn registered() -> Region {
 #[test]
 fn a_registration_that_cannot_be_is_refused_and_the_memory_comes_back() {
     let cases = [
-        (Bytes(0), LOCAL, RefuseReason::Empty),
-        (Bytes(1), Access::from_bits_retain(!0), RefuseReason::UnknownRights(!Access::all().bits())),
-        (Bytes(1), Access::from_bits_retain(32), RefuseReason::UnknownRights(32)),
-        (Bytes(1), Access::REMOTE_WRITE, RefuseReason::RemoteWithoutLocalWrite),
-        (Bytes(1), Access::REMOTE_ATOMIC | Access::REMOTE_READ, RefuseReason::RemoteWithoutLocalWrite),
+        (Bytes(0), LOCAL, MemoryReason::Empty),
+        (Bytes(1), Access::from_bits_retain(!0), MemoryReason::UnknownRights(!Access::all().bits())),
+        (Bytes(1), Access::from_bits_retain(32), MemoryReason::UnknownRights(32)),
+        (Bytes(1), Access::REMOTE_WRITE, MemoryReason::RemoteWithoutLocalWrite),
+        (Bytes(1), Access::REMOTE_ATOMIC | Access::REMOTE_READ, MemoryReason::RemoteWithoutLocalWrite),
     ];
     for (buffer, access, reason) in cases {
         let (back, refused) = Region::register(Use(0), buffer.clone(), access).unwrap_err();
         assert_eq!((back, refused.reason, refused.errno()), (buffer, reason, Errno::EINVAL));
-        assert_eq!((refused.request, refused.target), (RequestKind::Register, Target::Mr(None)));
+        assert_eq!((refused.request, refused.target), (MemoryRequest::Register, MemoryTarget::Mr(None)));
     }
     for access in [NONE, Access::REMOTE_READ, LOCAL | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC] {
         assert_eq!(Region::register(Use(0), Bytes(1), access).unwrap().state(), MrState::Registering);
@@ -90,18 +90,18 @@ fn a_registration_that_cannot_be_is_refused_and_the_memory_comes_back() {
 fn a_change_that_cannot_be_is_refused_and_comes_back() {
     let unchanged = SmallChange::default;
     let cases = [
-        (unchanged(), RefuseReason::NothingToChange),
-        (unchanged().to_buffer(Bytes(0)), RefuseReason::Empty),
-        (unchanged().to_pd(ELSEWHERE), RefuseReason::OtherDevice),
-        (unchanged().to_access(Access::from_bits_retain(!0)), RefuseReason::UnknownRights(!Access::all().bits())),
-        (unchanged().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
-        (unchanged().to_access(Access::REMOTE_ATOMIC), RefuseReason::RemoteWithoutLocalWrite),
+        (unchanged(), MemoryReason::NothingToChange),
+        (unchanged().to_buffer(Bytes(0)), MemoryReason::Empty),
+        (unchanged().to_pd(ELSEWHERE), MemoryReason::OtherDevice),
+        (unchanged().to_access(Access::from_bits_retain(!0)), MemoryReason::UnknownRights(!Access::all().bits())),
+        (unchanged().to_access(Access::REMOTE_WRITE), MemoryReason::RemoteWithoutLocalWrite),
+        (unchanged().to_access(Access::REMOTE_ATOMIC), MemoryReason::RemoteWithoutLocalWrite),
         // A valid part does not make up for an invalid one.
-        (unchanged().to_buffer(Bytes(0)).to_pd(Use(1)).to_access(LOCAL), RefuseReason::Empty),
-        (unchanged().to_buffer(Bytes(2)).to_pd(ELSEWHERE).to_access(LOCAL), RefuseReason::OtherDevice),
+        (unchanged().to_buffer(Bytes(0)).to_pd(Use(1)).to_access(LOCAL), MemoryReason::Empty),
+        (unchanged().to_buffer(Bytes(2)).to_pd(ELSEWHERE).to_access(LOCAL), MemoryReason::OtherDevice),
         (
             unchanged().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(Access::REMOTE_WRITE),
-            RefuseReason::RemoteWithoutLocalWrite,
+            MemoryReason::RemoteWithoutLocalWrite,
         ),
     ];
     for (change, reason) in cases {

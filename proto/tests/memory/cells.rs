@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use cmid_proto::Errno;
-use cmid_proto::memory::table::{Cell, Input, MR};
+use cmid_proto::memory::rules::{Cell, Input, MR};
 use cmid_proto::memory::{
-    Change, Ended, Fallback, Fault, MrState, Outcome, Policy, Provider, RefuseReason, Refused, Reply, Target, Traffic,
+    Change, Ended, Fallback, MemoryFault, MemoryOutcome, MemoryReason, MemoryRefused, MemoryTarget, MrState, Policy,
+    Provider, Reply, Traffic,
 };
 
 use crate::small::{Bytes, Call, KEYS, Region, Use, changes, policies, registering};
@@ -29,7 +30,7 @@ enum Step {
     Reregister(Change<Use, Bytes>, Policy),
     Deregister,
     Removal,
-    Outcome(Outcome<u8>),
+    Outcome(MemoryOutcome<u8>),
 }
 
 /// Results of `ibv_rereg_mr`, one of each kind.
@@ -61,10 +62,11 @@ impl RegionInState {
         }
         // A handle that is not in use.
         let handle = (0..3).find(|handle| !self.handles.contains(handle)).unwrap();
-        let mut outcomes = vec![Outcome::Registered(Ok((handle, KEYS))), Outcome::Registered(Err(Errno::ENOMEM))];
-        outcomes.extend(REPLIES.map(|(code, errno)| Outcome::Reregistered(Reply { code, errno, keys: KEYS })));
+        let mut outcomes =
+            vec![MemoryOutcome::Registered(Ok((handle, KEYS))), MemoryOutcome::Registered(Err(Errno::ENOMEM))];
+        outcomes.extend(REPLIES.map(|(code, errno)| MemoryOutcome::Reregistered(Reply { code, errno, keys: KEYS })));
         let results = [Ok(()), Err(Errno::EBUSY), Err(Errno::EIO)];
-        outcomes.extend(results.map(Outcome::Deregistered));
+        outcomes.extend(results.map(MemoryOutcome::Deregistered));
         steps.extend(outcomes.into_iter().map(Step::Outcome));
         steps
     }
@@ -78,28 +80,28 @@ impl RegionInState {
             Step::Reregister(..) => Input::Reregister,
             Step::Deregister => Input::Deregister,
             Step::Removal => Input::Removal,
-            Step::Outcome(Outcome::Registered(Ok(_))) => Input::Made,
-            Step::Outcome(Outcome::Registered(Err(_))) => Input::NotMade,
-            Step::Outcome(Outcome::Reregistered(reply)) => match (reply.code, reply.errno) {
+            Step::Outcome(MemoryOutcome::Registered(Ok(_))) => Input::Made,
+            Step::Outcome(MemoryOutcome::Registered(Err(_))) => Input::NotMade,
+            Step::Outcome(MemoryOutcome::Reregistered(reply)) => match (reply.code, reply.errno) {
                 (0 | -3, _) => Input::New,
                 (-4, Errno::EOPNOTSUPP) if falls_back => Input::Unsupported,
                 (-1, _) | (-4, Errno::EOPNOTSUPP) => Input::Old,
                 (-4, _) if checks => Input::Old,
                 _ => Input::Neither,
             },
-            Step::Outcome(Outcome::Deregistered(Ok(()))) if two => Input::OneEnded,
-            Step::Outcome(Outcome::Deregistered(Ok(()))) => Input::Ended,
-            Step::Outcome(Outcome::Deregistered(Err(Errno::EBUSY))) => Input::Kept,
-            Step::Outcome(Outcome::Deregistered(Err(_))) => Input::Lost,
+            Step::Outcome(MemoryOutcome::Deregistered(Ok(()))) if two => Input::OneEnded,
+            Step::Outcome(MemoryOutcome::Deregistered(Ok(()))) => Input::Ended,
+            Step::Outcome(MemoryOutcome::Deregistered(Err(Errno::EBUSY))) => Input::Kept,
+            Step::Outcome(MemoryOutcome::Deregistered(Err(_))) => Input::Lost,
         }
     }
 
     /// Makes the step. Returns the reason if the region refuses it, or `None` for a fault; a refused change comes
     /// back unchanged.
-    fn take(&mut self, step: Step) -> Result<(), Option<RefuseReason>> {
+    fn take(&mut self, step: Step) -> Result<(), Option<MemoryReason>> {
         let state = self.region.state();
-        let refused = |refused: Refused| {
-            assert_eq!(refused.target, Target::Mr(Some(state)));
+        let refused = |refused: MemoryRefused| {
+            assert_eq!(refused.target, MemoryTarget::Mr(Some(state)));
             Some(refused.reason)
         };
         match step {
@@ -122,17 +124,17 @@ impl RegionInState {
                     Some(Call::Deregister { handle }) => Some(*handle),
                     _ => None,
                 };
-                self.region.handle_outcome(outcome).map(drop).map_err(|fault: Fault| {
-                    assert_eq!(fault.target, Target::Mr(Some(state)));
+                self.region.handle_outcome(outcome).map(drop).map_err(|fault: MemoryFault| {
+                    assert_eq!(fault.target, MemoryTarget::Mr(Some(state)));
                     None
                 })?;
                 match outcome {
                     // The library has called the provider, which has the operation.
-                    Outcome::Reregistered(Reply { code: -4 | -5, errno, .. }) if errno != Errno::EOPNOTSUPP => {
+                    MemoryOutcome::Reregistered(Reply { code: -4 | -5, errno, .. }) if errno != Errno::EOPNOTSUPP => {
                         self.doubt |= self.moves && input == Input::Old;
                     }
-                    Outcome::Registered(Ok((handle, _))) => self.handles.push(handle),
-                    Outcome::Deregistered(Ok(())) => self.handles.retain(|&own| Some(own) != ends),
+                    MemoryOutcome::Registered(Ok((handle, _))) => self.handles.push(handle),
+                    MemoryOutcome::Deregistered(Ok(())) => self.handles.retain(|&own| Some(own) != ends),
                     _ => {}
                 }
             }
@@ -169,11 +171,11 @@ impl RegionInState {
             for _ in 0..4 {
                 let outcome = match region_in_state.region.call() {
                     None => break,
-                    Some(Call::Register { .. }) => Outcome::Registered(Ok((9, KEYS))),
+                    Some(Call::Register { .. }) => MemoryOutcome::Registered(Ok((9, KEYS))),
                     Some(Call::Reregister { .. }) => {
-                        Outcome::Reregistered(Reply { code: 0, errno: Errno(0), keys: KEYS })
+                        MemoryOutcome::Reregistered(Reply { code: 0, errno: Errno(0), keys: KEYS })
                     }
-                    Some(Call::Deregister { .. }) => Outcome::Deregistered(Ok(())),
+                    Some(Call::Deregister { .. }) => MemoryOutcome::Deregistered(Ok(())),
                 };
                 region_in_state.take(Step::Outcome(outcome)).unwrap();
             }
@@ -195,7 +197,7 @@ fn compare(region_in_state: &RegionInState, step: Step) -> (RegionInState, (MrSt
     let result = after.take(step);
     match MR[state.index()][input.index()] {
         Cell::Go(_) if in_doubt => {
-            assert_eq!(result, Err(Some(RefuseReason::InDoubt)), "{case}");
+            assert_eq!(result, Err(Some(MemoryReason::InDoubt)), "{case}");
             assert!(after == *region_in_state, "{case} was refused and changed something");
         }
         Cell::Go(next) => {
@@ -204,8 +206,8 @@ fn compare(region_in_state: &RegionInState, step: Step) -> (RegionInState, (MrSt
             assert_eq!(after.region.state(), next, "{case}");
         }
         Cell::Refuse(reason) => {
-            let gone = region_in_state.removed && reason == RefuseReason::OnlyDeregister;
-            assert_eq!(result, Err(Some(if gone { RefuseReason::DeviceGone } else { reason })), "{case}");
+            let gone = region_in_state.removed && reason == MemoryReason::OnlyDeregister;
+            assert_eq!(result, Err(Some(if gone { MemoryReason::DeviceGone } else { reason })), "{case}");
             assert!(after == *region_in_state, "{case} was refused and changed something");
         }
         Cell::Fault => {
@@ -250,10 +252,10 @@ fn every_region_that_can_be_obeys_the_table_and_can_be_ended() {
 #[test]
 fn a_run_returns_the_end_of_a_request_and_nothing_otherwise() {
     let mut region = registering();
-    assert_eq!(region.handle_outcome(Outcome::Registered(Ok((0, KEYS)))), Ok(Some(Ended::Registered(KEYS))));
+    assert_eq!(region.handle_outcome(MemoryOutcome::Registered(Ok((0, KEYS)))), Ok(Some(Ended::Registered(KEYS))));
     assert_eq!(region.run(|call| panic!("{call:?}")), Ok(None), "there was nothing to do");
     let mut region = registering();
-    let ended = region.run(|_| Outcome::Registered(Err(Errno::ENOMEM)));
+    let ended = region.run(|_| MemoryOutcome::Registered(Err(Errno::ENOMEM)));
     assert_eq!(ended, Ok(Some(Ended::NotRegistered(Errno::ENOMEM, Bytes(1)))));
     assert_eq!((region.state(), region.buffer()), (MrState::Gone, None));
 }
@@ -262,7 +264,7 @@ fn a_run_returns_the_end_of_a_request_and_nothing_otherwise() {
 fn the_outcome_of_another_call_is_a_fault_and_the_call_is_still_to_be_made() {
     let mut region = registering();
     let before = region.clone();
-    let fault = region.run(|_| Outcome::Deregistered(Ok(()))).unwrap_err();
+    let fault = region.run(|_| MemoryOutcome::Deregistered(Ok(()))).unwrap_err();
     assert_eq!(fault.to_string(), "an outcome of deregister for an MR while registering");
     assert_eq!(region, before);
     assert!(matches!(region.call(), Some(Call::Register { .. })));

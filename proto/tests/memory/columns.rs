@@ -1,8 +1,8 @@
 //! The tables of MRs and PDs, stated a second time from the man pages and the kernel: an error in one of the two is
 //! found.
 
-use cmid_proto::memory::table::{Cell, Input, MR, PD, PdInput};
-use cmid_proto::memory::{MrState, PdState, RefuseReason};
+use cmid_proto::memory::rules::{Cell, Input, MR, PD, PdInput};
+use cmid_proto::memory::{MemoryReason, MrState, PdState};
 
 type Table<S, const WIDTH: usize, const HEIGHT: usize> = [[Cell<S>; WIDTH]; HEIGHT];
 
@@ -13,11 +13,11 @@ fn region(state: MrState, input: Input) -> Cell<MrState> {
     match (input, state) {
         (Input::Reregister, Registered) => Cell::Go(Changing),
         (Input::Deregister, Registered) => Cell::Go(Deregistering),
-        (Input::Reregister, Unusable) => Cell::Refuse(RefuseReason::OnlyDeregister),
+        (Input::Reregister, Unusable) => Cell::Refuse(MemoryReason::OnlyDeregister),
         (Input::Deregister, Unusable) => Cell::Go(Discarding),
-        (Input::Reregister | Input::Deregister, Gone) => Cell::Refuse(RefuseReason::Gone),
+        (Input::Reregister | Input::Deregister, Gone) => Cell::Refuse(MemoryReason::Gone),
         // A call is under way.
-        (Input::Reregister | Input::Deregister, _) => Cell::Refuse(RefuseReason::Busy),
+        (Input::Reregister | Input::Deregister, _) => Cell::Refuse(MemoryReason::Busy),
         // A call that is under way still returns.
         (Input::Removal, Registered) => Cell::Go(Unusable),
         (Input::Removal, same) => Cell::Go(same),
@@ -43,10 +43,10 @@ fn domain(state: PdState, input: PdInput) -> Cell<PdState> {
     use PdState::{Allocating, Deallocating, Gone, Live, Stranded};
     match (input, state) {
         (PdInput::Use, Live) => Cell::Go(Live),
-        (PdInput::Use, Stranded) => Cell::Refuse(RefuseReason::DeviceGone),
+        (PdInput::Use, Stranded) => Cell::Refuse(MemoryReason::DeviceGone),
         (PdInput::Dealloc, Live | Stranded) => Cell::Go(Deallocating),
-        (PdInput::Use | PdInput::Dealloc, Gone) => Cell::Refuse(RefuseReason::Gone),
-        (PdInput::Use | PdInput::Dealloc, Allocating | Deallocating) => Cell::Refuse(RefuseReason::Busy),
+        (PdInput::Use | PdInput::Dealloc, Gone) => Cell::Refuse(MemoryReason::Gone),
+        (PdInput::Use | PdInput::Dealloc, Allocating | Deallocating) => Cell::Refuse(MemoryReason::Busy),
         (PdInput::Removal, Live) => Cell::Go(Stranded),
         (PdInput::Removal, same) => Cell::Go(same),
         (PdInput::Done, Allocating) | (PdInput::Failed, Deallocating) => Cell::Go(Live),
@@ -82,7 +82,7 @@ fn changes<S: Copy + PartialEq, I: Copy + PartialEq, const WIDTH: usize, const H
 ) -> (usize, usize) {
     let mut kinds: Vec<_> = rows.map(Cell::Go).into_iter().chain([Cell::Fault]).collect();
     kinds.extend(
-        [RefuseReason::Busy, RefuseReason::OnlyDeregister, RefuseReason::Gone, RefuseReason::DeviceGone]
+        [MemoryReason::Busy, MemoryReason::OnlyDeregister, MemoryReason::Gone, MemoryReason::DeviceGone]
             .map(Cell::Refuse),
     );
     let (mut noticed, mut all) = (0, 0);

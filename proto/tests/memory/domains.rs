@@ -3,16 +3,16 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use cmid_proto::Errno;
-use cmid_proto::memory::table::{Cell, PD, PdInput};
-use cmid_proto::memory::{Domain, Fault, PdState, RefuseReason, Refused, RequestKind, Target};
+use cmid_proto::memory::rules::{Cell, PD, PdInput};
+use cmid_proto::memory::{Domain, MemoryFault, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, PdState};
 
 /// The number of uses to try; more behave the same.
 const USES: u32 = 2;
 
 /// Applies an input. Returns `Err(None)` for a fault.
-fn take(domain: &mut Domain, input: PdInput) -> Result<(), Option<Refused>> {
-    let fault = |fault: Fault| {
-        assert!(matches!(fault.target, Target::Pd(_)));
+fn take(domain: &mut Domain, input: PdInput) -> Result<(), Option<MemoryRefused>> {
+    let fault = |fault: MemoryFault| {
+        assert!(matches!(fault.target, MemoryTarget::Pd(_)));
         None
     };
     match input {
@@ -32,12 +32,12 @@ fn compare(domain: &Domain, removed: bool, input: PdInput) -> Domain {
     let mut after = domain.clone();
     let result = take(&mut after, input);
     let refused = |reason| {
-        let request = if input == PdInput::Use { RequestKind::Use } else { RequestKind::Dealloc };
-        Err(Some(Refused { request, target: Target::Pd(state), reason }))
+        let request = if input == PdInput::Use { MemoryRequest::Use } else { MemoryRequest::Dealloc };
+        Err(Some(MemoryRefused { request, target: MemoryTarget::Pd(state), reason }))
     };
     match PD[state.index()][input.index()] {
         Cell::Go(_) if input == PdInput::Dealloc && users > 0 => {
-            assert_eq!(result, refused(RefuseReason::InUse(users)))
+            assert_eq!(result, refused(MemoryReason::InUse(users)))
         }
         Cell::Go(next) => {
             assert_eq!(result, Ok(()), "{input} while {state}");
@@ -104,9 +104,9 @@ fn a_use_is_shared_even_when_nothing_new_can_be_made() {
     domain.handle_outcome(Ok(())).unwrap();
     domain.acquire().unwrap();
     domain.handle_removal();
-    assert_eq!(domain.acquire().unwrap_err().reason, RefuseReason::DeviceGone);
+    assert_eq!(domain.acquire().unwrap_err().reason, MemoryReason::DeviceGone);
     domain.share();
-    assert_eq!((domain.users(), domain.dealloc().unwrap_err().reason), (2, RefuseReason::InUse(2)));
+    assert_eq!((domain.users(), domain.dealloc().unwrap_err().reason), (2, MemoryReason::InUse(2)));
 }
 
 #[test]
@@ -116,5 +116,5 @@ fn what_is_released_once_too_often_frees_nothing() {
     domain.release();
     assert_eq!(domain.users(), 0);
     domain.acquire().unwrap();
-    assert_eq!(domain.dealloc().unwrap_err().reason, RefuseReason::InUse(1));
+    assert_eq!(domain.dealloc().unwrap_err().reason, MemoryReason::InUse(1));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Call, Keys, Outcome, Provider, Reply};
+use cmid_proto::memory::{Keys, MemoryCall, MemoryOutcome, Provider, Reply};
 
 use crate::owned::{Memory, Use};
 
@@ -72,21 +72,21 @@ impl Kernel {
     pub(crate) fn answer(
         &mut self,
         owner: usize,
-        call: &Call<'_, Use, Memory, u32>,
+        call: &MemoryCall<'_, Use, Memory, u32>,
         provider: Provider,
         removed: bool,
         luck: u8,
-    ) -> Outcome<u32> {
+    ) -> MemoryOutcome<u32> {
         match call {
-            Call::Register { .. } if removed => Outcome::Registered(Err(Errno::EIO)),
-            Call::Register { .. } if luck % 5 == 4 => Outcome::Registered(Err(Errno::ENOMEM)),
-            Call::Register { pd, buffer, .. } => {
+            MemoryCall::Register { .. } if removed => MemoryOutcome::Registered(Err(Errno::EIO)),
+            MemoryCall::Register { .. } if luck % 5 == 4 => MemoryOutcome::Registered(Err(Errno::ENOMEM)),
+            MemoryCall::Register { pd, buffer, .. } => {
                 let keys = self.keys();
                 let entry = Entry { pd: pd.0.number, memory: buffer.number, knows: None, keys, owner };
                 self.entries.insert(self.next, entry);
-                Outcome::Registered(Ok((self.next, keys)))
+                MemoryOutcome::Registered(Ok((self.next, keys)))
             }
-            Call::Reregister { handle, change } => {
+            MemoryCall::Reregister { handle, change } => {
                 let (code, errno, did) = REPLIES[usize::from(luck) % REPLIES.len()];
                 let keys = self.keys();
                 let entry = self.entries.get_mut(handle).unwrap();
@@ -102,9 +102,9 @@ impl Kernel {
                     let requested = change.buffer.as_ref().map(|buffer| buffer.number);
                     entry.knows = requested.filter(|&requested| requested != entry.memory).or(entry.knows);
                 }
-                Outcome::Reregistered(Reply { code, errno, keys: entry.keys })
+                MemoryOutcome::Reregistered(Reply { code, errno, keys: entry.keys })
             }
-            Call::Deregister { handle } => {
+            MemoryCall::Deregister { handle } => {
                 assert!(self.entries.contains_key(handle), "registration {handle} is deregistered twice");
                 let errno = match luck % 6 {
                     3 => Errno::EBUSY,
@@ -112,10 +112,10 @@ impl Kernel {
                     5 => Errno::EIO,
                     _ => {
                         self.entries.remove(handle);
-                        return Outcome::Deregistered(Ok(()));
+                        return MemoryOutcome::Deregistered(Ok(()));
                     }
                 };
-                Outcome::Deregistered(Err(errno))
+                MemoryOutcome::Deregistered(Err(errno))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Random inputs to regions that share PDs. The records of the device and of the regions must agree.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Fallback, Keys, Outcome, Policy, Provider, Reply, Traffic};
+use cmid_proto::memory::{Fallback, Keys, MemoryOutcome, Policy, Provider, Reply, Traffic};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -19,14 +19,14 @@ fn policy(a: u8) -> Policy {
     Policy { fallback, provider }
 }
 
-fn outcome(a: u8) -> Outcome<u32> {
+fn outcome(a: u8) -> MemoryOutcome<u32> {
     let keys = Keys::default();
     match a % 5 {
-        0 => Outcome::Registered(Ok((u32::MAX, keys))),
-        1 => Outcome::Registered(Err(Errno::ENOMEM)),
-        2 => Outcome::Reregistered(Reply { code: -i32::from(a / 5 % 7), errno: Errno::EOPNOTSUPP, keys }),
-        3 => Outcome::Deregistered(Ok(())),
-        _ => Outcome::Deregistered(Err(Errno::EBUSY)),
+        0 => MemoryOutcome::Registered(Ok((u32::MAX, keys))),
+        1 => MemoryOutcome::Registered(Err(Errno::ENOMEM)),
+        2 => MemoryOutcome::Reregistered(Reply { code: -i32::from(a / 5 % 7), errno: Errno::EOPNOTSUPP, keys }),
+        3 => MemoryOutcome::Deregistered(Ok(())),
+        _ => MemoryOutcome::Deregistered(Err(Errno::EBUSY)),
     }
 }
 

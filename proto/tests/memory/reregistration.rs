@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    self, Change, Ended, Failure, Keys, MrState, Outcome, Policy, Provider, RefuseReason, Region, Reply, Settled, Step,
-    Traffic, Valid, Way,
+    self, Change, Ended, Keys, MemoryFailure, MemoryOutcome, MemoryReason, MemoryStep, MrState, Policy, Provider,
+    Region, Reply, Settled, Traffic, Valid, Way,
 };
 
 use crate::ledger::{Counted, Freed, Memory, Use};
@@ -15,7 +15,7 @@ use crate::rules::{
     REMOVALS, REPLIES, Removal,
 };
 
-type Call<'a> = memory::Call<'a, Use, Memory, u8>;
+type Call<'a> = memory::MemoryCall<'a, Use, Memory, u8>;
 
 /// A registered region, and the PDs and memory to observe.
 struct RegionFixture {
@@ -37,7 +37,7 @@ impl RegionFixture {
     fn new() -> Self {
         let (a, b, freed) = (Counted::new("A", 0), Counted::new("B", 0), Freed::default());
         let mut region = Region::register(Use::of(&a), Memory::new("old", 64, &freed), ACCESS).unwrap();
-        let ended = region.handle_outcome(Outcome::Registered(Ok((1, BEFORE)))).unwrap();
+        let ended = region.handle_outcome(MemoryOutcome::Registered(Ok((1, BEFORE)))).unwrap();
         assert!(matches!(ended, Some(Ended::Registered(BEFORE))));
         RegionFixture { a, b, freed, region }
     }
@@ -60,7 +60,7 @@ impl RegionFixture {
     }
 
     /// Asserts that the change is refused and returned, and that the region is unchanged.
-    fn refuses_change(&mut self, flags: u32, traffic: Traffic, reason: RefuseReason) {
+    fn refuses_change(&mut self, flags: u32, traffic: Traffic, reason: MemoryReason) {
         let (before, uses) = (self.snapshot(), self.uses());
         let change = self.change(flags);
         let requested = format!("{change:?}");
@@ -71,7 +71,7 @@ impl RegionFixture {
         assert_eq!((self.snapshot(), self.uses()), (before, uses));
     }
 
-    fn refuses_end(&mut self, traffic: Traffic, reason: RefuseReason) {
+    fn refuses_end(&mut self, traffic: Traffic, reason: MemoryReason) {
         let before = self.snapshot();
         assert_eq!(self.region.deregister(traffic).unwrap_err().reason, reason);
         assert_eq!(self.snapshot(), before);
@@ -79,7 +79,7 @@ impl RegionFixture {
 }
 
 impl Device {
-    fn answer(&mut self, call: &Call<'_>) -> Outcome<u8> {
+    fn answer(&mut self, call: &Call<'_>) -> MemoryOutcome<u8> {
         let case = self.case;
         self.calls += 1;
         match call {
@@ -89,7 +89,7 @@ impl Device {
                 assert_eq!(change.pd.as_ref().map_or("B", Use::name), "B");
                 assert_eq!(change.access.unwrap_or(FENCED), FENCED);
                 let (code, errno, ..) = case.reply;
-                Outcome::Reregistered(Reply { code, errno, keys: CHANGED })
+                MemoryOutcome::Reregistered(Reply { code, errno, keys: CHANGED })
             }
             Call::Register { pd, buffer, access } => {
                 let has = |flag| case.flags & flag != 0;
@@ -98,10 +98,10 @@ impl Device {
                 assert_eq!(buffer.name, if has(FLAG_TRANSLATION) { "new" } else { "old" });
                 assert_eq!(*access, if has(FLAG_ACCESS) { FENCED } else { ACCESS });
                 if matches!(case.fallback, Fallback::CannotRegister) {
-                    return Outcome::Registered(Err(Errno::ENOMEM));
+                    return MemoryOutcome::Registered(Err(Errno::ENOMEM));
                 }
                 self.handles.push(2);
-                Outcome::Registered(Ok((2, ANEW)))
+                MemoryOutcome::Registered(Ok((2, ANEW)))
             }
             Call::Deregister { handle } => {
                 let result = match (case.fallback, **handle) {
@@ -113,7 +113,7 @@ impl Device {
                 if result.is_ok() {
                     self.handles.retain(|own| own != *handle);
                 }
-                Outcome::Deregistered(result)
+                MemoryOutcome::Deregistered(result)
             }
         }
     }
@@ -168,7 +168,7 @@ fn end(mut fixture: RegionFixture, mut device: Device, expected: &Expected, errn
         assert!(device.handles.contains(&handle), "handle {handle} is deregistered twice");
         if let Some(errno) = fails.take() {
             let uses = fixture.uses();
-            let result = fixture.region.handle_outcome(Outcome::Deregistered(Err(errno))).unwrap();
+            let result = fixture.region.handle_outcome(MemoryOutcome::Deregistered(Err(errno))).unwrap();
             let Some(Ended::NotDeregistered(failure)) = result else { panic!("{result:?}") };
             let survives = matches!(errno, Errno::EBUSY | Errno::EINVAL) && expected.state == MrState::Registered;
             let state = if survives { MrState::Registered } else { MrState::Unusable };
@@ -179,7 +179,7 @@ fn end(mut fixture: RegionFixture, mut device: Device, expected: &Expected, errn
         fails = errno;
         device.handles.retain(|&own| own != handle);
         ended.push(handle);
-        if let Some(result) = fixture.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap() {
+        if let Some(result) = fixture.region.handle_outcome(MemoryOutcome::Deregistered(Ok(()))).unwrap() {
             let Ended::Deregistered(returned) = result else { panic!("{result:?}") };
             break returned;
         }
@@ -194,9 +194,9 @@ fn end(mut fixture: RegionFixture, mut device: Device, expected: &Expected, errn
         ([0, 0], MrState::Gone, true)
     );
 
-    fixture.refuses_end(Traffic::Quiet, RefuseReason::Gone);
-    fixture.refuses_change(FLAG_ACCESS, Traffic::Quiet, RefuseReason::Gone);
-    fixture.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap_err();
+    fixture.refuses_end(Traffic::Quiet, MemoryReason::Gone);
+    fixture.refuses_change(FLAG_ACCESS, Traffic::Quiet, MemoryReason::Gone);
+    fixture.region.handle_outcome(MemoryOutcome::Deregistered(Ok(()))).unwrap_err();
     drop(fixture.region);
     assert!(fixture.freed.borrow().is_empty(), "the region freed memory");
 }
@@ -209,8 +209,8 @@ fn run(case: Case, errno: Option<Errno>) {
     let fallback = if wanted { memory::Fallback::Anew } else { memory::Fallback::None };
     let change = fixture.change(case.flags);
     fixture.region.reregister(change, Policy { fallback, provider }, Traffic::Quiet).unwrap();
-    fixture.refuses_change(case.flags, Traffic::Quiet, RefuseReason::Busy);
-    fixture.refuses_end(Traffic::Quiet, RefuseReason::Busy);
+    fixture.refuses_change(case.flags, Traffic::Quiet, MemoryReason::Busy);
+    fixture.refuses_end(Traffic::Quiet, MemoryReason::Busy);
 
     let settled = settle(&mut fixture, &mut device);
     match case.removal {
@@ -227,7 +227,7 @@ fn run(case: Case, errno: Option<Errno>) {
     let removed = case.removal != Removal::Never;
     match (expected.state, removed) {
         (MrState::Registered, _) if expected.other.is_some() => {
-            fixture.refuses_change(case.flags, Traffic::Quiet, RefuseReason::InDoubt);
+            fixture.refuses_change(case.flags, Traffic::Quiet, MemoryReason::InDoubt);
             assert_eq!(fixture.region.in_doubt().map(|memory| memory.name), expected.other);
         }
         (MrState::Registered, _) => {
@@ -239,16 +239,16 @@ fn run(case: Case, errno: Option<Errno>) {
             });
             // The library refuses the change, so nothing changes.
             let reply = Reply { code: -1, errno: Errno::EINVAL, keys: Keys::default() };
-            let ended = fixture.region.handle_outcome(Outcome::Reregistered(reply)).unwrap();
+            let ended = fixture.region.handle_outcome(MemoryOutcome::Reregistered(reply)).unwrap();
             assert!(matches!(ended, Some(Ended::Reregistered(_))));
             drop(ended);
             fixture.freed.borrow_mut().clear();
             assert_eq!(fixture.uses(), expected.uses);
         }
-        (_, true) => fixture.refuses_change(case.flags, Traffic::Quiet, RefuseReason::DeviceGone),
-        (_, false) => fixture.refuses_change(case.flags, Traffic::Quiet, RefuseReason::OnlyDeregister),
+        (_, true) => fixture.refuses_change(case.flags, Traffic::Quiet, MemoryReason::DeviceGone),
+        (_, false) => fixture.refuses_change(case.flags, Traffic::Quiet, MemoryReason::OnlyDeregister),
     }
-    fixture.refuses_end(Traffic::InFlight, RefuseReason::InFlight);
+    fixture.refuses_end(Traffic::InFlight, MemoryReason::InFlight);
     end(fixture, device, &expected, errno);
     // The owner frees the returned memory.
     drop(settled);
@@ -288,19 +288,19 @@ fn after_every_outcome_a_deregistration_that_fails_can_be_tried_again() {
 fn in_flight_or_without_a_device_every_change_is_refused_and_comes_back() {
     for flags in 1..=7 {
         let mut fixture = RegionFixture::new();
-        fixture.refuses_change(flags, Traffic::InFlight, RefuseReason::InFlight);
-        fixture.refuses_end(Traffic::InFlight, RefuseReason::InFlight);
+        fixture.refuses_change(flags, Traffic::InFlight, MemoryReason::InFlight);
+        fixture.refuses_end(Traffic::InFlight, MemoryReason::InFlight);
         let named = fixture.region.keys().expect("it is valid");
         fixture.region.handle_removal();
         assert_eq!((fixture.region.state(), fixture.region.keys()), (MrState::Unusable, None));
         for traffic in [Traffic::Quiet, Traffic::InFlight] {
-            fixture.refuses_change(flags, traffic, RefuseReason::DeviceGone);
+            fixture.refuses_change(flags, traffic, MemoryReason::DeviceGone);
         }
         // A poll may still write to the memory.
-        fixture.refuses_end(Traffic::InFlight, RefuseReason::InFlight);
+        fixture.refuses_end(Traffic::InFlight, MemoryReason::InFlight);
         assert_eq!(fixture.region.named().map(|(_, keys)| keys), Some(named));
         fixture.region.deregister(Traffic::Quiet).unwrap();
-        let ended = fixture.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap();
+        let ended = fixture.region.handle_outcome(MemoryOutcome::Deregistered(Ok(()))).unwrap();
         let Some(Ended::Deregistered(returned)) = ended else { panic!("{ended:?}") };
         assert_eq!((returned.buffer.name, returned.other.is_none(), fixture.uses()), ("old", true, [0, 0]));
     }
@@ -311,9 +311,9 @@ fn fence(fixture: &mut RegionFixture, fallback: memory::Fallback, code: i32, err
     let policy = Policy { fallback, provider: Provider::Unknown };
     fixture.region.reregister(fixture.change(FLAG_ACCESS), policy, Traffic::Quiet).unwrap();
     let ended = fixture.region.run(|call| match call {
-        Call::Reregister { .. } => Outcome::Reregistered(Reply { code, errno, keys: CHANGED }),
-        Call::Register { .. } => Outcome::Registered(Ok((2, ANEW))),
-        Call::Deregister { .. } => Outcome::Deregistered(Ok(())),
+        Call::Reregister { .. } => MemoryOutcome::Reregistered(Reply { code, errno, keys: CHANGED }),
+        Call::Register { .. } => MemoryOutcome::Registered(Ok((2, ANEW))),
+        Call::Deregister { .. } => MemoryOutcome::Deregistered(Ok(())),
     });
     assert!(matches!(ended, Ok(Some(Ended::Reregistered(_)))));
 }
@@ -356,8 +356,8 @@ fn a_failed_deregistration_reports_what_is_left_with_and_without_the_device() {
             if removed {
                 fixture.region.handle_removal();
             }
-            let ended = fixture.region.handle_outcome(Outcome::Deregistered(Err(errno))).unwrap();
-            let failure = Failure { step: Step::Deregister, errno, valid };
+            let ended = fixture.region.handle_outcome(MemoryOutcome::Deregistered(Err(errno))).unwrap();
+            let failure = MemoryFailure { step: MemoryStep::Deregister, errno, valid };
             assert!(matches!(ended, Some(Ended::NotDeregistered(reported)) if reported == failure), "{ended:?}");
             let usable = valid == Valid::Old && !removed;
             let state = if usable { MrState::Registered } else { MrState::Unusable };

@@ -2,7 +2,7 @@
 //! checks of the kernel. This file calls nothing of the library under test.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Code, Keys, MrState, Step, Valid, Way};
+use cmid_proto::memory::{Access, Code, Keys, MemoryStep, MrState, Valid, Way};
 
 use Left::{Neither, New, Old};
 
@@ -96,7 +96,7 @@ pub(crate) const FENCED: Access = Access::LOCAL_WRITE;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) state: MrState,
-    pub(crate) result: Result<Way, (Step, Errno, Valid)>,
+    pub(crate) result: Result<Way, (MemoryStep, Errno, Valid)>,
     pub(crate) returned: Option<&'static str>,
     pub(crate) kept: &'static str,
     /// The other memory that the deregistration returns.
@@ -125,7 +125,7 @@ impl Case {
     pub(crate) fn expected(self) -> Expected {
         let (code, errno, unknown, checking) = self.reply;
         let left = if self.checks_first { checking } else { unknown };
-        let step = Step::Reregister(Code::from_raw(code));
+        let step = MemoryStep::Reregister(Code::from_raw(code));
         if !self.falls_back() {
             let result = if code == 0 { Ok(Way::InPlace) } else { Err((step, errno, valid(left))) };
             let doubt = left == Old
@@ -134,10 +134,12 @@ impl Case {
             let expected = self.after(left, result, CHANGED, 1);
             return if doubt { Expected { returned: None, other: Some("new"), ..expected } } else { expected };
         }
-        let old = Step::DeregisterOld;
+        let old = MemoryStep::DeregisterOld;
         match self.fallback {
             Fallback::NotWanted => unreachable!("it falls back"),
-            Fallback::CannotRegister => self.after(Old, Err((Step::RegisterAnew, Errno::ENOMEM, Valid::Old)), ANEW, 1),
+            Fallback::CannotRegister => {
+                self.after(Old, Err((MemoryStep::RegisterAnew, Errno::ENOMEM, Valid::Old)), ANEW, 1)
+            }
             Fallback::Succeeds => self.after(New, Ok(Way::Anew), ANEW, 1),
             Fallback::OldKept(errno) => self.after(Old, Err((old, errno, Valid::Old)), ANEW, 1),
             Fallback::OldLost(errno) | Fallback::OldKeptNewStuck(errno, _) => {
@@ -147,7 +149,13 @@ impl Case {
     }
 
     /// `registrations` is the number that the device has.
-    fn after(self, left: Left, result: Result<Way, (Step, Errno, Valid)>, keys: Keys, registrations: u32) -> Expected {
+    fn after(
+        self,
+        left: Left,
+        result: Result<Way, (MemoryStep, Errno, Valid)>,
+        keys: Keys,
+        registrations: u32,
+    ) -> Expected {
         let (moves, repd, reaccess) = (self.has(FLAG_TRANSLATION), self.has(FLAG_PD), self.has(FLAG_ACCESS));
         let removed = self.removal != Removal::Never;
         let usable = match left {

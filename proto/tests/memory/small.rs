@@ -26,7 +26,7 @@ impl Buffer for Bytes {
 }
 
 pub(crate) type Region = Any<Use, Bytes, u8>;
-pub(crate) type Call<'a> = memory::Call<'a, Use, Bytes, u8>;
+pub(crate) type Call<'a> = memory::MemoryCall<'a, Use, Bytes, u8>;
 
 pub(crate) const KEYS: Keys = Keys { lkey: 1, rkey: 2 };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cmid_proto::memory::{
-    Access, Change, Domain, Ended, MrState, Outcome, PdState, Policy, Region, Settled, Traffic, Valid, Way,
+    Access, Change, Domain, Ended, MemoryOutcome, MrState, PdState, Policy, Region, Settled, Traffic, Valid, Way,
 };
 
 use crate::kernel::Kernel;
@@ -126,14 +126,14 @@ impl World {
         self.outcome(at, outcome);
     }
 
-    fn outcome(&mut self, at: usize, outcome: Outcome<u32>) {
+    fn outcome(&mut self, at: usize, outcome: MemoryOutcome<u32>) {
         let member = &mut self.members[at];
         let from = member.region.state();
         match member.region.handle_outcome(outcome).unwrap() {
             None => match outcome {
                 // The fallback's registration uses the requested PD, or the same PD once more.
-                Outcome::Registered(_) if member.holds.len() == 1 => member.holds.push(member.holds[0]),
-                Outcome::Deregistered(Ok(())) => {
+                MemoryOutcome::Registered(_) if member.holds.len() == 1 => member.holds.push(member.holds[0]),
+                MemoryOutcome::Deregistered(Ok(())) => {
                     assert_eq!(from, MrState::Discarding);
                     member.holds.truncate(1);
                 }
@@ -168,7 +168,7 @@ impl World {
     }
 
     /// Reports the outcome of a call that is not under way.
-    pub(crate) fn confuse(&mut self, at: u8, outcome: Outcome<u32>) {
+    pub(crate) fn confuse(&mut self, at: u8, outcome: MemoryOutcome<u32>) {
         let Some(at) = self.member(at) else { return };
         let region = &mut self.members[at].region;
         if region.call().is_none() {

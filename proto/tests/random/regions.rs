@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Buffer, Call, Change, Domain, Ended, Fallback, Keys, MrState, Outcome, Pd, PdState, Policy, Provider,
-    Region, Reply, Traffic,
+    Access, Buffer, Change, Domain, Ended, Fallback, Keys, MemoryCall, MemoryOutcome, MrState, Pd, PdState, Policy,
+    Provider, Region, Reply, Traffic,
 };
 
 /// Memory, by number. 0 has no bytes.
@@ -82,11 +82,13 @@ struct Nic {
 }
 
 impl Nic {
-    fn call(&mut self, call: Call<'_, Use, Memory, u32>, rng: &mut fastrand::Rng) -> Outcome<u32> {
+    fn call(&mut self, call: MemoryCall<'_, Use, Memory, u32>, rng: &mut fastrand::Rng) -> MemoryOutcome<u32> {
         match call {
-            Call::Register { pd, buffer, .. } => Outcome::Registered(self.register(pd.pd, *buffer, rng)),
-            Call::Reregister { handle, change } => Outcome::Reregistered(self.reregister(*handle, change, rng)),
-            Call::Deregister { handle } => Outcome::Deregistered(self.deregister(*handle, rng)),
+            MemoryCall::Register { pd, buffer, .. } => MemoryOutcome::Registered(self.register(pd.pd, *buffer, rng)),
+            MemoryCall::Reregister { handle, change } => {
+                MemoryOutcome::Reregistered(self.reregister(*handle, change, rng))
+            }
+            MemoryCall::Deregister { handle } => MemoryOutcome::Deregistered(self.deregister(*handle, rng)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Flag, MemoryRegion};
-use cmid_proto::memory::{Access, Error, MrState, Policy, Returned, Way};
+use cmid_proto::memory::{Access, MemoryError, MrState, Policy, Returned, Way};
 
 use crate::data::bytes::{Slice, SliceMut};
 use crate::data::mr::{Buffer, Change, Mr, Reregistered};
@@ -82,7 +82,7 @@ impl MemoryRegion for Mr {
         self.change(change, policy)
     }
 
-    fn deregister(self) -> Result<Returned<Buffer>, (Mr, Error)> {
+    fn deregister(self) -> Result<Returned<Buffer>, (Mr, MemoryError)> {
         self.give_back()
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{self, Length, MemoryRegion, OfPd, PostReason, Sge};
 use cmid_proto::memory::{
-    self, Access, Call, Ended, Error, Fault, MrState, Outcome, Policy, Refused, Region, RequestKind, Returned, Target,
-    Traffic,
+    self, Access, Ended, MemoryCall, MemoryError, MemoryFault, MemoryOutcome, MemoryRefused, MemoryRequest,
+    MemoryTarget, MrState, Policy, Region, Returned, Traffic,
 };
 
 use crate::data::library::Request;
@@ -43,7 +43,7 @@ pub(crate) struct Owned {
 }
 
 impl Mr {
-    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Mr, (Buffer, Error)> {
+    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Mr, (Buffer, MemoryError)> {
         let (fabric, device) = (&pd.fabric, pd.device);
         fabric.shared().sweep();
         let pd = match pd.acquire() {
@@ -64,10 +64,10 @@ impl Mr {
             Ok(Some(Ended::NotRegistered(errno, lent))) => {
                 let buffer = shared.give_back(&lent);
                 let limit = shared.with(|world| world.config.lock_limit);
-                let error = Error::register(errno, buffer.len(), limit);
+                let error = MemoryError::register(errno, buffer.len(), limit);
                 Err((buffer, error))
             }
-            Ok(_) => Err((Buffer::new(), impossible(RequestKind::Register, &machine).into())),
+            Ok(_) => Err((Buffer::new(), impossible(MemoryRequest::Register, &machine).into())),
             Err(fault) => Err((Buffer::new(), fault.into())),
         }
     }
@@ -75,7 +75,7 @@ impl Mr {
 
 impl Mr {
     pub(super) fn change(&mut self, change: Change, policy: Policy) -> Reregistered {
-        let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
+        let refused = |buffer, refused: MemoryRefused| Reregistered { result: Err(refused.into()), buffer };
         let shared = self.fabric.shared();
         shared.sweep();
         let change = match change.try_map_pd(Pd::acquire) {
@@ -91,15 +91,15 @@ impl Mr {
         }
         match machine.run(|call| shared.make(self.own.device, &call)) {
             Ok(Some(Ended::Reregistered(settled))) => Reregistered {
-                result: settled.result.map_err(Error::from),
+                result: settled.result.map_err(MemoryError::from),
                 buffer: settled.buffer.map(|lent| shared.give_back(&lent)),
             },
-            Ok(_) => Reregistered { result: Err(impossible(RequestKind::Reregister, &machine).into()), buffer: None },
+            Ok(_) => Reregistered { result: Err(impossible(MemoryRequest::Reregister, &machine).into()), buffer: None },
             Err(fault) => Reregistered { result: Err(fault.into()), buffer: None },
         }
     }
 
-    pub(super) fn give_back(self) -> Result<Returned<Buffer>, (Mr, Error)> {
+    pub(super) fn give_back(self) -> Result<Returned<Buffer>, (Mr, MemoryError)> {
         self.fabric.shared().sweep();
         match self.own.deregister(self.fabric.shared()) {
             Ok(returned) => Ok(returned),
@@ -168,7 +168,7 @@ impl Owned {
         self.machine(shared).state() == MrState::Gone
     }
 
-    pub(crate) fn deregister(&self, shared: &Shared) -> Result<Returned<Buffer>, Error> {
+    pub(crate) fn deregister(&self, shared: &Shared) -> Result<Returned<Buffer>, MemoryError> {
         let mut machine = self.machine(shared);
         let traffic = traffic(&machine, shared);
         machine.deregister(traffic)?;
@@ -177,7 +177,7 @@ impl Owned {
                 Ok(Returned { buffer: shared.give_back(&buffer), other: other.map(|other| shared.give_back(&other)) })
             }
             Some(Ended::NotDeregistered(failure)) => Err(failure.into()),
-            _ => Err(impossible(RequestKind::Deregister, &machine).into()),
+            _ => Err(impossible(MemoryRequest::Deregister, &machine).into()),
         }
     }
 }
@@ -200,8 +200,8 @@ pub(super) fn bound(machine: &Machine, shared: &Shared) -> Option<Access> {
 }
 
 /// Returns the fault for an outcome that does not match its request.
-fn impossible(request: RequestKind, machine: &Machine) -> Fault {
-    Fault { outcome: request, target: Target::Mr(Some(machine.state())) }
+fn impossible(request: MemoryRequest, machine: &Machine) -> MemoryFault {
+    MemoryFault { outcome: request, target: MemoryTarget::Mr(Some(machine.state())) }
 }
 
 impl Shared {
@@ -219,21 +219,21 @@ impl Shared {
     }
 
     /// Executes a call of a state machine.
-    fn make(&self, device: DeviceNo, call: &Call<'_, PdUse, Lent, MrHandle>) -> Outcome<MrHandle> {
+    fn make(&self, device: DeviceNo, call: &MemoryCall<'_, PdUse, Lent, MrHandle>) -> MemoryOutcome<MrHandle> {
         self.with(|world| match call {
-            Call::Register { pd, buffer, access } => {
-                Outcome::Registered(world.ibv_reg_mr(device, pd.no, buffer.stretch(), *access))
+            MemoryCall::Register { pd, buffer, access } => {
+                MemoryOutcome::Registered(world.ibv_reg_mr(device, pd.no, buffer.stretch(), *access))
             }
-            Call::Reregister { handle, change } => {
+            MemoryCall::Reregister { handle, change } => {
                 let request = Request {
                     flags: change.flags(),
                     pd: change.pd.as_ref().map(|pd| pd.no),
                     range: change.buffer.as_ref().map_or(Stretch { addr: 0, len: 0 }, Lent::stretch),
                     access: change.access.unwrap_or(Access::empty()),
                 };
-                Outcome::Reregistered(world.ibv_rereg_mr(device, **handle, &request))
+                MemoryOutcome::Reregistered(world.ibv_rereg_mr(device, **handle, &request))
             }
-            Call::Deregister { handle } => Outcome::Deregistered(world.ibv_dereg_mr(device, **handle)),
+            MemoryCall::Deregister { handle } => MemoryOutcome::Deregistered(world.ibv_dereg_mr(device, **handle)),
         })
     }
 }

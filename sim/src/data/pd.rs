@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, Bindings, Domain, Error, Refused};
+use cmid_proto::memory::{self, Bindings, Domain, MemoryError, MemoryRefused};
 
 use crate::data::domains::Held;
 use crate::fabric::Fabric;
@@ -24,7 +24,7 @@ impl World {
     }
 
     /// Counts a user of a domain before it is created.
-    pub(crate) fn acquire_pd(&mut self, no: PdNo) -> Result<(), Refused> {
+    pub(crate) fn acquire_pd(&mut self, no: PdNo) -> Result<(), MemoryRefused> {
         match self.domains.live.get_mut(&no) {
             Some(held) => held.domain.acquire(),
             None => gone().acquire(),
@@ -63,12 +63,12 @@ impl World {
     fn forget_unused_pd(&mut self, no: PdNo) {
         let unused = |held: &Held| held.handles == 0 && held.domain.users() == 0;
         if self.domains.live.get(&no).is_some_and(unused) {
-            let _: Result<(), Error> = self.dealloc_pd(no);
+            let _: Result<(), MemoryError> = self.dealloc_pd(no);
             self.domains.live.remove(&no);
         }
     }
 
-    pub(crate) fn dealloc_pd(&mut self, no: PdNo) -> Result<(), Error> {
+    pub(crate) fn dealloc_pd(&mut self, no: PdNo) -> Result<(), MemoryError> {
         let Some(held) = self.domains.live.get_mut(&no) else { return Ok(gone().dealloc()?) };
         held.domain.dealloc()?;
         let device = held.device;
@@ -76,7 +76,7 @@ impl World {
         if let Some(held) = self.domains.live.get_mut(&no) {
             held.domain.handle_outcome(outcome)?;
         }
-        outcome.map_err(Error::Dealloc)
+        outcome.map_err(MemoryError::Dealloc)
     }
 }
 
@@ -114,7 +114,7 @@ impl Pd {
     }
 
     /// Counts a use by an object that is about to be created.
-    pub(crate) fn acquire(&self) -> Result<PdUse, Refused> {
+    pub(crate) fn acquire(&self) -> Result<PdUse, MemoryRefused> {
         self.fabric.with(|world| world.acquire_pd(self.no))?;
         Ok(PdUse { shared: self.fabric.weak(), device: self.device, no: self.no })
     }

@@ -1,7 +1,7 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a domain use it.
 
 use cmid_proto::datapath::{Access, Completion, CreateError, ProtectionDomain, SrqCaps};
-use cmid_proto::memory::{Error, PdState};
+use cmid_proto::memory::{MemoryError, PdState};
 use cmid_proto::{AhAttr, Errno};
 
 use crate::data::ah::Ah;
@@ -18,7 +18,7 @@ impl ProtectionDomain for Pd {
 
     /// # Errors
     /// `ENOMEM` beyond [`Config::lock_limit`](crate::Config::lock_limit).
-    fn register(&self, buffer: impl Into<Vec<u8>>, access: Access) -> Result<Mr, (Vec<u8>, Error)> {
+    fn register(&self, buffer: impl Into<Vec<u8>>, access: Access) -> Result<Mr, (Vec<u8>, MemoryError)> {
         Mr::register(self, buffer.into(), access)
     }
 
@@ -48,9 +48,9 @@ impl ProtectionDomain for Pd {
     }
 
     /// # Errors
-    /// [`Error::Dealloc`] with `EBUSY` if the device counts a user that this library does not, with `EIO` after the
+    /// [`MemoryError::Dealloc`] with `EBUSY` if the device counts a user that this library does not, with `EIO` after the
     /// device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
-    fn dealloc(&self) -> Result<(), Error> {
+    fn dealloc(&self) -> Result<(), MemoryError> {
         self.fabric.shared().sweep();
         self.fabric.with(|world| world.dealloc_pd(self.no))
     }

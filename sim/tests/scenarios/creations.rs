@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use cmid_proto::datapath::{
     Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, ProtectionDomain, SrqCaps,
 };
-use cmid_proto::memory::RefuseReason;
+use cmid_proto::memory::MemoryReason;
 use cmid_proto::{Attaching, Errno, IdKey, Transport};
 use cmid_sim::{Config, Cq, Fabric, Pd};
 
@@ -130,9 +130,9 @@ fn the_other_reasons_of_a_qp_are_named() {
     gone.dealloc().unwrap();
     let (device, small) = (&mut env.client.device, Caps { max_send_wr: 1, max_recv_wr: 0, ..Caps::default() });
     let made = device.create_qp(Attaching::bare(second), &gone, &cq, &cq, small).map(drop);
-    assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(RefuseReason::Gone)));
+    assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(MemoryReason::Gone)));
     let made = device.create_qp(Attaching::bare(id), &pd, &cq, &cq, small).map(drop);
     assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::HasQp));
     let made = gone.create_srq(SrqCaps { max_wr: 1, max_sge: 1 }).map(drop);
-    assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(RefuseReason::Gone)));
+    assert_eq!(made.map_err(|error| error.reason()), Err(CreateReason::Pd(MemoryReason::Gone)));
 }

@@ -5,7 +5,7 @@ use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair, SendWr,
     SharedReceiveQueue, SrqCaps,
 };
-use cmid_proto::memory::Error;
+use cmid_proto::memory::MemoryError;
 use std::net::IpAddr;
 
 use cmid_proto::{Attaching, CmEvent, ConnParam, Errno, Transport};
@@ -131,7 +131,7 @@ fn a_refused_receive_is_taken_after_the_next_doorbell() {
     c.qp.post_send(SendWr::send(7, here.sge(0..8))).unwrap();
     assert_eq!(polled(&env, &mut s.recv_cq), []);
     let (there, error) = there.deregister().unwrap_err();
-    assert!(matches!(error, Error::Refused(_)), "{error}");
+    assert!(matches!(error, MemoryError::Refused(_)), "{error}");
     s.qp.post_recv(2, there.sge(8..16)).unwrap();
     c.qp.post_send(SendWr::send(8, here.sge(0..8))).unwrap();
     assert_eq!(polled(&env, &mut s.recv_cq), [(2, OK)]);

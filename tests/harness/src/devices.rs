@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use cmid_proto::Attaching;
 use cmid_proto::datapath::{Caps, CreateError, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered};
-use cmid_proto::memory::{Access, Change, Error, Policy, Returned, Way};
+use cmid_proto::memory::{Access, Change, MemoryError, Policy, Returned, Way};
 
 /// The number of completions of a CQ, and of work requests of each half of a QP.
 pub(crate) const CQ_DEPTH: u32 = 16;
@@ -48,7 +48,7 @@ pub trait TestPd: ProtectionDomain<Mr: TestMr<Pd = Self>> + Debug {
     ///
     /// # Errors
     /// The errors of that method.
-    fn register_vec(&self, buffer: Vec<u8>, access: Access) -> Result<Self::Mr, (Vec<u8>, Error)> {
+    fn register_vec(&self, buffer: Vec<u8>, access: Access) -> Result<Self::Mr, (Vec<u8>, MemoryError)> {
         self.register(buffer, access).map_err(|(buffer, error)| (buffer.into_bytes(), error))
     }
 }
@@ -73,7 +73,7 @@ pub trait TestMr: MemoryRegion<Buffer: IntoBytes> + Debug {
         &mut self,
         change: Change<Self::Pd, Vec<u8>>,
         policy: Policy,
-    ) -> (Result<Way, Error>, Option<Vec<u8>>) {
+    ) -> (Result<Way, MemoryError>, Option<Vec<u8>>) {
         let change = Change { buffer: change.buffer.map(Into::into), pd: change.pd, access: change.access };
         let Reregistered { result, buffer } = self.reregister(change, policy);
         (result, buffer.map(IntoBytes::into_bytes))
@@ -83,7 +83,7 @@ pub trait TestMr: MemoryRegion<Buffer: IntoBytes> + Debug {
     ///
     /// # Errors
     /// The errors of that method.
-    fn deregister_vec(self) -> Result<Returned<Vec<u8>>, (Self, Error)> {
+    fn deregister_vec(self) -> Result<Returned<Vec<u8>>, (Self, MemoryError)> {
         let Returned { buffer, other } = self.deregister()?;
         Ok(Returned { buffer: buffer.into_bytes(), other: other.map(IntoBytes::into_bytes) })
     }

@@ -55,8 +55,8 @@ impl From<BatchError> for Failure {
     }
 }
 
-impl From<cmid_proto::memory::Error> for Failure {
-    fn from(error: cmid_proto::memory::Error) -> Self {
+impl From<cmid_proto::memory::MemoryError> for Failure {
+    fn from(error: cmid_proto::memory::MemoryError) -> Self {
         Failure(error.to_string())
     }
 }

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use cmid_proto::memory::{
-    Access, Call, Change, Code, Domain, Ended, Fallback, MrState, Outcome, Pd, Policy, Provider, Region, Settled, Step,
-    Traffic, Valid, Way,
+    Access, Change, Code, Domain, Ended, Fallback, MemoryCall, MemoryOutcome, MemoryStep, MrState, Pd, Policy,
+    Provider, Region, Settled, Traffic, Valid, Way,
 };
 
 use crate::input::Input;
@@ -205,48 +205,50 @@ impl World {
         let member = &mut self.members[at];
         let Some(call) = member.region.call() else { return };
         let outcome = match call {
-            Call::Register { pd, buffer, access } => {
+            MemoryCall::Register { pd, buffer, access } => {
                 let done = self.device.register(input, pd.0.number, buffer.number, access);
                 member.handles.extend(done.iter().map(|(handle, _)| *handle));
-                Outcome::Registered(done)
+                MemoryOutcome::Registered(done)
             }
-            Call::Reregister { handle, change } => {
+            MemoryCall::Reregister { handle, change } => {
                 let wanted = member.wanted.expect("a re-registration that was asked for");
                 assert_eq!(change.pd.as_ref().map(|pd| pd.0.number), wanted.pd);
                 assert_eq!(change.buffer.as_ref().map(|memory| memory.number), wanted.memory);
                 assert_eq!(change.access, wanted.access);
-                Outcome::Reregistered(self.device.reregister(input, *handle, wanted, member.policy.provider))
+                MemoryOutcome::Reregistered(self.device.reregister(input, *handle, wanted, member.policy.provider))
             }
-            Call::Deregister { handle } => {
+            MemoryCall::Deregister { handle } => {
                 let done = self.device.deregister(input, *handle);
                 member.handles.retain(|other| done.is_err() || other != handle);
-                Outcome::Deregistered(done)
+                MemoryOutcome::Deregistered(done)
             }
         };
         say(|| format!("region {at}: {outcome:?}"));
         self.outcome(at, outcome);
     }
 
-    fn outcome(&mut self, at: usize, outcome: Outcome<u32>) {
+    fn outcome(&mut self, at: usize, outcome: MemoryOutcome<u32>) {
         let region = &mut self.members[at].region;
         let ended = region.handle_outcome(outcome).unwrap_or_else(|fault| panic!("{outcome:?}: {fault}"));
         match (ended, outcome) {
-            (None, Outcome::Reregistered(reply)) => {
+            (None, MemoryOutcome::Reregistered(reply)) => {
                 assert_eq!(reply.errno, cmid_proto::Errno::EOPNOTSUPP);
                 assert_eq!(self.members[at].policy.fallback, Fallback::Anew, "a fallback that nobody wants");
             }
-            (None, Outcome::Registered(_) | Outcome::Deregistered(_)) => assert!(region.call().is_some(), "{region:?}"),
-            (Some(Ended::Registered(keys)), Outcome::Registered(Ok((_, made)))) => assert_eq!(keys, made),
-            (Some(Ended::NotRegistered(errno, memory)), Outcome::Registered(Err(said))) => {
+            (None, MemoryOutcome::Registered(_) | MemoryOutcome::Deregistered(_)) => {
+                assert!(region.call().is_some(), "{region:?}")
+            }
+            (Some(Ended::Registered(keys)), MemoryOutcome::Registered(Ok((_, made)))) => assert_eq!(keys, made),
+            (Some(Ended::NotRegistered(errno, memory)), MemoryOutcome::Registered(Err(said))) => {
                 assert_eq!(errno, said);
                 self.back([memory]);
             }
             (Some(Ended::Reregistered(settled)), _) => self.settled(at, settled, outcome),
-            (Some(Ended::Deregistered(returned)), Outcome::Deregistered(Ok(()))) => {
+            (Some(Ended::Deregistered(returned)), MemoryOutcome::Deregistered(Ok(()))) => {
                 self.back([returned.buffer].into_iter().chain(returned.other));
             }
-            (Some(Ended::NotDeregistered(failure)), Outcome::Deregistered(Err(errno))) => {
-                assert_eq!((failure.step, failure.errno), (Step::Deregister, errno));
+            (Some(Ended::NotDeregistered(failure)), MemoryOutcome::Deregistered(Err(errno))) => {
+                assert_eq!((failure.step, failure.errno), (MemoryStep::Deregister, errno));
                 assert_ne!(failure.valid, Valid::New);
             }
             (ended, outcome) => panic!("{outcome:?} has led to {ended:?}"),
@@ -257,18 +259,18 @@ impl World {
         }
     }
 
-    fn settled(&mut self, at: usize, settled: Settled<Memory>, outcome: Outcome<u32>) {
+    fn settled(&mut self, at: usize, settled: Settled<Memory>, outcome: MemoryOutcome<u32>) {
         let member = &mut self.members[at];
         let other = member.wanted.take().is_some_and(|wanted| wanted.memory.is_some());
-        if let Outcome::Reregistered(reply) = outcome {
+        if let MemoryOutcome::Reregistered(reply) = outcome {
             let code = Code::from_raw(reply.code);
             assert_eq!(settled.result == Ok(Way::InPlace), code == Code::Done, "{reply:?}");
-            assert!(settled.result.is_ok() || settled.result.is_err_and(|it| it.step == Step::Reregister(code)));
+            assert!(settled.result.is_ok() || settled.result.is_err_and(|it| it.step == MemoryStep::Reregister(code)));
         } else if settled.result.is_ok() {
             assert_eq!((settled.result, member.region.way()), (Ok(Way::Anew), Way::Anew));
         }
         let valid = settled.result.map_or_else(|failure| failure.valid, |_| Valid::New);
-        if let (Outcome::Reregistered(reply), Valid::Old) = (outcome, valid) {
+        if let (MemoryOutcome::Reregistered(reply), Valid::Old) = (outcome, valid) {
             let refused = matches!(Code::from_raw(reply.code), Code::Input | Code::DontForkNew)
                 || (Code::from_raw(reply.code), reply.errno) == (Code::Cmd, cmid_proto::Errno::EOPNOTSUPP);
             member.in_doubt |= other && !refused;
@@ -283,9 +285,11 @@ impl World {
     fn confuse(&mut self, at: usize, input: &mut Input<'_>) {
         let region = &mut self.members[at].region;
         let outcome = match (region.call(), input.below(2)) {
-            (Some(Call::Register { .. }), _) | (None, 0) => Outcome::Deregistered(Ok(())),
-            (Some(Call::Reregister { .. }), _) | (None, _) => Outcome::Registered(Err(cmid_proto::Errno::EIO)),
-            (Some(Call::Deregister { .. }), _) => Outcome::Registered(Ok((u32::MAX, Default::default()))),
+            (Some(MemoryCall::Register { .. }), _) | (None, 0) => MemoryOutcome::Deregistered(Ok(())),
+            (Some(MemoryCall::Reregister { .. }), _) | (None, _) => {
+                MemoryOutcome::Registered(Err(cmid_proto::Errno::EIO))
+            }
+            (Some(MemoryCall::Deregister { .. }), _) => MemoryOutcome::Registered(Ok((u32::MAX, Default::default()))),
         };
         let before = format!("{region:?}");
         assert!(region.handle_outcome(outcome).is_err(), "{outcome:?} for {before}");

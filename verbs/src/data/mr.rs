@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Flag, MemoryRegion, Sge};
 use cmid_proto::memory::{
-    self, Buffer as _, MrState, Policy, RefuseReason, Refused, RequestKind, Returned, Target, Way,
+    self, Buffer as _, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, MrState, Policy, Returned, Way,
 };
 
 use crate::data::pd::PdUse;
@@ -27,7 +27,7 @@ use crate::raw;
 ///
 /// A work request pins each MR that it names, from the post until its completion is *polled*. Without a completion it
 /// does so until the QP is destroyed and its CQs were then polled empty or dropped. Meanwhile [`Mr::reregister`] and
-/// [`Mr::deregister`] are refused with [`memory::RefuseReason::InFlight`], also after a removal of the device. Both
+/// [`Mr::deregister`] are refused with [`memory::MemoryReason::InFlight`], also after a removal of the device. Both
 /// search the work in flight on the QPs of the PD; an MR can be posted on those QPs only. Two ranges pin nothing:
 /// - a range that is sent inline (up to [`Caps::max_inline`](crate::Caps::max_inline) bytes), because the post copies
 ///   it;
@@ -43,7 +43,7 @@ use crate::raw;
 /// A peer accesses the MR through a bound window by the rights of the window, whatever the MR's own rights are, and not
 /// every provider refuses to deregister an MR with bound windows. So from the post of a bind until the window is
 /// invalidated (and the completion is polled) or deallocated, [`Mr::reregister`] and [`Mr::deregister`] are refused with
-/// [`memory::RefuseReason::WindowBound`], and [`Mr::slice_mut`] with `EBUSY`; [`Mr::slice`] too if the window lets peers
+/// [`memory::MemoryReason::WindowBound`], and [`Mr::slice_mut`] with `EBUSY`; [`Mr::slice`] too if the window lets peers
 /// write ([`memory::Bindings`]). A bind whose post or completion has failed counts as long as the window exists.
 ///
 /// # Memory safety
@@ -79,7 +79,7 @@ use crate::raw;
 /// # Forks
 ///
 /// A child of a fork must not use it. Its drop in the child ends nothing and leaks the child's copy, as that of every
-/// object of this crate; requests are refused ([`memory::RefuseReason::OtherProcess`]). This crate does not call `ibv_fork_init`. On kernels before 5.12 the child may
+/// object of this crate; requests are refused ([`memory::MemoryReason::OtherProcess`]). This crate does not call `ibv_fork_init`. On kernels before 5.12 the child may
 /// then get a registered page when the parent writes to it (ibv_fork_init(3)). In a program that calls it, a
 /// re-registration can fail with `ERR_DONT_FORK_NEW` or `ERR_DO_FORK_OLD`. After the latter the new registration is
 /// valid. After the former the counts of libibverbs are wrong (`ibv_madvise_range`), and later registrations may be
@@ -233,7 +233,7 @@ unsafe impl Send for Mr {}
 unsafe impl Sync for Mr {}
 
 impl Mr {
-    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::Error)> {
+    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::MemoryError)> {
         let registration = Registration::register(pd, buffer, access)?;
         let (start, keys) = (NonNull::dangling(), memory::Keys::default());
         let mut mr =
@@ -371,7 +371,7 @@ impl MemoryRegion for Mr {
     /// `ERR_INPUT` with `EACCES` for a right to write to memory of [`Buffer::from_raw_read_only`].
     fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let Some(registration) = self.registration.as_mut() else {
-            return Reregistered { result: Err(gone(RequestKind::Reregister)), buffer: change.buffer };
+            return Reregistered { result: Err(gone(MemoryRequest::Reregister)), buffer: change.buffer };
         };
         registration.owner().parked().retry();
         let reregistered = registration.reregister(change, policy);
@@ -379,9 +379,9 @@ impl MemoryRegion for Mr {
         reregistered
     }
 
-    fn deregister(mut self) -> Result<Returned<Buffer>, (Mr, memory::Error)> {
+    fn deregister(mut self) -> Result<Returned<Buffer>, (Mr, memory::MemoryError)> {
         let Some(mut registration) = self.registration.take() else {
-            return Err((self, gone(RequestKind::Deregister)));
+            return Err((self, gone(MemoryRequest::Deregister)));
         };
         registration.owner().parked().retry();
         registration.deregister().map_err(|error| {
@@ -393,8 +393,8 @@ impl MemoryRegion for Mr {
 }
 
 /// The error of an MR without a registration. It is unreachable: only calls that end the MR take the registration out.
-fn gone(request: RequestKind) -> memory::Error {
-    Refused { request, target: Target::Mr(Some(MrState::Gone)), reason: RefuseReason::Gone }.into()
+fn gone(request: MemoryRequest) -> memory::MemoryError {
+    MemoryRefused { request, target: MemoryTarget::Mr(Some(MrState::Gone)), reason: MemoryReason::Gone }.into()
 }
 
 impl Drop for Mr {

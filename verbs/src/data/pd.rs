@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, Bindings, Domain, PdState, RefuseReason, Refused, RequestKind, Target};
+use cmid_proto::memory::{self, Bindings, Domain, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, PdState};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::accounting::in_flight::{InFlightSet, PdWork};
@@ -70,9 +70,9 @@ impl Pd {
     /// # Errors
     /// Refused if the PD is being deallocated or is gone, if its device is gone, or in a forked child.
     #[inline(always)]
-    pub(crate) fn enter(&self) -> Result<PdUse, Refused> {
+    pub(crate) fn enter(&self) -> Result<PdUse, MemoryRefused> {
         if self.0.is_inherited() {
-            return Err(self.0.of_parent(RequestKind::Use));
+            return Err(self.0.of_parent(MemoryRequest::Use));
         }
         enter(&mut self.0.domain())?;
         Ok(PdUse(Arc::clone(&self.0)))
@@ -81,7 +81,7 @@ impl Pd {
 
 /// As [`Domain::acquire`], with a short path for a PD that is live, which needs no table.
 #[inline(always)]
-fn enter(domain: &mut Domain) -> Result<(), Refused> {
+fn enter(domain: &mut Domain) -> Result<(), MemoryRefused> {
     if domain.state() != PdState::Live {
         return domain.acquire();
     }
@@ -108,9 +108,9 @@ impl PdInner {
         domain
     }
 
-    pub(crate) fn dealloc(&self) -> Result<(), memory::Error> {
+    pub(crate) fn dealloc(&self) -> Result<(), memory::MemoryError> {
         if self.is_inherited() {
-            return Err(self.of_parent(RequestKind::Dealloc).into());
+            return Err(self.of_parent(MemoryRequest::Dealloc).into());
         }
         self.domain().dealloc()?;
         // SAFETY: allocated by ibv_alloc_pd and not yet deallocated: the domain has just permitted this call, which it
@@ -118,7 +118,7 @@ impl PdInner {
         // users meanwhile.
         let outcome = errno::of_ibv(unsafe { ffi::ibv_dealloc_pd(self.raw.as_ptr()) });
         self.domain().handle_outcome(outcome)?;
-        outcome.map_err(memory::Error::Dealloc)
+        outcome.map_err(memory::MemoryError::Dealloc)
     }
 
     /// The windows that may be bound to its MRs.
@@ -128,9 +128,9 @@ impl PdInner {
 
     /// The refusal of a request in a forked child.
     #[cold]
-    fn of_parent(&self, request: RequestKind) -> Refused {
-        let target = Target::Pd(self.domain().state());
-        Refused { request, target, reason: RefuseReason::OtherProcess }
+    fn of_parent(&self, request: MemoryRequest) -> MemoryRefused {
+        let target = MemoryTarget::Pd(self.domain().state());
+        MemoryRefused { request, target, reason: MemoryReason::OtherProcess }
     }
 
     /// Registrations without an owner.

@@ -16,7 +16,7 @@ impl ProtectionDomain for Pd {
     /// # Errors
     /// `EACCES`, without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
     /// `EFAULT` also for memory that is mapped read-only, if [`Access::LOCAL_WRITE`] is requested.
-    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
+    fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::MemoryError)> {
         self.0.parked().retry();
         Mr::register(self, buffer.into(), access)
     }
@@ -52,7 +52,7 @@ impl ProtectionDomain for Pd {
         self.0.domain().state()
     }
 
-    fn dealloc(&self) -> Result<(), memory::Error> {
+    fn dealloc(&self) -> Result<(), memory::MemoryError> {
         self.0.parked().retry();
         self.0.dealloc()
     }

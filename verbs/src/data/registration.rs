@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    self, Call, Code, Ended, Error, Failure, Fault, Keys, MrState, Outcome, Policy, RefuseReason, Refused,
-    RegisterCause, Reply, RequestKind, Returned, Step, Target, Traffic, Valid, Way,
+    self, Code, Ended, Keys, MemoryCall, MemoryError, MemoryFailure, MemoryFault, MemoryOutcome, MemoryReason,
+    MemoryRefused, MemoryRequest, MemoryStep, MemoryTarget, MrState, Policy, RegisterCause, Reply, Returned, Traffic,
+    Valid, Way,
 };
 use rustix::process::{Resource, getrlimit};
 
@@ -58,14 +59,14 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Box<Self>, (Buffer, Error)> {
+    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Box<Self>, (Buffer, MemoryError)> {
         let pd = match pd.enter() {
             Ok(pd) => pd,
             Err(refused) => return Err((buffer, refused.into())),
         };
         if !buffer.is_writable() && access.intersects(WRITES) {
             let cause = Some(RegisterCause::ReadOnly);
-            return Err((buffer, Error::Register { errno: Errno::EACCES, cause }));
+            return Err((buffer, MemoryError::Register { errno: Errno::EACCES, cause }));
         }
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access);
@@ -74,16 +75,16 @@ impl Registration {
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => {
-                let error = Error::register(errno, memory::Buffer::len(&buffer), lock_limit());
+                let error = MemoryError::register(errno, memory::Buffer::len(&buffer), lock_limit());
                 Err((buffer.release(), error))
             }
             // A defect of the state machine. The buffer is leaked, because its use is not known.
-            other => Err((Buffer::from(Vec::new()), this.strange(other, RequestKind::Register))),
+            other => Err((Buffer::from(Vec::new()), this.strange(other, MemoryRequest::Register))),
         }
     }
 
     pub(crate) fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
-        if let Err(refused) = self.is_own(RequestKind::Reregister) {
+        if let Err(refused) = self.is_own(MemoryRequest::Reregister) {
             return Reregistered { result: Err(refused.into()), buffer: change.buffer };
         }
         self.look();
@@ -92,7 +93,8 @@ impl Registration {
             Err((change, refused)) => return Reregistered { result: Err(refused.into()), buffer: change.buffer },
         };
         if self.would_write(change.buffer.as_ref(), change.access) {
-            let failure = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
+            let failure =
+                MemoryFailure { step: MemoryStep::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
             return Reregistered { result: Err(failure.into()), buffer: change.buffer };
         }
         let access = change.access;
@@ -108,15 +110,15 @@ impl Registration {
                     Err(_) => self.exposed || access.is_some_and(Access::lets_peers_write),
                 };
                 let buffer = settled.buffer.map(Pinned::release);
-                Reregistered { result: settled.result.map_err(Error::from), buffer }
+                Reregistered { result: settled.result.map_err(MemoryError::from), buffer }
             }
-            other => Reregistered { result: Err(self.strange(other, RequestKind::Reregister)), buffer: None },
+            other => Reregistered { result: Err(self.strange(other, MemoryRequest::Reregister)), buffer: None },
         }
     }
 
     /// Deregisters it and returns the buffers.
-    pub(crate) fn deregister(&mut self) -> Result<Returned<Buffer>, Error> {
-        self.is_own(RequestKind::Deregister)?;
+    pub(crate) fn deregister(&mut self) -> Result<Returned<Buffer>, MemoryError> {
+        self.is_own(MemoryRequest::Deregister)?;
         self.look();
         self.region.deregister(self.traffic())?;
         match self.run() {
@@ -124,7 +126,7 @@ impl Registration {
                 Ok(Returned { buffer: returned.buffer.release(), other: returned.other.map(Pinned::release) })
             }
             Ok(Some(Ended::NotDeregistered(failure))) => Err(failure.into()),
-            other => Err(self.strange(other, RequestKind::Deregister)),
+            other => Err(self.strange(other, MemoryRequest::Deregister)),
         }
     }
 
@@ -164,11 +166,11 @@ impl Registration {
     }
 
     /// Makes the calls of the region, and stores which handle is valid after them.
-    fn run(&mut self) -> Result<Option<Ended<Pinned>>, Fault> {
+    fn run(&mut self) -> Result<Option<Ended<Pinned>>, MemoryFault> {
         let mut made = None;
         let ended = self.region.run(|call| {
             let outcome = make(call);
-            if let Outcome::Registered(Ok((handle, _))) = &outcome {
+            if let MemoryOutcome::Registered(Ok((handle, _))) = &outcome {
                 made = Some(*handle);
             }
             outcome
@@ -183,10 +185,10 @@ impl Registration {
     }
 
     /// Refuses a request for an MR that was registered before a fork.
-    fn is_own(&self, request: RequestKind) -> Result<(), Refused> {
+    fn is_own(&self, request: MemoryRequest) -> Result<(), MemoryRefused> {
         if self.pd.is_inherited() {
-            let target = Target::Mr(Some(self.region.state()));
-            return Err(Refused { request, target, reason: RefuseReason::OtherProcess });
+            let target = MemoryTarget::Mr(Some(self.region.state()));
+            return Err(MemoryRefused { request, target, reason: MemoryReason::OtherProcess });
         }
         Ok(())
     }
@@ -230,9 +232,9 @@ impl Registration {
         !writable && access.or(self.access()).is_some_and(|access| access.intersects(WRITES))
     }
 
-    fn strange(&self, ended: Result<Option<Ended<Pinned>>, Fault>, outcome: RequestKind) -> Error {
-        let fault = Fault { outcome, target: Target::Mr(Some(self.region.state())) };
-        Error::Fault(ended.err().unwrap_or(fault))
+    fn strange(&self, ended: Result<Option<Ended<Pinned>>, MemoryFault>, outcome: MemoryRequest) -> MemoryError {
+        let fault = MemoryFault { outcome, target: MemoryTarget::Mr(Some(self.region.state())) };
+        MemoryError::Fault(ended.err().unwrap_or(fault))
     }
 }
 
@@ -249,13 +251,13 @@ impl TryDeregister for Registration {
 }
 
 /// Makes one call of a region.
-fn make(call: Call<'_, PdUse, Pinned, Handle>) -> Outcome<Handle> {
+fn make(call: MemoryCall<'_, PdUse, Pinned, Handle>) -> MemoryOutcome<Handle> {
     match call {
-        Call::Register { pd, buffer, access } => Outcome::Registered(reg_mr(pd, buffer, access)),
-        Call::Reregister { handle, change } => Outcome::Reregistered(rereg_mr(handle, change)),
-        Call::Deregister { handle } => {
+        MemoryCall::Register { pd, buffer, access } => MemoryOutcome::Registered(reg_mr(pd, buffer, access)),
+        MemoryCall::Reregister { handle, change } => MemoryOutcome::Reregistered(rereg_mr(handle, change)),
+        MemoryCall::Deregister { handle } => {
             // SAFETY: the registration is valid: a region requests this call once for each, or again after a failure.
-            Outcome::Deregistered(errno::of_ibv(unsafe { ffi::ibv_dereg_mr(handle.0.as_ptr()) }))
+            MemoryOutcome::Deregistered(errno::of_ibv(unsafe { ffi::ibv_dereg_mr(handle.0.as_ptr()) }))
         }
     }
 }

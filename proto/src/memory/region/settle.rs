@@ -3,10 +3,10 @@
 use crate::errno::Errno;
 use crate::memory::outcome::may_know_new;
 use crate::memory::region::{Region, Registration};
-use crate::memory::table::Input;
+use crate::memory::rules::Input;
 use crate::memory::{
-    Buffer, Code, Ended, Failure, Fallback, Fault, Keys, MrState, Pd, Reply, RequestKind, Returned, Settled, Step,
-    Valid, Way, valid_after,
+    Buffer, Code, Ended, Fallback, Keys, MemoryFailure, MemoryFault, MemoryRequest, MemoryStep, MrState, Pd, Reply,
+    Returned, Settled, Valid, Way, valid_after,
 };
 
 impl<P: Pd, B: Buffer, H> Region<P, B, H> {
@@ -28,14 +28,14 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     pub(super) fn not_made(&mut self, from: MrState, errno: Errno) -> Option<Ended<B>> {
         let buffer = self.drop_change();
         if from == MrState::Replacing {
-            let failure = Failure { step: Step::RegisterAnew, errno, valid: Valid::Old };
+            let failure = MemoryFailure { step: MemoryStep::RegisterAnew, errno, valid: Valid::Old };
             return Some(Ended::Reregistered(Settled { result: Err(failure), buffer }));
         }
         Some(Ended::NotRegistered(errno, buffer?))
     }
 
     /// Handles the return of `ibv_rereg_mr`.
-    pub(super) fn replied(&mut self, reply: Reply) -> Result<Option<Ended<B>>, Fault> {
+    pub(super) fn replied(&mut self, reply: Reply) -> Result<Option<Ended<B>>, MemoryFault> {
         let code = Code::from_raw(reply.code);
         let valid = valid_after(code, reply.errno, self.policy.provider);
         let unsupported = code == Code::Cmd && reply.errno == Errno::EOPNOTSUPP;
@@ -46,7 +46,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             Valid::New => Input::New,
             Valid::Neither => Input::Neither,
         };
-        self.outcome_rule(input, RequestKind::Reregister)?;
+        self.outcome_rule(input, MemoryRequest::Reregister)?;
         if input == Input::Unsupported {
             return Ok(None);
         }
@@ -70,7 +70,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             | Code::DoForkOld
             | Code::Cmd
             | Code::CmdAndDoForkNew
-            | Code::Unknown(_) => Err(Failure { step: Step::Reregister(code), errno: reply.errno, valid }),
+            | Code::Unknown(_) => Err(MemoryFailure { step: MemoryStep::Reregister(code), errno: reply.errno, valid }),
         };
         Ok(Some(Ended::Reregistered(Settled { result, buffer })))
     }
@@ -87,7 +87,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             MrState::Undoing => {
                 self.new = None;
                 let errno = self.undone_for.take()?;
-                let failure = Failure { step: Step::DeregisterOld, errno, valid: Valid::Old };
+                let failure = MemoryFailure { step: MemoryStep::DeregisterOld, errno, valid: Valid::Old };
                 let buffer = self.drop_change();
                 Some(Ended::Reregistered(Settled { result: Err(failure), buffer }))
             }
@@ -117,10 +117,10 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
                 None
             }
             (MrState::Retiring | MrState::Undoing, _) => {
-                let failure = Failure { step: Step::DeregisterOld, errno: first.unwrap_or(errno), valid };
+                let failure = MemoryFailure { step: MemoryStep::DeregisterOld, errno: first.unwrap_or(errno), valid };
                 Some(Ended::Reregistered(Settled { result: Err(failure), buffer: None }))
             }
-            (_, _) => Some(Ended::NotDeregistered(Failure { step: Step::Deregister, errno, valid })),
+            (_, _) => Some(Ended::NotDeregistered(MemoryFailure { step: MemoryStep::Deregister, errno, valid })),
         }
     }
 

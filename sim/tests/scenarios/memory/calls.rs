@@ -1,7 +1,7 @@
 //! Which calls are made and which are refused, without faults (`semantics` 10.2, 10.3, 10.5; behaviours 80 to 82).
 
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
-use cmid_sim::memory::{RegisterCause, Step};
+use cmid_sim::memory::{MemoryStep, RegisterCause};
 
 use super::*;
 
@@ -12,18 +12,18 @@ fn behaviour_80_registrations_are_checked() {
     let fixture = MemoryFixture::new(Config::default());
     let register = |len, access| fixture.one.register(vec![3; len], access).map(drop);
     for (len, access, reason) in [
-        (0, Access::LOCAL_WRITE, RefuseReason::Empty),
-        (8, Access::from_bits_retain(!0), RefuseReason::UnknownRights(!Access::all().bits())),
-        (8, Access::from_bits_retain(32), RefuseReason::UnknownRights(32)),
-        (8, Access::REMOTE_WRITE, RefuseReason::RemoteWithoutLocalWrite),
-        (8, Access::REMOTE_ATOMIC | Access::REMOTE_READ, RefuseReason::RemoteWithoutLocalWrite),
+        (0, Access::LOCAL_WRITE, MemoryReason::Empty),
+        (8, Access::from_bits_retain(!0), MemoryReason::UnknownRights(!Access::all().bits())),
+        (8, Access::from_bits_retain(32), MemoryReason::UnknownRights(32)),
+        (8, Access::REMOTE_WRITE, MemoryReason::RemoteWithoutLocalWrite),
+        (8, Access::REMOTE_ATOMIC | Access::REMOTE_READ, MemoryReason::RemoteWithoutLocalWrite),
     ] {
         let (buffer, error) = register(len, access).unwrap_err();
         assert_eq!((buffer, error.errno()), (vec![3; len], Errno::EINVAL));
         refused(error, reason);
     }
     for (access, errno) in [(Access::HUGETLB, Errno::EOPNOTSUPP), (Access::ON_DEMAND, Errno::EOPNOTSUPP)] {
-        assert_eq!(register(8, access).unwrap_err(), (vec![3; 8], Error::Register { errno, cause: None }));
+        assert_eq!(register(8, access).unwrap_err(), (vec![3; 8], MemoryError::Register { errno, cause: None }));
     }
     fixture.users([0, 0]);
     for access in [Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::RELAXED_ORDERING] {
@@ -51,16 +51,16 @@ fn a_domain_is_busy_while_something_belongs_to_it() {
     let fixture = MemoryFixture::new(Config::default());
     let (mr, window) = (fixture.mr(), fixture.one.alloc_mw().unwrap());
     fixture.users([2, 0]);
-    refused(fixture.one.dealloc().unwrap_err(), RefuseReason::InUse(2));
+    refused(fixture.one.dealloc().unwrap_err(), MemoryReason::InUse(2));
     drop((mr, window));
     fixture.one.dealloc().unwrap();
     assert_eq!((fixture.one.state(), fixture.one.users_at_device()), (cmid_sim::PdState::Gone, None));
     // Other handles of the domain are stale.
     let stale = fixture.one.clone();
-    refused(stale.dealloc().unwrap_err(), RefuseReason::Gone);
+    refused(stale.dealloc().unwrap_err(), MemoryReason::Gone);
     let (buffer, error) = stale.register([5], RW).unwrap_err();
     assert_eq!(buffer, [5]);
-    refused(error, RefuseReason::Gone);
+    refused(error, MemoryReason::Gone);
     assert_eq!(stale.alloc_mw().map(drop), Err(Errno::EINVAL));
 }
 
@@ -76,7 +76,7 @@ fn qps_and_address_handles_belong_to_a_domain() {
     // To drop the handle of a QP does not destroy the QP.
     drop(c.qp);
     assert_eq!((c.pd.users(), c.pd.users_at_device()), (1, Some(1)));
-    refused(c.pd.dealloc().unwrap_err(), RefuseReason::InUse(1));
+    refused(c.pd.dealloc().unwrap_err(), MemoryReason::InUse(1));
     env.client.device.destroy_qp(client).unwrap();
     assert_eq!((c.pd.users(), c.pd.users_at_device()), (0, Some(0)));
     let gone = c.pd.clone();
@@ -124,7 +124,7 @@ fn behaviour_81_a_provider_without_re_registration_changes_nothing() {
         assert_eq!(mr.state(), MrState::Registered);
         fixture.users([1, 0]);
     }
-    refused(fixture.one.dealloc().unwrap_err(), RefuseReason::InUse(1));
+    refused(fixture.one.dealloc().unwrap_err(), MemoryReason::InUse(1));
     assert_eq!(returned(mr).buffer, [1; 100]);
 }
 
@@ -134,10 +134,10 @@ fn what_is_wrong_before_the_device_is_asked() {
     let other = MemoryFixture::able();
     let mut mr = fixture.mr();
     for (change, reason) in [
-        (Change::default(), RefuseReason::NothingToChange),
-        (Change::default().to_buffer([]), RefuseReason::Empty),
-        (Change::default().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
-        (Change::default().to_buffer([8]).to_pd(other.one.clone()), RefuseReason::OtherDevice),
+        (Change::default(), MemoryReason::NothingToChange),
+        (Change::default().to_buffer([]), MemoryReason::Empty),
+        (Change::default().to_access(Access::REMOTE_WRITE), MemoryReason::RemoteWithoutLocalWrite),
+        (Change::default().to_buffer([8]).to_pd(other.one.clone()), MemoryReason::OtherDevice),
     ] {
         let given = change.buffer.clone();
         let ended = mr.reregister(change, ANEW);
@@ -150,7 +150,7 @@ fn what_is_wrong_before_the_device_is_asked() {
     gone.dealloc().unwrap();
     let ended = mr.reregister(Change::default().to_buffer([8]).to_pd(gone), ANEW);
     assert_eq!(ended.buffer, Some(vec![8]));
-    refused(ended.result.unwrap_err(), RefuseReason::Gone);
+    refused(ended.result.unwrap_err(), MemoryReason::Gone);
     assert_eq!((fixture.one.users(), fixture.one.users_at_device()), (1, Some(1)));
 }
 
@@ -172,7 +172,7 @@ fn behaviour_82_rxe_asked_directly_changes_domain_and_rights() {
     fixture.users([0, 1]);
     assert_eq!((mr.lkey(), mr.rkey()), keys);
     fixture.one.dealloc().unwrap();
-    refused(fixture.two.dealloc().unwrap_err(), RefuseReason::InUse(1));
+    refused(fixture.two.dealloc().unwrap_err(), MemoryReason::InUse(1));
     assert_eq!(returned(mr).buffer, [1; 100]);
     fixture.two.dealloc().unwrap();
 }
@@ -223,7 +223,7 @@ fn the_lock_limit_is_a_typed_error_and_leaks_nothing() {
     let mr = fixture.mr();
     let (buffer, error) = fixture.one.register(vec![0; 4097], RW).unwrap_err();
     let cause = Some(RegisterCause::LockLimit { len: 4097, limit: 8192 });
-    assert_eq!((buffer.len(), error), (4097, Error::Register { errno: Errno::ENOMEM, cause }));
+    assert_eq!((buffer.len(), error), (4097, MemoryError::Register { errno: Errno::ENOMEM, cause }));
     fixture.users([1, 0]);
     // The fallback needs both registrations at the same time.
     let mut mr = mr;
@@ -239,13 +239,13 @@ fn the_lock_limit_is_a_typed_error_and_leaks_nothing() {
 fn failures_name_their_step() {
     let fixture = MemoryFixture::new(Config::default());
     fixture.env.host.fail_next_registration(Errno::EAGAIN);
-    assert_eq!(fixture.one.register([1], RW).unwrap_err(), (vec![1], Error::register(Errno::EAGAIN, 1, None)));
+    assert_eq!(fixture.one.register([1], RW).unwrap_err(), (vec![1], MemoryError::register(Errno::EAGAIN, 1, None)));
     let mr = fixture.mr();
     for (errno, valid) in [(Errno::EBUSY, Valid::Old), (Errno::EINTR, Valid::Neither)] {
         fixture.env.host.fail_next_deregistration(errno);
         let other = fixture.mr();
         let (other, error) = other.deregister().unwrap_err();
-        assert_eq!(error, Error::Failed(memory::Failure { step: Step::Deregister, errno, valid }));
+        assert_eq!(error, MemoryError::Failed(memory::MemoryFailure { step: MemoryStep::Deregister, errno, valid }));
         fixture.users([2, 0]);
         assert_eq!(returned(other).buffer, [1; 100]);
     }

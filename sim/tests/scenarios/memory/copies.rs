@@ -78,7 +78,7 @@ fn memory_is_not_given_back_before_the_poll_when_the_device_is_removed() {
     assert_eq!(poll(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
     assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
     let (to, error) = freed.unwrap_err();
-    refused(error, RefuseReason::InFlight);
+    refused(error, MemoryReason::InFlight);
     assert_eq!(returned(to).buffer, [7; 8]);
 }
 
@@ -109,7 +109,7 @@ fn memory_is_not_given_back_before_the_poll_when_the_qp_is_destroyed() {
     assert_eq!(poll(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
     assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
     let (to, error) = freed.unwrap_err();
-    refused(error, RefuseReason::InFlight);
+    refused(error, MemoryReason::InFlight);
     assert_eq!(returned(to).buffer, [7; 8]);
 }
 

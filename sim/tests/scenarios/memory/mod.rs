@@ -14,7 +14,7 @@ mod windows;
 
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
 use cmid_proto::{Errno, IdKey};
-use cmid_sim::memory::{self, Error, Fallback, MrState, Policy, Provider, RefuseReason, Valid};
+use cmid_sim::memory::{self, Fallback, MemoryError, MemoryReason, MrState, Policy, Provider, Valid};
 use cmid_sim::{Access, Config, Mr, Pd, Rereg, Reregistered};
 
 use crate::common::Env;
@@ -61,8 +61,8 @@ impl MemoryFixture {
 }
 
 #[track_caller]
-fn refused(error: Error, reason: RefuseReason) {
-    let Error::Refused(refused) = error else { panic!("{error}") };
+fn refused(error: MemoryError, reason: MemoryReason) {
+    let MemoryError::Refused(refused) = error else { panic!("{error}") };
     assert_eq!(refused.reason, reason);
 }
 

@@ -1,7 +1,7 @@
 //! The effects of each outcome of a re-registration (`semantics` 10.4 and 10.6), and of the fallback.
 
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
-use cmid_sim::memory::{Code, Failure, Step};
+use cmid_sim::memory::{Code, MemoryFailure, MemoryStep};
 use cmid_sim::{Change, Left, ReregFault, Way};
 
 use super::*;
@@ -28,7 +28,11 @@ fn struck(
 ) -> Option<Vec<u8>> {
     fixture.env.host.fail_next_reregistration(fault);
     let ended = mr.reregister(all(fixture), Policy::default());
-    assert_eq!(ended.result, Err(Failure { step: Step::Reregister(code), errno, valid }.into()), "{fault:?}");
+    assert_eq!(
+        ended.result,
+        Err(MemoryFailure { step: MemoryStep::Reregister(code), errno, valid }.into()),
+        "{fault:?}"
+    );
     ended.buffer
 }
 
@@ -63,7 +67,7 @@ fn where_a_driver_was_asked_the_new_buffer_is_kept() {
             let before = (mr.addr(), mr.len(), mr.lkey(), mr.access());
             fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno, left });
             let ended = mr.reregister(all(&fixture), policy);
-            let failure = Failure { step: Step::Reregister(Code::Cmd), errno, valid: Valid::Old };
+            let failure = MemoryFailure { step: MemoryStep::Reregister(Code::Cmd), errno, valid: Valid::Old };
             assert_eq!((ended.result, ended.buffer), (Err(failure.into()), None), "{left:?}");
             assert_eq!((mr.addr(), mr.len(), mr.lkey(), mr.access()), before);
             assert_eq!(mr.state(), MrState::Registered);
@@ -72,7 +76,7 @@ fn where_a_driver_was_asked_the_new_buffer_is_kept() {
             for policy in [policy, ANEW] {
                 let again = mr.reregister(Change::default().to_buffer([3; 30]), policy);
                 assert_eq!(again.buffer, Some(vec![3; 30]));
-                refused(again.result.unwrap_err(), RefuseReason::InDoubt);
+                refused(again.result.unwrap_err(), MemoryReason::InDoubt);
             }
             // A change without a buffer is possible if a registration is left.
             let change = Change::default().to_access(Access::LOCAL_WRITE).to_pd(fixture.two.clone());
@@ -136,7 +140,7 @@ fn where_neither_is_valid_both_buffers_and_domains_are_kept() {
             assert_eq!(pds.map(Pd::users_at_device), [Some(1), Some(0)]);
             let ended = mr.reregister(all(&fixture), ANEW);
             assert_eq!(ended.buffer, Some(vec![2; 50]));
-            refused(ended.result.unwrap_err(), RefuseReason::OnlyDeregister);
+            refused(ended.result.unwrap_err(), MemoryReason::OnlyDeregister);
             assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
             fixture.users([0, 0]);
             let kept = usize::from(code == Code::CmdAndDoForkNew);
@@ -154,7 +158,7 @@ fn a_driver_that_mixes_up_domains_leaves_one_busy() {
     returned(mr);
     // The machines count correctly; the device still counts a user.
     assert_eq!((fixture.one.users(), fixture.one.users_at_device()), (0, Some(1)));
-    assert_eq!(fixture.one.dealloc(), Err(Error::Dealloc(Errno::EBUSY)));
+    assert_eq!(fixture.one.dealloc(), Err(MemoryError::Dealloc(Errno::EBUSY)));
     assert_eq!(fixture.one.state(), cmid_sim::PdState::Live);
     fixture.two.dealloc().unwrap();
 }

@@ -23,9 +23,9 @@ fn smaller(mr: &mut Mr) -> Reregistered {
 fn pinned(mut mr: Mr) -> Mr {
     let ended = smaller(&mut mr);
     assert_eq!(ended.buffer, Some(vec![9]));
-    refused(ended.result.unwrap_err(), RefuseReason::InFlight);
+    refused(ended.result.unwrap_err(), MemoryReason::InFlight);
     let (mr, error) = mr.deregister().unwrap_err();
-    refused(error, RefuseReason::InFlight);
+    refused(error, MemoryReason::InFlight);
     assert_eq!(mr.state(), MrState::Registered);
     mr
 }
@@ -349,7 +349,7 @@ fn a_dropped_region_keeps_its_domain() {
     let here = pd.register([1; 8], RW).unwrap();
     qp.post_recv(1, here.sge(0..8)).unwrap();
     drop(here);
-    refused(pd.dealloc().unwrap_err(), RefuseReason::InUse(2));
+    refused(pd.dealloc().unwrap_err(), MemoryReason::InUse(2));
     drop(pd);
     env.client.device.destroy_qp(pair.client).unwrap();
     drop(qp);

@@ -13,7 +13,7 @@ fn a_region_without_its_device_is_of_no_use_and_cannot_be_deregistered() {
     assert_eq!((mr.state(), mr.access(), mr.lkey()), (MrState::Unusable, None, 0));
     let ended = mr.reregister(Change::default().to_buffer([1]).to_access(RW), ANEW);
     assert_eq!(ended.buffer, Some(vec![1]));
-    refused(ended.result.unwrap_err(), RefuseReason::DeviceGone);
+    refused(ended.result.unwrap_err(), MemoryReason::DeviceGone);
     let (mut mr, error) = mr.deregister().unwrap_err();
     assert_eq!(error.to_string(), "ibv_dereg_mr: EIO; the MR can only be deregistered");
     // The program can access the bytes all the time.
@@ -44,11 +44,11 @@ fn a_domain_without_its_device_is_stranded() {
     assert_eq!((fixture.one.state(), fixture.one.users_at_device()), (PdState::Stranded, None));
     let (buffer, error) = fixture.one.register([1], RW).unwrap_err();
     assert_eq!(buffer, [1]);
-    refused(error, RefuseReason::DeviceGone);
+    refused(error, MemoryReason::DeviceGone);
     assert_eq!(fixture.one.alloc_mw().map(drop), Err(Errno::EIO));
-    refused(fixture.one.dealloc().unwrap_err(), RefuseReason::InUse(1));
+    refused(fixture.one.dealloc().unwrap_err(), MemoryReason::InUse(1));
     drop(mr);
-    assert_eq!(fixture.one.dealloc(), Err(Error::Dealloc(Errno::EIO)));
+    assert_eq!(fixture.one.dealloc(), Err(MemoryError::Dealloc(Errno::EIO)));
     assert_eq!(fixture.one.state(), PdState::Stranded);
 }
 
@@ -65,7 +65,7 @@ fn another_device_knows_nothing_of_the_one_before() {
     let mut own = fresh.register([1], RW).unwrap();
     refused(
         own.reregister(Change::default().to_pd(fixture.one.clone()), ANEW).result.unwrap_err(),
-        RefuseReason::DeviceGone,
+        MemoryReason::DeviceGone,
     );
     let cq = fixture.env.client.device.create_cq(id, 32).unwrap();
     let qp = fixture.env.client.device.create_qp(
@@ -96,7 +96,7 @@ fn traffic_pins_after_the_device_is_gone_too() {
         env.host.remove_device();
         assert_eq!(c.pd.users(), 2, "the QP is gone");
         let (mr, error) = mr.deregister().unwrap_err();
-        refused(error, RefuseReason::InFlight);
+        refused(error, MemoryReason::InFlight);
         if destroyed {
             env.client.device.destroy_qp(pair.client).unwrap();
             drop(c.qp);

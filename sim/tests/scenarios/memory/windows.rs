@@ -44,13 +44,13 @@ fn behaviour_83_a_bound_window_holds_region_and_domain() {
     s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
     // A bind in flight pins the region.
     let (mr, error) = mr.deregister().unwrap_err();
-    refused(error, RefuseReason::InFlight);
+    refused(error, MemoryReason::InFlight);
     assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     // A bound window makes the device keep the region.
     let (mr, error) = mr.deregister().unwrap_err();
-    refused(error, RefuseReason::WindowBound);
+    refused(error, MemoryReason::WindowBound);
     assert_eq!(mr.state(), MrState::Registered);
-    refused(s.pd.dealloc().unwrap_err(), RefuseReason::InUse(3));
+    refused(s.pd.dealloc().unwrap_err(), MemoryReason::InUse(3));
     mw.dealloc().unwrap();
     assert_eq!(returned(mr).buffer.len(), 64);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (1, Some(1)));
@@ -196,7 +196,7 @@ fn the_device_checks_binds() {
         objects(&env, s);
         // A bind that has failed counts as long as the window exists.
         let (mr, error) = mr.deregister().unwrap_err();
-        refused(error, RefuseReason::WindowBound);
+        refused(error, MemoryReason::WindowBound);
         assert_eq!(s.qp.post_invalidate(3, &mut mw), Ok(()), "it is flushed");
         drop(mw);
         returned(mr);
@@ -263,24 +263,24 @@ fn a_bound_window_holds_the_rights_of_its_region() {
         let mut mw = s.pd.alloc_mw().unwrap();
         s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_WRITE).unwrap();
         let less = || Change::default().to_access(Access::LOCAL_WRITE);
-        refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), RefuseReason::InFlight);
+        refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), MemoryReason::InFlight);
         assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
         for change in [less(), Change::default().to_buffer([0; 64])] {
-            refused(mr.reregister(change, Policy::default()).result.unwrap_err(), RefuseReason::WindowBound);
+            refused(mr.reregister(change, Policy::default()).result.unwrap_err(), MemoryReason::WindowBound);
         }
         let (there, here) = (s.pd.register([0; 8], RW).unwrap(), c.pd.register([9; 8], RW).unwrap());
         match end {
             0 => {
                 s.qp.post_invalidate(2, &mut mw).unwrap();
                 assert_eq!(why(s.qp.post_invalidate(2, &mut mw)), Err(PostReason::NotBound));
-                refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), RefuseReason::WindowBound);
+                refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), MemoryReason::WindowBound);
                 assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
             }
             1 => {
                 s.qp.post_recv(2, there.sge(0..8)).unwrap();
                 c.qp.post_send(SendWr::send_invalidate(3, here.sge(0..8), mw.rkey())).unwrap();
                 assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::SUCCESS);
-                refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), RefuseReason::WindowBound);
+                refused(mr.reregister(less(), Policy::default()).result.unwrap_err(), MemoryReason::WindowBound);
                 let mut received = [Completion::default(); 2];
                 assert_eq!(s.recv_cq.poll(&mut received), Ok(1), "the completion tells it");
             }

@@ -10,7 +10,7 @@ use cmid_proto::datapath::{
     Caps, CompletionQueue, DataPath, Length, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair,
     Remote, SendWr, WcFlags, WcOpcode, WcStatus,
 };
-use cmid_proto::memory::{Access, RefuseReason};
+use cmid_proto::memory::{Access, MemoryReason};
 use cmid_proto::{ConnParam, Errno, PortSpace};
 
 use super::memory::{contents, deregister, refused, register, unused};
@@ -95,11 +95,11 @@ pub(super) fn every_range_of_a_request_is_pinned<L: Env>(b: &mut Fixture<'_, L>)
     let (one, other) = (register(own, vec![0; 8], OPEN)?, register(own, vec![0; 8], OPEN)?);
     link.ends.1.qp.post_recv(1, [link.mrs.1.sge(0..4), one.sge(0..4), other.sge(4..8)])?;
     let Err((one, error)) = one.deregister_vec() else { return Err(Failure("the second range is not pinned".into())) };
-    refused::<()>("the second range", Err(error), RefuseReason::InFlight)?;
+    refused::<()>("the second range", Err(error), MemoryReason::InFlight)?;
     let Err((other, error)) = other.deregister_vec() else {
         return Err(Failure("the third range is not pinned".into()));
     };
-    refused::<()>("the third range", Err(error), RefuseReason::InFlight)?;
+    refused::<()>("the third range", Err(error), MemoryReason::InFlight)?;
     link.ends.0.qp.post_send(SendWr::send(2, link.mrs.0.sge(0..12)))?;
     b.ends(&mut link.ends.1, 1, WcStatus::SUCCESS)?;
     same("the second range", deregister(one)?, vec![4, 5, 6, 7, 0, 0, 0, 0])?;
@@ -194,7 +194,7 @@ pub(super) fn an_unsignaled_request_ends_with_a_later_one<L: Env>(b: &mut Fixtur
     let Err((source, error)) = source.deregister_vec() else {
         return Err(Failure("an unsignaled request pins nothing".into()));
     };
-    refused::<()>("an unsignaled request", Err(error), RefuseReason::InFlight)?;
+    refused::<()>("an unsignaled request", Err(error), MemoryReason::InFlight)?;
     client.qp.post_send(SendWr::write(8, link.mrs.0.sge(0..8), to).fenced())?;
     b.ends(client, 8, WcStatus::SUCCESS)?;
     same("the source", deregister(source)?, vec![7; 8])?;

@@ -12,7 +12,7 @@ use cmid_harness::{Check, Env, Failure, Fixture, TestMr as _, test_caps};
 use cmid_proto::datapath::{
     Completion, CompletionQueue, MemoryRegion, PostReason, QpState, QueuePair, Remote, SendWr, WcStatus,
 };
-use cmid_proto::memory::{Access, RefuseReason};
+use cmid_proto::memory::{Access, MemoryReason};
 use cmid_proto::{ConnParam, Errno};
 
 use super::data_path::Link;
@@ -134,7 +134,7 @@ pub(super) fn what_follows_a_failure_is_flushed_in_order<L: Env>(b: &mut Fixture
     let Err((source, error)) = source.deregister_vec() else {
         return Err(Failure("a request whose flush is not polled pins nothing".into()));
     };
-    refused::<()>("not polled", Err(error), RefuseReason::InFlight)?;
+    refused::<()>("not polled", Err(error), MemoryReason::InFlight)?;
     same("the others", halves(b, client, &[], 2)?.1, expected[4..].to_vec())?;
     same("the source", deregister(source)?, vec![7; 8])?;
     none_is_left(b, client)?;

@@ -7,7 +7,8 @@ use cmid_harness::fixture::{MrOf, PdOf};
 use cmid_harness::{Check, Env, Failure, TestMr, TestPd};
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Change, Changes, Error, Failure as Failed, MrState, Policy, RefuseReason, Refused, Step, Valid, Way,
+    Access, Change, Changes, MemoryError, MemoryFailure as Failed, MemoryReason, MemoryRefused, MemoryStep, MrState,
+    Policy, Valid, Way,
 };
 
 /// The length of a region in bytes.
@@ -29,18 +30,24 @@ pub(super) fn deregister(mr: impl TestMr) -> Check<Vec<u8>> {
 }
 
 /// Fails unless the result is a refusal for this reason.
-pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, Error>, expected: RefuseReason) -> Check {
+pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, MemoryError>, expected: MemoryReason) -> Check {
     match seen {
-        Err(Error::Refused(Refused { reason, .. })) if reason == expected => Ok(()),
+        Err(MemoryError::Refused(MemoryRefused { reason, .. })) if reason == expected => Ok(()),
         other => Err(Failure(format!("{what}: {other:?}, expected a refusal: {expected}"))),
     }
 }
 
 /// Fails unless the result is this failure of this step.
-pub(super) fn failed<T: Debug>(what: &str, seen: Result<T, Error>, step: Step, errno: Errno, valid: Valid) -> Check {
+pub(super) fn failed<T: Debug>(
+    what: &str,
+    seen: Result<T, MemoryError>,
+    step: MemoryStep,
+    errno: Errno,
+    valid: Valid,
+) -> Check {
     let expected = Failed { step, errno, valid };
     match seen {
-        Err(Error::Failed(failure)) if failure == expected => Ok(()),
+        Err(MemoryError::Failed(failure)) if failure == expected => Ok(()),
         other => Err(Failure(format!("{what}: {other:?}, expected {expected:?}"))),
     }
 }

@@ -5,7 +5,7 @@ use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Fixture, MemoryFault, TestMr};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, WcStatus};
-use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid, Way};
+use cmid_proto::memory::{Access, Change, Fallback, MemoryReason, MemoryStep, Policy, Valid, Way};
 
 use super::memory::{
     LEN, READABLE, bytes, change, combinations, contents, deregister, failed, fields, refused, register, unused,
@@ -31,7 +31,7 @@ pub(super) fn behaviour_100_a_fallback_registers_anew<L: Env>(b: &mut Fixture<'_
         same(&what, (back, mr.access()), (other_buffer.then(|| bytes(1)), Some(rights)))?;
         ensure(mr.rkey() != there.rkey, || format!("{what}: the key is still {:#x}", mr.rkey()))?;
         unused(left)?;
-        refused(&what, pd.dealloc(), RefuseReason::InUse(1))?;
+        refused(&what, pd.dealloc(), MemoryReason::InUse(1))?;
         same(&what, b.peer_reads(pd, there, LEN)?, Err(WcStatus::REM_ACCESS_ERR))?;
         same(&what, b.peer_reads(pd, mr.remote(0), LEN)?, Ok(held.clone()))?;
         same(&what, deregister(mr)?, held)?;
@@ -51,7 +51,7 @@ pub(super) fn behaviour_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: 
     // Linux 6.1 returns EINVAL.
     let is_old = std::env::var("CMID_KERNEL").is_ok_and(|kernel| kernel.starts_with("6.1."));
     let errno = if is_old { Errno::EINVAL } else { Errno::EOPNOTSUPP };
-    failed("on demand", result, Step::RegisterAnew, errno, Valid::Old)?;
+    failed("on demand", result, MemoryStep::RegisterAnew, errno, Valid::Old)?;
     same("what comes back", (back, fields(&mr)), (Some(bytes(2)), before))?;
     users_are("users", (&pd, &new), (1, 0))?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
@@ -64,8 +64,8 @@ pub(super) fn behaviour_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: 
 pub(super) fn every_step_of_a_fallback_fails<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for (fault, step, errno) in [
-        (MemoryFault::Register(Errno::ENOMEM), Step::RegisterAnew, Errno::ENOMEM),
-        (MemoryFault::Deregister(Errno::EBUSY), Step::DeregisterOld, Errno::EBUSY),
+        (MemoryFault::Register(Errno::ENOMEM), MemoryStep::RegisterAnew, Errno::ENOMEM),
+        (MemoryFault::Deregister(Errno::EBUSY), MemoryStep::DeregisterOld, Errno::EBUSY),
     ] {
         let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
         let mut mr = register(&pd, bytes(1), READABLE)?;

@@ -6,7 +6,9 @@ use cmid_harness::fixture::{MrOf, PdOf, Side};
 use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestMr};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, Remote, WcStatus};
-use cmid_proto::memory::{Change, Code, Error, MrState, PdState, Policy, Provider, RefuseReason, Step, Valid, Way};
+use cmid_proto::memory::{
+    Change, Code, MemoryError, MemoryReason, MemoryStep, MrState, PdState, Policy, Provider, Valid, Way,
+};
 
 use super::memory::{
     LEN, READABLE, bytes, contents, deregister, failed, fields, refused, register, unused, used, users_are,
@@ -20,7 +22,7 @@ struct Tried<L: Env> {
     mr: MrOf<L>,
     before: super::memory::Fields,
     there: Remote,
-    ended: (Result<Way, Error>, Option<Vec<u8>>),
+    ended: (Result<Way, MemoryError>, Option<Vec<u8>>),
 }
 
 impl<L: Env> Tried<L> {
@@ -38,12 +40,12 @@ impl<L: Env> Tried<L> {
     /// then it is returned when nothing is registered any more, and another re-registration is refused until then.
     fn old_is_valid(self, b: &mut Fixture<'_, L>, what: &str, code: Code, errno: Errno) -> Check {
         let Tried { old, new, mut mr, before, there, ended } = self;
-        failed(what, ended.0, Step::Reregister(code), errno, Valid::Old)?;
+        failed(what, ended.0, MemoryStep::Reregister(code), errno, Valid::Old)?;
         let kept = code == Code::Cmd;
         same(what, ended.1, (!kept).then(|| bytes(2)))?;
         if kept {
             let (again, back) = mr.reregister_vec(Change::default().to_buffer(bytes(3)), Policy::default());
-            refused(what, again, RefuseReason::InDoubt)?;
+            refused(what, again, MemoryReason::InDoubt)?;
             same(what, back, Some(bytes(3)))?;
         }
         same(what, fields(&mr), before)?;
@@ -59,16 +61,16 @@ impl<L: Env> Tried<L> {
     fn neither_is_valid(self, b: &mut Fixture<'_, L>, what: &str, code: Code) -> Check {
         let Tried { old, new, mut mr, there, ended, .. } = self;
         match ended {
-            (Err(Error::Failed(failed)), None)
-                if (failed.step, failed.valid) == (Step::Reregister(code), Valid::Neither) => {}
+            (Err(MemoryError::Failed(failed)), None)
+                if (failed.step, failed.valid) == (MemoryStep::Reregister(code), Valid::Neither) => {}
             other => return Err(Failure(format!("{what}: {other:?}, expected {code} and that neither is valid"))),
         }
         same(what, (mr.state(), mr.access(), mr.pd().is_some()), (MrState::Unusable, None, false))?;
         for pd in [&old, &new] {
-            refused(what, pd.dealloc(), RefuseReason::InUse(1))?;
+            refused(what, pd.dealloc(), MemoryReason::InUse(1))?;
         }
         let (again, back) = mr.reregister_vec(Change::default().to_access(READABLE), Policy::default());
-        refused(what, again, RefuseReason::OnlyDeregister)?;
+        refused(what, again, MemoryReason::OnlyDeregister)?;
         same(what, back, None)?;
         let status = b.peer_reads(&old, there, LEN)?;
         same(what, status, Err(WcStatus::REM_ACCESS_ERR))?;
@@ -89,7 +91,7 @@ pub(super) fn behaviour_94_new_memory_that_cannot_be_kept_from_children<L: Env>(
 pub(super) fn behaviour_98_old_memory_that_cannot_be_given_back_to_children<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let Tried { old, new, mr, there, ended, .. } = Tried::with(b, MemoryFault::DoForkOld, Provider::Unknown)?;
-    failed("DO_FORK_OLD", ended.0, Step::Reregister(Code::DoForkOld), Errno::ENOMEM, Valid::New)?;
+    failed("DO_FORK_OLD", ended.0, MemoryStep::Reregister(Code::DoForkOld), Errno::ENOMEM, Valid::New)?;
     same("the old memory", ended.1, Some(bytes(1)))?;
     same("the MR", (mr.state(), mr.addr() != there.addr), (MrState::Registered, true))?;
     same("what it holds", contents(&mr)?, bytes(2))?;
@@ -131,7 +133,7 @@ pub(super) fn behaviour_124_a_driver_that_has_switched_the_pd<L: Env>(b: &mut Fi
     let returned = mr.deregister_vec().map_err(|(_, error)| error)?;
     same("both buffers", (returned.buffer, returned.other), (bytes(1), Some(bytes(2))))?;
     same("users", (old.users(), new.users()), (0, 0))?;
-    same("the old PD", old.dealloc(), Err(Error::Dealloc(Errno::EBUSY)))?;
+    same("the old PD", old.dealloc(), Err(MemoryError::Dealloc(Errno::EBUSY)))?;
     same("lives on", old.state(), PdState::Live)
 }
 
@@ -145,10 +147,10 @@ pub(super) fn a_code_that_is_not_documented<L: Env>(b: &mut Fixture<'_, L>) -> C
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::Undocumented, Provider::ChecksFirst)?;
     let code = match &tried.ended.0 {
-        Err(Error::Failed(failed)) => failed.step,
+        Err(MemoryError::Failed(failed)) => failed.step,
         other => return Err(Failure(format!("{other:?}, expected a failure"))),
     };
-    let Step::Reregister(code @ Code::Unknown(_)) = code else { return Err(Failure(format!("{code:?}"))) };
+    let MemoryStep::Reregister(code @ Code::Unknown(_)) = code else { return Err(Failure(format!("{code:?}"))) };
     tried.neither_is_valid(b, "undocumented", code)
 }
 
@@ -161,12 +163,12 @@ pub(super) fn behaviour_126_a_deregistration_that_fails<L: Env>(b: &mut Fixture<
     let before = fields(&mr);
     b.env.fail_next(MemoryFault::Deregister(Errno::EBUSY))?;
     let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("EBUSY: deregistered".into())) };
-    failed::<()>("EBUSY", Err(error), Step::Deregister, Errno::EBUSY, Valid::Old)?;
+    failed::<()>("EBUSY", Err(error), MemoryStep::Deregister, Errno::EBUSY, Valid::Old)?;
     same("the MR", fields(&mr), before)?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     b.env.fail_next(MemoryFault::Deregister(Errno::EIO))?;
     let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("EIO: deregistered".into())) };
-    failed::<()>("EIO", Err(error), Step::Deregister, Errno::EIO, Valid::Neither)?;
+    failed::<()>("EIO", Err(error), MemoryStep::Deregister, Errno::EIO, Valid::Neither)?;
     same("the MR", mr.state(), MrState::Unusable)?;
     used("users", &pd, 1)?;
     same("what comes back", deregister(mr)?, bytes(1))?;

@@ -4,7 +4,7 @@ use cmid_harness::failure::{same, why};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
 use cmid_proto::datapath::{MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
-use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
+use cmid_proto::memory::{Access, Change, Code, MemoryReason, MemoryStep, Policy, Valid};
 use cmid_proto::{CmEvent, Errno, Time};
 
 use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, register, unused};
@@ -13,13 +13,13 @@ use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, r
 fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {
     let before = fields(&mr);
     let (result, back) = mr.reregister_vec(Change::default().to_buffer(bytes(9)), Policy::default());
-    refused(what, result, RefuseReason::InFlight)?;
+    refused(what, result, MemoryReason::InFlight)?;
     same(what, back, Some(bytes(9)))?;
     let (mr, error) = match mr.deregister_vec() {
         Err(refused) => refused,
         Ok(_) => return Err(Failure(format!("{what}: deregistered"))),
     };
-    refused::<()>(what, Err(error), RefuseReason::InFlight)?;
+    refused::<()>(what, Err(error), MemoryReason::InFlight)?;
     same(what, fields(&mr), before)?;
     Ok(mr)
 }
@@ -27,7 +27,7 @@ fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {
 /// Checks that the region is not pinned. The device itself cannot re-register it.
 fn free<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check {
     let (result, _) = mr.reregister_vec(Change::default().to_access(READABLE), Policy::default());
-    failed(what, result, Step::Reregister(Code::Cmd), Errno::EOPNOTSUPP, Valid::Old)?;
+    failed(what, result, MemoryStep::Reregister(Code::Cmd), Errno::EOPNOTSUPP, Valid::Old)?;
     deregister(mr).map(drop)
 }
 
@@ -131,7 +131,7 @@ pub(super) fn dropped_memory_goes_later<L: Env>(b: &mut Fixture<'_, L>) -> Check
     let (mut client, mut server) = b.join(&own, &pd)?;
     server.qp.post_recv(1, to.sge(0..LEN))?;
     drop(to);
-    refused("the QP and the memory", pd.dealloc(), RefuseReason::InUse(2))?;
+    refused("the QP and the memory", pd.dealloc(), MemoryReason::InUse(2))?;
     client.qp.post_send(SendWr::send(2, from.sge(0..LEN)))?;
     b.ends(&mut client, 2, WcStatus::SUCCESS)?;
     b.ends(&mut server, 1, WcStatus::SUCCESS)?;

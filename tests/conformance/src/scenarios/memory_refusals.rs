@@ -5,7 +5,7 @@ use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Fixture, TestMr};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
-use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
+use cmid_proto::memory::{Access, Change, Code, MemoryReason, MemoryStep, Policy, Valid};
 
 use super::memory::{
     LEN, READABLE, bytes, change, combinations, contents, deregister, failed, fields, refused, register, unused,
@@ -19,22 +19,22 @@ pub(super) fn behaviour_81_what_makes_no_sense_is_refused<L: Env>(b: &mut Fixtur
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
     for (what, change, reason) in [
-        ("no flag", Change::default(), RefuseReason::NothingToChange),
-        ("no memory", Change::default().to_buffer(Vec::new()).to_pd(new.clone()), RefuseReason::Empty),
+        ("no flag", Change::default(), MemoryReason::NothingToChange),
+        ("no memory", Change::default().to_buffer(Vec::new()).to_pd(new.clone()), MemoryReason::Empty),
         (
             "remote write alone",
             Change::default().to_access(Access::REMOTE_WRITE),
-            RefuseReason::RemoteWithoutLocalWrite,
+            MemoryReason::RemoteWithoutLocalWrite,
         ),
         (
             "remote atomic alone",
             Change::default().to_buffer(bytes(2)).to_access(Access::REMOTE_ATOMIC),
-            RefuseReason::RemoteWithoutLocalWrite,
+            MemoryReason::RemoteWithoutLocalWrite,
         ),
     ] {
         let given = change.buffer.clone();
         let (result, back) = mr.reregister_vec(change, Policy::default());
-        same(what, result.as_ref().map_err(cmid_proto::memory::Error::errno).err(), Some(Errno::EINVAL))?;
+        same(what, result.as_ref().map_err(cmid_proto::memory::MemoryError::errno).err(), Some(Errno::EINVAL))?;
         refused(what, result, reason)?;
         same(what, (back, &fields(&mr)), (given, &before))?;
         users_are(what, (&pd, &new), (1, 0))?;
@@ -55,13 +55,13 @@ pub(super) fn behaviour_81_a_provider_without_it_changes_nothing<L: Env>(b: &mut
         let wanted = change(flags, &bytes(2), &new, Access::LOCAL_WRITE);
         let given = wanted.buffer.clone();
         let (result, back) = mr.reregister_vec(wanted, Policy::default());
-        failed(&what, result, Step::Reregister(Code::Cmd), Errno::EOPNOTSUPP, Valid::Old)?;
+        failed(&what, result, MemoryStep::Reregister(Code::Cmd), Errno::EOPNOTSUPP, Valid::Old)?;
         same(&what, (back, &fields(&mr)), (given, &before))?;
         users_are(&what, (&pd, &new), (1, 0))?;
     }
     same("what it holds", contents(&mr)?, bytes(1))?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
-    refused("dealloc", pd.dealloc(), RefuseReason::InUse(1))?;
+    refused("dealloc", pd.dealloc(), MemoryReason::InUse(1))?;
     unused(&new)?;
     deregister(mr)?;
     unused(&pd)
@@ -76,7 +76,7 @@ pub(super) fn behaviour_101_a_pd_of_another_device_is_refused<L: Env>(b: &mut Fi
     let before = fields(&mr);
     let wanted = Change::default().to_buffer(bytes(2)).to_pd(foreign.clone());
     let (result, back) = mr.reregister_vec(wanted, Policy::default());
-    refused("another device's", result, RefuseReason::OtherDevice)?;
+    refused("another device's", result, MemoryReason::OtherDevice)?;
     same("what is given back", (back, foreign.users()), (Some(bytes(2)), 0))?;
     same("the MR", fields(&mr), before)?;
     deregister(mr)?;

@@ -5,12 +5,12 @@ use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, TestPd};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcStatus};
-use cmid_proto::memory::{Access, Error, MrState, PdState, RefuseReason, Way};
+use cmid_proto::memory::{Access, MemoryError, MemoryReason, MrState, PdState, Way};
 
 use super::memory::{LEN, READABLE, bytes, contents, deregister, refused, register, unused, used};
 
 /// Registers, which must fail. Returns the error. The buffer is returned and nothing is left behind.
-fn not_registered<P: TestPd>(what: &str, pd: &P, buffer: Vec<u8>, access: Access) -> Check<Error> {
+fn not_registered<P: TestPd>(what: &str, pd: &P, buffer: Vec<u8>, access: Access) -> Check<MemoryError> {
     let (len, before) = (buffer.len(), pd.users());
     let Err((back, error)) = pd.register_vec(buffer, access) else {
         return Err(Failure(format!("{what}: registered")));
@@ -22,15 +22,15 @@ fn not_registered<P: TestPd>(what: &str, pd: &P, buffer: Vec<u8>, access: Access
 pub(super) fn behaviour_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let pd = b.pd(Side::Server)?;
     for (what, buffer, access, reason) in [
-        ("no memory", Vec::new(), Access::LOCAL_WRITE, RefuseReason::Empty),
-        ("an unknown right", bytes(1), Access::from_bits_retain(1 << 15), RefuseReason::UnknownRights(1 << 15)),
-        ("all bits", bytes(1), Access::from_bits_retain(!0), RefuseReason::UnknownRights(!Access::all().bits())),
-        ("remote write alone", bytes(1), Access::REMOTE_WRITE, RefuseReason::RemoteWithoutLocalWrite),
+        ("no memory", Vec::new(), Access::LOCAL_WRITE, MemoryReason::Empty),
+        ("an unknown right", bytes(1), Access::from_bits_retain(1 << 15), MemoryReason::UnknownRights(1 << 15)),
+        ("all bits", bytes(1), Access::from_bits_retain(!0), MemoryReason::UnknownRights(!Access::all().bits())),
+        ("remote write alone", bytes(1), Access::REMOTE_WRITE, MemoryReason::RemoteWithoutLocalWrite),
         (
             "remote atomic alone",
             bytes(1),
             READABLE.difference(Access::LOCAL_WRITE) | Access::REMOTE_ATOMIC,
-            RefuseReason::RemoteWithoutLocalWrite,
+            MemoryReason::RemoteWithoutLocalWrite,
         ),
     ] {
         let error = not_registered(what, &pd, buffer, access)?;
@@ -40,7 +40,7 @@ pub(super) fn behaviour_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_,
     // Linux 6.1 returns EINVAL.
     let (what, errnos) = ("on demand", [Errno::EOPNOTSUPP, Errno::EINVAL]);
     let error = not_registered(what, &pd, bytes(1), READABLE | Access::ON_DEMAND)?;
-    let one_of_them = matches!(error, Error::Register { errno, .. } if errnos.contains(&errno));
+    let one_of_them = matches!(error, MemoryError::Register { errno, .. } if errnos.contains(&errno));
     ensure(one_of_them, || format!("{what}: {error:?}, expected one of {errnos:?}"))?;
     let mr = register(&pd, bytes(1), READABLE)?;
     deregister(mr)?;
@@ -51,7 +51,7 @@ pub(super) fn behaviour_80_no_memory_left_to_lock<L: Env>(b: &mut Fixture<'_, L>
     let pd = b.pd(Side::Server)?;
     b.env.fail_next(MemoryFault::Register(Errno::ENOMEM))?;
     let error = not_registered("the limit", &pd, bytes(1), READABLE)?;
-    ensure(matches!(error, Error::Register { errno: Errno::ENOMEM, .. }), || format!("the limit: {error:?}"))?;
+    ensure(matches!(error, MemoryError::Register { errno: Errno::ENOMEM, .. }), || format!("the limit: {error:?}"))?;
     let mr = register(&pd, bytes(1), READABLE)?;
     deregister(mr)?;
     unused(&pd)
@@ -65,7 +65,7 @@ pub(super) fn behaviour_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> 
     let ends = b.join(&own, &pd)?;
     let in_use = |users| {
         used("users", &pd, users)?;
-        refused("dealloc", pd.dealloc(), RefuseReason::InUse(users))
+        refused("dealloc", pd.dealloc(), MemoryReason::InUse(users))
     };
     in_use(2)?;
     b.part(ends)?;
@@ -74,8 +74,8 @@ pub(super) fn behaviour_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> 
     let other = pd.clone();
     unused(&pd)?;
     same("another handle", other.state(), PdState::Gone)?;
-    refused("dealloc again", other.dealloc(), RefuseReason::Gone)?;
-    refused("register", other.register_vec(bytes(1), READABLE).map_err(|(_, error)| error), RefuseReason::Gone)
+    refused("dealloc again", other.dealloc(), MemoryReason::Gone)?;
+    refused("register", other.register_vec(bytes(1), READABLE).map_err(|(_, error)| error), MemoryReason::Gone)
 }
 
 pub(super) fn behaviour_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {

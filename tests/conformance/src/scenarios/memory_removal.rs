@@ -4,7 +4,7 @@ use cmid_harness::failure::{ensure, same, why};
 use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Disturbance, Env, Failure, Fixture, TestMr, TestPd};
 use cmid_proto::datapath::{MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
-use cmid_proto::memory::{Change, MrState, PdState, Policy, RefuseReason, Step, Valid};
+use cmid_proto::memory::{Change, MemoryReason, MemoryStep, MrState, PdState, Policy, Valid};
 use cmid_proto::{CmEvent, Errno};
 
 use super::memory::{LEN, READABLE, bytes, contents, failed, refused, register};
@@ -29,10 +29,10 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
         untold.retain(|id| of_the_peer || *id != event.id);
     }
     let (result, back) = mr.reregister_vec(Change::default().to_buffer(bytes(2)), Policy::default());
-    refused("re-register", result, RefuseReason::DeviceGone)?;
+    refused("re-register", result, MemoryReason::DeviceGone)?;
     same("what comes back", back, Some(bytes(2)))?;
     same("the MR", (mr.state(), mr.access()), (MrState::Unusable, None))?;
-    refused("register", pd.register_vec(bytes(3), READABLE).map_err(|(_, error)| error), RefuseReason::DeviceGone)?;
+    refused("register", pd.register_vec(bytes(3), READABLE).map_err(|(_, error)| error), MemoryReason::DeviceGone)?;
     same("the PD", pd.state(), PdState::Stranded)?;
     // The simulator removes the QP with its device.
     let posted = why(server.qp.post_recv(2, mr.sge(0..LEN)));
@@ -43,7 +43,7 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
         Err(kept) => kept,
         Ok(_) => return Err(Failure("deregistered in flight".into())),
     };
-    refused::<()>("deregister", Err(error), RefuseReason::InFlight)?;
+    refused::<()>("deregister", Err(error), MemoryReason::InFlight)?;
     b.ends(&mut server, 1, WcStatus::SUCCESS)?;
     same("what has arrived", contents(&mr)?, bytes(4))?;
     // rxe waits for its users to close it, and serves them until then. For a device that does not wait it is unknown
@@ -51,7 +51,7 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
     match mr.deregister_vec() {
         Ok(returned) => same("what comes back", returned.buffer, bytes(4))?,
         Err((mr, error)) => {
-            failed::<()>("deregister", Err(error), Step::Deregister, Errno::EIO, Valid::Neither)?;
+            failed::<()>("deregister", Err(error), MemoryStep::Deregister, Errno::EIO, Valid::Neither)?;
             same("the MR", mr.state(), MrState::Unusable)?;
         }
     }

@@ -5,14 +5,14 @@ use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Fixture, TestMr};
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcStatus};
-use cmid_proto::memory::{Access, Change, Changes, Code, Policy, RefuseReason, Step, Valid};
+use cmid_proto::memory::{Access, Change, Changes, Code, MemoryReason, MemoryStep, Policy, Valid};
 
 use super::memory::{
     LEN, READABLE, bytes, change, changed, combinations, contents, deregister, failed, fields, refused, register,
     unused, used, users_are,
 };
 
-const CMD: Step = Step::Reregister(Code::Cmd);
+const CMD: MemoryStep = MemoryStep::Reregister(Code::Cmd);
 
 /// The old PD can be deallocated and the new one cannot. The keys stay the same. A peer reads through a QP of the new
 /// PD only.
@@ -25,7 +25,7 @@ pub(super) fn behaviour_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     same("nothing comes back", changed::<L>(&mut mr, Change::default().to_pd(new.clone()))?, None)?;
     same("the keys of rxe", (mr.remote(0), mr.lkey()), (there, there.rkey))?;
     users_are("users", (&old, &new), (0, 1))?;
-    refused("the new one", new.dealloc(), RefuseReason::InUse(1))?;
+    refused("the new one", new.dealloc(), MemoryReason::InUse(1))?;
     same("by the new PD", b.peer_reads(&new, there, LEN)?, Ok(bytes(1)))?;
     same("by the old PD", b.peer_reads(&old, there, LEN)?, Err(WcStatus::REM_ACCESS_ERR))?;
     unused(&old)?;
@@ -168,7 +168,7 @@ pub(super) fn behaviour_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixtu
     }
     let unknown = READABLE | Access::from_bits_retain(1 << 15);
     let (result, _) = mr.reregister_vec(Change::default().to_access(unknown), Policy::default());
-    refused("an unknown right", result, RefuseReason::UnknownRights(1 << 15))?;
+    refused("an unknown right", result, MemoryReason::UnknownRights(1 << 15))?;
     same("an unknown right", &fields(&mr), &before)?;
     same("a peer's read", b.peer_reads(&pd, mr.remote(0), LEN)?, Ok(bytes(1)))?;
     unused(&new)?;

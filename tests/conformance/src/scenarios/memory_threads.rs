@@ -7,7 +7,7 @@ use cmid_harness::failure::same;
 use cmid_harness::fixture::{SOON, Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr};
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
-use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Way};
+use cmid_proto::memory::{Access, Change, Fallback, MemoryReason, Policy, Way};
 use cmid_proto::{CmEvent, Time};
 
 use super::memory::{READABLE, bytes, deregister, refused, register, unused, used};
@@ -38,7 +38,7 @@ pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> 
             // The thread may be registering now: the event loop continues.
             life(b)?;
             receiver.recv_timeout(SOON).map_err(|_| Failure("the other thread did not get there".into()))?;
-            refused("dealloc", in_use.dealloc(), RefuseReason::InUse(1))?;
+            refused("dealloc", in_use.dealloc(), MemoryReason::InUse(1))?;
             used("the other PD", other, 0)?;
             life(b)?;
             allow.send(()).map_err(|_| Failure("the other thread is gone".into()))?;

@@ -50,7 +50,7 @@ pub(super) fn behaviour_97_other_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check
     same("the old place", b.peer_reads(&pd, there, LEN)?, Err(WcStatus::REM_ACCESS_ERR))?;
     same("a peer's write", b.peer_writes(&pd, mr.remote(0), b"abc")?, WcStatus::SUCCESS)?;
     same("which is here", &contents(&mr)?[..4], &[b"abc", &bytes(2)[3..4]].concat()[..])?;
-    refused("dealloc", pd.dealloc(), cmid_proto::memory::RefuseReason::InUse(1))?;
+    refused("dealloc", pd.dealloc(), cmid_proto::memory::MemoryReason::InUse(1))?;
     deregister(mr)?;
     unused(&pd)
 }

@@ -4,7 +4,7 @@ use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
 use cmid_harness::{Check, Env, Failure, Fixture, TestMr};
 use cmid_proto::datapath::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, SendWr, WcStatus};
-use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason};
+use cmid_proto::memory::{Access, Change, Fallback, MemoryReason, Policy};
 
 use super::memory::{LEN, READABLE, bytes, changed, contents, deregister, fields, refused, register, unused, used};
 
@@ -26,9 +26,9 @@ pub(super) fn behaviour_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixtu
     same("what the peer has read", &contents(&into)?[..LEN / 2], &bytes(1)[..LEN / 2])?;
     let before = fields(&mr);
     let Err((mr, error)) = mr.deregister_vec() else { return Err(Failure("deregistered".into())) };
-    refused::<()>("deregister", Err(error), RefuseReason::WindowBound)?;
+    refused::<()>("deregister", Err(error), MemoryReason::WindowBound)?;
     same("the MR", fields(&mr), before)?;
-    refused("dealloc", pd.dealloc(), RefuseReason::InUse(3))?;
+    refused("dealloc", pd.dealloc(), MemoryReason::InUse(3))?;
     // After the invalidation, it can be bound again, with another key.
     server.qp.post_invalidate(3, &mut window)?;
     b.ends(&mut server, 3, WcStatus::SUCCESS)?;
@@ -61,7 +61,7 @@ pub(super) fn behaviour_121_a_bound_window_holds_its_registration<L: Env>(b: &mu
     b.ends(&mut server, 1, WcStatus::SUCCESS)?;
     let (before, access) = (fields(&mr), Access::LOCAL_WRITE);
     let (result, _) = mr.reregister_vec(Change::default().to_access(access), Policy::default());
-    refused("re-register", result, RefuseReason::WindowBound)?;
+    refused("re-register", result, MemoryReason::WindowBound)?;
     same("the MR", fields(&mr), before)?;
     client.qp.post_send(SendWr::read(2, into.sge(0..LEN), Remote { addr: mr.addr(), rkey: window.rkey() }))?;
     b.ends(&mut client, 2, WcStatus::SUCCESS)?;
@@ -88,7 +88,7 @@ pub(super) fn a_fallback_with_a_window_bound_is_refused<L: Env>(b: &mut Fixture<
     let before = fields(&mr);
     let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
     let (result, back) = mr.reregister_vec(Change::default().to_buffer(bytes(2)).to_pd(new.clone()), policy);
-    refused("the fallback", result, RefuseReason::WindowBound)?;
+    refused("the fallback", result, MemoryReason::WindowBound)?;
     same("what comes back", (back, fields(&mr)), (Some(bytes(2)), before))?;
     unused(&new)?;
     drop(window);

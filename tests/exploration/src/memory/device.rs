@@ -1,7 +1,7 @@
 //! The device: PDs, and registrations with their references.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Call, Code, Keys, Outcome, Provider, Reply};
+use cmid_proto::memory::{Access, Code, Keys, MemoryCall, MemoryOutcome, Provider, Reply};
 
 use super::invariant::Invariant;
 use super::ledger::{Memory, Use};
@@ -40,15 +40,15 @@ pub enum Answer {
 
 impl Answer {
     /// All possible answers of a faithful device to a call.
-    pub(super) fn all<B>(call: &Call<'_, Use, B, Handle>, scene: &Scene) -> Vec<Answer> {
+    pub(super) fn all<B>(call: &MemoryCall<'_, Use, B, Handle>, scene: &Scene) -> Vec<Answer> {
         match call {
-            Call::Register { .. } => vec![Answer::Well, Answer::Fails(Errno::ENOMEM)],
+            MemoryCall::Register { .. } => vec![Answer::Well, Answer::Fails(Errno::ENOMEM)],
             // The first errno leaves the registration as it was. What the second leaves is not known.
-            Call::Deregister { .. } => {
+            MemoryCall::Deregister { .. } => {
                 let losses = scene.losses.then_some(Answer::Fails(Errno::EIO));
                 [Answer::Well, Answer::Fails(Errno::EBUSY)].into_iter().chain(losses).collect()
             }
-            Call::Reregister { .. } => Self::of_reregister(scene.provider, scene.truths),
+            MemoryCall::Reregister { .. } => Self::of_reregister(scene.provider, scene.truths),
         }
     }
 
@@ -78,30 +78,30 @@ impl Device {
     /// Makes a call that returns `answer`.
     pub(super) fn call(
         &mut self,
-        call: &Call<'_, Use, Memory, Handle>,
+        call: &MemoryCall<'_, Use, Memory, Handle>,
         answer: Answer,
-    ) -> Result<Outcome<Handle>, Invariant> {
+    ) -> Result<MemoryOutcome<Handle>, Invariant> {
         match (call, answer) {
-            (Call::Register { pd, buffer, access }, Answer::Well) => {
+            (MemoryCall::Register { pd, buffer, access }, Answer::Well) => {
                 let handle = self.table.iter().position(Option::is_none).unwrap_or(self.table.len());
                 let keys = Keys { lkey: handle as u32, rkey: 0 };
                 let fresh =
                     Registration { keys, pds: vec![pd.0], buffers: vec![buffer.0], access: *access, sound: true };
                 self.table.resize(self.table.len().max(handle + 1), None);
                 self.table[handle] = Some(fresh);
-                Ok(Outcome::Registered(Ok((handle, keys))))
+                Ok(MemoryOutcome::Registered(Ok((handle, keys))))
             }
-            (Call::Register { .. }, Answer::Fails(errno)) => Ok(Outcome::Registered(Err(errno))),
-            (Call::Deregister { handle }, Answer::Well) => {
+            (MemoryCall::Register { .. }, Answer::Fails(errno)) => Ok(MemoryOutcome::Registered(Err(errno))),
+            (MemoryCall::Deregister { handle }, Answer::Well) => {
                 self.take(**handle)?;
-                Ok(Outcome::Deregistered(Ok(())))
+                Ok(MemoryOutcome::Deregistered(Ok(())))
             }
-            (Call::Deregister { handle }, Answer::Fails(errno)) => {
+            (MemoryCall::Deregister { handle }, Answer::Fails(errno)) => {
                 let it = self.get(**handle)?;
                 it.sound &= errno == Errno::EBUSY;
-                Ok(Outcome::Deregistered(Err(errno)))
+                Ok(MemoryOutcome::Deregistered(Err(errno)))
             }
-            (Call::Reregister { handle, change }, _) => {
+            (MemoryCall::Reregister { handle, change }, _) => {
                 let (code, errno, truth) = match answer {
                     Answer::Leaves(code, errno, truth) => (code, errno, truth),
                     Answer::Well | Answer::Fails(_) => (0, Errno::EIO, Truth::New),
@@ -109,9 +109,9 @@ impl Device {
                 let it = self.get(**handle)?;
                 let (pd, buffer) = (change.pd.as_ref().map(|pd| pd.0), change.buffer.as_ref().map(|buffer| buffer.0));
                 it.change(pd, buffer, change.access, truth);
-                Ok(Outcome::Reregistered(Reply { code, errno, keys: it.keys }))
+                Ok(MemoryOutcome::Reregistered(Reply { code, errno, keys: it.keys }))
             }
-            (Call::Register { .. } | Call::Deregister { .. }, Answer::Leaves(..)) => Err(Invariant::Panics),
+            (MemoryCall::Register { .. } | MemoryCall::Deregister { .. }, Answer::Leaves(..)) => Err(Invariant::Panics),
         }
     }
 

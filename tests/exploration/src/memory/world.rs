@@ -2,7 +2,7 @@
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Change, Domain, Ended, Failure, MrState, PdState, Policy, Region, Returned, Settled, Traffic, Valid,
+    Access, Change, Domain, Ended, MemoryFailure, MrState, PdState, Policy, Region, Returned, Settled, Traffic, Valid,
 };
 
 use super::device::{Answer, Device, Handle};
@@ -243,7 +243,7 @@ impl World {
             }
             Ended::Reregistered(Settled { result, buffer }) => {
                 seen.note_if(result.is_ok(), Witness::Reregistered);
-                seen.note_if(matches!(result, Err(Failure { valid: Valid::Old, .. })), Witness::OldStays);
+                seen.note_if(matches!(result, Err(MemoryFailure { valid: Valid::Old, .. })), Witness::OldStays);
                 self.app.extend(buffer);
                 false
             }
@@ -298,22 +298,22 @@ impl World {
 
     /// Whether an outcome of another call than the one that is under way is called a fault and changes nothing.
     pub(super) fn refuses_other_outcomes(&self) -> bool {
-        use cmid_proto::memory::{Call, Keys, Outcome, Reply};
+        use cmid_proto::memory::{Keys, MemoryCall, MemoryOutcome, Reply};
         let reply = Reply { code: 0, errno: Errno::EIO, keys: Keys::default() };
         self.regions.iter().flatten().all(|region| {
             let (mut reg, mut rereg, mut dereg) = (true, true, true);
             match region.call() {
-                Some(Call::Register { .. }) => reg = false,
-                Some(Call::Reregister { .. }) => rereg = false,
-                Some(Call::Deregister { .. }) => dereg = false,
+                Some(MemoryCall::Register { .. }) => reg = false,
+                Some(MemoryCall::Reregister { .. }) => rereg = false,
+                Some(MemoryCall::Deregister { .. }) => dereg = false,
                 None => {}
             }
             let others = [
-                (reg, Outcome::Registered(Ok((99, Keys::default())))),
-                (reg, Outcome::Registered(Err(Errno::EIO))),
-                (rereg, Outcome::Reregistered(reply)),
-                (dereg, Outcome::Deregistered(Ok(()))),
-                (dereg, Outcome::Deregistered(Err(Errno::EIO))),
+                (reg, MemoryOutcome::Registered(Ok((99, Keys::default())))),
+                (reg, MemoryOutcome::Registered(Err(Errno::EIO))),
+                (rereg, MemoryOutcome::Reregistered(reply)),
+                (dereg, MemoryOutcome::Deregistered(Ok(()))),
+                (dereg, MemoryOutcome::Deregistered(Err(Errno::EIO))),
             ];
             others.into_iter().filter(|(is_other, _)| *is_other).all(|(_, outcome)| {
                 let mut copy = region.clone();

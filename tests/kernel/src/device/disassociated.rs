@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
-use cmid_proto::memory::Error;
+use cmid_proto::memory::MemoryError;
 use cmid_proto::{Call, Errno};
 use cmid_verbs::Access;
 
@@ -47,7 +47,7 @@ pub(crate) fn in_a_process() {
     let deregistered = memory.deregister().map(drop).map_err(|(_, error)| error.errno());
     assert_eq!(deregistered, if answers { Ok(()) } else { Err(Errno::EIO) });
     let gone = pd.dealloc();
-    assert!(if answers { gone.is_ok() } else { matches!(gone, Err(Error::Refused(_))) }, "{gone:?}");
+    assert!(if answers { gone.is_ok() } else { matches!(gone, Err(MemoryError::Refused(_))) }, "{gone:?}");
 }
 
 /// From here on each command to a verbs device fails with EIO, as after `uverbs_disassociate_api`.

@@ -8,7 +8,9 @@ use std::process::Command;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
-use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, Provider, Step, Valid, Way};
+use cmid_proto::memory::{
+    Code, Fallback, MemoryError, MemoryFailure, MemoryStep, MrState, Policy, Provider, Valid, Way,
+};
 use cmid_verbs::{Access, Change, Reregistered};
 
 use crate::data::bytes;
@@ -33,7 +35,9 @@ pub(crate) fn in_a_process_that_asked() {
     assert!(advises || kernel_copies(), "{reason}");
 
     // For memory that can be advised on, the provider is called, which cannot re-register. The advice is reverted.
-    let failure = |code, errno| Error::Failed(Failure { step: Step::Reregister(code), errno, valid: Valid::Old });
+    let failure = |code, errno| {
+        MemoryError::Failed(MemoryFailure { step: MemoryStep::Reregister(code), errno, valid: Valid::Old })
+    };
     let anew = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
     let old = mr.addr();
     let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(mapped(PAGE).0), Policy::default());

@@ -3,7 +3,7 @@
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
-use cmid_proto::memory::{Error, Fallback, Policy, Provider, RefuseReason};
+use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, Policy, Provider};
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};
 
@@ -18,13 +18,13 @@ fn pinned(mut mr: Mr) -> Mr {
     let before = (mr.rkey(), mr.addr(), mr.state(), kernel_mrs());
     let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
     let reason = |error| match error {
-        Error::Refused(refused) => Some((refused.reason, refused.errno())),
-        Error::Register { .. } | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+        MemoryError::Refused(refused) => Some((refused.reason, refused.errno())),
+        MemoryError::Register { .. } | MemoryError::Failed(_) | MemoryError::Dealloc(_) | MemoryError::Fault(_) => None,
     };
-    assert_eq!(outcome.result.map_err(reason), Err(Some((RefuseReason::InFlight, Errno::EBUSY))));
+    assert_eq!(outcome.result.map_err(reason), Err(Some((MemoryReason::InFlight, Errno::EBUSY))));
     assert_eq!(outcome.buffer.and_then(|buffer| buffer.into_vec().ok()), Some(vec![3; 8]));
     let (mr, error) = mr.deregister().map(drop).expect_err("it is pinned");
-    assert_eq!(reason(error), Some((RefuseReason::InFlight, Errno::EBUSY)));
+    assert_eq!(reason(error), Some((MemoryReason::InFlight, Errno::EBUSY)));
     assert_eq!((mr.rkey(), mr.addr(), mr.state(), kernel_mrs()), before);
     mr
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain};
-use cmid_proto::memory::{Error, PdState, RefuseReason, Refused, RegisterCause};
+use cmid_proto::memory::{MemoryError, MemoryReason, MemoryRefused, PdState, RegisterCause};
 use cmid_verbs::{Access, Buffer, Mr, Pd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -25,7 +25,7 @@ fn side_with_pd() -> (Side, Pd) {
 
 /// Checks that a registration fails, returns the buffer and leaves nothing behind, and that another one then
 /// succeeds.
-fn fails(pd: &Pd, buffer: impl Into<Buffer>, access: Access) -> (Buffer, Error) {
+fn fails(pd: &Pd, buffer: impl Into<Buffer>, access: Access) -> (Buffer, MemoryError) {
     let buffer = buffer.into();
     let (len, before) = (buffer.len(), (pd.users(), kernel_mrs()));
     let (buffer, error) = pd.register(buffer, access).map(drop).expect_err("it cannot be registered");
@@ -41,10 +41,10 @@ fn end(mr: Mr) -> Buffer {
     mr.deregister().map_err(|(_, error)| error).expect("deregistered").buffer
 }
 
-fn refused(error: Error) -> RefuseReason {
+fn refused(error: MemoryError) -> MemoryReason {
     match error {
-        Error::Refused(Refused { reason, .. }) => reason,
-        Error::Register { .. } | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => {
+        MemoryError::Refused(MemoryRefused { reason, .. }) => reason,
+        MemoryError::Register { .. } | MemoryError::Failed(_) | MemoryError::Dealloc(_) | MemoryError::Fault(_) => {
             panic!("not refused: {error}")
         }
     }
@@ -52,15 +52,15 @@ fn refused(error: Error) -> RefuseReason {
 
 pub(crate) fn bad_memory() {
     let (_side, pd) = side_with_pd();
-    assert_eq!(refused(fails(&pd, Vec::new(), Access::LOCAL_WRITE).1), RefuseReason::Empty);
-    assert_eq!(fails(&pd, unmapped(), Access::LOCAL_WRITE).1, Error::register(Errno::EFAULT, PAGE, None));
-    assert_eq!(fails(&pd, unmapped(), Access::empty()).1, Error::register(Errno::EFAULT, PAGE, None));
+    assert_eq!(refused(fails(&pd, Vec::new(), Access::LOCAL_WRITE).1), MemoryReason::Empty);
+    assert_eq!(fails(&pd, unmapped(), Access::LOCAL_WRITE).1, MemoryError::register(Errno::EFAULT, PAGE, None));
+    assert_eq!(fails(&pd, unmapped(), Access::empty()).1, MemoryError::register(Errno::EFAULT, PAGE, None));
 
     // Read-only memory can be registered for reading.
-    assert_eq!(fails(&pd, mislabelled(), Access::LOCAL_WRITE).1, Error::register(Errno::EFAULT, PAGE, None));
+    assert_eq!(fails(&pd, mislabelled(), Access::LOCAL_WRITE).1, MemoryError::register(Errno::EFAULT, PAGE, None));
     let (page, gone) = mapped_read_only(PAGE);
     let (page, error) = fails(&pd, page, Access::LOCAL_WRITE);
-    assert_eq!(error, Error::Register { errno: Errno::EACCES, cause: Some(RegisterCause::ReadOnly) });
+    assert_eq!(error, MemoryError::Register { errno: Errno::EACCES, cause: Some(RegisterCause::ReadOnly) });
     let mut mr = pd.register(page, Access::REMOTE_READ).map_err(|(_, error)| error).expect("readable");
     assert_eq!((mr.len(), mr.access(), mr.lkey()), (PAGE, Some(Access::REMOTE_READ), mr.rkey()));
     assert_eq!(mr.write(0, &[1]), Err(Errno::EACCES));
@@ -82,7 +82,7 @@ pub(crate) fn bad_memory() {
 pub(crate) fn bad_rights() {
     let (_side, pd) = side_with_pd();
     for remote in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
-        assert_eq!(refused(fails(&pd, vec![0; PAGE], remote).1), RefuseReason::RemoteWithoutLocalWrite);
+        assert_eq!(refused(fails(&pd, vec![0; PAGE], remote).1), MemoryReason::RemoteWithoutLocalWrite);
     }
     let old = std::env::var("CMID_KERNEL").is_ok_and(|kernel| kernel.starts_with("6.1."));
     let by_age = |on_old, on_new| if old { on_old } else { on_new };
@@ -95,7 +95,11 @@ pub(crate) fn bad_rights() {
         let access = access | Access::LOCAL_WRITE;
         match answer {
             Some(errno) => {
-                assert_eq!(fails(&pd, vec![0; PAGE], access).1, Error::Register { errno, cause: None }, "{access:?}")
+                assert_eq!(
+                    fails(&pd, vec![0; PAGE], access).1,
+                    MemoryError::Register { errno, cause: None },
+                    "{access:?}"
+                )
             }
             None => drop(end(pd.register(vec![0; PAGE], access).expect("not looked at, or granted"))),
         }
@@ -103,7 +107,7 @@ pub(crate) fn bad_rights() {
     // Bits that have no name do not reach the kernel: what it makes of them depends on its version.
     for unknown in [ZERO_BASED, 1 << 15, 1 << 29, !Access::all().bits()] {
         let access = Access::from_bits_retain(unknown | Access::LOCAL_WRITE.bits());
-        assert_eq!(refused(fails(&pd, vec![0; PAGE], access).1), RefuseReason::UnknownRights(unknown));
+        assert_eq!(refused(fails(&pd, vec![0; PAGE], access).1), MemoryReason::UnknownRights(unknown));
     }
     // Optional rights are never refused.
     for access in [Access::empty(), Access::RELAXED_ORDERING] {
@@ -126,7 +130,7 @@ pub(crate) fn lock_limit() {
                 setrlimit(Resource::Memlock, limit).expect("setrlimit");
                 let (buffer, error) = fails(&pd, vec![0; 1 << 20], Access::LOCAL_WRITE);
                 let cause = |len| Some(RegisterCause::LockLimit { len, limit: 64 << 10 });
-                let no_memory = |len| Error::Register { errno: Errno::ENOMEM, cause: cause(len) };
+                let no_memory = |len| MemoryError::Register { errno: Errno::ENOMEM, cause: cause(len) };
                 assert_eq!((buffer.len(), error), (1 << 20, no_memory(1 << 20)));
                 // Registered memory counts: the second half does not fit any more, and fits again after the first is
                 // deregistered.
@@ -152,7 +156,7 @@ pub(crate) fn domains() {
         let error = pd.dealloc().expect_err("in use");
         assert_eq!(
             (refused(error), error.errno(), pd.state()),
-            (RefuseReason::InUse(users), Errno::EBUSY, PdState::Live)
+            (MemoryReason::InUse(users), Errno::EBUSY, PdState::Live)
         );
     };
     let mr = pd.register(vec![0; PAGE], Access::LOCAL_WRITE).expect("register");
@@ -173,9 +177,9 @@ pub(crate) fn domains() {
 
     let other = pd.clone();
     assert_eq!(pd.dealloc(), Ok(()));
-    assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(RefuseReason::Gone)));
+    assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(MemoryReason::Gone)));
     let (far, error) = other.register(far, Access::LOCAL_WRITE).map(drop).expect_err("gone");
-    assert_eq!((far.len(), refused(error)), (PAGE, RefuseReason::Gone));
+    assert_eq!((far.len(), refused(error)), (PAGE, MemoryReason::Gone));
     let made = side
         .device
         .create_qp(cmid_proto::Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS)

@@ -11,7 +11,7 @@ use cmid_proto::datapath::{
     AsyncEventQueue, CompletionQueue, DataPath, MemoryRegion, MemoryWindow, PostReason, ProtectionDomain, QueuePair,
     WcOpcode,
 };
-use cmid_proto::memory::{Error, MrState, PdState, Policy, RefuseReason};
+use cmid_proto::memory::{MemoryError, MemoryReason, MrState, PdState, Policy};
 use cmid_proto::{Call, CmEvent, Device, Errno, IdKey};
 use cmid_verbs::{Access, Backend, Change, Completion};
 use rdma_sys::rdma_cm_id;
@@ -78,11 +78,11 @@ pub(crate) fn device_removed() {
     pair.client.fails(&Call::Disconnect { id: pair.c.id }, Errno::ENXIO);
     pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::ENXIO);
     // The removal applies to the device's memory: only deregistration is left, also for memory in flight.
-    let refused = |error: Error| match error {
-        Error::Refused(refused) => Some((refused.reason, refused.errno())),
-        Error::Register { .. } | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+    let refused = |error: MemoryError| match error {
+        MemoryError::Refused(refused) => Some((refused.reason, refused.errno())),
+        MemoryError::Register { .. } | MemoryError::Failed(_) | MemoryError::Dealloc(_) | MemoryError::Fault(_) => None,
     };
-    let gone = Some((RefuseReason::DeviceGone, Errno::EIO));
+    let gone = Some((MemoryReason::DeviceGone, Errno::EIO));
     assert_eq!(pair.s.pd.state(), PdState::Stranded);
     let (_, error) = pair.s.pd.register(vec![0; 8], Access::empty()).map(drop).expect_err("the device is gone");
     assert_eq!(refused(error), gone);
@@ -96,7 +96,7 @@ pub(crate) fn device_removed() {
     // A poll may still write to memory in flight: it is kept until the QP is destroyed and the CQ was polled empty.
     let users = pair.s.pd.users();
     let (memory, error) = memory.deregister().map(drop).expect_err("it is in flight");
-    assert_eq!(refused(error), Some((RefuseReason::InFlight, Errno::EBUSY)));
+    assert_eq!(refused(error), Some((MemoryReason::InFlight, Errno::EBUSY)));
     drop(other);
     assert_eq!((pair.s.pd.users(), freed.load(Ordering::Relaxed)), (users, 0));
     // Memory with a bound window has to wait for the window, as usual.

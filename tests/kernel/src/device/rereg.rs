@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
-use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, RefuseReason, Step, Valid, Way};
+use cmid_proto::memory::{
+    Code, Fallback, MemoryError, MemoryFailure, MemoryReason, MemoryStep, MrState, Policy, Valid, Way,
+};
 use cmid_verbs::{Access, Change, Mr, QpState, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
@@ -32,9 +34,9 @@ fn write(c: &mut End, from: &Mr, to: Remote) -> WcStatus {
     done.status
 }
 
-fn refusal(outcome: &Reregistered) -> RefuseReason {
+fn refusal(outcome: &Reregistered) -> MemoryReason {
     match outcome.result {
-        Err(Error::Refused(refused)) => refused.reason,
+        Err(MemoryError::Refused(refused)) => refused.reason,
         ref other => panic!("not refused: {other:?}"),
     }
 }
@@ -50,16 +52,16 @@ pub(crate) fn unsupported() {
 
     // Errors that the core detects.
     let outcome = mr.reregister(Change::default(), Policy::default());
-    assert_eq!((refusal(&outcome), outcome.buffer.is_none()), (RefuseReason::NothingToChange, true));
+    assert_eq!((refusal(&outcome), outcome.buffer.is_none()), (MemoryReason::NothingToChange, true));
     let outcome = mr.reregister(Change::default().to_buffer(Vec::new()), Policy::default());
-    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (RefuseReason::Empty, Some(0)));
+    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (MemoryReason::Empty, Some(0)));
     let outcome = mr.reregister(Change::default().to_access(Access::REMOTE_WRITE), ANEW);
-    assert_eq!(refusal(&outcome), RefuseReason::RemoteWithoutLocalWrite);
+    assert_eq!(refusal(&outcome), MemoryReason::RemoteWithoutLocalWrite);
     let outcome = mr.reregister(Change::default().to_pd(foreign.clone()).to_buffer(vec![0; PAGE]), ANEW);
-    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (RefuseReason::OtherDevice, Some(PAGE)));
+    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (MemoryReason::OtherDevice, Some(PAGE)));
     assert_eq!((foreign.users(), foreign.dealloc()), (0, Ok(())));
     let outcome = mr.reregister(Change::default().to_pd(foreign), ANEW);
-    assert_eq!(refusal(&outcome), RefuseReason::Gone);
+    assert_eq!(refusal(&outcome), MemoryReason::Gone);
     assert_eq!(looks(&mr), before);
 
     // All seven combinations: the provider returns EOPNOTSUPP, and the MR stays usable.
@@ -70,8 +72,9 @@ pub(crate) fn unsupported() {
             access: (flags & 4 != 0).then_some(Access::LOCAL_WRITE),
         };
         let Reregistered { result, buffer } = mr.reregister(change, Policy::default());
-        let failure = Failure { step: Step::Reregister(Code::Cmd), errno: Errno::EOPNOTSUPP, valid: Valid::Old };
-        assert_eq!(result, Err(Error::Failed(failure)), "flags {flags}");
+        let failure =
+            MemoryFailure { step: MemoryStep::Reregister(Code::Cmd), errno: Errno::EOPNOTSUPP, valid: Valid::Old };
+        assert_eq!(result, Err(MemoryError::Failed(failure)), "flags {flags}");
         assert_eq!(buffer.map(|buffer| buffer.len()), (flags & 1 != 0).then_some(2 * PAGE));
         assert_eq!(looks(&mr), before, "flags {flags}");
     }
@@ -120,15 +123,15 @@ pub(crate) fn anew_fails() {
     let mut mr = register(&s, 1, ALL);
     let before = looks(&mr);
     let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(unmapped()), ANEW);
-    let failure = Failure { step: Step::RegisterAnew, errno: Errno::EFAULT, valid: Valid::Old };
-    assert_eq!(result, Err(Error::Failed(failure)));
+    let failure = MemoryFailure { step: MemoryStep::RegisterAnew, errno: Errno::EFAULT, valid: Valid::Old };
+    assert_eq!(result, Err(MemoryError::Failed(failure)));
     assert_eq!(buffer.map(|buffer| buffer.len()), Some(PAGE));
     let on_demand = Access::LOCAL_WRITE | Access::ON_DEMAND;
     let Reregistered { result, buffer } = mr.reregister(Change::default().to_access(on_demand), ANEW);
     let is_old = std::env::var("CMID_KERNEL").is_ok_and(|kernel| kernel.starts_with("6.1."));
     let errno = if is_old { Errno::EINVAL } else { Errno::EOPNOTSUPP };
-    let failure = Failure { step: Step::RegisterAnew, errno, valid: Valid::Old };
-    assert_eq!((result, buffer.is_none()), (Err(Error::Failed(failure)), true));
+    let failure = MemoryFailure { step: MemoryStep::RegisterAnew, errno, valid: Valid::Old };
+    assert_eq!((result, buffer.is_none()), (Err(MemoryError::Failed(failure)), true));
     assert_eq!(looks(&mr), before);
     assert_eq!(write(&mut c, &source, remote(&mr)), WcStatus::SUCCESS);
     assert_eq!(bytes(&mr, 7), [7, 1]);
@@ -139,7 +142,7 @@ pub(crate) fn read_only() {
     let mut side = Side::new();
     let id = side.bound(crate::env::SERVER);
     let pd = side.device.alloc_pd(id).expect("alloc_pd");
-    let eacces = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
+    let eacces = MemoryFailure { step: MemoryStep::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
     let mut mr = pd.register(mapped_read_only(PAGE).0, Access::REMOTE_READ).expect("register");
     let before = looks(&mr);
     let outcome = mr.reregister(Change::default().to_access(ALL), ANEW);

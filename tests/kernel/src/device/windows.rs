@@ -6,15 +6,15 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::{
     DataPath, Length, MemoryRegion, MemoryWindow, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
-use cmid_proto::memory::{Error, Fallback, MrState, Policy, Provider, RefuseReason};
+use cmid_proto::memory::{Fallback, MemoryError, MemoryReason, MrState, Policy, Provider};
 use cmid_verbs::{Access, Change, Mw, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success, why};
 use crate::env::Pair;
 use crate::memory::{PAGE, kernel_mrs, mapped};
 
-fn reason(error: Error) -> Option<RefuseReason> {
-    if let Error::Refused(refused) = error { Some(refused.reason) } else { None }
+fn reason(error: MemoryError) -> Option<MemoryReason> {
+    if let MemoryError::Refused(refused) = error { Some(refused.reason) } else { None }
 }
 
 pub(crate) fn bound() {
@@ -44,13 +44,13 @@ pub(crate) fn bound() {
     let before = (mr.addr(), mr.rkey(), mr.access());
     let (back, error) = mr.deregister().map(drop).expect_err("a window is bound to it");
     mr = back;
-    assert_eq!((reason(error), mr.state()), (Some(RefuseReason::WindowBound), MrState::Registered));
+    assert_eq!((reason(error), mr.state()), (Some(MemoryReason::WindowBound), MrState::Registered));
     let mrs = kernel_mrs();
     let anew = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
     let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(vec![0; 8]), anew);
     assert_eq!(
         (result.err().and_then(reason), buffer.map(|buffer| buffer.len())),
-        (Some(RefuseReason::WindowBound), Some(8))
+        (Some(MemoryReason::WindowBound), Some(8))
     );
     assert_eq!(((mr.addr(), mr.rkey(), mr.access()), kernel_mrs()), (before, mrs), "the kernel was not asked");
     assert_eq!(s.pd.dealloc().map_err(|error| error.errno()), Err(Errno::EBUSY));
@@ -78,7 +78,7 @@ pub(crate) fn bound() {
     // Neither of the two ways to destroy a window checks whether it is bound.
     window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
     let (mr, error) = mr.deregister().map(drop).expect_err("the second is bound to it");
-    assert_eq!(reason(error), Some(RefuseReason::WindowBound));
+    assert_eq!(reason(error), Some(MemoryReason::WindowBound));
     drop(second);
     assert_eq!(s.pd.users(), users);
     assert_eq!(mr.deregister().map_err(|(_, error)| error).expect("no window is left").buffer.len(), PAGE);
@@ -232,7 +232,7 @@ pub(crate) fn invalidated_by_the_peer() {
     s.qp.post_bind(5, &mut window, &mr, 0..64, Access::REMOTE_READ).expect("post_bind");
     success(polled(&mut s.cq), 5, WcOpcode::BIND_MW);
     let (mr, error) = mr.deregister().map(drop).expect_err("a window is bound to it");
-    assert_eq!(reason(error), Some(RefuseReason::WindowBound));
+    assert_eq!(reason(error), Some(MemoryReason::WindowBound));
     s.qp.post_invalidate(6, &mut window).expect("post_invalidate");
     assert_eq!(why(s.qp.post_invalidate(7, &mut window)), Err(PostReason::NotBound), "twice");
     success(polled(&mut s.cq), 6, WcOpcode::LOCAL_INV);

@@ -2,7 +2,7 @@
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain};
-use cmid_proto::memory::{Code, Failure, Fallback, Step, Valid};
+use cmid_proto::memory::{Code, Fallback, MemoryFailure, MemoryStep, Valid};
 use cmid_verbs::{Access, Change, Policy, Way, WcStatus};
 
 use crate::env::Pair;
@@ -27,7 +27,8 @@ pub(crate) fn all_flags() {
         }
         assert_eq!(change.flags().bits(), flags);
         let done = reregister(&mut mr, change, Policy::default(), 1);
-        let unsupported = Failure { step: Step::Reregister(Code::Cmd), errno: Errno::EOPNOTSUPP, valid: Valid::Old };
+        let unsupported =
+            MemoryFailure { step: MemoryStep::Reregister(Code::Cmd), errno: Errno::EOPNOTSUPP, valid: Valid::Old };
         assert_eq!(failure(&done), unsupported, "flags {flags}");
         assert_eq!(done.buffer.is_some(), flags & 1 != 0);
         assert_eq!((facts(&mr), pair.s.pd.users(), other.users()), (before, users, 0));

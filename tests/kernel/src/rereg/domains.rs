@@ -2,7 +2,7 @@
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{CompletionQueue, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr};
-use cmid_proto::memory::{Error, PdState, RefuseReason};
+use cmid_proto::memory::{MemoryError, MemoryReason, PdState};
 use cmid_verbs::{Access, Change, Completion, Pd, QpState, WcStatus};
 
 use crate::env::{CAPS, Pair, connect};
@@ -15,7 +15,7 @@ fn in_use(pd: &Pd) -> u32 {
     let refused = pd.dealloc();
     let users = pd.users();
     assert!(
-        matches!(refused, Err(Error::Refused(refused)) if refused.reason == RefuseReason::InUse(users)),
+        matches!(refused, Err(MemoryError::Refused(refused)) if refused.reason == MemoryReason::InUse(users)),
         "{refused:?}"
     );
     users

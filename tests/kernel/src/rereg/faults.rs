@@ -4,7 +4,9 @@ use std::ptr::{self, NonNull};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{MemoryRegion, ProtectionDomain, QueuePair};
-use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Provider, RefuseReason, Step, Valid};
+use cmid_proto::memory::{
+    Code, Fallback, MemoryError, MemoryFailure, MemoryReason, MemoryStep, MrState, Provider, Valid,
+};
 use cmid_verbs::{Access, Buffer, Change, Policy, Way, WcStatus};
 
 use crate::env::Pair;
@@ -15,8 +17,8 @@ use crate::fixture::{
 const CHECKS_FIRST: Policy = Policy { fallback: Fallback::None, provider: Provider::ChecksFirst };
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
 
-const fn cmd(errno: Errno, valid: Valid) -> Failure {
-    Failure { step: Step::Reregister(Code::Cmd), errno, valid }
+const fn cmd(errno: Errno, valid: Valid) -> MemoryFailure {
+    MemoryFailure { step: MemoryStep::Reregister(Code::Cmd), errno, valid }
 }
 
 pub(crate) fn translation() {
@@ -84,7 +86,7 @@ pub(crate) fn pinned_to_be_read() {
     assert_eq!((mr.lkey(), mr.rkey()), (0, 0), "there is no key that could be relied on");
     let refused = mr.reregister(Change::default().to_access(READABLE), Policy::default()).result;
     assert!(
-        matches!(refused, Err(Error::Refused(refused)) if refused.reason == RefuseReason::OnlyDeregister),
+        matches!(refused, Err(MemoryError::Refused(refused)) if refused.reason == MemoryReason::OnlyDeregister),
         "{refused:?}"
     );
     // The old registration is in fact valid until it is deregistered.
@@ -138,7 +140,7 @@ pub(crate) fn read_only_mapping() {
     let writable = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
     // The core refuses it without a call to the kernel.
     let done = reregister(&mut mr, Change::default().to_access(writable), CHECKS_FIRST, 0);
-    let refused = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
+    let refused = MemoryFailure { step: MemoryStep::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
     assert_eq!(failure(&done), refused);
     assert_eq!(facts(&mr), before);
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([0x42, 0, 0, 0, 0, 0, 0, 0]));
@@ -158,16 +160,16 @@ pub(crate) fn unusable_without_its_device() {
     let done = reregister(&mut mr, Change::default().to_access(READABLE), Policy::default(), 1);
     assert_eq!(failure(&done), cmd(Errno::EACCES, Valid::Neither));
     let mut reason = || match mr.reregister(Change::default().to_access(READABLE), Policy::default()).result {
-        Err(Error::Refused(refused)) => refused.reason,
+        Err(MemoryError::Refused(refused)) => refused.reason,
         other => panic!("not refused: {other:?}"),
     };
-    assert_eq!(reason(), RefuseReason::OnlyDeregister);
+    assert_eq!(reason(), MemoryReason::OnlyDeregister);
     // The command ends with this process, because the device is open.
     // The shim is not for it, and a sanitizer's would not load.
     let mut delete = std::process::Command::new("rdma");
     let deleting = delete.args(["link", "delete", "rxe1"]).env_remove("LD_PRELOAD").spawn().expect("rdma(8)");
     side.expect(cmid_proto::CmEvent::DeviceRemoval);
-    assert_eq!((reason(), mr.state()), (RefuseReason::DeviceGone, MrState::Unusable));
+    assert_eq!((reason(), mr.state()), (MemoryReason::DeviceGone, MrState::Unusable));
     drop(deleting);
     end(mr);
 }
@@ -180,21 +182,21 @@ pub(crate) fn refused_before() {
     let on_rxe1 = pair.server.bound([10, 98, 0, 1]);
     let foreign = another_pd(&mut pair.server, on_rxe1);
     for (change, reason) in [
-        (Change::default(), RefuseReason::NothingToChange),
-        (Change::default().to_buffer(Vec::new()), RefuseReason::Empty),
-        (Change::default().to_pd(foreign.clone()), RefuseReason::OtherDevice),
-        (Change::default().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
+        (Change::default(), MemoryReason::NothingToChange),
+        (Change::default().to_buffer(Vec::new()), MemoryReason::Empty),
+        (Change::default().to_pd(foreign.clone()), MemoryReason::OtherDevice),
+        (Change::default().to_access(Access::REMOTE_WRITE), MemoryReason::RemoteWithoutLocalWrite),
     ] {
         let given = change.buffer.is_some();
         let done = reregister(&mut mr, change, ANEW, 0);
-        assert!(matches!(done.result, Err(Error::Refused(refused)) if refused.reason == reason), "{reason}");
+        assert!(matches!(done.result, Err(MemoryError::Refused(refused)) if refused.reason == reason), "{reason}");
         assert_eq!(done.buffer.is_some(), given);
         assert_eq!((facts(&mr), foreign.users()), (before, 0));
     }
     // The work request pins the MR until its completion has been polled. Here it never is, and the QP is destroyed.
     pair.s.qp.post_recv(1, mr.sge(0..8)).expect("post_recv");
     let done = reregister(&mut mr, Change::default().to_access(Access::LOCAL_WRITE), ANEW, 0);
-    assert!(matches!(done.result, Err(Error::Refused(refused)) if refused.reason == RefuseReason::InFlight));
+    assert!(matches!(done.result, Err(MemoryError::Refused(refused)) if refused.reason == MemoryReason::InFlight));
     assert_eq!(facts(&mr), before);
     let Pair { client, server, c, s, .. } = pair;
     drop((client, server, c, s));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr};
-use cmid_proto::memory::{Error, Failure, Keys, MrState};
+use cmid_proto::memory::{Keys, MemoryError, MemoryFailure, MrState};
 use cmid_proto::{Errno, IdKey};
 use cmid_verbs::{Access, Change, Completion, Mr, Pd, Policy, Remote, Reregistered, Way, WcStatus};
 
@@ -47,9 +47,9 @@ pub(crate) fn in_place(mr: &mut Mr, change: Change) {
 }
 
 /// The device's failure of a re-registration.
-pub(crate) fn failure(done: &Reregistered) -> Failure {
+pub(crate) fn failure(done: &Reregistered) -> MemoryFailure {
     match done.result {
-        Err(Error::Failed(failure)) => failure,
+        Err(MemoryError::Failed(failure)) => failure,
         ref other => panic!("no failure of the device: {other:?}"),
     }
 }

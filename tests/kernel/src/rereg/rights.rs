@@ -1,7 +1,7 @@
 //! Re-registration with other rights.
 
 use cmid_proto::datapath::{MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair};
-use cmid_proto::memory::{Error, RefuseReason};
+use cmid_proto::memory::{MemoryError, MemoryReason};
 use cmid_verbs::{Access, Change, Policy, Remote, WcStatus};
 
 use crate::env::{Pair, connect};
@@ -59,7 +59,8 @@ pub(crate) fn with_a_window_bound() {
         Change::default().to_buffer(vec![0; PAGE]),
     ] {
         let done = reregister(&mut mr, change, Policy::default(), 0);
-        let refused = |error| matches!(error, Error::Refused(refused) if refused.reason == RefuseReason::WindowBound);
+        let refused =
+            |error| matches!(error, MemoryError::Refused(refused) if refused.reason == MemoryReason::WindowBound);
         assert!(done.result.is_err_and(refused));
     }
     assert!(mr.slice().is_err());

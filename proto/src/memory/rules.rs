@@ -4,11 +4,11 @@
 //! [`PdState`]). A new variant does not compile until the table has a cell for it.
 
 use crate::columns::columns;
-use crate::memory::RefuseReason;
+use crate::memory::MemoryReason;
 
 columns! {
     /// The kind of a request.
-    pub enum RequestKind {
+    pub enum MemoryRequest {
         /// `ibv_reg_mr`.
         Register = "register",
         /// `ibv_rereg_mr`.
@@ -119,7 +119,7 @@ pub enum Cell<S> {
     /// The next state.
     Go(S),
     /// The caller's mistake: the request is refused, and nothing changes.
-    Refuse(RefuseReason),
+    Refuse(MemoryReason),
     /// No call with such an outcome is under way: nothing changes.
     Fault,
 }
@@ -127,7 +127,7 @@ pub enum Cell<S> {
 /// Short names for the cells, so that a row fits on one line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod mr {
-    use super::{Cell, MrState, RefuseReason};
+    use super::{Cell, MemoryReason, MrState};
     pub(super) const Reg: Cell<MrState> = Cell::Go(MrState::Registering);
     pub(super) const Liv: Cell<MrState> = Cell::Go(MrState::Registered);
     pub(super) const Chg: Cell<MrState> = Cell::Go(MrState::Changing);
@@ -138,15 +138,15 @@ mod mr {
     pub(super) const Der: Cell<MrState> = Cell::Go(MrState::Deregistering);
     pub(super) const Dis: Cell<MrState> = Cell::Go(MrState::Discarding);
     pub(super) const END: Cell<MrState> = Cell::Go(MrState::Gone);
-    pub(super) const bsy: Cell<MrState> = Cell::Refuse(RefuseReason::Busy);
-    pub(super) const onl: Cell<MrState> = Cell::Refuse(RefuseReason::OnlyDeregister);
-    pub(super) const gon: Cell<MrState> = Cell::Refuse(RefuseReason::Gone);
+    pub(super) const bsy: Cell<MrState> = Cell::Refuse(MemoryReason::Busy);
+    pub(super) const onl: Cell<MrState> = Cell::Refuse(MemoryReason::OnlyDeregister);
+    pub(super) const gon: Cell<MrState> = Cell::Refuse(MemoryReason::Gone);
     pub(super) const ___: Cell<MrState> = Cell::Fault;
 }
 
 /// The state table of an MR: one row per [`MrState`], one column per [`Input`], both in the order of `ALL`. After a
 /// removal of the device, *unusable* replaces *registered* as the next state. In that state a refusal has the reason
-/// [`RefuseReason::DeviceGone`].
+/// [`MemoryReason::DeviceGone`].
 ///
 /// Sources: ibv_rereg_mr(3); `ibv_rereg_mr` of libibverbs and `ib_uverbs_rereg_mr` of the kernel.
 #[rustfmt::skip]
@@ -170,15 +170,15 @@ pub static MR: [[Cell<MrState>; Input::COUNT]; MrState::COUNT] = {
 /// Short names for the cells, so that a row fits on one line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod pd {
-    use super::{Cell, PdState, RefuseReason};
+    use super::{Cell, MemoryReason, PdState};
     pub(super) const All: Cell<PdState> = Cell::Go(PdState::Allocating);
     pub(super) const Liv: Cell<PdState> = Cell::Go(PdState::Live);
     pub(super) const Dea: Cell<PdState> = Cell::Go(PdState::Deallocating);
     pub(super) const Str: Cell<PdState> = Cell::Go(PdState::Stranded);
     pub(super) const END: Cell<PdState> = Cell::Go(PdState::Gone);
-    pub(super) const bsy: Cell<PdState> = Cell::Refuse(RefuseReason::Busy);
-    pub(super) const dev: Cell<PdState> = Cell::Refuse(RefuseReason::DeviceGone);
-    pub(super) const gon: Cell<PdState> = Cell::Refuse(RefuseReason::Gone);
+    pub(super) const bsy: Cell<PdState> = Cell::Refuse(MemoryReason::Busy);
+    pub(super) const dev: Cell<PdState> = Cell::Refuse(MemoryReason::DeviceGone);
+    pub(super) const gon: Cell<PdState> = Cell::Refuse(MemoryReason::Gone);
     pub(super) const ___: Cell<PdState> = Cell::Fault;
 }
 

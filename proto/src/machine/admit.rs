@@ -2,11 +2,10 @@
 
 use super::Core;
 use crate::cells::{self, Cell, Effects};
-use crate::channel::Channel;
 use crate::cm_event::CmEvent;
 use crate::error::Fault;
 use crate::event::{Event, RawEvent};
-use crate::id::{DestroyWaiter, Id, Rare};
+use crate::id::{DestroyReport, Id, Rare};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::PortSpace;
 use crate::request_kind::RequestKind;
@@ -31,50 +30,6 @@ pub enum Admission {
 }
 
 impl Core {
-    /// Returns the key for a child if the core takes another event of this channel now; `None` if the event must stay
-    /// in the kernel. The result is `None`
-    ///
-    /// - for the channel of a listener, as the next event may be a request: while the number of its untaken requests
-    ///   is at its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)), or while no more ids or events are free than the
-    ///   [`Limits`](crate::Limits) reserve;
-    /// - for any other channel at its own limit on events; at the limit on all events, unless the channel has no
-    ///   untaken event;
-    /// - for a channel that is [paused](Core::pause_channel) or that has [failed](Core::handle_unreadable).
-    ///
-    /// The key is valid only for the next [`handle_event`](Core::handle_event), without a request in between, because a
-    /// request may use the key.
-    #[inline(always)]
-    #[must_use]
-    pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
-        let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
-        // A listener that is not on this channel yet gets no requests on it.
-        let has_room = match self.listener_on(channel).filter(|listener| listener.device_channel == on) {
-            Some(listener) => self.has_room_for_request(listener),
-            None => self.has_room_for_event(channel),
-        };
-        if has_room { self.ids.next_key() } else { None }
-    }
-
-    /// Returns the id that this channel is private to, if that id listens.
-    pub(super) fn listener_on(&self, channel: &Channel) -> Option<&Id> {
-        // Most channels have no listener.
-        let listener = channel.listener?;
-        self.ids.get(listener).filter(|id| id.state == State::Listening)
-    }
-
-    fn has_room_for_request(&self, listener: &Id) -> bool {
-        let has_more = |used: usize, reserved: u32, limit: u32| used < (limit - reserved.min(limit / 2)) as usize;
-        listener.requests < listener.backlog
-            && has_more(self.ids.len(), self.limits.reserved_ids, self.limits.ids)
-            && has_more(self.undelivered as usize, self.limits.reserved_events, self.limits.events)
-    }
-
-    #[inline(always)]
-    fn has_room_for_event(&self, channel: &Channel) -> bool {
-        let is_within = channel.counted < self.limits.channel_events && self.undelivered < self.limits.events;
-        channel.counted == 0 || is_within
-    }
-
     /// Admits one event that the device reported on a channel.
     ///
     /// # Errors
@@ -117,6 +72,7 @@ impl Core {
             return self.counted(Err(Fault::NoSuchChannel { channel: on }));
         };
         channel.failures = 0;
+        let (is_next, acks) = (to == Some(on) && channel.events.is_empty(), channel.acks);
         if raw.kind == CmEvent::ConnectRequest {
             return match self.admit_request(on, raw, to) {
                 (result @ Ok(Admission::Child(_)), delivery) => (result, delivery),
@@ -144,16 +100,13 @@ impl Core {
                 id = again;
             }
         }
-        if is_rare {
-            let delivery = self.post_rare(channel, raw, before, cell, to);
-            return (Ok(Admission::Known), delivery);
-        }
         let of = Of::id(raw.id);
-        let delivery = match self.channels.get(channel) {
-            Some(it) if to == Some(channel) && it.events.is_empty() => {
-                Some(Delivery { of, ack_token: id.owe(of, it.acks) })
-            }
-            Some(_) | None => self.store_and_queue(channel, raw, of),
+        let delivery = if is_rare {
+            self.post_rare(channel, raw, before, cell, to)
+        } else if is_next && channel == on {
+            Some(Delivery { of, ack_token: id.owe(of, acks) })
+        } else {
+            self.deliver(channel, raw, of, to)
         };
         (Ok(Admission::Known), delivery)
     }
@@ -202,7 +155,7 @@ impl Core {
         let of = Of { group, ..Of::id(raw.id) };
         let id = self.ids.get_mut(raw.id)?;
         if cell.state != State::Closing {
-            id.rare.remove(Rare::ANSWER_DUE);
+            id.rare.remove(Rare::DISCONNECT_DUE);
         }
         // A synchronous join waits for the newest membership, which is the first on the list.
         let answers_join = group.is_some() && group == id.groups;
@@ -219,7 +172,7 @@ impl Core {
             self.end_joins(raw.id);
         }
         if cell.state == State::Closing && matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
-            self.answer_disconnect(raw.id);
+            self.disconnect_again(raw.id);
         }
         if before == State::Listening {
             self.unpark();
@@ -261,7 +214,7 @@ impl Core {
             return (Ok(Admission::Child(child)), delivery);
         }
         // The application will never get this request. The device rejects the peer when the id is destroyed.
-        self.end_all(child, DestroyWaiter::None);
+        self.end_all(child, DestroyReport::Nothing);
         self.due.push_back(Due::Destroy(child));
         let result = match self.state(listener) {
             None => Ok(Admission::Stray),

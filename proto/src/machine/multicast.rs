@@ -55,7 +55,7 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn joined(&mut self, group: GroupKey, of: &RequestOf<'_>, outcome: Outcome) -> Following {
+    pub(super) fn joined(&mut self, of: &RequestOf<'_>, outcome: Outcome) -> Following {
         let RequestOf { id: key, request, deadline, .. } = *of;
         let Request::Join { addr, .. } = *request else { return DONE };
         if let Err(errno) = outcome {
@@ -63,8 +63,8 @@ impl Core {
             return self.failed(key, RequestKind::Join, errno);
         }
         let Some(id) = self.ids.get_mut(key) else { return DONE };
-        let (next, sync) = (id.groups.replace(group), id.is_sync());
-        self.groups.insert(Group {
+        let (next, sync) = (id.groups, id.is_sync());
+        id.groups = self.groups.insert(Group {
             id: key,
             addr,
             phase: GroupPhase::Joining,
@@ -99,12 +99,10 @@ impl Core {
         true
     }
 
-    /// Returns the first part of a leave.
-    pub(super) fn leave_part(&self, id: IdKey, group: GroupKey) -> Part {
-        match self.groups.get(group) {
-            Some(record) if record.owed == 0 => Part::Leave { id, group, by_event: false },
-            Some(_) | None => Part::Uncalled,
-        }
+    /// Returns the first part of a leave. `None` if it waits for acks.
+    pub(super) fn leave_part(&self, id: IdKey, group: GroupKey) -> Option<Part> {
+        let is_acked = self.groups.get(group).is_some_and(|record| record.owed == 0);
+        is_acked.then_some(Part::Leave { id, group, by_event: false })
     }
 
     /// Makes a leave wait for acks, and discards the undelivered events of the membership.

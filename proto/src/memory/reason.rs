@@ -3,7 +3,7 @@
 /// The rule that a refused request breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
-pub enum RefuseReason {
+pub enum MemoryReason {
     /// Another call of this MR or PD is under way.
     #[error("a call is under way")]
     Busy,
