@@ -114,7 +114,6 @@ impl Srq {
 
     /// Returns the error of a post.
     #[cold]
-    #[inline(never)]
     fn error(&self, reason: PostReason) -> PostError {
         PostError::new(PostCall::SrqRecv, self.num(), reason)
     }
@@ -163,7 +162,6 @@ impl SharedReceiveQueue for Srq {
     /// # Errors
     /// The errno of the provider. After a removal of the device some providers refuse, and others accept receives that
     /// never complete.
-    #[inline]
     fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Mr>]>,
@@ -185,7 +183,6 @@ impl SharedReceiveQueue for Srq {
 }
 
 impl Srq {
-    #[inline]
     fn post_one(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
         let mut one;
         let mut list;
