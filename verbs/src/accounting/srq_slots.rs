@@ -203,18 +203,6 @@ impl SrqCursor {
         Some(self.srq_id | u64::from(self.slots.fill(slot, wr_id)))
     }
 
-    /// The same with the key of the only range.
-    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
-        let at = self.next_free();
-        let slot = self.slots.slots.get(at as usize)?;
-        slot.lkey.store(lkey, Ordering::Release);
-        if self.slots.more > 0 {
-            self.slots.more_lkeys(at).iter().for_each(|key| key.store(NO_KEY, Ordering::Release));
-        }
-        self.free = slot.next.load(Ordering::Relaxed);
-        Some(self.srq_id | u64::from(self.slots.fill(slot, wr_id)))
-    }
-
     /// The first free slot; [`END`] if there is none.
     fn next_free(&mut self) -> u32 {
         if self.free == END {
