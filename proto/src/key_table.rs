@@ -75,12 +75,18 @@ impl<K: TableKey, T> KeyTable<K, T> {
         }
     }
 
-    #[cold]
     fn set_aside(&mut self, key: K) -> Result<(), Errno> {
-        self.shelve(self.occupant(key).ok_or(Errno::EINVAL)?)
+        if self.occupant(key).is_none() {
+            return Err(Errno::EINVAL);
+        }
+        if self.aside.len() >= Self::ASIDE_MAX {
+            return Err(Errno::EBUSY);
+        }
+        self.aside.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.aside.extend(self.slots[key.table_slot()].take());
+        Ok(())
     }
 
-    #[cold]
     fn grow(&mut self, slot: usize) -> Result<(), Errno> {
         let len = slot + 1;
         self.slots.try_reserve(len - self.slots.len()).map_err(|_| Errno::ENOMEM)?;
@@ -102,12 +108,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
         }
     }
 
-    /// Whether the slot of a key exists and is vacant, so that [`KeyTable::reserve`] has no effect.
-    #[must_use]
-    pub fn has_room(&self, key: K) -> bool {
-        matches!(self.slots.get(key.table_slot()), Some(None))
-    }
-
     /// Returns the key of the entry that [`KeyTable::reserve`] with this key would set aside.
     #[must_use]
     pub fn occupant(&self, key: K) -> Option<K> {
@@ -125,10 +125,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// Returns the entry of a key, set aside or not.
     #[must_use]
     pub fn get(&self, key: K) -> Option<&T> {
-        match self.slots.get(key.table_slot()) {
-            Some(Some((found, value))) if *found == key => Some(value),
-            Some(Some(_) | None) | None => self.get_aside(key),
-        }
+        self.get_filed(key).or_else(|| self.get_aside(key))
     }
 
     #[cold]
@@ -140,14 +137,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
     #[must_use]
     pub fn get_filed(&self, key: K) -> Option<&T> {
         match self.slots.get(key.table_slot()) {
-            Some(Some((found, value))) if *found == key => Some(value),
-            Some(Some(_) | None) | None => None,
-        }
-    }
-
-    /// Returns the entry of a key, unless it is set aside.
-    pub fn get_filed_mut(&mut self, key: K) -> Option<&mut T> {
-        match self.slots.get_mut(key.table_slot()) {
             Some(Some((found, value))) if *found == key => Some(value),
             Some(Some(_) | None) | None => None,
         }
@@ -176,33 +165,10 @@ impl<K: TableKey, T> KeyTable<K, T> {
         Some(self.aside.swap_remove(at).1)
     }
 
-    /// Sets the entry of a key aside although its slot is not needed yet.
-    ///
-    /// # Errors
-    /// `ENOENT` if there is none in its slot; `EBUSY` and `ENOMEM` as for [`KeyTable::reserve`].
-    pub fn shelve(&mut self, key: K) -> Result<(), Errno> {
-        let slot = self.slots.get_mut(key.table_slot()).ok_or(Errno::ENOENT)?;
-        if slot.as_ref().is_none_or(|(found, _)| *found != key) {
-            return Err(Errno::ENOENT);
-        }
-        if self.aside.len() >= Self::ASIDE_MAX {
-            return Err(Errno::EBUSY);
-        }
-        self.aside.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        self.aside.extend(slot.take());
-        Ok(())
-    }
-
     /// Returns the keys of the entries that are set aside.
     #[must_use]
     pub fn aside(&self) -> impl ExactSizeIterator<Item = K> + '_ {
         self.aside.iter().map(|(key, _)| *key)
-    }
-
-    /// Whether the entry of a key is set aside.
-    #[must_use]
-    pub fn is_aside(&self, key: K) -> bool {
-        self.aside.iter().any(|(found, _)| *found == key)
     }
 
     /// Returns all entries; those that are set aside come last.
@@ -235,13 +201,9 @@ mod tests {
     fn a_stale_key_finds_nothing() {
         let mut table = KeyTable::default();
         table.reserve(key(3, 2)).unwrap();
-        assert_eq!((table.has_room(key(3, 2)), table.has_room(key(4, 1))), (true, false));
         table.insert(key(3, 2), 'a').unwrap();
-        assert!(!table.has_room(key(3, 3)), "the slot is taken");
         assert_eq!((table.get(key(3, 2)), table.get(key(3, 3))), (Some(&'a'), None));
         assert_eq!((table.get_filed(key(3, 2)), table.get_filed(key(3, 3))), (Some(&'a'), None));
-        assert_eq!(table.get_filed_mut(key(3, 2)), Some(&mut 'a'));
-        assert_eq!(table.get_filed_mut(key(3, 3)), None);
         assert_eq!(table.get_filed(key(9, 1)), None);
         assert_eq!([1, 2, 3].map(|generation| table.at_slot(key(3, generation))), [Some(key(3, 2)); 3]);
         assert_eq!((table.at_slot(key(2, 2)), table.at_slot(IdKey::from_parts(1, 3, 2).unwrap())), (None, None));
@@ -263,6 +225,7 @@ mod tests {
             table.insert(key(0, generation), generation).unwrap();
         }
         assert!(table.aside().eq([key(0, 1), key(0, 2)]));
+        assert_eq!((table.get_filed(key(0, 1)), table.get_filed(key(0, 3))), (None, Some(&3)));
         assert_eq!((table.len(), table.is_empty(), table.get(key(0, 1))), (3, false, Some(&1)));
         assert_eq!(table.get_mut(key(0, 2)), Some(&mut 2));
         assert_eq!(table.occupant(key(0, 4)), Some(key(0, 3)));
@@ -284,19 +247,6 @@ mod tests {
         assert_eq!(table.reserve(key(1, 1)), Ok(()), "other slots are free");
         table.remove(key(0, 1)).unwrap();
         assert_eq!(table.reserve(next), Ok(()));
-    }
-
-    #[test]
-    fn an_entry_is_set_aside_on_request() {
-        let mut table = KeyTable::default();
-        table.reserve(key(0, 1)).unwrap();
-        table.insert(key(0, 1), 'a').unwrap();
-        assert_eq!((table.shelve(key(0, 2)), table.shelve(key(7, 1))), (Err(Errno::ENOENT), Err(Errno::ENOENT)));
-        assert_eq!((table.shelve(key(0, 1)), table.shelve(key(0, 1))), (Ok(()), Err(Errno::ENOENT)));
-        assert_eq!((table.get(key(0, 1)), table.aside().len()), (Some(&'a'), 1));
-        assert_eq!((table.is_aside(key(0, 1)), table.is_aside(key(0, 2))), (true, false));
-        assert_eq!(table.get_filed(key(0, 1)), None, "it is set aside");
-        assert_eq!(table.get_filed_mut(key(0, 1)), None, "it is set aside");
     }
 
     #[test]

@@ -20,14 +20,12 @@ pub(crate) fn clear() {
 }
 
 /// Converts the result of an `rdma_*` function: −1 and errno. Old versions returned −errno in some cases (rdma_cm(7)).
-#[inline]
 pub(crate) fn of_rdma(returned: c_int) -> Result<(), Errno> {
     of_ibv(returned)
 }
 
 /// Converts the result of an `ibv_*` function or a provider: a positive errno, a negative one (libsiw), or −1 and
 /// errno.
-#[inline]
 pub(crate) fn of_ibv(returned: c_int) -> Result<(), Errno> {
     if returned == 0 { Ok(()) } else { Err(of_failed(returned)) }
 }

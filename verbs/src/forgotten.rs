@@ -29,13 +29,7 @@ pub(crate) trait Tables {
     ///
     /// # Errors
     /// The errors of [`KeyTable::reserve`].
-    #[inline(always)]
     fn make_room_for_id(&mut self, key: IdKey) -> Outcome {
-        if self.ids().has_room(key) { Ok(()) } else { self.make_more_room_for_id(key) }
-    }
-
-    #[cold]
-    fn make_more_room_for_id(&mut self, key: IdKey) -> Outcome {
         if let Some(forgotten) = self.ids().occupant(key) {
             if self.destroy(forgotten).is_err() && self.ids().aside().len() >= KeyTable::<IdKey, Self::Id>::ASIDE_MAX {
                 let aside: Vec<_> = self.ids().aside().collect();
@@ -65,7 +59,6 @@ pub(crate) trait Tables {
     }
 
     /// Repeats the failed destroys of the ids on a channel.
-    #[cold]
     fn destroy_forgotten_on(&mut self, channel: ChannelKey) {
         let doomed = self.ids().iter().filter(|(_, id)| Self::is_doomed_on(id, channel));
         let doomed: Vec<_> = doomed.map(|(key, _)| key).collect();

@@ -58,20 +58,14 @@
 //!
 //! # ibacm
 //!
-//! With [`Backend::Librdmacm`] on InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for
-//! the answer without a time limit, under a process-wide lock. When the process opens its first [`Verbs`], the crate
-//! looks for ibacm: for `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, as librdmacm does. (An rdma-core that
-//! was built with another run directory is not detected.) If neither file exists, librdmacm never connects to ibacm
-//! later, and the crate makes each call at once. Otherwise
+//! On InfiniBand and RoCE, librdmacm queries ibacm(8) for a path in rdma_resolve_route(3). It waits for the answer
+//! without a time limit, under a process-wide lock. So [`Verbs::open_with`] refuses [`Backend::Librdmacm`] where ibacm
+//! runs ([`OpenError::WaitsForIbacm`]). The kernel backend, which [`Verbs::open`] selects, does not ask ibacm.
 //!
-//! - one thread of the process makes all calls of rdma_resolve_route, one after the other. The core's call succeeds
-//!   at once. If the thread's call fails, its errno is the status of a ROUTE_ERROR. The request ends at its deadline
-//!   even if ibacm does not answer;
-//! - each channel takes two more descriptors: [`Pollable::fd`](cmid_proto::Pollable::fd) returns an epoll instance;
-//! - while ibacm does not answer for an id, moving the id to another channel, releasing, binding, resolving and
-//!   listening fail with `EBUSY` after at most 50 ms. The id can be destroyed. librdmacm's part of it is then [set
-//!   aside](Verbs::set_aside) until ibacm has answered; until then its channel is not closed (`EBUSY`). Dropping the
-//!   [`Verbs`] does not wait: the thread destroys the id when ibacm answers.
+//! When the process opens its first [`Verbs`] over librdmacm, the crate looks for `ibacm.port` and `ibacm.sock` in
+//! `/run` and `/var/run`, as librdmacm does. (An rdma-core that was built with another run directory is not detected.)
+//! If neither file exists, it makes librdmacm try to connect. librdmacm tries that once, so it does not use an ibacm
+//! that starts later: then, as without ibacm, the kernel queries the path itself.
 //!
 //! # Device removal during a leave
 //!
@@ -87,12 +81,8 @@
 //! [`Verbs::open`] manages connections on the kernel's own interface, `/dev/infiniband/rdma_cm` ([`Backend::Kernel`]).
 //! [`Verbs::open_with`] can choose librdmacm instead ([`Backend::Librdmacm`]). The data path is the same. Use the
 //! kernel backend: its calls never wait, it does not contact ibacm, and a connection needs fewer instructions and no
-//! allocations of librdmacm (docs/generated/performance.md). Use librdmacm
-//!
-//! - if the network needs ibacm(8) to find paths;
-//! - if other code needs the `rdma_cm_id` of an id ([`raw`], [`Verbs::raw_id`]), which the kernel backend does not
-//!   have;
-//! - to compare the two.
+//! allocations of librdmacm (docs/generated/performance.md). Use librdmacm if other code needs the `rdma_cm_id` of an id
+//! ([`raw`], [`Verbs::raw_id`]), which the kernel backend does not have, or to compare the two.
 //!
 //! The kernel backend differs from librdmacm in these points:
 //!
@@ -140,10 +130,8 @@ mod ffi;
 mod forgotten;
 #[cfg(feature = "rdma-core")]
 mod inventory;
-#[cfg_attr(not(feature = "rdma-core"), allow(dead_code, unused_imports, reason = "what QPs need"))]
+#[cfg_attr(not(feature = "rdma-core"), allow(dead_code, unused_imports, unused_variables, reason = "what QPs need"))]
 mod kernel;
-#[cfg(feature = "rdma-core")]
-mod kernel_verbs;
 #[cfg(feature = "rdma-core")]
 mod librdmacm;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]

@@ -43,7 +43,6 @@ impl Process {
     }
 
     /// Whether it is another process: an ancestor of this one. What was made in it must not be ended here.
-    #[inline]
     pub(crate) fn is_other(self) -> bool {
         // SAFETY: the pointer is null or that of the page, which stays mapped, is aligned, and is accessed by atomics.
         let here = unsafe { PAGE.load(Ordering::Relaxed).as_ref() };

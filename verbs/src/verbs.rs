@@ -10,8 +10,7 @@ use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath
 use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{self, Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
-use crate::kernel::{Node, OpenError};
-use crate::kernel_verbs::{self, KernelVerbs};
+use crate::kernel::{KernelCm, KernelHandle, OpenError};
 use crate::librdmacm::{self, Rdmacm};
 use crate::raw;
 
@@ -77,7 +76,7 @@ pub struct Verbs {
 
 enum Cm {
     Librdmacm(Rdmacm),
-    Kernel(KernelVerbs),
+    Kernel(KernelCm),
 }
 
 /// An id and its own channel, outside of any [`Verbs`]; see [`Device::release`].
@@ -87,7 +86,7 @@ pub struct Handle(Held);
 
 enum Held {
     Librdmacm(librdmacm::Handle),
-    Kernel(kernel_verbs::Handle),
+    Kernel(KernelHandle),
 }
 
 /// Calls the same method of either backend.
@@ -116,12 +115,12 @@ impl Verbs {
     /// # Errors
     /// `EMFILE` with fewer than about ten free descriptors: libibverbs loads its providers here, once in the life of the
     /// process. Otherwise the error names the part of the kernel's interface that is missing or forbidden, with its path. Over
-    /// [`Backend::Librdmacm`] also [`OpenError::NoDevice`] without an RDMA device, and [`OpenError::Failed`] with another
-    /// errno of rdma_create_event_channel(3).
+    /// [`Backend::Librdmacm`] also [`OpenError::WaitsForIbacm`] [where ibacm runs](crate#ibacm), [`OpenError::NoDevice`]
+    /// without an RDMA device, and [`OpenError::Failed`] with another errno of rdma_create_event_channel(3).
     pub fn open_with(backend: Backend) -> Result<Self, OpenError> {
         let cm = match backend {
-            Backend::Librdmacm => Cm::Librdmacm(Rdmacm::open().map_err(Node::why)?),
-            Backend::Kernel => Cm::Kernel(KernelVerbs::open()?),
+            Backend::Librdmacm => Cm::Librdmacm(Rdmacm::open()?),
+            Backend::Kernel => Cm::Kernel(KernelCm::with_qps()?),
         };
         Ok(Verbs { cm, post_calls: PostCalls::default() })
     }
@@ -140,19 +139,13 @@ impl Verbs {
         self.post_calls = calls;
     }
 
-    /// Returns the numbers of ids and channels, including those that are [set aside](Verbs::set_aside).
+    /// Returns the numbers of ids and channels, including those that the core has dropped and that could not be destroyed
+    /// so far. Their destruction is repeated, at the latest when the device is dropped. With more than
+    /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX) of a kind, calls that need one of their slots fail with
+    /// `EBUSY`.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         either!(&self.cm, cm => cm.counts())
-    }
-
-    /// Returns the numbers of ids and channels that the core has dropped and that could not be destroyed so far. Their
-    /// destruction is repeated, at the latest when the device is dropped. There are at most
-    /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX) of each kind; at that number, calls that need another
-    /// slot of that kind fail with `EBUSY`.
-    #[must_use]
-    pub fn set_aside(&self) -> (usize, usize) {
-        either!(&self.cm, cm => cm.set_aside())
     }
 }
 
@@ -296,7 +289,6 @@ impl Verbs {
     }
 
     #[cold]
-    #[inline(never)]
     fn qp_error(&mut self, id: IdKey, init: &QpInit<'_>, errno: Errno) -> CreateError {
         let device = either!(&mut self.cm, cm => cm.qp_device(id, init.pd));
         if either!(&self.cm, cm => cm.has_qp(id)) {
@@ -306,7 +298,6 @@ impl Verbs {
     }
 
     #[cold]
-    #[inline(never)]
     fn device_error(&mut self, id: IdKey, errno: Errno) -> CreateError {
         let node = match &mut self.cm {
             Cm::Librdmacm(_) => None,

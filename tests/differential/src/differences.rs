@@ -143,7 +143,7 @@ pub const BETWEEN_BACKENDS: &[BetweenBackends] = &[
     },
     BetweenBackends {
         what: "ibacm",
-        librdmacm: "`rdma_resolve_route` queries ibacm and waits for its answer; `cmid-verbs` makes the call on another thread",
+        librdmacm: "`rdma_resolve_route` queries ibacm and waits for its answer; `cmid-verbs` refuses librdmacm where ibacm runs",
         kernel: "ibacm is not contacted",
         test: "tests/kernel/src/device/ibacm.rs::never_contacted",
     },

@@ -110,26 +110,24 @@ impl CqSlots {
         self.state.lock().room
     }
 
-    /// Reserves an id for each of this number of queues, and room for `capacity` completions for all of them.
+    /// Reserves an id for a queue, and room for `capacity` completions.
     ///
     /// # Errors
     /// `EOVERFLOW` if the CQ has no room for so many more completions, `ENOMEM` if there are fewer ids than
     /// reservations. Nothing is reserved then.
-    #[inline]
-    pub(crate) fn reserve(&self, queues: u32, capacity: u32) -> Result<(), Errno> {
+    pub(crate) fn reserve(&self, capacity: u32) -> Result<(), Errno> {
         let mut state = self.state.lock();
         state.room.check(capacity).map_err(|_| Errno::EOVERFLOW)?;
-        if queues > INDEX - state.queues {
+        if state.queues == INDEX {
             return Err(Errno::ENOMEM);
         }
-        state.queues += queues;
+        state.queues += 1;
         state.room.reserve(capacity).map_err(|_| Errno::EOVERFLOW)
     }
 
-    /// Gives up the reservations of queues that have no id.
-    #[inline]
-    pub(crate) fn cancel(&self, queues: u32, capacity: u32) {
-        self.state.lock().cancel(queues, capacity);
+    /// Gives up the reservation of a queue that has no id.
+    pub(crate) fn cancel(&self, capacity: u32) {
+        self.state.lock().cancel(capacity);
     }
 
     /// Assigns an id to a queue that has a reservation. Before [`CqSlots::set_ring`], completions with this id belong
@@ -227,8 +225,8 @@ impl Gone {
 }
 
 impl State {
-    fn cancel(&mut self, queues: u32, capacity: u32) {
-        self.queues = self.queues.saturating_sub(queues);
+    fn cancel(&mut self, capacity: u32) {
+        self.queues = self.queues.saturating_sub(1);
         self.room.release(capacity);
     }
 
@@ -237,7 +235,7 @@ impl State {
         match gone {
             Gone::Queue(gone) => {
                 self.free.push((gone.queue_id & INDEX) as usize);
-                self.cancel(1, gone.capacity);
+                self.cancel(gone.capacity);
             }
             Gone::Srq(table) => self.release_srq(table.slots()),
         }

@@ -11,7 +11,7 @@ use crate::accounting::wr_ring::Cursor;
 
 /// A queue that something is posted to.
 fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, Cursor) {
-    cq_slots.reserve(1, 4).expect("room");
+    cq_slots.reserve(4).expect("room");
     let queue_id = cq_slots.assign();
     let wr_ring = Arc::new(WrRing::new(queue_id, 4, 1));
     cq_slots.set_ring(queue_id, &wr_ring);
@@ -101,9 +101,9 @@ fn looking_costs_what_has_changed() {
 fn a_queue_that_nothing_is_posted_to_has_no_id() {
     let cq_slots = CqSlots::new(8);
     for _ in 0..100 {
-        cq_slots.reserve(1, 4).expect("room");
+        cq_slots.reserve(4).expect("room");
         assert_eq!(cq_slots.room().reserved(), 4);
-        cq_slots.cancel(1, 4);
+        cq_slots.cancel(4);
     }
     assert_eq!((cq_slots.room().reserved(), cq_slots.version.load(Ordering::Relaxed)), (0, 0));
     let state = cq_slots.state.lock();
@@ -114,15 +114,12 @@ fn a_queue_that_nothing_is_posted_to_has_no_id() {
 fn there_is_an_id_for_each_reservation_and_no_more() {
     let cq_slots = CqSlots::new(u32::MAX);
     for _ in 0..INDEX {
-        cq_slots.reserve(1, 4).expect("a reservation");
+        cq_slots.reserve(4).expect("a reservation");
     }
     let taken = 4 * INDEX;
-    assert_eq!((cq_slots.reserve(1, 4), cq_slots.room().reserved()), (Err(Errno::ENOMEM), taken));
-    cq_slots.cancel(1, 4);
-    assert_eq!((cq_slots.reserve(2, 4), cq_slots.room().reserved()), (Err(Errno::ENOMEM), taken - 4));
-    assert_eq!((cq_slots.reserve(1, 4), cq_slots.room().reserved()), (Ok(()), taken));
-    cq_slots.cancel(2, 8);
-    assert_eq!((cq_slots.reserve(2, 8), cq_slots.room().reserved()), (Ok(()), taken));
+    assert_eq!((cq_slots.reserve(4), cq_slots.room().reserved()), (Err(Errno::ENOMEM), taken));
+    cq_slots.cancel(4);
+    assert_eq!((cq_slots.reserve(4), cq_slots.room().reserved()), (Ok(()), taken));
     let last = (0..INDEX).map(|_| cq_slots.assign() & INDEX).last();
     assert_eq!(last, Some(INDEX - 1), "the last index is that of SRQs");
 }
@@ -155,7 +152,7 @@ fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     let ((gone, wr_ring, mut a), (_, _, mut b)) = (queue(&cq_slots), queue(&cq_slots));
     let (left, other) = (post(&mut a, 10), post(&mut b, 20));
     leave(&cq_slots, gone, &wr_ring);
-    assert_eq!((cq_slots.reserve(1, 1), cq_slots.room().reserved()), (Err(Errno::EOVERFLOW), 8));
+    assert_eq!((cq_slots.reserve(1), cq_slots.room().reserved()), (Err(Errno::EOVERFLOW), 8));
     // A poll has returned it, with a completion of another queue.
     assert_eq!(slot_cache.retire(&cq_slots, &mut [other, left], 0), 1);
     assert_eq!(Arc::strong_count(&wr_ring), 3, "going, cursor, here");
@@ -166,7 +163,7 @@ fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     assert_eq!(slot_cache.retire(&cq_slots, &mut [], 0), 0);
     assert!(slot_cache.refresh(&cq_slots));
     assert_eq!((cq_slots.room().reserved(), Arc::strong_count(&wr_ring)), (4, 2));
-    assert_eq!((cq_slots.reserve(1, 4), cq_slots.assign() & INDEX), (Ok(()), gone & INDEX));
+    assert_eq!((cq_slots.reserve(4), cq_slots.assign() & INDEX), (Ok(()), gone & INDEX));
 }
 
 #[test]

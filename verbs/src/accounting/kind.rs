@@ -23,13 +23,11 @@ impl Kind {
     pub(crate) const RECEIVE: Kind = Kind::of(WcOpcode::RECV);
 
     /// A signaled request.
-    #[inline(always)]
     pub(crate) const fn of(opcode: WcOpcode) -> Self {
         Kind((opcode.0 as u64 & 0xff) << 48)
     }
 
     /// A request with these flags. Only an unordered queue needs to know them.
-    #[inline]
     pub(crate) const fn with(self, flags: SendFlags) -> Self {
         let unsignaled = if flags.contains(SendFlags::SIGNALED) { 0 } else { UNSIGNALED };
         let fenced = if flags.contains(SendFlags::FENCE) { FENCED } else { 0 };

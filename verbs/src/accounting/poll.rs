@@ -22,19 +22,7 @@ pub(crate) trait Provider {
     fn note(&self, completions: &[Completion]);
 }
 
-/// The number of completions, or an errno: of one size, so that it is returned in registers.
-type Polled = Result<usize, isize>;
-
-const EIO: isize = Errno::EIO.0 as isize;
-
-/// The result of [`Poller::poll`].
-#[inline(always)]
-fn result_of(polled: Polled) -> Result<usize, Errno> {
-    polled.map_err(|errno| Errno(errno as i32))
-}
-
 /// The completions of a poll that has returned `polled`; `None` if it has returned none, or no possible number.
-#[inline(always)]
 fn filled(completions: &mut [Completion], polled: c_int) -> Option<&mut [Completion]> {
     // One comparison for both ends: 0 wraps around. A negative number is larger than any length.
     if (polled as u32).wrapping_sub(1) as usize >= completions.len() {
@@ -54,7 +42,7 @@ pub(crate) trait Poller {
     fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let (provider, slot_cache) = self.parts();
         if !slot_cache.is_current(provider.cq_slots()) {
-            return result_of(self.poll_changed(completions));
+            return self.poll_changed(completions);
         }
         let polled = provider.poll(completions);
         let Some(filled) = filled(completions, polled) else { return self.poll_none(completions, polled) };
@@ -72,7 +60,7 @@ pub(crate) trait Poller {
                 }
             }
             let kept = polled as usize - 1 - rest.len();
-            return result_of(self.poll_rest(completions, polled, kept));
+            return self.poll_rest(completions, polled, kept);
         }
         if provider.notes() {
             provider.note(filled);
@@ -81,19 +69,17 @@ pub(crate) trait Poller {
     }
 
     /// The rest of a poll that has returned no completions, an error, or more than there is room for.
-    #[inline(always)]
     fn poll_none(&mut self, completions: &mut [Completion], polled: c_int) -> Result<usize, Errno> {
         let is_empty = polled == 0 && self.parts().1.none_gone();
-        if is_empty { Ok(0) } else { result_of(self.poll_rest(completions, polled, 0)) }
+        if is_empty { Ok(0) } else { self.poll_rest(completions, polled, 0) }
     }
 
     /// A poll after queues were added or removed, or one that reports a doubt.
     #[cold]
-    #[inline(never)]
-    fn poll_changed(&mut self, completions: &mut [Completion]) -> Polled {
+    fn poll_changed(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let (provider, slot_cache) = self.parts();
         if slot_cache.take_doubt() {
-            return Err(EIO);
+            return Err(Errno::EIO);
         }
         slot_cache.look(provider.cq_slots());
         let polled = provider.poll(completions);
@@ -103,12 +89,12 @@ pub(crate) trait Poller {
     /// The rest of a poll that has returned `polled` completions, the first `kept` of which are retired. Called if a
     /// completion is of an unknown queue, or not the next one of its queue, or if a queue is destroyed.
     #[cold]
-    #[inline(never)]
-    fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Polled {
+    fn poll_rest(&mut self, completions: &mut [Completion], polled: c_int, kept: usize) -> Result<usize, Errno> {
         let (provider, slot_cache) = self.parts();
         let (mut polled, mut kept) = (polled, kept);
         loop {
-            let filled = usize::try_from(polled).ok().and_then(|count| completions.get_mut(..count)).ok_or(EIO)?;
+            let filled =
+                usize::try_from(polled).ok().and_then(|count| completions.get_mut(..count)).ok_or(Errno::EIO)?;
             let is_empty = filled.is_empty();
             kept = slot_cache.retire(provider.cq_slots(), filled, kept);
             // There may be more if all of them were of QPs that are gone.
@@ -120,7 +106,7 @@ pub(crate) trait Poller {
                 return Ok(kept);
             }
             if slot_cache.take_doubt() {
-                return Err(EIO);
+                return Err(Errno::EIO);
             }
             polled = provider.poll(completions);
         }

@@ -40,7 +40,6 @@ impl Rings {
     }
 
     /// Returns a copy of the reference. The copy stays in registers while completions are written.
-    #[inline(always)]
     pub(crate) fn known(&self) -> Known<'_> {
         Known { rings: &self.rings, mask: self.mask }
     }
@@ -62,13 +61,11 @@ pub(crate) struct Known<'a> {
 impl<'a> Known<'a> {
     /// Retires the work request of a polled completion, if it is the next one of a known queue, and returns the user's
     /// `wr_id`.
-    #[inline(always)]
     pub(crate) fn retire_next(self, token: u64) -> Option<u64> {
         self.ring(token).retire_next(token)
     }
 
     /// Returns the ring of the index in this token, or of another index with the same place.
-    #[inline(always)]
     pub(crate) fn ring(self, token: u64) -> &'a WrRing {
         // SAFETY: `index & mask` is at most `mask`, which is the number of rings minus 1: `Rings::default` and
         // `Rings::reserve` set both, and neither changes while they are borrowed.

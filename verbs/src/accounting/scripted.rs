@@ -287,10 +287,7 @@ impl Srq {
 
     /// Posts a receive. Returns the `wr_id` that the device gets; `None` if the SRQ is full.
     pub fn post(&mut self, wr_id: u64, lkeys: &[u32]) -> Option<u64> {
-        match lkeys {
-            [lkey] => self.cursor.file_one(wr_id, *lkey),
-            lkeys => self.cursor.file(wr_id, lkeys.iter().copied()),
-        }
+        self.cursor.file(wr_id, lkeys.iter().copied())
     }
 
     /// The provider has refused the last post, and may have queued it.

@@ -28,13 +28,11 @@ pub(crate) struct SlotCache {
 
 impl SlotCache {
     /// Whether the copy is up to date, and no unexpected completion is to be reported.
-    #[inline(always)]
     pub(crate) fn is_current(&self, cq_slots: &CqSlots) -> bool {
         self.version == cq_slots.version.load(Ordering::Acquire)
     }
 
     /// Returns the rings of the known queues.
-    #[inline(always)]
     pub(crate) fn known(&self) -> Known<'_> {
         self.rings.known()
     }
@@ -92,7 +90,6 @@ impl SlotCache {
 
     /// Retires a polled receive of an SRQ, and returns the user's `wr_id`; `None` if it is not in flight or withdrawn,
     /// or no receive of an SRQ of this CQ.
-    #[inline(never)]
     pub(crate) fn retire_next_srq(&self, token: u64) -> Option<u64> {
         // One that is withdrawn is left to `retire_srq`.
         let slots = self.srq(srq_of(token)?).filter(|slots| !slots.is_withdrawn(token))?;
@@ -156,7 +153,6 @@ impl SlotCache {
     }
 
     /// Whether no destroyed queue is known that may have left completions.
-    #[inline(always)]
     pub(crate) fn none_gone(&self) -> bool {
         self.gone.is_empty() && self.going.is_empty()
     }

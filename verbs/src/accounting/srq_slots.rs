@@ -152,7 +152,6 @@ impl SrqSlots {
     }
 
     /// Stores a receive in a free slot that has its keys. Returns the lower half of its token.
-    #[inline]
     fn fill(&self, slot: &Slot, wr_id: u64) -> u32 {
         slot.wr_id.store(wr_id, Ordering::Relaxed);
         slot.withdrawn.store(0, Ordering::Relaxed);
@@ -193,7 +192,6 @@ impl SrqCursor {
 
     /// Stores a receive with the keys of its ranges, at most `max_sge`. From now on it is in flight. Returns the token
     /// to post it with; `None` if the SRQ is full. If the provider refuses it, [`SrqCursor::withdraw`] follows.
-    #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: impl IntoIterator<Item = u32>) -> Option<u64> {
         let at = self.next_free();
         let slot = self.slots.slots.get(at as usize)?;
@@ -205,21 +203,7 @@ impl SrqCursor {
         Some(self.srq_id | u64::from(self.slots.fill(slot, wr_id)))
     }
 
-    /// The same with the key of the only range.
-    #[inline]
-    pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
-        let at = self.next_free();
-        let slot = self.slots.slots.get(at as usize)?;
-        slot.lkey.store(lkey, Ordering::Release);
-        if self.slots.more > 0 {
-            self.slots.more_lkeys(at).iter().for_each(|key| key.store(NO_KEY, Ordering::Release));
-        }
-        self.free = slot.next.load(Ordering::Relaxed);
-        Some(self.srq_id | u64::from(self.slots.fill(slot, wr_id)))
-    }
-
     /// The first free slot; [`END`] if there is none.
-    #[inline]
     fn next_free(&mut self) -> u32 {
         if self.free == END {
             self.free = self.slots.returned.swap(END, Ordering::Acquire);
@@ -243,7 +227,6 @@ impl SrqCursor {
 }
 
 /// Returns the number of the SRQ of a token; `None` if it is not of an SRQ.
-#[inline]
 pub(crate) fn srq_of(token: u64) -> Option<u16> {
     ((token >> 32) as u32 & 0xffff == SRQ_INDEX).then_some((token >> 48) as u16)
 }

@@ -18,49 +18,34 @@ pub(crate) struct Reservation<'a, C: Provider> {
 }
 
 impl<'a, C: Provider> Reservation<'a, C> {
-    /// Makes the reservations of the queues of sends and of receives that report to these CQs. For a single CQ it makes
-    /// one.
+    /// Makes the reservations of the queues of sends and of receives that report to these CQs, which may be the same.
     ///
     /// # Errors
     /// `EOVERFLOW` if a CQ has no room for the completions, `ENOMEM` if it has the maximum number of queues.
-    #[inline(always)]
     pub(crate) fn make(cqs: [&'a Arc<C>; 2], caps: &'a Caps) -> Result<Self, Errno> {
-        let ([send_cq, recv_cq], &Caps { max_send_wr: sends, max_recv_wr: recvs, .. }) = (cqs, caps);
-        if Arc::ptr_eq(send_cq, recv_cq) {
-            send_cq.cq_slots().reserve(2, sends.checked_add(recvs).ok_or(Errno::EOVERFLOW)?)?;
-        } else {
-            send_cq.cq_slots().reserve(1, sends)?;
-            if let Err(errno) = recv_cq.cq_slots().reserve(1, recvs) {
-                send_cq.cq_slots().cancel(1, sends);
-                return Err(errno);
-            }
+        let [send_cq, recv_cq] = cqs;
+        send_cq.cq_slots().reserve(caps.max_send_wr)?;
+        if let Err(errno) = recv_cq.cq_slots().reserve(caps.max_recv_wr) {
+            send_cq.cq_slots().cancel(caps.max_send_wr);
+            return Err(errno);
         }
         Ok(Reservation { cqs, caps })
     }
 
     /// Creates the queues, which have the reservations from then on.
-    #[inline(always)]
     pub(crate) fn into_queues(self) -> WorkQueues<C> {
-        let ([send_cq, recv_cq], caps) = (self.cqs, self.caps);
+        let ([send_cq, recv_cq], caps) = (self.cqs.map(Arc::clone), *self.caps);
         core::mem::forget(self);
-        let recv_cq = if Arc::ptr_eq(send_cq, recv_cq) { None } else { Some(Arc::clone(recv_cq)) };
-        WorkQueues { send_cq: Arc::clone(send_cq), recv_cq, caps: *caps, send: OnceLock::new(), recv: OnceLock::new() }
+        WorkQueues { send_cq, recv_cq, caps, send: OnceLock::new(), recv: OnceLock::new() }
     }
 }
 
 impl<C: Provider> Drop for Reservation<'_, C> {
-    // Inlined, so that the reservation stays in registers.
-    #[inline(always)]
     fn drop(&mut self) {
-        let ([send_cq, recv_cq], &Caps { max_send_wr, max_recv_wr, .. }) = (self.cqs, self.caps);
-        cancel(&**send_cq, &**recv_cq, max_send_wr, max_recv_wr);
+        let [send_cq, recv_cq] = self.cqs;
+        send_cq.cq_slots().cancel(self.caps.max_send_wr);
+        recv_cq.cq_slots().cancel(self.caps.max_recv_wr);
     }
-}
-
-#[cold]
-fn cancel<C: Provider>(send_cq: &C, recv_cq: &C, sends: u32, recvs: u32) {
-    send_cq.cq_slots().cancel(1, sends);
-    recv_cq.cq_slots().cancel(1, recvs);
 }
 
 /// The work queues of a QP, with their reservations at their CQs. [`WorkQueues::close`] or [`WorkQueues::leak`] ends
@@ -68,8 +53,7 @@ fn cancel<C: Provider>(send_cq: &C, recv_cq: &C, sends: u32, recvs: u32) {
 /// free it after the last completion.
 pub(crate) struct WorkQueues<C: Provider> {
     send_cq: Arc<C>,
-    /// `None` if the receives report to the same CQ.
-    recv_cq: Option<Arc<C>>,
+    recv_cq: Arc<C>,
     /// The capacities as requested.
     caps: Caps,
     // Created by the first post, and read when the QP is destroyed, after the last post.
@@ -97,19 +81,13 @@ struct Shape {
 
 impl<C: Provider> WorkQueues<C> {
     /// The capacities as requested.
-    #[inline]
     pub(crate) fn caps(&self) -> &Caps {
         &self.caps
     }
 
     /// The CQs of sends and of receives.
     pub(crate) fn cqs(&self) -> [&C; 2] {
-        [&self.send_cq, self.recv_cq()]
-    }
-
-    #[inline]
-    fn recv_cq(&self) -> &C {
-        self.recv_cq.as_ref().unwrap_or(&self.send_cq)
+        [&self.send_cq, &self.recv_cq]
     }
 
     /// Opens the queue of sends for the first post: makes the ring, if there is none. The cursor then has room.
@@ -122,7 +100,7 @@ impl<C: Provider> WorkQueues<C> {
     /// The same for receives.
     pub(crate) fn open_recv(&self, cursor: &mut Cursor, pd: &Arc<impl PdWork>) {
         let shape = Shape { capacity: self.caps.max_recv_wr, max_sge: self.caps.max_recv_sge, is_unordered: false };
-        shape.open(self.recv_cq(), &self.recv, cursor, pd);
+        shape.open(&*self.recv_cq, &self.recv, cursor, pd);
     }
 
     /// Withdraws requests of the queue of sends that the provider has not accepted: see [`Cursor::withdraw`].
@@ -134,34 +112,22 @@ impl<C: Provider> WorkQueues<C> {
     /// The same for receives.
     #[cold]
     pub(crate) fn withdraw_recv(&self, cursor: &mut Cursor, posted: usize, count: usize) {
-        withdraw(self.recv_cq(), self.recv.get(), cursor, posted, count);
+        withdraw(&*self.recv_cq, self.recv.get(), cursor, posted, count);
     }
 
     /// Ends both queues of a destroyed QP.
-    #[inline]
     pub(crate) fn close(&mut self, pd: &Arc<impl PdWork + 'static>) {
-        if self.send.get().is_none() && self.recv.get().is_none() && self.recv_cq.is_none() {
-            let Caps { max_send_wr, max_recv_wr, .. } = self.caps;
-            self.send_cq.cq_slots().cancel(2, max_send_wr.saturating_add(max_recv_wr));
-        } else {
-            self.close_each(pd);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn close_each(&mut self, pd: &Arc<impl PdWork + 'static>) {
         let Caps { max_send_wr, max_recv_wr, .. } = self.caps;
         let (send, recv) = (self.send.take(), self.recv.take());
         // First, in case the owner of a buffer panics below.
         if send.is_none() {
-            self.send_cq.cq_slots().cancel(1, max_send_wr);
+            self.send_cq.cq_slots().cancel(max_send_wr);
         }
         if recv.is_none() {
-            self.recv_cq().cq_slots().cancel(1, max_recv_wr);
+            self.recv_cq.cq_slots().cancel(max_recv_wr);
         }
         send.into_iter().for_each(|ring| ring.close(&*self.send_cq, max_send_wr, pd));
-        recv.into_iter().for_each(|ring| ring.close(self.recv_cq(), max_recv_wr, pd));
+        recv.into_iter().for_each(|ring| ring.close(&*self.recv_cq, max_recv_wr, pd));
     }
 
     /// Leaks the queues of a QP that could not be destroyed: they keep their reservations and their ids.

@@ -109,7 +109,6 @@ impl WrRing {
     }
 
     /// The slot of a work request.
-    #[inline(always)]
     pub(super) fn slot(&self, token: u64) -> [&AtomicU64; 2] {
         let at = (token & self.mask) as usize;
         // SAFETY: `number & mask` is at most `mask`, which is the number of slots minus 1 (`new`). Neither changes.
@@ -123,7 +122,6 @@ impl WrRing {
     }
 
     /// Stores a work request with at most one range in its slot.
-    #[inline(always)]
     fn store(&self, token: u64, wr_id: u64, lkey: u32, kind: Kind) {
         let [wr_id_slot, key_slot] = self.slot(token);
         wr_id_slot.store(wr_id, Ordering::Relaxed);
@@ -152,7 +150,6 @@ impl WrRing {
 
     /// Retires the work request of a polled completion, if it is the next one of the queue, and returns the user's
     /// `wr_id`.
-    #[inline(always)]
     pub(crate) fn retire_next(&self, token: u64) -> Option<u64> {
         if token != self.retired.number.load(Ordering::Relaxed) {
             return None;
@@ -199,7 +196,6 @@ pub(crate) struct Filing<'a> {
 
 impl Filing<'_> {
     /// As [`Cursor::file`], after those that were filed before.
-    #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], kind: Kind) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
         let token = self.file_one(wr_id, lkey, kind)?;
@@ -208,7 +204,6 @@ impl Filing<'_> {
     }
 
     /// As [`Cursor::file_one`], after the requests that are already filed.
-    #[inline(always)]
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
         if self.next == self.limit {
             (self.next, self.limit) = self.wr_ring.room(self.next);
@@ -236,16 +231,8 @@ impl Cursor {
         Cursor { wr_ring: Arc::clone(wr_ring), limit: wr_ring.posted.number.load(Ordering::Relaxed) }
     }
 
-    /// As [`Cursor::new`], for the ring of queues that have none ([`WrRing::nothing`]), which does not change.
-    #[inline]
-    pub(crate) fn without_ring(nothing: &Arc<WrRing>) -> Self {
-        let limit = (NO_QUEUE as u64) << 32;
-        Cursor { wr_ring: Arc::clone(nothing), limit }
-    }
-
     /// Stores the next work request. `lkeys` are the keys of its ranges, at most `max_sge`. Returns the token to post
     /// it with; `None` if the queue is full. [`Cursor::advance`] follows after the post.
-    #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: &[u32], kind: Kind) -> Option<u64> {
         let (&lkey, more) = lkeys.split_first().unwrap_or((&NO_KEY, &[]));
         let token = self.file_one(wr_id, lkey, kind)?;
@@ -254,7 +241,6 @@ impl Cursor {
     }
 
     /// As [`Cursor::file`], for one range.
-    #[inline(always)]
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
         let next = self.next();
         let token = if self.has_room_at(next) { next } else { self.look_for_room(next)? };
@@ -263,32 +249,27 @@ impl Cursor {
     }
 
     /// The token of the next post.
-    #[inline(always)]
     pub(crate) fn next(&self) -> u64 {
         self.wr_ring.posted.number.load(Ordering::Relaxed)
     }
 
     /// Whether the queue is known to have room at the token of the next post.
-    #[inline(always)]
     pub(crate) fn has_room_at(&self, next: u64) -> bool {
         next < self.limit
     }
 
     /// Stores a work request with at most one range under the token of the next post, where there is room.
-    #[inline(always)]
     pub(crate) fn file_at(&self, token: u64, wr_id: u64, lkey: u32, kind: Kind) {
         self.wr_ring.store(token, wr_id, lkey, kind);
     }
 
     /// Called after the post of the request that was filed last.
-    #[inline(always)]
     pub(crate) fn advance(&mut self) {
         let posted = &self.wr_ring.posted.number;
         posted.store(posted.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// Called after the post of the first `count` requests of a batch.
-    #[inline]
     pub(crate) fn advance_by(&mut self, count: u32) {
         let posted = &self.wr_ring.posted.number;
         let before = posted.load(Ordering::Relaxed);
@@ -299,19 +280,11 @@ impl Cursor {
     }
 
     /// Whether the queue has no ring yet.
-    #[inline]
     pub(crate) fn is_without_ring(&self) -> bool {
         self.wr_ring.capacity == 0
     }
 
-    /// The fields that a post reads.
-    #[cfg(test)]
-    pub(crate) fn position(&self) -> (u64, u64) {
-        (self.wr_ring.posted.number.load(Ordering::Relaxed), self.limit)
-    }
-
     /// Files a batch. [`Cursor::advance_by`] follows after the post.
-    #[inline(always)]
     pub(crate) fn batch(&self) -> Filing<'_> {
         let next = self.wr_ring.posted.number.load(Ordering::Relaxed);
         Filing { wr_ring: &self.wr_ring, next, limit: self.limit }
@@ -320,7 +293,6 @@ impl Cursor {
     /// Called where the queue is not known to have room: reads the position of the poller. Returns the token of the next
     /// post; `None` if the queue is full.
     #[cold]
-    #[inline(never)]
     pub(crate) fn look_for_room(&mut self, next: u64) -> Option<u64> {
         let (token, limit) = self.wr_ring.room(next);
         self.limit = limit;

@@ -74,13 +74,11 @@ const _: () = assert!(size_of::<Grh>() == size_of::<ibv_grh>());
 const _: () = assert!(align_of::<Grh>() == align_of::<ibv_grh>());
 
 impl Ah {
-    #[inline]
     pub(crate) fn as_ptr(&self) -> *mut ibv_ah {
         self.raw.as_ptr()
     }
 
     /// Whether it belongs to this protection domain, and thus to the same device.
-    #[inline]
     pub(crate) fn is_of(&self, pd: &PdUse) -> bool {
         self.pd.is_of(pd)
     }

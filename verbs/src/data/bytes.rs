@@ -9,7 +9,6 @@ use cmid_proto::memory::{Access, Traffic};
 use crate::data::{Mr, words};
 
 impl Mr {
-    #[inline]
     pub(super) fn copy_out(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
         let from = self.inside(offset, into.len())?;
         if self.writable {
@@ -26,7 +25,6 @@ impl Mr {
         Ok(())
     }
 
-    #[inline]
     pub(super) fn copy_in(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno> {
         let to = self.to_write(offset, from.len())?;
         // SAFETY: as in `copy_out`, and with `&mut self` nothing else in this program accesses the memory now.
@@ -35,7 +33,6 @@ impl Mr {
     }
 
     /// Loads a number by one relaxed load.
-    #[inline]
     pub(super) fn load_number<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
         self.aligned(self.inside(offset, F::LEN)?, F::LEN)?;
         let mut bytes = [0; size_of::<u64>()];
@@ -44,7 +41,6 @@ impl Mr {
         F::from_slice(number).ok_or(Errno::EINVAL)
     }
 
-    #[inline]
     pub(super) fn load_number_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
         if !self.writable {
             // It does not change.
@@ -55,7 +51,6 @@ impl Mr {
         Ok(F::from_bits(unsafe { words::load_acquire(from, F::LEN) }))
     }
 
-    #[inline]
     pub(super) fn store_number<F: Flag>(&mut self, offset: usize, number: F) -> Result<(), Errno> {
         let to = self.aligned(self.to_write(offset, F::LEN)?, F::LEN)?;
         // SAFETY: the number is inside the memory and aligned (just checked), the rest is as in `copy_in`.
@@ -94,7 +89,6 @@ impl Mr {
     }
 
     /// Returns the address of a range, if the range is inside the memory.
-    #[inline]
     fn inside(&self, offset: usize, len: usize) -> Result<*mut u8, Errno> {
         match offset.checked_add(len) {
             // Inside the memory, or right behind it.
@@ -103,13 +97,11 @@ impl Mr {
         }
     }
 
-    #[inline]
     fn to_write(&self, offset: usize, len: usize) -> Result<*mut u8, Errno> {
         let to = self.inside(offset, len)?;
         if self.writable { Ok(to) } else { Err(Errno::EACCES) }
     }
 
-    #[inline]
     fn aligned(&self, at: *mut u8, len: usize) -> Result<*mut u8, Errno> {
         if at.addr() % len == 0 { Ok(at) } else { Err(Errno::EINVAL) }
     }

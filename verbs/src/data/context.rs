@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::data::anchor::{Anchor, Home};
 use crate::data::device_list::DeviceList;
 use crate::ffi::{self, ibv_context, ibv_device};
-use crate::kernel::{Depths, Location};
+use crate::kernel::Location;
 use crate::librdmacm::Channel;
 use crate::process::Process;
 use crate::{descriptors, errno};
@@ -26,23 +26,9 @@ pub(crate) struct Context {
     process: Process,
     /// Whether a DEVICE_REMOVAL was read.
     gone: AtomicBool,
-    /// Whether the provider has answered that it has no options for enhanced connection establishment.
-    lacks_ece: AtomicBool,
-    checked_calls: CheckedCalls,
     /// The location, for a context that was opened for ids of the kernel's connection manager.
     location: Option<Location>,
-    /// The limits of the device, for such a context.
-    limits: Option<Depths>,
     _count: Count,
-}
-
-/// Whether the first QP of each kind had all post functions that cmid calls. Other QPs of the kind need no check: the
-/// provider chooses the functions by the kind and the operations of a QP (ibv_wr_post(3)), and all QPs of a kind have the
-/// same operations (`send_ops` of wr_api.rs).
-#[derive(Debug, Default)]
-pub(super) struct CheckedCalls {
-    pub(super) connected: AtomicBool,
-    pub(super) datagram: AtomicBool,
 }
 
 /// The object by which librdmacm counts a [`Context`] as used.
@@ -181,32 +167,12 @@ impl Context {
     }
 
     fn new(verbs: NonNull<ibv_context>, process: Process, count: Count) -> Self {
-        Context {
-            verbs,
-            process,
-            gone: AtomicBool::new(false),
-            lacks_ece: AtomicBool::new(false),
-            checked_calls: CheckedCalls::default(),
-            location: None,
-            limits: None,
-            _count: count,
-        }
+        Context { verbs, process, gone: AtomicBool::new(false), location: None, _count: count }
     }
 
     /// Whether it was opened in another process, before a fork. The objects on it must not be ended in this one.
-    #[inline]
     pub(crate) fn is_inherited(&self) -> bool {
         self.process.is_other()
-    }
-
-    /// Stores the limits of its device.
-    pub(crate) fn set_limits(&mut self, limits: Depths) {
-        self.limits = Some(limits);
-    }
-
-    /// The limits of its device; `None` for a context of librdmacm.
-    pub(crate) fn limits(&self) -> Option<Depths> {
-        self.limits
     }
 
     /// Whether it was opened for ids on the device at this location. The port does not matter.
@@ -231,19 +197,6 @@ impl Context {
     /// Whether an id has reported that the device is gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
-    }
-
-    /// Whether the provider has no options for enhanced connection establishment; false as long as it is not known.
-    pub(crate) fn lacks_ece(&self) -> bool {
-        self.lacks_ece.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_lacks_ece(&self) {
-        self.lacks_ece.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn checked_calls(&self) -> &CheckedCalls {
-        &self.checked_calls
     }
 
     pub(crate) fn verbs(&self) -> NonNull<ibv_context> {

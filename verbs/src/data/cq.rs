@@ -112,7 +112,6 @@ impl Cq {
         &self.inner
     }
 
-    #[inline]
     fn request_notification(&self, solicited_only: bool) -> Result<(), Errno> {
         // SAFETY: the CQ is alive and the function is its provider's.
         let armed = unsafe { (self.inner.request_notification)(self.inner.raw.as_ptr(), c_int::from(solicited_only)) };
@@ -144,12 +143,10 @@ impl CompletionQueue for Cq {
         self.inner.cq_slots.room()
     }
 
-    #[inline]
     fn arm(&self) -> Result<(), Errno> {
         self.request_notification(false)
     }
 
-    #[inline]
     fn arm_solicited(&self) -> Result<(), Errno> {
         self.request_notification(true)
     }
@@ -212,20 +209,17 @@ impl CqInner {
 impl Poller for Cq {
     type Provider = CqInner;
 
-    #[inline(always)]
     fn parts(&mut self) -> (&CqInner, &mut SlotCache) {
         (&self.inner, &mut self.slot_cache)
     }
 }
 
 impl Provider for CqInner {
-    #[inline(always)]
     fn cq_slots(&self) -> &CqSlots {
         &self.cq_slots
     }
 
     /// Calls `ibv_poll_cq` on the slice. The caller has the handle of the CQ by `&mut`.
-    #[inline(always)]
     fn poll(&self, completions: &mut [Completion]) -> c_int {
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
         // SAFETY: the CQ is alive, and the function is its provider's. A Completion is laid out as an ibv_wc (asserted
@@ -233,7 +227,6 @@ impl Provider for CqInner {
         unsafe { (self.poll)(self.raw.as_ptr(), room, completions.as_mut_ptr().cast()) }
     }
 
-    #[inline(always)]
     fn notes(&self) -> bool {
         !self.window_qps.is_empty()
     }

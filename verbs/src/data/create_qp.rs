@@ -9,7 +9,6 @@ use cmid_proto::Errno;
 use cmid_proto::datapath::Caps;
 
 use crate::accounting::work_queue::Reservation;
-use crate::data::qp::QP_MEMORY;
 use crate::data::srq::SrqUse;
 use crate::data::wr_api::{PostCalls, WrApi, send_ops};
 use crate::data::{Cq, Pd, QpInner, Srq};
@@ -124,13 +123,12 @@ impl QpInner {
             };
             make(verbs.as_ptr(), &raw mut attr, calls)
         })?;
-        let checked = pd.inner().context().checked_calls();
         // SAFETY: the QP was just created on this context, with the operations of its kind, by the extended call, and
         // is alive.
-        let wr_api = (made_by == PostCalls::Extended).then(|| unsafe { WrApi::of(raw, datagrams, checked) }).flatten();
+        let wr_api = (made_by == PostCalls::Extended).then(|| unsafe { WrApi::of(raw, datagrams) }).flatten();
         let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
         let rounded = Caps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline: max_inline_data };
-        Ok(QP_MEMORY.take().write(QpInner {
+        Ok(Arc::new(QpInner {
             raw,
             wr_api,
             post_send,
@@ -151,19 +149,13 @@ impl QpInner {
 /// Makes a QP, by the classic call if the extended one fails: a provider that lacks the extended calls or one of the
 /// operations refuses, with an errno of its own choice, and the second call repeats the errno of any other error.
 /// Returns which call made the QP: only that of the extended call has the fields behind `ibv_qp`.
-#[inline(always)]
 fn attempt<T>(
     post_calls: PostCalls,
     mut make: impl FnMut(PostCalls) -> Result<T, Errno>,
 ) -> Result<(T, PostCalls), Errno> {
-    let mut calls = post_calls;
-    loop {
-        // One place calls it, so it is inlined.
-        match (make(calls), calls) {
-            (Ok(qp), _) => return Ok((qp, calls)),
-            (Err(_), PostCalls::Extended) => calls = PostCalls::Classic,
-            (Err(errno), PostCalls::Classic) => return Err(errno),
-        }
+    match make(post_calls) {
+        Err(_) if post_calls == PostCalls::Extended => Ok((make(PostCalls::Classic)?, PostCalls::Classic)),
+        made => Ok((made?, post_calls)),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use core::ffi::c_char;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
@@ -21,28 +20,8 @@ use crate::inventory::in_u8;
 use crate::kernel::{Depths, Location, NO_INDEX};
 
 /// The open devices. All objects on a device share its context. A device is closed after its last object.
-#[derive(Clone)]
-pub(crate) struct Devices {
-    shared: Arc<Shared>,
-    /// The limits that were queried last.
-    recent: Option<Recent>,
-}
-
-#[derive(Default)]
-struct Shared {
-    known: Mutex<Vec<Known>>,
-    /// Counts the removals of devices.
-    removals: AtomicUsize,
-}
-
-/// The limits of a device, valid while the number of removals is `removals`.
-#[derive(Clone, Copy)]
-struct Recent {
-    guid: u64,
-    index: u32,
-    removals: usize,
-    limits: Depths,
-}
+#[derive(Clone, Default)]
+pub(crate) struct Devices(Arc<Mutex<Vec<Known>>>);
 
 struct Known {
     guid: u64,
@@ -66,7 +45,7 @@ impl Devices {
     pub(crate) fn new() -> Result<Self, Errno> {
         match DeviceList::read() {
             Err(errno @ Errno(libc::EMFILE | libc::ENFILE)) => Err(errno),
-            Ok(_) | Err(_) => Ok(Devices { shared: Arc::default(), recent: None }),
+            Ok(_) | Err(_) => Ok(Devices::default()),
         }
     }
 
@@ -75,17 +54,15 @@ impl Devices {
     /// # Errors
     /// `ENODEV` if libibverbs has no such device; the errno of the list, of ibv_open_device(3) and ibv_query_device(3).
     pub(crate) fn open(&self, location: Location) -> Result<Arc<Context>, Errno> {
-        let mut all = self.shared.known.lock();
+        let mut all = self.0.lock();
         let known = all.iter().position(|known| known.is_at(location));
         if let Some(context) = known.and_then(|at| all[at].context.upgrade()) {
             if !context.is_gone() {
                 return Ok(context);
             }
         }
-        let mut context = open(location)?;
+        let context = Arc::new(open(location)?);
         let limits = limits(&context)?;
-        context.set_limits(limits);
-        let context = Arc::new(context);
         if let Some(at) = known {
             all.swap_remove(at);
         }
@@ -98,33 +75,12 @@ impl Devices {
     ///
     /// # Errors
     /// As [`Devices::open`].
-    #[inline]
-    pub(crate) fn limits(&mut self, location: Location) -> Result<Depths, Errno> {
-        let removals = self.shared.removals.load(Ordering::Acquire);
-        match self.recent {
-            Some(recent)
-                if (recent.guid, recent.index, recent.removals) == (location.guid, location.index, removals) =>
-            {
-                Ok(recent.limits)
-            }
-            Some(_) | None => self.find_limits(location, removals),
-        }
-    }
-
-    #[inline(never)]
-    fn find_limits(&mut self, location: Location, removals: usize) -> Result<Depths, Errno> {
-        let known = self.shared.known.lock().iter().find(|known| known.is_at(location)).map(|known| known.limits);
-        let limits = match known {
-            Some(limits) => limits,
-            None => limits(&*self.open(location)?)?,
-        };
-        let Location { guid, index, .. } = location;
-        self.recent = Some(Recent { guid, index, removals, limits });
-        Ok(limits)
+    pub(crate) fn limits(&self, location: Location) -> Result<Depths, Errno> {
+        let known = self.0.lock().iter().find(|known| known.is_at(location)).map(|known| known.limits);
+        known.map_or_else(|| limits(&*self.open(location)?), Ok)
     }
 
     /// Returns the name of the device at a location, as far as libibverbs lists it.
-    #[cold]
     pub(crate) fn name(location: Location) -> Option<DeviceName> {
         let list = DeviceList::read().ok()?;
         let found = list.devices().iter().find(|device| is_at(**device, location))?;
@@ -134,7 +90,6 @@ impl Devices {
 
     /// Returns the reason if the node of the device at a location cannot be opened. libibverbs lists no device without its
     /// node, so the errno is `ENODEV` then, and sysfs tells the name of the node.
-    #[cold]
     pub(crate) fn node_error(location: Location, errno: Errno) -> Option<CreateReason> {
         let nodes = fs::read_dir("/sys/class/infiniband_verbs").ok()?.filter_map(Result::ok);
         let of_device = nodes.filter(|node| guid_of(&node.path()) == Some(location.guid));
@@ -146,13 +101,11 @@ impl Devices {
 
     /// Called when an id has reported that its device is gone.
     pub(crate) fn removed(&self, location: Location) {
-        let mut all = self.shared.known.lock();
+        let mut all = self.0.lock();
         for context in all.iter().filter(|known| known.is_at(location)).filter_map(|known| known.context.upgrade()) {
             context.set_gone();
         }
         all.retain(|known| !known.is_at(location));
-        // With the lock still held.
-        self.shared.removals.fetch_add(1, Ordering::Release);
     }
 }
 

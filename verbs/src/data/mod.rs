@@ -35,7 +35,6 @@ mod ranges;
 mod registration;
 mod request;
 mod rereg;
-mod reused_memory;
 mod srq;
 mod staging;
 mod window_qps;

@@ -256,7 +256,6 @@ impl Mr {
 
     /// Returns the scatter/gather element for a range of the MR. The registration of the MR must be valid. The element
     /// of an empty range has the length 0. `None` if the range is not inside the MR.
-    #[inline(always)]
     pub(crate) fn ibv_sge(&self, sge: &Sge<'_, Mr>) -> Option<ibv_sge> {
         let len = sge.len?;
         // The offset is checked by itself, so the sum cannot overflow.
@@ -285,22 +284,18 @@ impl MemoryRegion for Mr {
     type Slice<'a> = &'a [u8];
     type SliceMut<'a> = &'a mut [u8];
 
-    #[inline]
     fn addr(&self) -> u64 {
         self.start.as_ptr().addr() as u64
     }
 
-    #[inline]
     fn len(&self) -> usize {
         self.len
     }
 
-    #[inline]
     fn lkey(&self) -> u32 {
         self.keys.lkey
     }
 
-    #[inline]
     fn rkey(&self) -> u32 {
         self.keys.rkey
     }
@@ -324,7 +319,6 @@ impl MemoryRegion for Mr {
     /// Copies by relaxed atomic loads: aligned words, and single bytes at the ends. A loop that waits for a write of
     /// the device ends. To order reads after a flag of the peer use [`MemoryRegion::load_acquire`]; for large amounts
     /// of data use [`MemoryRegion::slice`].
-    #[inline]
     fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
         self.copy_out(offset, into)
     }
@@ -333,22 +327,18 @@ impl MemoryRegion for Mr {
     ///
     /// # Errors
     /// `EACCES` for memory of [`Buffer::from_raw_read_only`].
-    #[inline]
     fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno> {
         self.copy_in(offset, from)
     }
 
-    #[inline]
     fn load_relaxed<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
         self.load_number(offset)
     }
 
-    #[inline]
     fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
         self.load_number_acquire(offset)
     }
 
-    #[inline]
     fn store_release<F: Flag>(&mut self, offset: usize, number: F) -> Result<(), Errno> {
         self.store_number(offset, number)
     }

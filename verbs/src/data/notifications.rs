@@ -11,7 +11,6 @@ pub(super) struct PendingNotifications(AtomicU32);
 
 impl PendingNotifications {
     /// Records that the CQ was armed.
-    #[inline]
     pub(super) fn armed(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -19,7 +18,6 @@ impl PendingNotifications {
     /// Takes notifications with `look`, which takes one if there is one. Returns their number, also after a failure.
     ///
     /// Stops without a further system call when as many were taken as can be pending.
-    #[inline]
     pub(super) fn take(&self, mut look: impl FnMut() -> Result<bool, Errno>) -> (u32, Result<(), Errno>) {
         let mut taken = 0;
         loop {
@@ -45,7 +43,6 @@ impl PendingNotifications {
     }
 
     /// Records that one was taken. Returns whether another one may be pending.
-    #[inline]
     fn awaits_more(&self) -> bool {
         let less = |pending_notifications: u32| pending_notifications.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before > 1)

@@ -55,7 +55,6 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
     }
 
     /// Called after the destruction of an object that may have blocked a deregistration.
-    #[inline]
     pub(crate) fn released(&self) {
         let mut deferred = self.0.lock();
         deferred.released = deferred.released.wrapping_add(1);
@@ -76,7 +75,6 @@ impl<R: TryDeregister + ?Sized> Parked<R> {
 
 impl<R: ?Sized> DeferredDeregistrations<R> {
     /// Takes the waiting registrations; `None` if there are none, which is the usual case.
-    #[inline]
     fn take(&mut self) -> Option<Vec<Box<R>>> {
         if self.waiting.is_empty() { None } else { Some(core::mem::take(&mut self.waiting)) }
     }

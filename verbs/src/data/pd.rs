@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, Bindings, Domain, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget, PdState};
+use cmid_proto::memory::{self, Bindings, Domain, MemoryReason, MemoryRefused, MemoryRequest, MemoryTarget};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::accounting::in_flight::{InFlightSet, PdWork};
@@ -69,37 +69,21 @@ impl Pd {
     ///
     /// # Errors
     /// Refused if the PD is being deallocated or is gone, if its device is gone, or in a forked child.
-    #[inline(always)]
     pub(crate) fn enter(&self) -> Result<PdUse, MemoryRefused> {
         if self.0.is_inherited() {
             return Err(self.0.of_parent(MemoryRequest::Use));
         }
-        enter(&mut self.0.domain())?;
+        self.0.domain().acquire()?;
         Ok(PdUse(Arc::clone(&self.0)))
     }
 }
 
-/// As [`Domain::acquire`], with a short path for a PD that is live, which needs no table.
-#[inline(always)]
-fn enter(domain: &mut Domain) -> Result<(), MemoryRefused> {
-    if domain.state() != PdState::Live {
-        return domain.acquire();
-    }
-    domain.share();
-    Ok(())
-}
-
 impl PdInner {
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
-    }
-
     pub(crate) fn port_num(&self) -> u8 {
         self.port_num
     }
 
     /// Returns its state machine.
-    #[inline]
     pub(crate) fn domain(&self) -> MutexGuard<'_, Domain> {
         let mut domain = self.domain.lock();
         if self.context.is_gone() {
@@ -139,7 +123,6 @@ impl PdInner {
     }
 
     /// Whether it was allocated in another process, before a fork.
-    #[inline]
     pub(crate) fn is_inherited(&self) -> bool {
         self.context.is_inherited()
     }
@@ -170,7 +153,6 @@ impl PdUse {
     }
 
     /// Whether both are uses of the same PD, and thus of the same device.
-    #[inline]
     pub(crate) fn is_of(&self, other: &PdUse) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -203,7 +185,6 @@ impl Clone for PdUse {
 }
 
 impl Drop for PdUse {
-    #[inline]
     fn drop(&mut self) {
         if self.0.is_inherited() {
             return;
@@ -247,31 +228,5 @@ impl fmt::Debug for Pd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let domain = self.0.domain();
         f.debug_struct("Pd").field("state", &domain.state()).field("users", &domain.users()).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pd_is_entered_by_the_short_path_as_by_the_long_one() {
-        let allocating = Domain::alloc();
-        let mut live = allocating.clone();
-        live.handle_outcome(Ok(())).unwrap();
-        let (mut used, mut deallocating, mut stranded) = (live.clone(), live.clone(), live.clone());
-        used.acquire().unwrap();
-        deallocating.dealloc().unwrap();
-        stranded.handle_removal();
-        let mut gone = deallocating.clone();
-        gone.handle_outcome(Ok(())).unwrap();
-        let mut entered = 0;
-        for domain in [allocating, live, used, deallocating, stranded, gone] {
-            let (mut short, mut long) = (domain.clone(), domain);
-            let outcome = enter(&mut short);
-            assert_eq!((outcome, &short), (long.acquire(), &long));
-            entered += usize::from(outcome.is_ok());
-        }
-        assert_eq!(entered, 2, "the live ones");
     }
 }

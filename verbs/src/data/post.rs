@@ -38,7 +38,6 @@ impl QueuePair for Qp {
     type Mw = Mw;
     type Ah = Ah;
 
-    #[inline]
     fn num(&self) -> u32 {
         self.inner.qp_num()
     }
@@ -187,7 +186,6 @@ impl Qp {
 
     /// As `post_one`, by ibv_post_send(3). The range is passed by value: a pointer to it would keep it out of registers
     /// in `post_one`.
-    #[inline(never)]
     fn post_one_classic(
         &mut self,
         wr_id: u64,
@@ -210,7 +208,6 @@ impl Qp {
     }
 
     /// Returns the extended calls, if they are in use and this kind of QP has the operation; see `check_op`.
-    #[inline(always)]
     fn api_for(&self, op: &SendOp<'_, Ah>) -> Option<WrApi> {
         match op {
             SendOp::SendTo(_) | SendOp::SendToImm(..) => self.wr_api.filter(|_| self.check_op(op).is_ok()),
@@ -226,7 +223,6 @@ impl Qp {
     }
 
     /// Returns the only range of a request, and whether the post copies it.
-    #[inline(always)]
     fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), PostReason> {
         self.check_reads(op)?;
         let sge = self.range(sge, op.writes_locally())?;
@@ -234,7 +230,6 @@ impl Qp {
         Ok((sge, self.inlines(op, u64::from(sge.length))))
     }
 
-    #[inline(never)]
     fn post_ranges(
         &mut self,
         wr_id: u64,
@@ -311,7 +306,6 @@ impl Qp {
     }
 
     /// Posts a filed request. [`Qp::settle`] follows.
-    #[inline]
     pub(super) fn post_filed(&mut self, request: &mut ibv_send_wr) -> Result<(), Errno> {
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
         // SAFETY: see `SAFETY OF POSTING`; the function is the provider's.
@@ -320,7 +314,6 @@ impl Qp {
     }
 
     /// Files a request of the send queue with any number of ranges.
-    #[inline]
     pub(super) fn file_ranges(
         &self,
         filing: &mut Filing<'_>,
@@ -343,7 +336,6 @@ impl Qp {
 
     /// Refuses an operation of the other kind of QP: the provider would follow the pointer of an address handle that is
     /// not set. Refuses an address handle of another PD: the provider would use it as a handle of its own device.
-    #[inline]
     fn check_op(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
         self.check_kind(op, self.is_datagram)?;
         if self.is_iwarp && !is_of_iwarp(op) {
@@ -353,13 +345,11 @@ impl Qp {
     }
 
     /// Refuses what the peer does not answer: soft-RoCE would wait for ever.
-    #[inline(always)]
     fn check_reads(&self, op: &SendOp<'_, Ah>) -> Result<(), PostReason> {
         if op.writes_locally() && self.refuses_reads { Err(PostReason::NoReads) } else { Ok(()) }
     }
 
     /// As `check_op`, where the kind of the QP is a constant.
-    #[inline(always)]
     fn check_kind(&self, op: &SendOp<'_, Ah>, is_datagram: bool) -> Result<(), PostReason> {
         let refusal = match op {
             SendOp::SendTo(_) | SendOp::SendToImm(..) if !is_datagram => PostReason::IsConnected,
@@ -392,7 +382,6 @@ impl Qp {
     }
 
     /// Whether the post copies the bytes.
-    #[inline]
     fn inlines(&self, op: &SendOp<'_, Ah>, len: u64) -> bool {
         // 0 wraps around: an empty range is not inlined.
         !op.writes_locally() && len.wrapping_sub(1) < u64::from(self.max_inline)

@@ -14,7 +14,6 @@ use crate::ffi::ibv_send_wr;
 
 impl Qp {
     /// Posts a batch of receives.
-    #[inline(always)]
     pub(super) fn post_recv_list<'a, L, I>(&mut self, requests: I) -> Result<usize, Stopped>
     where
         I: IntoIterator<Item = (u64, L)>,

@@ -16,7 +16,6 @@ use crate::accounting::wr_ring::Cursor;
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
 use crate::data::ranges::NO_PD;
-use crate::data::reused_memory::ReusedMemory;
 use crate::data::srq::SrqUse;
 use crate::data::staging::Staging;
 use crate::data::wr_api::{PostCalls, WrApi};
@@ -64,9 +63,6 @@ pub struct Qp {
 
 // The handle is moved when it is created and returned.
 const _: () = assert!(size_of::<Qp>() <= 128);
-
-/// The memory of destroyed QPs.
-pub(super) static QP_MEMORY: ReusedMemory<QpInner> = ReusedMemory::new();
 
 /// A QP. Its id and its handle hold it.
 pub(crate) struct QpInner {
@@ -135,7 +131,6 @@ impl Qp {
     }
 
     /// The same with one range.
-    #[inline(always)]
     pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, PostReason> {
         let next = self.send.next();
         let token = if self.send.has_room_at(next) { next } else { self.send_room(kind)? };
@@ -150,7 +145,6 @@ impl Qp {
     }
 
     /// The same with one range.
-    #[inline(always)]
     pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, PostReason> {
         let next = self.recv.next();
         let token = if self.recv.has_room_at(next) { next } else { self.recv_room()? };
@@ -164,13 +158,11 @@ impl Qp {
     ///
     /// # Errors
     /// If the QP does not send yet, or its state cannot be queried.
-    #[inline]
     pub(super) fn open_send(&mut self) -> Result<(), PostReason> {
         if self.send.is_without_ring() { self.open_first_send() } else { Ok(()) }
     }
 
     #[cold]
-    #[inline(never)]
     fn open_first_send(&mut self) -> Result<(), PostReason> {
         let inner = &self.inner;
         if !inner.sends.load(Ordering::Acquire) {
@@ -183,7 +175,6 @@ impl Qp {
     }
 
     /// Creates the ring of the receive queue, if there is none.
-    #[inline]
     pub(super) fn open_recv(&mut self) {
         if self.recv.is_without_ring() && self.inner.srq.is_none() {
             self.inner.queues.open_recv(&mut self.recv, self.inner.pd.inner());
@@ -192,14 +183,12 @@ impl Qp {
 
     /// Returns the reason why a request of the send queue was not filed.
     #[cold]
-    #[inline(never)]
     pub(super) fn send_refusal(&self) -> PostReason {
         PostReason::QueueFull { max: self.inner.requested().max_send_wr }
     }
 
     /// Returns the reason why a receive was not filed.
     #[cold]
-    #[inline(never)]
     pub(super) fn recv_refusal(&self) -> PostReason {
         match self.inner.srq {
             Some(_) => PostReason::HasSrq,
@@ -209,14 +198,12 @@ impl Qp {
 
     /// Returns the error of a post.
     #[cold]
-    #[inline(never)]
     pub(super) fn error(&self, call: PostCall, reason: PostReason) -> PostError {
         PostError::new(call, self.inner.qp_num(), reason)
     }
 
     /// Returns the token of the next send; opens its queue if this is the first one.
     #[cold]
-    #[inline(never)]
     fn send_room(&mut self, kind: Kind) -> Result<u64, PostReason> {
         self.open_send()?;
         if self.refuses_reads && kind.is_answered() {
@@ -227,7 +214,6 @@ impl Qp {
 
     /// Ends the post of the request of the send queue that was filed last. After an error it stays in flight, because
     /// the provider may have queued it.
-    #[inline(always)]
     pub(super) fn settle(&mut self, answer: Result<(), Errno>) -> Result<(), PostReason> {
         match answer {
             Ok(()) => {
@@ -240,7 +226,6 @@ impl Qp {
 
     /// Withdraws those of `count` requests of the send queue that are not known to be posted, and returns the error.
     #[cold]
-    #[inline(never)]
     pub(super) fn withdraw_sends<E>(&mut self, posted: usize, count: usize, error: E) -> E {
         self.inner.queues.withdraw_send(&mut self.send, posted, count);
         error
@@ -248,7 +233,6 @@ impl Qp {
 
     /// The same for receives.
     #[cold]
-    #[inline(never)]
     pub(super) fn withdraw_recvs<E>(&mut self, posted: usize, count: usize, error: E) -> E {
         self.inner.queues.withdraw_recv(&mut self.recv, posted, count);
         error
@@ -256,7 +240,6 @@ impl Qp {
 
     /// The same for receives.
     #[cold]
-    #[inline(never)]
     fn recv_room(&mut self) -> Result<u64, PostReason> {
         self.open_recv();
         self.recv.look_for_room(self.recv.next()).ok_or_else(|| self.recv_refusal())
@@ -268,7 +251,6 @@ impl QpInner {
         self.raw.as_ptr()
     }
 
-    #[inline]
     pub(crate) fn qp_num(&self) -> u32 {
         // SAFETY: the QP is alive, and its number does not change.
         unsafe { (*self.raw.as_ptr()).qp_num }
@@ -285,13 +267,11 @@ impl QpInner {
     }
 
     /// Whether it was made in another process, before a fork.
-    #[inline]
     pub(super) fn is_inherited(&self) -> bool {
         self.pd.inner().is_inherited()
     }
 
     /// The capacities as requested.
-    #[inline]
     pub(super) fn requested(&self) -> &Caps {
         self.queues.caps()
     }
@@ -310,7 +290,6 @@ impl QpInner {
     }
 
     /// Notes that the QP is in RTS, with this number of reads and atomic operations.
-    #[inline]
     pub(super) fn note_sends(&self, initiator_depth: u8) {
         self.initiator_depth.store(initiator_depth, Ordering::Relaxed);
         self.sends.store(true, Ordering::Release);

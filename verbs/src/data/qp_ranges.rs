@@ -7,30 +7,25 @@ use crate::data::{Mr, Qp};
 use crate::ffi::ibv_sge;
 
 impl Qp {
-    #[inline]
     pub(super) fn ranges(&self, sges: &[Sge<'_, Mr>], writes: bool, max: u32) -> Result<Sges, PostReason> {
         ranges(self.pd, sges, max, if writes { target } else { source })
     }
 
     /// Checks and converts a range that the device reads from, or, if `writes`, that the device or its provider writes
     /// to.
-    #[inline]
     pub(super) fn range(&self, sge: &Sge<'_, Mr>, writes: bool) -> Result<ibv_sge, PostReason> {
         if writes { self.target(sge) } else { self.source(sge) }
     }
 
-    #[inline]
     pub(super) fn source(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
         source(self.pd, sge)
     }
 
-    #[inline]
     pub(super) fn target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
         target(self.pd, sge)
     }
 
     /// Checks and converts the only range of a receive.
-    #[inline(always)]
     pub(super) fn recv_target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
         // Not by `target`: the reason is not needed here, and would be computed.
         match sge.mr.ibv_sge(sge) {
@@ -40,7 +35,6 @@ impl Qp {
     }
 
     /// Checks and converts the ranges of a receive.
-    #[inline]
     pub(super) fn receive_ranges(&self, sges: &[Sge<'_, Mr>]) -> Result<Sges, PostReason> {
         let ranges = self.ranges(sges, true, self.inner.requested().max_recv_sge);
         ranges.map_err(|reason| if self.inner.srq.is_some() { PostReason::HasSrq } else { reason })
@@ -57,7 +51,6 @@ impl Qp {
     }
 
     /// The number of ranges of a receive with one range: an empty one is none, except as in `add_empty`.
-    #[inline(always)]
     pub(super) fn recv_ranges(&self, sge: &ibv_sge) -> i32 {
         if sge.length == 0 { i32::from(self.is_iwarp) } else { 1 }
     }

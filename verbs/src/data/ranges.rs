@@ -15,7 +15,6 @@ pub(super) const NO_PD: usize = 1;
 
 /// Checks and converts a range that the device reads from. It must be of the PD of the queue, so that work in flight
 /// there pins it (in_flight.rs).
-#[inline(always)]
 pub(super) fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
     match sge.mr.ibv_sge(sge) {
         Some(range) if sge.mr.source == pd => Ok(range),
@@ -25,7 +24,6 @@ pub(super) fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason
 
 /// Checks and converts a range that the device or its provider writes to: as [`source`], and it must be writable. Not
 /// every provider checks the key.
-#[inline(always)]
 pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
     match sge.mr.ibv_sge(sge) {
         Some(range) if sge.mr.target == pd => Ok(range),
@@ -36,7 +34,6 @@ pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason
 /// Returns the reason why a range cannot be posted. It takes the fields of the range: a pointer to it would keep it out
 /// of registers in a post that succeeds.
 #[cold]
-#[inline(never)]
 fn reason(mr: &Mr, offset: usize, len: Option<usize>, pd: usize, writes: bool) -> PostReason {
     if mr.source == 0 {
         PostReason::NotRegistered
@@ -56,7 +53,6 @@ fn reason(mr: &Mr, offset: usize, len: Option<usize>, pd: usize, writes: bool) -
 }
 
 /// Converts the ranges that are not empty.
-#[inline]
 pub(super) fn ranges(
     pd: usize,
     sges: &[Sge<'_, Mr>],
@@ -74,7 +70,6 @@ pub(super) fn ranges(
 }
 
 /// Adds an empty range to a receive without ranges, on iWARP: libsiw refuses one without (`push_recv_wqe`).
-#[inline]
 pub(super) fn add_empty(sges: &mut Sges, is_iwarp: bool) {
     if sges.is_empty() && is_iwarp {
         sges.push(ibv_sge { addr: 0, length: 0, lkey: 0 });
@@ -82,13 +77,11 @@ pub(super) fn add_empty(sges: &mut Sges, is_iwarp: bool) {
 }
 
 /// Returns the key that a range pins; [`NO_KEY`] for an empty or inline range.
-#[inline]
 pub(super) fn pinned_key(sge: &ibv_sge, is_inline: bool) -> u32 {
     if sge.length == 0 || is_inline { NO_KEY } else { sge.lkey }
 }
 
 /// Returns the keys that several ranges pin.
-#[inline]
 pub(super) fn pinned_keys(sges: &[ibv_sge], is_inline: bool) -> SmallVec<[u32; 4]> {
     sges.iter().map(|sge| pinned_key(sge, is_inline)).collect()
 }

@@ -12,14 +12,12 @@ use crate::ffi::{
 
 /// Returns the flags for the provider: the defined ones only, because an application can make a [`SendFlags`] of any
 /// bits. With `IBV_SEND_INLINE` a provider would copy a range into the queue that is longer than an entry of it.
-#[inline(always)]
 pub(super) fn flags_of(flags: SendFlags, is_inline: bool) -> u32 {
     let inline_flag = if is_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 };
     flags.bits() & SendFlags::all().bits() | inline_flag
 }
 
 /// Returns what the accounting stores of a signaled request.
-#[inline(always)]
 pub(super) fn kind_of(op: &SendOp<'_, Ah>) -> Kind {
     Kind::of(match op {
         SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_) | SendOp::SendTo(_) | SendOp::SendToImm(..) => {
@@ -33,7 +31,6 @@ pub(super) fn kind_of(op: &SendOp<'_, Ah>) -> Kind {
 }
 
 /// Returns a work request without ranges.
-#[inline]
 pub(super) fn send_request(token: u64, op: SendOp<'_, Ah>, flags: SendFlags, is_inline: bool) -> ibv_send_wr {
     // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
     let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -74,17 +71,14 @@ pub(super) fn send_request(token: u64, op: SendOp<'_, Ah>, flags: SendFlags, is_
     request
 }
 
-#[inline]
 fn rdma(remote: Remote) -> wr_t {
     wr_t { rdma: rdma_t { remote_addr: remote.addr, rkey: remote.rkey } }
 }
 
-#[inline]
 fn atomic(remote: Remote, compare_add: u64, swap: u64) -> wr_t {
     wr_t { atomic: atomic_t { remote_addr: remote.addr, compare_add, swap, rkey: remote.rkey } }
 }
 
-#[inline]
 fn datagram(ah: &Ah, qp_num: u32, qkey: u32) -> wr_t {
     wr_t { ud: ud_t { ah: ah.as_ptr(), remote_qpn: qp_num, remote_qkey: qkey } }
 }
@@ -104,7 +98,6 @@ pub(super) fn is_of_iwarp(op: &SendOp<'_, Ah>) -> bool {
 
 /// Refuses an atomic operation that is not on 8 aligned bytes, as soft-RoCE's `ibv_post_send` does. The extended calls
 /// of soft-RoCE do not check it.
-#[inline(always)]
 pub(super) fn check_atomic(op: &SendOp<'_, Ah>, len: u64) -> Result<(), PostReason> {
     if let SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } = op {
         if len < 8 || remote.addr & 7 != 0 {

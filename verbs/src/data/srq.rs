@@ -114,7 +114,6 @@ impl Srq {
 
     /// Returns the error of a post.
     #[cold]
-    #[inline(never)]
     fn error(&self, reason: PostReason) -> PostError {
         PostError::new(PostCall::SrqRecv, self.num(), reason)
     }
@@ -163,7 +162,6 @@ impl SharedReceiveQueue for Srq {
     /// # Errors
     /// The errno of the provider. After a removal of the device some providers refuse, and others accept receives that
     /// never complete.
-    #[inline]
     fn post_recv<'a, L>(&mut self, wr_id: u64, sges: L) -> Result<(), PostError>
     where
         L: AsRef<[Sge<'a, Mr>]>,
@@ -185,27 +183,12 @@ impl SharedReceiveQueue for Srq {
 }
 
 impl Srq {
-    #[inline]
     fn post_one(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
-        let mut one;
-        let mut list;
-        let (token, sg_list, num_sge) = match sges {
-            [sge] => {
-                one = target(self.pd, sge)?;
-                if one.length != 0 && self.inner.requested.max_sge == 0 {
-                    return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
-                }
-                let token = self.cursor.file_one(wr_id, pinned_key(&one, false)).ok_or_else(|| self.full())?;
-                (token, &raw mut one, i32::from(one.length != 0 || self.inner.is_iwarp))
-            }
-            sges => {
-                list = ranges(self.pd, sges, self.inner.requested.max_sge, target)?;
-                let lkeys = list.iter().map(|sge| pinned_key(sge, false));
-                let token = self.cursor.file(wr_id, lkeys).ok_or_else(|| self.full())?;
-                add_empty(&mut list, self.inner.is_iwarp);
-                (token, list.as_mut_ptr(), list.len() as i32)
-            }
-        };
+        let mut list = ranges(self.pd, sges, self.inner.requested.max_sge, target)?;
+        let lkeys = list.iter().map(|sge| pinned_key(sge, false));
+        let token = self.cursor.file(wr_id, lkeys).ok_or_else(|| self.full())?;
+        add_empty(&mut list, self.inner.is_iwarp);
+        let (sg_list, num_sge) = (list.as_mut_ptr(), list.len() as i32);
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
         let (returned, bad) = self.post_list(&raw mut request);
         answer(returned, bad).map_err(|errno| {

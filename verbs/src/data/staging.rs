@@ -102,7 +102,6 @@ impl<W: Request> Staging<W> {
     }
 
     /// Begins a list. [`Staging::end`] ends it.
-    #[inline]
     pub(super) fn begin(&mut self) -> List<'_, W> {
         self.len = 0;
         let first = self.requests.as_mut_ptr();
@@ -149,7 +148,6 @@ impl<W: Request> Staging<W> {
 }
 
 /// Interprets the answer of a provider to one request; as [`Staging::posted`].
-#[inline(always)]
 pub(super) fn answer<W>(returned: c_int, bad: *const W) -> Result<(), Errno> {
     errno::of_ibv(returned)?;
     if bad.is_null() { Ok(()) } else { Err(partial()) }
@@ -170,7 +168,6 @@ impl<'a, W> List<'a, W> {
     ///
     /// # Errors
     /// If the list is as long as the queue, and for more ranges than `max_sge`.
-    #[inline]
     pub(super) fn add(&mut self, sges: &[ibv_sge]) -> Result<&'a mut W, PostReason> {
         if sges.len() > self.max_sge {
             return Err(PostReason::TooManyRanges { ranges: sges.len() as u32, max: self.max_sge as u32 });
@@ -189,7 +186,6 @@ impl<'a, W> List<'a, W> {
     ///
     /// # Errors
     /// If the list is as long as the queue.
-    #[inline(always)]
     pub(super) fn add_one(&mut self, sge: ibv_sge) -> Result<&'a mut W, PostReason> {
         let Some(request) = self.requests.next() else { return Err(full(self.capacity)) };
         // SAFETY: as in `add`; `max_sge` is at least 1.
@@ -206,16 +202,14 @@ impl<'a, W> List<'a, W> {
     }
 }
 
-/// Returns the reason of a full list. Not inlined, so that it is loaded only there.
+/// Returns the reason of a full list.
 #[cold]
-#[inline(never)]
 fn full(capacity: usize) -> PostReason {
     PostReason::QueueFull { max: capacity as u32 }
 }
 
 /// Returns the errno for a list that is posted only in part, although no error is returned.
 #[cold]
-#[inline(never)]
 fn partial() -> Errno {
     Errno::ENOMEM
 }

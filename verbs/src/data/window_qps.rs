@@ -29,14 +29,12 @@ impl WindowQps {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Relaxed)
     }
 
     /// Reports polled completions to the PDs.
     #[cold]
-    #[inline(never)]
     pub(super) fn note(&self, completions: &[Completion]) {
         for completion in completions.iter().filter(|completion| Bindings::concerns(completion)) {
             let qps = self.qps.lock();

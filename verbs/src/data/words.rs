@@ -13,7 +13,6 @@ const WORD: usize = size_of::<u64>();
 /// # Safety
 /// The bytes at `from`, as many as `into` has, are alive, initialised and writable. `into` does not overlap them.
 /// During the call this program accesses them by loads only.
-#[inline]
 pub(crate) unsafe fn load(from: *mut u8, into: &mut [u8]) {
     let (first, rest) = into.split_at_mut(from.align_offset(WORD).min(into.len()));
     let mut at = from;
@@ -40,7 +39,6 @@ pub(crate) unsafe fn load(from: *mut u8, into: &mut [u8]) {
 ///
 /// # Safety
 /// As [`load`], and during the call nothing else in this program accesses them.
-#[inline]
 pub(crate) unsafe fn store(to: *mut u8, from: &[u8]) {
     let (first, rest) = from.split_at(to.align_offset(WORD).min(from.len()));
     let mut at = to;
@@ -69,7 +67,6 @@ pub(crate) unsafe fn store(to: *mut u8, from: &[u8]) {
 ///
 /// # Safety
 /// As [`load`], for `len` bytes; the address is a multiple of `len`.
-#[inline]
 pub(crate) unsafe fn load_acquire(from: *mut u8, len: usize) -> u64 {
     // SAFETY: the caller guarantees the bytes and their alignment.
     let bits = unsafe {
@@ -87,7 +84,6 @@ pub(crate) unsafe fn load_acquire(from: *mut u8, len: usize) -> u64 {
 ///
 /// # Safety
 /// As [`store`], for `len` bytes; the address is a multiple of `len`.
-#[inline]
 pub(crate) unsafe fn store_release(to: *mut u8, len: usize, bits: u64) {
     // SAFETY: the caller guarantees the bytes and their alignment.
     unsafe {

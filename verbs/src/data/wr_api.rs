@@ -3,13 +3,11 @@
 
 use core::mem;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use cmid_proto::Errno;
 use cmid_proto::datapath::{Remote, SendFlags, SendOp};
 
 use crate::data::Ah;
-use crate::data::context::CheckedCalls;
 use crate::data::request::flags_of;
 use crate::errno;
 use crate::ffi::{self, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_create_send_ops_flags as Ops, ibv_qp_ex, ibv_sge};
@@ -71,25 +69,12 @@ impl WrApi {
     ///
     /// # Safety
     /// The QP is alive, and `ibv_create_qp_ex` has made it: the others may have no memory for the fields that
-    /// `ibv_qp_to_qp_ex` reads (libsiw's `siw_qp`). It has the operations of its kind ([`send_ops`]). `checked` belongs
-    /// to its context.
-    #[inline(always)]
-    pub(super) unsafe fn of(qp: NonNull<ibv_qp>, datagrams: bool, checked: &CheckedCalls) -> Option<Self> {
+    /// `ibv_qp_to_qp_ex` reads (libsiw's `siw_qp`). It has the operations of its kind ([`send_ops`]).
+    pub(super) unsafe fn of(qp: NonNull<ibv_qp>, datagrams: bool) -> Option<Self> {
         // SAFETY: the QP is alive and has the fields. The result is null or its extended form, which lives as long.
         let ex = NonNull::new(unsafe { ffi::ibv_qp_to_qp_ex(qp.as_ptr()) })?;
-        let checked = if datagrams { &checked.datagram } else { &checked.connected };
         // SAFETY: as above; nothing writes to it meanwhile, because no other code has the QP yet.
-        if checked.load(Ordering::Relaxed) || unsafe { Self::check(ex.as_ref(), datagrams, checked) } {
-            Some(WrApi(ex))
-        } else {
-            None
-        }
-    }
-
-    /// Whether a QP has the functions of its kind.
-    #[cold]
-    #[inline(never)]
-    fn check(calls: &ibv_qp_ex, datagrams: bool, checked: &AtomicBool) -> bool {
+        let calls = unsafe { ex.as_ref() };
         let common = calls.wr_start.is_some()
             && calls.wr_complete.is_some()
             && calls.wr_abort.is_some()
@@ -110,16 +95,13 @@ impl WrApi {
                 && calls.wr_bind_mw.is_some()
                 && calls.wr_local_inv.is_some()
         };
-        let complete = common && own;
-        checked.store(complete, Ordering::Relaxed);
-        complete
+        (common && own).then_some(WrApi(ex))
     }
 
     /// Begins a batch (`ibv_wr_start`), which locks the send queue.
     ///
     /// # Safety
     /// The QP lives as long as the batch, and no other code posts to its send queue meanwhile.
-    #[inline(always)]
     pub(super) unsafe fn start(self) -> Batch {
         // SAFETY: the QP is alive, and the function is set.
         unsafe { wr!(self.0.as_ptr(), wr_start) };
@@ -137,7 +119,6 @@ pub(super) enum Payload {
 }
 
 impl Payload {
-    #[inline(always)]
     pub(super) fn of(sge: ibv_sge, is_inline: bool) -> Self {
         match sge {
             ibv_sge { length: 0, .. } => Payload::Empty,
@@ -233,7 +214,6 @@ impl Batch {
 
     /// # Safety
     /// The QP is alive.
-    #[inline(always)]
     unsafe fn begin(&mut self, token: u64, flags: u32) {
         let qp = self.0.as_ptr();
         // SAFETY: the QP is alive, and its send queue locked by `start`.
@@ -248,7 +228,6 @@ impl Batch {
     /// # Errors
     /// The errno of the provider. It may execute the requests nevertheless: soft-RoCE's library has queued them when
     /// the kernel refuses the doorbell.
-    #[inline(always)]
     pub(super) fn complete(self) -> Result<(), Errno> {
         let qp = self.0.as_ptr();
         mem::forget(self);
@@ -258,8 +237,6 @@ impl Batch {
 }
 
 impl Drop for Batch {
-    // Inlined, so that the batch stays in registers.
-    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the QP is alive (`start`), the function is set, and `complete` was not called.
         unsafe { wr!(self.0.as_ptr(), wr_abort) }

@@ -14,39 +14,32 @@ pub(crate) struct Answer<'a>(pub(crate) &'a [u8; offset::EVENT_LEN]);
 
 impl<'a> Answer<'a> {
     /// Returns the `uid` that create, accept or join has passed.
-    #[inline]
     pub(crate) fn uid(&self) -> u64 {
         u64::from_ne_bytes(bytes(self.0, 0))
     }
 
     /// Returns the kernel's handle of the id, or of the membership.
-    #[inline]
     pub(crate) fn handle(&self) -> u32 {
         word(self.0, offset::EVENT_ID)
     }
 
-    #[inline]
     pub(crate) fn kind(&self) -> CmEvent {
         CmEvent::from_code(word(self.0, offset::EVENT_KIND))
     }
 
-    #[inline]
     pub(crate) fn status(&self) -> i32 {
         signed(word(self.0, offset::EVENT_STATUS))
     }
 
     /// All zeros on kernels older than the field.
-    #[inline]
     pub(crate) fn ece(&self) -> Ece {
         Ece { vendor_id: word(self.0, offset::EVENT_ECE), options: word(self.0, offset::EVENT_ECE + 4) }
     }
 
-    #[inline]
     fn param(&self) -> &'a [u8] {
         &self.0[offset::EVENT_PARAM..offset::EVENT_LEN_OLD]
     }
 
-    #[inline]
     pub(crate) fn conn(&self) -> ConnParam {
         let param = self.param();
         let [_, srq, responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count, _] =
@@ -63,7 +56,6 @@ impl<'a> Answer<'a> {
     }
 
     /// Returns the private data of an event of a connected id.
-    #[inline]
     pub(crate) fn conn_private(&self) -> &'a [u8] {
         private(self.param(), 8, offset::CONN_PRIVATE_LEN)
     }
@@ -94,18 +86,15 @@ fn path(ah: &[u8]) -> AhAttr {
 }
 
 /// Returns the private data at `at`. The byte at `len` is its length, at most 255, which is less than the field.
-#[inline]
 fn private(param: &[u8], at: usize, len: usize) -> &[u8] {
     &param[at..][..usize::from(param[len]).min(PRIVATE_DATA)]
 }
 
-#[inline]
 fn word(from: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes(from, at))
 }
 
 /// Returns `N` bytes at a constant offset inside the answer.
-#[inline]
 fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
     let mut copied = [0; N];
     copied.copy_from_slice(&from[at..at + N]);
@@ -113,7 +102,6 @@ fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
 }
 
 /// Returns the device in `struct rdma_ucm_query_addr_resp`; `None` while the id has none.
-#[inline]
 pub(crate) fn location(answer: &[u8]) -> Option<Location> {
     let guid = u64::from_ne_bytes(bytes(answer, 0));
     let location = Location { guid, index: word(answer, offset::ADDR_INDEX), port: answer[offset::ADDR_PORT] };
@@ -128,7 +116,6 @@ pub(crate) fn storage(addr: &SocketAddr) -> (Storage, u16) {
 }
 
 /// Converts an address to the kernel's form.
-#[inline]
 pub(crate) fn in6(addr: &SocketAddr) -> In6 {
     let mut raw = [0; 28];
     raw[2..4].copy_from_slice(&addr.port().to_be_bytes());

@@ -3,11 +3,12 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use cmid_proto::{ChannelKey, ConnParam, Ece, Errno, IdKey, Outcome, PortSpace, RejectReason};
+use cmid_proto::{ChannelKey, CmOption, ConnParam, Ece, Errno, IdKey, Outcome, PortSpace, RejectReason};
 
 use crate::kernel::abi::{self, offset};
 use crate::kernel::answer::{self, in6, storage};
 use crate::kernel::channel::{ChannelFd, Scratch};
+use crate::kernel::limits::Limits;
 use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::membership::Membership;
 use crate::kernel::queue_pair::QueuePair;
@@ -62,7 +63,6 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    #[inline]
     pub(crate) fn new(
         handle: u32,
         uid: Option<IdKey>,
@@ -95,7 +95,6 @@ impl Id {
     }
 
     /// `rdma_create_id`. Returns the kernel's number of the id.
-    #[inline]
     pub(crate) fn create(key: IdKey, fd: ChannelFd, space: PortSpace) -> Result<u32, Errno> {
         let qp_type = if is_for_datagrams(space) { UD } else { RC };
         let (uid, ps) = (key.to_bits(), space.code() as u16);
@@ -104,7 +103,6 @@ impl Id {
 
     /// Detaches the QP and destroys the id. Its groups end with it, so the id owns nothing afterwards. After a failure
     /// the id remains, without its QP.
-    #[inline]
     pub(crate) fn destroy(&mut self) -> Outcome {
         let id = self.handle;
         self.doomed = true;
@@ -113,37 +111,26 @@ impl Id {
             let _ = self.detach();
         }
         self.fd.destroy(id)?;
-        if self.groups.capacity() > 0 {
-            self.groups = Vec::new();
-        }
+        self.groups = Vec::new();
         Ok(())
     }
 
     /// Queries the device of the id, once. `None` if it has none.
-    #[inline(always)]
     pub(crate) fn locate(&mut self, scratch: &mut Scratch) -> Result<Option<&Location>, Errno> {
         if matches!(self.binding, DeviceBinding::Unqueried) {
-            self.query(scratch)?;
+            self.binding = DeviceBinding::from(self.fd.device_of(self.handle, &mut scratch.place)?);
         }
         let DeviceBinding::At(location) = &self.binding else { return Ok(None) };
         Ok(Some(location))
     }
 
-    #[inline(never)]
-    fn query(&mut self, scratch: &mut Scratch) -> Outcome {
-        self.binding = DeviceBinding::from(self.fd.device_of(self.handle, &mut scratch.place)?);
-        Ok(())
-    }
-
     /// # Errors
     /// `EINVAL` while the id has no device.
-    #[inline]
     fn needs_device(&self) -> Outcome {
         if matches!(self.binding, DeviceBinding::Unbound) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
     /// Handles ADDR_RESOLVED and CONNECT_REQUEST: the id has this device, and addresses.
-    #[inline]
     pub(crate) fn resolved(&mut self, device: Option<Location>) {
         self.has_peer = true;
         self.sought = None;
@@ -151,7 +138,6 @@ impl Id {
         self.binding = DeviceBinding::from(device);
     }
 
-    #[inline]
     fn bound(&mut self) {
         self.has_address = true;
         if matches!(self.binding, DeviceBinding::Unbound) {
@@ -170,8 +156,12 @@ impl Id {
         answer::address(&answer, at).filter(|addr| !none(addr)).ok_or(Errno(libc::EADDRNOTAVAIL))
     }
 
+    /// `rdma_set_option`.
+    pub(crate) fn set_option(&self, option: CmOption) -> Outcome {
+        self.fd.set(self.handle, option)
+    }
+
     /// `rdma_bind_addr`. An id that is bound to a specific address has a device.
-    #[inline]
     pub(crate) fn bind(&mut self, addr: &SocketAddr, scratch: &mut Scratch) -> Outcome {
         let (addr, addr_size) = storage(addr);
         self.fd.send(abi::Bind { id: self.handle, addr_size, reserved: 0, addr })?;
@@ -184,7 +174,6 @@ impl Id {
     }
 
     /// `rdma_resolve_addr`.
-    #[inline]
     pub(crate) fn resolve_addr(&mut self, src: &Option<SocketAddr>, dst: &SocketAddr, timeout_ms: i32) -> Outcome {
         let src_addr = src.as_ref().map_or(abi::In6([0; 28]), in6);
         let timeout_ms = unsigned(timeout_ms);
@@ -197,7 +186,6 @@ impl Id {
     }
 
     /// `rdma_resolve_route`.
-    #[inline]
     pub(crate) fn resolve_route(&self, timeout_ms: i32) -> Outcome {
         self.needs_device()?;
         self.fd.send(abi::ResolveRoute { id: self.handle, timeout_ms: unsigned(timeout_ms) })
@@ -213,12 +201,15 @@ impl Id {
         Ok(())
     }
 
-    /// `rdma_connect`. `limits` are used if those of the device are not known.
-    #[inline]
-    pub(crate) fn connect(&mut self, scratch: &mut Scratch, param: &ConnParam, data: &[u8], limits: Depths) -> Outcome {
-        self.needs_device()?;
-        let limits = self.limits.unwrap_or(limits);
-        self.check(param, limits)?;
+    /// `rdma_connect`.
+    pub(super) fn connect(
+        &mut self,
+        scratch: &mut Scratch,
+        limits: &Limits,
+        param: &ConnParam,
+        data: &[u8],
+    ) -> Outcome {
+        let limits = self.checked(param, limits, scratch)?;
         // Stored even if the kernel refuses the connect: they limit a later accept, as in librdmacm.
         self.requested = depths(param, limits);
         let message = &mut scratch.connect;
@@ -229,18 +220,15 @@ impl Id {
     }
 
     /// `rdma_accept`. The kernel reports the id under `key` from then on.
-    #[inline]
-    pub(crate) fn accept(
+    pub(super) fn accept(
         &mut self,
         key: IdKey,
         scratch: &mut Scratch,
+        limits: &Limits,
         param: &ConnParam,
         data: &[u8],
-        limits: Depths,
     ) -> Outcome {
-        self.needs_device()?;
-        let limits = self.limits.unwrap_or(limits);
-        self.check(param, limits)?;
+        let limits = self.checked(param, limits, scratch)?;
         let requested = Depths {
             responder_resources: self.requested.responder_resources.min(limits.responder_resources),
             initiator_depth: self.requested.initiator_depth.min(limits.initiator_depth),
@@ -264,9 +252,13 @@ impl Id {
         accepted
     }
 
-    /// The third message of the handshake: an accept without parameters.
-    #[inline]
+    /// `rdma_establish`, of an id without a QP.
     pub(crate) fn establish(&self, scratch: &mut Scratch) -> Outcome {
+        if self.qp.is_some() { Err(Errno::EINVAL) } else { self.confirm(scratch) }
+    }
+
+    /// The third message of the handshake: an accept without parameters.
+    pub(super) fn confirm(&self, scratch: &mut Scratch) -> Outcome {
         let body = &mut scratch.accept.body;
         body.conn_param.valid = 0;
         body.id = self.handle;
@@ -275,7 +267,6 @@ impl Id {
     }
 
     /// `rdma_disconnect`.
-    #[inline]
     pub(crate) fn disconnect(&self) -> Outcome {
         self.needs_device()?;
         if let Some(qp) = &self.qp {
@@ -289,40 +280,26 @@ impl Id {
         self.fd.send(abi::Notify { id: self.handle, event: COMM_EST })
     }
 
-    /// Learns the limits of its device for a call with these parameters; `limits_of` returns them. A call that does not
-    /// need them is made without a check if they cannot be queried, for lack of descriptors for example.
-    #[inline]
-    pub(crate) fn query_limits(
-        &mut self,
-        param: &ConnParam,
-        scratch: &mut Scratch,
-        limits_of: impl FnOnce(Location) -> Result<Depths, Errno>,
-    ) -> Outcome {
-        if self.limits.is_some() {
-            return Ok(());
-        }
-        // The kernel refuses the call on an id without a device.
-        let learned = match self.locate(scratch) {
-            Ok(location) => location.copied().map(limits_of).transpose(),
-            Err(errno) => Err(errno),
-        };
-        match learned {
-            Ok(limits) => self.limits = limits,
-            Err(errno) if [param.responder_resources, param.initiator_depth].contains(&ConnParam::DEVICE_MAX) => {
-                return Err(errno);
+    /// Checks the parameters of a connect or an accept, and returns the limits of the id's device. In the port spaces where
+    /// librdmacm does (`ucma_valid_param`), refuses depths above those. A call that does not need the limits is made
+    /// without a check if they cannot be queried, for lack of descriptors for example.
+    fn checked(&mut self, param: &ConnParam, limits: &Limits, scratch: &mut Scratch) -> Result<Depths, Errno> {
+        if self.limits.is_none() {
+            let found = self.locate(scratch).and_then(|location| location.map(|at| limits.of(at)).transpose());
+            match found {
+                Ok(found) => self.limits = found,
+                Err(errno) if [param.responder_resources, param.initiator_depth].contains(&ConnParam::DEVICE_MAX) => {
+                    return Err(errno);
+                }
+                Err(_) => {}
             }
-            Err(_) => {}
         }
-        Ok(())
-    }
-
-    /// Refuses depths above those of the device, in the port spaces where librdmacm does (`ucma_valid_param`).
-    #[inline]
-    fn check(&self, param: &ConnParam, limits: Depths) -> Outcome {
+        self.needs_device()?;
+        let limits = self.limits.unwrap_or(Depths::UNKNOWN);
         let above = |depth: u8, limit: u8| depth != ConnParam::DEVICE_MAX && depth > limit;
         let refused = above(param.responder_resources, limits.responder_resources)
             || above(param.initiator_depth, limits.initiator_depth);
-        if self.space == PortSpace::Tcp && refused { Err(Errno::EINVAL) } else { Ok(()) }
+        if self.space == PortSpace::Tcp && refused { Err(Errno::EINVAL) } else { Ok(limits) }
     }
 
     /// `rdma_set_local_ece`.

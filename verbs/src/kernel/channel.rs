@@ -11,9 +11,8 @@ use crate::kernel::location::Location;
 use crate::kernel::node::{Node, OpenError};
 #[cfg(feature = "scripted-kernel")]
 use crate::kernel::script;
-use crate::kernel::syscall;
-use crate::macros;
 use crate::sign::unsigned;
+use crate::{errno, macros};
 
 /// The structure of a command.
 ///
@@ -115,7 +114,6 @@ pub(crate) struct Message<B> {
 }
 
 impl<B: Body> Message<B> {
-    #[inline]
     fn new(body: B, out: u16) -> Self {
         Message { header: Header { cmd: B::COMMAND as u32, r#in: size_of::<B>() as u16, out }, body }
     }
@@ -173,7 +171,6 @@ impl Channel {
     }
 
     /// Returns the descriptor for the commands of the channel and of its ids.
-    #[inline]
     pub(crate) fn fd(&self) -> ChannelFd {
         ChannelFd(self.file.as_raw_fd())
     }
@@ -189,20 +186,17 @@ pub(crate) struct ChannelFd(RawFd);
 
 impl ChannelFd {
     /// Sends a command without an answer.
-    #[inline]
     pub(crate) fn send(self, body: impl WithoutResponse) -> Outcome {
         self.write_message(&Message::new(body, 0))
     }
 
     /// Sends a reused command without an answer.
-    #[inline]
     pub(crate) fn write_message<B: WithoutResponse>(self, message: &Message<B>) -> Outcome {
         // SAFETY: the body contains no address.
         unsafe { self.write(message, &mut []) }
     }
 
     /// Reads the next event (`RDMA_USER_CM_CMD_GET_EVENT`).
-    #[inline(always)]
     pub(crate) fn event(self, into: &mut [u8; abi::offset::EVENT_LEN]) -> Outcome {
         let response = into.as_mut_ptr().expose_provenance() as u64;
         // SAFETY: the one address in the body is that of `into`. The kernel writes at most its length there, and only
@@ -211,7 +205,6 @@ impl ChannelFd {
     }
 
     /// Sends a command with an answer of at most the length of `into`.
-    #[inline]
     pub(crate) fn query(self, mut body: impl WithResponse, into: &mut [u8]) -> Outcome {
         let out = u16::try_from(into.len()).map_err(|_| Errno::EINVAL)?;
         *body.response() = into.as_mut_ptr().expose_provenance() as u64;
@@ -221,7 +214,6 @@ impl ChannelFd {
     }
 
     /// Sends a command and reads its answer into a structure.
-    #[inline]
     pub(crate) fn read<T: Plain>(self, body: impl WithResponse, answer: &mut T) -> Outcome {
         // SAFETY: the bytes are those of the structure, which has no padding, and every pattern is a value of it.
         let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *answer).cast::<u8>(), size_of::<T>()) };
@@ -229,7 +221,6 @@ impl ChannelFd {
     }
 
     /// Sends a command with a one-number answer: a handle, or the number of reported events.
-    #[inline]
     pub(crate) fn number(self, body: impl WithResponse) -> Result<u32, Errno> {
         let mut answer = [0; 4];
         self.query(body, &mut answer)?;
@@ -248,7 +239,6 @@ impl ChannelFd {
     }
 
     /// Destroys an id (`RDMA_USER_CM_CMD_DESTROY_ID`).
-    #[inline]
     pub(crate) fn destroy(self, id: u32) -> Outcome {
         self.number(abi::DestroyId { response: 0, id, reserved: 0 }).map(drop)
     }
@@ -283,9 +273,11 @@ impl ChannelFd {
 
     /// Sends a command. Its answer, if it has one, is written to `_into`.
     ///
+    /// # Errors
+    /// The errno of write(2); `ENODATA` if the kernel has taken fewer bytes.
+    ///
     /// # Safety
     /// Each address in the body is valid for the bytes that the command reads, or that the header allows it to write.
-    #[inline(always)]
     unsafe fn write<B: Body>(self, message: &Message<B>, _into: &mut [u8]) -> Outcome {
         let len = size_of::<Message<B>>();
         #[cfg(feature = "scripted-kernel")]
@@ -299,6 +291,11 @@ impl ChannelFd {
         // SAFETY: the message is initialized throughout: neither the header nor a body has padding, and the header's
         // size is a multiple of every alignment. The caller promises that the addresses in it are valid; all come from
         // `expose_provenance`.
-        unsafe { syscall::write(self.0, (&raw const *message).cast(), len) }
+        let written = unsafe { libc::write(self.0, (&raw const *message).cast(), len) };
+        match usize::try_from(written) {
+            Ok(written) if written == len => Ok(()),
+            Ok(_) => Err(Errno(libc::ENODATA)),
+            Err(_) => Err(errno::last()),
+        }
     }
 }

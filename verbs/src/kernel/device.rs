@@ -15,7 +15,8 @@ use crate::kernel::abi::QpAttr;
 use crate::kernel::abi::offset;
 use crate::kernel::calls::Id;
 use crate::kernel::channel::{Channel, Scratch};
-use crate::kernel::location::{Depths, DeviceBinding, Location};
+use crate::kernel::limits::Limits;
+use crate::kernel::location::{Depths, Location};
 use crate::kernel::node::{Node, OpenError};
 use crate::kernel::queue_pair::QueuePair;
 use crate::kernel::transport::Transports;
@@ -33,15 +34,12 @@ use crate::scope::scoped;
 pub struct KernelCm {
     // The order matters: an id ends by a command on its channel.
     pub(super) ids: KeyTable<IdKey, Id>,
-    /// A key for which `ids` has room: the one that the last read was prepared for, until an id is inserted.
-    pub(super) room_for: Option<IdKey>,
     pub(super) channels: KeyTable<ChannelKey, Channel>,
     /// Adopted ids, by the key under which the kernel still reports them, and by channel.
     pub(super) adopted: HashMap<(IdKey, ChannelKey), IdKey>,
     node: Node,
     pub(super) transports: Transports,
-    /// The limits for devices that are not queried.
-    pub(super) limits: Depths,
+    pub(super) limits: Limits,
     pub(super) answer: Box<[u8; offset::EVENT_LEN]>,
     pub(super) scratch: Box<Scratch>,
 }
@@ -63,16 +61,19 @@ impl KernelCm {
     /// # Errors
     /// Names the part of the kernel's interface that is missing.
     pub fn open(depth: u8) -> Result<Self, OpenError> {
+        Self::open_with(|| Ok(Limits::Given(Depths { responder_resources: depth, initiator_depth: depth })))
+    }
+
+    pub(super) fn open_with(limits: impl FnOnce() -> Result<Limits, Errno>) -> Result<Self, OpenError> {
         let node = Node::find()?;
         Channel::open(&node)?.probe()?;
         let transports = Transports::read().map_err(OpenError::Failed)?;
-        Ok(Self::empty(node, transports, Depths { responder_resources: depth, initiator_depth: depth }))
+        Ok(Self::empty(node, transports, limits().map_err(OpenError::Failed)?))
     }
 
-    fn empty(node: Node, transports: Transports, limits: Depths) -> Self {
+    fn empty(node: Node, transports: Transports, limits: Limits) -> Self {
         KernelCm {
             ids: KeyTable::default(),
-            room_for: None,
             channels: KeyTable::default(),
             adopted: HashMap::new(),
             node,
@@ -88,30 +89,10 @@ impl KernelCm {
         (self.ids.len(), self.channels.len())
     }
 
-    /// Returns the numbers of ids and channels that are set aside.
-    pub(crate) fn set_aside(&self) -> (usize, usize) {
-        (self.ids.aside().len(), self.channels.aside().len())
-    }
-
-    pub(super) fn find(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        debug_assert_eq!(self.channels.get(id.channel).map(Channel::fd), Some(id.fd));
-        Ok(id)
-    }
-
     /// Returns the device of an id; `None` if it has none.
     pub(crate) fn locate(&mut self, key: IdKey) -> Result<Option<&Location>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         id.locate(&mut self.scratch)
-    }
-
-    /// Returns the device of an id, if the kernel was queried for it.
-    #[cold]
-    pub(super) fn location_of(&self, key: IdKey) -> Option<Location> {
-        match self.ids.get(key)?.binding {
-            DeviceBinding::At(location) => Some(location),
-            DeviceBinding::Unbound | DeviceBinding::Unqueried => None,
-        }
     }
 
     /// Returns the attributes of a QP for a state.
@@ -122,16 +103,15 @@ impl KernelCm {
         Ok(attr)
     }
 
-    /// Creates a QP on an id. `create` gets the device of the id, and whether the QP is for datagrams. It returns the QP
-    /// and the limits of the device, if known.
+    /// Creates a QP on an id. `create` gets the device of the id, and whether the QP is for datagrams.
     ///
     /// # Errors
     /// `ENODEV` while the id has no device, `EINVAL` if it has a QP; otherwise the errno of `create`, the kernel or the
     /// provider.
-    pub(crate) fn create_qp<Q: QueuePair + 'static>(
+    pub(super) fn attach_qp<Q: QueuePair + 'static>(
         &mut self,
         key: IdKey,
-        create: impl FnOnce(&Location, bool) -> Result<(Arc<Q>, Option<Depths>), Errno>,
+        create: impl FnOnce(&Location, bool) -> Result<Arc<Q>, Errno>,
     ) -> Result<Arc<Q>, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let (datagrams, has_qp) = (id.datagrams, id.qp.is_some());
@@ -139,17 +119,13 @@ impl KernelCm {
         if has_qp {
             return Err(Errno::EINVAL);
         }
-        let (qp, limits) = create(location, datagrams)?;
+        let qp = create(location, datagrams)?;
         let of_id: Arc<Q> = Arc::clone(&qp);
         id.attach(&mut self.scratch.qp_attr, of_id)?;
-        if limits.is_some() {
-            id.limits = limits;
-        }
         Ok(qp)
     }
 
     /// Whether an id has a service of datagrams.
-    #[cold]
     pub(crate) fn is_datagram(&self, key: IdKey) -> bool {
         self.ids.get(key).is_some_and(|id| id.datagrams)
     }
@@ -160,7 +136,7 @@ impl KernelCm {
     }
 
     /// Detaches the QP of an id.
-    pub(crate) fn detach(&mut self, key: IdKey) -> Outcome {
+    pub(crate) fn destroy_qp(&mut self, key: IdKey) -> Outcome {
         self.ids.get_mut(key).ok_or(Errno::ENOENT)?.detach()
     }
 
@@ -170,7 +146,6 @@ impl KernelCm {
         if self.is_reported(uid, uid, on) { Some(uid) } else { self.known_adopted(on, uid) }
     }
 
-    #[cold]
     fn known_adopted(&self, on: ChannelKey, uid: IdKey) -> Option<IdKey> {
         self.adopted.get(&(uid, on)).copied().filter(|key| self.is_reported(*key, uid, on))
     }
@@ -191,7 +166,6 @@ impl KernelCm {
         let fd = channel.fd();
         let handle = Id::create(key, fd, space)?;
         channel.ids += 1;
-        self.room_for = None;
         self.ids.insert(key, Id::new(handle, Some(key), (on, fd), space)).map_err(|_| Errno::EINVAL)
     }
 
@@ -224,13 +198,7 @@ impl KernelCm {
     fn leave_channel(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;
-        if channel.ids == 0 {
-            self.close_channel_aside(key);
-        }
-    }
-
-    fn close_channel_aside(&mut self, key: ChannelKey) {
-        if self.channels.aside().len() > 0 && self.channels.is_aside(key) {
+        if channel.ids == 0 && self.channels.aside().any(|aside| aside == key) {
             self.channels.remove(key);
         }
     }
@@ -262,10 +230,10 @@ impl Tables for KernelCm {
     }
 
     fn destroy(&mut self, key: IdKey) -> Outcome {
-        let id = self.find(key)?;
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         id.destroy()?;
         let (uid, on) = (id.uid, id.channel);
-        // The id owns nothing any more. A drop would first copy it.
+        // The id owns nothing any more. Its drop would destroy it again.
         core::mem::forget(self.ids.remove(key));
         self.forget_adoption(uid, on);
         self.leave_channel(on);
@@ -294,30 +262,31 @@ impl Device for KernelCm {
     type Handle = KernelHandle;
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        self.fetch_next(on, child, |_| {})
+        self.next_event(on, child)
     }
 
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        let KernelCm { ids, scratch, limits, .. } = self;
         match *call {
             Call::OpenChannel { channel } => self.open_channel(channel),
             Call::CloseChannel { channel } => self.close_channel(channel),
             Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
             Call::Destroy { id } => self.destroy(id),
-            Call::Bind { id, ref addr } => self.bind(id, addr),
-            Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => self.resolve_addr(id, src, dst, timeout_ms),
-            Call::ResolveRoute { id, timeout_ms } => self.resolve_route(id, timeout_ms),
-            Call::Listen { id, backlog } => self.listen(id, backlog),
-            Call::Connect { id, ref param } => self.connect(id, param, private_data),
-            Call::Accept { id, ref param } => self.accept(id, param, private_data),
-            Call::Reject { id, reason } => self.reject(id, reason, private_data),
-            Call::Establish { id } => self.establish(id),
-            Call::Disconnect { id } => self.disconnect(id),
-            Call::Notify { id } => self.notify(id),
-            Call::SetOption { id, option } => self.set_option(id, option),
-            Call::SetEce { id, ece } => self.set_ece(id, ece),
-            Call::Join { id, group, ref addr, send_only } => self.join(id, group, addr, send_only),
-            Call::Leave { id, group, ref addr } => self.leave(id, group, addr),
+            Call::Bind { id, ref addr } => find(ids, id)?.bind(addr, scratch),
+            Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => find(ids, id)?.resolve_addr(src, dst, timeout_ms),
+            Call::ResolveRoute { id, timeout_ms } => find(ids, id)?.resolve_route(timeout_ms),
+            Call::Listen { id, backlog } => find(ids, id)?.listen(backlog),
+            Call::Connect { id, ref param } => find(ids, id)?.connect(scratch, limits, param, private_data),
+            Call::Accept { id, ref param } => find(ids, id)?.accept(id, scratch, limits, param, private_data),
+            Call::Reject { id, reason } => find(ids, id)?.reject(reason, private_data),
+            Call::Establish { id } => find(ids, id)?.establish(scratch),
+            Call::Disconnect { id } => find(ids, id)?.disconnect(),
+            Call::Notify { id } => find(ids, id)?.notify(),
+            Call::SetOption { id, option } => find(ids, id)?.set_option(option),
+            Call::SetEce { id, ece } => find(ids, id)?.set_ece(ece),
+            Call::Join { id, group, ref addr, send_only } => find(ids, id)?.join(group, addr, send_only),
+            Call::Leave { id, group, ref addr } => find(ids, id)?.leave(group, addr),
         }
     }
 
@@ -381,9 +350,12 @@ impl Device for KernelCm {
             }
         }
         self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
-        self.room_for = None;
         self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
     }
+}
+
+fn find(ids: &mut KeyTable<IdKey, Id>, key: IdKey) -> Result<&mut Id, Errno> {
+    ids.get_mut(key).ok_or(Errno::ENOENT)
 }
 
 impl Pollable for KernelCm {
@@ -392,7 +364,7 @@ impl Pollable for KernelCm {
     }
 
     fn sibling(&self) -> Self {
-        Self::empty(self.node.clone(), self.transports.clone(), self.limits)
+        Self::empty(self.node.clone(), self.transports.clone(), self.limits.clone())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads events, finds their ids, and moves the QPs of the ids to the states that the events require.
 
-use cmid_proto::{ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam, Transport};
+use cmid_proto::{ChannelKey, CmEvent, Errno, GroupKey, IdKey, PortSpace, RawEvent, ReceivedParam, Transport};
 
 use crate::contents::{Contents, contents};
 use crate::forgotten::Tables as _;
@@ -12,9 +12,6 @@ use crate::kernel::device::KernelCm;
 use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::qp::LIBRARY_ERROR;
 use crate::kernel::transport::Transports;
-
-/// The result of a read.
-type Fetched<'a> = Result<Option<RawEvent<&'a [u8]>>, Errno>;
 
 /// The id and the type of an event.
 #[derive(Clone, Copy)]
@@ -153,7 +150,6 @@ impl KernelCm {
         };
         let new = Id::of_request(&event, (on, fd), space, device);
         let datagrams = new.datagrams;
-        self.room_for = None;
         self.ids.insert(child, new).ok()?;
         self.channels.get_mut(on)?.ids += 1;
         let (kind, status) = (CmEvent::ConnectRequest, event.status());
@@ -179,43 +175,23 @@ impl KernelCm {
 
     /// Returns the event that was read last.
     fn raw(&self, reported: Reported) -> RawEvent<&[u8]> {
-        let (param, private_data) = match contents(reported.kind) {
-            Contents::Nothing => (ReceivedParam::default(), &[][..]),
-            Contents::Argument => (ReceivedParam::default(), Answer(&self.answer).argument()),
-            Contents::Parameters if !reported.datagrams => {
-                let event = Answer(&self.answer);
-                (ReceivedParam(event.conn()), event.conn_private())
-            }
-            Contents::Parameters | Contents::Group => return self.raw_of_datagrams(reported),
-        };
-        let Reported { id, listener, kind, status, .. } = reported;
-        RawEvent { id, listener, kind, status, param, datagram: None, group: None, private_data }
-    }
-
-    fn raw_of_datagrams(&self, reported: Reported) -> RawEvent<&[u8]> {
-        let Reported { id, listener, kind, status, group, .. } = reported;
-        let event = Answer(&self.answer);
+        let (event, Reported { id, listener, kind, status, datagrams, group }) = (Answer(&self.answer), reported);
         let raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
         match contents(kind) {
-            Contents::Nothing | Contents::Argument => raw,
+            Contents::Nothing => raw,
+            Contents::Argument => RawEvent { private_data: event.argument(), ..raw },
             Contents::Group => {
                 let datagram = (kind == CmEvent::MulticastJoin).then(|| event.datagram());
                 RawEvent { datagram, group, ..raw }
             }
-            Contents::Parameters => {
+            Contents::Parameters if datagrams => {
                 let datagram = (kind == CmEvent::Established).then(|| event.datagram());
                 RawEvent { datagram, private_data: event.ud_private(), ..raw }
             }
+            Contents::Parameters => {
+                RawEvent { param: ReceivedParam(event.conn()), private_data: event.conn_private(), ..raw }
+            }
         }
-    }
-
-    /// Reserves the slot of the id of a request, so that a request that is read is not lost for lack of one.
-    fn prepare_for(&mut self, child: IdKey) -> Outcome {
-        if self.room_for != Some(child) {
-            self.make_room_for_id(child)?;
-            self.room_for = Some(child);
-        }
-        Ok(())
     }
 
     /// Reads one event and returns its type.
@@ -226,10 +202,10 @@ impl KernelCm {
         Ok(Answer(&self.answer).kind())
     }
 
-    /// Reads the next event, as [`Device::fetch`](cmid_proto::Device::fetch). `removed` gets the device of a
-    /// DEVICE_REMOVAL, if it is known.
-    pub(crate) fn fetch_next(&mut self, on: ChannelKey, child: IdKey, removed: impl FnOnce(Location)) -> Fetched<'_> {
-        self.prepare_for(child)?;
+    /// Reads the next event, as [`Device::fetch`](cmid_proto::Device::fetch).
+    pub(super) fn next_event(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
+        // Reserves a slot before any read, so that a request is not lost for lack of one.
+        self.make_room_for_id(child)?;
         // Any number of events that are not reported may precede: each read takes one from the kernel's queue, which the
         // backlogs limit.
         // Ends: each event that is not reported is one of an id that the application has ended, or of a removed device.
@@ -243,12 +219,17 @@ impl KernelCm {
             };
             if let Some(reported) = reported {
                 if reported.kind == CmEvent::DeviceRemoval {
-                    if let Some(location) = self.location_of(reported.id) {
-                        removed(location);
-                    }
+                    self.note_removal(reported.id);
                 }
                 return Ok(Some(self.raw(reported)));
             }
+        }
+    }
+
+    /// Records that the device of an id is gone, if the kernel was queried for it.
+    fn note_removal(&self, id: IdKey) {
+        if let Some(DeviceBinding::At(location)) = self.ids.get(id).map(|id| id.binding) {
+            self.limits.removed(location);
         }
     }
 }

@@ -55,8 +55,6 @@ impl QueuePair for FakeQp {
         self.stopped.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn destroy(self: Arc<Self>) {}
-
     fn shut_down(&self) -> Outcome {
         Ok(())
     }
@@ -82,9 +80,7 @@ fn attach(world: &mut World, id: IdKey, qp: &Arc<FakeQp>) -> Result<(), Ended> {
     let qp = Arc::clone(qp);
     world
         .request("create_qp", id, |drive| {
-            drive.attach_qp(id, |device, attaching| {
-                Ok(device.inner_mut().create_qp(attaching.id(), |_, _| Ok((qp, None)))?)
-            })
+            drive.attach_qp(id, |device, attaching| Ok(device.inner_mut().attach_qp(attaching.id(), |_, _| Ok(qp))?))
         })
         .map(drop)
 }

@@ -8,6 +8,11 @@ pub(crate) struct Depths {
     pub(crate) initiator_depth: u8,
 }
 
+impl Depths {
+    /// Those of a device that cannot be queried.
+    pub(crate) const UNKNOWN: Depths = Depths { responder_resources: u8::MAX, initiator_depth: u8::MAX };
+}
+
 /// The device that an id is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location {

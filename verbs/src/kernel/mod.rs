@@ -4,16 +4,18 @@ mod abi;
 mod answer;
 mod calls;
 mod channel;
+#[cfg(feature = "rdma-core")]
+mod data_path;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod descriptor_tests;
 mod device;
-mod dispatch;
 mod events;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod failing_tests;
 mod group_events;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod group_tests;
+mod limits;
 mod location;
 mod membership;
 mod node;
@@ -25,7 +27,6 @@ mod removed_tests;
 mod script;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod stray_tests;
-mod syscall;
 #[cfg(all(test, feature = "scripted-kernel"))]
 mod test_commands;
 mod transport;

@@ -31,6 +31,8 @@ pub enum OpenError {
     NoPermission(PathBuf),
     /// librdmacm finds no RDMA device.
     NoDevice,
+    /// librdmacm would wait for ibacm(8), whose file this is, without a time limit. The kernel backend does not ask ibacm.
+    WaitsForIbacm(PathBuf),
     /// The node is open, but write(2) on it fails with this errno. A sandbox refuses it, or the kernel, because the
     /// writer has other credentials than the opener (`ib_safe_file_access`).
     WriteRefused(Errno),
@@ -45,6 +47,7 @@ impl OpenError {
         match self {
             OpenError::NoModule | OpenError::NoDevice => Errno::ENODEV,
             OpenError::ForeignAbi(_) => Errno(libc::EPROTO),
+            OpenError::WaitsForIbacm(_) => Errno(libc::EOPNOTSUPP),
             OpenError::NoNode(_) => Errno::ENOENT,
             OpenError::WrongNode(_) => Errno(libc::ENXIO),
             OpenError::NoPermission(_) => Errno(libc::EACCES),
@@ -67,6 +70,14 @@ impl fmt::Display for OpenError {
             OpenError::NoPermission(node) => write!(f, "no permission to open {} (EACCES)", node.display()),
             OpenError::NoDevice => {
                 f.write_str("there is no RDMA device, or libibverbs has no provider for it (rdma link, ibv_devices)")
+            }
+            OpenError::WaitsForIbacm(file) => {
+                write!(
+                    f,
+                    "librdmacm would wait for ibacm, which runs ({}): use the kernel backend, which does not ask ibacm, \
+                     or stop ibacm",
+                    file.display()
+                )
             }
             OpenError::WriteRefused(errno) => {
                 write!(
@@ -293,6 +304,7 @@ mod tests {
             (OpenError::WrongNode(node.clone()), "/dev/infiniband/rdma_cm"),
             (OpenError::NoPermission(node), "/dev/infiniband/rdma_cm"),
             (OpenError::NoDevice, "no RDMA device"),
+            (OpenError::WaitsForIbacm("/run/ibacm.sock".into()), "/run/ibacm.sock): use the kernel backend"),
             (OpenError::WriteRefused(Errno(libc::EACCES)), "EACCES"),
             (OpenError::Failed(Errno(libc::EMFILE)), "EMFILE"),
         ] {

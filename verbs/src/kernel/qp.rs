@@ -51,7 +51,6 @@ impl Id {
     ///
     /// # Errors
     /// The errno of the kernel or the provider; the QP is not attached.
-    #[inline]
     pub(super) fn attach(&mut self, attr: &mut QpAttr, qp: Arc<dyn QueuePair>) -> Outcome {
         let offered = qp.ece()?;
         if self.remote_ece.vendor_id != 0 {
@@ -73,31 +72,19 @@ impl Id {
 
     /// Detaches the QP from the id. The QP is destroyed if no handle of it is left. Otherwise it goes to the error
     /// state.
-    #[inline]
     pub(crate) fn detach(&mut self) -> Outcome {
         let qp = self.qp.take().ok_or(Errno::EINVAL)?;
-        if !self.groups.is_empty() {
-            self.detach_groups(&*qp);
+        for group in self.groups.iter_mut().filter_map(|membership| membership.attached.take()) {
+            qp.detach_group(group);
         }
         // Only an owner can create another owner, so a count of 1 stays 1.
         if Arc::strong_count(&qp) > 1 {
             qp.stop();
-        } else {
-            qp.destroy();
         }
         Ok(())
     }
 
-    #[cold]
-    #[inline(never)]
-    fn detach_groups(&mut self, qp: &dyn QueuePair) {
-        for group in self.groups.iter_mut().filter_map(|membership| membership.attached.take()) {
-            qp.detach_group(group);
-        }
-    }
-
     /// Queries the attributes for a state (`rdma_init_qp_attr`).
-    #[inline]
     pub(super) fn qp_attr(&self, state: u32, attr: &mut QpAttr) -> Outcome {
         self.fd.read(abi::InitQpAttr { response: 0, id: self.handle, qp_state: state }, attr)?;
         attr.qp_state = state;
@@ -121,18 +108,15 @@ impl Id {
     /// # Errors
     /// The QP is then in the error state.
     pub(super) fn complete(&mut self, scratch: &mut Scratch, answered: Ece) -> Result<(), Incomplete> {
-        // A loan: a clone would count an owner more and then less.
-        let Some(qp) = self.qp.take() else { return Err(Incomplete::Refused) };
+        let Some(qp) = self.qp.clone() else { return Err(Incomplete::Refused) };
         let completed = self.complete_with(scratch, &*qp, answered);
         if completed.is_err() {
             qp.stop();
             self.connect_error = true;
         }
-        self.qp = Some(qp);
         completed
     }
 
-    #[inline]
     fn complete_with(&mut self, scratch: &mut Scratch, qp: &dyn QueuePair, answered: Ece) -> Result<(), Incomplete> {
         let refused = |_| Incomplete::Refused;
         if answered.vendor_id != 0 && answered.vendor_id != self.local_ece.vendor_id {
@@ -156,7 +140,7 @@ impl Id {
         qp.modify(attr)?;
         self.qp_attr(RTS, attr).map_err(refused)?;
         qp.modify(attr)?;
-        self.establish(scratch).map_err(refused)?;
+        self.confirm(scratch).map_err(refused)?;
         if has_options {
             self.local_ece.options = qp.ece()?.options;
         }

@@ -1,7 +1,5 @@
 //! The interface of the kernel backend to a QP.
 
-use std::sync::Arc;
-
 use cmid_proto::{AhAttr, Ece, Errno, Outcome};
 
 use crate::kernel::abi::QpAttr;
@@ -18,9 +16,6 @@ pub(crate) trait QueuePair: Send + Sync {
 
     /// Moves the QP to the error state. Does nothing if the device is gone.
     fn stop(&self);
-
-    /// Drops this owner, usually the last one: the QP is then destroyed.
-    fn destroy(self: Arc<Self>);
 
     /// Moves the QP to the first state of a disconnect: the error state, or SQD on iWARP.
     fn shut_down(&self) -> Outcome;

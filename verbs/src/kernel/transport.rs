@@ -30,19 +30,16 @@ impl Transports {
     }
 
     /// Returns the transport of the device at a location; `None` if sysfs has no such device.
-    #[inline]
     pub(super) fn at(&mut self, location: &Location) -> Option<Transport> {
         self.known(location).or_else(|| self.learn(location))
     }
 
-    #[inline]
     pub(super) fn known(&self, location: &Location) -> Option<Transport> {
         self.0.iter().find(|(guid, _)| *guid == location.guid).map(|(_, transport)| *transport)
     }
 
     /// Reads the devices that have come since.
     #[cold]
-    #[inline(never)]
     fn learn(&mut self, location: &Location) -> Option<Transport> {
         self.read_from(Path::new(CLASS)).ok()?;
         self.known(location)

@@ -3,28 +3,23 @@
 //! All of them are sound for the same reasons. An [`Id`] is alive. Its channel is open for as long as it is in its
 //! table. One thread at a time uses it: only [`Rdmacm`](super::device::Rdmacm) owns it, and the callers borrow that
 //! mutably.
-//!
-//! None of them is inlined: the function that selects a call jumps to it, and needs no stack.
 
 use core::net::SocketAddr;
 use core::ptr;
 
-use cmid_proto::{CmOption, ConnParam, Ece, Errno, IdKey, Outcome, RejectReason};
+use cmid_proto::{CmOption, ConnParam, Ece, Errno, Outcome, RejectReason};
 
 use crate::ffi::{self, c_int, ibv_ece, ibv_event_type, rdma_conn_param};
-use crate::librdmacm::channel::Channel;
 use crate::librdmacm::id::Id;
 use crate::sockaddr::CAddr;
 use crate::{descriptors, errno, macros};
 
-#[inline(never)]
 pub(crate) fn bind(id: &Id, addr: &SocketAddr) -> Outcome {
     let mut addr = CAddr::new(*addr);
     // SAFETY: the id is alive, its channel open, and the address is read during the call.
     of_look_up(errno::of_rdma(unsafe { ffi::rdma_bind_addr(id.as_ptr(), addr.as_mut_ptr()) }))
 }
 
-#[inline(never)]
 pub(crate) fn resolve_addr(id: &Id, src: &Option<SocketAddr>, dst: &SocketAddr, timeout_ms: i32) -> Outcome {
     let (mut src, mut dst) = (src.map(CAddr::new), CAddr::new(*dst));
     let src = src.as_mut().map_or(ptr::null_mut(), CAddr::as_mut_ptr);
@@ -32,18 +27,13 @@ pub(crate) fn resolve_addr(id: &Id, src: &Option<SocketAddr>, dst: &SocketAddr, 
     errno::of_rdma(unsafe { ffi::rdma_resolve_addr(id.as_ptr(), src, dst.as_mut_ptr(), timeout_ms) })
 }
 
-/// Makes the call, or passes it to a thread on systems with ibacm (acm.rs).
-#[inline]
-pub(crate) fn resolve_route(id: &mut Id, key: IdKey, channel: &Channel, timeout_ms: i32) -> Outcome {
+/// librdmacm does not wait for ibacm here (acm.rs).
+pub(crate) fn resolve_route(id: &Id, timeout_ms: i32) -> Outcome {
     id.needs_device()?;
-    if let Some(bell) = channel.bell() {
-        return id.resolve_route_elsewhere(key, timeout_ms, bell, channel.raw());
-    }
     // SAFETY: the id is alive, its channel open, and it has a device, which librdmacm follows here.
     errno::of_rdma(unsafe { ffi::rdma_resolve_route(id.as_ptr(), timeout_ms) })
 }
 
-#[inline(never)]
 pub(crate) fn listen(id: &Id, backlog: i32) -> Outcome {
     // SAFETY: the id is alive and its channel open.
     of_look_up(errno::of_rdma(unsafe { ffi::rdma_listen(id.as_ptr(), backlog) }))
@@ -58,7 +48,6 @@ fn of_look_up(outcome: Outcome) -> Outcome {
     }
 }
 
-#[inline(never)]
 pub(crate) fn connect(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
     id.needs_device()?;
     let mut param = conn_param(param, private_data)?;
@@ -67,7 +56,6 @@ pub(crate) fn connect(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcom
     errno::of_rdma(unsafe { ffi::rdma_connect(id.as_ptr(), &raw mut param) })
 }
 
-#[inline(never)]
 pub(crate) fn accept(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
     id.needs_device()?;
     let mut param = conn_param(param, private_data)?;
@@ -75,7 +63,6 @@ pub(crate) fn accept(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome
     errno::of_rdma(unsafe { ffi::rdma_accept(id.as_ptr(), &raw mut param) })
 }
 
-#[inline(never)]
 pub(crate) fn reject(id: &Id, reason: RejectReason, private_data: &[u8]) -> Outcome {
     let len = u8::try_from(private_data.len()).map_err(|_| Errno::EINVAL)?;
     let data = private_data.as_ptr().cast();
@@ -88,25 +75,21 @@ pub(crate) fn reject(id: &Id, reason: RejectReason, private_data: &[u8]) -> Outc
     })
 }
 
-#[inline(never)]
 pub(crate) fn establish(id: &Id) -> Outcome {
     // SAFETY: the id is alive and its channel open.
     errno::of_rdma(unsafe { ffi::rdma_establish(id.as_ptr()) })
 }
 
-#[inline(never)]
 pub(crate) fn disconnect(id: &Id) -> Outcome {
     // SAFETY: the id is alive, its channel open, and it holds its QP, if any. An id without a device is refused.
     errno::of_rdma(unsafe { ffi::rdma_disconnect(id.as_ptr()) })
 }
 
-#[inline(never)]
 pub(crate) fn notify(id: &Id) -> Outcome {
     // SAFETY: the id is alive and its channel open. The event is only a number here.
     errno::of_rdma(unsafe { ffi::rdma_notify(id.as_ptr(), ibv_event_type::IBV_EVENT_COMM_EST) })
 }
 
-#[inline(never)]
 pub(crate) fn set_option(id: &Id, option: CmOption) -> Outcome {
     match option {
         CmOption::Tos(tos) => set(id, macros::RDMA_OPTION_ID_TOS, tos),
@@ -124,7 +107,6 @@ fn set<T: Copy>(id: &Id, name: c_int, mut value: T) -> Outcome {
     errno::of_rdma(returned)
 }
 
-#[inline(never)]
 pub(crate) fn set_ece(id: &Id, ece: Ece) -> Outcome {
     let mut ece = ibv_ece { vendor_id: ece.vendor_id, options: ece.options, comp_mask: 0 };
     // SAFETY: the id is alive, and the options are read during the call.

@@ -1,54 +1,81 @@
 //! One event channel.
 
+use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
 use cmid_proto::Errno;
 
-use crate::ffi::rdma_event_channel;
-use crate::librdmacm::acm;
-use crate::librdmacm::bell::Bell;
-use crate::librdmacm::raw_channel::RawChannel;
+use crate::errno;
+use crate::ffi::{self, c_int, rdma_event_channel};
 use crate::process::Process;
 
 /// An open, non-blocking `rdma_event_channel`; dropping it closes it.
 pub(crate) struct Channel {
-    raw: Arc<RawChannel>,
+    raw: NonNull<rdma_event_channel>,
+    process: Process,
     /// The number of ids that report here. `rdma_cm_id` points at its channel, so the channel must outlive them.
     pub(crate) ids: usize,
-    /// `None` on systems without ibacm.
-    bell: Option<Arc<Bell>>,
 }
 
+// SAFETY: an rdma_event_channel is a descriptor in malloc'ed memory; librdmacm ties neither to a thread.
+unsafe impl Send for Channel {}
+// SAFETY: nothing writes to it before it is destroyed; only its owner destroys it.
+unsafe impl Sync for Channel {}
+
 impl Channel {
-    /// Opens a channel.
+    /// `rdma_create_event_channel`, which sets close-on-exec, plus `O_NONBLOCK`.
     pub(crate) fn open() -> Result<Self, Errno> {
-        let raw = RawChannel::open()?;
-        let bell = if acm::is_present() { Some(Arc::new(Bell::beside(raw.as_fd())?)) } else { None };
-        Ok(Channel { raw: Arc::new(raw), ids: 0, bell })
+        let process = Process::current()?;
+        // SAFETY: takes no arguments.
+        let raw = unsafe { ffi::rdma_create_event_channel() };
+        let channel = Channel { raw: NonNull::new(raw).ok_or_else(errno::last)?, process, ids: 0 };
+        set_nonblocking(channel.raw_fd())?;
+        Ok(channel)
+    }
+
+    /// The process that opened it.
+    pub(crate) fn process(&self) -> Process {
+        self.process
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_event_channel {
         self.raw.as_ptr()
     }
 
-    /// The process that opened it.
-    pub(crate) fn process(&self) -> Process {
-        self.raw.process()
-    }
-
-    pub(crate) fn raw(&self) -> &Arc<RawChannel> {
-        &self.raw
-    }
-
-    pub(crate) fn bell(&self) -> Option<&Arc<Bell>> {
-        self.bell.as_ref()
-    }
-
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        match &self.bell {
-            Some(bell) => bell.as_fd(),
-            None => self.raw.as_fd(),
-        }
+        // SAFETY: the descriptor stays open as long as `self` is borrowed. It is not −1, because the creation has
+        // succeeded.
+        unsafe { BorrowedFd::borrow_raw(self.raw_fd()) }
     }
+
+    fn raw_fd(&self) -> c_int {
+        // SAFETY: the channel is open as long as `self` lives, and only rdma_destroy_event_channel writes to it.
+        unsafe { (*self.raw.as_ptr()).fd }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if self.process.is_other() {
+            return;
+        }
+        // SAFETY: made by rdma_create_event_channel and destroyed only here. `Rdmacm` and `Handle` drop their ids
+        // before their channels, and close no channel that has ids. An anchor holds its channel. So no rdma_cm_id points
+        // at it any more.
+        unsafe { ffi::rdma_destroy_event_channel(self.raw.as_ptr()) };
+    }
+}
+
+/// Adds `O_NONBLOCK` to an open descriptor.
+pub(crate) fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
+    // SAFETY: fcntl with these two commands accesses no memory of this program, for any descriptor.
+    let flags = unsafe { ffi::fcntl(fd, ffi::F_GETFL) };
+    if flags < 0 {
+        return Err(errno::last());
+    }
+    // SAFETY: as for the first command.
+    if unsafe { ffi::fcntl(fd, ffi::F_SETFL, flags | ffi::O_NONBLOCK) } < 0 {
+        return Err(errno::last());
+    }
+    Ok(())
 }

@@ -11,10 +11,11 @@ use cmid_proto::{
 use crate::data::Contexts;
 use crate::ffi::{self, ibv_transport_type};
 use crate::forgotten::Tables;
-use crate::librdmacm::calls;
+use crate::kernel::{Node, OpenError};
 use crate::librdmacm::channel::Channel;
 use crate::librdmacm::event::PrivateBuffer;
 use crate::librdmacm::id::Id;
+use crate::librdmacm::{acm, calls};
 use crate::scope::scoped;
 use crate::{descriptors, errno};
 
@@ -43,11 +44,13 @@ impl Rdmacm {
     /// Creates a device without ids, with the event channel of its [`Contexts`].
     ///
     /// # Errors
-    /// The errors of rdma_create_event_channel(3); `EMFILE` and `ENFILE` without the descriptors for a list of the
-    /// devices, which librdmacm reads in its first call.
-    pub(crate) fn open() -> Result<Self, Errno> {
-        descriptors::available(descriptors::LIST)?;
-        Ok(Self::empty(Contexts::new(Channel::open()?)))
+    /// [`OpenError::WaitsForIbacm`]. Those of rdma_create_event_channel(3); `EMFILE` and `ENFILE` without the descriptors
+    /// for a list of the devices, which librdmacm reads in its first call.
+    pub(crate) fn open() -> Result<Self, OpenError> {
+        descriptors::available(descriptors::LIST).map_err(Node::why)?;
+        let channel = Channel::open().map_err(Node::why)?;
+        acm::never_asked()?;
+        Ok(Self::empty(Contexts::new(channel)))
     }
 
     fn empty(contexts: Contexts) -> Self {
@@ -80,22 +83,6 @@ impl Rdmacm {
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
-    /// Returns an id for which no thread makes a call (acm.rs).
-    fn idle(&mut self, key: IdKey) -> Result<&Id, Errno> {
-        let id = self.id_mut(key)?;
-        id.idle()?;
-        Ok(id)
-    }
-
-    fn resolve_route(&mut self, key: IdKey, timeout_ms: i32) -> Outcome {
-        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
-        if id.has_ended() {
-            return Err(Errno::ENXIO);
-        }
-        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
-        calls::resolve_route(id, key, channel, timeout_ms)
-    }
-
     pub(super) fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
         self.channels.get(key).ok_or(Errno::EBADF)
     }
@@ -118,7 +105,6 @@ impl Rdmacm {
         if id.has_ended() {
             return Err(Errno::ENXIO);
         }
-        id.idle()?;
         let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
         // SAFETY: the id is alive, and both of its channels, the present and the next, are open. The call does not
         // wait, because every event of the id was acked when it was read.
@@ -211,12 +197,12 @@ impl Device for Rdmacm {
             Call::OpenChannel { channel } => self.open_channel(channel),
             Call::CloseChannel { channel } => self.close_channel(channel),
             Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
-            Call::Bind { id, ref addr } => calls::bind(self.idle(id)?, addr),
+            Call::Bind { id, ref addr } => calls::bind(self.id(id)?, addr),
             Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => {
-                calls::resolve_addr(self.idle(id)?, src, dst, timeout_ms)
+                calls::resolve_addr(self.id(id)?, src, dst, timeout_ms)
             }
-            Call::ResolveRoute { id, timeout_ms } => self.resolve_route(id, timeout_ms),
-            Call::Listen { id, backlog } => calls::listen(self.idle(id)?, backlog),
+            Call::ResolveRoute { id, timeout_ms } => calls::resolve_route(self.id(id)?, timeout_ms),
+            Call::Listen { id, backlog } => calls::listen(self.id(id)?, backlog),
             Call::Connect { id, ref param } => calls::connect(self.id(id)?, param, private_data),
             Call::Accept { id, ref param } => calls::accept(self.id(id)?, param, private_data),
             Call::Reject { id, reason } => calls::reject(self.id(id)?, reason, private_data),
@@ -230,7 +216,7 @@ impl Device for Rdmacm {
             Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
             // librdmacm knows the present channel.
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
-            Call::Destroy { id } => self.destroy_or_abandon(id),
+            Call::Destroy { id } => self.destroy(id),
         }
     }
 
@@ -267,7 +253,6 @@ impl Device for Rdmacm {
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
-        self.idle(id)?;
         let (record, owner) = (self.id(id)?, self.channels.get(channel).ok_or(Errno::ENOENT)?);
         // With another id on the channel, two devices would read from one channel.
         if record.channel != channel || owner.ids != 1 {

@@ -30,7 +30,6 @@ pub(crate) enum Read {
 ///
 /// # Errors
 /// The errno of `rdma_get_cm_event`, except `EAGAIN` and `EINTR`.
-#[inline]
 pub(crate) fn read(channel: &Channel) -> Result<Read, Errno> {
     let mut event = ptr::null_mut();
     // SAFETY: the channel is open and `event` is a place for the result. librdmacm follows the `qp` of the event's id;
@@ -56,25 +55,21 @@ impl Unacked {
     ///
     /// # Errors
     /// `EIO` if the event has none.
-    #[inline]
     pub(crate) fn id(&self) -> Result<NonNull<rdma_cm_id>, Errno> {
         NonNull::new(self.get().id).ok_or(Errno::EIO)
     }
 
-    #[inline]
     pub(crate) fn kind(&self) -> CmEvent {
         CmEvent::from_code(self.get().event)
     }
 
     /// Returns the listening id of a CONNECT_REQUEST; `None` for other events.
-    #[inline]
     pub(crate) fn listener(&self, kind: CmEvent) -> Option<NonNull<rdma_cm_id>> {
         if kind == CmEvent::ConnectRequest { NonNull::new(self.get().listen_id) } else { None }
     }
 
     /// Converts the event, with the core's keys. Copies its private data to `private`, because the event is acked
     /// before the core reads it.
-    #[inline]
     pub(crate) fn raw<'a>(
         &self,
         id: IdKey,
@@ -123,7 +118,6 @@ impl Unacked {
 }
 
 impl Drop for Unacked {
-    #[inline]
     fn drop(&mut self) {
         // SAFETY: the event was not acked before, and is not used again.
         unsafe { ffi::rdma_ack_cm_event(self.0.as_ptr()) };

@@ -12,21 +12,16 @@ use crate::librdmacm::id::{self, Id};
 
 impl Rdmacm {
     /// Reads the next event, as [`Device::fetch`](cmid_proto::Device::fetch).
-    #[inline(always)]
     pub(super) fn next_event(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         // Reserves a slot before any read, so that a request is not lost for lack of one.
         self.make_room_for_id(child)?;
         // A read may give no event for the core: it was interrupted by a signal, or the event is of an id that this
         // device does not know (no case is known). Each takes an event from the kernel's queue, which the backlogs limit.
         loop {
-            let mut channel = self.channel(on)?;
-            if channel.bell().is_some() || !self.lost.is_empty() {
-                if let Some(made) = self.made(on) {
-                    return Ok(Some(made));
-                }
-                channel = self.channel(on)?;
+            if let Some(id) = self.lost_on(on) {
+                return Ok(Some(RawEvent::new(id, CmEvent::DeviceRemoval)));
             }
-            let event = match event::read(channel)? {
+            let event = match event::read(self.channel(on)?)? {
                 Read::Event(event) => event,
                 Read::Empty => return Ok(None),
                 Read::Interrupted => continue,
@@ -62,7 +57,6 @@ impl Rdmacm {
     /// # Safety
     /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener, and no other code
     /// has seen it.
-    #[inline(never)]
     unsafe fn file_child(
         &mut self,
         on: ChannelKey,
@@ -83,7 +77,6 @@ impl Rdmacm {
     }
 
     /// Handles what an event means for the QP and the device of its id.
-    #[inline]
     fn note(&mut self, key: IdKey, event: &Unacked, kind: CmEvent) {
         if kind == CmEvent::DeviceRemoval {
             self.note_removal(key);
@@ -92,14 +85,12 @@ impl Rdmacm {
         }
     }
 
-    #[cold]
     fn note_removal(&self, key: IdKey) {
         if let Some(verbs) = self.ids.get(key).and_then(Id::verbs) {
             self.contexts.removed(verbs);
         }
     }
 
-    #[cold]
     fn note_join(&mut self, key: IdKey, event: &Unacked) {
         let raw = event.raw(key, None, event.kind(), &mut self.private);
         if let (Some(group), Some(to), Some(id)) = (raw.group, &raw.datagram, self.ids.get_mut(key)) {
@@ -107,22 +98,14 @@ impl Rdmacm {
         }
     }
 
-    /// An event that does not come from librdmacm: the end of an id with its device, or the failure of a call that a
-    /// thread has made.
-    #[cold]
-    fn made(&mut self, on: ChannelKey) -> Option<RawEvent<&'static [u8]>> {
-        if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
-            let (_, id) = self.lost.swap_remove(at);
-            if self.ids.get(id).is_some_and(Id::has_ended) {
-                return Some(RawEvent::new(id, CmEvent::DeviceRemoval));
-            }
-        }
-        let (id, errno) = self.failed_elsewhere(on)?;
-        Some(RawEvent { status: -errno.0, ..RawEvent::new(id, CmEvent::RouteError) })
+    /// Takes an id on this channel that ended with its device.
+    fn lost_on(&mut self, on: ChannelKey) -> Option<IdKey> {
+        let at = self.lost.iter().position(|(channel, _)| *channel == on)?;
+        let (_, id) = self.lost.swap_remove(at);
+        self.ids.get(id).filter(|id| id.has_ended()).map(|_| id)
     }
 
     /// The key of an id of librdmacm, if it is one of this device.
-    #[inline]
     fn known(&self, raw: NonNull<ffi::rdma_cm_id>) -> Option<IdKey> {
         // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed,
         // destroys the ids that report to its channels.

@@ -18,7 +18,6 @@ use crate::sockaddr::CAddr;
 
 impl Id {
     /// `rdma_join_multicast_ex`. The events of the membership contain the key.
-    #[inline(never)]
     pub(crate) fn join(&mut self, key: GroupKey, addr: &SocketAddr, send_only: bool) -> Outcome {
         let addr = *addr;
         self.groups.try_reserve(1).map_err(|_| Errno::ENOMEM)?;

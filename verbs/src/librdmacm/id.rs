@@ -10,11 +10,8 @@ use crate::data::QpInner;
 use crate::errno;
 use crate::ffi::{self, c_void, ibv_context, ibv_qp_type, rdma_cm_id};
 use crate::kernel::QueuePair as _;
-use crate::librdmacm::acm::Query;
-use crate::librdmacm::bell::Bell;
 use crate::librdmacm::channel::Channel;
 use crate::librdmacm::membership::Membership;
-use crate::librdmacm::raw_channel::RawChannel;
 use crate::process::Process;
 use crate::sockaddr;
 
@@ -38,8 +35,6 @@ pub(crate) struct Id {
     pub(crate) doomed: bool,
     /// Whether librdmacm has freed it.
     ended: bool,
-    /// The last call of a thread for it.
-    query: Option<Arc<Query>>,
 }
 
 // SAFETY: librdmacm ties an rdma_cm_id to no thread. It only requires that calls on one id do not run at the same
@@ -61,7 +56,6 @@ impl Id {
             groups: Vec::new(),
             doomed: false,
             ended: false,
-            query: None,
         })
     }
 
@@ -70,7 +64,7 @@ impl Id {
     /// # Safety
     /// `raw` is from a CONNECT_REQUEST that was read from the channel with key `on`, and has no other owner.
     pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey, process: Process) -> Self {
-        Id { raw, process, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false, query: None }
+        Id { raw, process, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false }
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_cm_id {
@@ -143,90 +137,27 @@ impl Id {
         // the only one.
         if Arc::strong_count(&qp) > 1 {
             qp.stop();
-        } else {
-            qp.destroy();
         }
-        Ok(())
-    }
-
-    /// Calls `rdma_resolve_route` on another thread.
-    pub(crate) fn resolve_route_elsewhere(
-        &mut self,
-        key: IdKey,
-        timeout_ms: i32,
-        bell: &Arc<Bell>,
-        channel: &Arc<RawChannel>,
-    ) -> Result<(), Errno> {
-        self.idle()?;
-        // SAFETY: the id is alive, on this channel, and has a device (calls.rs). Destroying and migrating it, and the
-        // calls that write its addresses, come after `idle`; `drop` leaves it to the thread.
-        let query = unsafe { Query::start(self.raw, key, timeout_ms, Arc::clone(bell), Arc::clone(channel)) }?;
-        self.query = Some(query);
         Ok(())
     }
 
     /// Whether librdmacm has already destroyed the id, while the core still has it. The device was then removed while
     /// the id left a group (group.rs). Only [`Id::destroy`] may be called afterwards.
-    #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
-    }
-
-    /// Ensures that no thread makes a call for the id.
-    ///
-    /// # Errors
-    /// `EBUSY` while librdmacm waits for ibacm.
-    #[inline]
-    pub(crate) fn idle(&mut self) -> Result<(), Errno> {
-        if self.query.is_none() { Ok(()) } else { self.end_query() }
-    }
-
-    #[cold]
-    fn end_query(&mut self) -> Result<(), Errno> {
-        if let Some(query) = &self.query {
-            query.end()?;
-            self.query = None;
-        }
-        Ok(())
-    }
-
-    /// Whether a call for the id was under way at the last check by [`Id::idle`].
-    pub(crate) fn is_busy(&self) -> bool {
-        self.query.is_some()
-    }
-
-    /// Records that the core has destroyed it while librdmacm waits for ibacm. After the wait the channel wakes its
-    /// reader.
-    pub(crate) fn abandon(&self) {
-        if let Some(query) = &self.query {
-            query.abandon();
-        }
-    }
-
-    /// Destroys an id that is dropped.
-    #[cold]
-    fn end(&mut self) {
-        if self.query.as_ref().is_some_and(|query| query.orphan()) {
-            self.leave_all();
-            let _ = self.detach_qp();
-            return;
-        }
-        // If it fails (no known case), the memory is leaked: librdmacm and the kernel still refer to it.
-        let _ = self.destroy();
     }
 
     /// `rdma_destroy_id`. First leaves the groups and detaches the QP, as the man page requires. After a success the
     /// id can only be dropped.
     ///
     /// # Errors
-    /// `EBUSY` while librdmacm waits for ibacm; otherwise the errno, and the id stays, without its QP and its groups.
+    /// The id then stays, without its QP and its groups.
     pub(crate) fn destroy(&mut self) -> Result<(), Errno> {
         if self.ended {
             return Ok(());
         }
         self.is_own()?;
         self.doomed = true;
-        self.idle()?;
         self.leave_all();
         // Usually there is no QP.
         let _ = self.detach_qp();
@@ -239,12 +170,9 @@ impl Id {
 }
 
 impl Drop for Id {
-    #[inline]
     fn drop(&mut self) {
-        // If the id has ended, `destroy` has released everything.
-        if !self.ended && self.is_own().is_ok() {
-            self.end();
-        }
+        // If it fails (no known case), the memory is leaked: librdmacm and the kernel still refer to it.
+        let _ = self.destroy();
     }
 }
 

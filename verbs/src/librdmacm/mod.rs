@@ -1,8 +1,6 @@
 //! Connection management through librdmacm.
 
 mod acm;
-mod aside;
-mod bell;
 mod calls;
 mod channel;
 mod data_path;
@@ -12,9 +10,7 @@ mod fetch;
 mod group;
 mod id;
 mod membership;
-mod raw_channel;
 
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, set_nonblocking};
 pub(crate) use device::{Handle, Rdmacm};
 pub(crate) use id::Id;
-pub(crate) use raw_channel::set_nonblocking;

@@ -1,16 +1,15 @@
 //! Ids that could not be destroyed and that the core has removed.
 //!
-//! No such failure of librdmacm or the kernel is known. This program replaces librdmacm's function by one that can fail,
-//! and makes the command of the kernel backend fail (commands.rs).
+//! No such failure of librdmacm or the kernel is known. This program replaces librdmacm's function, and the `write` of
+//! the kernel backend (commands.rs), by ones that can fail.
 
 use std::mem;
 
 use cmid_proto::{Call, CmEvent, Device, Errno};
-use cmid_verbs::Backend;
 use rdma_sys::rdma_cm_id;
 
-use crate::commands::{Intercepted, failing, fails};
-use crate::env::{Side, backend, channel_key, id_key};
+use crate::commands::{failing, fails};
+use crate::env::{Side, channel_key, id_key};
 
 type DestroyId = unsafe extern "C" fn(*mut rdma_cm_id) -> i32;
 
@@ -36,7 +35,6 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
 
 /// The slots of such ids, and their channel's, are reused.
 pub(crate) fn make_room() {
-    let _intercepted = (backend() == Backend::Kernel).then(Intercepted::begin);
     let mut side = Side::new();
     let (listener, addr) = side.listener();
     let channel = side.channel;
@@ -47,18 +45,18 @@ pub(crate) fn make_room() {
     let client = side.resolved(addr);
     side.ok(&Call::Connect { id: client, param: crate::env::param() });
     let seen = wait(&mut side, child(1));
-    assert_eq!((seen, side.device.set_aside()), ((child(1), CmEvent::ConnectRequest), (0, 0)));
+    assert_eq!((seen, side.device.counts()), ((child(1), CmEvent::ConnectRequest), (3, 1)));
     failing(1);
     side.fails(&Call::Destroy { id: child(1) }, Errno::EBUSY);
     // It is destroyed when the slot is needed. If that fails again, it is set aside.
     failing(1);
     assert_eq!(side.device.fetch(channel, child(2)), Ok(None), "reads go on");
-    assert_eq!(side.device.set_aside(), (1, 0));
     side.ok(&Call::CreateId { id: child(2), channel, port_space });
+    assert_eq!(side.device.counts(), (4, 1), "the first is set aside");
     failing(1);
     side.fails(&Call::Destroy { id: child(2) }, Errno::EBUSY);
     side.ok(&Call::CreateId { id: child(3), channel, port_space });
-    assert_eq!(side.device.set_aside(), (1, 0), "the second was destroyed when its slot was needed");
+    assert_eq!(side.device.counts(), (4, 1), "the second was destroyed when its slot was needed");
 
     // Its channel cannot be closed, and is set aside too. The last attempt destroys both.
     side.ok(&Call::Destroy { id: child(3) });
@@ -68,9 +66,9 @@ pub(crate) fn make_room() {
     side.fails(&Call::CloseChannel { channel }, Errno::EBUSY);
     failing(1);
     side.ok(&Call::OpenChannel { channel: channel_key(0, 2) });
-    assert_eq!((side.device.set_aside(), side.device.counts()), ((1, 1), (1, 2)));
+    assert_eq!(side.device.counts(), (1, 2));
     side.ok(&Call::Destroy { id: child(1) });
-    assert_eq!((side.device.set_aside(), side.device.counts()), ((0, 0), (0, 1)));
+    assert_eq!(side.device.counts(), (0, 1));
     side.channel = channel_key(0, 2);
 
     // The number of such ids is limited. At the limit there is an error, and other slots still work.
@@ -80,7 +78,7 @@ pub(crate) fn make_room() {
         side.fails(&Call::Destroy { id: child(generation) }, Errno::EBUSY);
         failing(u32::from(generation < 10 + 64));
     }
-    assert_eq!(side.device.set_aside(), (64, 0));
+    assert_eq!(side.device.counts(), (65, 1));
     failing(u32::MAX);
     side.fails(&Call::CreateId { id: child(100), channel: side.channel, port_space }, Errno::EBUSY);
     side.ok(&Call::CreateId { id: id_key(6, 1), channel: side.channel, port_space });
@@ -89,9 +87,9 @@ pub(crate) fn make_room() {
     // Ids that could not be destroyed before are destroyed when their channel is closed.
     side.ok(&Call::Destroy { id: id_key(6, 1) });
     side.ok(&Call::Destroy { id: child(100) });
-    assert_eq!(side.device.set_aside(), (64, 0));
+    assert_eq!(side.device.counts(), (64, 1));
     side.ok(&Call::CloseChannel { channel: side.channel });
-    assert_eq!((side.device.set_aside(), side.device.counts()), ((0, 0), (0, 0)));
+    assert_eq!(side.device.counts(), (0, 0));
 }
 
 /// Waits for the next event. Its child, if any, gets this key.

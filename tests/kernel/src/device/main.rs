@@ -151,7 +151,7 @@ fn main() {
         removal::device_removed();
         return;
     }
-    // Likewise: librdmacm looks for ibacm once.
+    // Likewise.
     if wanted == ["ibacm"] {
         ibacm::silent();
         return;
