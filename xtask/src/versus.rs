@@ -18,6 +18,8 @@ use crate::{guest, host};
 const RESULTS: &str = "benches/results/versus-c.json";
 /// Those of other crates.
 const PEERS: &str = "benches/results/versus-peers.json";
+/// The system calls of a connection.
+const SYSCALLS: &str = "benches/results/versus-syscalls.json";
 /// The time limit in seconds for all figures.
 const LONG: u64 = 3600;
 /// The time limit in seconds for the figures of the tests.
@@ -28,11 +30,11 @@ pub(crate) struct Arguments {
     /// Only the exact figures with limits, as in the tests
     #[arg(long)]
     quick: bool,
-    /// Record the figures
+    /// Record the figures; with `--parts` only those of peers and system calls
     #[arg(long, conflicts_with = "quick")]
     record: bool,
     /// Only these parts
-    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', conflicts_with_all = ["quick", "record"])]
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', conflicts_with = "quick")]
     parts: Vec<Part>,
     /// The number of virtual CPUs. With two, ping-pongs that poll for completions are compared too
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -50,6 +52,8 @@ enum Part {
     Latency,
     /// Instructions of other crates
     Peers,
+    /// System calls of a connection
+    Syscalls,
 }
 
 impl Part {
@@ -59,6 +63,7 @@ impl Part {
             Part::Idle => "idle",
             Part::Latency => "latency",
             Part::Peers => "peers",
+            Part::Syscalls => "syscalls",
         }
     }
 }
@@ -73,9 +78,10 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     }
     let directory = context.target().join("versus");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-    let [figures, of_peers] = ["figures.json", "peers.json"].map(|name| directory.join(name));
+    let files = ["figures.json", "peers.json", "syscalls.json"].map(|name| directory.join(name));
+    let [figures, of_peers, syscalls] = &files;
     // The figures of an earlier run must not be taken for this one's.
-    for file in [&figures, &of_peers] {
+    for file in &files {
         if file.try_exists()? {
             fs::remove_file(file).with_context(|| file.display().to_string())?;
         }
@@ -84,6 +90,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let mut command = vec!["env".into(), "VERSUS_PARTS=10".into()];
     command.extend(measure(context));
     command.extend(["--into".into(), figures.clone().into_os_string()]);
+    command.extend(["--syscalls-into".into(), syscalls.clone().into_os_string()]);
     if arguments.parts.is_empty() || arguments.parts.contains(&Part::Peers) {
         command.extend(["--peers".into(), build_peers(context)?.into_os_string()]);
         command.extend(["--peers-into".into(), of_peers.clone().into_os_string()]);
@@ -96,11 +103,11 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let options = Options { kernel, timeout, cpus, writable: vec![directory], ..Options::default() };
     let measured = guest::run_with(&options, &command);
     // Figures are written only when they are complete. They are also valid if a limit is exceeded.
-    if arguments.record && (measured.is_ok() || figures.try_exists()?) {
-        fs::copy(&figures, context.root.join(RESULTS)).context(RESULTS)?;
-    }
-    if arguments.record && of_peers.try_exists()? {
-        fs::copy(&of_peers, context.root.join(PEERS)).context(PEERS)?;
+    for (file, recorded) in files.iter().zip([RESULTS, PEERS, SYSCALLS]) {
+        let is_whole = arguments.parts.is_empty() || recorded != RESULTS;
+        if arguments.record && is_whole && file.try_exists()? {
+            fs::copy(file, context.root.join(recorded)).context(recorded)?;
+        }
     }
     measured
 }

@@ -170,12 +170,12 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    fn arguments(self) -> String {
+    pub(crate) fn arguments(self) -> String {
         format!("jobs --driver {} --backend {}", self.driver, self.backend)
     }
 
     /// The end of a row's name.
-    fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let on = if self.backend == Backend::Kernel { ", kernel backend" } else { "" };
         format!(", cmid-{}{on}", self.driver)
     }

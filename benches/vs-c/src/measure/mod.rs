@@ -9,6 +9,7 @@ mod peers;
 mod process;
 mod programs;
 mod rows;
+mod syscalls;
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_value = "counts,idle,latency,peers")]
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_value = "counts,idle,latency,peers,syscalls")]
     parts: Vec<Part>,
     /// Of the jobs of the active side and of the data path, only these
     #[arg(long, value_name = "JOB", value_delimiter = ',')]
@@ -50,6 +51,9 @@ pub(crate) struct Arguments {
     /// The file for their figures
     #[arg(long, value_name = "FILE")]
     peers_into: Option<PathBuf>,
+    /// The file for the system calls
+    #[arg(long, value_name = "FILE")]
+    syscalls_into: Option<PathBuf>,
 }
 
 /// The parts of the measurement.
@@ -63,10 +67,12 @@ enum Part {
     Latency,
     /// Instructions of other crates.
     Peers,
+    /// System calls of a connection.
+    Syscalls,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { c, rping, quick, parts, jobs, into, peers, peers_into } = arguments;
+    let Arguments { c, rping, quick, parts, jobs, into, peers, peers_into, syscalls_into } = arguments;
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone(), rping: rping.clone() };
     let cpus = std::thread::available_parallelism()?.get();
     let drivers: &[&'static str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
@@ -96,10 +102,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             add(vec![latency::rping(&programs, driver, &mut port)?]);
         }
     }
+    let mut syscalls = Vec::new();
+    if parts.contains(&Part::Syscalls) && !quick {
+        syscalls = syscalls::rows(&programs, drivers, &mut port)?;
+        show(&syscalls);
+    }
     let folder = peers.as_ref().filter(|_| parts.contains(&Part::Peers) && !quick);
-    ensure!(!rows.is_empty() || folder.is_some(), "nothing is measured: --quick leaves latency and peers out");
+    ensure!(!rows.is_empty() || !syscalls.is_empty() || folder.is_some(), "nothing is measured: --quick leaves latency, peers and system calls out");
     if let Some(file) = into.as_ref().filter(|_| !rows.is_empty()) {
         write(file, &section(TITLE, &about(cpus), &rows))?;
+    }
+    if let Some(file) = syscalls_into.as_ref().filter(|_| !syscalls.is_empty()) {
+        write(file, &section(syscalls::TITLE, syscalls::ABOUT, &syscalls))?;
     }
     if let Some(folder) = folder {
         let rows = peers::rows(&programs, folder, &mut port)?;
