@@ -211,8 +211,8 @@ impl DataPath for Verbs {
 
     /// The descriptor belongs to the `ibv_context`: a second reader of the same device takes events away from the
     /// first.
-    fn async_events(&mut self, nic: &Nic) -> Result<AsyncEvents, Errno> {
-        AsyncEvents::open(nic.context())
+    fn async_events(&mut self, nic: &Nic) -> Result<AsyncEvents, CreateError> {
+        AsyncEvents::open(nic.context()).map_err(CreateCall::AsyncEvents.failed())
     }
 
     fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, CreateError> {

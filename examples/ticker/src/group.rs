@@ -137,7 +137,7 @@ impl<D: DataPath> Group<D> {
         let Some(key) = event.group else { return Ok(()) };
         match (event.kind, &event.datagram) {
             (EventKind::Cm(CmEvent::MulticastJoin), Some(to)) => {
-                let ah = self.port.address_handle(&to.path)?;
+                let ah = self.port.address_handle(&to.path).map_err(Errno::from)?;
                 self.join = Join::Joined { ah, qp_num: to.qp_num, qkey: to.qkey };
             }
             // A failed membership must be left too.

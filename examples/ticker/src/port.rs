@@ -114,8 +114,8 @@ impl<D: DataPath> Port<D> {
     /// Creates an address handle for a destination.
     ///
     /// # Errors
-    /// The errno of the device.
-    pub fn address_handle(&self, path: &AhAttr) -> Result<D::Ah, Errno> {
+    /// That of the creation.
+    pub fn address_handle(&self, path: &AhAttr) -> Result<D::Ah, CreateError> {
         self.pd.create_ah(path)
     }
 

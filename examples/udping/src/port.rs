@@ -70,12 +70,12 @@ impl<D: DataPath> Port<D> {
     }
 
     /// Creates an address handle for a QP or a group.
-    pub(crate) fn way(&self, path: &AhAttr) -> Result<D::Ah, Errno> {
+    pub(crate) fn way(&self, path: &AhAttr) -> Result<D::Ah, CreateError> {
         self.pd.create_ah(path)
     }
 
     /// Creates an address handle for the sender of the datagram in a slot.
-    pub(crate) fn way_back(&self, arrived: Arrived) -> Result<D::Ah, Errno> {
+    pub(crate) fn way_back(&self, arrived: Arrived) -> Result<D::Ah, CreateError> {
         let completion = self.last.get(arrived.slot).ok_or(Errno::EINVAL)?;
         self.pd.create_ah_from(completion, &self.mr, slot(arrived.slot, self.size).start)
     }

@@ -62,6 +62,12 @@ pub enum CreateCall {
     CreateQp,
     /// [`ProtectionDomain::create_srq`](super::ProtectionDomain::create_srq).
     CreateSrq,
+    /// [`ProtectionDomain::alloc_mw`](super::ProtectionDomain::alloc_mw).
+    AllocMw,
+    /// [`ProtectionDomain::create_ah`](super::ProtectionDomain::create_ah) or `create_ah_from`.
+    CreateAh,
+    /// [`DataPath::async_events`](super::DataPath::async_events).
+    AsyncEvents,
 }
 
 impl CreateCall {
@@ -80,6 +86,9 @@ impl fmt::Display for CreateCall {
             CreateCall::CreateCq => "create_cq",
             CreateCall::CreateQp => "create_qp",
             CreateCall::CreateSrq => "create_srq",
+            CreateCall::AllocMw => "alloc_mw",
+            CreateCall::CreateAh => "create_ah",
+            CreateCall::AsyncEvents => "async_events",
         })
     }
 }

@@ -94,7 +94,7 @@ pub trait DataPath: Pollable + Send {
     /// # Errors
     /// `ENODEV` after the device is removed; the errno of making its descriptor non-blocking.
     #[doc(alias = "ibv_get_async_event")]
-    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, Errno>;
+    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, CreateError>;
 
     /// Allocates a protection domain on the device of an id.
     ///

@@ -23,7 +23,7 @@ impl<L: DeviceLayer<Inner: DataPath> + Pollable + Send + ?Sized> DataPath for L 
         self.inner_mut().device_of(id)
     }
 
-    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, Errno> {
+    fn async_events(&mut self, nic: &Self::Nic) -> Result<Self::AsyncEvents, CreateError> {
         self.inner_mut().async_events(nic)
     }
 

@@ -1,7 +1,6 @@
 //! The trait of a protection domain.
 
 use super::{Access, Completion, CreateError, MemoryRegion, MemoryWindow, SharedReceiveQueue, SrqCaps};
-use crate::errno::Errno;
 use crate::event::AhAttr;
 use crate::memory::{self, PdState};
 
@@ -37,20 +36,20 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// Allocates a memory window of type 2, not bound (ibv_alloc_mw(3)).
     ///
     /// # Errors
-    /// `ENOSYS` or `EOPNOTSUPP` without support of the device; `EINVAL` after [`ProtectionDomain::dealloc`]; `ENOMEM`;
+    /// `ENOSYS` or `EOPNOTSUPP` without support of the device; [`Pd`](super::CreateReason::Pd) after [`ProtectionDomain::dealloc`]; `ENOMEM`;
     /// `EIO` after a removal of the device.
     #[doc(alias = "ibv_alloc_mw")]
-    fn alloc_mw(&self) -> Result<Self::Mw, Errno>;
+    fn alloc_mw(&self) -> Result<Self::Mw, CreateError>;
 
     /// Creates an address handle for a path (ibv_create_ah(3)), such as that of an event
     /// ([`Datagram::path`](crate::Datagram::path)).
     ///
     /// # Errors
     /// `EINVAL` for a path that the device does not accept (a wrong port, a GID index that does not exist, on RoCE a
-    /// path without a global route), and after [`ProtectionDomain::dealloc`]. `ENOMEM`. `EIO` or `ENODEV` after a
+    /// path without a global route); [`Pd`](super::CreateReason::Pd) after [`ProtectionDomain::dealloc`]. `ENOMEM`. `EIO` or `ENODEV` after a
     /// removal of the device.
     #[doc(alias = "ibv_create_ah")]
-    fn create_ah(&self, path: &AhAttr) -> Result<Self::Ah, Errno>;
+    fn create_ah(&self, path: &AhAttr) -> Result<Self::Ah, CreateError>;
 
     /// Creates an address handle for the sender of a datagram (ibv_create_ah_from_wc(3)). `completion` is that of the
     /// receive; the datagram is in `mr` at `offset`, in bytes, and begins with its GRH.
@@ -61,7 +60,7 @@ pub trait ProtectionDomain: Clone + Send + Sync {
     /// As [`ProtectionDomain::create_ah`]. `EINVAL` if the GRH is not inside the MR, if no GID of the port is its
     /// destination, and for a datagram that was sent to a multicast group. `EPROTONOSUPPORT` without a GRH.
     #[doc(alias("ibv_create_ah_from_wc", "ibv_init_ah_from_wc"))]
-    fn create_ah_from(&self, completion: &Completion, mr: &Self::Mr, offset: usize) -> Result<Self::Ah, Errno>;
+    fn create_ah_from(&self, completion: &Completion, mr: &Self::Mr, offset: usize) -> Result<Self::Ah, CreateError>;
 
     /// Creates a shared receive queue, with no limit armed (ibv_create_srq(3)).
     ///

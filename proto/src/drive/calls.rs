@@ -1,6 +1,8 @@
 //! Makes the device calls of requests, and reports them to the observer.
 
+use super::poller::Polled;
 use super::{Drive, Observer, Poller, Step, StepRecord};
+use crate::call::{Call, Outcome};
 use crate::device::Device;
 use crate::error::{Error, Fault, Refused};
 use crate::key::IdKey;
@@ -64,7 +66,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     ) -> Result<(K, Progress), Error> {
         let Drive { core, device, polled, observer, now, .. } = self;
         let now = now.get();
-        let (key, mut begun) = match begin(core) {
+        let (key, begun) = match begin(core) {
             Ok(begun) => begun,
             Err(refused) => {
                 if let Some(step) = step(Err(refused)) {
@@ -73,38 +75,74 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
                 return Err(Error::Refused(refused));
             }
         };
-        let mut step = step(Ok(key));
-        loop {
-            let Some(call) = begun.call() else {
-                match begun.end(Ok(())) {
-                    Flow::Done(result) => {
-                        if let Some(step) = step {
-                            observer.step(&StepRecord { now, core, step });
-                        }
-                        return result.map(|progress| (key, progress));
-                    }
-                    Flow::Next(next) => begun = next,
-                }
-                continue;
+        let step = step(Ok(key));
+        let Some(call) = begun.call() else {
+            let result = match begun.end(Ok(())) {
+                Flow::Done(result) => result,
+                Flow::Next(next) => make_others(next, device, polled, observer, now).0,
             };
-            if let Some(step) = step.take() {
-                observer.step(&StepRecord { now, core: begun.core(), step });
+            if let Some(step) = step {
+                observer.step(&StepRecord { now, core, step });
             }
-            let private_data = begun.private_data();
-            observer.step(&StepRecord { now, core: begun.core(), step: Step::Call { call: &call, private_data } });
-            let outcome = polled.call(device, &call, private_data);
-            match begun.end(outcome) {
-                Flow::Done(result) => {
+            return result.map(|progress| (key, progress));
+        };
+        if let Some(step) = step {
+            observer.step(&StepRecord { now, core: begun.core(), step });
+        }
+        let private_data = begun.private_data();
+        observer.step(&StepRecord { now, core: begun.core(), step: Step::Call { call: &call, private_data } });
+        let outcome = polled.call(device, &call, private_data);
+        match begun.end(outcome) {
+            Flow::Done(result) => {
+                let step = Step::Outcome { call: &call, outcome, fault: fault(&result) };
+                observer.step(&StepRecord { now, core, step });
+                result.map(|progress| (key, progress))
+            }
+            Flow::Next(next) => {
+                let step = Step::Outcome { call: &call, outcome, fault: None };
+                observer.step(&StepRecord { now, core: next.core(), step });
+                let (result, made) = make_others(next, device, polled, observer, now);
+                if let Some((call, outcome)) = made {
                     let step = Step::Outcome { call: &call, outcome, fault: fault(&result) };
                     observer.step(&StepRecord { now, core, step });
-                    return result.map(|progress| (key, progress));
                 }
-                Flow::Next(next) => {
-                    let step = Step::Outcome { call: &call, outcome, fault: None };
-                    observer.step(&StepRecord { now, core: next.core(), step });
-                    begun = next;
-                }
+                result.map(|progress| (key, progress))
             }
+        }
+    }
+}
+
+/// A call that was made, which the observer is not told yet.
+type Made = Option<(Call, Outcome)>;
+
+/// Makes the other calls of a request, one after the other.
+#[inline(never)]
+fn make_others<D: Device, P: Poller<D>, O: Observer>(
+    mut begun: Begun<'_, '_>,
+    device: &mut D,
+    polled: &mut Polled<P>,
+    observer: &mut O,
+    now: Time,
+) -> (Result<Progress, Error>, Made) {
+    let mut made: Made = None;
+    loop {
+        if let Some((call, outcome)) = made.take() {
+            let step = Step::Outcome { call: &call, outcome, fault: None };
+            observer.step(&StepRecord { now, core: begun.core(), step });
+        }
+        let flow = match begun.call() {
+            None => begun.end(Ok(())),
+            Some(call) => {
+                let private_data = begun.private_data();
+                observer.step(&StepRecord { now, core: begun.core(), step: Step::Call { call: &call, private_data } });
+                let outcome = polled.call(device, &call, private_data);
+                made = Some((call, outcome));
+                begun.end(outcome)
+            }
+        };
+        match flow {
+            Flow::Done(result) => return (result, made),
+            Flow::Next(next) => begun = next,
         }
     }
 }

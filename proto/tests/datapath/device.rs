@@ -96,7 +96,7 @@ impl DataPath for Paths {
         Ok(Cq { depth, ready: Vec::new() })
     }
 
-    fn async_events(&mut self, _: &u32) -> Result<Events, Errno> {
+    fn async_events(&mut self, _: &u32) -> Result<Events, CreateError> {
         self.log.push(Log::AsyncEvents);
         Ok(Events)
     }
@@ -171,15 +171,15 @@ impl ProtectionDomain for Pd {
         Ok(Bytes([0; 9]))
     }
 
-    fn alloc_mw(&self) -> Result<Mw, Errno> {
+    fn alloc_mw(&self) -> Result<Mw, CreateError> {
         Ok(Mw)
     }
 
-    fn create_ah(&self, _: &AhAttr) -> Result<u8, Errno> {
+    fn create_ah(&self, _: &AhAttr) -> Result<u8, CreateError> {
         Ok(7)
     }
 
-    fn create_ah_from(&self, _: &Completion, _: &Bytes, _: usize) -> Result<u8, Errno> {
+    fn create_ah_from(&self, _: &Completion, _: &Bytes, _: usize) -> Result<u8, CreateError> {
         Ok(7)
     }
 

@@ -1,6 +1,6 @@
 //! Address handles: destinations of datagrams.
 
-use cmid_proto::datapath::{Completion, GRH_LEN, MemoryRegion};
+use cmid_proto::datapath::{Completion, CreateReason, GRH_LEN, MemoryRegion};
 use cmid_proto::{AhAttr, Errno, GlobalRoute};
 
 use crate::data::datagram::route_back;
@@ -24,13 +24,13 @@ impl Drop for Ah {
 }
 
 impl Ah {
-    pub(crate) fn create(pd: &Pd, path: &AhAttr) -> Result<Ah, Errno> {
+    pub(crate) fn create(pd: &Pd, path: &AhAttr) -> Result<Ah, CreateReason> {
         let route = path.grh.filter(|_| path.port_num == PORT).ok_or(Errno::EINVAL)?;
         let host = pd.device.host;
         if !pd.fabric.with(|world| world.lives(pd.device)) {
-            return Err(Errno::ENODEV);
+            return Err(Errno::ENODEV.into());
         }
-        let used = pd.acquire().map_err(|refused| refused.errno())?;
+        let used = pd.acquire()?;
         pd.fabric.with(|world| {
             world.address_at(host, route.sgid_index).ok_or(Errno::EINVAL)?;
             world.memory.count_user(host, used.no)
@@ -38,9 +38,9 @@ impl Ah {
         Ok(Ah { fabric: pd.fabric.clone(), pd: used, route })
     }
 
-    pub(crate) fn create_from(pd: &Pd, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
+    pub(crate) fn create_from(pd: &Pd, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, CreateReason> {
         if completion.src_qp == 0 {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         let mut header = [0; GRH_LEN];
         mr.read(offset, &mut header)?;

@@ -78,9 +78,10 @@ impl DataPath for SimDevice {
         Ok(Nic { fabric: self.fabric().clone(), device })
     }
 
-    fn async_events(&mut self, nic: &Nic) -> Result<AsyncEvents, Errno> {
-        nic.on_device(|_| Ok(()))?;
-        AsyncEvents::open(&nic.fabric, nic.device)
+    fn async_events(&mut self, nic: &Nic) -> Result<AsyncEvents, CreateError> {
+        let is_there = nic.on_device(|_| Ok(()));
+        let opened = is_there.and_then(|()| AsyncEvents::open(&nic.fabric, nic.device));
+        opened.map_err(CreateCall::AsyncEvents.failed())
     }
 
     fn alloc_pd_on(&mut self, nic: &Nic) -> Result<Pd, CreateError> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{Access, MemoryRegion, MemoryWindow, OfPd, PostReason, WcOpcode};
+use cmid_proto::datapath::{Access, CreateReason, MemoryRegion, MemoryWindow, OfPd, PostReason, WcOpcode};
 use cmid_proto::memory;
 
 use crate::data::action::{Action, Command, Local};
@@ -33,9 +33,9 @@ pub struct Mw {
 }
 
 impl Mw {
-    pub(crate) fn alloc(pd: &Pd) -> Result<Mw, Errno> {
+    pub(crate) fn alloc(pd: &Pd) -> Result<Mw, CreateReason> {
         let fabric = pd.fabric.clone();
-        let pd = pd.acquire().map_err(|refused| refused.errno())?;
+        let pd = pd.acquire()?;
         let (no, rkey) = fabric.with(|world| world.ibv_alloc_mw(pd.device, pd.no))?;
         Ok(Mw { fabric, no, rkey, pd, over: false })
     }

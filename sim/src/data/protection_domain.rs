@@ -1,8 +1,8 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a domain use it.
 
-use cmid_proto::datapath::{Access, Completion, CreateError, ProtectionDomain, SrqCaps};
+use cmid_proto::AhAttr;
+use cmid_proto::datapath::{Access, Completion, CreateCall, CreateError, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{MemoryError, PdState};
-use cmid_proto::{AhAttr, Errno};
 
 use crate::data::ah::Ah;
 use crate::data::mr::Mr;
@@ -22,17 +22,17 @@ impl ProtectionDomain for Pd {
         Mr::register(self, buffer.into(), access)
     }
 
-    fn alloc_mw(&self) -> Result<Mw, Errno> {
-        Mw::alloc(self)
+    fn alloc_mw(&self) -> Result<Mw, CreateError> {
+        Mw::alloc(self).map_err(CreateCall::AllocMw.failed())
     }
 
     /// Does not check that the destination exists.
-    fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
-        Ah::create(self, path)
+    fn create_ah(&self, path: &AhAttr) -> Result<Ah, CreateError> {
+        Ah::create(self, path).map_err(CreateCall::CreateAh.failed())
     }
 
-    fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
-        Ah::create_from(self, completion, mr, offset)
+    fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, CreateError> {
+        Ah::create_from(self, completion, mr, offset).map_err(CreateCall::CreateAh.failed())
     }
 
     fn create_srq(&self, caps: SrqCaps) -> Result<Srq, CreateError> {

@@ -35,7 +35,7 @@ fn a_device_reports_its_port_and_its_removal_to_each_reader() {
         assert_eq!((reader.next_event(), is_readable(reader)), (Ok(None), false));
     }
     // The handle of the removed device is not that of the next one.
-    assert_eq!(env.client.device.async_events(&nic).map(drop), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.async_events(&nic).map(drop).map_err(|error| error.errno()), Err(Errno::ENODEV));
     assert_eq!(env.client.device.alloc_pd_on(&nic).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     assert_eq!(env.client.device.create_cq_on(&nic, 1).map(drop).map_err(Errno::from), Err(Errno::ENODEV));
     env.host.add_device();

@@ -162,7 +162,7 @@ fn a_connected_qp_sends_no_datagrams() {
 fn address_handles_are_checked() {
     let talk = Talk::new();
     let path = talk.found.path;
-    let create = |path: AhAttr| talk.client.pd.create_ah(&path).map(drop);
+    let create = |path: AhAttr| talk.client.pd.create_ah(&path).map(drop).map_err(|error| error.errno());
     assert_eq!(create(path), Ok(()));
     assert_eq!(create(AhAttr { grh: None, ..path }), Err(Errno::EINVAL));
     assert_eq!(create(AhAttr { port_num: 2, ..path }), Err(Errno::EINVAL));
@@ -171,7 +171,7 @@ fn address_handles_are_checked() {
     // The memory holds no header, and no datagram was received.
     let from = |src_qp, offset| {
         let completion = Completion { src_qp, ..Completion::default() };
-        talk.server.pd.create_ah_from(&completion, &talk.there, offset).map(drop)
+        talk.server.pd.create_ah_from(&completion, &talk.there, offset).map(drop).map_err(|error| error.errno())
     };
     assert_eq!(from(1, 0), Err(Errno::EINVAL));
     assert_eq!(from(0, 0), Err(Errno::EINVAL));

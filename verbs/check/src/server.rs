@@ -118,7 +118,7 @@ impl<D: DataPath> Session<'_, D> {
             };
         let mut window = match side.pd.alloc_mw() {
             Ok(window) => window,
-            Err(errno) => return Ok(Err(errno)),
+            Err(error) => return Ok(Err(error.errno())),
         };
         let rights = Access::REMOTE_WRITE | Access::REMOTE_READ;
         if let Err(error) = side.qp.post_bind(OWN, &mut window, &region, 0..MEMORY, rights) {

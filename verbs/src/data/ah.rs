@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use cmid_proto::datapath::{Completion, GRH_LEN};
+use cmid_proto::datapath::{Completion, CreateReason, GRH_LEN};
 use cmid_proto::{AhAttr, Errno, GlobalRoute};
 
 use crate::data::pd::PdUse;
@@ -33,20 +33,20 @@ unsafe impl Send for Ah {}
 unsafe impl Sync for Ah {}
 
 impl Ah {
-    pub(crate) fn create(pd: &Pd, path: &AhAttr) -> Result<Ah, Errno> {
+    pub(crate) fn create(pd: &Pd, path: &AhAttr) -> Result<Ah, CreateReason> {
         let mut attr = path_to_c(path);
-        let pd = pd.enter().map_err(|refused| refused.errno())?;
+        let pd = pd.enter()?;
         // SAFETY: the PD is open, because it has a user, and the attributes are read during the call.
         let raw = unsafe { ffi::ibv_create_ah(pd.as_ptr(), &raw mut attr) };
-        own(pd, raw)
+        Ok(own(pd, raw)?)
     }
 
-    pub(crate) fn create_from(pd: &Pd, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
+    pub(crate) fn create_from(pd: &Pd, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, CreateReason> {
         let port_num = pd.0.port_num();
         let mut grh = Grh([0; GRH_LEN]);
         mr.copy_out(offset, &mut grh.0)?;
         let mut completion = *completion;
-        let pd = pd.enter().map_err(|refused| refused.errno())?;
+        let pd = pd.enter()?;
         // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc, and a Grh has the size
         // and the alignment of an ibv_grh (asserted in completion.rs and below). Every bit pattern is a value of both.
         // Both are read during the call.
@@ -58,7 +58,7 @@ impl Ah {
                 port_num,
             )
         };
-        own(pd, raw)
+        Ok(own(pd, raw)?)
     }
 }
 

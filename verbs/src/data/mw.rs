@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::datapath::{MemoryRegion, MemoryWindow, OfPd, PostReason, SendFlags, SendOp, WcOpcode};
+use cmid_proto::datapath::{CreateReason, MemoryRegion, MemoryWindow, OfPd, PostReason, SendFlags, SendOp, WcOpcode};
 use cmid_proto::memory::Bind;
 
 use crate::accounting::kind::Kind;
@@ -45,8 +45,8 @@ unsafe impl Send for Mw {}
 unsafe impl Sync for Mw {}
 
 impl Mw {
-    pub(crate) fn alloc(pd: &Pd) -> Result<Mw, Errno> {
-        let pd = pd.enter().map_err(|refused| refused.errno())?;
+    pub(crate) fn alloc(pd: &Pd) -> Result<Mw, CreateReason> {
+        let pd = pd.enter()?;
         // SAFETY: the PD is allocated, because it has a user, and its context is open; the operation table does not
         // change.
         let raw = unsafe {

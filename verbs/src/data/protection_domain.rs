@@ -1,8 +1,8 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a PD use it.
 
-use cmid_proto::datapath::{Completion, CreateError, ProtectionDomain, SrqCaps};
+use cmid_proto::AhAttr;
+use cmid_proto::datapath::{Completion, CreateCall, CreateError, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{self, Access, PdState};
-use cmid_proto::{AhAttr, Errno};
 
 use crate::data::create_reasons::srq_error;
 use crate::data::{Ah, Buffer, Mr, Mw, Pd, Srq};
@@ -21,12 +21,12 @@ impl ProtectionDomain for Pd {
         Mr::register(self, buffer.into(), access)
     }
 
-    fn alloc_mw(&self) -> Result<Mw, Errno> {
-        Mw::alloc(self)
+    fn alloc_mw(&self) -> Result<Mw, CreateError> {
+        Mw::alloc(self).map_err(CreateCall::AllocMw.failed())
     }
 
-    fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
-        Ah::create(self, path)
+    fn create_ah(&self, path: &AhAttr) -> Result<Ah, CreateError> {
+        Ah::create(self, path).map_err(CreateCall::CreateAh.failed())
     }
 
     /// It searches the GIDs of a port for the address that the datagram was sent to. The port is that of the id for
@@ -34,8 +34,8 @@ impl ProtectionDomain for Pd {
     ///
     /// For a datagram that was sent to a multicast group, the path of MULTICAST_JOIN leads back, with the sender's GID
     /// for the group's. Over IPv4 the sender's address is at byte 32 of the GRH.
-    fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
-        Ah::create_from(self, completion, mr, offset)
+    fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, CreateError> {
+        Ah::create_from(self, completion, mr, offset).map_err(CreateCall::CreateAh.failed())
     }
 
     /// # Errors

@@ -37,7 +37,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_value = "counts,idle,latency,peers,syscalls")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PART",
+        value_delimiter = ',',
+        default_value = "counts,idle,latency,peers,syscalls"
+    )]
     parts: Vec<Part>,
     /// Of the jobs of the active side and of the data path, only these
     #[arg(long, value_name = "JOB", value_delimiter = ',')]
@@ -108,7 +114,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         show(&syscalls);
     }
     let folder = peers.as_ref().filter(|_| parts.contains(&Part::Peers) && !quick);
-    ensure!(!rows.is_empty() || !syscalls.is_empty() || folder.is_some(), "nothing is measured: --quick leaves latency, peers and system calls out");
+    ensure!(
+        !rows.is_empty() || !syscalls.is_empty() || folder.is_some(),
+        "nothing is measured: --quick leaves latency, peers and system calls out"
+    );
     if let Some(file) = into.as_ref().filter(|_| !rows.is_empty()) {
         write(file, &section(TITLE, &about(cpus), &rows))?;
     }

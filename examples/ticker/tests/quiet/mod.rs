@@ -125,7 +125,7 @@ impl DataPath for Quiet {
         self.0.create_cq_with_channel(nic, channel, depth, vector).map(QuietCq)
     }
 
-    fn async_events(&mut self, nic: &sim::Nic) -> Result<sim::AsyncEvents, Errno> {
+    fn async_events(&mut self, nic: &sim::Nic) -> Result<sim::AsyncEvents, CreateError> {
         self.0.async_events(nic)
     }
 

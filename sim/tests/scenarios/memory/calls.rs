@@ -61,7 +61,10 @@ fn a_domain_is_busy_while_something_belongs_to_it() {
     let (buffer, error) = stale.register([5], RW).unwrap_err();
     assert_eq!(buffer, [5]);
     refused(error, MemoryReason::Gone);
-    assert_eq!(stale.alloc_mw().map(drop), Err(Errno::EINVAL));
+    assert_eq!(
+        stale.alloc_mw().map(drop).map_err(|error| error.to_string()),
+        Err("alloc_mw: the PD: it is gone".to_owned())
+    );
 }
 
 #[test]

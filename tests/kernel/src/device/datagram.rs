@@ -57,7 +57,9 @@ pub(crate) fn there_and_back() {
     assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
 
     // Without a header, there is no path back.
-    let back = |completion: &Completion, memory: &Mr, offset| s.pd.create_ah_from(completion, memory, offset).map(drop);
+    let back = |completion: &Completion, memory: &Mr, offset| {
+        s.pd.create_ah_from(completion, memory, offset).map(drop).map_err(|error| error.errno())
+    };
     assert_eq!(back(&record, &received, 4096 - GRH_LEN + 1), Err(Errno::EINVAL));
     assert_eq!(back(&record, &received, usize::MAX), Err(Errno::EINVAL));
     let mut header = register(&s, 0, Access::empty());
@@ -110,7 +112,7 @@ pub(crate) fn kinds() {
         AhAttr { grh: None, ..found.path },
         AhAttr { grh: Some(GlobalRoute { sgid_index: 200, ..route }), ..found.path },
     ] {
-        let errno = c.pd.create_ah(&path).map(drop).expect_err("refused");
+        let errno = c.pd.create_ah(&path).map(drop).expect_err("refused").errno();
         assert!([Errno::EINVAL, Errno::ENOENT, Errno::ENODATA].contains(&errno), "{errno}: {path:?}");
     }
 }
