@@ -148,22 +148,17 @@ impl KernelCm {
     /// Returns the event that was read last.
     fn raw(&self, reported: Reported) -> RawEvent<&[u8]> {
         let (event, Reported { id, listener, kind, status, group }) = (Answer(&self.answer), reported);
-        let raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
-        match contents(kind) {
-            Contents::Nothing => raw,
-            Contents::Argument => RawEvent { private_data: event.argument(), ..raw },
-            Contents::Group => {
-                let datagram = (kind == CmEvent::MulticastJoin).then(|| event.datagram());
-                RawEvent { datagram, group, ..raw }
-            }
+        let datagram_of = |carrier| (kind == carrier).then(|| event.datagram());
+        let (param, datagram, private_data) = match contents(kind) {
+            Contents::Nothing => (ReceivedParam::default(), None, &[][..]),
+            Contents::Argument => (ReceivedParam::default(), None, event.argument()),
+            Contents::Group => (ReceivedParam::default(), datagram_of(CmEvent::MulticastJoin), &[][..]),
             Contents::Parameters if self.is_datagram(id) => {
-                let datagram = (kind == CmEvent::Established).then(|| event.datagram());
-                RawEvent { datagram, private_data: event.ud_private(), ..raw }
+                (ReceivedParam::default(), datagram_of(CmEvent::Established), event.ud_private())
             }
-            Contents::Parameters => {
-                RawEvent { param: ReceivedParam(event.conn()), private_data: event.conn_private(), ..raw }
-            }
-        }
+            Contents::Parameters => (ReceivedParam(event.conn()), None, event.conn_private()),
+        };
+        RawEvent { id, listener, kind, status, param, datagram, group, private_data }
     }
 
     /// Reads one event and returns its type.
