@@ -30,19 +30,18 @@ pub(crate) trait Tables {
     /// # Errors
     /// The errors of [`KeyTable::reserve`].
     fn make_room_for_id(&mut self, key: IdKey) -> Outcome {
-        if let Some(forgotten) = self.ids().occupant(key) {
-            self.end_forgotten(forgotten);
-        }
-        self.ids_mut().reserve(key)
+        if self.ids().has_room(key) { Ok(()) } else { self.make_room_in_slot(key) }
     }
 
-    /// Destroys a forgotten id. If that fails, and as many are set aside as can be, repeats their destroys.
     #[cold]
-    fn end_forgotten(&mut self, key: IdKey) {
-        if self.destroy(key).is_err() && self.ids().aside().len() >= KeyTable::<IdKey, Self::Id>::ASIDE_MAX {
-            let aside: Vec<_> = self.ids().aside().collect();
-            self.destroy_all(&aside);
+    fn make_room_in_slot(&mut self, key: IdKey) -> Outcome {
+        if let Some(forgotten) = self.ids().occupant(key) {
+            if self.destroy(forgotten).is_err() && self.ids().aside().len() >= KeyTable::<IdKey, Self::Id>::ASIDE_MAX {
+                let aside: Vec<_> = self.ids().aside().collect();
+                self.destroy_all(&aside);
+            }
         }
+        self.ids_mut().reserve(key)
     }
 
     /// Makes room for a channel in its slot.
