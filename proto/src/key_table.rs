@@ -108,6 +108,12 @@ impl<K: TableKey, T> KeyTable<K, T> {
         }
     }
 
+    /// Whether the slot of a key exists and is vacant, so that [`KeyTable::reserve`] has no effect.
+    #[must_use]
+    pub fn has_room(&self, key: K) -> bool {
+        matches!(self.slots.get(key.table_slot()), Some(None))
+    }
+
     /// Returns the key of the entry that [`KeyTable::reserve`] with this key would set aside.
     #[must_use]
     pub fn occupant(&self, key: K) -> Option<K> {
@@ -201,7 +207,9 @@ mod tests {
     fn a_stale_key_finds_nothing() {
         let mut table = KeyTable::default();
         table.reserve(key(3, 2)).unwrap();
+        assert_eq!((table.has_room(key(3, 2)), table.has_room(key(4, 1))), (true, false));
         table.insert(key(3, 2), 'a').unwrap();
+        assert!(!table.has_room(key(3, 3)), "the slot is taken");
         assert_eq!((table.get(key(3, 2)), table.get(key(3, 3))), (Some(&'a'), None));
         assert_eq!((table.get_filed(key(3, 2)), table.get_filed(key(3, 3))), (Some(&'a'), None));
         assert_eq!(table.get_filed(key(9, 1)), None);

@@ -30,6 +30,11 @@ pub(crate) trait Tables {
     /// # Errors
     /// The errors of [`KeyTable::reserve`].
     fn make_room_for_id(&mut self, key: IdKey) -> Outcome {
+        if self.ids().has_room(key) { Ok(()) } else { self.make_room_in_slot(key) }
+    }
+
+    #[cold]
+    fn make_room_in_slot(&mut self, key: IdKey) -> Outcome {
         if let Some(forgotten) = self.ids().occupant(key) {
             if self.destroy(forgotten).is_err() && self.ids().aside().len() >= KeyTable::<IdKey, Self::Id>::ASIDE_MAX {
                 let aside: Vec<_> = self.ids().aside().collect();

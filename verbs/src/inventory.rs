@@ -1,13 +1,9 @@
 //! The RDMA devices of this machine.
 
-use core::ffi::CStr;
-use core::mem::MaybeUninit;
-
 use cmid_proto::Errno;
 
 use crate::data::Context;
-use crate::errno;
-use crate::ffi::{self, c_int, ibv_device_attr};
+use crate::ffi::c_int;
 
 /// The properties of a device (ibv_query_device(3)).
 #[doc(alias("ibv_query_device", "ibv_device_attr"))]
@@ -52,16 +48,9 @@ pub fn devices() -> Result<Vec<DeviceInfo>, Errno> {
 }
 
 fn describe(context: &Context) -> Result<DeviceInfo, Errno> {
-    let mut attr = MaybeUninit::<ibv_device_attr>::zeroed();
-    // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
-    let attr = unsafe {
-        errno::of_ibv(ffi::ibv_query_device(context.as_ptr(), attr.as_mut_ptr()))?;
-        attr.assume_init()
-    };
-    // SAFETY: an open context has its device, and the device a name that ends with a zero and does not change.
-    let name = unsafe { CStr::from_ptr(ffi::ibv_get_device_name((*context.as_ptr()).device)) };
+    let attr = context.query()?;
     Ok(DeviceInfo {
-        name: name.to_string_lossy().into_owned(),
+        name: context.name().to_string_lossy().into_owned(),
         node_guid: u64::from_be(attr.node_guid),
         sys_image_guid: u64::from_be(attr.sys_image_guid),
         vendor_id: attr.vendor_id,

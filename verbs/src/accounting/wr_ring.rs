@@ -204,6 +204,7 @@ impl Filing<'_> {
     }
 
     /// As [`Cursor::file_one`], after the requests that are already filed.
+    #[inline(always)]
     pub(crate) fn file_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Option<u64> {
         if self.next == self.limit {
             (self.next, self.limit) = self.wr_ring.room(self.next);

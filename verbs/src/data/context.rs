@@ -1,5 +1,7 @@
 //! Keeping a device's context open.
 
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
 use core::net::SocketAddr;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::data::anchor::{Anchor, Home};
 use crate::data::device_list::DeviceList;
-use crate::ffi::{self, ibv_context, ibv_device};
+use crate::ffi::{self, ibv_context, ibv_device, ibv_device_attr, ibv_transport_type};
 use crate::kernel::Location;
 use crate::librdmacm::Channel;
 use crate::process::Process;
@@ -186,6 +188,28 @@ impl Context {
 
     pub(crate) fn as_ptr(&self) -> *mut ibv_context {
         self.verbs.as_ptr()
+    }
+
+    /// Returns the properties of the device (ibv_query_device(3)).
+    pub(crate) fn query(&self) -> Result<ibv_device_attr, Errno> {
+        let mut attr = MaybeUninit::<ibv_device_attr>::zeroed();
+        // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
+        unsafe {
+            errno::of_ibv(ffi::ibv_query_device(self.as_ptr(), attr.as_mut_ptr()))?;
+            Ok(attr.assume_init())
+        }
+    }
+
+    /// Returns the name of the device.
+    pub(crate) fn name(&self) -> &CStr {
+        // SAFETY: an open context has its device, and the device a name that ends with a zero and does not change.
+        unsafe { CStr::from_ptr(ffi::ibv_get_device_name((*self.as_ptr()).device)) }
+    }
+
+    /// Whether the transport of the device is iWARP.
+    pub(crate) fn is_iwarp(&self) -> bool {
+        // SAFETY: the context is open; its device and the transport do not change.
+        unsafe { (*(*self.as_ptr()).device).transport_type == ibv_transport_type::IBV_TRANSPORT_IWARP }
     }
 
     /// The number of completion vectors of the device.

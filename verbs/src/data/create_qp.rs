@@ -15,7 +15,6 @@ use crate::data::{Cq, Pd, QpInner, Srq};
 use crate::errno;
 use crate::ffi::{
     self, ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask as Mask, ibv_qp_type,
-    ibv_transport_type,
 };
 use crate::librdmacm::Id;
 
@@ -107,9 +106,7 @@ impl QpInner {
         attr.qp_type = if datagrams { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC };
         attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         attr.send_ops_flags = send_ops(datagrams);
-        // SAFETY: the context is open; its device and the transport do not change.
-        let transport = unsafe { (*(*verbs.as_ptr()).device).transport_type };
-        let is_iwarp = transport == ibv_transport_type::IBV_TRANSPORT_IWARP;
+        let is_iwarp = init.pd.context().is_iwarp();
         // The other calls need not check the number of ranges, nor what iWARP does otherwise.
         let is_classic = caps.max_send_sge != 1 || is_iwarp;
         let post_calls = if is_classic { PostCalls::Classic } else { init.post_calls };

@@ -13,7 +13,7 @@ use crate::accounting::poll::Provider as _;
 use crate::accounting::srq_slots::MAX_CAPACITY;
 use crate::data::{Context, Pd, QpInit};
 use crate::errno;
-use crate::ffi::{self, c_int, ibv_context, ibv_device_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type};
+use crate::ffi::{self, c_int, ibv_context, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type};
 
 /// The device that a QP is to be on: that of its id.
 pub(crate) struct QpDevice {
@@ -154,12 +154,7 @@ const UNLIMITED: Maxima = Maxima {
 
 /// Returns the maximum capacities of a device; `None` if it does not answer.
 fn maxima(context: &Context) -> Option<Maxima> {
-    let mut attr = MaybeUninit::<ibv_device_attr>::zeroed();
-    // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
-    let attr = unsafe {
-        errno::of_ibv(ffi::ibv_query_device(context.as_ptr(), attr.as_mut_ptr())).ok()?;
-        attr.assume_init()
-    };
+    let attr = context.query().ok()?;
     let max = |value: c_int| u32::try_from(value).unwrap_or(0);
     Some(Maxima {
         qp_wr: max(attr.max_qp_wr),

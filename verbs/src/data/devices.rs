@@ -1,7 +1,6 @@
 //! The RDMA devices of the ids of the kernel's connection manager.
 
 use core::ffi::c_char;
-use core::mem::MaybeUninit;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,8 +13,7 @@ use parking_lot::Mutex;
 
 use crate::data::Context;
 use crate::data::device_list::DeviceList;
-use crate::errno;
-use crate::ffi::{self, ibv_device, ibv_device_attr};
+use crate::ffi::{self, ibv_device};
 use crate::inventory::in_u8;
 use crate::kernel::{Depths, Location, NO_INDEX};
 
@@ -155,11 +153,6 @@ fn is_at(device: *mut ibv_device, location: Location) -> bool {
 }
 
 fn limits(context: &Context) -> Result<Depths, Errno> {
-    let mut attr = MaybeUninit::<ibv_device_attr>::zeroed();
-    // SAFETY: the context is open and the result has a place. It is zeroed, which is a value of the type.
-    let attr = unsafe {
-        errno::of_ibv(ffi::ibv_query_device(context.as_ptr(), attr.as_mut_ptr()))?;
-        attr.assume_init()
-    };
+    let attr = context.query()?;
     Ok(Depths { responder_resources: in_u8(attr.max_qp_rd_atom), initiator_depth: in_u8(attr.max_qp_init_rd_atom) })
 }

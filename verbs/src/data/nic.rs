@@ -1,12 +1,10 @@
 //! Handles of RDMA devices.
 
-use core::ffi::CStr;
 use core::fmt;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::data::Context;
-use crate::ffi;
 use crate::raw;
 
 /// A handle of an RDMA device, and of the port that its id was on. It keeps the device open.
@@ -34,13 +32,7 @@ impl Nic {
     /// Returns the name of the device, such as `mlx5_0` (ibv_get_device_name(3)).
     #[must_use]
     pub fn name(&self) -> &str {
-        // SAFETY: the context is open as long as the handle lives; its device and the name in it do not change. The
-        // name is a string of C.
-        let name = unsafe {
-            let name = ffi::ibv_get_device_name((*self.context.as_ptr()).device);
-            if name.is_null() { c"" } else { CStr::from_ptr(name) }
-        };
-        name.to_str().unwrap_or_default()
+        self.context.name().to_str().unwrap_or_default()
     }
 }
 

@@ -170,16 +170,9 @@ impl Qp {
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
         let (sge, is_inline) = self.checked(&op, &sge)?;
-        // The key and the call are chosen by one comparison.
-        if is_inline {
-            let token = self.file_send_one(wr_id, pinned_key(&sge, true), kind_of(&op))?;
-            // SAFETY: see `SAFETY OF POSTING`.
-            unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
-        } else {
-            let token = self.file_send_one(wr_id, pinned_key(&sge, false), kind_of(&op))?;
-            // SAFETY: see `SAFETY OF POSTING`.
-            unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
-        }
+        let token = self.file_send_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op))?;
+        // SAFETY: see `SAFETY OF POSTING`.
+        unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
         let answer = batch.complete();
         self.settle(answer)
     }
@@ -208,6 +201,7 @@ impl Qp {
     }
 
     /// Returns the extended calls, if they are in use and this kind of QP has the operation; see `check_op`.
+    #[inline(always)]
     fn api_for(&self, op: &SendOp<'_, Ah>) -> Option<WrApi> {
         match op {
             SendOp::SendTo(_) | SendOp::SendToImm(..) => self.wr_api.filter(|_| self.check_op(op).is_ok()),
@@ -223,6 +217,7 @@ impl Qp {
     }
 
     /// Returns the only range of a request, and whether the post copies it.
+    #[inline(always)]
     fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), PostReason> {
         self.check_reads(op)?;
         let sge = self.range(sge, op.writes_locally())?;
@@ -272,20 +267,11 @@ impl Qp {
                 [sge] => {
                     self.check_kind(&op, is_datagram)?;
                     let (sge, is_inline) = self.checked(&op, sge)?;
-                    // As in `post_one`.
-                    if is_inline {
-                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, true), kind_of(&op)) else {
-                            return Err(self.send_refusal().into());
-                        };
-                        // SAFETY: see `SAFETY OF POSTING`.
-                        unsafe { batch.push(token, op, flags, Payload::of(sge, true)) };
-                    } else {
-                        let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false), kind_of(&op)) else {
-                            return Err(self.send_refusal().into());
-                        };
-                        // SAFETY: see `SAFETY OF POSTING`.
-                        unsafe { batch.push(token, op, flags, Payload::of(sge, false)) };
-                    }
+                    let Some(token) = filing.file_one(wr_id, pinned_key(&sge, is_inline), kind_of(&op)) else {
+                        return Err(self.send_refusal().into());
+                    };
+                    // SAFETY: see `SAFETY OF POSTING`.
+                    unsafe { batch.push(token, op, flags, Payload::of(sge, is_inline)) };
                 }
                 sges => {
                     let Filed { token, sges, is_inline } = self.file_ranges(&mut filing, wr_id, &op, flags, sges)?;

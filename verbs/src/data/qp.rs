@@ -131,6 +131,7 @@ impl Qp {
     }
 
     /// The same with one range.
+    #[inline(always)]
     pub(super) fn file_send_one(&mut self, wr_id: u64, lkey: u32, kind: Kind) -> Result<u64, PostReason> {
         let next = self.send.next();
         let token = if self.send.has_room_at(next) { next } else { self.send_room(kind)? };
@@ -145,6 +146,7 @@ impl Qp {
     }
 
     /// The same with one range.
+    #[inline(always)]
     pub(super) fn file_recv_one(&mut self, wr_id: u64, lkey: u32) -> Result<u64, PostReason> {
         let next = self.recv.next();
         let token = if self.recv.has_room_at(next) { next } else { self.recv_room()? };

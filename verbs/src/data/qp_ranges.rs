@@ -26,6 +26,7 @@ impl Qp {
     }
 
     /// Checks and converts the only range of a receive.
+    #[inline(always)]
     pub(super) fn recv_target(&self, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
         // Not by `target`: the reason is not needed here, and would be computed.
         match sge.mr.ibv_sge(sge) {

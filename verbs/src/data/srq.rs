@@ -16,10 +16,7 @@ use crate::data::ranges::{add_empty, pinned_key, ranges, target};
 use crate::data::staging::{Staging, Stopped, answer};
 use crate::data::{Mr, Pd};
 use crate::errno;
-use crate::ffi::{
-    self, PostSrqRecv, c_int, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr,
-    ibv_transport_type,
-};
+use crate::ffi::{self, PostSrqRecv, c_int, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
 use crate::raw;
 use crate::sign::signed;
 
@@ -66,18 +63,14 @@ unsafe impl Sync for SrqInner {}
 
 impl Srq {
     pub(crate) fn create(pd: &Pd, caps: SrqCaps) -> Result<Self, Errno> {
+        let is_iwarp = pd.context().is_iwarp();
         if !(1..=MAX_CAPACITY).contains(&caps.max_wr) {
             return Err(Errno::EINVAL);
         }
         let pd = pd.enter().map_err(|refused| refused.errno())?;
         let id = SrqId::assign().ok_or(Errno::ENOMEM)?;
-        // SAFETY: the context is open, because the PD is on it; its operation table, its device and the transport do
-        // not change after that.
-        let (post_recv, transport) = unsafe {
-            let context = (*pd.as_ptr()).context;
-            ((*context).ops.post_srq_recv.ok_or(Errno::ENOSYS)?, (*(*context).device).transport_type)
-        };
-        let is_iwarp = transport == ibv_transport_type::IBV_TRANSPORT_IWARP;
+        // SAFETY: the context is open, because the PD is on it; its operation table does not change after that.
+        let post_recv = unsafe { (*(*pd.as_ptr()).context).ops.post_srq_recv }.ok_or(Errno::ENOSYS)?;
         let attr = ibv_srq_attr { max_wr: caps.max_wr, max_sge: caps.max_sge, srq_limit: 0 };
         let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
         errno::clear();

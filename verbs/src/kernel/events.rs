@@ -13,28 +13,15 @@ use crate::kernel::location::{Depths, DeviceBinding, Location};
 use crate::kernel::qp::LIBRARY_ERROR;
 use crate::kernel::transport::Transports;
 
-/// The id and the type of an event.
+/// An event that is reported, with what the kernel's answer does not say of it.
 #[derive(Clone, Copy)]
 pub(super) struct Reported {
-    id: IdKey,
-    listener: Option<IdKey>,
+    pub(super) id: IdKey,
+    pub(super) listener: Option<IdKey>,
     /// Differs from the kernel's type on an id with a QP: `ESTABLISHED` for a connection that is completed here.
-    kind: CmEvent,
-    status: i32,
-    /// Whether the id is for datagrams.
-    datagrams: bool,
-    group: Option<GroupKey>,
-}
-
-impl Reported {
-    /// An event of a connected id.
-    pub(super) fn of(id: IdKey, kind: CmEvent, status: i32) -> Self {
-        Reported { id, listener: None, kind, status, datagrams: false, group: None }
-    }
-
-    pub(super) fn in_group(self, datagrams: bool, group: GroupKey) -> Self {
-        Reported { datagrams, group: Some(group), ..self }
-    }
+    pub(super) kind: CmEvent,
+    pub(super) status: i32,
+    pub(super) group: Option<GroupKey>,
 }
 
 impl Id {
@@ -51,36 +38,41 @@ impl Id {
         id
     }
 
-    /// Handles an event; `None` if it is not reported.
+    /// Handles an event that is not of a request or a membership. Returns the type and the status that are reported; `None`
+    /// if it is not reported.
     ///
     /// As librdmacm does, it queries the kernel about an id that is resolved. If the device was removed before the event is
     /// read, the query fails, and the lookup with it.
     fn happened(
         &mut self,
-        key: IdKey,
-        kind: CmEvent,
-        status: i32,
-        with: (&mut Scratch, &Transports),
-    ) -> Option<Reported> {
-        let (scratch, transports) = with;
-        let failed = |kind| Some(Reported { datagrams: self.datagrams, ..Reported::of(key, kind, LIBRARY_ERROR) });
+        event: &Answer<'_>,
+        scratch: &mut Scratch,
+        transports: &Transports,
+    ) -> Option<(CmEvent, i32)> {
+        let kind = event.kind();
         match kind {
             CmEvent::Rejected | CmEvent::Disconnected if self.connect_error => return None,
             CmEvent::AddrResolved => match self.fd.device_of(self.handle, &mut scratch.place) {
                 Ok(device) => self.resolved(device),
-                Err(_) => return failed(CmEvent::AddrError),
+                Err(_) => return Some((CmEvent::AddrError, LIBRARY_ERROR)),
             },
             CmEvent::RouteResolved if self.is_on_iwarp(transports) => {}
             CmEvent::RouteResolved => {
                 if self.fd.device_of(self.handle, &mut scratch.place).is_err() {
-                    return failed(CmEvent::RouteError);
+                    return Some((CmEvent::RouteError, LIBRARY_ERROR));
                 }
             }
+            CmEvent::ConnectResponse if self.qp.is_some() => {
+                return Some(match self.complete(scratch, event.ece()) {
+                    Ok(()) => (CmEvent::Established, 0),
+                    Err(incomplete) => (CmEvent::ConnectError, incomplete.status()),
+                });
+            }
+            CmEvent::ConnectResponse => self.remote_ece = event.ece(),
             CmEvent::Rejected => self.qp.iter().for_each(|qp| qp.stop()),
             CmEvent::AddrError
             | CmEvent::RouteError
             | CmEvent::ConnectRequest
-            | CmEvent::ConnectResponse
             | CmEvent::ConnectError
             | CmEvent::Unreachable
             | CmEvent::Established
@@ -96,26 +88,13 @@ impl Id {
             | CmEvent::Internal
             | CmEvent::Unknown(_) => {}
         }
-        Some(Reported { datagrams: self.datagrams, ..Reported::of(key, kind, status) })
+        Some((kind, event.status()))
     }
 
     /// Whether its device has no path records, which librdmacm queries with ROUTE_RESOLVED on the others.
     fn is_on_iwarp(&self, transports: &Transports) -> bool {
         let DeviceBinding::At(location) = &self.binding else { return false };
         transports.known(location) == Some(Transport::Iwarp)
-    }
-
-    /// Handles a CONNECT_RESPONSE: on an id with a QP, completes the connection. Returns the type that librdmacm reports,
-    /// and the status.
-    fn answered(&mut self, scratch: &mut Scratch, event: &Answer<'_>) -> (CmEvent, i32) {
-        if self.qp.is_none() {
-            self.remote_ece = event.ece();
-            return (CmEvent::ConnectResponse, event.status());
-        }
-        match self.complete(scratch, event.ece()) {
-            Ok(()) => (CmEvent::Established, 0),
-            Err(incomplete) => (CmEvent::ConnectError, incomplete.status()),
-        }
     }
 }
 
@@ -148,12 +127,10 @@ impl KernelCm {
             let _ = fd.destroy(handle);
             return None;
         };
-        let new = Id::of_request(&event, (on, fd), space, device);
-        let datagrams = new.datagrams;
-        self.ids.insert(child, new).ok()?;
+        self.ids.insert(child, Id::of_request(&event, (on, fd), space, device)).ok()?;
         self.channels.get_mut(on)?.ids += 1;
         let (kind, status) = (CmEvent::ConnectRequest, event.status());
-        Some(Reported { id: child, listener: Some(listener), kind, status, datagrams, group: None })
+        Some(Reported { id: child, listener: Some(listener), kind, status, group: None })
     }
 
     /// Returns the id and the type of the event that was read last, which is not a request; `None` if it is not
@@ -162,36 +139,26 @@ impl KernelCm {
         if matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError) {
             return self.of_membership(on);
         }
-        let key = self.known(on, Answer(&self.answer).uid())?;
+        let id = self.known(on, Answer(&self.answer).uid())?;
         let KernelCm { ids, answer, scratch, transports, .. } = self;
-        let (id, event) = (ids.get_mut(key)?, Answer(answer));
-        let datagrams = id.datagrams;
-        if kind == CmEvent::ConnectResponse {
-            let (kind, status) = id.answered(scratch, &event);
-            return Some(Reported { datagrams, ..Reported::of(key, kind, status) });
-        }
-        id.happened(key, kind, event.status(), (scratch, transports))
+        let (kind, status) = ids.get_mut(id)?.happened(&Answer(answer), scratch, transports)?;
+        Some(Reported { id, listener: None, kind, status, group: None })
     }
 
     /// Returns the event that was read last.
     fn raw(&self, reported: Reported) -> RawEvent<&[u8]> {
-        let (event, Reported { id, listener, kind, status, datagrams, group }) = (Answer(&self.answer), reported);
-        let raw = RawEvent { listener, status, ..RawEvent::new(id, kind) };
-        match contents(kind) {
-            Contents::Nothing => raw,
-            Contents::Argument => RawEvent { private_data: event.argument(), ..raw },
-            Contents::Group => {
-                let datagram = (kind == CmEvent::MulticastJoin).then(|| event.datagram());
-                RawEvent { datagram, group, ..raw }
+        let (event, Reported { id, listener, kind, status, group }) = (Answer(&self.answer), reported);
+        let datagram_of = |carrier| (kind == carrier).then(|| event.datagram());
+        let (param, datagram, private_data) = match contents(kind) {
+            Contents::Nothing => (ReceivedParam::default(), None, &[][..]),
+            Contents::Argument => (ReceivedParam::default(), None, event.argument()),
+            Contents::Group => (ReceivedParam::default(), datagram_of(CmEvent::MulticastJoin), &[][..]),
+            Contents::Parameters if self.is_datagram(id) => {
+                (ReceivedParam::default(), datagram_of(CmEvent::Established), event.ud_private())
             }
-            Contents::Parameters if datagrams => {
-                let datagram = (kind == CmEvent::Established).then(|| event.datagram());
-                RawEvent { datagram, private_data: event.ud_private(), ..raw }
-            }
-            Contents::Parameters => {
-                RawEvent { param: ReceivedParam(event.conn()), private_data: event.conn_private(), ..raw }
-            }
-        }
+            Contents::Parameters => (ReceivedParam(event.conn()), None, event.conn_private()),
+        };
+        RawEvent { id, listener, kind, status, param, datagram, group, private_data }
     }
 
     /// Reads one event and returns its type.

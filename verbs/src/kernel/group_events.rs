@@ -92,8 +92,7 @@ impl KernelCm {
         } else {
             (event.kind(), event.status())
         };
-        let group = id.groups[at].key;
-        Some(Reported::of(key, kind, status).in_group(id.datagrams, group))
+        Some(Reported { id: key, listener: None, kind, status, group: Some(id.groups[at].key) })
     }
 
     /// Returns the id of a group event, and the index of its membership. The event names the uid and the number of the

@@ -29,20 +29,17 @@ impl Transports {
         Ok(all)
     }
 
-    /// Returns the transport of the device at a location; `None` if sysfs has no such device.
+    /// Returns the transport of the device at a location; `None` if sysfs has no such device. Reads sysfs again for a device
+    /// that has come since.
     pub(super) fn at(&mut self, location: &Location) -> Option<Transport> {
-        self.known(location).or_else(|| self.learn(location))
+        if self.known(location).is_none() {
+            self.read_from(Path::new(CLASS)).ok()?;
+        }
+        self.known(location)
     }
 
     pub(super) fn known(&self, location: &Location) -> Option<Transport> {
         self.0.iter().find(|(guid, _)| *guid == location.guid).map(|(_, transport)| *transport)
-    }
-
-    /// Reads the devices that have come since.
-    #[cold]
-    fn learn(&mut self, location: &Location) -> Option<Transport> {
-        self.read_from(Path::new(CLASS)).ok()?;
-        self.known(location)
     }
 
     /// The node type of a device decides, as in libibverbs (`decode_knode_type`).
