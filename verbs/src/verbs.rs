@@ -6,8 +6,9 @@ use core::ptr::NonNull;
 use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, QpState};
-use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{self, Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
 use crate::kernel::{Node, OpenError};
@@ -148,7 +149,7 @@ impl Verbs {
 
     /// Returns the numbers of ids and channels that the core has dropped and that could not be destroyed so far. Their
     /// destruction is repeated, at the latest when the device is dropped. There are at most
-    /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX) of each kind; at that number, calls that need another
+    /// [`KeyTable::ASIDE_MAX`](cmid_proto::key_table::KeyTable::ASIDE_MAX) of each kind; at that number, calls that need another
     /// slot of that kind fail with `EBUSY`.
     #[must_use]
     pub fn set_aside(&self) -> (usize, usize) {

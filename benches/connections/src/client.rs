@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, KeyTable, PortSpace, Time};
+use cmid_proto::key_table::KeyTable;
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, PortSpace, Time};
 use indicatif::ProgressBar;
 
 use crate::args::Plan;

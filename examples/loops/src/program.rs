@@ -6,10 +6,11 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use cmid_blocking::{Connection, Options};
+use cmid_epoll::proto::datapath::Attaching;
 use cmid_epoll::proto::datapath::{Caps, CreateError, DataPath, SendWr, prelude::*};
 use cmid_epoll::proto::handshake::{Dial, DialTo, Incoming, Serve};
 use cmid_epoll::proto::{
-    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, PolledDevice, Poller, PortSpace, Time,
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, PolledDevice, Poller, PortSpace, Time,
 };
 
 /// The message of the client.

@@ -1,7 +1,8 @@
 //! Address handles: destinations of datagrams.
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::{AhAttr, GlobalRoute};
 use cmid_proto::datapath::{Completion, GRH_LEN, MemoryRegion};
-use cmid_proto::{AhAttr, Errno, GlobalRoute};
 
 use crate::data::datagram::route_back;
 use crate::data::mr::Mr;

@@ -1,8 +1,9 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a domain use it.
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::AhAttr;
 use cmid_proto::datapath::{Access, Completion, CreateError, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{MemoryError, PdState};
-use cmid_proto::{AhAttr, Errno};
 
 use crate::data::ah::Ah;
 use crate::data::mr::Mr;

@@ -12,10 +12,9 @@ use cmid_epoll::proto::Next;
 use cmid_epoll::{Epoll, Interest};
 use cmid_harness::sim_host as host;
 use cmid_mio::{Mio, Tokens};
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Caps, CreateError, WcStatus, prelude::*};
-use cmid_proto::{
-    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Device, Drive, Errno, Event, EventKind, IdKey, Limits,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Device, Drive, Errno, Event, EventKind, IdKey, Limits};
 use cmid_proto::{PolledDevice, PortSpace, RequestKind};
 use cmid_sim::{Cq, Host, Qp, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};

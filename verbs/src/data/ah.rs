@@ -3,8 +3,9 @@
 use core::fmt;
 use core::ptr::NonNull;
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::{AhAttr, GlobalRoute};
 use cmid_proto::datapath::{Completion, GRH_LEN};
-use cmid_proto::{AhAttr, Errno, GlobalRoute};
 
 use crate::data::pd::PdUse;
 use crate::data::{Mr, Pd};

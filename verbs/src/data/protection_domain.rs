@@ -1,8 +1,9 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a PD use it.
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::AhAttr;
 use cmid_proto::datapath::{Completion, CreateError, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{self, Access, PdState};
-use cmid_proto::{AhAttr, Errno};
 
 use crate::data::create_reasons::srq_error;
 use crate::data::{Ah, Buffer, Mr, Mw, Pd, Srq};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cmid_proto::{AhAttr, Ece, Errno, Outcome};
+use cmid_proto::datapath::AhAttr;
+use cmid_proto::{Ece, Errno, Outcome};
 
 use crate::kernel::abi::QpAttr;
 
