@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::CreateError;
 use cmid_proto::{
-    Attaching, CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace,
-    PrivateData, ReceivedParam, RefuseReason, Refused, RequestKind, State,
+    CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, PrivateData,
+    ReceivedParam, RefuseReason, Refused, RequestKind, State,
 };
 
 use crate::cancel::Canceller;

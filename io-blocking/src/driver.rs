@@ -178,7 +178,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
     fn has_aside(&self) -> bool {
         let core = self.drive.core();
         let home_of = |event: &Event| core.channel(event.listener.unwrap_or(event.id));
-        self.aside.iter().filter_map(home_of).any(|home| !core.is_private(home))
+        self.aside.iter().filter_map(home_of).any(|home| !core.channel_info(home).is_some_and(|it| it.is_private))
     }
 
     /// Returns the oldest fault of the device that no wait has returned as its error.
@@ -279,9 +279,9 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         let during = request_kind.name();
         let core = self.drive().core();
         let Some(state) = core.state(id) else { return Err(Refused::NoSuchId { id, request: request_kind }.into()) };
-        if core.sync_open(id).is_none() && core.sync_result(id).is_none() {
-            let ends_by_event = begun::ends_by_event(request_kind, core.port_space(id));
-            return match (ends_by_event, core.is_sync(id)) {
+        if core.id_info(id).and_then(|it| it.sync_open).is_none() && core.sync_result(id).is_none() {
+            let ends_by_event = begun::ends_by_event(request_kind, core.id_info(id).map(|it| it.port_space));
+            return match (ends_by_event, core.id_info(id).is_some_and(|it| it.is_sync)) {
                 (false, _) => Ok(()),
                 (true, false) => {
                     Err(Refused::Request { id, request: request_kind, state, reason: RefuseReason::NotSync }.into())
@@ -312,7 +312,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
 
     /// Takes the undelivered events, because the awaited event may be behind them.
     fn take_aside(&mut self) {
-        let ids: Vec<_> = self.drive.core().id_keys().collect();
+        let ids: Vec<_> = self.drive.core().ids().collect();
         ids.into_iter().for_each(|id| self.take_aside_of(id));
     }
 
@@ -338,8 +338,11 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
     /// Whether the core cannot read an id's channel because undelivered events fill it.
     fn is_full(&self, id: IdKey) -> bool {
         let core = self.drive.core();
-        core.device_channel(id)
-            .is_some_and(|line| !core.is_paused(line) && !core.has_failed(line) && core.wants_event(line).is_none())
+        core.device_channel(id).is_some_and(|line| {
+            !core.channel_info(line).is_some_and(|it| it.is_paused)
+                && !core.channel_info(line).is_some_and(|it| it.has_failed)
+                && core.wants_event(line).is_none()
+        })
     }
 
     /// Waits for the end of a request that was under way in state `begun` when the id entered synchronous mode.
@@ -358,7 +361,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
             older = self.take_older(id, begun);
         }
         self.take_aside_of(id);
-        let transport = self.drive().core().transport(id).unwrap_or_default();
+        let transport = self.drive().core().id_info(id).map(|it| it.transport).unwrap_or_default();
         let is_end = |event: &Event| event.id == id && begun::is_end(event.kind, request_kind, begun, transport);
         let Some(at) = self.aside.iter().skip(older).position(is_end).map(|at| older + at) else {
             return Err(Error::NotSynchronous { during });
@@ -372,7 +375,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
 
     fn await_end(&mut self, id: IdKey, end: Time, during: &'static str) -> Result<(), Error> {
         let mut last = false;
-        while self.drive().core().sync_open(id).is_some() {
+        while self.drive().core().id_info(id).and_then(|it| it.sync_open).is_some() {
             // A sleep does not end for an event that the core has no room for.
             if self.is_full(id) {
                 self.take_aside();
@@ -398,8 +401,10 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         let core = self.drive.core();
         let is_awaited = |key: ChannelKey| match awaited {
             WaitFor::AnyEvent => true,
-            WaitFor::EventOf(id) => core.is_private(key) || core.channel(id) == Some(key),
-            WaitFor::End => core.is_private(key),
+            WaitFor::EventOf(id) => {
+                core.channel_info(key).is_some_and(|it| it.is_private) || core.channel(id) == Some(key)
+            }
+            WaitFor::End => core.channel_info(key).is_some_and(|it| it.is_private),
         };
         // An event that the core has no room for stays in the kernel and keeps its channel readable.
         let wanted = |&&key: &&ChannelKey| is_awaited(key) && core.wants_event(key).is_some();

@@ -67,7 +67,7 @@ impl<D: Pollable, O: Observer> Blocking<D, O> {
         id: IdKey,
         detach: impl FnOnce(&mut D, IdKey) -> Result<(), cmid_proto::Errno>,
     ) -> Result<(), Error> {
-        if self.drive().core().has_qp(id) {
+        if self.drive().core().id_info(id).is_some_and(|it| it.has_qp) {
             self.drive().detach_qp(id, |device, id| detach(device, id))?;
         }
         self.drive().destroy(id, Time::NEVER)?;

@@ -8,7 +8,7 @@
 //! use cmid_blocking::{Connection, Listener, Options};
 //! use std::{thread, time::Duration};
 //! # use cmid_sim::{Caps, DataPath, SimDevice};
-//! # fn qp(device: &mut SimDevice, attaching: cmid_proto::Attaching<'_>) -> Result<cmid_sim::Qp, cmid_proto::datapath::CreateError> {
+//! # fn qp(device: &mut SimDevice, attaching: cmid_proto::datapath::Attaching<'_>) -> Result<cmid_sim::Qp, cmid_proto::datapath::CreateError> {
 //! #     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
 //! #     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 //! # }
@@ -40,7 +40,8 @@
 #![cfg_attr(not(feature = "verbs"), doc = "```ignore")]
 //! use cmid_blocking::verbs::{Caps, CreateError, DataPath, Hints, Qp, Verbs, addr_info};
 //! use cmid_blocking::{Connection, Options};
-//! use cmid_proto::{Attaching, PortSpace};
+//! use cmid_proto::{PortSpace};
+//! use cmid_proto::datapath::Attaching;
 //!
 //! fn qp(device: &mut Verbs, attaching: Attaching<'_>) -> Result<Qp, CreateError> {
 //!     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);

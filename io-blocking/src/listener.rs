@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::CreateError;
 use cmid_proto::{
-    Attaching, CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, PrivateData,
-    ReceivedParam, Request, RequestKind, Time,
+    CmEvent, CmOption, Errno, Event, IdKey, Limits, Observer, Pollable, PortSpace, PrivateData, ReceivedParam, Request,
+    RequestKind, Time,
 };
 
 use crate::cancel::Canceller;

@@ -54,7 +54,7 @@ impl Begun {
 
     fn turns_sync(&mut self) {
         self.driver.drive().migrate(self.id, None, Time::NEVER).unwrap();
-        assert!(self.driver.drive().core().is_sync(self.id));
+        assert!(self.driver.drive().core().id_info(self.id).is_some_and(|it| it.is_sync));
     }
 
     fn finishes(&mut self, request_kind: RequestKind) -> Result<(), Error> {

@@ -7,8 +7,9 @@ mod common;
 use std::time::Duration;
 
 use cmid_blocking::{Canceller, Connection, Error, Listener, Options};
+use cmid_proto::Errno;
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::CreateError;
-use cmid_proto::{Attaching, Errno};
 use cmid_sim::{Host, Qp, SimDevice};
 
 use common::{A_WHILE, SOON, connected, host, incoming, patient, qp, server};

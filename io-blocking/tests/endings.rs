@@ -8,8 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Blocking, Canceller, Connection, Error, Listener, Options, Ready};
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Access, Caps, CreateError, WcStatus, prelude::*};
-use cmid_proto::{Acks, Attaching, CmEvent, Errno, Limits, Pollable, PortSpace, State, Time};
+use cmid_proto::{Acks, CmEvent, Errno, Limits, Pollable, PortSpace, State, Time};
 use cmid_sim::{Cq, Host, Mr, Qp, SimDevice};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;

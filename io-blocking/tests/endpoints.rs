@@ -55,7 +55,7 @@ fn a_lookup_between_two_endpoints() {
     for id in [request.id, listener] {
         serving.destroy_endpoint(id, |device, id| device.destroy_qp(id)).unwrap();
     }
-    assert_eq!((asking.drive().core().ids(), serving.drive().core().ids()), (0, 0));
+    assert_eq!((asking.drive().core().ids().count(), serving.drive().core().ids().count()), (0, 0));
     assert_eq!(asking.finish(id, RequestKind::Connect).unwrap_err().errno(), Errno::ENOENT);
 }
 
@@ -87,5 +87,5 @@ fn an_endpoint_that_cannot_be_made_leaves_nothing() {
     assert_eq!(driver.create_endpoint(&elsewhere).unwrap_err().errno(), Errno::EADDRNOTAVAIL);
     let late = Endpoint { timeout: Duration::ZERO, ..way };
     assert!(matches!(driver.create_endpoint(&late).unwrap_err(), Error::TimedOut { .. } | Error::Core(_)));
-    assert_eq!((driver.drive().core().ids(), driver.drive().core().channels()), (0, 0));
+    assert_eq!((driver.drive().core().ids().count(), driver.drive().core().channels().count()), (0, 0));
 }

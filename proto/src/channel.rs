@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::key::IdKey;
+use crate::limits::Limits;
 use crate::request::Acks;
 use crate::stored::Stored;
 
@@ -59,7 +60,7 @@ impl Channel {
 
     /// Whether the channel has failed: too many consecutive reads failed.
     pub(crate) fn has_failed(&self) -> bool {
-        self.failures >= READ_FAILURES_MAX
+        self.failures >= Limits::READ_FAILURES_MAX
     }
 
     /// Whether events of the channel are to be read if there is room for them.
@@ -67,7 +68,3 @@ impl Channel {
         !self.closing && !self.paused && !self.has_failed()
     }
 }
-
-/// The number of consecutive failed reads of a channel after which it has failed
-/// ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
-pub const READ_FAILURES_MAX: u8 = 32;

@@ -183,7 +183,7 @@ pub enum Fault {
         /// The errno of the call.
         errno: Errno,
     },
-    /// Reading a channel failed [`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) times without an event in between. It
+    /// Reading a channel failed [`Limits::READ_FAILURES_MAX`](crate::Limits::READ_FAILURES_MAX) times without an event in between. It
     /// is not read any more. [`Core::handle_unreadable`](crate::Core::handle_unreadable) describes the effect on its
     /// ids.
     #[error("channel {channel} has failed, it is not read any more: {errno}")]

@@ -10,42 +10,25 @@ use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::transport::Transport;
 
-/// The maximum private data of each message (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
-/// the address header takes 36 bytes of a request over IP, which has 92 bytes, or 216 for datagrams).
-#[must_use]
-pub const fn private_data_max(request_kind: RequestKind, service: Service) -> usize {
-    match (request_kind, service) {
-        (RequestKind::Connect, Service::Connected) => 56,
-        (RequestKind::Accept, Service::Connected) => 196,
-        (RequestKind::Reject, Service::Connected) => 148,
-        (RequestKind::Connect, Service::Datagram) => 180,
-        (RequestKind::Accept | RequestKind::Reject, Service::Datagram) => 136,
-        (
-            RequestKind::Bind
-            | RequestKind::ResolveAddr
-            | RequestKind::ResolveRoute
-            | RequestKind::Listen
-            | RequestKind::AttachQp
-            | RequestKind::DetachQp
-            | RequestKind::Establish
-            | RequestKind::Disconnect
-            | RequestKind::Teardown
-            | RequestKind::Notify
-            | RequestKind::GetRequest
-            | RequestKind::Join
-            | RequestKind::Leave
-            | RequestKind::SetTos
-            | RequestKind::ReuseAddr
-            | RequestKind::NoReuseAddr
-            | RequestKind::SetAfOnly
-            | RequestKind::SetAckTimeout
-            | RequestKind::SetEce
-            | RequestKind::Migrate
-            | RequestKind::Release
-            | RequestKind::Destroy
-            | RequestKind::DestroyNow,
-            Service::Connected | Service::Datagram,
-        ) => 0,
+impl RequestKind {
+    /// Returns the maximum private data of its message (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the
+    /// kernel: the address header takes 36 bytes of a request over IP, which has 92 bytes, or 216 for datagrams). 0 for
+    /// a request without private data.
+    #[must_use]
+    pub const fn private_data_max(self, service: Service) -> usize {
+        let (connected, datagram) = if matches!(self, RequestKind::Connect) {
+            (56, 180)
+        } else if matches!(self, RequestKind::Accept) {
+            (196, 136)
+        } else if matches!(self, RequestKind::Reject) {
+            (148, 136)
+        } else {
+            (0, 0)
+        };
+        match service {
+            Service::Connected => connected,
+            Service::Datagram => datagram,
+        }
     }
 }
 
@@ -53,9 +36,9 @@ pub const fn private_data_max(request_kind: RequestKind, service: Service) -> us
 #[inline(always)]
 pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -> Result<(), RefuseReason> {
     let service = id.port_space.service();
-    let len = request.private_data().len();
-    if len > private_data_max(request_kind, service) {
-        return Err(RefuseReason::PrivateDataTooLong { len, max: private_data_max(request_kind, service) });
+    let (len, max) = (request.private_data().len(), request_kind.private_data_max(service));
+    if len > max {
+        return Err(RefuseReason::PrivateDataTooLong { len, max });
     }
     check_values(request)?;
     match *request {

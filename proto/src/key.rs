@@ -125,14 +125,15 @@ key! {
     #[doc(alias = "rdma_cm_id")]
     IdKey, "id"
 }
-/// The maximum tag of [`IdKey::to_wr_id`].
-pub const WR_ID_TAG_MAX: u16 = CORE_MAX;
 
 impl IdKey {
+    /// The maximum tag of [`IdKey::to_wr_id`].
+    pub const WR_ID_TAG_MAX: u16 = CORE_MAX;
+
     /// Packs the id and a tag of the application into the `wr_id` of a work request, so that its completion names the
     /// id without a lookup by QP number. From the most significant bit: 24 bits of slot, 12 of the tag, 28 of
     /// generation. The core's number is left out, because the ids of a completion queue belong to one core. `None` for
-    /// a tag above [`WR_ID_TAG_MAX`].
+    /// a tag above [`IdKey::WR_ID_TAG_MAX`].
     ///
     /// ```
     /// use cmid_proto::IdKey;
@@ -144,7 +145,7 @@ impl IdKey {
     /// ```
     #[must_use]
     pub const fn to_wr_id(self, tag: u16) -> Option<u64> {
-        if tag > WR_ID_TAG_MAX {
+        if tag > IdKey::WR_ID_TAG_MAX {
             return None;
         }
         Some(self.to_bits() & !CORE_BITS_MASK | (tag as u64) << GENERATION_BITS)
@@ -200,11 +201,13 @@ mod tests {
 
     #[test]
     fn a_wr_id_has_the_id_and_the_tag() {
-        for (core, slot, generation, tag) in [(0, 0, 1, 0), (CORE_MAX, SLOTS - 1, 7, WR_ID_TAG_MAX), (2, 5, 3, 1)] {
+        for (core, slot, generation, tag) in
+            [(0, 0, 1, 0), (CORE_MAX, SLOTS - 1, 7, IdKey::WR_ID_TAG_MAX), (2, 5, 3, 1)]
+        {
             let id = IdKey::from_parts(core, slot, generation).unwrap();
             let wr_id = id.to_wr_id(tag).unwrap();
             assert_eq!(IdKey::from_wr_id(wr_id, core), Some((id, tag)));
-            assert_eq!(id.to_wr_id(WR_ID_TAG_MAX + 1), None);
+            assert_eq!(id.to_wr_id(IdKey::WR_ID_TAG_MAX + 1), None);
             assert_eq!(IdKey::from_wr_id(wr_id, CORE_MAX + 1), None);
         }
         assert_eq!(IdKey::from_wr_id(0, 0), None);

@@ -28,7 +28,7 @@ pub struct Limits {
     /// are free, the channels of listeners are not read. A number above half of `events` counts as half.
     pub reserved_events: u32,
     /// Untaken events of one channel. At the limit this channel is not read; 0 counts as 1. Connection requests do not
-    /// count here: the backlog of their listener limits them, see [`BACKLOG_MAX`].
+    /// count here: the backlog of their listener limits them, see [`Limits::BACKLOG_MAX`].
     pub channel_events: u32,
     /// Memberships in multicast groups at the same time, over all ids.
     pub groups: u32,
@@ -42,6 +42,20 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The maximum number of untaken requests of one listener; a smaller backlog of the listen lowers it. A backlog below 1
+    /// or above this maximum counts as the maximum, as in the kernel (`ucma_listen`, where the maximum is the sysctl
+    /// `net.rdma_ucm.max_backlog` with this default). A request counts until it is delivered. Similarly, in the kernel a
+    /// request counts until its CONNECT_REQUEST is read (`ucma_get_event`), whether or not it is accepted.
+    ///
+    /// At the limit the listener's channel is not read. As many requests again can wait in the kernel. After that, the
+    /// kernel drops requests for connections, which the peers repeat every few seconds, and rejects lookups. On iWARP it
+    /// rejects requests for connections.
+    pub const BACKLOG_MAX: u16 = 1024;
+
+    /// The number of consecutive failed reads of a channel after which it has failed
+    /// ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
+    pub const READ_FAILURES_MAX: u8 = 32;
+
     /// For a program with many connections: a million ids, 64 Ki events. Memory is allocated when it is needed.
     pub const LARGE: Limits = Limits {
         ids: 1 << 20,
@@ -90,19 +104,9 @@ impl Limits {
     }
 }
 
-/// The maximum number of untaken requests of one listener; a smaller backlog of the listen lowers it. A backlog below 1
-/// or above this maximum counts as the maximum, as in the kernel (`ucma_listen`, where the maximum is the sysctl
-/// `net.rdma_ucm.max_backlog` with this default). A request counts until it is delivered. Similarly, in the kernel a
-/// request counts until its CONNECT_REQUEST is read (`ucma_get_event`), whether or not it is accepted.
-///
-/// At the limit the listener's channel is not read. As many requests again can wait in the kernel. After that, the
-/// kernel drops requests for connections, which the peers repeat every few seconds, and rejects lookups. On iWARP it
-/// rejects requests for connections.
-pub const BACKLOG_MAX: u16 = 1024;
-
 /// The maximum number of untaken requests for a listen with this backlog.
 pub(crate) fn requests_of(backlog: i32) -> u16 {
-    u16::try_from(backlog).ok().filter(|kept| (1..=BACKLOG_MAX).contains(kept)).unwrap_or(BACKLOG_MAX)
+    u16::try_from(backlog).ok().filter(|kept| (1..=Limits::BACKLOG_MAX).contains(kept)).unwrap_or(Limits::BACKLOG_MAX)
 }
 
 impl Default for Limits {

@@ -3,9 +3,6 @@
 use core::fmt;
 use core::ops::Deref;
 
-/// The maximum private data of an event: 216 bytes, a UD request over `AF_IB` (rdma_connect(3)).
-pub const PRIVATE_DATA_MAX: usize = 216;
-
 /// Private data of a message, stored inline.
 #[derive(Clone)]
 pub struct PrivateData(Content);
@@ -18,13 +15,16 @@ enum Content {
     /// Bytes beyond the length are not part of it.
     Bytes {
         len: u8,
-        bytes: [u8; PRIVATE_DATA_MAX],
+        bytes: [u8; PrivateData::MAX],
     },
 }
 
-static_assertions::const_assert!(PRIVATE_DATA_MAX <= u8::MAX as usize);
+static_assertions::const_assert!(PrivateData::MAX <= u8::MAX as usize);
 
 impl PrivateData {
+    /// The maximum private data of an event in bytes: that of a UD request over `AF_IB` (rdma_connect(3)).
+    pub const MAX: usize = 216;
+
     /// No private data.
     pub const EMPTY: PrivateData = PrivateData(Content::Nothing);
 
@@ -33,7 +33,7 @@ impl PrivateData {
         PrivateData(Content::Nothing)
     }
 
-    /// Copies at most [`PRIVATE_DATA_MAX`] bytes of `data`. No transport has more.
+    /// Copies at most [`PrivateData::MAX`] bytes of `data`. No transport has more.
     #[must_use]
     pub fn copy_of(data: &[u8]) -> Self {
         let mut copy = Self::empty();
@@ -44,15 +44,11 @@ impl PrivateData {
     /// Replaces the content by a copy of `data`, as [`copy_of`](Self::copy_of) does: one copy. Bytes beyond the length
     /// are those of earlier contents.
     pub(crate) fn set(&mut self, data: &[u8]) {
-        if data.is_empty() {
-            self.0 = Content::Nothing;
-            return;
-        }
-        if let Content::Nothing = self.0 {
-            self.0 = Content::Bytes { len: 0, bytes: [0; PRIVATE_DATA_MAX] };
+        if matches!(self.0, Content::Nothing) && !data.is_empty() {
+            self.0 = Content::Bytes { len: 0, bytes: [0; PrivateData::MAX] };
         }
         if let Content::Bytes { len, bytes } = &mut self.0 {
-            let data = &data[..data.len().min(PRIVATE_DATA_MAX)];
+            let data = &data[..data.len().min(PrivateData::MAX)];
             *len = data.len() as u8;
             bytes[..data.len()].copy_from_slice(data);
         }

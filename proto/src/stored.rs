@@ -1,8 +1,7 @@
 //! Undelivered events. Few have private data, so it is stored apart.
 
+use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-
-use slab::Slab;
 
 use crate::event::{AckToken, Datagram, Event, EventKind, RawEvent, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
@@ -75,16 +74,20 @@ impl Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DataRef(u32);
 
-/// What few events have.
+/// What few events have. In a vacant place it is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Data {
     private_data: PrivateData,
     datagram: Option<Datagram>,
 }
 
-/// The data of all undelivered events.
+/// The data of all undelivered events. It is written in place: it is large.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DataSlab(Slab<Data>);
+pub(crate) struct DataSlab {
+    places: Vec<Data>,
+    /// The places without data; the last one is used next.
+    vacant: Vec<DataRef>,
+}
 
 impl Stored {
     /// An event of the device.
@@ -141,47 +144,77 @@ impl Stored {
 impl DataSlab {
     /// Stores the data of an event, if it has some.
     pub(crate) fn keep(&mut self, raw: &RawEvent<&[u8]>) -> Option<DataRef> {
-        if raw.is_bare() { None } else { self.keep_some(raw) }
+        if raw.is_bare() { None } else { self.insert(raw.private_data, raw.datagram) }
     }
 
-    fn keep_some(&mut self, raw: &RawEvent<&[u8]>) -> Option<DataRef> {
-        self.insert(Data { private_data: PrivateData::copy_of(raw.private_data), datagram: raw.datagram })
+    /// Stores the data of an event that comes from another core.
+    pub(crate) fn adopt(&mut self, data: &Data) -> Option<DataRef> {
+        self.insert(&data.private_data, data.datagram)
     }
 
-    pub(crate) fn insert(&mut self, data: Data) -> Option<DataRef> {
-        // The limits on events are below 2^32.
-        u32::try_from(self.0.insert(data)).ok().map(DataRef)
+    fn insert(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Option<DataRef> {
+        let at = match self.vacant.pop() {
+            Some(at) => at,
+            None => {
+                // The limits on events are below 2^32.
+                let at = DataRef(u32::try_from(self.places.len()).ok()?);
+                self.places.push(Data { private_data: PrivateData::EMPTY, datagram: None });
+                at
+            }
+        };
+        let place = self.places.get_mut(at.0 as usize)?;
+        place.private_data.set(private_data);
+        place.datagram = datagram;
+        Some(at)
     }
 
     /// Removes the data of an event.
-    pub(crate) fn take(&mut self, data: Option<DataRef>) -> Option<Data> {
-        self.0.try_remove(data?.0 as usize)
+    pub(crate) fn discard(&mut self, data: Option<DataRef>) {
+        if let Some((at, place)) = data.and_then(|at| Some((at, self.places.get_mut(at.0 as usize)?))) {
+            place.private_data.set(&[]);
+            place.datagram = None;
+            self.vacant.push(at);
+        }
     }
 
-    /// Adds its data to an event, and removes it here.
-    pub(crate) fn fill(&mut self, data: DataRef, event: &mut Event) {
-        if let Some(Data { private_data, datagram }) = self.take(Some(data)) {
-            (event.private_data, event.datagram) = (private_data, datagram);
+    /// Removes the data of an event, and returns it.
+    pub(crate) fn take(&mut self, data: Option<DataRef>) -> Option<Data> {
+        let taken = self.places.get(data?.0 as usize).cloned();
+        self.discard(data);
+        taken
+    }
+
+    /// Copies the data of an event to it.
+    pub(crate) fn fill(&self, data: DataRef, event: &mut Event) {
+        if let Some(Data { private_data, datagram }) = self.places.get(data.0 as usize) {
+            event.private_data.set(private_data);
+            event.datagram = *datagram;
         }
     }
 
     /// Returns a copy of an event that stays stored.
     pub(crate) fn copy_of(&self, stored: &Stored) -> Event {
         let mut event = stored.bare();
-        if let Some(data) = stored.data.and_then(|data| self.0.get(data.0 as usize)) {
-            (event.private_data, event.datagram) = (data.private_data.clone(), data.datagram);
+        if let Some(data) = stored.data {
+            self.fill(data, &mut event);
         }
         event
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.places.len() - self.vacant.len()
+    }
+
+    /// Returns the data with its place. No data is empty.
+    fn occupied(&self) -> impl Iterator<Item = (usize, &Data)> {
+        let is_some = |(_, data): &(usize, &Data)| !data.private_data.is_empty() || data.datagram.is_some();
+        self.places.iter().enumerate().filter(is_some)
     }
 }
 
 impl PartialEq for DataSlab {
     fn eq(&self, other: &Self) -> bool {
-        self.0.iter().eq(other.0.iter())
+        self.occupied().eq(other.occupied())
     }
 }
 
@@ -189,6 +222,6 @@ impl Eq for DataSlab {}
 
 impl Hash for DataSlab {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.iter().for_each(|entry| entry.hash(state));
+        self.occupied().for_each(|entry| entry.hash(state));
     }
 }

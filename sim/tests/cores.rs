@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::prelude::*;
 use cmid_proto::datapath::{Caps, CreateError, QpState};
 use cmid_proto::{
-    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, EventKind, IdKey, Limits, PortSpace,
-    RequestKind, Time,
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, Error, Event, EventKind, IdKey, Limits, PortSpace, RequestKind,
+    Time,
 };
 use cmid_sim::{Config, Cq, Fabric, Host, Qp, SimDevice};
 
@@ -40,7 +41,7 @@ impl Pair {
             for (at, drive) in self.sides.iter_mut().enumerate() {
                 drive.set_now(self.fabric.now());
                 drive.readable(self.channels[at]);
-                let lines: Vec<_> = drive.core().id_keys().filter_map(|id| drive.core().device_channel(id)).collect();
+                let lines: Vec<_> = drive.core().ids().filter_map(|id| drive.core().device_channel(id)).collect();
                 lines.into_iter().for_each(|device_channel| drive.readable(device_channel));
                 let _ = drive.run(100);
                 drive.core().check();

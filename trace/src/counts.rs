@@ -148,7 +148,7 @@ impl Counting {
 
     /// Records an open request of synchronous mode.
     fn note_open(&mut self, core: &Core, id: IdKey) {
-        if let Some(request) = core.sync_open(id) {
+        if let Some(request) = core.id_info(id).and_then(|it| it.sync_open) {
             self.open.insert(id, request);
         } else if !self.open.is_empty() {
             self.open.remove(&id);
@@ -163,7 +163,7 @@ impl Counting {
             if is_expired {
                 add(&counts.deadlines[request.index()]);
             }
-            core.sync_open(id).is_some()
+            core.id_info(id).and_then(|it| it.sync_open).is_some()
         });
     }
 

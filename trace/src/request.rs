@@ -2,9 +2,8 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::{
-    AhAttr, ChannelKey, CmOption, ConnParam, Datagram, Ece, GlobalRoute, GroupKey, ReceivedParam, RejectReason, Request,
-};
+use cmid_proto::datapath::{AhAttr, GlobalRoute};
+use cmid_proto::{ChannelKey, CmOption, ConnParam, Datagram, Ece, GroupKey, ReceivedParam, RejectReason, Request};
 use serde::{Deserialize, Serialize};
 
 use crate::values::{As, Bytes};

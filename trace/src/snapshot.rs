@@ -45,11 +45,11 @@ pub(crate) struct Sum {
 
 impl Sum {
     pub(crate) fn of(core: &Core) -> Self {
-        let counters = core.counters();
+        let counters = core.summary().counters;
         Sum {
-            ids: core.ids(),
-            channels: core.channels(),
-            groups: core.groups(),
+            ids: core.ids().count(),
+            channels: core.channels().count(),
+            groups: core.summary().groups,
             work: core.has_work(),
             activity: core.activity(),
             late: counters.late,
@@ -65,11 +65,11 @@ impl Snapshot {
     pub(crate) fn of(core: &Core) -> Self {
         // Polling changes the core, so this polls a copy.
         let mut copy = core.clone();
-        let ids = core.id_keys().map(|key| (key.to_string(), id(core, key))).collect();
+        let ids = core.ids().map(|key| (key.to_string(), id(core, key))).collect();
         let to_read = std::iter::from_fn(|| copy.poll_readable()).map(|channel| channel.to_string()).collect();
         let taken = |key: ChannelKey| std::iter::from_fn(|| copy.poll_event(key)).map(|it| event(&it)).collect();
         let mut taken = taken;
-        let channels = core.channel_keys().map(|key| (key.to_string(), taken(key))).collect();
+        let channels = core.channels().map(|key| (key.to_string(), taken(key))).collect();
         Snapshot { ids, channels, calls: calls(core), to_read, sum: Sum::of(core) }
     }
 }
@@ -96,7 +96,7 @@ fn id(core: &Core, key: IdKey) -> String {
         text.push_str(", ");
         text.push_str(&more);
     };
-    if let Some(port_space) = core.port_space(key) {
+    if let Some(port_space) = core.id_info(key).map(|it| it.port_space) {
         add(port_space.to_string());
     }
     if let Some(home) = core.channel(key) {
@@ -105,16 +105,16 @@ fn id(core: &Core, key: IdKey) -> String {
             add(format!("reported on {line}"));
         }
     }
-    if core.is_sync(key) {
+    if core.id_info(key).is_some_and(|it| it.is_sync) {
         add("synchronous".into());
     }
-    if core.has_qp(key) {
+    if core.id_info(key).is_some_and(|it| it.has_qp) {
         add("with a QP".into());
     }
-    if core.owed(key) > 0 {
-        add(format!("{} acks owed", core.owed(key)));
+    if core.id_info(key).map_or(0, |it| it.owed) > 0 {
+        add(format!("{} acks owed", core.id_info(key).map_or(0, |it| it.owed)));
     }
-    if let Some(request_kind) = core.sync_open(key) {
+    if let Some(request_kind) = core.id_info(key).and_then(|it| it.sync_open) {
         add(format!("{request_kind} is open"));
     }
     if let Some(result) = core.sync_result(key) {

@@ -68,7 +68,11 @@ fn report(drive: &mut Traced, of: IdKey, kind: CmEvent) -> Option<Event> {
     drive.device_mut().events.push_back((channel, of, kind));
     drive.readable(channel);
     let _rest = drive.run(8);
-    let taken = if drive.core().is_private(channel) { None } else { drive.next_event(channel) };
+    let taken = if drive.core().channel_info(channel).is_some_and(|it| it.is_private) {
+        None
+    } else {
+        drive.next_event(channel)
+    };
     // The channel takes no event after a failure.
     drive.device_mut().events.clear();
     taken

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use cmid_blocking::{Connection, ListenOptions, Listener, Options};
 use cmid_epoll::{Config, Epoll};
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{CreateError, DataPath};
-use cmid_proto::{Acks, Attaching, CmEvent, Limits, PortSpace, RequestKind, Time};
+use cmid_proto::{Acks, CmEvent, Limits, PortSpace, RequestKind, Time};
 use cmid_sim::{Caps, Clock, Fabric, Host, Qp, SimDevice};
 use cmid_trace::{Counting, Counts};
 

@@ -4,7 +4,8 @@
 //! repeated when the slot is needed and when the channel is closed. If it fails again, the object is set aside
 //! ([`KeyTable`]), and is destroyed with the device.
 
-use cmid_proto::{ChannelKey, IdKey, KeyTable, Outcome};
+use cmid_proto::key_table::KeyTable;
+use cmid_proto::{ChannelKey, IdKey, Outcome};
 
 /// The tables of a backend, and the functions that remove their entries.
 pub(crate) trait Tables {

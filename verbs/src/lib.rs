@@ -15,7 +15,8 @@
 //! needs to pin pages; any thread may make them.
 //!
 //! ```no_run
-//! use cmid_proto::{Attaching, Drive, Error, IdKey};
+//! use cmid_proto::{Drive, Error, IdKey};
+//! use cmid_proto::datapath::Attaching;
 //! use cmid_verbs::{Access, Caps, CreateError, Qp, Verbs, datapath::prelude::*};
 //! use std::net::SocketAddr;
 //!

@@ -6,8 +6,9 @@ use core::ptr::NonNull;
 use core::str::FromStr;
 use std::os::fd::BorrowedFd;
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, QpState};
-use cmid_proto::{Attaching, Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::data::{self, Ah, AsyncEvents, CompChannel, Cq, Mr, Mw, Nic, Pd, PostCalls, Qp, QpInit, Srq};
 use crate::kernel::{KernelCm, KernelHandle, OpenError};

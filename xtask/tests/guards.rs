@@ -66,8 +66,11 @@ fn the_compiler_decides_what_it_inlines() {
 
 #[test]
 fn the_public_names_of_the_core_are_few() {
-    let methods = |text: &str| text.lines().filter(|line| line.starts_with("    pub fn ")).count();
-    falls("public methods", files("proto/src/machine").iter().map(|(_, text)| methods(text)).sum(), METHODS);
+    let methods = |text: &str| {
+        let of_core = text.split("\nimpl ").filter(|block| block.starts_with("Core {"));
+        of_core.map(|block| block.matches("\n    pub fn ").count()).sum::<usize>()
+    };
+    falls("public methods of Core", files("proto/src/machine").iter().map(|(_, text)| methods(text)).sum(), METHODS);
     let root = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/src/lib.rs")).unwrap();
     let exports = root.split("pub use ").skip(1).map(|rest| rest.split(';').next().unwrap_or_default());
     falls("names at the root", exports.map(|list| list.matches(',').count() + 1).sum(), NAMES);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, KeyTable, Poller, PortSpace, Time};
+use cmid_proto::key_table::KeyTable;
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, Poller, PortSpace, Time};
 use indicatif::ProgressBar;
 
 use crate::args::Plan;

@@ -1,7 +1,8 @@
 //! A connection's objects of the data path: a QP. The QPs of a side use one CQ, as in cmtime, up to its largest depth.
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Caps, CreateError, DataPath};
-use cmid_proto::{Attaching, ConnParam, Drive, Error, IdKey, Poller};
+use cmid_proto::{ConnParam, Drive, Error, IdKey, Poller};
 
 use crate::args::Plan;
 

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, IdKey, KeyTable, Poller, PortSpace};
+use cmid_proto::key_table::KeyTable;
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, IdKey, Poller, PortSpace};
 
 use crate::args::Plan;
 use crate::equipment::Equipment;

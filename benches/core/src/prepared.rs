@@ -1,6 +1,7 @@
 //! Many ids on one channel.
 
-use cmid_proto::{ChannelKey, CmEvent, Counters, IdKey, RawEvent, Request, State, Time};
+use cmid_proto::info::Counters;
+use cmid_proto::{ChannelKey, CmEvent, IdKey, RawEvent, Request, State, Time};
 
 use crate::level::Level;
 use crate::requests::resolve;
@@ -88,7 +89,7 @@ impl<L: Level> Prepared<L> {
     pub fn check(&mut self) {
         assert!(self.level.take(self.channel).is_none(), "every event was taken");
         let core = self.level.core();
-        assert_eq!(core.counters(), Counters::default(), "every event was of use");
+        assert_eq!(core.summary().counters, Counters::default(), "every event was of use");
         assert!(!core.has_work(), "nothing is left to do");
     }
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cmid_blocking::{Connection, Ready};
+use cmid_proto::Errno;
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     Access, Caps, CompletionQueue, CreateError, DataPath, MemoryRegion, PostError, ProtectionDomain, QueuePair, Remote,
     SendWr, WcStatus,
 };
-use cmid_proto::{Attaching, Errno};
 
 /// The completion of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use cmid_blocking::{Connection, Options};
+use cmid_epoll::proto::datapath::Attaching;
 use cmid_epoll::proto::datapath::{Caps, CreateError, DataPath, SendWr, prelude::*};
 use cmid_epoll::proto::handshake::{Dial, DialTo, Incoming, Serve};
-use cmid_epoll::proto::{
-    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, Poller, PortSpace, Time,
-};
+use cmid_epoll::proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, IdKey, Poller, PortSpace, Time};
 
 /// The message of the client.
 pub const MESSAGE: &[u8] = b"hello";

@@ -142,6 +142,6 @@ where
     /// Returns the number of ids.
     #[must_use]
     pub fn ids(&self) -> usize {
-        self.shared.lock().driver.drive().core().ids()
+        self.shared.lock().driver.drive().core().ids().count()
     }
 }

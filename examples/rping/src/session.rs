@@ -4,7 +4,7 @@
 use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result, bail, ensure};
-use cmid_proto::Attaching;
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     Access, Caps, Completion, CompletionQueue, CreateError, DataPath, MemoryRegion, PostError, ProtectionDomain,
     QueuePair, SendWr, WcStatus,

@@ -5,11 +5,12 @@
 
 use std::os::fd::BorrowedFd;
 
+use cmid_epoll::proto::Errno;
 use cmid_epoll::proto::datapath::{
     Access, Caps, Completion, CreateError, DataPath, GRH_LEN, PostError, SendFlags, SendOp, SendWr, To, WcStatus,
     prelude::*,
 };
-use cmid_epoll::proto::{AhAttr, Attaching, Errno};
+use cmid_epoll::proto::datapath::{AhAttr, Attaching};
 use thiserror::Error;
 
 use crate::wire::{Bytes, LEN};

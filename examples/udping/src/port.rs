@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use cmid_proto::Errno;
 use cmid_proto::datapath::{
     Access, Caps, Completion, CompletionQueue, CreateError, DataPath, GRH_LEN, MemoryRegion, PostError,
     ProtectionDomain, QueuePair, SendWr, To, WcOpcode, WcStatus,
 };
-use cmid_proto::{AhAttr, Attaching, Errno};
+use cmid_proto::datapath::{AhAttr, Attaching};
 
 /// Number of receive buffers of a port.
 pub(crate) const SLOTS: usize = 32;

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Blocking, Canceller, Connection, Incoming, Listener, Options};
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{CreateError, DataPath};
-use cmid_proto::{Acks, Attaching, ChannelKey, CmEvent, ConnParam, Event, Limits, PortSpace, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, Limits, PortSpace, Time};
 use cmid_sim::{Caps, Host, Qp, SimDevice};
 
 pub(crate) use cmid_harness::sim_host as host;

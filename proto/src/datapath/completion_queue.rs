@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use super::{AsyncEvent, Completion};
-use crate::cq_room::CqRoom;
+use crate::datapath::CqRoom;
 use crate::errno::Errno;
 
 /// A completion queue with a completion channel. One thread at a time polls it.

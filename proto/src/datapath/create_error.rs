@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::PostError;
-use crate::cq_room::Overrun;
+use crate::datapath::Overrun;
 use crate::errno::Errno;
 use crate::memory;
 use crate::words::debug_in_words;

@@ -41,6 +41,7 @@ mod async_event;
 mod completion;
 #[cfg(feature = "std")]
 mod completion_queue;
+mod cq_room;
 mod create_error;
 #[cfg(feature = "std")]
 mod device;
@@ -55,11 +56,14 @@ mod shared_receive_queue;
 mod values;
 mod work_request;
 
+pub use crate::drive::Attaching;
+pub use crate::event::{AhAttr, GlobalRoute};
 pub use crate::memory::{Access, Flag};
 pub use async_event::{AsyncEvent, AsyncEventKind, AsyncSource};
 pub use completion::{Completion, WcFlags, WcOpcode, WcStatus};
 #[cfg(feature = "std")]
 pub use completion_queue::{AsyncEventQueue, CompletionChannel, CompletionQueue};
+pub use cq_room::{CqRoom, Overrun};
 pub use create_error::{Capacity, CreateCall, CreateError, CreateReason, DeviceName, OfDevice};
 #[cfg(feature = "std")]
 pub use device::DataPath;

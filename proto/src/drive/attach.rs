@@ -25,7 +25,8 @@ use crate::time::Time;
 /// No other code can create one:
 ///
 /// ```compile_fail
-/// # use cmid_proto::{Attaching, IdKey};
+/// # use cmid_proto::{IdKey};
+/// # use cmid_proto::datapath::Attaching;
 /// fn forge(id: IdKey) -> Attaching<'static> {
 ///     Attaching { id, during: std::marker::PhantomData }
 /// }

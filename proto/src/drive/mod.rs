@@ -254,7 +254,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
 
     /// Records in the core whether an id is on an iWARP device. Until then the core assumes InfiniBand.
     fn query_transport(&mut self, id: IdKey) {
-        if self.device.transport(id) == Some(Transport::Iwarp) && self.core.transport(id) == Some(Transport::InfiniBand)
+        if self.device.transport(id) == Some(Transport::Iwarp)
+            && self.core.id_info(id).map(|it| it.transport) == Some(Transport::InfiniBand)
         {
             self.core.note_iwarp(id);
             self.record(Step::Iwarp { id });

@@ -99,7 +99,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// as `EADDRINUSE`, or of opening the id's own channel or migrating the id to it, such as `EMFILE`.
     #[doc(alias = "rdma_listen")]
     pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
-        if self.core.port_space(id).is_some_and(|space| space.service() == Service::Datagram) {
+        if self.core.id_info(id).map(|it| it.port_space).is_some_and(|space| space.service() == Service::Datagram) {
             self.query_transport(id);
         }
         self.request(id, Request::Listen { backlog }, Time::NEVER).map(drop)
@@ -309,7 +309,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     }
 
     /// Destroys an id without the acks that are owed for it, for example if its ack tokens are lost
-    /// ([`Core::ids_with_owed_acks`](crate::Core::ids_with_owed_acks)). It ends a destroy that waits for acks. Later
+    /// ([`IdInfo::owed`](crate::info::IdInfo::owed)). It ends a destroy that waits for acks. Later
     /// acks of the id are refused.
     ///
     /// # Errors
@@ -319,8 +319,8 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     }
 
     /// Removes an id in synchronous mode from this driver, for another driver to adopt, also on another thread. The
-    /// channel of the id is released with it. Ids of requests that are [on that
-    /// channel](crate::Core::ids_awaiting_migrate) are first migrated to the channels that deliver their events.
+    /// channel of the id is released with it. Ids of requests that are on that
+    /// [channel at the device](crate::Core::device_channel) are first migrated to the channels that deliver their events.
     ///
     /// # Errors
     /// Refused if the id is not in synchronous mode, is busy, or shares its channel. For a listener, also the errors of

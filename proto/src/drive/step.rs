@@ -107,7 +107,7 @@ pub enum Step<'a> {
     Event {
         /// The channel that it was read from.
         channel: ChannelKey,
-        /// The event, with at most [`PRIVATE_DATA_MAX`](crate::PRIVATE_DATA_MAX) bytes of private data.
+        /// The event, with at most [`PrivateData::MAX`](crate::PrivateData::MAX) bytes of private data.
         event: RawEvent<&'a [u8]>,
         /// The channel whose next event the application asks for. If this is it, [`Step::Deliver`] follows.
         to: Option<ChannelKey>,

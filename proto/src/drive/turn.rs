@@ -220,7 +220,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// Handles a channel that takes no event. A channel that is closed is ignored.
     #[cold]
     fn is_not_wanted(&mut self, channel: ChannelKey) {
-        if self.core.has_channel(channel) {
+        if self.core.channel_info(channel).is_some() {
             self.polled.leave_unread(&self.device, channel);
             self.core.wait_for_room(channel);
             self.record(Step::WaitForRoom { channel });

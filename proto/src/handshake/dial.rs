@@ -155,7 +155,8 @@ impl<Q> Dial<Q> {
         if reached == State::RouteResolved {
             self.wait.attached = Some(attach(drive, id)?);
             drive.connect(id, self.param, &self.private_data, self.deadline)?;
-            let service = drive.core().port_space(id).map_or(Service::Connected, PortSpace::service);
+            let service =
+                drive.core().id_info(id).map(|it| it.port_space).map_or(Service::Connected, PortSpace::service);
             return Ok(Some(match service {
                 Service::Connected => State::Connecting,
                 Service::Datagram => State::SidrReqSent,

@@ -105,7 +105,11 @@ impl Incoming {
     ) -> Result<Serve<Q>, HandshakeError> {
         let Incoming { id, request } = self;
         let mut wait = Wait::new(id, State::Accepting);
-        if drive.core().channel(id).is_some_and(|channel| drive.core().is_private(channel)) {
+        if drive
+            .core()
+            .channel(id)
+            .is_some_and(|channel| drive.core().channel_info(channel).is_some_and(|it| it.is_private))
+        {
             to_sync(drive, id).map_err(|error| wait.fail(drive, error))?;
         }
         let attached = attach(drive, id).map_err(|error| wait.fail(drive, error))?;
@@ -152,7 +156,11 @@ impl Incoming {
 
 /// Puts an id into synchronous mode.
 fn to_sync<D: Device, P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>, id: IdKey) -> Result<(), Error> {
-    if drive.core().is_sync(id) { Ok(()) } else { drive.migrate(id, None, Time::NEVER).map(drop) }
+    if drive.core().id_info(id).is_some_and(|it| it.is_sync) {
+        Ok(())
+    } else {
+        drive.migrate(id, None, Time::NEVER).map(drop)
+    }
 }
 
 /// A connection request between two drivers. Dropping it rejects the peer.

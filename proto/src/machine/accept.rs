@@ -12,7 +12,10 @@ impl Core {
     /// Returns the ids of requests that are still on their listener's channel `device_channel` at the device, each
     /// with the channel that delivers its events. An accept or a migration moves such an id away from
     /// `device_channel`. Until all are moved, the listener cannot be [released](Core::release). O(ids).
-    pub fn ids_awaiting_migrate(&self, device_channel: ChannelKey) -> impl Iterator<Item = (IdKey, ChannelKey)> + '_ {
+    pub(crate) fn ids_awaiting_migrate(
+        &self,
+        device_channel: ChannelKey,
+    ) -> impl Iterator<Item = (IdKey, ChannelKey)> + '_ {
         let listener = self.channels.get(device_channel).and_then(|channel| channel.listener);
         let is_away = move |&(key, id): &(IdKey, &Id)| {
             id.device_channel == device_channel && id.channel != device_channel && Some(key) != listener

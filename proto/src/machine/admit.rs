@@ -23,9 +23,9 @@ pub enum Admission {
     Known,
     /// The event is a connection request. The events of the new id are delivered under this key.
     Child(IdKey),
-    /// The operation of the event has ended. Counted in [`Counters`](crate::Counters).
+    /// The operation of the event has ended. Counted in [`Counters`](crate::info::Counters).
     Late,
-    /// The id of the event does not belong to this core. Counted in [`Counters`](crate::Counters).
+    /// The id of the event does not belong to this core. Counted in [`Counters`](crate::info::Counters).
     Stray,
 }
 
@@ -204,7 +204,7 @@ impl Core {
         self.join_both(channel, on);
         if let EventRule::Go(_) = verdict {
             let of = Of { listener: Some(listener), ..Of::id(raw.id) };
-            let delivery = if self.sync_open(listener) == Some(RequestKind::GetRequest) {
+            let delivery = if self.ids.get(listener).and_then(Id::waits_for) == Some(RequestKind::GetRequest) {
                 let stored = self.store(raw, of);
                 self.end_sync(listener, RequestKind::GetRequest, stored);
                 None

@@ -27,11 +27,13 @@ impl Core {
         }
         self.unpark();
         let ack_token = if of_device { self.owe(of, acks) } else { None };
-        let mut event = Event { ack_token, ..stored.bare() };
-        if let Some(data) = stored.data {
-            self.data.fill(data, &mut event);
+        // Filled in place: an event is large.
+        let mut event = Some(Event { ack_token, ..stored.bare() });
+        if let (Some(data), Some(event)) = (stored.data, &mut event) {
+            self.data.fill(data, event);
+            self.data.discard(stored.data);
         }
-        Some(event)
+        event
     }
 
     /// Delivers an event of the device on the channel `on`: at once, if it is the next one of that channel and the

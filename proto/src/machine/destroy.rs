@@ -132,7 +132,7 @@ impl Core {
         let mut at_once = 0..CHILDREN_AT_ONCE;
         while let Some(stored) = self.take_event_of(key, |_| true) {
             self.counters.discarded += 1;
-            self.data.take(stored.data);
+            self.data.discard(stored.data);
             let child = stored.of.id;
             if stored.is_request() && self.state(child).is_some_and(|state| state != State::Destroying) {
                 self.end_all(child, DestroyReport::Nothing);

@@ -10,6 +10,10 @@ use crate::key::{ChannelKey, IdKey};
 use crate::state::State;
 
 impl Core {
+    pub(super) fn is_private(&self, channel: ChannelKey) -> bool {
+        self.channels.get(channel).is_some_and(|channel| channel.private)
+    }
+
     /// Returns the id that this channel is private to, if that id listens.
     pub(super) fn listener_on(&self, channel: &Channel) -> Option<&Id> {
         // Most channels have no listener.
@@ -82,7 +86,7 @@ impl Core {
         self.counters.discarded += gone.events.len() as u64;
         self.undelivered -= gone.events.iter().map(|stored| u32::from(stored.of_device())).sum::<u32>();
         let stored = gone.events.iter().chain(&gone.ended);
-        stored.for_each(|stored| _ = self.data.take(stored.data));
+        stored.for_each(|stored| self.data.discard(stored.data));
         self.channels.remove(key);
         self.unpark();
     }

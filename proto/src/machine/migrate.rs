@@ -5,6 +5,7 @@ use super::Core;
 use super::begun::{DONE, Following, Part, Progress};
 use super::due::Due;
 use crate::call::Outcome;
+use crate::channel::Channel;
 use crate::errno::Errno;
 use crate::error::Failure;
 use crate::event::EventKind;
@@ -85,7 +86,7 @@ impl Core {
         if !is_request {
             self.handle_readable(to);
         }
-        if self.has_failed(to) {
+        if self.channels.get(to).is_some_and(Channel::has_failed) {
             self.end_waits_of(key);
         }
         DONE

@@ -11,6 +11,7 @@ mod deliver;
 mod destroy;
 mod due;
 mod ids_on_channels;
+pub mod info;
 mod listen;
 mod migrate;
 mod multicast;
@@ -46,9 +47,9 @@ pub use admit::Admission;
 pub use begun::{Begun, Flow, Progress};
 pub(crate) use reads::NextOf;
 pub use release::Released;
-pub use summary::{Summary, WaitsFor};
 
 use due::Due;
+use info::Counters;
 
 /// The state of every id and channel of one event loop. The [crate's first page](crate) describes how to drive it.
 #[derive(Clone, Debug)]
@@ -108,20 +109,6 @@ impl Hash for Core {
 
 // Model checkers, a differential fuzzer and a replayer drive this type directly.
 static_assertions::assert_impl_all!(Core: Clone, Eq, core::hash::Hash, Send, Sync);
-
-/// Counters of events and outcomes that had no effect. They only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Events of operations that had ended.
-    pub late: u64,
-    /// Events of ids that do not belong to this core.
-    pub stray: u64,
-    /// Impossible events, and objects that the device failed to close or destroy.
-    pub faults: u64,
-    /// Undelivered events that were discarded with a destroyed id.
-    pub discarded: u64,
-}
 
 impl Core {
     /// Creates a core with no ids and no channels.

@@ -212,7 +212,7 @@ impl Core {
     /// (`ucma_cleanup_mc_events`).
     fn discard_events_of(&mut self, key: IdKey, group: GroupKey) {
         while let Some(stored) = self.take_event_of(key, |stored| stored.of.group == Some(group)) {
-            self.data.take(stored.data);
+            self.data.discard(stored.data);
             self.counters.discarded += 1;
         }
     }

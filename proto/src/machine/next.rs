@@ -30,13 +30,12 @@ impl Core {
     }
 
     /// Whether a call may follow from earlier steps.
-    #[must_use]
-    pub fn has_next(&self) -> bool {
+    pub(crate) fn has_next(&self) -> bool {
         !self.due.is_empty()
     }
 
     /// Returns the next call for the ids of undelivered requests to a listener that is destroyed. Their number is limited
-    /// by its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)). A driver destroys some of them in each turn.
+    /// by its backlog ([`Limits::BACKLOG_MAX`](crate::Limits::BACKLOG_MAX)). A driver destroys some of them in each turn.
     pub fn next_child(&mut self) -> Option<Begun<'_, 'static>> {
         while let Some(&id) = self.children.front() {
             if self.is_to_be_destroyed(id) {

@@ -60,7 +60,7 @@ impl Core {
     /// in the kernel. The result is `None`
     ///
     /// - for the channel of a listener, as the next event may be a request: while the number of its untaken requests
-    ///   is at its backlog ([`BACKLOG_MAX`](crate::BACKLOG_MAX)), or while no more ids or events are free than the
+    ///   is at its backlog ([`Limits::BACKLOG_MAX`](crate::Limits::BACKLOG_MAX)), or while no more ids or events are free than the
     ///   [`Limits`](crate::Limits) reserve;
     /// - for any other channel at its own limit on events; at the limit on all events, unless the channel has no
     ///   untaken event;
@@ -220,7 +220,7 @@ impl Core {
 
     /// Reports that a read of a channel failed. Returns true if the channel is to be read again:
     /// [`poll_readable`](Core::poll_readable) returns it once more, after all others. Returns false if the channel is
-    /// gone or counts as failed. It counts as failed after [`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) failures
+    /// gone or counts as failed. It counts as failed after [`Limits::READ_FAILURES_MAX`](crate::Limits::READ_FAILURES_MAX) failures
     /// without an event in between, and is not read any more.
     ///
     /// The ids on a failed channel stay alive. Their requests that wait for an event end now, as at a deadline.
@@ -243,12 +243,6 @@ impl Core {
         false
     }
 
-    /// Whether a channel has failed, see [`handle_unreadable`](Core::handle_unreadable).
-    #[must_use]
-    pub fn has_failed(&self, key: ChannelKey) -> bool {
-        self.channels.get(key).is_some_and(Channel::has_failed)
-    }
-
     /// Makes all requests that wait for an event of this channel due at once. Destructions are excluded, because they
     /// wait for acks.
     fn end_waits_on(&mut self, key: ChannelKey) {
@@ -265,12 +259,6 @@ impl Core {
             }
             self.make_joins_due(key);
         }
-    }
-
-    /// Whether a channel is [paused](Core::pause_channel).
-    #[must_use]
-    pub fn is_paused(&self, key: ChannelKey) -> bool {
-        self.channels.get(key).is_some_and(|channel| channel.paused)
     }
 
     fn existing_channel(&mut self, key: ChannelKey) -> Result<&mut Channel, Refused> {

@@ -47,8 +47,8 @@ impl Core {
     /// An open request stays open in the next core, with its deadline: both cores must count time from the same epoch.
     ///
     /// # Errors
-    /// [`Refused`] if the id is not in synchronous mode; if it shares its channel (a listener and the [ids of its
-    /// requests](Core::ids_awaiting_migrate), which can be migrated); if a call is due; if it is a member of multicast
+    /// [`Refused`] if the id is not in synchronous mode; if it shares its channel (a listener and the ids of its requests
+    /// that are neither accepted nor migrated); if a call is due; if it is a member of multicast
     /// groups; if acks are owed; or if requests for it are untaken.
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
         let mut id = self.would_release(key)?.clone();
@@ -108,13 +108,13 @@ impl Core {
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.listener = listens.then_some(key);
             channel.ended = ended.map(|(stored, data)| {
-                let data = data.and_then(|data| self.data.insert(data));
+                let data = data.and_then(|data| self.data.adopt(&data));
                 stored.rekeyed(key, data)
             });
         }
         self.activity += u64::from(!matches!(id.sync_state, SyncState::Never | SyncState::For(_)));
         for (stored, data) in events {
-            let data = data.and_then(|data| self.data.insert(data));
+            let data = data.and_then(|data| self.data.adopt(&data));
             self.post(channel, stored.rekeyed(key, data));
         }
         self.set_deadline(key, deadline);

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use super::{Core, Counters};
+use super::Core;
+use super::info::Counters;
 use crate::group::GroupPhase;
 use crate::id::{Id, Rare};
 use crate::key::IdKey;

@@ -4,7 +4,7 @@ use super::Core;
 use crate::cm_event::CmEvent;
 use crate::errno::Errno;
 use crate::event::Event;
-use crate::id::SyncState;
+use crate::id::{Id, SyncState};
 use crate::key::IdKey;
 use crate::request_kind::RequestKind;
 use crate::stored::Stored;
@@ -18,7 +18,7 @@ impl Core {
         match before {
             SyncState::Ended(_) => {
                 let ended = self.channels.get_mut(channel).and_then(|channel| channel.ended.take());
-                self.data.take(ended.and_then(|stored| stored.data));
+                self.data.discard(ended.and_then(|stored| stored.data));
             }
             // The deadline does not end with a state of the listener, so it ends here.
             SyncState::For(RequestKind::GetRequest) => self.set_deadline(key, Time::NEVER),
@@ -40,19 +40,13 @@ impl Core {
     /// Ends a disconnect that waits for no event, because the peer disconnected first or there is no connection any more.
     /// If the peer's DISCONNECTED is undelivered, it becomes the event of this request.
     pub(super) fn disconnected_at_once(&mut self, key: IdKey) {
-        if !self.is_sync(key) {
+        if !self.ids.get(key).is_some_and(Id::is_sync) {
             return;
         }
         match self.take_first(key, CmEvent::Disconnected) {
             Some(stored) => self.end_sync(key, RequestKind::Disconnect, stored),
             None => self.set_sync_state(key, SyncState::Without { timed_out: false }),
         }
-    }
-
-    /// Whether an id is in synchronous mode.
-    #[must_use]
-    pub fn is_sync(&self, id: IdKey) -> bool {
-        self.ids.get(id).is_some_and(|id| id.is_sync())
     }
 
     /// Synchronous mode: returns the result of the last request on the id that waits for an event; `None` while it is
@@ -67,12 +61,6 @@ impl Core {
             SyncState::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
             SyncState::Ended(request) => Some(self.ended(id)?.bare().result_of(request)),
         }
-    }
-
-    /// Synchronous mode: returns the open request that waits for its event.
-    #[must_use]
-    pub fn sync_open(&self, id: IdKey) -> Option<RequestKind> {
-        self.ids.get(id)?.waits_for()
     }
 
     /// Synchronous mode: returns the event that completed the last request. It can be read until the id's next

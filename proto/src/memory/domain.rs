@@ -10,12 +10,12 @@ use crate::memory::{MemoryFault, MemoryReason, MemoryRefused, MemoryRequest, Mem
 /// [`Domain::dealloc`].
 ///
 /// ```
-/// use cmid_proto::memory::{Domain, PdState, RefuseReason};
+/// use cmid_proto::memory::{Domain, MemoryReason, PdState};
 ///
 /// let mut domain = Domain::alloc();
 /// domain.handle_outcome(Ok(()))?; // of ibv_alloc_pd
 /// domain.acquire()?; // an MR is registered
-/// assert_eq!(domain.dealloc().unwrap_err().reason, RefuseReason::InUse(1)); // the kernel would return EBUSY
+/// assert_eq!(domain.dealloc().unwrap_err().reason, MemoryReason::InUse(1)); // the kernel would return EBUSY
 /// domain.release(); // it is deregistered
 /// domain.dealloc()?;
 /// domain.handle_outcome(Ok(()))?; // of ibv_dealloc_pd

@@ -15,11 +15,11 @@
 //! | outcome | [`Region::handle_outcome`], which returns the result of the request when it has ended |
 //! | device removal | [`Region::handle_removal`], [`Domain::handle_removal`] |
 //!
-//! [`table`] defines the effect of each input in each state. [`valid_after`] defines which registration is valid after
+//! [`rules`] defines the effect of each input in each state. [`valid_after`] defines which registration is valid after
 //! each return value and errno of `ibv_rereg_mr`.
 //!
 //! ```
-//! use cmid_proto::memory::{Access, Call, Change, Ended, Fallback, Keys, Outcome, Pd, Policy, Region, Reply, Traffic};
+//! use cmid_proto::memory::{Access, Change, Ended, Fallback, Keys, MemoryCall, MemoryOutcome, Pd, Policy, Region, Reply, Traffic};
 //! # #[derive(Clone, Debug, PartialEq)]
 //! # struct Use(u32);
 //! # impl Pd for Use {
@@ -27,24 +27,24 @@
 //! # }
 //! let buffer = vec![0; 4096];
 //! let mut region: Region<Use, Vec<u8>, u32> = Region::register(Use(1), buffer, Access::LOCAL_WRITE).map_err(|(_, refused)| refused)?;
-//! assert!(matches!(region.call(), Some(Call::Register { .. })));
+//! assert!(matches!(region.call(), Some(MemoryCall::Register { .. })));
 //! let keys = Keys { lkey: 7, rkey: 7 };
-//! assert_eq!(region.handle_outcome(Outcome::Registered(Ok((42, keys))))?, Some(Ended::Registered(keys)));
+//! assert_eq!(region.handle_outcome(MemoryOutcome::Registered(Ok((42, keys))))?, Some(Ended::Registered(keys)));
 //!
 //! // Move it to another PD. This device does not support that: the old registration stays valid.
 //! let change = Change::default().to_pd(Use(2));
 //! region.reregister(change, Policy::default(), Traffic::Quiet).map_err(|(_, refused)| refused)?;
-//! assert!(matches!(region.call(), Some(Call::Reregister { .. })));
+//! assert!(matches!(region.call(), Some(MemoryCall::Reregister { .. })));
 //! let reply = Reply { code: -4, errno: cmid_proto::Errno::EOPNOTSUPP, keys };
-//! let Some(Ended::Reregistered(settled)) = region.handle_outcome(Outcome::Reregistered(reply))? else { unreachable!() };
+//! let Some(Ended::Reregistered(settled)) = region.handle_outcome(MemoryOutcome::Reregistered(reply))? else { unreachable!() };
 //! assert_eq!(settled.result.unwrap_err().to_string(), "ibv_rereg_mr: ERR_CMD, EOPNOTSUPP; the old registration is valid");
 //! assert_eq!(region.pd(), Some(&Use(1)));
 //!
 //! // The fallback makes a new registration, then deregisters the old one.
 //! let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
 //! region.reregister(Change::default().to_pd(Use(2)), policy, Traffic::Quiet).map_err(|(_, refused)| refused)?;
-//! region.handle_outcome(Outcome::Reregistered(reply))?;
-//! assert!(matches!(region.call(), Some(Call::Register { pd: Use(2), .. })));
+//! region.handle_outcome(MemoryOutcome::Reregistered(reply))?;
+//! assert!(matches!(region.call(), Some(MemoryCall::Register { pd: Use(2), .. })));
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 

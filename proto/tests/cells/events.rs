@@ -40,7 +40,7 @@ fn meet(state: State, kind: CmEvent, service: Service) -> bool {
         request(&mut id_in_state, state, cell);
         return true;
     }
-    let (id, counters) = (id_in_state.id, id_in_state.fixture.core.counters());
+    let (id, counters) = (id_in_state.id, id_in_state.fixture.core.summary().counters);
     let (on, event) = id_in_state.raw(kind);
     let result = id_in_state.fixture.core.handle_event(on, event);
     id_in_state.fixture.core.check();
@@ -56,12 +56,12 @@ fn meet(state: State, kind: CmEvent, service: Service) -> bool {
         }
         EventRule::Late => {
             assert_eq!((result, id_in_state.fixture.state(id)), (Ok(Admission::Late), state), "{kind} while {state}");
-            assert_eq!(id_in_state.fixture.core.counters().late, counters.late + 1);
+            assert_eq!(id_in_state.fixture.core.summary().counters.late, counters.late + 1);
         }
         EventRule::Fault => {
             assert_eq!(result, Err(Fault::Event { id, state, event: kind }));
             assert_eq!(
-                (id_in_state.fixture.state(id), id_in_state.fixture.core.counters().faults),
+                (id_in_state.fixture.state(id), id_in_state.fixture.core.summary().counters.faults),
                 (state, counters.faults + 1)
             );
         }

@@ -76,7 +76,7 @@ fn events_that_moved_go_out_of_the_middle_of_a_channel() {
     // Discards the second of the migrated events, then the first.
     fixture.does(id, Request::Leave { group });
     fixture.does(id, Request::Destroy);
-    assert_eq!(fixture.core.counters().discarded, 2);
+    assert_eq!(fixture.core.summary().counters.discarded, 2);
     for status in [1, 2] {
         assert_eq!(fixture.sees(there, other, cm(CmEvent::AddrChange)).status, status);
     }

@@ -185,11 +185,11 @@ fn the_end_of_a_synchronous_request_is_news() {
 fn the_request_that_waits_for_its_event_in_synchronous_mode_is_named() {
     let mut fixture = CoreFixture::new();
     let id = fixture.id(None);
-    assert_eq!(fixture.core.sync_open(id), None);
+    assert_eq!(fixture.core.id_info(id).and_then(|it| it.sync_open), None);
     fixture.does(id, RESOLVE);
-    assert_eq!(fixture.core.sync_open(id), Some(RequestKind::ResolveAddr));
+    assert_eq!(fixture.core.id_info(id).and_then(|it| it.sync_open), Some(RequestKind::ResolveAddr));
     fixture.report(id, CmEvent::AddrResolved);
-    assert_eq!(fixture.core.sync_open(id), None);
+    assert_eq!(fixture.core.id_info(id).and_then(|it| it.sync_open), None);
     fixture.does(id, Request::Destroy);
 }
 

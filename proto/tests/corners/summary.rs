@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, IdKey, PortSpace, RawEvent, Request, RequestKind, State, Summary, Time, WaitsFor};
+use cmid_proto::info::{Summary, WaitsFor};
+use cmid_proto::{Acks, CmEvent, IdKey, PortSpace, RawEvent, Request, RequestKind, State, Time};
 
 use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, cm, raw, to};
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
+use cmid_proto::info::WaitsFor;
 use cmid_proto::{
     Acks, CmEvent, ConnParam, Errno, EventError, EventKind, Limits, PortSpace, RawEvent, ReceivedParam, Request,
     RequestKind, State, Time,
@@ -125,9 +126,9 @@ fn a_connection_that_ends_otherwise_is_disconnected_no_second_time() {
 fn the_lists_of_a_core_contain_every_key_once() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let ids: HashSet<_> = (0..3).map(|_| fixture.id(Some(here))).collect();
-    assert_eq!(fixture.core.id_keys().collect::<HashSet<_>>(), ids);
-    assert_eq!(fixture.core.id_keys().count(), 3);
-    assert_eq!(fixture.core.channel_keys().collect::<Vec<_>>(), [here]);
+    assert_eq!(fixture.core.ids().collect::<HashSet<_>>(), ids);
+    assert_eq!(fixture.core.ids().count(), 3);
+    assert_eq!(fixture.core.channels().collect::<Vec<_>>(), [here]);
     fixture.ends(&Vec::from_iter(ids), &[here]);
 }
 
@@ -157,20 +158,25 @@ fn waits_for_acks_is_true_only_of_the_request_that_waits() {
         fixture.all_well();
         fixture.report_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
         let event = fixture.expect_event(here, id, cm(CmEvent::MulticastJoin));
-        assert!(waits.iter().all(|request_kind| !fixture.core.waits_for_acks(id, *request_kind)), "no request is open");
+        assert!(
+            waits
+                .iter()
+                .all(|request_kind| !fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(*request_kind)))),
+            "no request is open"
+        );
         let request = [to(there), Request::Leave { group }, Request::Destroy][at];
         let submitted = request.request_kind();
         fixture.submit(id, request).unwrap();
         for request_kind in waits {
             assert_eq!(
-                fixture.core.waits_for_acks(id, request_kind),
+                fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(request_kind))),
                 request_kind == submitted,
                 "{request_kind} ended, {submitted} was submitted"
             );
         }
         fixture.acks(event);
         fixture.all_well();
-        assert!(!fixture.core.waits_for_acks(id, submitted));
+        assert!(!fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(submitted))));
     }
 }
 

@@ -1,10 +1,11 @@
 //! The errors of creations: their texts, their errnos, and the checks of capacities.
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{
     Caps, CreateCall, CreateError, CreateReason, DeviceName, Maxima, OfDevice, PostCall, PostError, PostReason, SrqCaps,
 };
 use cmid_proto::memory;
-use cmid_proto::{CqRoom, Errno};
 
 const MAXIMA: Maxima = Maxima { qp_wr: 64, sge: 4, inline: 100, cqe: 128, comp_vectors: 2, srq_wr: 32, srq_sge: 3 };
 

@@ -8,10 +8,9 @@ use cmid_proto::datapath::{
     Access, AsyncEvent, AsyncEventQueue, BatchError, Caps, Completion, CompletionChannel, CompletionQueue, CreateError,
     DataPath, PostError, ProtectionDomain, QpState, QueuePair, SendWr, Sge, SharedReceiveQueue, SrqCaps,
 };
+use cmid_proto::datapath::{AhAttr, Attaching, CqRoom};
 use cmid_proto::memory::{self, PdState};
-use cmid_proto::{
-    AhAttr, Attaching, Call, ChannelKey, CqRoom, Device, DeviceLayer, Ece, Errno, IdKey, Outcome, Pollable, RawEvent,
-};
+use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
 /// A call.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, Admission, Call, ChannelKey, CmEvent, Errno, EventKind, IdKey, PortSpace, RefuseReason, Refused, Request,
-    RequestKind, State,
+    Acks, Admission, Call, ChannelKey, CmEvent, Core, Errno, EventKind, IdKey, PortSpace, RefuseReason, Refused,
+    Request, RequestKind, State,
 };
 
 use crate::fixture::{CoreFixture, LISTEN, OK, REJECT, TO_SYNC, accept, cm, raw, to};
@@ -102,7 +102,7 @@ fn the_id_of_a_request_that_is_migrated_leaves_its_listeners_channel_and_nothing
             fixture.submit(child, TO_SYNC).unwrap();
             fixture.expect_call("create_event_channel", OK);
             fixture.expect_call("migrate_id", OK);
-            assert!(fixture.core.is_sync(child));
+            assert!(fixture.core.id_info(child).is_some_and(|it| it.is_sync));
             assert_eq!(fixture.core.poll_readable(), None);
             fixture.submit(child, accept()).unwrap();
             fixture.expect_call("accept", OK);
@@ -185,7 +185,10 @@ fn an_accept_does_not_wait_for_the_ack_of_the_request() {
     let listener = fixture.in_state(here, State::Listening);
     let child = fixture.report_request(listener);
     let request = fixture.expect_event(here, child, cm(CmEvent::ConnectRequest));
-    assert_eq!((fixture.core.owed(listener), fixture.core.owed(child)), (1, 0));
+    assert_eq!(
+        (fixture.core.id_info(listener).map_or(0, |it| it.owed), fixture.core.id_info(child).map_or(0, |it| it.owed)),
+        (1, 0)
+    );
     let mut other = fixture.clone();
     fixture.does(child, accept());
     fixture.report_and_take(child, CmEvent::Established);
@@ -204,13 +207,13 @@ fn a_listener_that_goes_leaves_its_channel_until_the_request_is_accepted() {
     let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
     let (listener, device_channel, child) = requested(&mut fixture, PortSpace::Tcp, here);
     fixture.does(listener, Request::Destroy);
-    assert!(fixture.core.has_channel(device_channel));
+    assert!(fixture.core.channel_info(device_channel).is_some());
     fixture.submit(child, accept()).unwrap();
     fixture.expect_call("migrate_id", OK);
     fixture.expect_call("accept", OK);
-    let closes = fixture.core.has_channel(device_channel);
+    let closes = fixture.core.channel_info(device_channel).is_some();
     fixture.all_well();
-    assert_eq!((closes, fixture.core.has_channel(device_channel)), (true, false));
+    assert_eq!((closes, fixture.core.channel_info(device_channel).is_some()), (true, false));
     fixture.report_and_take(child, CmEvent::Established);
     fixture.ends(&[child], &[here]);
 }
@@ -244,18 +247,17 @@ fn a_listener_is_released_when_the_ids_of_its_requests_have_left_its_channel() {
     let accepted = fixture.report_request(listener);
     fixture.sees(here, accepted, cm(CmEvent::ConnectRequest));
     fixture.does(accepted, accept());
-    assert_eq!(
-        fixture.core.ids_awaiting_migrate(device_channel).collect::<Vec<_>>(),
-        [(taken, here), (rejected, here)]
-    );
+    let on_it = |core: &Core, id: &IdKey| core.device_channel(*id) == Some(device_channel);
+    let others: Vec<_> = fixture.core.ids().filter(|id| *id != listener && on_it(&fixture.core, id)).collect();
+    assert_eq!(others, [taken, rejected]);
     fixture.submit(listener, TO_SYNC).unwrap();
     fixture.no_call();
     assert!(matches!(
         fixture.core.release(listener),
         Err(Refused::Request { reason: RefuseReason::SharesChannel, .. })
     ));
-    for (id, home) in fixture.core.ids_awaiting_migrate(device_channel).collect::<Vec<_>>() {
-        fixture.does(id, to(home));
+    for id in others {
+        fixture.does(id, to(here));
     }
     let (_released, channel) = fixture.core.release(listener).unwrap();
     assert_eq!(channel, device_channel);

@@ -10,7 +10,7 @@ fn on_delivery_nothing_is_owed_and_nothing_waits() {
     let id = fixture.in_state(channel, State::Connected);
     fixture.report(id, CmEvent::AddrChange);
     assert_eq!(fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token, None);
-    assert_eq!(fixture.core.owed(id), 0);
+    assert_eq!(fixture.core.id_info(id).map_or(0, |it| it.owed), 0);
     fixture.submit(id, Request::Destroy).unwrap();
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
     fixture.ends(&[], &[channel]);

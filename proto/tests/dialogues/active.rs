@@ -129,7 +129,7 @@ fn two_ids_on_one_channel_keep_the_order_of_the_device() {
     fixture.does(two, Request::Destroy);
     fixture.sees(channel, one, cm(CmEvent::AddrChange));
     fixture.no_event(channel);
-    assert_eq!(fixture.core.counters().discarded, 1);
+    assert_eq!(fixture.core.summary().counters.discarded, 1);
     fixture.ends(&[one], &[channel]);
 }
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::AhAttr;
 use cmid_proto::{
-    Acks, Admission, AhAttr, Call, ChannelKey, CmEvent, ConnParam, Datagram, Errno, EventKind, Fault, IdKey, PortSpace,
-    RawEvent, RefuseReason, Request, RequestKind, Service, State, private_data_max,
+    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Datagram, Errno, EventKind, Fault, IdKey, PortSpace,
+    RawEvent, RefuseReason, Request, RequestKind, Service, State,
 };
 
 use crate::fixture::{BIND, CoreFixture, OK, REJECT, RESOLVE, TO_SYNC, accept, cm, connect, param, raw};
@@ -34,7 +35,10 @@ fn each_port_space_has_its_number_and_its_service() {
         let call = fixture.takes_call("create_id");
         assert_eq!(call, Call::CreateId { id, channel, port_space: space });
         fixture.answers(OK);
-        assert_eq!((space.code(), space.service(), fixture.core.port_space(id)), (code, service, Some(space)));
+        assert_eq!(
+            (space.code(), space.service(), fixture.core.id_info(id).map(|it| it.port_space)),
+            (code, service, Some(space))
+        );
         fixture.ends(&[id], &[channel]);
     }
 }
@@ -79,7 +83,10 @@ fn a_lookup_is_served_without_any_event_to_follow() {
     let listener = fixture.id_for(PortSpace::Udp, Some(channel));
     fixture.does(listener, crate::fixture::LISTEN);
     let child = fixture.report_request(listener);
-    assert_eq!((fixture.state(child), fixture.core.port_space(child)), (State::SidrReqReceived, Some(PortSpace::Udp)));
+    assert_eq!(
+        (fixture.state(child), fixture.core.id_info(child).map(|it| it.port_space)),
+        (State::SidrReqReceived, Some(PortSpace::Udp))
+    );
     fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
     fixture.refuses(child, Request::Establish, RefuseReason::Breaks);
     fixture.refuses(child, Request::Accept { param: ConnParam::default(), private_data: &[] }, RefuseReason::NoQp);
@@ -147,8 +154,8 @@ fn private_data_is_limited_by_what_the_message_of_the_service_holds() {
         (RequestKind::Reject, 148, 136),
         (RequestKind::Bind, 0, 0),
     ] {
-        assert_eq!(private_data_max(request_kind, Service::Connected), connected);
-        assert_eq!(private_data_max(request_kind, Service::Datagram), datagram);
+        assert_eq!(request_kind.private_data_max(Service::Connected), connected);
+        assert_eq!(request_kind.private_data_max(Service::Datagram), datagram);
     }
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let active = routed(&mut fixture, channel);
@@ -274,7 +281,7 @@ fn a_qp_comes_too_late_for_a_lookup_that_was_accepted() {
         let (released, _) = fixture.core.release(id).unwrap();
         let (id, _) = fixture.core.adopt(released).unwrap();
         fixture.refuses(id, Request::AttachQp, RefuseReason::NumberSent);
-        let others: Vec<_> = fixture.core.id_keys().collect();
+        let others: Vec<_> = fixture.core.ids().collect();
         fixture.ends(&others, &[channel]);
     }
 }

@@ -31,7 +31,7 @@ fn every_operation_ends_at_its_deadline_and_what_comes_later_is_late() {
         assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (after, None));
         assert_eq!(fixture.report(id, late), Admission::Late);
         fixture.no_event(channel);
-        assert_eq!(fixture.core.counters().late, 1);
+        assert_eq!(fixture.core.summary().counters.late, 1);
         let listeners: Vec<_> = fixture.core.channel(id).into_iter().collect();
         assert_eq!(listeners, [channel]);
     }

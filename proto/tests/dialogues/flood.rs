@@ -1,8 +1,8 @@
 //! More requests or events than the application takes: which are read, and which stay in the kernel.
 
 use cmid_proto::{
-    Acks, BACKLOG_MAX, ChannelKey, CmEvent, Errno, Fault, IdKey, Limits, PortSpace, RawEvent, RefuseReason, Refused,
-    Request, State, Time,
+    Acks, ChannelKey, CmEvent, Errno, Fault, IdKey, Limits, PortSpace, RawEvent, RefuseReason, Refused, Request, State,
+    Time,
 };
 
 use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC, accept, cm, raw, to};
@@ -23,7 +23,7 @@ fn flood(fixture: &mut CoreFixture, listener: IdKey) -> Vec<IdKey> {
         let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
         fixture.core.handle_event(device_channel, request).unwrap();
         children.push(child);
-        assert!(!fixture.core.has_next());
+        assert!(fixture.core.next().is_none());
     }
     fixture.core.check();
     children
@@ -35,14 +35,14 @@ fn roomy() -> CoreFixture {
 
 #[test]
 fn no_more_requests_are_read_than_the_backlog_allows() {
-    let max = usize::from(BACKLOG_MAX);
+    let max = usize::from(Limits::BACKLOG_MAX);
     for (backlog, expected) in [(1, 1), (8, 8), (1024, max), (0, max), (-1, max), (1025, max), (i32::MAX, max)] {
         let mut fixture = roomy();
         let channel = fixture.channel(Acks::OnDelivery);
         let (listener, device_channel) = listening(&mut fixture, channel, backlog);
         let children = flood(&mut fixture, listener);
         assert_eq!(children.len(), expected, "backlog {backlog}");
-        assert_eq!(fixture.core.ids(), expected + 1);
+        assert_eq!(fixture.core.ids().count(), expected + 1);
         // A delivered request no longer counts against the backlog, answered or not.
         while fixture.core.poll_readable().is_some() {}
         fixture.core.wait_for_room(device_channel);
@@ -61,11 +61,11 @@ fn a_request_that_is_not_wanted_is_a_fault_and_is_not_taken_in() {
     let (listener, device_channel) = listening(&mut fixture, channel, 1);
     let first = fixture.report_request(listener);
     let child = fixture.core.wants_event(channel).unwrap();
-    let before = fixture.core.ids();
+    let before = fixture.core.ids().count();
     let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
     assert_eq!(fixture.core.handle_event(device_channel, request), Err(Fault::WrongChild { id: child }));
     assert_eq!(fixture.core.handle_event(channel, request), Err(Fault::WrongChild { id: child }));
-    assert_eq!((fixture.core.ids(), fixture.core.counters().faults), (before, 2));
+    assert_eq!((fixture.core.ids().count(), fixture.core.summary().counters.faults), (before, 2));
     fixture.core.check();
     fixture.sees(channel, first, cm(CmEvent::ConnectRequest));
 }
@@ -101,7 +101,7 @@ fn requests_leave_the_ids_and_events_that_are_reserved() {
     let channel = fixture.channel(Acks::OnDelivery);
     let (listener, device_channel) = listening(&mut fixture, channel, 100);
     let children = flood(&mut fixture, listener);
-    assert_eq!((children.len(), fixture.core.ids()), (4, 5));
+    assert_eq!((children.len(), fixture.core.ids().count()), (4, 5));
     for _ in 0..3 {
         fixture.id(Some(channel));
     }
@@ -173,7 +173,10 @@ fn a_paused_channel_is_not_read_until_it_is_resumed() {
     for _ in 0..2 {
         fixture.core.pause_channel(channel).unwrap();
         fixture.core.check();
-        assert_eq!((fixture.core.wants_event(channel), fixture.core.is_paused(channel)), (None, true));
+        assert_eq!(
+            (fixture.core.wants_event(channel), fixture.core.channel_info(channel).is_some_and(|it| it.is_paused)),
+            (None, true)
+        );
     }
     // An event that was read is delivered. A paused channel does not wait for room and is no work.
     fixture.sees(channel, id, cm(CmEvent::AddrChange));
@@ -182,7 +185,10 @@ fn a_paused_channel_is_not_read_until_it_is_resumed() {
     fixture.core.wait_for_room(channel);
     assert!(!fixture.core.has_work());
     fixture.core.resume_channel(channel).unwrap();
-    assert!(!fixture.core.is_paused(channel) && fixture.core.wants_event(channel).is_some());
+    assert!(
+        !fixture.core.channel_info(channel).is_some_and(|it| it.is_paused)
+            && fixture.core.wants_event(channel).is_some()
+    );
     assert_eq!(fixture.core.poll_readable(), Some(channel), "events that came meanwhile make no new edge");
     // The same for a listener's own channel.
     let (listener, device_channel) = listening(&mut fixture, channel, 4);
@@ -234,7 +240,7 @@ fn a_listener_that_goes_takes_the_ids_of_many_requests_along_a_few_at_a_time() {
         }
         fixture.submit(listener, Request::Destroy).unwrap();
         assert_eq!(fixture.expect_call("destroy_id", OK).unwrap().result, Ok(()));
-        assert_eq!((fixture.core.state(listener), fixture.core.ids()), (None, 100));
+        assert_eq!((fixture.core.state(listener), fixture.core.ids().count()), (None, 100));
         // Four more follow at once.
         for child in &children[..4] {
             assert_eq!(fixture.takes_call("destroy_id").id(), Some(*child));
@@ -242,14 +248,14 @@ fn a_listener_that_goes_takes_the_ids_of_many_requests_along_a_few_at_a_time() {
         }
         for child in &children[4..] {
             fixture.no_call();
-            assert!(fixture.core.has_work() && fixture.core.has_channel(device_channel));
+            assert!(fixture.core.has_work() && fixture.core.channel_info(device_channel).is_some());
             assert_eq!(fixture.next_child(), Some(*child));
             assert_eq!(fixture.expect_call("destroy_id", OK), None);
             assert_eq!(fixture.core.state(*child), None);
         }
-        assert_eq!((fixture.next_child(), fixture.core.ids()), (None, 0));
+        assert_eq!((fixture.next_child(), fixture.core.ids().count()), (None, 0));
         fixture.expect_call("destroy_event_channel", OK);
-        assert!(!fixture.core.has_channel(device_channel));
+        assert!(!fixture.core.channel_info(device_channel).is_some());
         fixture.ends(&[], &[here, there]);
     }
 }
@@ -307,7 +313,7 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let (busy, idle) = (fixture.id(Some(channel)), fixture.id(Some(channel)));
     fixture.does(busy, RESOLVE);
-    for _ in 1..cmid_proto::READ_FAILURES_MAX {
+    for _ in 1..cmid_proto::Limits::READ_FAILURES_MAX {
         assert!(fixture.core.handle_unreadable(channel));
         assert_eq!(fixture.core.poll_readable(), Some(channel), "it is tried again");
         fixture.core.check();
@@ -319,7 +325,7 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     let activity = fixture.core.activity();
     assert!(!fixture.core.handle_unreadable(channel));
     fixture.core.check();
-    assert!(fixture.core.activity() > activity && fixture.core.has_failed(channel));
+    assert!(fixture.core.activity() > activity && fixture.core.channel_info(channel).is_some_and(|it| it.has_failed));
     assert_eq!((fixture.core.wants_event(channel), fixture.core.poll_readable()), (None, None));
     assert!(!fixture.core.handle_unreadable(channel), "it stays so");
     // A request that waits for an event of the channel ends. A new one is refused.

@@ -156,7 +156,10 @@ fn a_key_names_nothing_once_its_id_is_gone() {
     let before = fixture.core.clone();
     let refused = fixture.submit(old, LISTEN).unwrap_err();
     assert_eq!(refused.to_string(), format!("listen on {old}: there is no such id"));
-    assert_eq!((fixture.core.state(old), fixture.core.channel(old), fixture.core.owed(old)), (None, None, 0));
+    assert_eq!(
+        (fixture.core.state(old), fixture.core.channel(old), fixture.core.id_info(old).map_or(0, |it| it.owed)),
+        (None, None, 0)
+    );
     assert_eq!(fixture.core, before);
     fixture.ends(&[new], &[channel]);
 }

@@ -24,7 +24,7 @@ fn every_state_migrates_with_its_undelivered_events_ahead_of_later_ones() {
                 let known = state != State::Removed;
                 fixture.report_status(id, ANY, status);
                 fixture.report_status(bystander, ANY, status);
-                assert_eq!(fixture.core.counters().late, if known { 0 } else { status as u64 + 1 });
+                assert_eq!(fixture.core.summary().counters.late, if known { 0 } else { status as u64 + 1 });
             }
             let from = fixture.core.device_channel(id).unwrap();
             assert_eq!(from != here, matches!(state, State::Requested | State::SidrReqReceived), "{state}");
@@ -92,21 +92,24 @@ fn every_state_goes_to_synchronous_mode_and_back() {
     for state in moving_states() {
         let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
         let id = fixture.in_state(here, state);
-        let before = fixture.core.channels();
+        let before = fixture.core.channels().count();
         let waits = fixture.report(id, ANY) == Admission::Known;
         fixture.submit(id, TO_SYNC).unwrap();
         fixture.expect_call("create_event_channel", OK);
         fixture.expect_call("migrate_id", OK);
         let private = fixture.core.channel(id).unwrap();
-        assert!(fixture.core.is_sync(id) && fixture.core.is_private(private));
+        assert!(
+            fixture.core.id_info(id).is_some_and(|it| it.is_sync)
+                && fixture.core.channel_info(private).is_some_and(|it| it.is_private)
+        );
         let refused = fixture.submit(id, TO_SYNC).unwrap_err();
         let reason = RefuseReason::AlreadySync;
         assert_eq!(refused, cmid_proto::Refused::Request { id, request: RequestKind::Migrate, state, reason });
         fixture.submit(id, to(here)).unwrap();
         fixture.expect_call("migrate_id", OK);
         fixture.expect_call("destroy_event_channel", OK);
-        assert_eq!((fixture.state(id), fixture.core.is_sync(id)), (state, false));
-        assert_eq!(fixture.core.channels(), before);
+        assert_eq!((fixture.state(id), fixture.core.id_info(id).is_some_and(|it| it.is_sync)), (state, false));
+        assert_eq!(fixture.core.channels().count(), before);
         if waits {
             fixture.sees(here, id, cm(ANY));
         }
@@ -172,7 +175,7 @@ fn a_private_channel_that_cannot_be_opened_leaves_the_id_where_it_is() {
     fixture.expect_call("create_event_channel", OK);
     fixture.expect_call("migrate_id", Err(Errno::ENXIO));
     fixture.expect_call("destroy_event_channel", OK);
-    assert_eq!((fixture.core.channel(id), fixture.core.is_sync(id)), (Some(here), false));
+    assert_eq!((fixture.core.channel(id), fixture.core.id_info(id).is_some_and(|it| it.is_sync)), (Some(here), false));
     fixture.does(id, Request::Disconnect);
     fixture.ends(&[id], &[here]);
 }

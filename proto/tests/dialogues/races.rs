@@ -213,7 +213,7 @@ fn a_destroyed_id_takes_its_unread_events_along_and_leaves_the_others_in_order()
     }
     fixture.no_event(channel);
     fixture.acks(read);
-    assert_eq!(fixture.core.counters().discarded, 3);
+    assert_eq!(fixture.core.summary().counters.discarded, 3);
     fixture.ends(&ids, &[channel]);
 }
 

@@ -17,7 +17,7 @@ fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
     let (released, private) = one.core.release(id).unwrap();
     one.core.check();
     assert_eq!(released.state(), State::AddrResolving);
-    assert_eq!((one.core.state(id), one.core.has_channel(private)), (None, false));
+    assert_eq!((one.core.state(id), one.core.channel_info(private).is_some()), (None, false));
     one.ends(&[], &[]);
 
     two.id(None);
@@ -33,7 +33,7 @@ fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
     assert_eq!(two.core.sync_result(key), Some(Err(Errno::ETIMEDOUT)));
     let channel = two.channel(Acks::Explicit);
     two.does(key, to(channel));
-    assert!(!two.core.has_channel(home));
+    assert!(!two.core.channel_info(home).is_some());
 }
 
 #[test]

@@ -95,8 +95,8 @@ impl CoreFixture {
         self.all_well();
         while self.core.poll_readable().is_some() {}
         self.core.check();
-        assert_eq!((self.core.ids(), self.core.channels()), (0, 0));
+        assert_eq!((self.core.ids().count(), self.core.channels().count()), (0, 0));
         assert_eq!((self.core.poll_timeout(), self.core.has_work()), (None, false));
-        assert_eq!(self.core.counters().faults, 0);
+        assert_eq!(self.core.summary().counters.faults, 0);
     }
 }

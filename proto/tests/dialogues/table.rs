@@ -233,22 +233,22 @@ fn every_event_is_delivered_counted_or_a_fault_as_in_the_table() {
         for column in EventColumn::ALL {
             let Some(kind) = event_of(column) else { continue };
             let (mut fixture, id, here, _) = set(state, None);
-            let (before, counters) = (fixture.core.clone(), fixture.core.counters());
+            let (before, counters) = (fixture.core.clone(), fixture.core.summary().counters);
             let result = fixture.core.handle_event(here, raw(id, kind, 0));
             fixture.core.check();
             match table::event_rule(state, column) {
                 EventRule::Go(next) => {
                     assert_eq!((result, fixture.state(id)), (Ok(Admission::Known), next), "{kind} while {state}");
                     fixture.sees(here, id, cm(kind));
-                    assert_eq!(fixture.core.counters(), counters);
+                    assert_eq!(fixture.core.summary().counters, counters);
                 }
                 EventRule::Late => {
                     assert_eq!((result, fixture.state(id)), (Ok(Admission::Late), state), "{kind} while {state}");
-                    assert_eq!(fixture.core.counters().late, counters.late + 1);
+                    assert_eq!(fixture.core.summary().counters.late, counters.late + 1);
                 }
                 EventRule::Fault => {
                     assert_eq!(result, Err(Fault::Event { id, state, event: kind }));
-                    assert_eq!(fixture.core.counters().faults, counters.faults + 1);
+                    assert_eq!(fixture.core.summary().counters.faults, counters.faults + 1);
                     assert_eq!(fixture.state(id), before.state(id).unwrap());
                 }
             }

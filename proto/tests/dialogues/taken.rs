@@ -9,7 +9,7 @@ use cmid_proto::{ChannelKey, Core, RawEvent};
 pub(crate) fn compare(core: &Core, on: ChannelKey, raw: RawEvent<&[u8]>) {
     let mut handled = core.clone();
     let admission = handled.handle_event(on, raw);
-    for to in core.channel_keys() {
+    for to in core.channels() {
         let mut taking = core.clone();
         let (result, event) = taking.take_event(on, &raw, to);
         assert_eq!(result, admission);

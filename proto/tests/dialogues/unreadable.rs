@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmid_proto::info::WaitsFor;
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, RequestKind};
 
 use crate::fixture::{CoreFixture, RESOLVE, cm, to};
@@ -17,7 +18,7 @@ fn a_channel_that_fails_while_acks_are_out_is_no_place_to_go_and_what_waits_goes
     fixture.submit(id, to(there)).unwrap();
     while fixture.core.handle_unreadable(there) {}
     fixture.core.check();
-    assert!(fixture.core.waits_for_acks(id, RequestKind::Migrate));
+    assert!(fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(RequestKind::Migrate))));
     fixture.acks(held);
     fixture.no_call();
     assert_eq!(fixture.sees(here, id, EventKind::Migrated).result(), Err(Errno::EBADF));

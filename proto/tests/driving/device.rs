@@ -193,7 +193,7 @@ pub(crate) fn driven() -> Driven {
 /// Asserts that the core, the device and the poller hold nothing.
 pub(crate) fn is_empty(drive: &Driven) {
     drive.core().check();
-    assert_eq!((drive.core().ids(), drive.core().channels(), drive.core().groups()), (0, 0, 0));
+    assert_eq!((drive.core().ids().count(), drive.core().channels().count(), drive.core().summary().groups), (0, 0, 0));
     assert!(drive.device().open.is_empty() && drive.poller().channels.is_empty());
 }
 

@@ -125,7 +125,7 @@ fn what_is_nothing_to_look_at_is_read_on() {
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_event(channel).unwrap().id, id);
-    assert_eq!((drive.device().events.len(), drive.core().counters().stray), (0, 3));
+    assert_eq!((drive.device().events.len(), drive.core().summary().counters.stray), (0, 3));
     assert!(drive.next_event(channel).is_none());
 
     drive.listen(id, 1).unwrap();
@@ -133,6 +133,6 @@ fn what_is_nothing_to_look_at_is_read_on() {
     drive.device_mut().events.extend([(own, stray); 3]);
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     assert_eq!(drive.run(8), Next::Deliver);
-    assert_eq!((drive.device().events.len(), drive.core().counters().stray), (0, 6));
+    assert_eq!((drive.device().events.len(), drive.core().summary().counters.stray), (0, 6));
     assert_eq!(drive.next_event(channel).unwrap().id, id);
 }

@@ -252,7 +252,7 @@ fn an_event_that_is_not_delivered_leaves_no_work_behind() {
     drive.readable(channel);
     assert_eq!(drive.run(1), Next::Deliver, "before the read it could be delivered");
     assert!(drive.next_event(channel).is_none());
-    assert_eq!((read(&drive), drive.core().counters().late), ((1, 0), 1));
+    assert_eq!((read(&drive), drive.core().summary().counters.late), ((1, 0), 1));
     assert_eq!(drive.run(1), Next::Wait(None));
 }
 

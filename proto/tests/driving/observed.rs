@@ -246,7 +246,7 @@ fn a_core_with_the_observed_inputs_has_the_same_outputs() {
     let mut drive = followed();
     let channel = drive.open_channel(Acks::Explicit).unwrap();
     let other = drive.open_channel(Acks::OnDelivery).unwrap();
-    assert_eq!(drive.core().channel_keys().collect::<Vec<_>>(), [channel, other]);
+    assert_eq!(drive.core().channels().collect::<Vec<_>>(), [channel, other]);
     // A call with private data.
     let id = drive.create_id(Some(other), PortSpace::Tcp).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();

@@ -85,7 +85,7 @@ fn the_application_gets_control_back_however_many_events_are_late() {
     assert!(drive.device().events.len() > 1, "it has stopped");
     assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_event(channel).unwrap().cm(), Some(CHANGE));
-    assert_eq!(drive.core().counters().faults, 100);
+    assert_eq!(drive.core().summary().counters.faults, 100);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_the_driver_sleeps
     while let Ok(id) = drive.create_id(Some(channel), PortSpace::Tcp) {
         ids.push(id);
     }
-    assert_eq!(drive.core().ids(), LIMITS.ids as usize);
+    assert_eq!(drive.core().ids().count(), LIMITS.ids as usize);
     // The event is not a request, but before the read it could have been one.
     has(&mut drive, RawEvent::new(listener, CHANGE));
     has(&mut drive, RawEvent::new(ids[0], CHANGE));

@@ -1,8 +1,6 @@
 //! Failed reads: they are retried without a wake-up, a limited number of times.
 
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Errno, Event, Fault, Next, PortSpace, READ_FAILURES_MAX, RawEvent, State, Time,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, Event, Fault, Limits, Next, PortSpace, RawEvent, State, Time};
 
 use crate::device::{Driven, addr, channel_and_id, driven, has, is_empty};
 
@@ -102,11 +100,11 @@ fn a_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
     drive.readable(channel);
     let ended = sleeps(&mut drive, channel);
     assert_eq!(ended.iter().map(|event| event.id).collect::<Vec<_>>(), [id], "its request has ended");
-    assert_eq!(drive.device().reads, usize::from(READ_FAILURES_MAX));
+    assert_eq!(drive.device().reads, usize::from(Limits::READ_FAILURES_MAX));
     let faults: Vec<_> = std::iter::from_fn(|| drive.next_fault()).collect();
     let (last, reads) = faults.split_last().unwrap();
     assert_eq!(*last, Fault::Channel { channel, errno: Errno::EBADF });
-    assert_eq!(reads.len(), usize::from(READ_FAILURES_MAX));
+    assert_eq!(reads.len(), usize::from(Limits::READ_FAILURES_MAX));
     // The poller may still report the channel as readable, and the application may ask.
     for asks in [false, true] {
         drive.readable(channel);
@@ -114,7 +112,7 @@ fn a_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
         assert_eq!(drive.run(8), Next::Wait(None));
         assert!(drive.next_event(channel).is_none());
     }
-    assert_eq!(drive.device().reads, usize::from(READ_FAILURES_MAX));
+    assert_eq!(drive.device().reads, usize::from(Limits::READ_FAILURES_MAX));
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
     is_empty(&drive);
@@ -128,10 +126,10 @@ fn a_private_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
     let own = drive.core().device_channel(listener).unwrap();
     drive.device_mut().broken = Some((own, Errno::EBADF));
     assert!(sleeps(&mut drive, channel).is_empty());
-    assert_eq!(drive.device().reads, usize::from(READ_FAILURES_MAX));
-    assert!(drive.core().has_failed(own));
+    assert_eq!(drive.device().reads, usize::from(Limits::READ_FAILURES_MAX));
+    assert!(drive.core().channel_info(own).is_some_and(|it| it.has_failed));
     drive.readable(own);
-    assert_eq!((drive.run(8), drive.device().reads), (Next::Wait(None), usize::from(READ_FAILURES_MAX)));
+    assert_eq!((drive.run(8), drive.device().reads), (Next::Wait(None), usize::from(Limits::READ_FAILURES_MAX)));
 }
 
 #[test]
@@ -141,7 +139,7 @@ fn a_failed_channel_is_tried_again_when_it_is_resumed() {
     drive.device_mut().broken = Some((channel, Errno::EIO));
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     assert!(sleeps(&mut drive, channel).is_empty());
-    assert!(drive.core().has_failed(channel));
+    assert!(drive.core().channel_info(channel).is_some_and(|it| it.has_failed));
     drive.device_mut().broken = None;
     drive.resume_channel(channel).unwrap();
     assert_eq!(drive.run(8), Next::Deliver);

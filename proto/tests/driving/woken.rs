@@ -80,7 +80,7 @@ impl<const LEVEL: bool> Program<LEVEL> {
     }
 
     fn channel(&mut self) -> ChannelKey {
-        let all: Vec<_> = self.drive.core().channel_keys().collect();
+        let all: Vec<_> = self.drive.core().channels().collect();
         all[self.rng.usize(..all.len())]
     }
 
@@ -201,11 +201,11 @@ impl<const LEVEL: bool> Program<LEVEL> {
         for _ in 0..1000 {
             let before = (self.drive.device().reads, self.drive.core().activity());
             let next = self.drive.run(2);
-            let channels: Vec<_> = self.drive.core().channel_keys().collect();
+            let channels: Vec<_> = self.drive.core().channels().collect();
             let mut is_any = false;
             for channel in channels {
                 // An event of an id in synchronous mode need not be a reason to run the application.
-                if next == Next::Deliver || self.drive.core().is_private(channel) {
+                if next == Next::Deliver || self.drive.core().channel_info(channel).is_some_and(|it| it.is_private) {
                     is_any |= self.asks(channel);
                 }
             }
@@ -225,15 +225,17 @@ impl<const LEVEL: bool> Program<LEVEL> {
         let core = self.drive.core();
         // What waits on a paused channel for the application may be a whole backlog.
         let is_held = |channel| {
-            let homes = core.id_keys().filter(|&id| core.device_channel(id) == Some(channel));
-            homes.filter_map(|id| core.channel(id)).any(|home| core.is_paused(home))
+            let homes = core.ids().filter(|&id| core.device_channel(id) == Some(channel));
+            homes.filter_map(|id| core.channel(id)).any(|home| core.channel_info(home).is_some_and(|it| it.is_paused))
         };
-        for channel in core.channel_keys().filter(|&channel| self.has_unread(channel)) {
-            let is_known = core.is_paused(channel) || core.has_failed(channel) || is_held(channel);
+        for channel in core.channels().filter(|&channel| self.has_unread(channel)) {
+            let is_known = core.channel_info(channel).is_some_and(|it| it.is_paused)
+                || core.channel_info(channel).is_some_and(|it| it.has_failed)
+                || is_held(channel);
             assert!(is_known, "{channel} is forgotten");
         }
         self.drive.device_mut().broken = None;
-        let all: Vec<_> = self.drive.core().channel_keys().collect();
+        let all: Vec<_> = self.drive.core().channels().collect();
         all.iter().for_each(|&channel| self.drive.resume_channel(channel).unwrap());
         self.sleeps();
         assert!(!all.iter().any(|&channel| self.has_unread(channel)));

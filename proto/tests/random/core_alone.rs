@@ -35,8 +35,11 @@ impl Stepwise {
     /// Makes one of the calls that follow.
     fn follow(&mut self) {
         let Stepwise { core, device, fault, .. } = self;
-        let begun = if core.has_next() { core.next() } else { core.next_child() };
-        if let Some(Err(Error::Fault(it))) = begun.map(|begun| finish(device, begun)) {
+        let result = match core.next().map(|begun| finish(device, begun)) {
+            None => core.next_child().map(|begun| finish(device, begun)),
+            done => done,
+        };
+        if let Some(Err(Error::Fault(it))) = result {
             *fault = Some(it);
         }
     }
@@ -90,7 +93,7 @@ impl Engine for Stepwise {
 
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<bool, Error> {
         let progress = finish(&mut self.device, self.core.begin(self.now, id, &request, deadline)?)?;
-        let has_qp = self.core.has_qp(id);
+        let has_qp = self.core.id_info(id).is_some_and(|it| it.has_qp);
         self.device.network.borrow_mut().attach_qp((self.device.host, id), has_qp);
         Ok(progress == Progress::Done)
     }
@@ -115,7 +118,7 @@ impl Engine for Stepwise {
                 0 => self.core.handle_timeout(now),
                 1 => {
                     if let Some(channel) = self.core.poll_readable() {
-                        let channels: Vec<_> = self.core.channel_keys().collect();
+                        let channels: Vec<_> = self.core.channels().collect();
                         let to = if rng.bool() { rng.choice(channels) } else { None };
                         let taken = self.read(channel, to);
                         if taken.is_some() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cmid_proto::info::WaitsFor;
 use cmid_proto::{
     AckToken, Call, ChannelKey, CmEvent, Core, Event, EventKind, Fault, IdKey, Outcome, Request, RequestKind, State,
 };
@@ -216,11 +217,11 @@ impl Ledger {
             // An id stays after a destroy that failed or gave up at its deadline.
             known.destroying &= core.state(id).is_none_or(|state| state == State::Destroying);
             if core.state(id).is_some() {
-                assert_eq!(core.owed(id), known.owed, "the acks that {id} owes");
+                assert_eq!(core.id_info(id).map_or(0, |it| it.owed), known.owed, "the acks that {id} owes");
             }
             for request_kind in [RequestKind::Migrate, RequestKind::Destroy] {
                 assert!(
-                    known.open > 0 || !core.waits_for_acks(id, request_kind),
+                    known.open > 0 || !core.waiting().any(|it| it == (id, WaitsFor::Acks(request_kind))),
                     "{request_kind} of {id} waits and has ended"
                 );
             }
@@ -232,7 +233,7 @@ impl Ledger {
         for (id, known) in &self.known {
             assert_eq!(known.open, 0, "a request of {id} has not ended");
         }
-        let counters = core.counters();
+        let counters = core.summary().counters;
         assert!(!self.strict || counters.faults == 0, "{} faults, such as {fault:?}", counters.faults);
         let is_due = |id: &IdKey| self.known.get(id).is_some_and(|known| !known.discarded);
         let lost = read.iter().filter(|(number, id)| is_due(id) && !self.delivered.contains(number));

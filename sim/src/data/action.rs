@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use cmid_proto::Service;
+use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
-use cmid_proto::{GlobalRoute, Service};
 
 use crate::data::packet::{Datagram, Extra, Operation, Packet, Transfer};
 use crate::data::space::KeyedRange;

@@ -1,7 +1,7 @@
 //! Address handles: destinations of datagrams.
 
-use cmid_proto::datapath::{Completion, CreateReason, GRH_LEN, MemoryRegion};
-use cmid_proto::{AhAttr, Errno, GlobalRoute};
+use cmid_proto::Errno;
+use cmid_proto::datapath::{AhAttr, Completion, CreateReason, GRH_LEN, GlobalRoute, MemoryRegion};
 
 use crate::data::datagram::route_back;
 use crate::data::mr::Mr;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use cmid_proto::Errno;
 use cmid_proto::datapath::Completion;
-use cmid_proto::{CqRoom, Errno, Overrun};
+use cmid_proto::datapath::{CqRoom, Overrun};
 
 use crate::data::notices::Notices;
 use crate::data::receive::SrqEntry;

@@ -2,8 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{Completion, CompletionQueue};
-use cmid_proto::{CqRoom, Errno};
 
 use crate::data::completion::Armed;
 use crate::data::notices::Notices;

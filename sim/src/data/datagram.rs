@@ -113,7 +113,7 @@ mod tests {
     use crate::data::packet::Extra;
     use crate::index::HostNo;
     use crate::kernel::gid::{HOP_LIMIT, gid_of};
-    use cmid_proto::GlobalRoute;
+    use cmid_proto::datapath::GlobalRoute;
 
     #[test]
     fn a_header_tells_the_way_back() {

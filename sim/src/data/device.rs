@@ -1,7 +1,8 @@
 //! Creates data path resources on the device of an id.
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice};
-use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace, Service};
+use cmid_proto::{Ece, Errno, IdKey, PortSpace, Service};
 
 use crate::data::ah::Ah;
 use crate::data::async_events::AsyncEvents;

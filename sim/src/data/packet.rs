@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cmid_proto::GlobalRoute;
+use cmid_proto::datapath::GlobalRoute;
 use cmid_proto::datapath::WcStatus;
 
 use crate::data::space::KeyedRange;

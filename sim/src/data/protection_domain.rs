@@ -1,7 +1,6 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a domain use it.
 
-use cmid_proto::AhAttr;
-use cmid_proto::datapath::{Access, Completion, CreateCall, CreateError, ProtectionDomain, SrqCaps};
+use cmid_proto::datapath::{Access, AhAttr, Completion, CreateCall, CreateError, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{MemoryError, PdState};
 
 use crate::data::ah::Ah;

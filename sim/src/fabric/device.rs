@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, RawEvent, Transport};
+use cmid_proto::key_table::KeyTable;
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent, Transport};
 
 use crate::fabric::Fabric;
 use crate::fabric::host::Host;

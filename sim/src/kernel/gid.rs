@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use cmid_proto::{AhAttr, GlobalRoute};
+use cmid_proto::datapath::{AhAttr, GlobalRoute};
 
 /// The 128-bit identifier of a port or a group.
 pub(crate) type Gid = [u8; 16];

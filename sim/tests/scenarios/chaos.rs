@@ -136,7 +136,7 @@ impl Actor {
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 32)?;
         let mr = register(&pd, 16, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let mut qp = device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, Caps::default())?;
+        let mut qp = device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, Caps::default())?;
         qp.post_recv(1, mr.sge(0..16))?;
         let posted = qp.post_send(SendWr::write(2, mr.sge(0..4), Remote { addr: mr.addr(), rkey: mr.rkey() }));
         let room = register(&pd, 64, Access::LOCAL_WRITE)?;

@@ -256,7 +256,8 @@ impl Side {
         let pd = self.device.alloc_pd(id).unwrap();
         let send_cq = self.device.create_cq(id, 64).unwrap();
         let recv_cq = self.device.create_cq(id, 64).unwrap();
-        let qp = self.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &send_cq, &recv_cq, caps).unwrap();
+        let qp =
+            self.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &send_cq, &recv_cq, caps).unwrap();
         Equipment { qp, pd, send_cq, recv_cq }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     Capacity, Caps, CreateCall, CreateError, CreateReason, DataPath, OfDevice, ProtectionDomain, SrqCaps,
 };
 use cmid_proto::memory::MemoryReason;
-use cmid_proto::{Attaching, Errno, IdKey, Transport};
+use cmid_proto::{Errno, IdKey, Transport};
 use cmid_sim::{Config, Cq, Fabric, Pd};
 
 use crate::common::{Env, Side, ip};

@@ -213,7 +213,7 @@ fn posts_are_checked() {
     assert_eq!(mr.read(1, &mut [0; 8]), Err(Errno::EINVAL));
     assert_eq!(mr.write(usize::MAX, &[0; 8]), Err(Errno::EINVAL));
     let again = env.client.device.create_qp(
-        cmid_proto::Attaching::bare(id),
+        cmid_proto::datapath::Attaching::bare(id),
         &c.pd,
         &c.send_cq,
         &c.recv_cq,

@@ -3,8 +3,9 @@
 
 use std::net::SocketAddr;
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Attaching, CmEvent, Device as _, Errno, IdKey, PortSpace};
+use cmid_proto::{CmEvent, Device as _, Errno, IdKey, PortSpace};
 use cmid_sim::{Caps, Config, Fabric};
 
 use crate::common::{EINVAL, Env, Side, ip};

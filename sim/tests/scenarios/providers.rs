@@ -8,7 +8,8 @@ use cmid_proto::datapath::{
 use cmid_proto::memory::MemoryError;
 use std::net::IpAddr;
 
-use cmid_proto::{Attaching, CmEvent, ConnParam, Errno, Transport};
+use cmid_proto::datapath::Attaching;
+use cmid_proto::{CmEvent, ConnParam, Errno, Transport};
 use cmid_sim::{Access, Caps, Completion, Config, Cq, Fabric, Mr, QpState, Remote, SendOp, WcStatus};
 
 use crate::common::{Env, Pair, SECOND, Side, ip, why};

@@ -1,10 +1,11 @@
 //! Shared receive queues: what a simulated device can be told to do, and what soft-RoCE does not show.
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, MemoryRegion, PostReason, ProtectionDomain, QueuePair, SendWr, SharedReceiveQueue,
     SrqCaps,
 };
-use cmid_proto::{Attaching, CmEvent, Datagram, Errno, IdKey};
+use cmid_proto::{CmEvent, Datagram, Errno, IdKey};
 use cmid_sim::{Access, Caps, Completion, Config, Cq, GRH_LEN, PdState, Qp, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, why};

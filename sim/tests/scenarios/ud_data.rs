@@ -1,9 +1,10 @@
 //! Datagrams between QPs.
 
+use cmid_proto::datapath::{AhAttr, GlobalRoute};
 use cmid_proto::datapath::{
     CompletionQueue, DataPath, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
-use cmid_proto::{AhAttr, Datagram, Errno, GlobalRoute, IdKey, PortSpace};
+use cmid_proto::{Datagram, Errno, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Mr, To, WcStatus};
 
 use crate::common::{Env, Equipment, SECOND, Side, ip, why};

@@ -27,8 +27,13 @@ fn behaviour_23_the_client_goes_before_accept() {
         if equipment.is_none() {
             let pd = env.server.device.alloc_pd(s).unwrap();
             let cq = env.server.device.create_cq(s, 32).unwrap();
-            let qp =
-                env.server.device.create_qp(cmid_proto::Attaching::bare(s), &pd, &cq, &cq, cmid_sim::Caps::default());
+            let qp = env.server.device.create_qp(
+                cmid_proto::datapath::Attaching::bare(s),
+                &pd,
+                &cq,
+                &cq,
+                cmid_sim::Caps::default(),
+            );
             assert_eq!(qp.map(|_| ()).map_err(Errno::from), Err(Errno::EINVAL));
         }
         env.server.destroy(s).unwrap();

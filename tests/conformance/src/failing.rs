@@ -202,13 +202,13 @@ impl<S: Driver<Device: TestDevice>> Drop for OnFailing<S> {
 impl<S: Driver<Device: TestDevice>> OnFailing<S> {
     fn end(&mut self, wrong: &mut Vec<String>) {
         self.take_all();
-        for id in self.drive().core().id_keys().collect::<Vec<_>>() {
+        for id in self.drive().core().ids().collect::<Vec<_>>() {
             // An id that was destroyed with its listener, or is being destroyed.
             if self.drive().core().state(id).is_none_or(|state| state == State::Destroying) {
                 continue;
             }
             // Refused while the id connects: then the QP is destroyed with the id.
-            if self.drive().core().has_qp(id)
+            if self.drive().core().id_info(id).is_some_and(|it| it.has_qp)
                 && let Err(error @ (Error::Failed(_) | Error::Fault(_))) =
                     self.drive().detach_qp(id, |device, id| device.destroy_qp(id))
             {
@@ -221,10 +221,11 @@ impl<S: Driver<Device: TestDevice>> OnFailing<S> {
         self.take_all();
         // Ack tokens that were dropped with the scenario are never returned. Their ids wait for them, as required.
         let core = self.driver.drive().core();
-        let waits = |id: &IdKey| core.owed(*id) > 0 && core.state(*id) == Some(State::Destroying);
-        let waiting: BTreeSet<IdKey> = core.id_keys().filter(waits).collect();
-        if core.ids() != waiting.len() {
-            wrong.push(format!("{} ids are left, and {} wait for acks", core.ids(), waiting.len()));
+        let waits =
+            |id: &IdKey| core.id_info(*id).map_or(0, |it| it.owed) > 0 && core.state(*id) == Some(State::Destroying);
+        let waiting: BTreeSet<IdKey> = core.ids().filter(waits).collect();
+        if core.ids().count() != waiting.len() {
+            wrong.push(format!("{} ids are left, and {} wait for acks", core.ids().count(), waiting.len()));
         }
         self.serves_on(wrong);
         if waiting.is_empty() {
@@ -278,13 +279,13 @@ impl<S: Driver<Device: TestDevice>> OnFailing<S> {
     fn close_all(&mut self, wrong: &mut Vec<String>) {
         let channels = lock(&self.ledger).channels.clone();
         for channel in channels {
-            let known = self.drive().core().has_channel(channel);
+            let known = self.drive().core().channel_info(channel).is_some();
             if known && let Err(error) = self.drive().close_channel(channel) {
                 wrong.push(format!("{channel}: {error}"));
             }
         }
         let core = self.drive().core();
-        let left = (core.ids(), core.channels(), core.groups());
+        let left = (core.ids().count(), core.channels().count(), core.summary().groups);
         if left != (0, 0, 0) || core.poll_timeout().is_some() || core.has_work() {
             wrong.push(format!("the core still has {left:?} ids, channels and groups"));
         }

@@ -216,11 +216,16 @@ impl<D: DataPath> CoreRunner<D> {
             }
         }
         self.note_device(at);
-        let synchronous: Vec<(Slot, IdKey)> =
-            self.ids.iter().map(|(&slot, &id)| (slot, id)).filter(|&(_, id)| self.drive.core().is_sync(id)).collect();
+        let synchronous: Vec<(Slot, IdKey)> = self
+            .ids
+            .iter()
+            .map(|(&slot, &id)| (slot, id))
+            .filter(|&(_, id)| self.drive.core().id_info(id).is_some_and(|it| it.is_sync))
+            .collect();
         for (slot, id) in synchronous {
             let core = self.drive.core();
-            let (open, result, event) = (core.sync_open(id), core.sync_result(id), core.sync_event(id));
+            let (open, result, event) =
+                (core.id_info(id).and_then(|it| it.sync_open), core.sync_result(id), core.sync_event(id));
             if result.is_none() && open.is_none() {
                 continue;
             }
@@ -322,7 +327,7 @@ impl<D: DataPath> Runner for CoreRunner<D> {
             self.perform(at, &Action::CloseChannel { channel });
         }
         let core = self.drive.core();
-        let left = format!("left: {} ids, {} channels", core.ids(), core.channels());
+        let left = format!("left: {} ids, {} channels", core.ids().count(), core.channels().count());
         self.note(at, Seen::State(left));
         self.check(at);
     }

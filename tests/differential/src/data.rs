@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     Access, BatchError, Caps, Completion, CreateError, DataPath, QpState, Remote, SendOp, SendWr, Sge, SrqCaps,
     prelude::*,
 };
 use cmid_proto::memory::{Change, Fallback, Policy};
-use cmid_proto::{Attaching, Errno};
 use serde::{Deserialize, Serialize};
 
 /// The length of the MR of a side, in bytes.

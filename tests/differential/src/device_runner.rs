@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::DataPath;
-use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
+use cmid_proto::{Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
 use crate::address::{Endpoint, Ip, Numbers};
 use crate::data::{Data, DataStep, Published};

@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, ConnParam, Device, IdKey, Pollable, PortSpace, RejectReason};
+use cmid_proto::datapath::Attaching;
+use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, IdKey, Pollable, PortSpace, RejectReason};
 use cmid_verbs::Verbs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

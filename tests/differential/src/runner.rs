@@ -1,7 +1,8 @@
 //! The runner of one side, and what both kinds of runners use.
 
+use cmid_proto::ConnParam;
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Caps, CreateError, DataPath};
-use cmid_proto::{Attaching, ConnParam};
 
 use crate::address::Numbers;
 use crate::program::{Action, Offer, Slot};

@@ -309,17 +309,17 @@ impl<'env, L: Env> FaultFixture<'env, L> {
 }
 
 fn destroy_all<D: TestDevice, P: Poller<D>, O: Observer>(drive: &mut Drive<D, P, O>) -> Check {
-    for id in drive.core().id_keys().collect::<Vec<_>>() {
+    for id in drive.core().ids().collect::<Vec<_>>() {
         // Destroying a listener destroys the ids of its unread requests too.
         if drive.core().state(id).is_none() {
             continue;
         }
-        if drive.core().has_qp(id) {
+        if drive.core().id_info(id).is_some_and(|it| it.has_qp) {
             drive.detach_qp(id, |device, id| device.destroy_qp(id))?;
         }
         drive.destroy(id, Time::NEVER)?;
     }
-    let left = drive.core().ids();
+    let left = drive.core().ids().count();
     if left == 0 { Ok(()) } else { Err(Failure(format!("{left} ids could not be destroyed"))) }
 }
 

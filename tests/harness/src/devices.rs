@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use cmid_proto::Attaching;
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Caps, CreateError, DataPath, MemoryRegion, MemoryWindow, ProtectionDomain, Reregistered};
 use cmid_proto::memory::{Access, Change, MemoryError, Policy, Returned, Way};
 

@@ -3,8 +3,9 @@
 
 use cmid_blocking::{Connection, Listener, Options, Ready};
 use cmid_harness::sim_host as host;
+use cmid_proto::Errno;
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Access, Caps, CreateError, SendWr, prelude::*};
-use cmid_proto::{Attaching, Errno};
 use cmid_sim::{Cq, Mr, Qp, SimDevice};
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use cmid_harness::{Fragile, Make, OnBlocking, OnEpoll, OnMio, sim_host};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, Fault, IdKey, PortSpace, READ_FAILURES_MAX, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, Fault, IdKey, Limits, PortSpace, Time};
 use cmid_sim::SimDevice;
 
 /// Longer than any step of these tests, also on a busy machine.
@@ -43,11 +43,11 @@ fn event_behind_failed_reads<S: Make<Fragile<SimDevice>>>() {
 fn channel_that_fails_for_good<S: Make<Fragile<SimDevice>>>() {
     let (mut driver, channel, id) = resolving::<S>(u32::MAX);
     let (mut returns, begun) = (0, Instant::now());
-    while !driver.drive().core().has_failed(channel) {
+    while !driver.drive().core().channel_info(channel).is_some_and(|it| it.has_failed) {
         driver.wait(Some(SOON)).unwrap();
         assert_eq!(driver.drive().next_event(channel), None);
         returns += 1;
-        assert!(begun.elapsed() < SOON && returns <= u32::from(READ_FAILURES_MAX) + 2, "{returns} returns");
+        assert!(begun.elapsed() < SOON && returns <= u32::from(Limits::READ_FAILURES_MAX) + 2, "{returns} returns");
     }
     // The request of the id ends, and the id can be destroyed.
     driver.wait(Some(A_WHILE)).unwrap();

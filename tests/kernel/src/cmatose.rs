@@ -11,8 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Listener, Options};
+use cmid_proto::ConnParam;
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Access, Caps, CreateError, SendWr, prelude::*};
-use cmid_proto::{Attaching, ConnParam};
 use cmid_verbs::{Backend, Cq, Mr, Pd, Qp, Verbs};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;

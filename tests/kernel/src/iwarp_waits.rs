@@ -11,10 +11,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Options};
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Caps, CreateError, prelude::*};
-use cmid_proto::{
-    Acks, Attaching, ChannelKey, CmEvent, ConnParam, Drive, Errno, EventKind, IdKey, Limits, Next, PortSpace, Time,
-};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, EventKind, IdKey, Limits, Next, PortSpace, Time};
 use cmid_verbs::{Backend, Cq, Pd, Qp, Verbs};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;

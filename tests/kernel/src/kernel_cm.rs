@@ -65,7 +65,7 @@ fn link() -> Done<u32> {
 fn link_local() -> Done {
     let peer = SocketAddr::from(SocketAddrV6::new(LINK_LOCAL, 7996, 0, link()?));
     let Connected { mut server, client, id, .. } = connected(peer, 430_000)?;
-    let child = server.core().id_keys().find(|id| server.core().state(*id) == Some(State::Connected));
+    let child = server.core().ids().find(|id| server.core().state(*id) == Some(State::Connected));
     let child = child.ok_or("an id is connected")?;
     let (own, from) = (client.device().local_addr(id)?, server.device().peer_addr(child)?);
     assert_eq!((from, server.device().local_addr(child)?), (own, peer));
@@ -161,7 +161,7 @@ fn dropped_in_a_child() -> Done {
     let second = resolved(&mut client, channel, peer)?;
     client.connect(second, ConnParam { qp_num: 420_002, ..ConnParam::default() }, &[], FAR)?;
     let mut server = inherited.take().ok_or("the parent has it")?;
-    let on = server.core().channel_keys().next().ok_or("it has a channel")?;
+    let on = server.core().channels().next().ok_or("it has a channel")?;
     let _ = expect(&mut server, on, CmEvent::ConnectRequest)?;
     client.destroy_now(second)?;
     client.disconnect(id, FAR)?;
@@ -174,7 +174,7 @@ fn expect(drive: &mut Device, on: ChannelKey, kind: CmEvent) -> Done<Event> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(5) {
         // A listener has a channel of its own.
-        let channels: Vec<_> = drive.core().channel_keys().collect();
+        let channels: Vec<_> = drive.core().channels().collect();
         channels.into_iter().for_each(|channel| drive.readable(channel));
         while drive.run(16) == Next::Again {}
         if let Some(event) = drive.next_event(on) {

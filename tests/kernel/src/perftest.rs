@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_blocking::{Connection, Error, Listener, Options};
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{Access, Caps, Completion, CreateError, SendWr, prelude::*};
-use cmid_proto::{Attaching, ConnParam, Errno};
+use cmid_proto::{ConnParam, Errno};
 use cmid_verbs::{Backend, Cq, Mr, Pd, Qp, Verbs};
 
 /// The limit of each wait.

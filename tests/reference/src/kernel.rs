@@ -8,9 +8,8 @@
 mod answers;
 mod judge;
 
-use cmid_proto::{
-    AckToken, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, GroupKey, IdKey, ReleasedId, Request, Time,
-};
+use cmid_proto::drive::ReleasedId;
+use cmid_proto::{AckToken, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, GroupKey, IdKey, Request, Time};
 use cmid_verbs::{KernelCm, KernelHandle, with_kernel};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -122,7 +121,7 @@ impl World {
     fn read(&mut self) {
         self.now = Time(self.now.0 + 1);
         self.drive.set_now(self.now);
-        let channels: Vec<_> = self.drive.core().channel_keys().collect();
+        let channels: Vec<_> = self.drive.core().channels().collect();
         channels.into_iter().for_each(|channel| self.drive.readable(channel));
         let turn = self.drive.run(8);
         say(|| format!("a turn: {turn:?}"));

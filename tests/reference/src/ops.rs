@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 
+use cmid_proto::info::Counters;
 use cmid_proto::{
-    AckToken, Begun, Call, ChannelKey, CmEvent, Core, Counters, Error, EventKind, Flow, GroupKey, IdKey, Limits,
-    Progress, READ_FAILURES_MAX, RawEvent, Released, Request, State, Time,
+    AckToken, Begun, Call, ChannelKey, CmEvent, Core, Error, EventKind, Flow, GroupKey, IdKey, Limits, Progress,
+    RawEvent, Released, Request, State, Time,
 };
 
 use crate::input::Input;
@@ -62,7 +63,7 @@ impl World {
     fn new(cores: [Core; 2]) -> Self {
         World {
             sides: cores.map(|core| Side {
-                before: core.counters(),
+                before: core.summary().counters,
                 core,
                 ack_tokens: Vec::new(),
                 waived: BTreeSet::new(),
@@ -109,7 +110,7 @@ impl World {
             assert_eq!(*core, before, "a channel was not closed and something changed");
             if let Ok(begun) = core.close_channel(key) {
                 let _ = make(at, begun, &mut self.channels, input);
-                assert!(!core.has_channel(key), "{key} was closed");
+                assert!(!core.channel_info(key).is_some(), "{key} was closed");
             }
         } else {
             let acks = script::acks(input);
@@ -117,7 +118,7 @@ impl World {
             assert_eq!(*core, before, "no channel was opened and something changed");
             if let Ok((key, begun)) = core.open_channel(acks) {
                 let result = make(at, begun, &mut self.channels, input);
-                assert_eq!(core.has_channel(key), result.is_ok(), "{key}: {result:?}");
+                assert_eq!(core.channel_info(key).is_some(), result.is_ok(), "{key}: {result:?}");
                 assert!(result.is_ok() || *core == before, "no channel was opened and something changed");
             }
         }
@@ -178,7 +179,7 @@ impl World {
             let call = core.next().and_then(|begun| begun.call());
             let before = core.clone();
             let Some(begun) = core.next() else {
-                assert!(call.is_none() && !core.has_next(), "{call:?} was due and is not");
+                assert!(call.is_none(), "{call:?} was due and is not");
                 return;
             };
             assert_eq!(begun.call(), call, "the call that was not made is due again");
@@ -217,7 +218,7 @@ impl World {
             ..RawEvent::new(id, kind)
         };
         let side = &mut self.sides[at];
-        let (before, activity) = (side.core.ids(), side.core.activity());
+        let (before, activity) = (side.core.ids().count(), side.core.activity());
         taken::compare(&side.core, on, raw);
         let admission = side.core.handle_event(on, raw);
         say(|| format!("core {at}: {raw:?} on {on}: {admission:?}"));
@@ -225,7 +226,7 @@ impl World {
         if !matches!(admission, Ok(cmid_proto::Admission::Known | cmid_proto::Admission::Child(_))) {
             assert_eq!(side.core.activity(), activity, "{raw:?} was not admitted, and is news");
             // A request that cannot be answered brings an id, which is destroyed.
-            let more = side.core.ids() - before;
+            let more = side.core.ids().count() - before;
             assert!(more == 0 || side.core.state(id) == Some(State::Destroying), "{raw:?} was not admitted");
         }
     }
@@ -260,7 +261,7 @@ impl World {
     /// A core of another number gives an ack token back.
     fn given_to_the_other(&mut self, at: usize, ack_token: AckToken) -> AckToken {
         let other = &mut self.sides[1 - at].core;
-        if other.number() == ack_token.owner().core() {
+        if other.channels().any(|channel| channel.core() == ack_token.owner().core()) {
             return ack_token;
         }
         let before = other.clone();
@@ -331,16 +332,30 @@ impl World {
     /// Reads of a channel fail, at times so often that it counts as failed.
     fn fail_reads(&mut self, at: usize, channel: ChannelKey, input: &mut Input<'_>) {
         let core = &mut self.sides[at].core;
-        let times = [1, READ_FAILURES_MAX - 1, READ_FAILURES_MAX][input.below(3)];
+        let times = [1, Limits::READ_FAILURES_MAX - 1, Limits::READ_FAILURES_MAX][input.below(3)];
         say(|| format!("core {at}: {times} reads of {channel} fail"));
         for _ in 0..times {
-            let (had_failed, is_there) = (core.has_failed(channel), core.has_channel(channel));
+            let (had_failed, is_there) =
+                (core.channel_info(channel).is_some_and(|it| it.has_failed), core.channel_info(channel).is_some());
             let again = core.handle_unreadable(channel);
-            assert_eq!(again, is_there && !core.has_failed(channel), "whether {channel} is read again");
-            assert!(is_there || !core.has_failed(channel), "{channel} is gone and has failed");
-            assert!(core.has_failed(channel) || !had_failed, "{channel} has failed no more");
+            assert_eq!(
+                again,
+                is_there && !core.channel_info(channel).is_some_and(|it| it.has_failed),
+                "whether {channel} is read again"
+            );
+            assert!(
+                is_there || !core.channel_info(channel).is_some_and(|it| it.has_failed),
+                "{channel} is gone and has failed"
+            );
+            assert!(
+                core.channel_info(channel).is_some_and(|it| it.has_failed) || !had_failed,
+                "{channel} has failed no more"
+            );
         }
-        assert!(!core.has_failed(channel) || core.wants_event(channel).is_none(), "{channel} has failed and is read");
+        assert!(
+            !core.channel_info(channel).is_some_and(|it| it.has_failed) || core.wants_event(channel).is_none(),
+            "{channel} has failed and is read"
+        );
     }
 
     fn pause(&mut self, at: usize, channel: ChannelKey, paused: bool) {
@@ -351,7 +366,14 @@ impl World {
         if done.is_err() {
             assert_eq!(*core, before, "{channel} was not paused or resumed and something changed");
         } else {
-            assert_eq!((core.is_paused(channel), core.has_failed(channel) && !paused), (paused, false), "{channel}");
+            assert_eq!(
+                (
+                    core.channel_info(channel).is_some_and(|it| it.is_paused),
+                    core.channel_info(channel).is_some_and(|it| it.has_failed) && !paused
+                ),
+                (paused, false),
+                "{channel}"
+            );
             assert!(!paused || core.wants_event(channel).is_none(), "{channel} is paused and wants events");
         }
     }
@@ -360,7 +382,7 @@ impl World {
 impl Side {
     fn look(&mut self) {
         self.core.check();
-        let (before, after) = (self.before, self.core.counters());
+        let (before, after) = (self.before, self.core.summary().counters);
         let grew = [
             (before.late, after.late),
             (before.stray, after.stray),
@@ -369,9 +391,13 @@ impl Side {
         ];
         assert!(grew.iter().all(|(before, after)| before <= after), "counters shrink: {before:?}, then {after:?}");
         self.before = after;
-        for id in self.core.id_keys() {
+        for id in self.core.ids() {
             // Readable or not, asking must do.
-            let _ = (self.core.sync_result(id), self.core.sync_event(id), self.core.sync_open(id));
+            let _ = (
+                self.core.sync_result(id),
+                self.core.sync_event(id),
+                self.core.id_info(id).and_then(|it| it.sync_open),
+            );
         }
     }
 }

@@ -12,8 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use cmid_proto::{
-    AckToken, Acks, ChannelKey, ConnParam, Drive, Error, Fault, IdKey, Next, PortSpace, READ_FAILURES_MAX, Request,
-    State, Time,
+    AckToken, Acks, ChannelKey, ConnParam, Drive, Error, Fault, IdKey, Limits, Next, PortSpace, Request, State, Time,
 };
 use cmid_sim::{Config, Fabric, Host};
 
@@ -119,7 +118,7 @@ impl Pair {
     }
 
     fn some_id(&self, at: usize, input: &mut Input<'_>) -> Option<IdKey> {
-        let ids: Vec<_> = self.sides[at].drive.core().id_keys().collect();
+        let ids: Vec<_> = self.sides[at].drive.core().ids().collect();
         input.pick(&ids)
     }
 
@@ -153,7 +152,7 @@ impl Pair {
             Some(State::Responded) => Request::Establish,
             Some(State::Connected | State::PeerClosed) if input.once_in(2) => Request::Teardown,
             Some(State::Connected | State::PeerClosed) => Request::Disconnect,
-            Some(State::Listening) if core.is_sync(id) => Request::GetRequest,
+            Some(State::Listening) if core.id_info(id).is_some_and(|it| it.is_sync) => Request::GetRequest,
             Some(_) | None => return,
         };
         self.submit(at, id, request, input);
@@ -187,8 +186,11 @@ impl Pair {
         let Side { drive, channels, .. } = &mut self.sides[at];
         drive.set_now(self.fabric.now());
         channels_of(drive, channels).collect::<Vec<_>>().into_iter().for_each(|line| drive.readable(line));
-        let failed =
-            |drive: &Drive<Unreliable>| channels_of(drive, channels).filter(|&it| drive.core().has_failed(it)).count();
+        let failed = |drive: &Drive<Unreliable>| {
+            channels_of(drive, channels)
+                .filter(|&it| drive.core().channel_info(it).is_some_and(|it| it.has_failed))
+                .count()
+        };
         let before = failed(drive);
         let mut turn = drive.run(64);
         if failed(drive) > before {
@@ -250,7 +252,7 @@ impl Pair {
             11 => host.fail_next_join(-22),
             12 => host.lose_group(script::GROUPS[0].ip()),
             13 => drive.device_mut().fail_reads(1 + input.below(4)),
-            14 => drive.device_mut().fail_reads((1 + input.below(4)) * usize::from(READ_FAILURES_MAX)),
+            14 => drive.device_mut().fail_reads((1 + input.below(4)) * usize::from(Limits::READ_FAILURES_MAX)),
             15..=17 => self.pause(at, input),
             _ if self.honest => {}
             _ => drive.device_mut().confuse(1 + input.below(7)),
@@ -261,10 +263,10 @@ impl Pair {
     fn pause(&mut self, at: usize, input: &mut Input<'_>) {
         let Side { drive, channels, .. } = &mut self.sides[at];
         let Some(channel) = input.pick(&channels_of(drive, channels).collect::<Vec<_>>()) else { return };
-        let paused = !drive.core().is_paused(channel);
+        let paused = !drive.core().channel_info(channel).is_some_and(|it| it.is_paused);
         let done = if paused { drive.pause_channel(channel) } else { drive.resume_channel(channel) };
         say(|| format!("{at}: {} {channel}: {done:?}", if paused { "pauses" } else { "resumes" }));
-        let is_so = drive.core().is_paused(channel) == paused;
+        let is_so = drive.core().channel_info(channel).is_some_and(|it| it.is_paused) == paused;
         assert!(is_so || done.is_err(), "{channel} is to be paused: {paused}");
     }
 
@@ -287,7 +289,7 @@ impl Pair {
                 assert!(of_read || !self.honest, "{fault}");
             }
             if self.honest {
-                assert_eq!(side.drive.core().counters().faults, 0);
+                assert_eq!(side.drive.core().summary().counters.faults, 0);
             }
         }
         let stalls = self.fabric.counters().stalls;
@@ -308,7 +310,7 @@ impl Pair {
                 }
                 let core = side.drive.core();
                 let mut homes = side.channels.clone();
-                homes.extend(core.id_keys().filter_map(|id| core.channel(id)));
+                homes.extend(core.ids().filter_map(|id| core.channel(id)));
                 for home in homes {
                     while self.take_from(at, home) {
                         any = true;
@@ -332,7 +334,7 @@ impl Pair {
         self.resume();
         self.settle();
         for at in 0..2 {
-            for id in self.sides[at].drive.core().id_keys().collect::<Vec<_>>() {
+            for id in self.sides[at].drive.core().ids().collect::<Vec<_>>() {
                 let _ = self.sides[at].drive.destroy(id, Time::NEVER);
             }
         }
@@ -342,7 +344,7 @@ impl Pair {
                 assert!(drive.close_channel(channel).is_ok(), "{channel} cannot be closed: {:?}", drive.core());
             }
             let core = drive.core();
-            assert_eq!((core.ids(), core.channels(), core.groups()), (0, 0, 0));
+            assert_eq!((core.ids().count(), core.channels().count(), core.summary().groups), (0, 0, 0));
             assert_eq!((drive.next_timeout(), drive.has_work()), (None, false));
         }
         for turn in 0.. {
@@ -356,7 +358,7 @@ impl Pair {
 /// The channels that an application knows, and those of its ids.
 fn channels_of<'a>(drive: &'a Drive<Unreliable>, open: &'a [ChannelKey]) -> impl Iterator<Item = ChannelKey> + 'a {
     let core = drive.core();
-    core.id_keys().filter_map(|id| core.device_channel(id)).chain(open.iter().copied())
+    core.ids().filter_map(|id| core.device_channel(id)).chain(open.iter().copied())
 }
 
 /// The method of a request.

@@ -3,9 +3,10 @@
 //! An admitted event is delivered unchanged, with its private data truncated to the maximum of all transports. An
 //! event that is not admitted changes only a counter. Unknown codes are kept. Nothing panics, including formatting.
 
+use cmid_proto::datapath::{AhAttr, GlobalRoute};
 use cmid_proto::{
-    Acks, Admission, AhAttr, ChannelKey, CmEvent, ConnParam, Core, Datagram, Event, GlobalRoute, GroupKey, IdKey,
-    Limits, PRIVATE_DATA_MAX, PortSpace, RawEvent, ReceivedParam, Request, State, Time,
+    Acks, Admission, ChannelKey, CmEvent, ConnParam, Core, Datagram, Event, GroupKey, IdKey, Limits, PortSpace,
+    PrivateData, RawEvent, ReceivedParam, Request, State, Time,
 };
 
 use crate::input::Input;
@@ -130,7 +131,7 @@ fn compare(event: Option<Event>, raw: &RawEvent<&[u8]>) {
     assert_eq!((event.param, event.datagram), (raw.param, raw.datagram), "{raw:?}");
     assert_eq!(event.group, raw.group.filter(|_| of_group), "{raw:?}");
     assert_eq!(event.listener, raw.listener.filter(|_| is_request), "{raw:?}");
-    let fits = raw.private_data.len().min(PRIVATE_DATA_MAX);
+    let fits = raw.private_data.len().min(PrivateData::MAX);
     assert_eq!(*event.private_data, raw.private_data[..fits], "{raw:?}");
     let _ = (format!("{event:?}"), event.result());
 }

@@ -70,7 +70,7 @@ fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_m
     submit(&mut core, child, Request::Migrate { to: None });
     let home = core.channel(child);
     submit(&mut core, listener, Request::Migrate { to: Some(channel) });
-    assert!(core.is_sync(child));
+    assert!(core.id_info(child).is_some_and(|it| it.is_sync));
     assert_eq!(core.channel(child), home);
     assert_eq!(core.channel(listener), Some(channel));
 }
@@ -89,7 +89,7 @@ fn a_listener_that_was_moved_after_its_device_had_gone_has_no_channel_of_its_own
     make(core.begin(Time(1), id, &Request::Destroy, Time::NEVER).unwrap(), Err(Errno::EBADF)).unwrap_err();
     assert_eq!(core.state(id), Some(State::Failed));
     submit(&mut core, id, Request::Migrate { to: None });
-    assert!(core.is_sync(id));
+    assert!(core.id_info(id).is_some_and(|it| it.is_sync));
     assert_ne!(core.channel(id), Some(channel));
 }
 
@@ -107,7 +107,7 @@ fn the_id_of_a_request_that_could_not_be_moved_is_moved_to_where_its_listener_wa
     core.handle_event(line, raw).unwrap();
     let moves = Request::Migrate { to: Some(there) };
     assert_eq!(uncalled(&mut core, listener, moves), Progress::Done);
-    assert!(!core.has_next());
+    assert!(core.next().is_none());
     assert!(core.poll_event(there).is_some());
     let accept = Request::Accept { param: ConnParam { qp_num: 7, ..ConnParam::default() }, private_data: &[] };
     for outcome in [Err(Errno::ENOMEM), Ok(())] {

@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
     };
     for ((path, recording), replay) in arguments.files.iter().zip(&recordings).zip(&replays) {
-        let (ids, channels) = (replay.core().ids(), replay.core().channels());
+        let (ids, channels) = (replay.core().ids().count(), replay.core().channels().count());
         let how = if recording.is_whole() {
             "and reached the recorded end"
         } else {

@@ -59,7 +59,7 @@ fn treat<D: DataPath>(open: &Open<'_, D>, incoming: Incoming<D>) -> Result<()> {
     }
     let local = incoming.local_addr().context("the local address")?;
     let options = Options { private_data: ACCEPTED, timeout: SPAN, ..Options::default() };
-    let attach = |device: &mut D, to: cmid_proto::Attaching<'_>| Side::attach(device, to, Queues::Plain);
+    let attach = |device: &mut D, to: cmid_proto::datapath::Attaching<'_>| Side::attach(device, to, Queues::Plain);
     let (mut connection, mut side) = incoming.accept(&options, attach).map_err(failure).context("accepting")?;
     if role == Role::Serve {
         let mut session = Session { open, local: local.ip(), regions: Vec::new(), windows: Vec::new() };

@@ -22,7 +22,8 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use cmid_proto::{CqRoom, Errno};
+use cmid_proto::Errno;
+use cmid_proto::datapath::CqRoom;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::accounting::in_flight::{InFlightIndex, PdWork};

@@ -3,8 +3,8 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use cmid_proto::datapath::{Completion, CreateReason, GRH_LEN};
-use cmid_proto::{AhAttr, Errno, GlobalRoute};
+use cmid_proto::Errno;
+use cmid_proto::datapath::{AhAttr, Completion, CreateReason, GRH_LEN, GlobalRoute};
 
 use crate::data::pd::PdUse;
 use crate::data::{Mr, Pd};

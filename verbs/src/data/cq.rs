@@ -5,8 +5,9 @@ use core::ptr::{self, NonNull};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{Completion, CompletionQueue};
-use cmid_proto::{CqRoom, Errno};
 
 use crate::accounting::cq_slots::CqSlots;
 use crate::accounting::poll::{Poller, Provider};

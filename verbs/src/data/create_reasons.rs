@@ -6,8 +6,9 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use cmid_proto::Errno;
+use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{Caps, CreateCall, CreateError, CreateReason, DeviceName, Maxima, OfDevice, SrqCaps};
-use cmid_proto::{CqRoom, Errno};
 
 use crate::accounting::poll::Provider as _;
 use crate::accounting::srq_slots::MAX_CAPACITY;

@@ -22,7 +22,7 @@ use crate::ffi::{
 /// A memory window of type 2 (ibv_alloc_mw(3)). Dropping it deallocates it, which ends its bind.
 ///
 /// An MR to which a window is bound cannot be deregistered or re-registered
-/// ([`RefuseReason::WindowBound`](cmid_proto::memory::MemoryReason::WindowBound)). If it is dropped, it is deregistered
+/// ([`MemoryReason::WindowBound`](cmid_proto::memory::MemoryReason::WindowBound)). If it is dropped, it is deregistered
 /// with the window. A window keeps the QPs through which it was bound, so such a QP is destroyed after the window. From the end of its id
 /// and its handle until then, the QP is in the error state. Soft-RoCE checks the rights of a window but not its range:
 /// the key gives access to the whole MR.

@@ -1,7 +1,6 @@
 //! The calls of a protection domain. Its type is in a file of its own, because the objects of a PD use it.
 
-use cmid_proto::AhAttr;
-use cmid_proto::datapath::{Completion, CreateCall, CreateError, ProtectionDomain, SrqCaps};
+use cmid_proto::datapath::{AhAttr, Completion, CreateCall, CreateError, ProtectionDomain, SrqCaps};
 use cmid_proto::memory::{self, Access, PdState};
 
 use crate::data::create_reasons::srq_error;

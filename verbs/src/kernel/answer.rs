@@ -2,7 +2,8 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use cmid_proto::{AhAttr, CmEvent, ConnParam, Datagram, Ece, GlobalRoute};
+use cmid_proto::datapath::{AhAttr, GlobalRoute};
+use cmid_proto::{CmEvent, ConnParam, Datagram, Ece};
 use libc::{AF_INET, AF_INET6};
 
 use crate::kernel::abi::{In6, PRIVATE_DATA, Storage, offset};

@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use cmid_proto::{
-    Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
-};
+use cmid_proto::key_table::KeyTable;
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent, Transport};
 
 use crate::forgotten::Tables;
 use crate::kernel::abi::QpAttr;

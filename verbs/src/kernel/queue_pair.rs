@@ -1,6 +1,7 @@
 //! The interface of the kernel backend to a QP.
 
-use cmid_proto::{AhAttr, Ece, Errno, Outcome};
+use cmid_proto::datapath::AhAttr;
+use cmid_proto::{Ece, Errno, Outcome};
 
 use crate::kernel::abi::QpAttr;
 

@@ -4,9 +4,8 @@ use core::fmt;
 use core::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::{
-    Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent, Transport,
-};
+use cmid_proto::key_table::KeyTable;
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent, Transport};
 
 use crate::data::Contexts;
 use crate::ffi::{self, ibv_transport_type};
@@ -59,7 +58,7 @@ impl Rdmacm {
             channels: KeyTable::default(),
             contexts,
             lost: Vec::new(),
-            private: Box::new([0; cmid_proto::PRIVATE_DATA_MAX]),
+            private: Box::new([0; cmid_proto::PrivateData::MAX]),
         }
     }
 

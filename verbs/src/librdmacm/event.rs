@@ -2,7 +2,7 @@
 
 use core::ptr::{self, NonNull};
 
-use cmid_proto::{CmEvent, ConnParam, Datagram, Errno, GroupKey, IdKey, PRIVATE_DATA_MAX, RawEvent, ReceivedParam};
+use cmid_proto::{CmEvent, ConnParam, Datagram, Errno, GroupKey, IdKey, PrivateData, RawEvent, ReceivedParam};
 
 use crate::contents::{Contents, contents};
 use crate::data;
@@ -11,7 +11,7 @@ use crate::ffi::{self, ibv_qp_type, rdma_cm_event, rdma_cm_id, rdma_conn_param, 
 use crate::librdmacm::channel::Channel;
 
 /// Buffer for the private data of the last event.
-pub(crate) type PrivateBuffer = [u8; PRIVATE_DATA_MAX];
+pub(crate) type PrivateBuffer = [u8; PrivateData::MAX];
 
 /// An unacked event of librdmacm. Dropping it acks it, even if it is ignored: otherwise a later rdma_destroy_id would
 /// wait for ever.

@@ -7,7 +7,8 @@
 use core::net::SocketAddr;
 use core::ptr;
 
-use cmid_proto::{AhAttr, Errno, GroupKey, Outcome};
+use cmid_proto::datapath::AhAttr;
+use cmid_proto::{Errno, GroupKey, Outcome};
 
 use crate::errno;
 use crate::ffi::{self, rdma_cm_join_mc_attr_ex, rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags};

@@ -144,7 +144,7 @@ impl World {
     fn turn(&mut self) {
         // All channels, including the private ones of listeners. The list keeps its memory.
         self.all.clear();
-        self.all.extend(self.drive.core().channel_keys());
+        self.all.extend(self.drive.core().channels());
         self.all.iter().for_each(|&channel| self.drive.readable(channel));
         let _ = self.drive.run(32);
         self.check();
@@ -155,7 +155,7 @@ impl World {
     pub(crate) fn end(mut self) -> Vec<Fault> {
         // A failed destroy can be repeated. A child may end with its listener.
         for _ in 0..2 {
-            let ids: Vec<_> = self.drive.core().id_keys().collect();
+            let ids: Vec<_> = self.drive.core().ids().collect();
             for id in ids {
                 let _ = self.drive.destroy_now(id);
                 self.turn();
@@ -168,7 +168,7 @@ impl World {
             }
         }
         self.turn();
-        assert_eq!((self.drive.core().ids(), self.drive.core().channels()), (0, 0));
+        assert_eq!((self.drive.core().ids().count(), self.drive.core().channels().count()), (0, 0));
         assert_eq!(self.kernel.borrow().counts(), (0, 0), "ids and memberships of the kernel");
         self.faults
     }

@@ -35,7 +35,10 @@ impl<L: Level> Case<L> for OneEvent {
     fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
         assert_eq!(kind, EventKind::Cm(CmEvent::AddrChange));
         let id = self.ids[self.at];
-        assert_eq!((prepared.state(id), prepared.level.core().owed(id)), (State::Connected, 0));
+        assert_eq!(
+            (prepared.state(id), prepared.level.core().id_info(id).map_or(0, |it| it.owed)),
+            (State::Connected, 0)
+        );
     }
 
     fn leave(self, prepared: &mut Prepared<L>) {
@@ -76,7 +79,7 @@ macro_rules! once {
                 fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
                     let id = self.id.take().expect("prepared");
                     assert_eq!(kind, EventKind::Cm($raw(id).kind));
-                    assert_eq!((prepared.state(id), prepared.level.core().owed(id)), ($after, 0));
+                    assert_eq!((prepared.state(id), prepared.level.core().id_info(id).map_or(0, |it| it.owed)), ($after, 0));
                     assert!(prepared.level.core().poll_timeout().is_none(), "no deadline is left");
                     prepared.renew(id);
                 }

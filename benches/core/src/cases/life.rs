@@ -68,7 +68,7 @@ impl<L: Level> Case<L> for Active {
     type Output = IdKey;
 
     fn new(prepared: &mut Prepared<L>) -> Self {
-        Active { ids: prepared.level.core().ids() }
+        Active { ids: prepared.level.core().ids().count() }
     }
 
     fn prepare(&mut self, _: &mut Prepared<L>) {}
@@ -83,7 +83,7 @@ impl<L: Level> Case<L> for Active {
 
     fn check(&mut self, prepared: &mut Prepared<L>, id: IdKey) {
         let core = prepared.level.core();
-        assert_eq!((core.state(id), core.ids(), core.poll_timeout()), (None, self.ids, None));
+        assert_eq!((core.state(id), core.ids().count(), core.poll_timeout()), (None, self.ids, None));
     }
 }
 
@@ -104,7 +104,7 @@ impl<L: Level> Case<L> for Passive {
         let listener = prepared.choose();
         prepared.level.request(listener, Request::Listen { backlog: 64 }, Time::NEVER);
         let core = prepared.level.core();
-        Passive { listener, device_channel: core.device_channel(listener).expect("it lives"), ids: core.ids() }
+        Passive { listener, device_channel: core.device_channel(listener).expect("it lives"), ids: core.ids().count() }
     }
 
     fn prepare(&mut self, prepared: &mut Prepared<L>) -> IdKey {
@@ -129,7 +129,7 @@ impl<L: Level> Case<L> for Passive {
         // Discards the channel work that the listen has left.
         prepared.level.look(prepared.channel);
         let core = prepared.level.core();
-        assert_eq!((core.state(child), core.ids(), core.poll_timeout()), (None, self.ids, None));
+        assert_eq!((core.state(child), core.ids().count(), core.poll_timeout()), (None, self.ids, None));
     }
 
     fn leave(self, prepared: &mut Prepared<L>) {

@@ -2,9 +2,10 @@
 
 use std::hash::{DefaultHasher, Hasher as _};
 
+use cmid_mio::proto::Errno;
+use cmid_mio::proto::datapath::Attaching;
 use cmid_mio::proto::datapath::{Access, Caps, CreateError, PostError, Remote, SendWr, WcOpcode, prelude::*};
 use cmid_mio::proto::memory::{Change, Fallback, Policy};
-use cmid_mio::proto::{Attaching, Errno};
 
 use crate::protocol::{Frame, Message};
 

@@ -9,7 +9,8 @@ use std::os::fd::BorrowedFd;
 use cmid_epoll::proto::datapath::{
     Access, BatchError, Caps, Completion, CreateError, DataPath, PostError, QpState, SendWr, Sge, prelude::*,
 };
-use cmid_epoll::proto::{Attaching, Call, ChannelKey, CqRoom, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
+use cmid_epoll::proto::datapath::{Attaching, CqRoom};
+use cmid_epoll::proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 use cmid_epoll::sim::{self, Fabric, SimDevice};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use cmid_proto::datapath::AhAttr;
 use cmid_proto::{
-    Acks, Admission, AhAttr, Call, CmEvent, Datagram, Errno, EventKind, Limits, PortSpace, RawEvent, RefuseReason,
-    Refused, Request, RequestKind, State, Time,
+    Acks, Admission, Call, CmEvent, Datagram, Errno, EventKind, Limits, PortSpace, RawEvent, RefuseReason, Refused,
+    Request, RequestKind, State, Time,
 };
 
 use super::{JOINED, LOST, SOON, at, begins, bound, join, leave, member, report};
@@ -28,7 +29,7 @@ fn a_group_is_joined_used_and_left() {
     let call = fixture.takes_call("leave_multicast");
     assert_eq!(call, Call::Leave { id, group, addr: at(1) });
     assert_eq!(fixture.answers(OK).unwrap().result, Ok(()));
-    assert_eq!((fixture.core.groups(), fixture.core.group_at(id, at(1))), (0, None));
+    assert_eq!((fixture.core.summary().groups, fixture.core.group_at(id, at(1))), (0, None));
     fixture.no_event(channel);
     fixture.ends(&[id], &[channel]);
 }
@@ -81,7 +82,7 @@ fn a_join_that_fails_at_once_leaves_nothing() {
     fixture.submit_until(id, join(1), soon).unwrap();
     let failure = fixture.expect_call("join_multicast", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.state, failure.errno), ("join_multicast", State::Bound, Errno::EINVAL));
-    assert_eq!((fixture.core.groups(), fixture.core.poll_timeout()), (0, None));
+    assert_eq!((fixture.core.summary().groups, fixture.core.poll_timeout()), (0, None));
     member(&mut fixture, channel, id, 1);
     fixture.ends(&[id], &[channel]);
 }
@@ -134,7 +135,7 @@ fn a_join_ends_at_its_deadline_and_is_to_be_left_even_so() {
     let id = bound(&mut fixture, Some(channel));
     let soon = fixture.within(SOON);
     let group = fixture.joins(id, at(1), false, soon).unwrap();
-    assert_eq!((fixture.core.groups(), fixture.core.poll_timeout()), (0, None), "until the outcome");
+    assert_eq!((fixture.core.summary().groups, fixture.core.poll_timeout()), (0, None), "until the outcome");
     fixture.expect_call("join_multicast", OK);
     assert_eq!(fixture.core.poll_timeout(), Some((soon, id)));
     fixture.passes(SOON);

@@ -1,5 +1,6 @@
 //! Leaving a group: which acks a leave waits for, and which other requests conflict with it.
 
+use cmid_proto::info::WaitsFor;
 use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, Request, RequestKind, State, Time};
 
 use super::{JOINED, LOST, SOON, at, begins, bound, join, leave, member, report};
@@ -17,7 +18,7 @@ fn a_leave_discards_the_undelivered_events_of_its_group_and_no_others() {
     fixture.report_status(id, CmEvent::AddrChange, 2);
     fixture.submit(id, leave(one)).unwrap();
     assert!(fixture.expect_call("leave_multicast", OK).is_some());
-    assert_eq!(fixture.core.counters().discarded, 2);
+    assert_eq!(fixture.core.summary().counters.discarded, 2);
     assert_eq!(report(&mut fixture, id, one, LOST, -1), Admission::Late, "it is left");
     assert_eq!(fixture.sees(channel, id, cm(CmEvent::AddrChange)).status, 1);
     assert_eq!(fixture.sees(channel, id, cm(JOINED)).group, Some(two));
@@ -39,9 +40,9 @@ fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
         fixture.report(id, CmEvent::AddrChange);
         let [joined, other, lost] = [JOINED, JOINED, LOST].map(|kind| fixture.expect_event(channel, id, cm(kind)));
         let own = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
-        assert_eq!(fixture.core.owed(id), 4);
+        assert_eq!(fixture.core.id_info(id).map_or(0, |it| it.owed), 4);
         fixture.submit(id, leave(one)).unwrap();
-        assert!(fixture.core.waits_for_acks(id, RequestKind::Leave));
+        assert!(fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(RequestKind::Leave))));
         fixture.no_call();
         // Until then the membership exists, but cannot be left again.
         fixture.refuses(id, leave(one), RefuseReason::NoSuchGroup(one));
@@ -52,8 +53,8 @@ fn a_leave_waits_for_the_acks_of_its_group_only_and_ends_by_event() {
         assert_eq!(fixture.expect_call("leave_multicast", outcome), None, "it ends by event");
         let event = fixture.sees(channel, id, EventKind::Left);
         assert_eq!((event.group, event.result(), &event.ack_token), (Some(one), outcome, &None));
-        assert_eq!((fixture.core.group_at(id, at(1)), fixture.core.owed(id)), (None, 2));
-        assert!(!fixture.core.waits_for_acks(id, RequestKind::Leave));
+        assert_eq!((fixture.core.group_at(id, at(1)), fixture.core.id_info(id).map_or(0, |it| it.owed)), (None, 2));
+        assert!(!fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(RequestKind::Leave))));
         fixture.acks(other);
         fixture.acks(own);
         fixture.ends(&[id], &[channel]);
@@ -83,7 +84,7 @@ fn a_leave_that_fails_has_left() {
     fixture.submit(id, leave(group)).unwrap();
     let failure = fixture.expect_call("leave_multicast", Err(Errno::EADDRNOTAVAIL)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.errno), ("leave_multicast", Errno::EADDRNOTAVAIL));
-    assert_eq!(fixture.core.groups(), 0);
+    assert_eq!(fixture.core.summary().groups, 0);
     fixture.ends(&[id], &[channel]);
 }
 
@@ -109,7 +110,7 @@ fn two_leaves_that_wait_go_one_after_the_other() {
     }
     fixture.no_call();
     fixture.acks(third);
-    assert_eq!(fixture.core.groups(), 1);
+    assert_eq!(fixture.core.summary().groups, 1);
     fixture.ends(&[id], &[channel]);
 }
 
@@ -127,7 +128,7 @@ fn a_leave_that_waits_for_acks_holds_up_no_other_request() {
     fixture.does(id, leave(two));
     assert_eq!(fixture.sees(channel, id, EventKind::Left).group, Some(one));
     fixture.no_event(channel);
-    assert_eq!(fixture.core.groups(), 0);
+    assert_eq!(fixture.core.summary().groups, 0);
     fixture.ends(&[id], &[channel]);
 }
 
@@ -183,7 +184,7 @@ fn a_leave_that_waited_ends_with_a_destroy_and_can_be_requested_again_when_that_
         fixture.submit(id, leave(other)).unwrap();
         let soon = fixture.within(SOON);
         fixture.submit_until(id, Request::Destroy, soon).unwrap();
-        assert!(!fixture.core.waits_for_acks(id, RequestKind::Leave));
+        assert!(!fixture.core.waiting().any(|it| it == (id, WaitsFor::Acks(RequestKind::Leave))));
         fixture.acks(joined);
         fixture.acks(others);
         fixture.no_call();
@@ -197,7 +198,7 @@ fn a_leave_that_waited_ends_with_a_destroy_and_can_be_requested_again_when_that_
         fixture.sees(channel, id, EventKind::Destroyed);
         fixture.no_call();
         fixture.no_event(channel);
-        assert_eq!((fixture.state(id), fixture.core.groups()), (State::Failed, 2));
+        assert_eq!((fixture.state(id), fixture.core.summary().groups), (State::Failed, 2));
         fixture.submit(id, leave(group)).unwrap();
         assert_eq!(fixture.expect_call("leave_multicast", OK).unwrap().result, Ok(()));
         fixture.no_event(channel);

@@ -55,7 +55,7 @@ fn a_destroy_waits_for_the_acks_of_groups_too_and_takes_them_along() {
     fixture.acks(second);
     assert_eq!(fixture.expect_call("destroy_id", OK), None);
     fixture.sees(channel, id, EventKind::Destroyed);
-    assert_eq!(fixture.core.groups(), 0);
+    assert_eq!(fixture.core.summary().groups, 0);
     fixture.ends(&[], &[channel]);
 }
 

@@ -57,7 +57,7 @@ impl World {
                 };
                 assert!(!self.ack_tokens.iter().any(owes), "{call:?} while acks are owed");
                 let home = call.id().and_then(|id| begun.core().channel(id));
-                private = home.is_some_and(|home| begun.core().is_private(home));
+                private = home.is_some_and(|home| begun.core().channel_info(home).is_some_and(|it| it.is_private));
                 outcome = match &mut self.fails {
                     None => Ok(()),
                     Some((0, errno)) => {
@@ -88,7 +88,7 @@ impl World {
         for _ in 0..most {
             let made = self.step_on(Start::Following);
             if made.calls.is_empty() {
-                assert!(!self.core.has_next());
+                assert!(self.core.next().is_none());
                 return true;
             }
         }

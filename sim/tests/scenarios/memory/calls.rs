@@ -72,7 +72,7 @@ fn qps_and_address_handles_belong_to_a_domain() {
     let mut env = Env::new();
     let pair = env.established_with_qps();
     let (c, client) = (pair.client_qp, pair.client);
-    let path = cmid_proto::AhAttr { grh: Some(Default::default()), port_num: 1, ..Default::default() };
+    let path = cmid_proto::datapath::AhAttr { grh: Some(Default::default()), port_num: 1, ..Default::default() };
     let ah = c.pd.create_ah(&path).unwrap();
     assert_eq!((c.pd.users(), c.pd.users_at_device()), (2, Some(2)));
     drop(ah);
@@ -85,7 +85,7 @@ fn qps_and_address_handles_belong_to_a_domain() {
     let gone = c.pd.clone();
     c.pd.dealloc().unwrap();
     let again = env.client.device.create_qp(
-        cmid_proto::Attaching::bare(client),
+        cmid_proto::datapath::Attaching::bare(client),
         &gone,
         &c.send_cq,
         &c.recv_cq,

@@ -1,6 +1,6 @@
 //! A CQ has room for the completions of all work requests of the queues that report to it.
 
-use cmid_proto::CqRoom;
+use cmid_proto::datapath::CqRoom;
 use cmid_proto::datapath::{CompletionQueue, DataPath, ProtectionDomain, QueuePair};
 use cmid_sim::{Caps, Completion, Cq, Qp};
 
@@ -14,7 +14,7 @@ fn id(env: &mut Env) -> IdKey {
 }
 
 fn create(env: &mut Env, id: IdKey, pd: &Pd, [send, recv]: [&Cq; 2]) -> Result<Qp, Errno> {
-    env.client.device.create_qp(cmid_proto::Attaching::bare(id), pd, send, recv, CAPS).map_err(Errno::from)
+    env.client.device.create_qp(cmid_proto::datapath::Attaching::bare(id), pd, send, recv, CAPS).map_err(Errno::from)
 }
 
 #[track_caller]

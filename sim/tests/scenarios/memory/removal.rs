@@ -69,7 +69,7 @@ fn another_device_knows_nothing_of_the_one_before() {
     );
     let cq = fixture.env.client.device.create_cq(id, 32).unwrap();
     let qp = fixture.env.client.device.create_qp(
-        cmid_proto::Attaching::bare(id),
+        cmid_proto::datapath::Attaching::bare(id),
         &fixture.one,
         &cq,
         &cq,

@@ -38,7 +38,7 @@ fn second_of(env: &mut Env, first: &Pair) -> (Equipment, Equipment, IdKey) {
     let qp = env
         .server
         .device
-        .create_qp(cmid_proto::Attaching::bare(new), &pd, &send_cq, &recv_cq, Caps::default())
+        .create_qp(cmid_proto::datapath::Attaching::bare(new), &pd, &send_cq, &recv_cq, Caps::default())
         .unwrap();
     let param = env.cp();
     env.server.accept(new, param, &[]).unwrap();

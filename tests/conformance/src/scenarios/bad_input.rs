@@ -140,10 +140,10 @@ pub(super) fn deadlines_end_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     same("client", (event.id, event.kind), (client, EventKind::DeadlinePassed(RequestKind::Connect)))?;
     same("client", b.client.drive().core().state(client), Some(State::Failed))?;
     // The server's answer is late: it has no effect and is counted.
-    let late = b.client.drive().core().counters().late;
+    let late = b.client.drive().core().summary().counters.late;
     b.accept(server, &[])?;
     b.quiet(Side::Client)?;
-    same("late events", b.client.drive().core().counters().late, late + 1)?;
+    same("late events", b.client.drive().core().summary().counters.late, late + 1)?;
     b.destroy(Side::Client, client)?;
     b.expect(Side::Server, server, CmEvent::Rejected, 28, pdl::REJECTED).map(drop)
 }

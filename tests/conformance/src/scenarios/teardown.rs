@@ -48,11 +48,13 @@ pub(super) fn a_teardown_ends_at_its_deadline<L: Env>(b: &mut Fixture<'_, L>) ->
     let event = b.next(Side::Client, channel, &"the deadline")?;
     same("client", (event.id, event.kind), (client, EventKind::DeadlinePassed(RequestKind::Teardown)))?;
     same("client", b.client.drive().core().state(client), Some(State::Closed))?;
-    let late = b.client.drive().core().counters().late;
+    let late = b.client.drive().core().summary().counters.late;
     b.server.drive().disconnect(server, Time::NEVER)?;
     b.expect(Side::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE)?;
     b.quiet(Side::Client)?;
-    ensure(b.client.drive().core().counters().late > late, || "the peer's answer was not counted as late".into())
+    ensure(b.client.drive().core().summary().counters.late > late, || {
+        "the peer's answer was not counted as late".into()
+    })
 }
 
 /// In synchronous mode the call ends with the time wait.

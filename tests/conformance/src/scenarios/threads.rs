@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{SOON, Side, pdl};
 use cmid_harness::{Check, Driver, Env, Failure, Fixture};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, ReleasedId, Time};
+use cmid_proto::drive::ReleasedId;
+use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, Time};
 
 /// Accepted on one thread; released while its ESTABLISHED is pending in the kernel; adopted by another thread's core
 /// and migrated to one of its channels, where the event arrives once.

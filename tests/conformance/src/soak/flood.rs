@@ -167,7 +167,7 @@ impl<D: Pollable> FloodFixture<D> {
         let mut figures = Figures::default();
         let (asked, mut left) = (self.asked.len() + self.peers as usize, self.peers);
         self.until(|fixture| {
-            figures.ids = figures.ids.max(fixture.server.drive().core().ids());
+            figures.ids = figures.ids.max(fixture.server.drive().core().ids().count());
             // Not more at a time than the kernel keeps, because it drops the others.
             let some = left.min(4);
             left -= some;
@@ -179,7 +179,7 @@ impl<D: Pollable> FloodFixture<D> {
         let end = Instant::now() + SOON;
         while Instant::now() < end {
             self.pump()?;
-            figures.ids = figures.ids.max(self.server.drive().core().ids());
+            figures.ids = figures.ids.max(self.server.drive().core().ids().count());
         }
         // Without the listener and the connection of the other channel.
         figures.untaken = figures.ids - 2;

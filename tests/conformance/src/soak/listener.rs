@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cmid_harness::{Driver, Env};
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Device, Event, IdKey, PortSpace, ReleasedId, Time};
+use cmid_proto::drive::ReleasedId;
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Device, Event, IdKey, PortSpace, Time};
 
 use crate::dial;
 use crate::on::On;

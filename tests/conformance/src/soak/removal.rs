@@ -119,10 +119,10 @@ fn load<L: Env>(env: &L, loaded: &AtomicBool, gone: &AtomicBool, over: &AtomicBo
 /// Destroys every id of a driver. Their events do not matter.
 fn destroy_all(driver: &mut impl Driver) -> Result<()> {
     let drive = driver.drive();
-    for id in drive.core().id_keys().collect::<Vec<_>>() {
+    for id in drive.core().ids().collect::<Vec<_>>() {
         drive.destroy(id, Time::NEVER).with_context(|| format!("destroying {id}"))?;
     }
-    ensure!(drive.core().ids() == 0, "{} ids are left", drive.core().ids());
+    ensure!(drive.core().ids().count() == 0, "{} ids are left", drive.core().ids().count());
     Ok(())
 }
 

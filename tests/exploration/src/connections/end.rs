@@ -58,7 +58,8 @@ impl World {
         }
         self.core.check();
         let core = &self.core;
-        let empty = (core.ids(), core.channels(), core.groups()) == (0, 0, 0) && core.poll_timeout().is_none();
+        let empty = (core.ids().count(), core.channels().count(), core.summary().groups) == (0, 0, 0)
+            && core.poll_timeout().is_none();
         if empty && !core.has_work() && self.environment.accounts.is_empty() && self.environment.device.is_empty() {
             Ok(())
         } else {

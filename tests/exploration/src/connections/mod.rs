@@ -105,11 +105,15 @@ impl Model for Connections {
                 })
             }),
             Property::always("the core counts the acks that are owed", |_, world: &World| {
-                world.environment.accounts.iter().all(|it| world.core.owed(it.id) == u32::from(it.owed))
+                world
+                    .environment
+                    .accounts
+                    .iter()
+                    .all(|it| world.core.id_info(it.id).map_or(0, |it| it.owed) == u32::from(it.owed))
             }),
             Property::always("a destroy is never refused while an id lives", |_, world: &World| {
                 let refused = |id| world.core.would_refuse(Time::ZERO, id, &Request::Destroy, Time::NEVER).is_err();
-                world.core.id_keys().all(|id| world.core.state(id) == Some(State::Destroying) || !refused(id))
+                world.core.ids().all(|id| world.core.state(id) == Some(State::Destroying) || !refused(id))
             }),
             Property::always("a request that is refused or not made changes nothing", |model: &Self, world: &World| {
                 world.refusals_change_nothing(&model.scene, &model.seen)

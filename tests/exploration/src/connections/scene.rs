@@ -95,7 +95,7 @@ impl Scene {
         }
         all.push(Request::Destroy);
         // Without owed acks this is the same as Destroy.
-        all.extend((self.lost && core.owed(id) > 0).then_some(Request::DestroyNow));
+        all.extend((self.lost && core.id_info(id).map_or(0, |it| it.owed) > 0).then_some(Request::DestroyNow));
         all
     }
 

@@ -30,7 +30,7 @@ impl Words {
 
     /// The counters of a core are its last words: those of [`Core::counters`], and [`Core::activity`].
     fn drop_counters(&mut self, core: &Core) {
-        let counters = core.counters();
+        let counters = core.summary().counters;
         let known = [counters.late, counters.stray, counters.faults, counters.discarded, core.activity()];
         let tail = self.0.len() - known.len();
         assert_eq!(self.0[tail..], known.map(Word::Plain), "the fields of Core are not in the order known here");

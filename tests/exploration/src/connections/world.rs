@@ -211,7 +211,7 @@ impl World {
 
     /// Updates the accounts from the observable state of the core, and drops accounts of removed ids.
     pub(super) fn look(&mut self, seen: &Seen) {
-        seen.note_if(self.environment.created > 0 && self.core.ids() == 0, Witness::Ended);
+        seen.note_if(self.environment.created > 0 && self.core.ids().count() == 0, Witness::Ended);
         for at in 0..self.environment.accounts.len() {
             let id = self.environment.accounts[at].id;
             seen.note_if(self.core.state(id) == Some(State::Connected), Witness::Established);

@@ -38,7 +38,7 @@ pub(crate) fn guards() {
     let first = side.end(bound);
     let again = side
         .device
-        .create_qp(cmid_proto::Attaching::bare(bound), &first.pd, &first.cq, &first.cq, CAPS)
+        .create_qp(cmid_proto::datapath::Attaching::bare(bound), &first.pd, &first.cq, &first.cq, CAPS)
         .map(drop)
         .map_err(Errno::from);
     assert_eq!(again, Err(Errno::EINVAL));

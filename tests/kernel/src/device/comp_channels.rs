@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     CompletionChannel, CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
 use cmid_proto::memory::Access;
-use cmid_proto::{Attaching, Call, Errno};
+use cmid_proto::{Call, Errno};
 
 use crate::data::{polled, success};
 use crate::env::{CAPS, CLIENT, Pair, Side, readable};

@@ -1,6 +1,6 @@
 //! Creations that fail name the capacity with its maximum, or the object of another device.
 
-use cmid_proto::Attaching;
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     Capacity, Caps, CompletionQueue, CreateCall, CreateError, CreateReason, DataPath, OfDevice, ProtectionDomain,
     SrqCaps,

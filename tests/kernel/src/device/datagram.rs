@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use cmid_proto::datapath::{AhAttr, GlobalRoute};
 use cmid_proto::datapath::{
     CompletionQueue, Length, MemoryRegion, OfPd, PostReason, ProtectionDomain, QueuePair, SendWr, WcOpcode,
 };
-use cmid_proto::{AhAttr, Errno, GlobalRoute, PortSpace};
+use cmid_proto::{Errno, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, Mr, Remote, To, WcStatus};
 
 use crate::data::{bytes, polled, register, success, why};

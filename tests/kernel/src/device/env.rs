@@ -179,7 +179,8 @@ impl Side {
     pub(crate) fn end(&mut self, id: IdKey) -> End {
         let pd = self.device.alloc_pd(id).expect("alloc_pd");
         let cq = self.device.create_cq(id, 64).expect("create_cq");
-        let qp = self.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
+        let qp =
+            self.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         assert_eq!(qp.post_calls(), post_calls(), "soft-RoCE has both");
         End { id, pd, cq, qp }
     }

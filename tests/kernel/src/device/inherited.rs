@@ -142,7 +142,8 @@ pub(crate) fn requests() {
         let pd = side.device.alloc_pd(id).expect("alloc_pd");
         let mut cq = side.device.create_cq(id, 64).expect("create_cq");
         let mr = pd.register(vec![1; 4096], Access::LOCAL_WRITE).map_err(|(_, error)| error).expect("register");
-        let qp = side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
+        let qp =
+            side.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         assert!(mr.deregister().is_ok());
         side.device.destroy_qp(id).expect("destroy_qp");
         drop(qp);

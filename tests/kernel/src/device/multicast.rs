@@ -3,8 +3,9 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use cmid_proto::datapath::AhAttr;
 use cmid_proto::datapath::{CompletionQueue, DataPath, MemoryRegion, ProtectionDomain, QueuePair, SendWr, WcOpcode};
-use cmid_proto::{AhAttr, Call, CmEvent, Errno, GroupKey, IdKey, PortSpace};
+use cmid_proto::{Call, CmEvent, Errno, GroupKey, IdKey, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, To};
 
 use crate::data::{bytes, polled, register, success};

@@ -130,15 +130,17 @@ pub(crate) fn cq_room() {
     let caps = |wr| Caps { max_send_wr: wr, max_recv_wr: wr, ..Caps::default() };
     let too_many = side
         .device
-        .create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1))
+        .create_qp(cmid_proto::datapath::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1))
         .map(drop)
         .map_err(Errno::from);
     assert_eq!((too_many, cq.room().reserved()), (Err(Errno::EOVERFLOW), 0));
-    let mut qp =
-        side.device.create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2)).expect("create_qp");
+    let mut qp = side
+        .device
+        .create_qp(cmid_proto::datapath::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2))
+        .expect("create_qp");
     assert_eq!(
         side.device
-            .create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(1))
+            .create_qp(cmid_proto::datapath::Attaching::bare(second), &pd, &cq, &cq, caps(1))
             .map(drop)
             .map_err(Errno::from),
         Err(Errno::EOVERFLOW)
@@ -153,7 +155,7 @@ pub(crate) fn cq_room() {
     assert_eq!(cq.room().reserved(), depth / 2);
     assert_eq!(
         side.device
-            .create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
+            .create_qp(cmid_proto::datapath::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
             .map(drop)
             .map_err(Errno::from),
         Err(Errno::EOVERFLOW)
@@ -161,7 +163,7 @@ pub(crate) fn cq_room() {
     assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
     assert_eq!(cq.room().reserved(), 0);
     side.device
-        .create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
+        .create_qp(cmid_proto::datapath::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
         .map(drop)
         .expect("there is room");
 }
@@ -179,10 +181,12 @@ pub(crate) fn first_post() {
     let mut cq = side.device.create_cq(id, 4 * EACH).expect("create_cq");
     let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
     let caps = Caps { max_send_wr: EACH, max_recv_wr: EACH, ..Caps::default() };
-    let other = side.device.create_qp(cmid_proto::Attaching::bare(warm), &pd, &cq, &cq, caps).expect("create_qp");
+    let other =
+        side.device.create_qp(cmid_proto::datapath::Attaching::bare(warm), &pd, &cq, &cq, caps).expect("create_qp");
 
     let before = crate::heap::allocated();
-    let mut qp = side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, caps).expect("create_qp");
+    let mut qp =
+        side.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, caps).expect("create_qp");
     let made = crate::heap::allocated().saturating_sub(before);
     assert!(made < RING, "{made} bytes for a QP that nothing is posted to");
     qp.post_recv(1, memory.sge(0..8)).expect("post_recv");

@@ -163,8 +163,10 @@ pub(crate) fn domains() {
     in_use(1);
     let id = side.bound(CLIENT);
     let cq = side.device.create_cq(id, 32).expect("create_cq");
-    let qp =
-        side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, crate::env::CAPS).expect("create_qp");
+    let qp = side
+        .device
+        .create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, crate::env::CAPS)
+        .expect("create_qp");
     in_use(2);
     side.device.destroy_qp(id).expect("it has one");
     in_use(2);
@@ -182,7 +184,7 @@ pub(crate) fn domains() {
     assert_eq!((far.len(), refused(error)), (PAGE, MemoryReason::Gone));
     let made = side
         .device
-        .create_qp(cmid_proto::Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS)
+        .create_qp(cmid_proto::datapath::Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS)
         .map(drop)
         .map_err(Errno::from);
     assert_eq!(made, Err(Errno::EINVAL));

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cmid_proto::datapath::Attaching;
 use cmid_proto::datapath::{
     AsyncEvent, AsyncEventKind, AsyncEventQueue, AsyncSource, CompletionQueue, DataPath, MemoryRegion,
     ProtectionDomain, QpState, QueuePair, SendWr, SharedReceiveQueue, SrqCaps, WcOpcode, WcStatus,
 };
 use cmid_proto::memory::{Access, PdState};
-use cmid_proto::{Attaching, Call, CmEvent, Errno};
+use cmid_proto::{Call, CmEvent, Errno};
 use cmid_verbs::{Mr, Pd, Srq};
 
 use crate::data::{polled, success};

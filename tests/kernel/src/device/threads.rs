@@ -43,7 +43,8 @@ pub(crate) fn accepted_elsewhere() {
 
         let pd = side.device.alloc_pd(id).expect("alloc_pd");
         let mut cq = side.device.create_cq(id, 32).expect("create_cq");
-        let mut qp = side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
+        let mut qp =
+            side.device.create_qp(cmid_proto::datapath::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         let memory = pd.register(vec![0; 64], Access::LOCAL_WRITE).expect("register");
         qp.post_recv(1, memory.sge(0..64)).expect("post_recv");
         side.ok(&Call::Accept { id, param: param() });

@@ -191,7 +191,7 @@ pub(crate) fn outlives_both() {
     let mut cq = server.device.create_cq(request.id, 64).expect("create_cq");
     let mut second = server
         .device
-        .create_qp(cmid_proto::Attaching::bare(request.id), &s.pd, &cq, &cq, crate::env::CAPS)
+        .create_qp(cmid_proto::datapath::Attaching::bare(request.id), &s.pd, &cq, &cq, crate::env::CAPS)
         .expect("create_qp");
     server.ok(&Call::Accept { id: request.id, param: crate::env::param() });
     client.expect(CmEvent::Established);

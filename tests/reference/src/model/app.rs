@@ -1,5 +1,6 @@
 //! The application of a host: submits requests, takes events, returns ack tokens.
 
+use cmid_proto::info::WaitsFor;
 use cmid_proto::{
     Acks, ChannelKey, Event, EventKind, IdKey, PortSpace, Progress, Released, Request, RequestKind, State, Time,
 };
@@ -29,7 +30,7 @@ impl Host {
         if let Ok((channel, begun)) = self.core.open_channel(acks) {
             say(|| format!("opens {channel} with {acks:?}"));
             let (_, result) = self.device.make(kernel, None, begun);
-            assert_eq!(self.core.has_channel(channel), result.is_ok(), "{channel}");
+            assert_eq!(self.core.channel_info(channel).is_some(), result.is_ok(), "{channel}");
             self.open.extend(result.is_ok().then_some(channel));
             self.look();
         }
@@ -40,7 +41,7 @@ impl Host {
             say(|| format!("closes {channel}"));
             assert!(self.ledger.is_empty(channel), "{channel} is closed and events on it are undelivered");
             let (_, result) = self.device.make(kernel, None, begun);
-            assert!(result.is_ok() && !self.core.has_channel(channel), "{channel}: {result:?}");
+            assert!(result.is_ok() && !self.core.channel_info(channel).is_some(), "{channel}: {result:?}");
             self.open.retain(|&open| open != channel);
             self.look();
         }
@@ -68,7 +69,11 @@ impl Host {
         self.note(&made, waived);
         self.asked.insert(id, request);
         let waits = result == Ok(Progress::WhenAcked);
-        assert_eq!(waits, made.is_empty() && waits_for_acks(&request, |kind| self.core.waits_for_acks(id, kind)));
+        assert_eq!(
+            waits,
+            made.is_empty()
+                && waits_for_acks(&request, |kind| self.core.waiting().any(|it| it == (id, WaitsFor::Acks(kind))))
+        );
         let mut request_kind = request.request_kind();
         let mut group = None;
         match request {
@@ -130,7 +135,8 @@ impl Host {
             }
             None => {
                 // Unknown for an id that does not exist any more.
-                let on_delivery = event.cm().is_none() || self.core.owed(owner) as usize == self.owed(owner);
+                let on_delivery = event.cm().is_none()
+                    || self.core.id_info(owner).map_or(0, |it| it.owed) as usize == self.owed(owner);
                 assert!(on_delivery, "{event:?} is not to be acked, and counts");
             }
         }
@@ -154,10 +160,13 @@ impl Host {
         }
         let Held { ack_token, owner, .. } = self.held.remove(at % self.held.len());
         say(|| format!("acks an event of {owner}"));
-        let waited = self.core.waits_for_acks(owner, RequestKind::Migrate);
+        let waited = self.core.waiting().any(|it| it == (owner, WaitsFor::Acks(RequestKind::Migrate)));
         assert_eq!(self.core.ack(ack_token), Ok(()), "an ack that is owed for {owner}");
         let made = self.follow(kernel);
-        if waited && made.is_empty() && !self.core.waits_for_acks(owner, RequestKind::Migrate) {
+        if waited
+            && made.is_empty()
+            && !self.core.waiting().any(|it| it == (owner, WaitsFor::Acks(RequestKind::Migrate)))
+        {
             self.moved_without_device(owner);
         }
         self.look();
@@ -230,7 +239,7 @@ impl Host {
         }
         let result = released_id.result.map(|event| Event { id, ..event });
         assert_eq!(self.core.sync_event(id), result, "how the last request of {id} ended");
-        assert!(self.core.state(id) != Some(State::Destroying) && self.core.is_sync(id));
+        assert!(self.core.state(id) != Some(State::Destroying) && self.core.id_info(id).is_some_and(|it| it.is_sync));
         self.look();
         None
     }

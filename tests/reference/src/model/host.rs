@@ -88,7 +88,7 @@ impl Host {
             self.note(&made, false);
             all.extend(made);
         }
-        assert!(!self.core.has_next(), "a call is due and is not to be made");
+        assert!(self.core.next().is_none(), "a call is due and is not to be made");
         all
     }
 
@@ -184,7 +184,7 @@ impl Host {
             private_data: &data[..],
             ..RawEvent::new(id, event.kind)
         };
-        let (before, counters, activity) = (self.core.state(id), self.core.counters(), self.core.activity());
+        let (before, counters, activity) = (self.core.state(id), self.core.summary().counters, self.core.activity());
         taken::compare(&self.core, on, raw);
         let admission = match self.core.handle_event(on, raw) {
             Ok(admission) => admission,
@@ -226,7 +226,7 @@ impl Host {
             }
             Admission::Stray => panic!("{raw:?} is called a stray, and the device has that id"),
         }
-        assert_eq!(self.core.counters().late - counters.late, u64::from(admission == Admission::Late));
+        assert_eq!(self.core.summary().counters.late - counters.late, u64::from(admission == Admission::Late));
         self.follow(kernel);
         self.look();
     }
@@ -256,10 +256,10 @@ impl Host {
         self.core.check();
         self.ledger.follow(&self.core);
         self.requests.follow(&self.core);
-        for id in self.core.id_keys().collect::<Vec<_>>() {
+        for id in self.core.ids().collect::<Vec<_>>() {
             let owed = self.held.iter().filter(|held| held.owner == id).count();
-            assert_eq!(self.core.owed(id) as usize, owed, "{id}: the acks that are owed");
-            if self.core.is_sync(id)
+            assert_eq!(self.core.id_info(id).map_or(0, |it| it.owed) as usize, owed, "{id}: the acks that are owed");
+            if self.core.id_info(id).is_some_and(|it| it.is_sync)
                 && let Some(event) = self.core.sync_event(id)
             {
                 self.ledger.take_result(id, &event);
@@ -268,7 +268,7 @@ impl Host {
                 }
             }
         }
-        assert_eq!(self.core.counters().faults, 0, "a fault was counted");
+        assert_eq!(self.core.summary().counters.faults, 0, "a fault was counted");
         let (due, expected) = (self.core.poll_timeout().map(|(due, _)| due), self.requests.nearest());
         assert_eq!(due, expected, "the nearest deadline");
     }

@@ -45,7 +45,9 @@ fn one_step(world: &mut World, at: usize, id: IdKey, input: &mut Input<'_>) {
             return world.happen_to(no, Happening::PeerDisconnects);
         }
         State::Connected | State::PeerClosed => Request::Disconnect,
-        State::Listening if host.core.is_sync(id) && input.once_in(2) => Request::GetRequest,
+        State::Listening if host.core.id_info(id).is_some_and(|it| it.is_sync) && input.once_in(2) => {
+            Request::GetRequest
+        }
         State::Listening => return world.happen_to(no, Happening::Request),
         State::AddrResolving
         | State::RouteResolving

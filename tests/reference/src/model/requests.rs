@@ -1,5 +1,6 @@
 //! Open requests: every request ends once, and before its deadline.
 
+use cmid_proto::info::WaitsFor;
 use cmid_proto::{Core, Errno, GroupKey, IdKey, RequestKind, State, Time};
 
 /// The deadline of a request.
@@ -48,7 +49,7 @@ impl Requests {
     /// A request was made. `waits`: for acks.
     pub(crate) fn made(&mut self, core: &Core, asked: Deadline, waits: bool) {
         let Deadline { id, request_kind, .. } = asked;
-        let asked = Deadline { sync: core.sync_open(id) == Some(request_kind), ..asked };
+        let asked = Deadline { sync: core.id_info(id).and_then(|it| it.sync_open) == Some(request_kind), ..asked };
         if request_kind == RequestKind::Destroy {
             self.end_all(id);
         }
@@ -61,7 +62,7 @@ impl Requests {
         }
         let counts = match request_kind {
             RequestKind::Migrate | RequestKind::Destroy => waits,
-            RequestKind::GetRequest => core.sync_open(id) == Some(request_kind),
+            RequestKind::GetRequest => core.id_info(id).and_then(|it| it.sync_open) == Some(request_kind),
             RequestKind::Join => true,
             request_kind => waits_in(request_kind, core.state(id)),
         };
@@ -143,7 +144,9 @@ impl Requests {
 
     /// The requests that synchronous mode ends by result at this time.
     pub(crate) fn synchronous(&self, core: &Core, now: Time) -> Vec<Deadline> {
-        let open = |it: &&Deadline| it.sync && it.due <= now && core.sync_open(it.id) == Some(it.request_kind);
+        let open = |it: &&Deadline| {
+            it.sync && it.due <= now && core.id_info(it.id).and_then(|it| it.sync_open) == Some(it.request_kind)
+        };
         self.deadlines.iter().filter(open).copied().collect()
     }
 
@@ -202,8 +205,12 @@ fn is_operation(request_kind: RequestKind) -> bool {
 
 fn is_pending(core: &Core, deadline: &Deadline) -> bool {
     match deadline.request_kind {
-        RequestKind::Migrate | RequestKind::Destroy => core.waits_for_acks(deadline.id, deadline.request_kind),
-        RequestKind::GetRequest => core.sync_open(deadline.id) == Some(RequestKind::GetRequest),
+        RequestKind::Migrate | RequestKind::Destroy => {
+            core.waiting().any(|it| it == (deadline.id, WaitsFor::Acks(deadline.request_kind)))
+        }
+        RequestKind::GetRequest => {
+            core.id_info(deadline.id).and_then(|it| it.sync_open) == Some(RequestKind::GetRequest)
+        }
         RequestKind::Join => core.state(deadline.id).is_some(),
         request_kind => waits_in(request_kind, core.state(deadline.id)),
     }

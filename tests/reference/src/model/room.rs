@@ -35,19 +35,19 @@ impl Host {
         let all = self.ledger.undelivered().count();
         let less = |limit: u32, reserved: u32| (limit - reserved.min(limit / 2)) as usize;
         let listens = |id: &IdKey| {
-            self.core.is_private(channel)
+            self.core.channel_info(channel).is_some_and(|it| it.is_private)
                 && self.core.device_channel(*id) == Some(channel)
                 && self.core.state(*id) == Some(State::Listening)
         };
         let Limits { ids, reserved_ids, events, reserved_events, channel_events, .. } = self.limits;
-        let Some(listener) = self.core.id_keys().find(listens) else {
+        let Some(listener) = self.core.ids().find(listens) else {
             let own = self.ledger.on(channel).filter(|letter| !is_request(letter)).count();
             let room = own == 0 || (own < channel_events as usize && all < events as usize);
-            return room && self.core.ids() <= ids as usize;
+            return room && self.core.ids().count() <= ids as usize;
         };
         let requests = self.ledger.undelivered().filter(is_request).filter(|letter| letter.owner == listener).count();
         requests < self.backlogs[&listener]
-            && self.core.ids() < less(ids, reserved_ids)
+            && self.core.ids().count() < less(ids, reserved_ids)
             && all < less(events, reserved_events)
     }
 }

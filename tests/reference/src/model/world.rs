@@ -54,7 +54,7 @@ impl World {
             let mut letters = host.ledger.undelivered();
             letters.any(|letter| letter.kind == CmEvent::ConnectRequest && letter.id == *id)
         };
-        let known: Vec<_> = host.core.id_keys().filter(|id| !unheard(id) && !self.is_nobodys(at, *id)).collect();
+        let known: Vec<_> = host.core.ids().filter(|id| !unheard(id) && !self.is_nobodys(at, *id)).collect();
         input.pick(&known)
     }
 
@@ -139,10 +139,12 @@ impl World {
 
     pub(crate) fn release(&mut self, at: usize, id: IdKey) {
         let core = &self.hosts[at].core;
-        if core.is_sync(id) {
+        if core.id_info(id).is_some_and(|it| it.is_sync) {
             // What is on a listener's channel leaves it first.
-            let away: Vec<_> =
-                core.device_channel(id).into_iter().flat_map(|line| core.ids_awaiting_migrate(line)).collect();
+            let with_it = |&child: &IdKey| child != id && core.device_channel(child) == core.device_channel(id);
+            let away =
+                |child| Some((child, core.channel(child).filter(|&home| Some(home) != core.device_channel(id))?));
+            let away: Vec<_> = core.ids().filter(with_it).filter_map(away).collect();
             for (child, home) in away {
                 self.hosts[at].submit(&mut self.kernel, child, Request::Migrate { to: Some(home) }, Time::NEVER);
             }
@@ -185,11 +187,12 @@ impl World {
                 let wanted = host.core.wants_event(channel).is_some();
                 assert!(unread == 0 || !wanted, "{unread} events on {channel} and no read is requested");
             }
-            for id in host.core.id_keys() {
+            for id in host.core.ids() {
                 // Only an id that has listened has its own channel at the device. The ids of its requests are on it
                 // too.
                 let (home, line) = (host.core.channel(id), host.core.device_channel(id));
-                let apart = line.is_some_and(|line| host.core.is_private(line)) || host.unmoved.contains(&id);
+                let apart = line.is_some_and(|line| host.core.channel_info(line).is_some_and(|it| it.is_private))
+                    || host.unmoved.contains(&id);
                 assert!(home == line || apart, "{id} is at {home:?} and the device has it at {line:?}");
             }
             assert_eq!(host.ledger.undelivered().count(), 0, "undelivered: {:?}", host.ledger);
@@ -207,7 +210,7 @@ impl World {
             assert!(round < most, "it does not come to an end");
             for at in 0..self.hosts.len() {
                 self.adopt(at);
-                let ids: Vec<_> = self.hosts[at].core.id_keys().collect();
+                let ids: Vec<_> = self.hosts[at].core.ids().collect();
                 for id in ids {
                     self.hosts[at].submit(&mut self.kernel, id, Request::Destroy, Time::NEVER);
                 }
@@ -219,14 +222,14 @@ impl World {
                 }
             }
             self.settle();
-            let over = |host: &Host| host.core.ids() == 0 && host.core.channels() == 0;
+            let over = |host: &Host| host.core.ids().count() == 0 && host.core.channels().count() == 0;
             if self.released_id.is_empty() && self.hosts.iter().all(over) {
                 break;
             }
         }
         for host in &mut self.hosts {
-            assert_eq!(host.core.groups(), 0, "memberships are left");
-            assert_eq!((host.core.poll_timeout(), host.core.has_next()), (None, false));
+            assert_eq!(host.core.summary().groups, 0, "memberships are left");
+            assert_eq!((host.core.poll_timeout(), host.core.next().is_none()), (None, true));
             assert_eq!((host.core.poll_readable(), host.core.has_work()), (None, false));
             let device = &host.device;
             assert!(device.ids.is_empty() && device.files.is_empty(), "the device has kept {device:?}");
