@@ -195,10 +195,12 @@ impl SrqCursor {
     pub(crate) fn file(&mut self, wr_id: u64, lkeys: impl IntoIterator<Item = u32>) -> Option<u64> {
         let at = self.next_free();
         let slot = self.slots.slots.get(at as usize)?;
-        let lkeys = lkeys.into_iter().chain(core::iter::repeat(NO_KEY));
-        let keys = core::iter::once(&slot.lkey).chain(self.slots.more_lkeys(at));
+        let mut lkeys = lkeys.into_iter();
         // See `names`.
-        keys.zip(lkeys).for_each(|(key, lkey)| key.store(lkey, Ordering::Release));
+        slot.lkey.store(lkeys.next().unwrap_or(NO_KEY), Ordering::Release);
+        for key in self.slots.more_lkeys(at) {
+            key.store(lkeys.next().unwrap_or(NO_KEY), Ordering::Release);
+        }
         self.free = slot.next.load(Ordering::Relaxed);
         Some(self.srq_id | u64::from(self.slots.fill(slot, wr_id)))
     }

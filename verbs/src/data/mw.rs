@@ -11,6 +11,7 @@ use cmid_proto::memory::Bind;
 
 use crate::accounting::kind::Kind;
 use crate::data::pd::PdUse;
+use crate::data::ranges;
 use crate::data::request::send_request;
 use crate::data::{Access, Mr, Pd, Qp, QpInner};
 use crate::errno;
@@ -124,7 +125,7 @@ impl Qp {
             return Err(PostReason::OtherPd(OfPd::Mw));
         }
         let needed = access.needed_to_bind().ok_or(PostReason::NotOfWindow(access))?;
-        let part = self.source(&memory.sge(range))?;
+        let part = ranges::range(self.pd, &memory.sge(range), false)?;
         let missing = needed.difference(memory.access().unwrap_or(Access::empty()));
         if !missing.is_empty() {
             return Err(PostReason::LacksRight(missing));

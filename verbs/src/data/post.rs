@@ -19,7 +19,7 @@ use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Transport};
 
 use crate::accounting::wr_ring::Filing;
-use crate::data::ranges::{Sges, add_empty, pinned_key, pinned_keys};
+use crate::data::ranges::{Sges, add_empty, pinned_key, pinned_keys, range, ranges};
 use crate::data::request::{check_atomic, is_of_iwarp, kind_of, send_request};
 use crate::data::staging::{Stopped, answer};
 use crate::data::wr_api::{Payload, WrApi};
@@ -132,13 +132,13 @@ impl Qp {
         let mut list;
         let (token, sg_list, num_sge) = match sges {
             [sge] => {
-                let sge = self.recv_target(sge)?;
+                let sge = self.recv_range(sge)?;
                 let token = self.file_recv_one(wr_id, pinned_key(&sge, false))?;
                 one = sge;
-                (token, &raw mut one, self.recv_ranges(&sge))
+                (token, &raw mut one, self.count(&sge))
             }
             sges => {
-                list = self.receive_ranges(sges)?;
+                list = self.recv_ranges(sges)?;
                 let token = self.file_recv(wr_id, &pinned_keys(&list, false))?;
                 add_empty(&mut list, self.is_iwarp);
                 (token, list.as_mut_ptr(), list.len() as i32)
@@ -166,7 +166,19 @@ impl Qp {
         sge: Sge<'_, Mr>,
         flags: SendFlags,
     ) -> Result<(), PostReason> {
-        let Some(api) = self.api_for(&op) else { return self.post_one_classic(wr_id, op, sge, flags) };
+        // See `check_op`.
+        let api = match op {
+            SendOp::SendTo(_) | SendOp::SendToImm(..) => self.wr_api.filter(|_| self.check_op(&op).is_ok()),
+            SendOp::Send
+            | SendOp::SendImm(_)
+            | SendOp::SendInvalidate(_)
+            | SendOp::Write(_)
+            | SendOp::WriteImm(..)
+            | SendOp::Read(_)
+            | SendOp::CompareSwap { .. }
+            | SendOp::FetchAdd { .. } => self.connected_api,
+        };
+        let Some(api) = api else { return self.post_one_classic(wr_id, op, sge, flags) };
         // SAFETY: the QP is alive, and posting takes it by `&mut`.
         let mut batch = unsafe { api.start() };
         let (sge, is_inline) = self.checked(&op, &sge)?;
@@ -187,7 +199,7 @@ impl Qp {
         flags: SendFlags,
     ) -> Result<(), PostReason> {
         self.check_op(&op)?;
-        let mut sge = self.range(&sge, op.writes_locally())?;
+        let mut sge = range(self.pd, &sge, op.writes_locally())?;
         check_atomic(&op, u64::from(sge.length))?;
         if sge.length != 0 && self.inner.requested().max_send_sge == 0 {
             return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
@@ -200,27 +212,11 @@ impl Qp {
         self.settle(answer)
     }
 
-    /// Returns the extended calls, if they are in use and this kind of QP has the operation; see `check_op`.
-    #[inline(always)]
-    fn api_for(&self, op: &SendOp<'_, Ah>) -> Option<WrApi> {
-        match op {
-            SendOp::SendTo(_) | SendOp::SendToImm(..) => self.wr_api.filter(|_| self.check_op(op).is_ok()),
-            SendOp::Send
-            | SendOp::SendImm(_)
-            | SendOp::SendInvalidate(_)
-            | SendOp::Write(_)
-            | SendOp::WriteImm(..)
-            | SendOp::Read(_)
-            | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. } => self.connected_api,
-        }
-    }
-
     /// Returns the only range of a request, and whether the post copies it.
     #[inline(always)]
     fn checked(&self, op: &SendOp<'_, Ah>, sge: &Sge<'_, Mr>) -> Result<(ibv_sge, bool), PostReason> {
         self.check_reads(op)?;
-        let sge = self.range(sge, op.writes_locally())?;
+        let sge = range(self.pd, sge, op.writes_locally())?;
         check_atomic(op, u64::from(sge.length))?;
         Ok((sge, self.inlines(op, u64::from(sge.length))))
     }
@@ -309,7 +305,7 @@ impl Qp {
         sges: &[Sge<'_, Mr>],
     ) -> Result<Filed, PostReason> {
         self.check_op(op)?;
-        let sges = self.ranges(sges, op.writes_locally(), self.inner.requested().max_send_sge)?;
+        let sges = ranges(self.pd, sges, self.inner.requested().max_send_sge, op.writes_locally())?;
         let len = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_atomic(op, len)?;
         let is_inline = self.inlines(op, len);

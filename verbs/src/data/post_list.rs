@@ -26,15 +26,15 @@ impl Qp {
         for (wr_id, sges) in requests {
             match sges.as_ref() {
                 [sge] => {
-                    let sge = self.recv_target(sge)?;
+                    let sge = self.recv_range(sge)?;
                     let Some(token) = filing.file_one(wr_id, pinned_key(&sge, false), Kind::RECEIVE) else {
                         return Err(self.recv_refusal().into());
                     };
                     let request = list.add_one(sge)?;
-                    (request.wr_id, request.num_sge) = (token, self.recv_ranges(&sge));
+                    (request.wr_id, request.num_sge) = (token, self.count(&sge));
                 }
                 sges => {
-                    let mut sges = self.receive_ranges(sges)?;
+                    let mut sges = self.recv_ranges(sges)?;
                     let keys = pinned_keys(&sges, false);
                     add_empty(&mut sges, self.is_iwarp);
                     let token = filing.file(wr_id, &keys, Kind::RECEIVE).ok_or_else(|| self.recv_refusal())?;

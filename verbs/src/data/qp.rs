@@ -15,7 +15,6 @@ use crate::accounting::work_queue::WorkQueues;
 use crate::accounting::wr_ring::Cursor;
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
-use crate::data::ranges::NO_PD;
 use crate::data::srq::SrqUse;
 use crate::data::staging::Staging;
 use crate::data::wr_api::{PostCalls, WrApi};
@@ -54,8 +53,6 @@ pub struct Qp {
     pub(super) is_iwarp: bool,
     /// Whether the peer answers no reads and atomic operations. Known after the first post.
     pub(super) refuses_reads: bool,
-    /// As `pd`, for receives; [`NO_PD`] if they have no ranges.
-    pub(super) recv_pd: usize,
     /// Created by the first list of each kind. Boxes keep the handle small.
     pub(super) send_staging: Option<Box<Staging<ibv_send_wr>>>,
     pub(super) recv_staging: Option<Box<Staging<ibv_recv_wr>>>,
@@ -99,7 +96,6 @@ impl Qp {
         let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
         let (wr_api, max_inline, is_datagram) = (inner.wr_api, inner.requested().max_inline, inner.is_datagram);
         let connected_api = wr_api.filter(|_| !is_datagram);
-        let recv_pd = if inner.requested().max_recv_sge == 0 { NO_PD } else { pd };
         let is_iwarp = inner.is_iwarp;
         Qp {
             inner,
@@ -112,7 +108,6 @@ impl Qp {
             is_datagram,
             is_iwarp,
             refuses_reads: false,
-            recv_pd,
             send_staging: None,
             recv_staging: None,
         }
@@ -216,6 +211,7 @@ impl Qp {
 
     /// Ends the post of the request of the send queue that was filed last. After an error it stays in flight, because
     /// the provider may have queued it.
+    #[inline(always)]
     pub(super) fn settle(&mut self, answer: Result<(), Errno>) -> Result<(), PostReason> {
         match answer {
             Ok(()) => {

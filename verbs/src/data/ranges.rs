@@ -10,24 +10,15 @@ use crate::ffi::ibv_sge;
 /// The non-empty ranges of a work request. Some devices interpret a length of 0 as 2 GiB.
 pub(super) type Sges = SmallVec<[ibv_sge; 4]>;
 
-/// No name of a PD, which is an aligned address, and not the name that an MR has while it may not be used.
-pub(super) const NO_PD: usize = 1;
-
-/// Checks and converts a range that the device reads from. It must be of the PD of the queue, so that work in flight
-/// there pins it (in_flight.rs).
-pub(super) fn source(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
+/// Checks and converts a range that the device reads from, or, if `writes`, that the device or its provider writes to. It
+/// must be of the PD of the queue, so that work in flight there pins it (in_flight.rs). One that is written to must be
+/// writable: not every provider checks the key.
+#[inline(always)]
+pub(super) fn range(pd: usize, sge: &Sge<'_, Mr>, writes: bool) -> Result<ibv_sge, PostReason> {
+    let own = if writes { sge.mr.target } else { sge.mr.source };
     match sge.mr.ibv_sge(sge) {
-        Some(range) if sge.mr.source == pd => Ok(range),
-        _ => Err(reason(sge.mr, sge.offset, sge.len, pd, false)),
-    }
-}
-
-/// Checks and converts a range that the device or its provider writes to: as [`source`], and it must be writable. Not
-/// every provider checks the key.
-pub(super) fn target(pd: usize, sge: &Sge<'_, Mr>) -> Result<ibv_sge, PostReason> {
-    match sge.mr.ibv_sge(sge) {
-        Some(range) if sge.mr.target == pd => Ok(range),
-        _ => Err(reason(sge.mr, sge.offset, sge.len, pd, true)),
+        Some(range) if own == pd => Ok(range),
+        _ => Err(reason(sge.mr, sge.offset, sge.len, pd, writes)),
     }
 }
 
@@ -53,15 +44,10 @@ fn reason(mr: &Mr, offset: usize, len: Option<usize>, pd: usize, writes: bool) -
 }
 
 /// Converts the ranges that are not empty.
-pub(super) fn ranges(
-    pd: usize,
-    sges: &[Sge<'_, Mr>],
-    max: u32,
-    range: impl Fn(usize, &Sge<'_, Mr>) -> Result<ibv_sge, PostReason>,
-) -> Result<Sges, PostReason> {
+pub(super) fn ranges(pd: usize, sges: &[Sge<'_, Mr>], max: u32, writes: bool) -> Result<Sges, PostReason> {
     let mut list = Sges::new();
     for sge in sges {
-        let sge = range(pd, sge)?;
+        let sge = range(pd, sge, writes)?;
         if sge.length != 0 {
             list.push(sge);
         }
@@ -102,38 +88,36 @@ mod tests {
     fn a_range_that_cannot_be_posted_has_a_reason() {
         let (own, read_only) = (Mr::scripted(8, PD, PD), Mr::scripted(8, PD, 0));
         let (foreign, gone) = (Mr::scripted(8, 128, 128), Mr::scripted(8, 0, 0));
-        assert_eq!((why(source(PD, &own.sge(0..8))), why(target(PD, &own.sge(0..8)))), (None, None));
-        assert_eq!(why(source(PD, &read_only.sge(0..8))), None);
-        assert_eq!(why(target(PD, &read_only.sge(0..8))), Some(PostReason::ReadOnly));
+        assert_eq!((why(range(PD, &own.sge(0..8), false)), why(range(PD, &own.sge(0..8), true))), (None, None));
+        assert_eq!(why(range(PD, &read_only.sge(0..8), false)), None);
+        assert_eq!(why(range(PD, &read_only.sge(0..8), true)), Some(PostReason::ReadOnly));
         for (mr, reason) in [(&foreign, PostReason::OtherPd(OfPd::Mr)), (&gone, PostReason::NotRegistered)] {
-            assert_eq!((why(source(PD, &mr.sge(0..8))), why(target(PD, &mr.sge(3..3)))), (Some(reason), Some(reason)));
+            assert_eq!(
+                (why(range(PD, &mr.sge(0..8), false)), why(range(PD, &mr.sge(3..3), true))),
+                (Some(reason), Some(reason))
+            );
         }
         let beyond = Some(PostReason::OutOfRange { len: Length::new(8) });
-        for range in [0..9, 9..9, 1..usize::MAX, usize::MAX..usize::MAX] {
-            assert_eq!((why(source(PD, &own.sge(range.clone()))), why(target(PD, &own.sge(range)))), (beyond, beyond));
+        for outside in [0..9, 9..9, 1..usize::MAX, usize::MAX..usize::MAX] {
+            assert_eq!(
+                (why(range(PD, &own.sge(outside.clone()), false)), why(range(PD, &own.sge(outside), true))),
+                (beyond, beyond)
+            );
         }
         #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
         let reversed = own.sge(2..1);
-        assert_eq!(why(source(PD, &reversed)), Some(PostReason::ReversedRange));
+        assert_eq!(why(range(PD, &reversed, false)), Some(PostReason::ReversedRange));
         let long = Mr::scripted(usize::MAX, PD, PD);
         let len = Length::new(1 << 32);
-        assert_eq!(why(source(PD, &long.sge(0..1 << 32))), Some(PostReason::RangeTooLong { len }));
+        assert_eq!(why(range(PD, &long.sge(0..1 << 32), false)), Some(PostReason::RangeTooLong { len }));
     }
 
     #[test]
     fn only_ranges_that_are_not_empty_count() {
         let own = Mr::scripted(8, PD, PD);
         let counted =
-            |max| ranges(PD, &[own.sge(0..1), own.sge(1..1), own.sge(2..3)], max, source).map(|list| list.len());
+            |max| ranges(PD, &[own.sge(0..1), own.sge(1..1), own.sge(2..3)], max, false).map(|list| list.len());
         assert_eq!(counted(2), Ok(2));
         assert_eq!(counted(1), Err(PostReason::TooManyRanges { ranges: 2, max: 1 }));
-    }
-
-    /// Such memory has the name 0, which no queue may have.
-    #[test]
-    fn a_queue_without_ranges_takes_no_memory_that_is_read_only_or_not_registered() {
-        for mr in [Mr::scripted(8, PD, 0), Mr::scripted(8, 0, 0), Mr::scripted(8, PD, PD)] {
-            assert!(target(NO_PD, &mr.sge(0..8)).is_err());
-        }
     }
 }

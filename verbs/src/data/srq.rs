@@ -12,7 +12,7 @@ use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
 use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
-use crate::data::ranges::{add_empty, pinned_key, ranges, target};
+use crate::data::ranges::{add_empty, pinned_key, ranges};
 use crate::data::staging::{Staging, Stopped, answer};
 use crate::data::{Mr, Pd};
 use crate::errno;
@@ -116,7 +116,7 @@ impl Srq {
         let mut bad = ptr::null_mut();
         // SAFETY: the SRQ is alive. The function is its provider's, and copies the list and its ranges before it
         // returns; the caller keeps them unchanged meanwhile. The memory that they name is writable and of the same PD
-        // (`target`). It is borrowed during the call, and pinned from here on, because it is filed (see `Mr`).
+        // (`ranges`). It is borrowed during the call, and pinned from here on, because it is filed (see `Mr`).
         let returned = unsafe { (self.inner.post_recv)(self.inner.raw.as_ptr(), first, &raw mut bad) };
         (returned, bad)
     }
@@ -177,7 +177,7 @@ impl SharedReceiveQueue for Srq {
 
 impl Srq {
     fn post_one(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
-        let mut list = ranges(self.pd, sges, self.inner.requested.max_sge, target)?;
+        let mut list = ranges(self.pd, sges, self.inner.requested.max_sge, true)?;
         let lkeys = list.iter().map(|sge| pinned_key(sge, false));
         let token = self.cursor.file(wr_id, lkeys).ok_or_else(|| self.full())?;
         add_empty(&mut list, self.inner.is_iwarp);
@@ -200,7 +200,7 @@ impl Srq {
         let mut staging = self.staging.take().unwrap_or_else(|| Staging::new(max_wr, max_sge));
         let mut list = staging.begin();
         for (wr_id, sges) in requests {
-            let mut sges = ranges(self.pd, sges.as_ref(), max_sge, target)?;
+            let mut sges = ranges(self.pd, sges.as_ref(), max_sge, true)?;
             add_empty(&mut sges, self.inner.is_iwarp);
             let request = list.add(&sges)?;
             (request.wr_id, request.num_sge) = (wr_id, sges.len() as i32);

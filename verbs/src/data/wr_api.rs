@@ -228,6 +228,7 @@ impl Batch {
     /// # Errors
     /// The errno of the provider. It may execute the requests nevertheless: soft-RoCE's library has queued them when
     /// the kernel refuses the doorbell.
+    #[inline(always)]
     pub(super) fn complete(self) -> Result<(), Errno> {
         let qp = self.0.as_ptr();
         mem::forget(self);
