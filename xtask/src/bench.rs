@@ -21,7 +21,6 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     if arguments.check {
         return check(context);
     }
-    packages::ensure(COUNTER)?;
     if arguments.tighten {
         program(context, &["check", "--tighten"])?;
     }
@@ -29,12 +28,8 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     reports::render(context)
 }
 
-/// The Debian package that counts instructions.
-const COUNTER: &[&str] = &["valgrind"];
-
 /// Checks the limits of instructions, allocations and bytes.
 pub(crate) fn check(context: &mut Context) -> Result<()> {
-    packages::ensure(COUNTER)?;
     program(context, &["check"])
 }
 
@@ -45,8 +40,9 @@ fn record(context: &Context) -> Result<()> {
     program(context, &["record", "--times", &times.to_string_lossy()])
 }
 
-/// Runs the program of `benches/`.
+/// Runs the program of `benches/`, which counts with valgrind.
 pub(crate) fn program(context: &Context, arguments: &[&str]) -> Result<()> {
+    packages::ensure(&["valgrind"])?;
     let run = ["run", "--profile", "bench", "--quiet", "--package", "cmid-bench", "--"];
     context.cargo(&[&run, arguments].concat(), &[])
 }

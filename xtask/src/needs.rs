@@ -35,8 +35,7 @@ pub(crate) fn check(context: &Context, kernels: &[Kernel], needs_root: bool) -> 
     let missing: Vec<_> = missing.into_iter().filter_map(Result::err).map(|error| format!("\n- {error:#}")).collect();
     ensure!(missing.is_empty(), "the programme cannot run here. It needs{}", missing.concat());
     // All at once: a step that installs something would fail if apt is used beside it.
-    packages::ensure(&packages)?;
-    Ok(())
+    Ok(packages::ensure(&packages)?)
 }
 
 fn rust(context: &Context) -> Result<String> {

@@ -1,6 +1,5 @@
 //! Runs the steps of a programme: their order, their times, and the summary.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::num::NonZero;
@@ -124,14 +123,10 @@ fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) 
     command.args(["step", place.step.name, "--kernel", context.kernel.series()]).args(programme.option);
     let mut child = command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).spawn()?;
     drop(command); // with its ends of the pipe
-    let mut last = VecDeque::with_capacity(REPEATED);
+    let mut all = Vec::new();
     let said = BufReader::new(File::from(output)).split(b'\n').try_for_each(|line| {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        println!("{:2}| {line}", place.number);
-        if last.len() == REPEATED {
-            last.pop_front();
-        }
-        last.push_back(line);
+        all.push(String::from_utf8_lossy(&line?).into_owned());
+        println!("{:2}| {}", place.number, all[all.len() - 1]);
         io::Result::Ok(())
     });
     if said.is_err() {
@@ -139,7 +134,7 @@ fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) 
     }
     let status = child.wait().context("the step's process")?;
     said.context("what the step says")?;
-    ensure!(status.success(), "{status}. Its last lines:\n{}", Vec::from(last).join("\n"));
+    ensure!(status.success(), "{status}. Its last lines:\n{}", all[all.len().saturating_sub(REPEATED)..].join("\n"));
     Ok(())
 }
 

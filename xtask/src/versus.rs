@@ -77,15 +77,11 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         return guest::run(context.kernel, LIMIT, &command(context, context.kernel, Backend::default()), Vec::new());
     }
     let directory = context.target().join("versus");
-    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    // The figures of an earlier run must not be taken for this one's.
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir(&directory).with_context(|| directory.display().to_string())?;
     let files = ["figures.json", "peers.json", "syscalls.json"].map(|name| directory.join(name));
     let [figures, of_peers, syscalls] = &files;
-    // The figures of an earlier run must not be taken for this one's.
-    for file in &files {
-        if file.try_exists()? {
-            fs::remove_file(file).with_context(|| file.display().to_string())?;
-        }
-    }
     // Nine pairs of each figure.
     let mut command = vec!["env".into(), "VERSUS_PARTS=10".into()];
     command.extend(measure(context));
