@@ -90,6 +90,7 @@ impl SlotCache {
 
     /// Retires a polled receive of an SRQ, and returns the user's `wr_id`; `None` if it is not in flight or withdrawn,
     /// or no receive of an SRQ of this CQ.
+    #[cold]
     pub(crate) fn retire_next_srq(&self, token: u64) -> Option<u64> {
         // One that is withdrawn is left to `retire_srq`.
         let slots = self.srq(srq_of(token)?).filter(|slots| !slots.is_withdrawn(token))?;

@@ -12,7 +12,7 @@ use crate::accounting::srq_slots::{MAX_CAPACITY, SrqCursor};
 use crate::accounting::srq_table::{SrqId, SrqTable};
 use crate::data::cq::CqInner;
 use crate::data::pd::PdUse;
-use crate::data::ranges::{add_empty, pinned_key, ranges};
+use crate::data::ranges::{add_empty, pinned_key, range, ranges};
 use crate::data::staging::{Staging, Stopped, answer};
 use crate::data::{Mr, Pd};
 use crate::errno;
@@ -177,11 +177,25 @@ impl SharedReceiveQueue for Srq {
 
 impl Srq {
     fn post_one(&mut self, wr_id: u64, sges: &[Sge<'_, Mr>]) -> Result<(), PostReason> {
-        let mut list = ranges(self.pd, sges, self.inner.requested.max_sge, true)?;
-        let lkeys = list.iter().map(|sge| pinned_key(sge, false));
-        let token = self.cursor.file(wr_id, lkeys).ok_or_else(|| self.full())?;
-        add_empty(&mut list, self.inner.is_iwarp);
-        let (sg_list, num_sge) = (list.as_mut_ptr(), list.len() as i32);
+        let mut one;
+        let mut list;
+        let (token, sg_list, num_sge) = match sges {
+            [sge] => {
+                one = range(self.pd, sge, true)?;
+                if one.length != 0 && self.inner.requested.max_sge == 0 {
+                    return Err(PostReason::TooManyRanges { ranges: 1, max: 0 });
+                }
+                let token = self.cursor.file(wr_id, [pinned_key(&one, false)]);
+                (token, &raw mut one, i32::from(one.length != 0 || self.inner.is_iwarp))
+            }
+            sges => {
+                list = ranges(self.pd, sges, self.inner.requested.max_sge, true)?;
+                let token = self.cursor.file(wr_id, list.iter().map(|sge| pinned_key(sge, false)));
+                add_empty(&mut list, self.inner.is_iwarp);
+                (token, list.as_mut_ptr(), list.len() as i32)
+            }
+        };
+        let token = token.ok_or_else(|| self.full())?;
         let mut request = ibv_recv_wr { wr_id: token, next: ptr::null_mut(), sg_list, num_sge };
         let (returned, bad) = self.post_list(&raw mut request);
         answer(returned, bad).map_err(|errno| {

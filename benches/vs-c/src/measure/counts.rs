@@ -123,7 +123,7 @@ const COUNTS: &[Count] = &[
         c: None,
         what: "32 RDMA writes posted in one call and polled in one, for each",
         before: None,
-        librdmacm: bounds(0.91, 0.93, 0.93),
+        librdmacm: bounds(0.91, 0.98, 0.98),
         kernel: None,
     },
     Count {
@@ -131,7 +131,7 @@ const COUNTS: &[Count] = &[
         c: Some("write-batch-extended:3"),
         what: "32 RDMA writes posted in one call and polled in one, for each, C with ibv_wr_post",
         before: None,
-        librdmacm: bounds(1.15, 1.31, 1.31),
+        librdmacm: bounds(1.15, 1.38, 1.38),
         kernel: None,
     },
     Count {
