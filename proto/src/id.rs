@@ -1,5 +1,6 @@
 //! The data that the core stores for one id.
 
+use crate::cells::{Cell, Effects};
 use crate::deadlines::{Armed, Deadlines};
 use crate::event::AckToken;
 use crate::key::{ChannelKey, GroupKey, IdKey};
@@ -186,6 +187,17 @@ impl Id {
         }
         self.owed += 1;
         Some(AckToken { owner: of.owner(), group: of.group })
+    }
+
+    /// Changes the state by a cell of the tables; `deadline` is that of a request that waits. Returns whether entries of the
+    /// heap of deadlines may be stale; see [`Deadlines::arm`].
+    pub(crate) fn enter(&mut self, cell: Cell, deadline: Time, key: IdKey, deadlines: &mut Deadlines) -> bool {
+        self.state = cell.state;
+        let changes = cell.has(Effects::ENDS.union(Effects::WAITS));
+        if changes {
+            self.deadline = if cell.has(Effects::WAITS) { deadline } else { Time::NEVER };
+        }
+        changes && self.arm(key, deadlines)
     }
 
     /// Updates the heap of deadlines after a change of one of its own; see [`Deadlines::arm`].

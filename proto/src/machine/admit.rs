@@ -79,34 +79,21 @@ impl Core {
                 (result, _) => self.counted(result),
             };
         }
-        let Some(mut id) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
-        let (before, cell) = (id.state, cells::event(id.transport(), id.state, EventColumn::of(raw.kind)));
-        let is_rare = !id.rare.is_empty() || cell.has(Effects::RARE);
-        if is_rare {
-            if let Some(result) = self.admit_rare(raw, cell) {
-                return self.counted(result);
-            }
-            let Some(again) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
-            id = again;
+        let Some(id) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
+        let cell = cells::event(id.transport(), id.state, EventColumn::of(raw.kind));
+        if !id.rare.is_empty() || cell.has(Effects::RARE) {
+            return self.admit_rare(raw, cell, to);
         }
-        id.state = cell.state;
         id.on_device.note(cell.has(Effects::BINDS));
-        let channel = id.channel;
-        if cell.has(Effects::ENDS) {
-            id.deadline = Time::NEVER;
-            if id.arm(raw.id, &mut self.deadlines) {
-                self.drop_stale();
-                let Some(again) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
-                id = again;
-            }
+        let is_stale = id.enter(cell, Time::NEVER, raw.id, &mut self.deadlines);
+        let (of, channel) = (Of::id(raw.id), id.channel);
+        let ack_token = if is_next && channel == on { Some(id.owe(of, acks)) } else { None };
+        if is_stale {
+            self.drop_stale();
         }
-        let of = Of::id(raw.id);
-        let delivery = if is_rare {
-            self.post_rare(channel, raw, before, cell, to)
-        } else if is_next && channel == on {
-            Some(Delivery { of, ack_token: id.owe(of, acks) })
-        } else {
-            self.deliver(channel, raw, of, to)
+        let delivery = match ack_token {
+            Some(ack_token) => Some(Delivery { of, ack_token }),
+            None => self.deliver(channel, raw, of, to),
         };
         (Ok(Admission::Known), delivery)
     }
@@ -123,29 +110,38 @@ impl Core {
         (result, None)
     }
 
-    /// What precedes the change of state for events without effect, for those of a membership, and for ids for which
-    /// something is rare. Returns the result of an event without effect.
+    /// Admits an event without effect, one of a membership, or one of an id for which something is rare.
     #[cold]
-    fn admit_rare(&mut self, raw: &RawEvent<&[u8]>, cell: Cell) -> Option<Result<Admission, Fault>> {
-        let id = self.ids.get_mut(raw.id)?;
+    fn admit_rare(
+        &mut self,
+        raw: &RawEvent<&[u8]>,
+        cell: Cell,
+        to: Option<ChannelKey>,
+    ) -> (Result<Admission, Fault>, Option<Delivery>) {
+        let Some(id) = self.ids.get_mut(raw.id) else { return self.counted(Ok(Admission::Stray)) };
+        let before = id.state;
         if cell.has(Effects::FAULT) {
-            return Some(Err(Fault::Event { id: raw.id, state: id.state, event: raw.kind }));
+            return self.counted(Err(Fault::Event { id: raw.id, state: before, event: raw.kind }));
         }
         if ends_connect(raw.kind) && id.on_device.awaits_answer() {
             id.on_device.note_answer();
             self.continue_destroy(raw.id);
         }
         if cell.has(Effects::LATE) || (of_group(raw.kind) && !self.admit_to_group(raw)) {
-            return Some(Ok(Admission::Late));
+            return self.counted(Ok(Admission::Late));
         }
-        None
+        if let Some(id) = self.ids.get_mut(raw.id) {
+            id.on_device.note(cell.has(Effects::BINDS));
+            if id.enter(cell, Time::NEVER, raw.id, &mut self.deadlines) {
+                self.drop_stale();
+            }
+        }
+        (Ok(Admission::Known), self.post_rare(raw, before, cell, to))
     }
 
-    /// What follows the change of state, in the same cases: the event ends a request of synchronous mode, or is delivered.
-    #[cold]
+    /// What follows the change of state: the event ends a request of synchronous mode, or is delivered.
     fn post_rare(
         &mut self,
-        channel: ChannelKey,
         raw: &RawEvent<&[u8]>,
         before: State,
         cell: Cell,
@@ -157,6 +153,7 @@ impl Core {
         if cell.state != State::Closing {
             id.rare.remove(Rare::DISCONNECT_DUE);
         }
+        let channel = id.channel;
         // A synchronous join waits for the newest membership, which is the first on the list.
         let answers_join = group.is_some() && group == id.groups;
         let ended = id.waits_for().filter(|&request| ends(request, before, cell.state, answers_join));
@@ -191,20 +188,24 @@ impl Core {
         }
         let wrong = (Err(Fault::WrongChild { id: raw.id }), None);
         let Some(listener) = raw.listener else { return wrong };
+        let found = self.ids.get(listener);
         let is_over = |id: &Id| id.state == State::Listening && id.requests >= id.backlog;
-        if self.ids.get(listener).is_some_and(is_over) || self.wants_event(on) != Some(raw.id) {
+        if found.is_some_and(is_over) || self.wants_event(on) != Some(raw.id) {
             return wrong;
         }
         // The child's events will be delivered on the same channel as the listener's.
-        let (port_space, channel, verdict) = match self.ids.get(listener) {
-            Some(id) => (id.port_space, id.channel, table::event_rule(id.state, EventColumn::ConnectRequest)),
-            None => (PortSpace::Tcp, on, EventRule::Late),
+        let (port_space, channel, verdict, is_awaited) = match found {
+            Some(id) => {
+                let verdict = table::event_rule(id.state, EventColumn::ConnectRequest);
+                (id.port_space, id.channel, verdict, id.waits_for() == Some(RequestKind::GetRequest))
+            }
+            None => (PortSpace::Tcp, on, EventRule::Late, false),
         };
         let Some(child) = self.ids.insert(Id::child(port_space, channel, on)) else { return wrong };
         self.join_both(channel, on);
         if let EventRule::Go(_) = verdict {
             let of = Of { listener: Some(listener), ..Of::id(raw.id) };
-            let delivery = if self.ids.get(listener).and_then(Id::waits_for) == Some(RequestKind::GetRequest) {
+            let delivery = if is_awaited {
                 let stored = self.store(raw, of);
                 self.end_sync(listener, RequestKind::GetRequest, stored);
                 None

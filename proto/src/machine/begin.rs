@@ -6,6 +6,7 @@ use super::begun::{Begun, DONE, Following, Part, RequestOf, Unacked};
 use crate::call::Outcome;
 use crate::cells::Effects;
 use crate::cm_event::CmEvent;
+use crate::deadlines::Deadlines;
 use crate::errno::Errno;
 use crate::error::{FailureCause, Refused};
 use crate::guard;
@@ -110,26 +111,16 @@ impl Core {
     /// Applies the success of a request that is one call.
     #[inline(always)]
     pub(super) fn requested(&mut self, of: &RequestOf<'_>) {
-        let RequestOf { id: key, request, cell, deadline, .. } = *of;
-        let Some(mut id) = self.ids.get_mut(key) else { return };
+        let Some(id) = self.ids.get_mut(of.id) else { return };
         if !id.rare.is_empty() {
-            self.requested_rare(of);
-            let Some(again) = self.ids.get_mut(key) else { return };
-            id = again;
+            return self.requested_rare(of);
         }
-        if cell.has(Effects::NOTED) {
-            note(id, request, true);
-        }
-        id.state = cell.state;
-        if cell.has(Effects::ENDS.union(Effects::WAITS)) {
-            id.deadline = if cell.has(Effects::WAITS) { deadline } else { Time::NEVER };
-            if id.arm(key, &mut self.deadlines) {
-                self.drop_stale();
-            }
+        if enter(id, of, &mut self.deadlines) {
+            self.drop_stale();
         }
     }
 
-    /// The part of [`requested`](Core::requested) for an id in synchronous mode, on iWARP, or in a teardown.
+    /// As [`requested`](Core::requested), for an id in synchronous mode, on iWARP, or in a teardown.
     #[cold]
     fn requested_rare(&mut self, of: &RequestOf<'_>) {
         let key = of.id;
@@ -148,6 +139,9 @@ impl Core {
         }
         if request_kind == RequestKind::Disconnect && !waits {
             self.disconnected_at_once(key);
+        }
+        if self.ids.get_mut(key).is_some_and(|id| enter(id, of, &mut self.deadlines)) {
+            self.drop_stale();
         }
     }
 
@@ -190,6 +184,14 @@ impl Core {
 fn failure_cause(id: &Id, request_kind: RequestKind) -> Option<FailureCause> {
     let connects = matches!(request_kind, RequestKind::ResolveAddr | RequestKind::ResolveRoute | RequestKind::Connect);
     (connects && id.on_device.is_to_loopback()).then_some(FailureCause::LoopbackPeer)
+}
+
+/// Changes an id by a request that is made; see [`Id::enter`].
+fn enter(id: &mut Id, of: &RequestOf<'_>, deadlines: &mut Deadlines) -> bool {
+    if of.cell.has(Effects::NOTED) {
+        note(id, of.request, true);
+    }
+    id.enter(of.cell, of.deadline, of.id, deadlines)
 }
 
 /// Records what the requests of the effect [`Effects::NOTED`] leave on an id, before its state changes. A resolve uses the

@@ -32,7 +32,7 @@ fn a_channel_is_not_there_before_it_is_open_and_one_that_fails_uses_up_no_key() 
     let before = fixture.core.clone();
     let channel = fixture.opens(Acks::Explicit).unwrap();
     let gone = Refused::NoSuchChannel { channel };
-    assert!(!fixture.core.channel_info(channel).is_some());
+    assert!(fixture.core.channel_info(channel).is_none());
     let ended = fixture.expect_call("create_event_channel", Err(Errno::EMFILE)).unwrap();
     let failure = ended.result.unwrap_err();
     assert_eq!((failure.call, failure.errno), ("create_event_channel", Errno::EMFILE));

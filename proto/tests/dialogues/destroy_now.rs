@@ -153,7 +153,7 @@ fn an_id_in_synchronous_mode_goes_with_its_open_request_and_its_channel() {
     // The id of the taken request is still on the channel.
     assert_eq!((fixture.core.state(listener), fixture.core.device_channel(child)), (None, Some(private)));
     fixture.does(child, Request::Destroy);
-    assert!(!fixture.core.channel_info(private).is_some());
+    assert!(fixture.core.channel_info(private).is_none());
     fixture.ends(&[], &[channel]);
 }
 

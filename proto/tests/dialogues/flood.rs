@@ -255,7 +255,7 @@ fn a_listener_that_goes_takes_the_ids_of_many_requests_along_a_few_at_a_time() {
         }
         assert_eq!((fixture.next_child(), fixture.core.ids().count()), (None, 0));
         fixture.expect_call("destroy_event_channel", OK);
-        assert!(!fixture.core.channel_info(device_channel).is_some());
+        assert!(fixture.core.channel_info(device_channel).is_none());
         fixture.ends(&[], &[here, there]);
     }
 }

@@ -137,7 +137,7 @@ fn a_listener_that_goes_leaves_the_request_that_was_waited_for() {
     fixture.does(child, accept());
     fixture.report_and_take(child, CmEvent::Established);
     fixture.does(child, Request::Destroy);
-    assert!(!fixture.core.channel_info(device_channel).is_some());
+    assert!(fixture.core.channel_info(device_channel).is_none());
     fixture.ends(&[], &[]);
 }
 
@@ -247,7 +247,7 @@ fn a_listener_takes_no_event_of_another_id_to_another_core() {
     one.does(child, to(channel));
     let (released, _) = one.core.release(id).unwrap();
     one.core.check();
-    assert!(!one.core.channel_info(device_channel).is_some());
+    assert!(one.core.channel_info(device_channel).is_none());
     let (id, device_channel) = two.core.adopt(released).unwrap();
     two.core.check();
     assert_eq!((two.core.sync_result(id), two.core.sync_event(id)), (None, None));

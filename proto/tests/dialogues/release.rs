@@ -33,7 +33,7 @@ fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
     assert_eq!(two.core.sync_result(key), Some(Err(Errno::ETIMEDOUT)));
     let channel = two.channel(Acks::Explicit);
     two.does(key, to(channel));
-    assert!(!two.core.channel_info(home).is_some());
+    assert!(two.core.channel_info(home).is_none());
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn the_private_channel_closes_with_its_id() {
     assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
     assert!(fixture.core.channel_info(private).is_some());
     assert_eq!(fixture.expect_call("destroy_event_channel", OK), None);
-    assert!(!fixture.core.channel_info(private).is_some());
+    assert!(fixture.core.channel_info(private).is_none());
     fixture.ends(&[], &[]);
 }
 
@@ -256,7 +256,7 @@ fn the_requests_of_a_synchronous_listener_live_on_its_channel_until_they_leave()
     fixture.does(second, accept());
     fixture.report_and_take(second, CmEvent::Established);
     fixture.does(second, Request::Destroy);
-    assert!(!fixture.core.channel_info(private).is_some());
+    assert!(fixture.core.channel_info(private).is_none());
     fixture.ends(&[first], &[]);
 }
 

@@ -135,7 +135,7 @@ impl World {
 
     pub(crate) fn close_channel(&mut self, channel: ChannelKey) {
         if self.make(Start::CloseChannel(channel)).is_ok() {
-            assert!(!self.core.channel_info(channel).is_some(), "{channel} is closed whatever the outcome");
+            assert!(self.core.channel_info(channel).is_none(), "{channel} is closed whatever the outcome");
             self.channels.retain(|&other| other != channel);
         }
     }

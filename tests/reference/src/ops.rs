@@ -110,7 +110,7 @@ impl World {
             assert_eq!(*core, before, "a channel was not closed and something changed");
             if let Ok(begun) = core.close_channel(key) {
                 let _ = make(at, begun, &mut self.channels, input);
-                assert!(!core.channel_info(key).is_some(), "{key} was closed");
+                assert!(core.channel_info(key).is_none(), "{key} was closed");
             }
         } else {
             let acks = script::acks(input);

@@ -41,7 +41,7 @@ impl Host {
             say(|| format!("closes {channel}"));
             assert!(self.ledger.is_empty(channel), "{channel} is closed and events on it are undelivered");
             let (_, result) = self.device.make(kernel, None, begun);
-            assert!(result.is_ok() && !self.core.channel_info(channel).is_some(), "{channel}: {result:?}");
+            assert!(result.is_ok() && self.core.channel_info(channel).is_none(), "{channel}: {result:?}");
             self.open.retain(|&open| open != channel);
             self.look();
         }
