@@ -149,7 +149,7 @@ fn an_accept_is_awaited_and_a_listen_has_ended_with_its_call() {
         }
     };
     let listener = std::mem::replace(&mut it.id, child);
-    it.driver.drive().attach_qp(child, |device, attaching| qp(device, attaching)).unwrap();
+    it.driver.drive().attach_qp(child, qp).unwrap();
     let deadline = it.driver.drive().within(A_WHILE);
     it.driver.drive().accept(child, ConnParam::default(), &[], deadline).unwrap();
     it.turns_sync();
@@ -171,7 +171,7 @@ fn a_disconnect_and_a_teardown_are_awaited() {
         let mut listener = Listener::bind(host.device(), server()).unwrap();
         let peer = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), qp).unwrap());
         let mut it = Begun::routed(host.device());
-        let _qp = it.driver.drive().attach_qp(it.id, |device, attaching| qp(device, attaching)).unwrap();
+        let _qp = it.driver.drive().attach_qp(it.id, qp).unwrap();
         it.driver.drive().connect(it.id, ConnParam::default(), &[], Time::NEVER).unwrap();
         it.awaits(CmEvent::Established);
         // The peer does not reply: the kernel leaves the reply to the application.

@@ -31,7 +31,7 @@ fn a_lookup_between_two_endpoints() {
     let active = Endpoint { src: None, dst: Some(server()), ..passive };
     let id = asking.create_endpoint(&active).unwrap();
     assert_eq!(asking.drive().core().state(id), Some(State::RouteResolved));
-    let _qp = asking.drive().attach_qp(id, |device, attaching| qp(device, attaching)).unwrap();
+    let _qp = asking.drive().attach_qp(id, qp).unwrap();
     let deadline = asking.drive().within(SOON);
     asking.drive().connect(id, ConnParam::default(), b"who", deadline).unwrap();
 

@@ -102,9 +102,9 @@ impl<D: DataPath> Program<D> {
             match Incoming::new(drive, event) {
                 Ok(incoming) => {
                     let deadline = drive.within(LIMIT);
-                    self.serve = Some(incoming.accept(drive, PARAM, &[], deadline, |drive, id| {
-                        drive.attach_qp(id, |device, to| attach::<D>(device, to))
-                    })?);
+                    self.serve = Some(
+                        incoming.accept(drive, PARAM, &[], deadline, |drive, id| drive.attach_qp(id, attach::<D>))?,
+                    );
                 }
                 Err(event) => self.take_event(drive, event)?,
             }
@@ -115,9 +115,7 @@ impl<D: DataPath> Program<D> {
     fn take_event<P: Poller<D>>(&mut self, drive: &mut Drive<D, P>, event: Event) -> io::Result<()> {
         let id = event.id;
         if id == self.dial.id() && !self.dial.is_over() {
-            let connected = self
-                .dial
-                .handle(drive, event, |drive, id| drive.attach_qp(id, |device, to| attach::<D>(device, to)))?;
+            let connected = self.dial.handle(drive, event, |drive, id| drive.attach_qp(id, attach::<D>))?;
             if let Some(connected) = connected {
                 let (mut qp, cq, mr) = connected.attached;
                 qp.post_send(SendWr::send(2, mr.sge(0..MESSAGE.len())))?;

@@ -26,9 +26,8 @@ pub(crate) fn react<D: DataPath>(
         match requests.try_recv() {
             Ok(released) => {
                 let incoming = released.adopt(driver.drive(), Some(on))?;
-                let serve = incoming.accept(driver.drive(), PARAM, &[], Time::NEVER, |drive, id| {
-                    drive.attach_qp(id, |device, to| attach::<D>(device, to))
-                })?;
+                let serve = incoming
+                    .accept(driver.drive(), PARAM, &[], Time::NEVER, |drive, id| drive.attach_qp(id, attach::<D>))?;
                 serves.insert(serve.id(), serve);
                 continue;
             }
