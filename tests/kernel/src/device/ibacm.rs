@@ -15,8 +15,8 @@ use cmid_verbs::{Backend, OpenError, Verbs};
 use crate::env::{Pair, backend};
 
 const SOCKET: &str = "/run/ibacm.sock";
-/// The time limit of a call that does not block, on an emulated machine.
-const AT_ONCE: Duration = Duration::from_millis(300);
+/// The time limit of what does not wait for ibacm, on an emulated machine. The libraries load their providers in it.
+const SOON: Duration = Duration::from_secs(3);
 
 /// The number of connections to ibacm.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -54,7 +54,7 @@ fn start() {
 fn refused() {
     let from = Instant::now();
     let error = Verbs::open_with(Backend::Librdmacm).expect_err("it is refused");
-    assert!(from.elapsed() < AT_ONCE, "{:?}", from.elapsed());
+    assert!(from.elapsed() < SOON, "{:?}", from.elapsed());
     assert_eq!(error, OpenError::WaitsForIbacm(SOCKET.into()));
     assert_eq!(Verbs::open().expect("the default").backend(), Backend::Kernel);
     println!("ok  ibacm is silent: {error}");
@@ -62,21 +62,21 @@ fn refused() {
     fs::remove_file(SOCKET).expect("the socket goes");
     drop(Pair::connected());
     start();
-    connected_at_once();
+    connected_soon();
     println!("ok  ibacm starts after the first device: it is not asked");
 }
 
 /// The kernel backend makes connections while ibacm is silent.
 fn never_contacted() {
-    connected_at_once();
+    connected_soon();
     println!("ok  ibacm is silent: it is not asked");
 }
 
-fn connected_at_once() {
+fn connected_soon() {
     let from = Instant::now();
     drop(Pair::connected());
     println!("    a connection takes {:?}", from.elapsed());
-    assert!(from.elapsed() < 5 * AT_ONCE);
+    assert!(from.elapsed() < SOON);
     assert_eq!(ASKED.load(Ordering::SeqCst), 0);
 }
 
