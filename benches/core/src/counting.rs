@@ -46,6 +46,7 @@ fn count<L: Level, C: Case<L>>(prepared: &mut Prepared<L>, name: &str) {
         case.check(prepared, output);
         prepared.check();
     }
+    prepared.check_counters();
     case.leave(prepared);
     mark(name);
 }

@@ -84,12 +84,14 @@ impl<L: Level> Prepared<L> {
         self.level.core().state(id).expect("an id that lives")
     }
 
-    /// Checks that no event was late, misdirected, wrong or lost, and that no work is left, so that the intended
-    /// steps were measured.
+    /// Checks that every event was taken, and that no work is left, so that the intended steps were measured.
     pub fn check(&mut self) {
         assert!(self.level.take(self.channel).is_none(), "every event was taken");
-        let core = self.level.core();
-        assert_eq!(core.summary().counters, Counters::default(), "every event was of use");
-        assert!(!core.has_work(), "nothing is left to do");
+        assert!(!self.level.core().has_work(), "nothing is left to do");
+    }
+
+    /// Checks the counters, after the steps of a case: a summary looks at every id.
+    pub fn check_counters(&self) {
+        assert_eq!(self.level.core().summary().counters, Counters::default(), "every event was of use");
     }
 }
