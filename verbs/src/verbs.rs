@@ -142,7 +142,7 @@ impl Verbs {
 
     /// Returns the numbers of ids and channels, including those that the core has dropped and that could not be destroyed
     /// so far. Their destruction is repeated, at the latest when the device is dropped. With more than
-    /// [`KeyTable::ASIDE_MAX`](cmid_proto::KeyTable::ASIDE_MAX) of a kind, calls that need one of their slots fail with
+    /// [`KeyTable::ASIDE_MAX`](cmid_proto::key_table::KeyTable::ASIDE_MAX) of a kind, calls that need one of their slots fail with
     /// `EBUSY`.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {

@@ -62,7 +62,7 @@ impl<D: Device, P: Poller<D>, O: Observer> Drive<D, P, O> {
     /// # Errors
     /// Refused in a wrong state, without a device, if the id has a QP already, and with
     /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once a QP number of this id was sent to the peer;
-    /// failed with the error of `create` ([`FailureCause::Create`](crate::FailureCause::Create)). If `create` fails or
+    /// failed with the error of `create` ([`FailureCause::Create`]). If `create` fails or
     /// panics, a QP that it has created is destroyed, and the id is as before.
     #[doc(alias("rdma_create_qp", "rdma_create_qp_ex", "ibv_create_qp"))]
     pub fn attach_qp<Q>(

@@ -1,4 +1,4 @@
-//! The drive loop, each of its requests, and the device layer that registers channels with a poller.
+//! The drive loop, each of its requests, and its poller and observer.
 
 #![cfg(feature = "std")]
 #![allow(
@@ -13,6 +13,7 @@ mod device;
 mod edge;
 mod flood;
 mod handshake;
+mod layer;
 mod level;
 mod observed;
 mod requests;

@@ -1,0 +1,50 @@
+//! A device in front of another one forwards what it does not override.
+
+use cmid_proto::{Acks, ChannelKey, CmEvent, Device as _, DeviceLayer, Drive, Errno, IdKey, Next};
+use cmid_proto::{Outcome, PortSpace, RawEvent, Transport};
+
+use crate::device::{LIMITS, Script, addr};
+
+struct Layer(Script);
+
+impl DeviceLayer for Layer {
+    type Inner = Script;
+    type Handle = u32;
+
+    fn inner(&self) -> &Script {
+        &self.0
+    }
+
+    fn inner_mut(&mut self) -> &mut Script {
+        &mut self.0
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<u32, Errno> {
+        self.0.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: u32) -> Outcome {
+        self.0.adopt(id, channel, handle)
+    }
+}
+
+#[test]
+fn a_layer_forwards_what_it_does_not_override() {
+    let mut drive = Drive::new(Layer(Script::new()), LIMITS);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.device_mut().0.events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
+    drive.readable(channel);
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.next_event(channel).map(|event| event.id), Some(id));
+    drive.device_mut().0.transport = Some(Transport::Iwarp);
+    assert_eq!(drive.transport(id), Some(Transport::Iwarp));
+    assert_eq!((drive.local_addr(id), drive.peer_addr(id)), (Ok(addr(1)), Ok(addr(2))));
+    assert_eq!(drive.remote_ece(id).map(|ece| ece.options), Ok(4));
+    // The device does not know its QPs.
+    assert_eq!(drive.device().has_qp(id), None);
+    drive.device_mut().discard_qp(id);
+    let sync = drive.create_id(None, PortSpace::Tcp).unwrap();
+    let released_id = drive.release(sync).unwrap();
+    drive.adopt(released_id).unwrap();
+}
