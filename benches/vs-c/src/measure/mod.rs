@@ -108,21 +108,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             add(vec![latency::rping(&programs, driver, &mut port)?]);
         }
     }
-    let mut syscalls = Vec::new();
-    if parts.contains(&Part::Syscalls) && !quick {
-        syscalls = syscalls::rows(&programs, drivers, &mut port)?;
-        show(&syscalls);
-    }
     let folder = peers.as_ref().filter(|_| parts.contains(&Part::Peers) && !quick);
-    ensure!(
-        !rows.is_empty() || !syscalls.is_empty() || folder.is_some(),
-        "nothing is measured: --quick leaves latency, peers and system calls out"
-    );
+    let counts_calls = parts.contains(&Part::Syscalls) && !quick;
+    let is_measured = !rows.is_empty() || counts_calls || folder.is_some();
+    ensure!(is_measured, "nothing is measured: --quick leaves latency, peers and system calls out");
     if let Some(file) = into.as_ref().filter(|_| !rows.is_empty()) {
         write(file, &section(TITLE, &about(cpus), &rows))?;
     }
-    if let Some(file) = syscalls_into.as_ref().filter(|_| !syscalls.is_empty()) {
-        write(file, &section(syscalls::TITLE, syscalls::ABOUT, &syscalls))?;
+    if counts_calls {
+        let rows = syscalls::rows(&programs, drivers, &mut port)?;
+        show(&rows);
+        if let Some(file) = syscalls_into {
+            write(file, &section(syscalls::TITLE, syscalls::ABOUT, &rows))?;
+        }
     }
     if let Some(folder) = folder {
         let rows = peers::rows(&programs, folder, &mut port)?;

@@ -57,7 +57,7 @@ fn passive(programs: &Programs, by: Option<Variant>, connections: u32, port: &mu
     *port += 1;
     let (server, counts) = counted(&command(programs, by, *port, &format!("serve:{connections}")))?;
     let server = Server::listening(&server, *port)?;
-    process::run(&words(&programs.c, &format!("{ADDRESS} {port} qp-1:{connections}")))?;
+    process::run(&one_part("", &command(programs, None, *port, &format!("qp-1:{connections}"))))?;
     server.end()?;
     read(&counts)
 }
@@ -72,10 +72,16 @@ fn command(programs: &Programs, by: Option<Variant>, port: u16, job: &str) -> Ve
 /// The command that runs a program in one part under strace, and the file for the counts.
 fn counted(program: &[OsString]) -> Result<(Vec<OsString>, tempfile::NamedTempFile)> {
     let file = tempfile::NamedTempFile::new().context("a file for the counts")?;
-    let strace = format!("{PARTS}=1 strace -f -c -U name,calls -o {}", file.path().display());
-    let mut command = words(Path::new("env"), &strace);
-    command.extend_from_slice(program);
+    let strace = format!("strace -f -c -U name,calls -o {}", file.path().display());
+    let command = one_part(&strace, program);
     Ok((command, file))
+}
+
+/// The command that runs a program in one part, by another program.
+fn one_part(by: &str, program: &[OsString]) -> Vec<OsString> {
+    let mut command = words(Path::new("env"), &format!("{PARTS}=1 {by}"));
+    command.extend_from_slice(program);
+    command
 }
 
 fn read(counts: &tempfile::NamedTempFile) -> Result<Calls> {
