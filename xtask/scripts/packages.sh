@@ -12,7 +12,7 @@ trap 'rm -rf "$outside"' EXIT
 CARGO_TARGET_DIR=$target cargo publish --workspace --dry-run --allow-dirty "$@"
 
 # The same packages as files.
-products="cmid-blocking cmid-epoll cmid-mio cmid-proto cmid-sim cmid-trace cmid-verbs"
+products="cmid-blocking cmid-epoll cmid-io-common cmid-mio cmid-proto cmid-sim cmid-trace cmid-verbs"
 rm -f "$target"/package/*.crate
 # shellcheck disable=SC2046
 CARGO_TARGET_DIR=$target cargo package --no-verify --allow-dirty $(printf -- '--package %s ' $products)
@@ -45,6 +45,8 @@ program workspace README.md main
 cd "$outside"
 for folder in cmid/*/; do
     folder=$(basename "$folder")
+    # Applications do not use it themselves.
+    [ "$folder" != io-common ] || continue
     kind=main
     [ "$folder" != verbs ] || kind=lib
     program "readme-$folder" "cmid/$folder/README.md" "$kind"

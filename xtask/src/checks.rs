@@ -21,8 +21,9 @@ const PROTO_DEPENDENCIES: &[&str] = &[
 ];
 
 /// The crates that applications depend on.
+#[rustfmt::skip]
 const PRODUCT: &[&str] =
-    &["cmid-proto", "cmid-sim", "cmid-verbs", "cmid-trace", "cmid-mio", "cmid-epoll", "cmid-blocking"];
+    &["cmid-proto", "cmid-sim", "cmid-verbs", "cmid-trace", "cmid-io-common", "cmid-mio", "cmid-epoll", "cmid-blocking"];
 
 /// The database of advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
