@@ -42,11 +42,6 @@ impl Context {
         self.target().join("release").join(program)
     }
 
-    /// The path of a program that `cargo build --profile lto` has made.
-    pub(crate) fn optimized(&self, program: &str) -> PathBuf {
-        self.target().join("lto").join(program)
-    }
-
     /// Runs cargo in the workspace. Its output goes to this program's output.
     pub(crate) fn cargo(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<()> {
         let mut command = self.cargo_command(arguments);
@@ -72,27 +67,30 @@ impl Context {
         output(&mut self.cargo_command(arguments))
     }
 
-    /// Runs cargo in the workspace, prints its output, and returns its standard output.
+    /// Runs cargo in the workspace, prints its standard output, and returns it.
     pub(crate) fn cargo_tells(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
-        self.cargo_hears(arguments, environment).inspect(|said| print!("{said}"))
-    }
-
-    /// Runs cargo in the workspace and returns its standard output. Its standard error goes to this program's.
-    pub(crate) fn cargo_hears(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
         let mut command = self.cargo_command(arguments);
         command.envs(environment.iter().copied()).stderr(Stdio::inherit());
         let output = command.output().context("cargo")?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !output.status.success() {
-            bail!("{said}\ncargo {} failed: {}", arguments.join(" "), output.status);
-        }
+        print!("{said}");
+        ensure!(output.status.success(), "cargo {} failed: {}", arguments.join(" "), output.status);
         Ok(said)
+    }
+
+    /// Runs a script of xtask/scripts on the host, with the path of the target directory.
+    pub(crate) fn script(&self, name: &str) -> Result<()> {
+        let mut command = Command::new(self.root.join("xtask/scripts").join(name));
+        command.arg(self.target()).current_dir(&self.root);
+        let status = command.envs(self.environment.iter().cloned()).status().with_context(|| name.to_owned())?;
+        ensure!(status.success(), "xtask/scripts/{name}: {status}");
+        Ok(())
     }
 
     fn cargo_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(arguments).current_dir(&self.root).env("CARGO_TARGET_DIR", self.target());
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.envs(self.environment.iter().cloned());
         command
     }
 }
