@@ -80,7 +80,7 @@ pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
         !dependencies(context, "cmid-mio")?.contains("rdma-sys"),
         "cmid-mio depends on rdma-sys without being asked to"
     );
-    without_pkg_config(context, &["build", "-p", "cmid-mio"])
+    without_pkg_config(context, &["check", "-p", "cmid-mio"])
 }
 
 /// Runs cargo without the descriptions of installed libraries, so that rdma-sys does not build.
@@ -121,8 +121,28 @@ pub(crate) fn tests(context: &mut Context) -> Result<()> {
     if report.exists() {
         fs::remove_file(&report).context("an old report")?;
     }
-    context.cargo(&["test", "--workspace", "--all-features"], &[("CMID_REPORT", report.as_os_str())])?;
+    context.cargo(&["test", "--workspace", "--all-features", "--tests"], &[("CMID_REPORT", report.as_os_str())])?;
     ensure!(report.exists(), "the run left no report at {}", report.display());
+    Ok(())
+}
+
+/// Runs the examples in documentation, with the build of the tests. No `compile_fail` example of cmid-verbs may compile, each
+/// with the error code that it names.
+pub(crate) fn examples(context: &mut Context) -> Result<()> {
+    let rustdoc = context.root.join("xtask/scripts/rustdoc.sh");
+    let variables = [("RUSTDOC", rustdoc.as_os_str())];
+    let refused = refused(&context.cargo_tells(&["test", "--workspace", "--all-features", "--doc"], &variables)?);
+    ensure!(refused >= COMPILE_FAIL, "{refused} examples do not compile, {COMPILE_FAIL} at least should be there");
+    Ok(())
+}
+
+/// Runs the tests of loops that wait for what another thread writes to memory, with optimization. They use no other crate.
+pub(crate) fn flag_loop(context: &mut Context) -> Result<()> {
+    let program = context.target().join("flag_loop");
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--test", "--edition", "2024", "-C", "opt-level=3", "verbs/tests/flag_loop.rs", "-o"]).arg(&program);
+    output(rustc.current_dir(&context.root))?;
+    print!("{}", output(&mut Command::new(program))?);
     Ok(())
 }
 
@@ -133,20 +153,9 @@ pub(crate) fn conformance_with_own_bindings(context: &Context) -> Result<()> {
     without_pkg_config(context, &[&build[..], &target].concat())
 }
 
-/// Checks that no `compile_fail` example of cmid-verbs compiles, each with the error code that it names. Only an unstable
-/// rustdoc checks the code. Uses a target folder of its own, because the variable forces a complete rebuild.
-pub(crate) fn compile_fail(context: &mut Context) -> Result<()> {
-    let target = context.target().join("unstable");
-    let variables = [("RUSTC_BOOTSTRAP", "1".as_ref()), ("CARGO_TARGET_DIR", target.as_os_str())];
-    let said = context.cargo_tells(&["test", "--doc", "--package", "cmid-verbs"], &variables)?;
-    let refused = refused(&said);
-    ensure!(refused >= COMPILE_FAIL, "{refused} examples do not compile, {COMPILE_FAIL} at least should be there");
-    Ok(())
-}
-
-/// Counts the examples that did not compile, in the output of the tests.
+/// Counts the examples of cmid-verbs that did not compile, in the output of the tests.
 fn refused(said: &str) -> usize {
-    said.lines().filter(|line| line.starts_with("test ") && line.ends_with(" - compile fail ... ok")).count()
+    said.lines().filter(|line| line.starts_with("test verbs/") && line.ends_with(" - compile fail ... ok")).count()
 }
 
 /// Lists the lines of `cmid-proto` that its tests and the fuzz corpora do not run. Fails if they are more than the budget.

@@ -46,13 +46,13 @@ pub(crate) struct Arguments {
 /// Measures, and records the results for docs/generated/performance.md.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
-    context.cargo(&["build", "--profile", "lto", "-p", PROGRAM, "--features", "verbs"], &[])?;
+    context.cargo(&["build", "--profile", "bench", "-p", PROGRAM, "--features", "verbs"], &[])?;
     let folder = context.target().join("cmtime");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let on_kernel = arguments.backend == Backend::Kernel;
     if !on_kernel {
         for (name, more) in SIMULATED {
-            let mut command = Command::new(context.target().join("lto").join(PROGRAM));
+            let mut command = Command::new(context.release(PROGRAM));
             command.args(["--driver", "virtual", "--json", "-c", &arguments.simulated.to_string()]).args(more);
             fs::write(folder.join(name), output(&mut command)?).context(name)?;
         }
@@ -67,7 +67,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
 /// Runs both programs in the VM. Their output goes to this folder.
 fn in_guest(context: &Context, arguments: &Arguments, folder: &Path) -> Result<()> {
     let Arguments { connections, pairs, backend, kernel, timeout, .. } = *arguments;
-    let text = format!("sh cmtime sh @lto/cmtime {{backend}} {connections} 10.99.0.1 compare {pairs}");
+    let text = format!("sh cmtime sh @cmtime {{backend}} {connections} 10.99.0.1 compare {pairs}");
     let mut line = command::line(context, kernel, backend, Transport::Rxe, &text)?;
     line.words.push(folder.into());
     if backend == Backend::Librdmacm {

@@ -89,8 +89,8 @@ impl Line {
     /// Makes the folders, and removes the reports of an earlier run, so that they cannot be taken for this one's.
     pub(crate) fn begin(&self) -> Result<()> {
         self.folders().iter().try_for_each(fs::create_dir_all).context("the folder of a report")?;
-        let old = self.reports.iter().filter(|report| report.exists());
-        old.map(fs::remove_file).collect::<Result<_, _>>().context("an old report")
+        let mut old = self.reports.iter().filter(|report| report.exists());
+        old.try_for_each(fs::remove_file).context("an old report")
     }
 
     /// Fails if a report is not there.

@@ -5,6 +5,7 @@ use cmid_softroce::Kernel;
 use std::{
     env,
     ffi::{OsStr, OsString},
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -67,14 +68,19 @@ impl Context {
         output(&mut self.cargo_command(arguments))
     }
 
-    /// Runs cargo in the workspace, prints its standard output, and returns it.
+    /// The same; also returns its standard output.
     pub(crate) fn cargo_tells(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
         let mut command = self.cargo_command(arguments);
         command.envs(environment.iter().copied()).stderr(Stdio::inherit());
-        let output = command.output().context("cargo")?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        print!("{said}");
-        ensure!(output.status.success(), "cargo {} failed: {}", arguments.join(" "), output.status);
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cargo")?;
+        let mut said = String::new();
+        for line in BufReader::new(child.stdout.take().context("cargo's output")?).lines() {
+            let line = line.context("cargo's output")?;
+            println!("{line}");
+            said += &(line + "\n");
+        }
+        let status = child.wait().context("cargo")?;
+        ensure!(status.success(), "cargo {} failed: {status}", arguments.join(" "));
         Ok(said)
     }
 

@@ -135,10 +135,10 @@ const STEPS: &[Step] = &[
     step("build for the VM", 400, BUILD_FOR_GUEST),
     step("documentation", 70, Cargo("RUSTDOCFLAGS=-Dwarnings doc --workspace --no-deps --all-features")),
     step("tests", 500, Beside(checks::tests)),
-    step("a loop sees what another thread writes to memory, in a release build", 20, Cargo("test --release --package cmid-verbs --test flag_loop")),
+    step("a loop sees what another thread writes to memory, in a release build", 3, Beside(checks::flag_loop)),
     step("what the core costs", 80, Beside(|context| checks::bench(context, &["check"]))),
     step("coverage of cmid-proto", 90, Beside(checks::coverage)),
-    step("what must not compile does not, for the reason it names", 50, Beside(checks::compile_fail)),
+    step("examples in documentation; what must not compile does not, for the reason it names", 100, Beside(checks::examples)),
     // Three at a time. The longest come first, so that all lanes end at about the same time.
     step("a static program without rdma-core", 60, after(static_program::build, Vm::new(ANY, Own, 120, &["ours=@x86_64-unknown-linux-musl/release/handshake sh handshake"]))),
     step("the device under AddressSanitizer", 150, Work::Vm(sanitize::device(ANY, Librdmacm))),

@@ -24,7 +24,7 @@ const LONG: u64 = 3600;
 /// The time limit in seconds for the figures of the tests.
 pub(crate) const LIMIT: u64 = 900;
 /// The command for those, once the programs are built.
-pub(crate) const QUICK: &str = "@lto/versus measure --c @versus-c --rping @rping --quick";
+pub(crate) const QUICK: &str = "@versus measure --c @versus-c --rping @rping --quick";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -75,7 +75,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let files = ["figures.json", "peers.json", "syscalls.json"].map(|name| directory.join(name));
     let [figures, of_peers, syscalls] = &files;
     // Nine pairs of each figure.
-    let mut command = line("VERSUS_PARTS=10 @lto/versus measure --c @versus-c --rping @rping")?.words;
+    let mut command = line("VERSUS_PARTS=10 @versus measure --c @versus-c --rping @rping")?.words;
     command.extend(["--into".into(), figures.clone().into_os_string()]);
     command.extend(["--syscalls-into".into(), syscalls.clone().into_os_string()]);
     if arguments.parts.is_empty() || arguments.parts.contains(&Part::Peers) {
@@ -114,7 +114,7 @@ fn build_peers(context: &mut Context) -> Result<PathBuf> {
 /// Installs Valgrind, and compiles both programs. cmid's is optimised across crates.
 pub(crate) fn prepare(context: &mut Context) -> Result<()> {
     packages::ensure(&["valgrind"])?;
-    let versus = ["build", "--profile", "lto", "--bins", "-p", "cmid-versus", "--features", "cmid-versus/verbs"];
+    let versus = ["build", "--profile", "bench", "--bins", "-p", "cmid-versus", "--features", "cmid-versus/verbs"];
     context.cargo(&versus, &[])?;
     let program = context.release("versus-c");
     fs::create_dir_all(context.target().join("release")).context("the folder of programs")?;
