@@ -35,7 +35,7 @@ impl Core {
         id.rare.insert(Rare::MOVES);
         (id.move_to, id.move_deadline) = (to, deadline);
         self.arm(key);
-        Following::Done(Ok(Progress::WhenAcked))
+        Following::Done(Progress::WhenAcked)
     }
 
     /// Ends the wait of a migration for acks.
