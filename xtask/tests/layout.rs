@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// The files and folders of the top level, without dot files.
 const TOP: &str = "ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT README.md \
-    benches docs examples fuzz io-blocking io-common io-epoll io-mio proto sim tests trace verbs xtask";
+    benches docs examples fuzz io-blocking io-common io-epoll io-mio programs proto sim tests trace verbs xtask";
 
 /// The product crates. Also the crates that an example consists of are permitted.
 const PRODUCT: [&str; 7] =
@@ -43,7 +43,7 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
 fn examples_depend_on_product_crates_only() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut seen = BTreeSet::new();
-    for path in committed().iter().filter(|path| path.starts_with("examples/") && path.ends_with("Cargo.toml")) {
+    for path in committed().iter().filter(|path| path.ends_with("Cargo.toml") && ["examples/", "programs/"].iter().any(|folder| path.starts_with(folder))) {
         let (manifest, example) = (fs::read_to_string(root.join(path)).unwrap(), path.split('/').nth(1).unwrap());
         for name in dependencies(&manifest).filter(|name| *name != example) {
             assert!(PRODUCT.contains(&name), "{path}: {name}");
