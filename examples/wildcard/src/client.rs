@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use cmid_blocking::{Connection, Options, Ready};
 use cmid_proto::datapath::{Access, Caps, DataPath, SendWr, WcStatus, prelude::*};
 
-use crate::{LIMIT, SIZE, server};
+use crate::server::{self, LIMIT, SIZE};
 
 /// Returns the text in the memory of the server, without the zeros at its end.
 pub(crate) fn run<D: DataPath>(device: D, address: SocketAddr) -> Result<String> {

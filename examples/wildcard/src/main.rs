@@ -15,17 +15,12 @@ mod server;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Parser;
 use cmid_proto::datapath::DataPath;
 
-/// The time limit of each step. Emulated machines are slow.
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// Size of the registered memory, which contains the name of its device, padded with zeros.
-const SIZE: usize = 64;
+use crate::server::{LIMIT, SIZE};
 
 /// The port of the server.
 const PORT: u16 = 7480;

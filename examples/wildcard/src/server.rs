@@ -2,14 +2,18 @@
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::datapath::{Access, Caps, DataPath, Remote, prelude::*};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Errno, Event, IdKey};
 
-use crate::{LIMIT, SIZE};
+/// The time limit of each step. Emulated machines are slow.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// Size of the registered memory, which contains the name of its device, padded with zeros.
+pub(crate) const SIZE: usize = 64;
 
 /// The PD and the MR on a device. They live as long as the server, which keeps the device open.
 struct Stock<D: DataPath> {
