@@ -163,6 +163,7 @@ mod request_kind;
 mod state;
 mod stored;
 pub mod table;
+mod text;
 mod time;
 mod transport;
 mod words;
@@ -188,6 +189,7 @@ pub use reject_code::RejectCode;
 pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
 pub use request_kind::RequestKind;
 pub use state::State;
+pub use text::ParseError;
 pub use time::Time;
 pub use transport::Transport;
 

@@ -34,36 +34,33 @@
 //! drop(drive);
 //!
 //! let recordings = [Recording::read(&memory.texts()[0][..])?];
-//! let replays = replay(&recordings, |_, transition| println!("{transition}")).map_err(|(_, wrong)| wrong)?;
-//! assert_eq!(replays[0].core().state(id), Some(State::Bound));
-//! assert!(*replays[0].core() == live);
+//! let cores = replay(&recordings, |_, transition| println!("{transition}")).map_err(|(_, wrong)| wrong)?;
+//! assert_eq!(cores[0].state(id), Some(State::Bound));
+//! assert!(cores[0] == live);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 
-mod calls;
+mod bytes;
 mod chart;
-mod compare;
 mod counts;
 mod line;
 mod parts;
 mod read;
 mod record;
 mod replay;
-mod request;
 mod sink;
-mod snapshot;
 #[cfg(feature = "tracing")]
 mod tracing;
 mod transition;
-mod values;
+mod words;
 
 pub use chart::{Chart, ChartFormat};
 pub use cmid_proto as proto;
 pub use counts::{Counting, Counts};
 pub use read::{Recording, Wrong};
 pub use record::Trace;
-pub use replay::{Between, Played, Replay, replay};
+pub use replay::replay;
 pub use sink::{Files, Memory, Stream, TraceSink};
 #[cfg(feature = "tracing")]
 pub use tracing::Tracing;
