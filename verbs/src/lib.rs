@@ -119,6 +119,9 @@ extern crate self as cmid_verbs;
 mod accounting;
 #[cfg(feature = "rdma-core")]
 mod addr_info;
+#[cfg(feature = "rdma-core")]
+#[cfg_attr(feature = "rdma-sys", path = "linked.rs")]
+mod bindings;
 mod contents;
 #[cfg(feature = "rdma-core")]
 mod data;
@@ -137,8 +140,6 @@ mod kernel;
 mod librdmacm;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "numbers of the libraries"))]
 mod macros;
-#[cfg(all(feature = "rdma-core", not(feature = "rdma-sys")))]
-mod prebuilt;
 #[cfg_attr(not(feature = "rdma-core"), allow(dead_code, reason = "what the data path needs"))]
 mod process;
 #[cfg(feature = "rdma-core")]
