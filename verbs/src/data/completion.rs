@@ -14,7 +14,9 @@ static_assertions::const_assert!(offset_of!(Completion, status) == offset_of!(ib
 static_assertions::const_assert!(offset_of!(Completion, opcode) == offset_of!(ibv_wc, opcode));
 static_assertions::const_assert!(offset_of!(Completion, vendor_err) == offset_of!(ibv_wc, vendor_err));
 static_assertions::const_assert!(offset_of!(Completion, byte_len) == offset_of!(ibv_wc, byte_len));
-static_assertions::const_assert!(offset_of!(Completion, imm_data) == offset_of!(ibv_wc, imm_data_invalidated_rkey_union));
+static_assertions::const_assert!(
+    offset_of!(Completion, imm_data) == offset_of!(ibv_wc, imm_data_invalidated_rkey_union)
+);
 static_assertions::const_assert!(offset_of!(Completion, qp_num) == offset_of!(ibv_wc, qp_num));
 static_assertions::const_assert!(offset_of!(Completion, src_qp) == offset_of!(ibv_wc, src_qp));
 static_assertions::const_assert!(offset_of!(Completion, flags) == offset_of!(ibv_wc, wc_flags));

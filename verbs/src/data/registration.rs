@@ -28,7 +28,9 @@ static_assertions::const_assert!(Access::MW_BIND.bits() == ibv_access_flags::IBV
 static_assertions::const_assert!(Access::ON_DEMAND.bits() == ibv_access_flags::IBV_ACCESS_ON_DEMAND.0);
 static_assertions::const_assert!(Access::HUGETLB.bits() == ibv_access_flags::IBV_ACCESS_HUGETLB.0);
 static_assertions::const_assert!(Access::RELAXED_ORDERING.bits() == ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0);
-static_assertions::const_assert!(memory::Changes::TRANSLATION.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_TRANSLATION.0);
+static_assertions::const_assert!(
+    memory::Changes::TRANSLATION.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_TRANSLATION.0
+);
 static_assertions::const_assert!(memory::Changes::PD.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_PD.0);
 static_assertions::const_assert!(memory::Changes::ACCESS.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_ACCESS.0);
 
