@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use cmid_proto::{
-    Acks, ChannelKey, Core, Errno, Error, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent, Request, Step, Time,
+    Acks, ChannelKey, Core, Errno, Error, Fault, GroupKey, IdKey, PortSpace, RawEvent, Request, Step, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -21,18 +21,12 @@ pub(crate) struct Header<L> {
     pub(crate) begin: Begin<L>,
 }
 
-/// The format, and the [`Limits`] of the core. Their form depends on the version.
+/// The format, and the limits of the core. Their form depends on the version.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Begin<L> {
     pub(crate) format: String,
     pub(crate) version: u32,
     pub(crate) limits: L,
-}
-
-impl Header<Limits> {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Header { begin: Begin { format: FORMAT.into(), version: VERSION, limits } }
-    }
 }
 
 /// Any other line: an input of the core, and its answer in words.

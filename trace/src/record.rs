@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cmid_proto::{Observer, Step, StepRecord, Time};
 use serde::Serialize;
 
-use crate::line::{Header, Line};
+use crate::line::{Begin, FORMAT, Header, Line, VERSION};
 use crate::sink::{Stream, TraceSink};
 
 /// Records the input of the core of a drive.
@@ -82,7 +82,7 @@ impl Observer for Trace {
         }
         let is_rest = matches!(record.step, Step::Yield);
         if let Step::Begin { limits } = record.step {
-            self.write(&Header::new(limits));
+            self.write(&Header { begin: Begin { format: FORMAT.into(), version: VERSION, limits } });
         } else if !is_rest || self.stirred {
             if record.now > self.now {
                 self.write(&Line::time(record.now));

@@ -17,6 +17,9 @@ use crate::words::event;
 /// Released ids that are not adopted yet, by the number of the release.
 type Between = HashMap<u64, Released>;
 
+/// The last call of a request, its outcome, and the fault that it is.
+type Last = (Call, Outcome, Option<Fault>);
+
 /// Called with each step.
 type See<'s> = &'s mut dyn FnMut(&Transition);
 
@@ -357,7 +360,7 @@ impl<'a> Tape<'a> {
                 }
                 Flow::Done(result) => {
                     let fault = if let Err(Error::Fault(fault)) = result { Some(fault) } else { None };
-                    return Ok(Some(Last { call, outcome, fault }));
+                    return Ok(Some((call, outcome, fault)));
                 }
             }
         }
@@ -365,18 +368,11 @@ impl<'a> Tape<'a> {
 
     /// Compares the outcome of the last call of a request.
     fn ended(&mut self, core: &Core, last: Option<Last>, see: See<'_>) -> Result<(), String> {
-        let Some(Last { call, outcome, fault }) = last else { return Ok(()) };
+        let Some((call, outcome, fault)) = last else { return Ok(()) };
         self.pass(core, &Step::Outcome { call: &call, outcome, fault }, see)
     }
 
     fn has_ended(&self) -> bool {
         self.line().is_none_or(|line| line.input == Input::End)
     }
-}
-
-/// The last call of a request.
-struct Last {
-    call: Call,
-    outcome: Outcome,
-    fault: Option<Fault>,
 }

@@ -1,6 +1,6 @@
 //! Answers of a core in words. They are built from public methods, so they do not depend on its implementation.
 
-use cmid_proto::{Admission, Call, Core, Event, Fault, Flow, IdKey, ReceivedParam};
+use cmid_proto::{Admission, Call, Core, Event, Fault, IdKey, ReceivedParam};
 
 use crate::bytes::Bytes;
 
@@ -20,25 +20,9 @@ pub(crate) fn snapshot(core: &Core) -> String {
         let events: Vec<_> = std::iter::from_fn(|| copy.poll_event(key)).map(|it| event(&it)).collect();
         parts.push(if events.is_empty() { key.to_string() } else { format!("{key}: {}", events.join(" and ")) });
     }
-    parts.extend(calls(core).into_iter().map(|call| format!("due: {call}")));
     parts.extend(to_read.into_iter().map(|channel| format!("to be read: {channel}")));
     parts.push(summary(core));
     parts.join("; ")
-}
-
-/// The calls that are due. A drive has made them all, unless its device has panicked.
-fn calls(core: &Core) -> Vec<String> {
-    let (mut copy, mut calls) = (core.clone(), Vec::new());
-    while let Some(mut begun) = copy.next() {
-        loop {
-            calls.extend(begun.call().map(|call| format!("{call:?}")));
-            match begun.end(Ok(())) {
-                Flow::Next(next) => begun = next,
-                Flow::Done(_) => break,
-            }
-        }
-    }
-    calls
 }
 
 /// An id in one line.
