@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::{fs, io};
 
-use cmid_reference::TARGETS;
+use cmid_model::TARGETS;
 
 /// Committed corpora are minimised: see `cargo xtask fuzz`.
 const MOST_FILES: usize = 300;
@@ -57,7 +57,7 @@ fn every_target_is_a_program_of_cargo_fuzz_and_every_corpus_a_target() -> io::Re
     for target in TARGETS {
         assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
         let program = fs::read_to_string(here.join("fuzz_targets").join(target.name).with_extension("rs"))?;
-        assert!(program.contains(&format!("cmid_reference::{}::run", target.name)), "{program}");
+        assert!(program.contains(&format!("cmid_model::{}::run", target.name)), "{program}");
     }
     for corpus in fs::read_dir(here.join("corpus"))? {
         let name = corpus?.file_name();

@@ -14,7 +14,7 @@ impl Dice {
 
 #[test]
 fn no_poll_writes_to_memory_that_was_let_go() {
-    let run = cmid_reference::TARGETS.iter().find(|target| target.name == "rereg").expect("a target").run;
+    let run = cmid_model::TARGETS.iter().find(|target| target.name == "rereg").expect("a target").run;
     for seed in 0..20_000 {
         let mut dice = Dice(seed);
         let input: Vec<u8> = (0..64).flat_map(|_| dice.roll().to_le_bytes()).collect();

@@ -6,7 +6,7 @@ use std::env::args_os;
 use std::process::ExitCode;
 use std::{fs, path::PathBuf};
 
-use cmid_reference::{TARGETS, Target, trace};
+use cmid_model::{TARGETS, Target, trace};
 
 fn main() -> ExitCode {
     let mut arguments = args_os().skip(1);

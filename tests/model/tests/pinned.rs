@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use cmid_reference::{TARGETS, Target};
+use cmid_model::{TARGETS, Target};
 
 /// An input, and parts of some of its steps.
 struct Pinned {
@@ -177,7 +177,7 @@ fn every_pinned_input_comes_to_what_its_name_tells() -> io::Result<()> {
     let mut lost = Vec::new();
     for Pinned { target: of, name, steps } in PINNED {
         let input = fs::read(corpus(of).join(format!("pinned-{name}")))?;
-        let taken = cmid_reference::steps(target(of), &input);
+        let taken = cmid_model::steps(target(of), &input);
         let mut left = taken.iter();
         lost.extend(steps.iter().find(|&step| !left.any(|line| line.contains(step))).map(|step| (of, name, step)));
     }
